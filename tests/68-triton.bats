@@ -452,3 +452,49 @@ references_are() { # NAME COUNT
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"
     assert_match "$output" 'No such file'
 }
+
+# inference REGION: by a region that has 128 bytes, in the background.
+infer_by() {
+    spawn curl -s -d '{"inputs":[{"name":"INPUT0","shape":[1,16],"datatype":"INT32","parameters":{
+        "shared_memory_region":"'"$1"'","shared_memory_byte_size":64}},{"name":"INPUT1","shape":[1,16],
+        "datatype":"INT32","parameters":{"shared_memory_region":"'"$1"'","shared_memory_byte_size":64}}]}' \
+        "http://$HTTP/v2/models/simple/infer"
+}
+
+@test "a front end goes on with a mount whose worker was replaced: regions, references and inferences stay" {
+    python_with ctypes
+    start_mount
+    start_triton --test-delay 1
+    head -c 128 /dev/zero >"/dev/shm/$GMSFS_TEST_SHM"
+    local url=http://$HTTP/v2/systemsharedmemory body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}" i
+    curl -s -d "$body" "$url/region/first/register"
+    infer_by first
+    wait_until 5 references_are first 1
+    for i in 1 2; do
+        kill -KILL "$(worker_of "$KEEPER")"
+        wait_until_any 10 resumed_times "$i"
+    done
+    references_are first 1
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" '"model_name":"simple"'
+    wait_until 5 references_are first 0
+    for i in 3 4 5; do
+        kill -KILL "$(worker_of "$KEEPER")"
+        case $i in # at once, whoever serves it
+            3) assert_eq "$(curl -s -d "$body" "$url/region/second/register")" '' ;;
+            4) assert_eq "$(ask GET /v2/health/ready)" 200 ;;
+            5) infer_by second && wait_exit "$SPAWNED" && assert_match "$(output_of "$SPAWNED")" '"model_name"' ;;
+        esac
+        wait_until_any 10 resumed_times "$i"
+    done
+    run_logged -0 curl -s "$url/status"
+    assert_match "$output" '"name":"first".*"name":"second"'
+    kill -KILL "$(worker_of "$KEEPER")"
+    assert_eq "$(curl -s -X POST "$url/unregister")" ''
+    assert_eq "$(curl -s "$url/status")" '[]'
+    stop_triton
+}
+
+resumed_times() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -ge $1 ]]
+}

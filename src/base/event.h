@@ -29,6 +29,12 @@ struct event_timeout {
     struct event_timeout *next, **link;             /* link NULL: not set */
 };
 
+/* Somebody who goes on when what this step has recorded counts; embedded in whoever waits. */
+struct event_held {
+    void (*released)(struct event_held *held); /* once; it may be held again inside */
+    struct event_held *next, **link;           /* the loop's; link NULL: not held */
+};
+
 struct event_loop {
     void *context;
     /* Adds, or changes what it waits for (0: errors alone). 0 or a negative errno */

@@ -2,6 +2,7 @@
 #include "daemon/gms.h"
 
 #include "base/idvec.h"
+#include "base/log.h"
 #include "daemon/process.h"
 #include "daemon/wire.h"
 
@@ -157,12 +158,41 @@ static bool host_has_exited(void *context, int fd)
     return process_peer_has_exited(fd);
 }
 
+static bool host_is_recording(void *context)
+{
+    const struct gms *gms = context;
+
+    return journal_has_transaction(gms->setup.transaction->journal);
+}
+
+static int host_note(void *context, const struct iovec *parts, int count)
+{
+    struct gms *gms = context;
+
+    return transaction_note(gms->setup.transaction, TRANSACTION_CONNECTION, parts, count);
+}
+
+static bool host_hold(void *context, struct event_held *held)
+{
+    struct gms *gms = context;
+
+    return transaction_hold(gms->setup.transaction, held);
+}
+
+static void host_unhold(void *context, struct event_held *held)
+{
+    struct gms *gms = context;
+
+    transaction_unhold(gms->setup.transaction, held);
+}
+
 /* ---- for the worker -------------------------------------------------------------------------- */
 
 static int make_rpc(struct gms *gms)
 {
     struct rpc_options options = {.keeps_committed = gms->setup.options->gms_keep,
-                                  .mountpoint = gms->setup.mountpoint};
+                                  .mountpoint = gms->setup.mountpoint,
+                                  .memory_fd = gms->setup.memory_fd};
     struct rpc_host host = {
         .context = gms,
         .loop = loop_get_calls(gms->setup.loop),
@@ -171,6 +201,10 @@ static int make_rpc(struct gms *gms)
         .has_exited = host_has_exited,
         .keep = host_keep,
         .submit = host_submit,
+        .is_recording = host_is_recording,
+        .note = host_note,
+        .hold = host_hold,
+        .unhold = host_unhold,
         .drop = host_drop,
     };
     struct vmm_info device;
@@ -209,6 +243,59 @@ void gms_free(struct gms *gms)
         free(kept);
     }
     free(gms);
+}
+
+/* ---- those of the last worker ----------------------------------------------------------------
+ */
+
+static int restore_note(void *context, const struct journal_entry *entry)
+{
+    struct gms *gms = context;
+
+    if (entry->type == TRANSACTION_CONNECTION)
+        rpc_restore_note(gms->rpc, entry->bytes, entry->size);
+    return 0;
+}
+
+static void take_over(struct gms *gms, const struct service_kept *connection)
+{
+    struct kept *kept = malloc(sizeof *kept);
+    uint64_t id = connection->id & ~WIRE_CONNECTION;
+
+    if (!kept) {
+        close(connection->fd);
+        return; /* the keeper holds it until the mount ends */
+    }
+    *kept = (struct kept){.id = id, .gms = gms};
+    if (idvec_insert(&gms->kept, kept)) {
+        close(connection->fd);
+        drop(kept);
+    } else if (rpc_take_over(gms->rpc, id, connection->fd)) {
+        host_drop(gms, id);
+    }
+}
+
+void gms_resume(struct gms *gms, const struct journal *journal, const struct service_kept *kept,
+                size_t count)
+{
+    struct failure failure;
+
+    if (journal_read(journal, restore_note, gms, &failure))
+        log_error("%s: %s", gms->setup.mountpoint, failure.text);
+    for (size_t i = 0; i < count; i++)
+        take_over(gms, &kept[i]);
+    rpc_resume(gms->rpc);
+}
+
+bool gms_has_file(const struct gms *gms, uint64_t file)
+{
+    return gms && rpc_has_file(gms->rpc, file);
+}
+
+void gms_note_all(struct gms *gms)
+{
+    if (gms)
+        rpc_note_all(gms->rpc);
 }
 
 int gms_listen(struct gms *gms, uint64_t domain, uint64_t protocol, int listen_fd)

@@ -12,6 +12,7 @@
 #include "daemon/keep.h"
 #include "daemon/loop.h"
 #include "daemon/options.h"
+#include "daemon/transaction.h"
 #include "rpc/rpc.h"
 
 struct gms;
@@ -23,9 +24,19 @@ struct gms_setup {
     struct loop *loop;
     struct helpers *helpers;
     struct keep *keep;
+    struct transaction *transaction;
+    int memory_fd; /* rpc_make_memory's */
 };
 
 int gms_new(const struct gms_setup *setup, struct gms **gms);
+/* In a worker that goes on where another has ended: so do its connections, which `kept` has, as far
+ * as they can. Takes the descriptors. */
+void gms_resume(struct gms *gms, const struct journal *journal, const struct service_kept *kept,
+                size_t count);
+/* One of them has this file. NULL is fine. */
+bool gms_has_file(const struct gms *gms, uint64_t file);
+/* After a snapshot has begun. NULL is fine. */
+void gms_note_all(struct gms *gms);
 /* After the helpers have nothing to do any more, or are gone: from now on nothing is handed to
  * them. NULL is fine. */
 void gms_free(struct gms *gms);

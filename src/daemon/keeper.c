@@ -8,6 +8,7 @@
 #include "daemon/signals.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
+#include "rpc/rpc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,6 +70,7 @@ static int start_worker(struct keeper *keeper)
         .keeper = getpid(),
         .ledger = keeper->ledger,
         .journal = keeper->journal,
+        .gms_memory_fd = keeper->gms_memory_fd,
         .holdings = &keeper->holdings,
     };
     int error = wire_pair(control);
@@ -141,6 +143,8 @@ static int begin(struct keeper *keeper)
     error = open_audit(keeper);
     if (!error)
         error = journal_make_files(&keeper->journal);
+    if (!error && keeper->setup->options->gms)
+        error = rpc_make_memory(&keeper->gms_memory_fd);
     if (!error)
         error = start_worker(keeper);
     return error;
@@ -341,6 +345,7 @@ static void end(struct keeper *keeper)
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
     journal_close_files(&keeper->journal);
+    keeper_close(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);
@@ -364,6 +369,7 @@ int keeper_main(const struct keeper_setup *setup)
         .listen_fd = -1,
         .fuse_fd = -1,
         .audit_fd = -1,
+        .gms_memory_fd = -1,
     };
     int error = begin(&keeper);
 

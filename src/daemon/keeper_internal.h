@@ -33,6 +33,7 @@ struct keeper {
     struct mountinfo mount;
     struct holdings holdings;
     struct journal_files journal;
+    int gms_memory_fd;        /* of the connections of GMS clients; -1: none are served */
     struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */
     bool is_mounted;          /* it was, once */
     bool is_serving;          /* it answered, once */

@@ -58,6 +58,7 @@ static int on_entry(void *context, const struct journal_entry *entry)
         return apply_record(replaying, entry);
     case TRANSACTION_ANSWER:
     case TRANSACTION_NOTE:
+    case TRANSACTION_CONNECTION:
         return 0; /* not of the state */
     default:
         return failure_set(replaying->failure, -EPROTONOSUPPORT,

@@ -21,6 +21,7 @@ void transaction_init(struct transaction *transaction, struct journal *journal,
     *transaction = (struct transaction){.journal = journal, .helpers = helpers};
     for (unsigned i = 0; i < SERVICE_POOL_COUNT; i++)
         transaction->last_job[i] = &transaction->jobs[i];
+    transaction->last_held = &transaction->held;
 }
 
 void transaction_free(struct transaction *transaction)
@@ -47,7 +48,8 @@ void transaction_unrecord(struct transaction *transaction, size_t mark)
     journal_rewind(transaction->journal, mark);
 }
 
-int transaction_note(struct transaction *transaction, const struct iovec *parts, int count)
+int transaction_note(struct transaction *transaction, enum transaction_entry type,
+                     const struct iovec *parts, int count)
 {
     size_t size = 0;
 
@@ -55,7 +57,7 @@ int transaction_note(struct transaction *transaction, const struct iovec *parts,
         size += parts[i].iov_len;
     int error = journal_reserve(transaction->journal, journal_entry_room(size));
     if (!error)
-        journal_add(transaction->journal, TRANSACTION_NOTE, parts, count);
+        journal_add(transaction->journal, type, parts, count);
     return error;
 }
 
@@ -177,6 +179,47 @@ static void send_answers(struct transaction *transaction)
     }
 }
 
+bool transaction_hold(struct transaction *transaction, struct event_held *held)
+{
+    if (!journal_has_transaction(transaction->journal))
+        return false;
+    if (held->link)
+        return true;
+    held->next = NULL;
+    held->link = transaction->last_held;
+    *transaction->last_held = held;
+    transaction->last_held = &held->next;
+    return true;
+}
+
+void transaction_unhold(struct transaction *transaction, struct event_held *held)
+{
+    if (!held->link)
+        return;
+    *held->link = held->next;
+    if (held->next)
+        held->next->link = held->link;
+    else if (transaction->last_held == &held->next)
+        transaction->last_held = held->link;
+    held->link = NULL;
+}
+
+/* Who is held from now on waits for the next transaction; who goes meanwhile is struck out. */
+static void release_held(struct transaction *transaction)
+{
+    struct event_held *due = transaction->held, *held;
+
+    if (!due)
+        return;
+    due->link = &due;
+    transaction->held = NULL;
+    transaction->last_held = &transaction->held;
+    while ((held = due)) {
+        transaction_unhold(transaction, held);
+        held->released(held);
+    }
+}
+
 void transaction_end(struct transaction *transaction)
 {
     struct job *jobs[SERVICE_POOL_COUNT];
@@ -186,5 +229,6 @@ void transaction_end(struct transaction *transaction)
         take_jobs(transaction, jobs);
         send_answers(transaction);
         release_jobs(transaction, jobs);
+        release_held(transaction);
     }
 }

@@ -60,6 +60,7 @@ static void on_step(void *context)
     if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
         return;
     fs_note_all(worker->fs);
+    gms_note_all(worker->gms);
     transaction_end(&worker->transaction);
     journal_count_from_here(worker->journal);
 }
@@ -120,33 +121,6 @@ static void on_exit_of(void *context, struct core_process process)
 
 /* ---- what the keeper says ---------------------------------------------------------------- */
 
-/* What the last worker may not have got through to the kernel, and what it noted for us. */
-static int answer_again(void *context, const struct journal_entry *entry)
-{
-    struct worker *worker = context;
-
-    if (entry->type == TRANSACTION_ANSWER && !entry->is_delivered)
-        fs_answer_again(worker->fs, entry->bytes, entry->size);
-    if (entry->type == TRANSACTION_NOTE)
-        fs_restore_note(worker->fs, entry->bytes, entry->size);
-    return 0;
-}
-
-static int resume_fuse(struct worker *worker)
-{
-    struct failure failure;
-    int error = journal_read(worker->journal, answer_again, worker, &failure);
-
-    if (error)
-        return error;
-    journal_set_delivered(worker->journal);
-    if (fs_resume(worker->fs))
-        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): those that "
-                    "were under way have failed with EIO",
-                    worker->setup->mountpoint);
-    return 0;
-}
-
 /* There is somewhere to go to, and nobody forbade it. */
 static bool evicts(const struct daemon_options *options)
 {
@@ -173,7 +147,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
     struct fs_host host = worker_fs_host(worker);
     int error = fs_new(worker->service, &options, &host, &worker->fs);
 
-    return !error && worker->resumes ? resume_fuse(worker) : error;
+    return !error && worker->resumes ? worker_resume_fuse(worker) : error;
 }
 
 static void end_in_order(struct worker *worker)
@@ -329,33 +303,6 @@ static struct service_options get_service_options(const struct worker *worker)
                                     .max_regions = worker->descriptors.regions};
 }
 
-static int restore_service(struct worker *worker, const struct service_options *options,
-                           const struct service_host *host)
-{
-    struct core_options core_options;
-    struct core *core = NULL;
-    struct service_kept *kept = NULL;
-    size_t count = 0;
-    struct failure failure;
-
-    service_get_core_options(worker->vmm, options, &core_options);
-    int error = replay_journal(worker->journal, &core_options, &core, &failure);
-    if (error) {
-        log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
-        return error;
-    }
-    error = holdings_take(worker->setup->holdings, &kept, &count);
-    if (!error)
-        error = service_restore(worker->vmm, options, host, core, kept, count, &worker->service);
-    else
-        core_free(core);
-    for (size_t i = 0; i < count; i++)
-        if (kept[i].fd >= 0)
-            close(kept[i].fd);
-    free(kept);
-    return error;
-}
-
 static int open_service(struct worker *worker)
 {
     struct service_options options = get_service_options(worker);
@@ -363,7 +310,7 @@ static int open_service(struct worker *worker)
 
     worker->resumes = !journal_is_new(worker->journal);
     if (worker->resumes)
-        return restore_service(worker, &options, &host);
+        return worker_restore_service(worker, &options, &host);
     return service_new(worker->vmm, &options, &host, &worker->service);
 }
 
@@ -376,9 +323,14 @@ static int open_gms(struct worker *worker)
         .loop = worker->loop,
         .helpers = worker->helpers,
         .keep = &worker->keep,
+        .transaction = &worker->transaction,
+        .memory_fd = worker->setup->gms_memory_fd,
     };
+    int error = setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
 
-    return setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
+    if (!error && worker->resumes)
+        worker_resume_connections(worker);
+    return error;
 }
 
 static int open_journal(struct worker *worker)

@@ -23,6 +23,7 @@ struct worker_setup {
     bool allow_other;
     int control_fd, keep_fd;      /* become the worker's */
     struct journal_files journal; /* the keeper's, inherited */
+    int gms_memory_fd;            /* likewise; -1: GMS clients are not served */
     struct holdings *holdings;    /* likewise; the worker takes them */
     pid_t keeper;
 };

@@ -69,7 +69,7 @@ static void host_unrecord(void *context, size_t mark)
     transaction_unrecord(&worker->transaction, mark);
 }
 
-static void host_store(void *context)
+static void host_end_step(void *context)
 {
     struct worker *worker = context;
 
@@ -148,7 +148,7 @@ struct service_host worker_service_host(struct worker *worker)
         .get_random = host_get_random,
         .record = host_record,
         .unrecord = host_unrecord,
-        .store = host_store,
+        .publish = host_end_step,
         .submit = host_submit,
         .set_timer = host_set_timer,
         .set_idle = host_set_idle,
@@ -210,7 +210,21 @@ static int host_note(void *context, const struct iovec *parts, int count)
 {
     struct worker *worker = context;
 
-    return transaction_note(&worker->transaction, parts, count);
+    return transaction_note(&worker->transaction, TRANSACTION_NOTE, parts, count);
+}
+
+static bool host_hold(void *context, struct event_held *held)
+{
+    struct worker *worker = context;
+
+    return transaction_hold(&worker->transaction, held);
+}
+
+static void host_unhold(void *context, struct event_held *held)
+{
+    struct worker *worker = context;
+
+    transaction_unhold(&worker->transaction, held);
 }
 
 static void host_session_over(void *context, int error)
@@ -251,7 +265,9 @@ struct fs_host worker_fs_host(struct worker *worker)
         .get_audit = host_get_audit,
         .answer = host_answer,
         .note = host_note,
-        .end_step = host_store,
+        .hold = host_hold,
+        .unhold = host_unhold,
+        .end_step = host_end_step,
         .session_over = host_session_over,
         .session_ready = host_session_ready,
         .session_resumed = host_session_resumed,

@@ -25,7 +25,9 @@ struct worker {
     struct exits exits;
     struct keep keep;
     struct journal *journal;
-    bool resumes; /* another worker served before */
+    bool resumes;                     /* another worker served before */
+    struct service_kept *kept;        /* what the keeper has held, until all is restored */
+    size_t kept_count, kept_memories; /* these come first, and connections behind */
     uint64_t began_us;
     struct transaction transaction;
     struct snapshot snapshot;
@@ -50,5 +52,15 @@ struct fs_host worker_fs_host(struct worker *worker);
 uint64_t worker_now_us(void); /* monotonic */
 /* A keeper that does not answer is gone, and then so is this process in a moment. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
+
+/* ---- worker_resume.c: a worker that goes on where another has ended ----------------------------
+ */
+
+int worker_restore_service(struct worker *worker, const struct service_options *options,
+                           const struct service_host *host);
+/* Those of GMS clients. Before the kernel sends its requests again: who waits comes back in time.
+ */
+void worker_resume_connections(struct worker *worker);
+int worker_resume_fuse(struct worker *worker);
 
 #endif

@@ -9,6 +9,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
+#include "fs/fds_answer.h"
 #include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
 #include "fs/fds_region.h"
@@ -25,6 +26,8 @@
 struct connection {
     struct event_watch watch;
     struct fs *fs;
+    struct fds_answer answer;
+    struct event_held held; /* descriptors are to be sent when what was recorded counts */
     uint32_t uid;
     int pid;
     bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
@@ -68,6 +71,8 @@ static void drop(struct connection *connection)
         }
     }
     fs_unwatch(fs, &connection->watch);
+    fs->host.unhold(fs->host.context, &connection->held);
+    fds_answer_forget(&connection->answer);
     close(connection->watch.fd);
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
     if (fs->drainer == connection)
@@ -98,46 +103,12 @@ static void warn(struct connection *connection, const char *what)
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-struct message {
-    struct gmsfs_fds_header header;
-    struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
-};
-
-_Static_assert(sizeof(struct message) == sizeof(struct gmsfs_fds_header) +
-                                             GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
-               "a message has no padding");
-
-static int send_message(struct connection *connection, struct message *message,
-                        const int *descriptors)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
-    } control;
-    size_t count = message->header.count;
-    struct iovec part = {.iov_base = message,
-                         .iov_len = sizeof message->header + count * sizeof message->items[0]};
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
-    if (count) {
-        memset(&control, 0, sizeof control);
-        head.msg_control = &control;
-        head.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
-    }
-    service_store(connection->fs->service);
-    return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 static int send_answer(struct connection *connection, int error, uint64_t remaining)
 {
-    struct message message = {
-        .header = {.version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining}};
+    struct gmsfs_fds_header header = {
+        .version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining};
     connection->sending = false;
-    return send_message(connection, &message, NULL);
+    return fds_answer_send(&connection->answer, &header, sizeof header);
 }
 
 static int send_error(struct connection *connection, int error)
@@ -163,15 +134,15 @@ static bool is_shortage(int error)
            error == -ENFILE;
 }
 
-/* The next message of the ticket. Whatever is wrong with the session is told, and ends the
- * transfer. */
+/* The next message of the ticket, whose use was recorded in a step that is over. Whatever is wrong
+ * with the session is told, and ends the transfer. */
 static int send_batch(struct connection *connection)
 {
     struct fs *fs = connection->fs;
     uint64_t left = connection->ticket.count - connection->sent;
     uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
     struct batch batch = {0};
-    struct message message;
+    struct fds_items message;
     int error = 0;
     message.header = (struct gmsfs_fds_header){
         .version = GMSFS_ABI_VERSION, .count = count, .remaining = left - count};
@@ -196,7 +167,7 @@ static int send_batch(struct connection *connection)
             .aligned_bytes = descriptor.aligned_bytes,
         };
     }
-    error = send_message(connection, &message, batch.descriptors);
+    error = fds_send_items(connection->watch.fd, &message, batch.descriptors);
     close_own(&batch);
     if (error)
         return error;
@@ -228,6 +199,16 @@ static bool go_on(struct connection *connection)
         return false;
     }
     return true;
+}
+
+static void on_released(struct event_held *held)
+{
+    go_on((struct connection *)((char *)held - offsetof(struct connection, held)));
+}
+
+static void on_answer_failed(struct fds_answer *answer)
+{
+    drop((struct connection *)((char *)answer - offsetof(struct connection, answer)));
 }
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -263,7 +244,8 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
     connection->sending = true; /* an empty range is one message without descriptors */
     connection->sent = 0;
     connection->batch = request->batch;
-    go_on(connection);
+    if (!fs->host.hold(fs->host.context, &connection->held))
+        go_on(connection);
 }
 
 static int begin_drain(struct connection *connection, bool revoke)
@@ -328,8 +310,7 @@ static void fence(struct connection *connection, const struct gmsfs_fds_request 
 {
     struct fs_fence_answer answer;
     fs_fds_fence(connection->fs, connection->watch.fd, request, &answer);
-    service_store(connection->fs->service);
-    if (send(connection->watch.fd, &answer, sizeof answer, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    if (fds_answer_send(&connection->answer, &answer, sizeof answer))
         drop(connection);
 }
 
@@ -346,7 +327,8 @@ static void unmount(struct connection *connection)
         return;
     log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
              connection->pid, connection->uid);
-    fs_fds_drop_all(fs); /* they hold the mount; the answer can still be read */
+    fs->host.end_step(fs->host.context); /* the answer has left */
+    fs_fds_drop_all(fs);                 /* they hold the mount; the answer can still be read */
     fs->host.request_unmount(fs->host.context);
 }
 
@@ -373,6 +355,7 @@ static void ask_region(struct connection *connection, struct fds_received *recei
 {
     struct fds_region_asker asker = {.fs = connection->fs,
                                      .fd = connection->watch.fd,
+                                     .answer = &connection->answer,
                                      .peer = {.uid = connection->uid},
                                      .object = received->object};
     received->object = -1;
@@ -504,6 +487,8 @@ static int add_connection(struct fs *fs, int fd)
     connection->pid = peer.pid;
     connection->active_ms = fs->now_ms;
     connection->watch = (struct event_watch){.fd = fd, .ready = on_ready};
+    connection->held.released = on_released;
+    connection->answer = (struct fds_answer){.fs = fs, .fd = fd, .failed = on_answer_failed};
     error = fs_watch(fs, &connection->watch, EVENT_READ);
     if (error) {
         service_give(fs->service, SERVICE_BOUND_CONNECTIONS, peer.uid, 1);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #define SAME(name)                                                         \
@@ -47,8 +46,7 @@ _Static_assert(sizeof(struct answer) ==
 
 struct fds_region_op {
     struct service_request request;
-    struct service *service; /* first */
-    int fd;
+    struct fds_answer *answer;
     enum service_region_reason reason;
     void (*answered)(void *context, int error); /* NULL: nobody hears of it */
     void *context;
@@ -85,12 +83,11 @@ void fs_describe_region(const struct fs *fs, const struct region *region,
     memcpy(info->key, region->key, region->key_bytes);
 }
 
-static int send_answer(struct service *service, int fd, struct answer *answer)
+static int send_answer(struct fds_answer *to, struct answer *answer)
 {
     size_t size = offsetof(struct answer, list) + answer->header.count * sizeof answer->list[0];
     answer->header.version = GMSFS_ABI_VERSION;
-    service_store(service);
-    return send(fd, answer, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    return fds_answer_send(to, answer, size);
 }
 
 /* ---- registering ------------------------------------------------------------------------- */
@@ -122,7 +119,7 @@ static void on_registered(struct service_request *request, int error,
         free(op);
         return;
     }
-    op->sent = send_answer(op->service, op->fd, &answer);
+    op->sent = send_answer(op->answer, &answer);
     if (op->context) { /* later: the connection goes on */
         void *context = op->context;
         int sent = op->sent;
@@ -167,12 +164,10 @@ static int register_region(const struct fds_region_asker *asker, uint32_t uid,
             close(asker->object);
         peer_free(&peer);
         free(op);
-        return send_answer(asker->fs->service, asker->fd, &answer);
+        return send_answer(asker->answer, &answer);
     }
-    *op = (struct fds_region_op){.request = {.done = on_registered},
-                                 .service = asker->fs->service,
-                                 .fd = asker->fd,
-                                 .answered = answered};
+    *op = (struct fds_region_op){
+        .request = {.done = on_registered}, .answer = asker->answer, .answered = answered};
     const struct service_region_wish wish = {
         .kind = request->kind,
         .name = request->name,
@@ -273,5 +268,5 @@ int fds_region_ask(const struct fds_region_asker *asker,
         answer.region.reason = GMSFS_REGION_UNKNOWN;
     else if (answer.header.error == -EPERM)
         answer.region.reason = GMSFS_REGION_NOT_OWNER;
-    return send_answer(asker->fs->service, asker->fd, &answer);
+    return send_answer(asker->answer, &answer);
 }

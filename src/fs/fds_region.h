@@ -7,11 +7,12 @@
 #ifndef GMSFS_FS_FDS_REGION_H
 #define GMSFS_FS_FDS_REGION_H
 
-#include "fs/fs_internal.h"
+#include "fs/fds_answer.h"
 
 struct fds_region_asker {
     struct fs *fs;
-    int fd; /* the connection's */
+    int fd;                    /* the connection's */
+    struct fds_answer *answer; /* likewise */
     struct service_peer peer;
     int object; /* the descriptor that came along, in memory; taken over. -1: none */
 };

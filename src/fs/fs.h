@@ -36,6 +36,10 @@ struct fs_host {
     /* Something that a next worker is to be told (fs_restore_note), with this step's records.
      * -ENOMEM */
     int (*note)(void *context, const struct iovec *parts, int count);
+    /* What is about to be sent by a socket waits for what this step has recorded: see event.h.
+     * False: it was nothing, and it can be sent now. */
+    bool (*hold)(void *context, struct event_held *held);
+    void (*unhold)(void *context, struct event_held *held);
     /* A request has been served. */
     void (*end_step)(void *context);
     /* The FUSE session is over: the mount is gone (or was aborted). */

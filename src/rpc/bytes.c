@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- bytes out ---------------------------------------------------------------------------------
  */
@@ -14,25 +16,34 @@
 static ssize_t send_some(struct rpc_connection *connection)
 {
     const struct message_buffer *output = &connection->output;
+    struct kept_output *kept = kept_change_output(connection->kept);
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec part = {.iov_base = output->bytes + output->begin_bytes,
                          .iov_len = output->size_bytes - output->begin_bytes};
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    struct msghdr *head = &kept->send.msg_hdr;
 
+    *kept = (struct kept_output){.frame = kept_get_input(connection->kept)->consumed + 1,
+                                 .total_bytes = output->size_bytes,
+                                 .sent_bytes = output->begin_bytes,
+                                 .send.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
     if (connection->passed_fd >= 0) {
-        head.msg_control = &control;
-        head.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
+        head->msg_control = &control;
+        head->msg_controllen = sizeof control.bytes;
+        struct cmsghdr *rights = CMSG_FIRSTHDR(head);
         rights->cmsg_level = SOL_SOCKET;
         rights->cmsg_type = SCM_RIGHTS;
         rights->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(rights), &connection->passed_fd, sizeof(int));
     }
-    service_store(connection->rpc->service);
-    return sendmsg(connection->watch.fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL);
+    kept_set_output(connection->kept);
+    /* Without the C library between: msg_len is the kernel's. */
+    if (syscall(SYS_sendmmsg, connection->watch.fd, &kept->send, 1, MSG_DONTWAIT | MSG_NOSIGNAL) <
+        0)
+        return -1;
+    return kept->send.msg_len;
 }
 
 /* It waits for the socket: its memory may be freed meanwhile, and the number another's. */
@@ -49,11 +60,14 @@ static int own_passed(struct rpc_connection *connection)
     return -EAGAIN;
 }
 
-/* 0: all is sent; -EAGAIN; else the client is gone. */
 int rpc_send_output(struct rpc_connection *connection)
 {
+    const struct rpc_host *host = &connection->rpc->host;
     struct message_buffer *output = &connection->output;
 
+    rpc_keep_answer(connection);
+    if (output->begin_bytes < output->size_bytes && host->hold(host->context, &connection->held))
+        return own_passed(connection);
     while (output->begin_bytes < output->size_bytes) {
         ssize_t sent = send_some(connection);
 
@@ -93,11 +107,17 @@ int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes)
     return error;
 }
 
+int rpc_reserve_input(struct rpc_connection *connection, size_t bytes)
+{
+    size_t begin_bytes = kept_get_input(connection->kept)->begin_bytes;
+
+    return kept_reserve_input(connection->kept, begin_bytes + bytes);
+}
+
 /* Grows with what has come, not with what a header claims. */
 static int make_room(struct rpc_connection *connection)
 {
     size_t room = connection->input_room ? connection->input_room : RPC_INPUT_BYTES, frame_bytes;
-    uint8_t *input;
     int error = rpc_find_frame(connection, &frame_bytes);
 
     if (error < 0)
@@ -105,20 +125,18 @@ static int make_room(struct rpc_connection *connection)
     /* Nothing that a session begins with is long. */
     if (frame_bytes > RPC_SHORT_BYTES && connection->phase == RPC_HELLO)
         return -EMSGSIZE;
-    if (connection->input && (connection->input_bytes < room || frame_bytes <= room))
+    if (connection->input_room && (connection->input_bytes < room || frame_bytes <= room))
         return 0;
-    if (connection->input)
+    if (connection->input_room)
         room = 2 * room < frame_bytes ? 2 * room : frame_bytes;
     if (room > RPC_INPUT_BYTES)
         error = rpc_charge(connection, room);
     if (error < 0)
         return error;
-    input = realloc(connection->input, room);
-    if (!input)
-        return -ENOMEM;
-    connection->input = input;
-    connection->input_room = room;
-    return 0;
+    error = rpc_reserve_input(connection, room);
+    if (error == 0)
+        connection->input_room = room;
+    return error;
 }
 
 /* V0 ignores descriptors that clients send. In V1 one may come with the wish for a process fence,
@@ -127,7 +145,8 @@ bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
 
-    return connection->brought_descriptor && connection->protocol == MESSAGE_V1 &&
+    return kept_get_input(connection->kept)->brought_descriptor &&
+           connection->protocol == MESSAGE_V1 &&
            !(connection->phase == RPC_HELLO && asked->type == MESSAGE_HANDSHAKE_REQUEST &&
              asked->process_fence);
 }
@@ -148,32 +167,24 @@ int rpc_receive(struct rpc_connection *connection)
     room = connection->input_room - connection->input_bytes;
     if (room == 0)
         return -EAGAIN;
-    size = rpc_read(connection, connection->input + connection->input_bytes, room);
+    size = rpc_read(connection, room);
     if (size < 0)
         return errno == EAGAIN || errno == EINTR ? -EAGAIN : -errno;
     if (rpc_has_misplaced_descriptor(connection) && connection->phase != RPC_HELLO)
         return -EPROTO;
     connection->has_ended = size == 0;
     connection->moved_us = rpc_now_us();
-    connection->input_bytes += (size_t)size;
     return 0;
 }
 
 void rpc_consume_frame(struct rpc_connection *connection)
 {
-    rpc_consume_senders(connection);
-    connection->input_bytes -= connection->frame_bytes;
-    memmove(connection->input, connection->input + connection->frame_bytes,
-            connection->input_bytes);
+    rpc_consume_input(connection);
     connection->frame_bytes = 0;
-    connection->is_served = false;
+    connection->is_served = connection->is_answer_kept = false;
     if (connection->input_room > RPC_INPUT_BYTES && connection->input_bytes <= RPC_INPUT_BYTES) {
-        uint8_t *smaller = realloc(connection->input, RPC_INPUT_BYTES);
-
-        if (smaller) {
-            connection->input = smaller;
-            connection->input_room = RPC_INPUT_BYTES;
-        }
+        kept_shrink_input(connection->kept, 2 * RPC_INPUT_BYTES);
+        connection->input_room = RPC_INPUT_BYTES;
     }
     if (connection->output.room_bytes <= RPC_INPUT_BYTES &&
         connection->input_room <= RPC_INPUT_BYTES)

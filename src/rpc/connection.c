@@ -16,8 +16,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void go_on(struct rpc_connection *connection);
-
 static struct rpc_connection *of_watch(struct event_watch *watch)
 {
     return (struct rpc_connection *)((char *)watch - offsetof(struct rpc_connection, watch));
@@ -78,7 +76,7 @@ void rpc_serve_listing(struct rpc *rpc)
         return;
     leave_listings(connection);
     if (rpc_go_on_listing(connection))
-        go_on(connection);
+        rpc_go_on(connection);
     else
         join_listings(connection);
     if (rpc->listing)
@@ -88,11 +86,12 @@ void rpc_serve_listing(struct rpc *rpc)
 /* ---- its end -----------------------------------------------------------------------------------
  */
 
-static void free_connection(struct rpc_connection *connection)
+void rpc_connection_free(struct rpc_connection *connection)
 {
     close(connection->watch.fd);
     peer_free(&connection->peer);
-    free(connection->input);
+    if (connection->kept)
+        kept_give(connection->rpc->memory, connection->kept);
     free(connection);
 }
 
@@ -113,7 +112,9 @@ void rpc_connection_end(struct rpc_connection *connection)
     idvec_remove(&rpc->connections, connection->id);
     rpc->host.loop.unwatch(rpc->host.loop.context, &connection->watch);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &connection->pause);
+    rpc->host.unhold(rpc->host.context, &connection->held);
     shutdown(connection->watch.fd, SHUT_RDWR); /* where the keeper's copy lives on for a moment */
+    atomic_store(&connection->kept->id, 0);    /* no next worker goes on with it */
     if (connection->is_kept)
         rpc->host.drop(rpc->host.context, connection->id);
     leave_listings(connection);
@@ -129,7 +130,7 @@ void rpc_connection_end(struct rpc_connection *connection)
     connection->file = 0;
     connection->is_dispatching = is_dispatching;
     if (!is_busy(connection) && !is_dispatching)
-        free_connection(connection);
+        rpc_connection_free(connection);
 }
 
 /* ---- what lacks --------------------------------------------------------------------------------
@@ -150,13 +151,13 @@ void rpc_pause(struct rpc_connection *connection)
                       rpc_now_us() / 1000 + connection->pause_ms);
 }
 
-static void on_pause_over(struct event_timeout *timeout)
+void rpc_on_pause_over(struct event_timeout *timeout)
 {
     struct rpc_connection *connection =
         (struct rpc_connection *)((char *)timeout - offsetof(struct rpc_connection, pause));
 
     connection->is_paused = false;
-    go_on(connection);
+    rpc_go_on(connection);
 }
 
 /* ---- requests ----------------------------------------------------------------------------------
@@ -168,8 +169,10 @@ static void finish_request(struct rpc_connection *connection, int error,
     rpc_finish *finish = connection->finish;
 
     connection->finish = NULL;
-    if (!connection->is_gone)
-        finish(connection, error, answer);
+    if (connection->is_gone)
+        return;
+    finish(connection, error, answer);
+    rpc_note(connection);
 }
 
 static void on_done(struct service_request *request, int error, const struct service_answer *answer)
@@ -185,9 +188,9 @@ static void on_done(struct service_request *request, int error, const struct ser
     if (is_nested)
         return; /* who called goes on */
     if (!connection->is_gone)
-        go_on(connection);
+        rpc_go_on(connection);
     else if (!is_busy(connection))
-        free_connection(connection);
+        rpc_connection_free(connection);
 }
 
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish)
@@ -225,9 +228,9 @@ static void on_decoded(struct job *job)
 
     connection->is_decoding = false;
     if (!connection->is_gone)
-        go_on(connection);
+        rpc_go_on(connection);
     else if (!is_busy(connection))
-        free_connection(connection);
+        rpc_connection_free(connection);
 }
 
 /* Of a long one on a helper thread: it may say a lot. 0: it waits; 1; or why the connection ends.
@@ -272,6 +275,7 @@ static int serve_frame(struct rpc_connection *connection)
     connection->is_dispatching = true;
     connection->is_served = true;
     dispatch(connection);
+    rpc_note(connection);
     connection->is_dispatching = false;
     if (connection->is_paused)
         return 0;
@@ -284,6 +288,8 @@ static int go_on_once(struct rpc_connection *connection)
 {
     int error;
 
+    if (connection->note_error)
+        return connection->note_error;
     if (connection->is_paused)
         return 0;
     if (connection->listing)
@@ -309,7 +315,21 @@ static bool may_read(const struct rpc_connection *connection)
            !(connection->finish && connection->input_bytes == connection->input_room);
 }
 
-static void warn(const struct rpc_connection *connection, int error)
+static const char *explain(int error)
+{
+    switch (error) {
+    case -EINVAL:
+    case -EMSGSIZE:
+    case -EPROTO:
+        return "what it sent is no request";
+    case -ENODATA:
+        return "the rest of its answer is lost with the worker that has ended";
+    default:
+        return strerror(-error);
+    }
+}
+
+void rpc_warn(const struct rpc_connection *connection, int error)
 {
     const struct service_caller *caller = &connection->caller;
 
@@ -317,10 +337,7 @@ static void warn(const struct rpc_connection *connection, int error)
         log_warning("%s: GMS client %llu (uid %u) at %s: %s; its connection is dropped",
                     connection->rpc->options.mountpoint,
                     (unsigned long long)(caller->process_count ? caller->processes[0].pid : 0),
-                    caller->uid, rpc_domain_name(connection->domain),
-                    error == -EINVAL || error == -EMSGSIZE || error == -EPROTO
-                        ? "what it sent is no request"
-                        : strerror(-error));
+                    caller->uid, rpc_domain_name(connection->domain), explain(error));
 }
 
 /* What it has asked for is answered, and nothing of the next request is here. */
@@ -331,32 +348,35 @@ static bool is_at_rest(const struct rpc_connection *connection)
 }
 
 /* As go_on_once, but looks for the next request instead of waiting for it. */
-static int go_on_reading(struct rpc_connection *connection, unsigned *reads)
+static int go_on_reading(struct rpc_connection *connection)
 {
     int more = go_on_once(connection), error;
 
-    if (more != 0 || connection->is_gone || *reads == 0 || !is_at_rest(connection))
+    if (more != 0 || connection->is_gone || connection->reads_left == 0 || !is_at_rest(connection))
         return more;
-    (*reads)--;
+    connection->reads_left--;
     error = rpc_receive(connection);
     return error == -EAGAIN ? 0 : error < 0 ? error : 1;
 }
 
-static void go_on(struct rpc_connection *connection)
+/* As far as its turn goes. */
+static void go_on_in_turn(struct rpc_connection *connection)
 {
     const struct event_loop *loop = &connection->rpc->host.loop;
-    unsigned reads = RPC_READS_PER_TURN;
     uint32_t events = 0;
     int more = 1;
 
-    for (unsigned i = 0; i < RPC_FRAMES_PER_TURN && more > 0; i++) {
-        more = go_on_reading(connection, &reads);
+    while (connection->frames_left > 0 && more > 0) {
+        connection->frames_left--;
+        more = go_on_reading(connection);
         if (connection->is_gone) {
             if (!is_busy(connection))
-                free_connection(connection);
+                rpc_connection_free(connection);
             return;
         }
     }
+    if (connection->held.link)
+        return; /* until the end of this step */
     if (connection->listing)
         join_listings(connection);
     /* There is more to do, and the socket takes it: so it comes round when others had their turn.
@@ -372,9 +392,24 @@ static void go_on(struct rpc_connection *connection)
     if (more >= 0)
         more = loop->watch(loop->context, &connection->watch, events);
     if (more < 0) {
-        warn(connection, more);
+        rpc_warn(connection, more);
         rpc_connection_end(connection);
     }
+}
+
+void rpc_go_on(struct rpc_connection *connection)
+{
+    connection->frames_left = RPC_FRAMES_PER_TURN;
+    connection->reads_left = RPC_READS_PER_TURN;
+    go_on_in_turn(connection);
+}
+
+void rpc_on_released(struct event_held *held)
+{
+    struct rpc_connection *connection =
+        (struct rpc_connection *)((char *)held - offsetof(struct rpc_connection, held));
+
+    go_on_in_turn(connection);
 }
 
 void rpc_connection_check(struct rpc_connection *connection)
@@ -385,11 +420,11 @@ void rpc_connection_check(struct rpc_connection *connection)
     is_stuck |= connection->phase == RPC_CLOSING;
     if (!is_stuck || rpc_now_us() - connection->moved_us < RPC_STALL_MS * 1000ull)
         return;
-    warn(connection, -ETIMEDOUT);
+    rpc_warn(connection, -ETIMEDOUT);
     rpc_connection_end(connection);
 }
 
-static void on_ready(struct event_watch *watch, uint32_t events)
+void rpc_on_ready(struct event_watch *watch, uint32_t events)
 {
     struct rpc_connection *connection = of_watch(watch);
     bool reads = may_read(connection);
@@ -398,109 +433,9 @@ static void on_ready(struct event_watch *watch, uint32_t events)
     if ((!reads && events & EVENT_READ) || (events & EVENT_HUP && connection->finish))
         error = -ECONNRESET;
     if (error < 0 && error != -EAGAIN) {
-        warn(connection, error);
+        rpc_warn(connection, error);
         rpc_connection_end(connection);
         return;
     }
-    go_on(connection);
-}
-
-/* ---- its beginning -----------------------------------------------------------------------------
- */
-
-static void on_kept(struct rpc_keeping *keeping, int error)
-{
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)keeping - offsetof(struct rpc_connection, keeping));
-    struct rpc *rpc = connection->rpc;
-
-    keeping->fd = -1;
-    if (connection->is_gone) {
-        rpc->host.drop(rpc->host.context, connection->id);
-        free_connection(connection);
-        return;
-    }
-    connection->is_kept = true;
-    connection->phase = RPC_HELLO;
-    if (error < 0)
-        warn(connection, error);
-    if (error < 0 || rpc->host.loop.watch(rpc->host.loop.context, &connection->watch, EVENT_READ))
-        rpc_connection_end(connection);
-}
-
-static bool has_hung_up(int fd)
-{
-    struct pollfd peer = {.fd = fd};
-
-    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
-}
-
-/* Who has gone already, and was not heard yet, makes place. */
-static void end_gone(struct rpc *rpc, uint32_t uid)
-{
-    for (size_t i = rpc->connections.count; i-- > 0;) {
-        struct rpc_connection *connection = rpc->connections.items[i];
-
-        if (connection->caller.uid == uid && connection->phase == RPC_HELLO &&
-            has_hung_up(connection->watch.fd))
-            rpc_connection_end(connection);
-    }
-}
-
-static int take_place(struct rpc *rpc, uint32_t uid)
-{
-    int error = service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
-
-    if (error != -EDQUOT && error != -ENFILE)
-        return error;
-    end_gone(rpc, uid);
-    return service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
-}
-
-static int start(struct rpc_connection *connection)
-{
-    struct rpc *rpc = connection->rpc;
-    int error = rpc_read_peer(connection);
-
-    if (error == 0)
-        error = take_place(rpc, connection->caller.uid);
-    if (error < 0)
-        return error;
-    error = idvec_insert(&rpc->connections, connection);
-    if (error == 0) {
-        connection->keeping.fd = connection->watch.fd;
-        error = rpc->host.keep(rpc->host.context, &connection->keeping);
-        if (error < 0)
-            idvec_remove(&rpc->connections, connection->id);
-    }
-    if (error < 0)
-        service_give(rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
-    return error;
-}
-
-int rpc_connection_new(struct rpc_listener *listener, int fd)
-{
-    struct rpc_connection *connection = calloc(1, sizeof *connection);
-    int error;
-
-    if (!connection) {
-        close(fd);
-        return -ENOMEM;
-    }
-    *connection = (struct rpc_connection){
-        .id = listener->rpc->next_connection++,
-        .watch = {.fd = fd, .ready = on_ready},
-        .rpc = listener->rpc,
-        .domain = listener->domain,
-        .protocol = listener->protocol,
-        .passed_fd = -1,
-        .pause = {.expired = on_pause_over},
-        .moved_us = rpc_now_us(),
-        .keeping = {.fd = -1, .done = on_kept},
-    };
-    connection->keeping.id = connection->id;
-    error = start(connection);
-    if (error < 0)
-        free_connection(connection);
-    return error;
+    rpc_go_on(connection);
 }

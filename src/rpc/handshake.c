@@ -148,7 +148,7 @@ static void ask_for_session(struct rpc_connection *connection)
     struct service_caller asker;
     int error = find_asker(connection, acquire.wish, &asker);
 
-    if (error == 0)
+    if (error == 0 && !connection->file) /* else it has waited by a worker that has died since */
         error = open_ctl(connection, acquire.wish != LOCK_WISH_RO);
     if (error) {
         refuse_session(connection, error);

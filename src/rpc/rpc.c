@@ -8,33 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-#define MAX_WARNINGS 10u /* between two ticks */
-
-const char *rpc_domain_name(enum rpc_domain domain)
-{
-    static const char *const names[RPC_DOMAIN_COUNT] = {
-        [RPC_WEIGHTS] = "weights",
-        [RPC_KV_CACHE] = "kv_cache",
-    };
-
-    return names[domain];
-}
-
-uint64_t rpc_now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-bool rpc_may_warn(struct rpc *rpc)
-{
-    return rpc->warnings++ < MAX_WARNINGS;
-}
 
 /* ---- sessions that end by themselves --------------------------------------------------------- */
 
@@ -222,18 +196,25 @@ bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
+int rpc_make_memory(int *fd)
+{
+    return kept_make(fd);
+}
+
 int rpc_new(struct service *service, const struct rpc_options *options, const struct rpc_host *host,
             struct rpc **rpc)
 {
     struct rpc *made = calloc(1, sizeof *made);
+    int error = made ? kept_open(options->memory_fd, &made->memory) : -ENOMEM;
 
-    if (!made)
-        return -ENOMEM;
+    if (error) {
+        free(made);
+        return error;
+    }
     made->service = service;
     made->core = service_get_core(service);
     made->options = *options;
     made->host = *host;
-    made->next_connection = 1;
     made->seen_event = made->core->next_event - 1;
     made->sweep.expired = on_sweep;
     made->lists.expired = on_lists;
@@ -256,5 +237,7 @@ void rpc_free(struct rpc *rpc)
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->lists);
     idvec_free(&rpc->connections);
+    rpc_forget_notes(rpc);
+    kept_close(rpc->memory);
     free(rpc);
 }

@@ -18,6 +18,8 @@
 #include "rpc/message.h"
 #include "service/service.h"
 
+#include <sys/uio.h>
+
 enum rpc_domain {
     RPC_WEIGHTS,
     RPC_KV_CACHE,
@@ -49,6 +51,15 @@ struct rpc_host {
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
     int (*submit)(void *context, struct job *job);
+    /* This step has recorded something. */
+    bool (*is_recording)(void *context);
+    /* Something that a next worker is to be told (rpc_restore_note), with this step's records.
+     * -ENOMEM */
+    int (*note)(void *context, const struct iovec *parts, int count);
+    /* What is about to be sent waits for what this step has recorded: see event.h. False: it was
+     * nothing, and it can be sent now. */
+    bool (*hold)(void *context, struct event_held *held);
+    void (*unhold)(void *context, struct event_held *held);
     /* The keeper holds it no longer; its own copy is the connection's to close. */
     void (*drop)(void *context, uint64_t id);
 };
@@ -58,9 +69,14 @@ struct rpc_options {
     bool
         keeps_committed; /* a V0 or V1 writer begins with what is committed, as files' writers do */
     const char *mountpoint; /* for messages */
+    int memory_fd;          /* rpc_make_memory's */
 };
 
 struct rpc;
+
+/* What outlives a worker of its connections, for rpc_options: the keeper holds it. 0 or a negative
+ * errno */
+int rpc_make_memory(int *fd);
 
 int rpc_new(struct service *service, const struct rpc_options *options, const struct rpc_host *host,
             struct rpc **rpc);
@@ -69,6 +85,17 @@ void rpc_free(struct rpc *rpc);
 /* Takes a listening socket, non-blocking, with SO_PASSCRED; one for each domain and protocol. */
 int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol protocol,
                int listen_fd);
+/* After rpc_new in a worker that goes on where another has ended. What that one noted, in order;
+ * its connections, which become ours (-ENOENT: it cannot go on, and is closed; so is it with other
+ * errors); then all of them go on. */
+void rpc_restore_note(struct rpc *rpc, const void *bytes, size_t size);
+int rpc_take_over(struct rpc *rpc, uint64_t id, int fd);
+void rpc_resume(struct rpc *rpc);
+/* A connection has this `ctl`. */
+bool rpc_has_file(const struct rpc *rpc, uint64_t file);
+/* Notes all of it once more: what was noted before is not kept. */
+void rpc_note_all(struct rpc *rpc);
+
 /* Before the mount ends: nobody is accepted any more, and who is there is let go: the connections
  * end. */
 void rpc_close_listeners(struct rpc *rpc);

@@ -2,16 +2,18 @@
 /*
  * rpc_internal - what the files of src/rpc share
  *
- * rpc.c accepts; connection.c takes one request at a time; bytes.c moves them; peer.c knows who
- * connected, senders.c who sent each request; handshake.c opens the session; v0.c and v1.c say what
- * each request does; answers.c and listing.c have what they answer with. Calls go down in this
- * order, and back up by the functions that a connection was given for its request.
+ * rpc.c accepts; begin.c begins connections, resume.c goes on with those of the last worker;
+ * connection.c takes one request at a time; note.c tells a next worker; bytes.c moves them; peer.c
+ * knows who connected, senders.c who sent each request; handshake.c opens the session; v0.c and
+ * v1.c say what each request does; answers.c and listing.c have what they answer with. Calls go
+ * down in this order, and back up by the functions that a connection was given for its request.
  */
 #ifndef GMSFS_RPC_RPC_INTERNAL_H
 #define GMSFS_RPC_RPC_INTERNAL_H
 
 #include "base/idvec.h"
 #include "base/peer.h"
+#include "rpc/kept.h"
 #include "rpc/rpc.h"
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
@@ -20,15 +22,14 @@
 /* Of a client that asks again as soon as it is answered: who shares its processor does so before
  * the answer's send returns. */
 #define RPC_READS_PER_TURN 4u
-/* Of the requests of one connection that are read ahead; a longer frame makes it grow. */
-#define RPC_INPUT_BYTES 16384u
-#define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
-#define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
-#define RPC_TEXT_BYTES  65536u      /* of an error */
-#define RPC_MAX_SENDERS 8u          /* of what is read ahead; of more nobody is known */
+#define RPC_INPUT_BYTES    KEPT_AHEAD_BYTES
+#define RPC_SHORT_BYTES    (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_STALL_MS       10000u      /* so long a long frame may rest in the middle */
+#define RPC_TEXT_BYTES     65536u      /* of an error */
 
 enum rpc_phase {
-    RPC_KEEPING, /* the keeper does not have it yet: nothing is read */
+    RPC_KEEPING, /* the keeper does not have it yet: nothing is read. (The numbers are kept by one
+                    build for another.) */
     RPC_HELLO,   /* its first message says what it wants */
     RPC_SESSION, /* it was granted one; V1: which may be over since */
     RPC_CLOSING, /* what is to be sent is sent, then it ends */
@@ -36,24 +37,24 @@ enum rpc_phase {
 
 struct rpc_connection;
 
+/* What a next worker is told of a connection, with the records that it goes with. Kept by one build
+ * for another. */
+struct rpc_note {
+    uint64_t connection;
+    uint64_t answered; /* frames: of one more than were consumed the answer is on its way */
+    uint64_t file, session;
+    uint32_t phase, is_aborted;
+};
+
 /* Ends the request that waits. */
 typedef void rpc_finish(struct rpc_connection *connection, int error,
                         const struct service_answer *answer);
 
 struct rpc_listing; /* listing.c */
 
-/* Of some bytes of `input`, up to the next sender's. */
-struct rpc_sender {
-    uint64_t pid;                /* 0: it cannot be seen */
-    struct core_process process; /* pid 0: it cannot be seen, or was gone */
-    char comm[CORE_COMM_BYTES];
-    int error; /* it could not be looked up */
-    size_t end_bytes;
-};
-
 /* Those of whom each may get the answer; a process with pid 0: one that nobody sees. */
 struct rpc_askers {
-    struct core_process processes[RPC_MAX_SENDERS + 1];
+    struct core_process processes[KEPT_MAX_SENDERS + 1];
     size_t count;
 };
 
@@ -78,6 +79,10 @@ struct rpc_connection {
     /* what it holds */
     uint64_t file;    /* its ctl; 0: none */
     uint64_t session; /* 0: none */
+    bool is_aborted;  /* V1: only memory that is given back is waited for */
+    struct rpc_note noted;
+    bool is_answer_kept;
+    int note_error; /* a next worker would not know: it ends */
     /* the request that is being served */
     struct service_request request;
     rpc_finish *finish;             /* NULL: none waits */
@@ -90,15 +95,15 @@ struct rpc_connection {
     struct rpc_listing *listing;                         /* its answer is being made; NULL: no */
     struct rpc_connection *next_listing, **link_listing; /* of those; link NULL: not among them */
     /* bytes */
-    uint8_t *input;
+    struct kept *kept; /* for a next worker: these, and the answer */
+    uint8_t *input;    /* in there, as the next: what came, from the frame at the front */
     size_t input_bytes, input_room;
     size_t frame_bytes; /* of `input`: of the request that is being served */
-    struct rpc_sender senders[RPC_MAX_SENDERS];
-    unsigned sender_count;
-    bool brought_descriptor; /* one came with what was read, and was closed */
     uint64_t charged_bytes;
     struct message_buffer output;
-    int passed_fd; /* goes with the next byte of `output`; -1: none */
+    struct event_held held;           /* `output` waits for what was recorded */
+    unsigned frames_left, reads_left; /* before others have their turn */
+    int passed_fd;                    /* goes with the next byte of `output`; -1: none */
     bool passed_is_own;
 };
 
@@ -118,7 +123,8 @@ struct rpc {
     struct service_observer observer;
     struct rpc_listener listeners[RPC_DOMAIN_COUNT][2];
     struct idvec connections;
-    uint64_t next_connection;
+    struct kept_memory *memory;
+    struct idvec notes; /* of the last worker, until its connections go on */
     uint64_t now_ms;
     unsigned warnings;              /* since the last tick */
     struct event_timeout sweep;     /* sessions have ended: whose connections were they */
@@ -127,7 +133,7 @@ struct rpc {
     struct rpc_connection *listing; /* they take turns; NULL: none */
 };
 
-/* rpc.c */
+/* shared.c */
 bool rpc_may_warn(struct rpc *rpc);
 uint64_t rpc_now_us(void); /* monotonic */
 
@@ -136,9 +142,13 @@ int rpc_read_peer(struct rpc_connection *connection);
 
 /* senders.c */
 /* As recv(2) without waiting, and notes who sent it. Behind what is in `input`. */
-ssize_t rpc_read(struct rpc_connection *connection, void *at, size_t room);
+ssize_t rpc_read(struct rpc_connection *connection, size_t room);
+/* What was read last and was not counted yet: `input` and who sent it. */
+void rpc_take_read(struct rpc_connection *connection);
+/* `input` is what is kept. */
+void rpc_show_input(struct rpc_connection *connection);
 /* The frame at the front goes. */
-void rpc_consume_senders(struct rpc_connection *connection);
+void rpc_consume_input(struct rpc_connection *connection);
 /* All senders of the frame at the front, and who connected unless it has exited. A negative errno:
  * one could not be looked up. */
 int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *askers);
@@ -147,21 +157,44 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
 int rpc_find_sender(const struct rpc_connection *connection, struct service_caller *caller);
 
 /* bytes.c */
-/* 0: all is sent; -EAGAIN; else the client is gone. */
+/* 0: all is sent; -EAGAIN: later, also when it is held; else the client is gone. */
 int rpc_send_output(struct rpc_connection *connection);
 /* 0, -EAGAIN, or why the connection ends. */
 int rpc_receive(struct rpc_connection *connection);
 /* What the frame at the front takes; 0: that cannot be told yet. -EINVAL, -EMSGSIZE */
 int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes);
+/* There is memory for so many bytes of `input`. 0, -ENOMEM */
+int rpc_reserve_input(struct rpc_connection *connection, size_t bytes);
 /* A descriptor came that the protocol has no use for. */
 bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection);
 /* The one that was served goes. */
 void rpc_consume_frame(struct rpc_connection *connection);
 
+/* note.c */
+/* After each step of a connection: what it has come to, and its answer, count with the records. */
+void rpc_note(struct rpc_connection *connection);
+/* The whole answer is there: a next worker can send the rest of it. */
+void rpc_keep_answer(struct rpc_connection *connection);
+
+/* resume.c */
+void rpc_forget_notes(struct rpc *rpc);
+
+/* begin.c */
+struct rpc_connection *rpc_connection_make(struct rpc *rpc, uint64_t id, int fd);
+int rpc_connection_new(struct rpc_listener *listener, int fd);
+/* Of the bound of connections; who has gone makes place. */
+int rpc_take_place(struct rpc *rpc, uint32_t uid);
+
 /* connection.c */
+void rpc_warn(const struct rpc_connection *connection, int error);
+void rpc_go_on(struct rpc_connection *connection);
+/* Of one that is gone, or was never among them. */
+void rpc_connection_free(struct rpc_connection *connection);
+void rpc_on_ready(struct event_watch *watch, uint32_t events);
+void rpc_on_pause_over(struct event_timeout *timeout);
+void rpc_on_released(struct event_held *held);
 /* The first of those whose answers list goes on with its own. */
 void rpc_serve_listing(struct rpc *rpc);
-int rpc_connection_new(struct rpc_listener *listener, int fd);
 /* It goes: its session ends, and so does what it waits for. */
 void rpc_connection_end(struct rpc_connection *connection);
 /* For service calls that answer later: `finish` is called once, unless the connection is gone. */

@@ -8,13 +8,15 @@
 
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Looked up now, while its number is most likely still its own. */
-static struct rpc_sender find_sender(const struct rpc_connection *connection, uint64_t pid)
+static struct kept_sender find_sender(const struct rpc_connection *connection, uint64_t pid)
 {
     const struct service_caller *caller = &connection->caller;
     const struct rpc_host *host = &connection->rpc->host;
-    struct rpc_sender sender = {.pid = pid};
+    struct kept_sender sender = {.pid = pid};
     struct service_caller found = {0};
 
     if (pid != 0 && caller->process_count > 0 && caller->processes[0].pid == pid) {
@@ -30,61 +32,121 @@ static struct rpc_sender find_sender(const struct rpc_connection *connection, ui
     return sender;
 }
 
-static void note_sender(struct rpc_connection *connection, uint64_t pid, size_t bytes)
+static void note_sender(const struct rpc_connection *connection, struct kept_input *input,
+                        uint64_t pid)
 {
-    size_t end_bytes = connection->input_bytes + bytes;
-    struct rpc_sender *last =
-        connection->sender_count ? &connection->senders[connection->sender_count - 1] : NULL;
+    struct kept_sender *last =
+        input->sender_count ? &input->senders[input->sender_count - 1] : NULL;
 
     if (last && last->pid == pid)
-        last->end_bytes = end_bytes;
-    else if (connection->sender_count == RPC_MAX_SENDERS) /* too many to tell: nobody is known */
-        *last = (struct rpc_sender){.end_bytes = end_bytes};
+        last->end_bytes = input->size_bytes;
+    else if (input->sender_count == KEPT_MAX_SENDERS) /* too many to tell: nobody is known */
+        *last = (struct kept_sender){.end_bytes = input->size_bytes};
     else {
-        last = &connection->senders[connection->sender_count++];
+        last = &input->senders[input->sender_count++];
         *last = find_sender(connection, pid);
-        last->end_bytes = end_bytes;
+        last->end_bytes = input->size_bytes;
     }
 }
 
-ssize_t rpc_read(struct rpc_connection *connection, void *at, size_t room)
+void rpc_show_input(struct rpc_connection *connection)
 {
-    union { /* room for who sends alone: descriptors do not fit, and the kernel closes them */
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct ucred))];
-    } control;
-    struct iovec part = {.iov_base = at, .iov_len = room};
-    struct msghdr head = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = &control,
-                          .msg_controllen = sizeof control};
-    ssize_t size = recvmsg(connection->watch.fd, &head, MSG_DONTWAIT);
-    const struct cmsghdr *first = size > 0 ? CMSG_FIRSTHDR(&head) : NULL;
+    const struct kept_input *input = kept_get_input(connection->kept);
+
+    connection->input = kept_get_input_bytes(connection->kept) + input->begin_bytes;
+    connection->input_bytes = input->size_bytes;
+}
+
+static uint64_t find_pid(const struct kept_input *input)
+{
+    /* The pointers in `read` may be another process's. */
+    size_t control_bytes = input->read.msg_hdr.msg_controllen;
+    struct msghdr head = {.msg_control = (void *)(uintptr_t)&input->control,
+                          .msg_controllen = control_bytes < sizeof input->control
+                                                ? control_bytes
+                                                : sizeof input->control};
+    const struct cmsghdr *first = CMSG_FIRSTHDR(&head);
     struct ucred sender = {0};
 
-    if (size <= 0)
-        return size;
     if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_CREDENTIALS)
         memcpy(&sender, CMSG_DATA(first), sizeof sender);
-    note_sender(connection, sender.pid > 0 ? (uint64_t)sender.pid : 0, (size_t)size);
-    if (head.msg_flags & MSG_CTRUNC)
-        connection->brought_descriptor = true;
+    return sender.pid > 0 ? (uint64_t)sender.pid : 0;
+}
+
+void rpc_take_read(struct rpc_connection *connection)
+{
+    const struct kept_input *now = kept_get_input(connection->kept);
+
+    if (now->read.msg_len > 0) {
+        struct kept_input *next = kept_change_input(connection->kept);
+
+        note_sender(connection, next, find_pid(now));
+        next->brought_descriptor |= (now->read.msg_hdr.msg_flags & MSG_CTRUNC) != 0;
+        kept_set_input(connection->kept);
+    }
+    rpc_show_input(connection);
+}
+
+ssize_t rpc_read(struct rpc_connection *connection, size_t room)
+{
+    struct kept_input *input = kept_change_input(connection->kept);
+    struct iovec part = {.iov_base = connection->input + connection->input_bytes, .iov_len = room};
+    ssize_t size;
+
+    input->read.msg_hdr = (struct msghdr){.msg_iov = &part,
+                                          .msg_iovlen = 1,
+                                          .msg_control = &input->control,
+                                          .msg_controllen = sizeof input->control};
+    kept_set_input(connection->kept);
+    /* Without the C library between: msg_len is the kernel's. */
+    if (syscall(SYS_recvmmsg, connection->watch.fd, &input->read, 1, MSG_DONTWAIT, NULL) < 0)
+        return -1;
+    size = input->read.msg_len;
+    rpc_take_read(connection);
     return size;
 }
 
-void rpc_consume_senders(struct rpc_connection *connection)
+static void consume_senders(struct kept_input *input, size_t bytes)
 {
     unsigned left = 0;
 
-    for (unsigned i = 0; i < connection->sender_count; i++) {
-        struct rpc_sender sender = connection->senders[i];
+    for (unsigned i = 0; i < input->sender_count; i++) {
+        struct kept_sender sender = input->senders[i];
 
-        if (sender.end_bytes <= connection->frame_bytes)
+        if (sender.end_bytes <= bytes)
             continue;
-        sender.end_bytes -= connection->frame_bytes;
-        connection->senders[left++] = sender;
+        sender.end_bytes -= bytes;
+        input->senders[left++] = sender;
     }
-    connection->sender_count = left;
+    input->sender_count = left;
+}
+
+/* To the beginning of its memory, where it does not lie over itself. */
+static void move_input(struct kept *kept)
+{
+    const struct kept_input *now = kept_get_input(kept);
+    struct kept_input *next;
+    uint8_t *bytes = kept_get_input_bytes(kept);
+
+    if (now->begin_bytes == 0 || now->size_bytes > now->begin_bytes)
+        return;
+    next = kept_change_input(kept);
+    memcpy(bytes, bytes + next->begin_bytes, next->size_bytes);
+    next->begin_bytes = 0;
+    kept_set_input(kept);
+}
+
+void rpc_consume_input(struct rpc_connection *connection)
+{
+    struct kept_input *next = kept_change_input(connection->kept);
+
+    consume_senders(next, connection->frame_bytes);
+    next->consumed++;
+    next->begin_bytes += connection->frame_bytes;
+    next->size_bytes -= connection->frame_bytes;
+    kept_set_input(connection->kept);
+    move_input(connection->kept);
+    rpc_show_input(connection);
 }
 
 static bool is_same(struct core_process a, struct core_process b)
@@ -105,12 +167,12 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
 {
     const struct service_caller *caller = &connection->caller;
     const struct rpc_host *host = &connection->rpc->host;
+    const struct kept_input *input = kept_get_input(connection->kept);
     size_t begin_bytes = 0;
 
     askers->count = 0;
-    for (unsigned i = 0; i < connection->sender_count && begin_bytes < connection->frame_bytes;
-         i++) {
-        const struct rpc_sender *sender = &connection->senders[i];
+    for (unsigned i = 0; i < input->sender_count && begin_bytes < connection->frame_bytes; i++) {
+        const struct kept_sender *sender = &input->senders[i];
 
         if (sender->error)
             return sender->error;
@@ -128,10 +190,11 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
 
 int rpc_find_sender(const struct rpc_connection *connection, struct service_caller *caller)
 {
-    const struct rpc_sender *only = &connection->senders[0];
+    const struct kept_input *input = kept_get_input(connection->kept);
+    const struct kept_sender *only = &input->senders[0];
 
-    for (unsigned i = 0; i < connection->sender_count; i++) {
-        const struct rpc_sender *sender = &connection->senders[i];
+    for (unsigned i = 0; i < input->sender_count; i++) {
+        const struct kept_sender *sender = &input->senders[i];
 
         if (sender->error)
             return sender->error;

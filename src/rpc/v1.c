@@ -247,7 +247,13 @@ static void finish_freeing(struct rpc_connection *connection, int error,
 {
     (void)error;
     (void)answer;
+    connection->is_aborted = false;
     rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
+}
+
+static void await_freeing(struct rpc_connection *connection)
+{
+    service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_freeing));
 }
 
 /* What was released has to be free before the client hears of it. */
@@ -260,7 +266,8 @@ static void finish_abort(struct rpc_connection *connection, int error,
         return;
     }
     connection->session = 0;
-    service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_freeing));
+    connection->is_aborted = true;
+    await_freeing(connection);
 }
 
 /* True: it was one of these. */
@@ -273,6 +280,10 @@ static bool serve_writer(struct rpc_connection *connection)
     if (type != MESSAGE_ALLOCATE_REQUEST && type != MESSAGE_FREE_REQUEST &&
         type != MESSAGE_COMMIT_REQUEST && type != MESSAGE_ABORT_REQUEST)
         return false;
+    if (connection->is_aborted) { /* by a worker that has died since */
+        await_freeing(connection);
+        return true;
+    }
     if (!has_session(connection, true, &view))
         return true;
     if (type == MESSAGE_ALLOCATE_REQUEST)

@@ -46,10 +46,9 @@ struct service_host {
      */
     int (*record)(void *context, const void *bytes, size_t size, size_t *mark);
     void (*unrecord)(void *context, size_t mark);
-    /* What was recorded so far counts from here on: before anything leaves that cannot be taken
-     * back. Answers of the kernel's requests, and jobs, wait for the end of the step by themselves.
-     */
-    void (*store)(void *context);
+    /* What was recorded so far counts from here on, in the middle of a step: before memory is freed
+     * by the loop itself, for want of a thread. */
+    void (*publish)(void *context);
     /* -ENOMEM when no thread can be had. Runs when what was recorded before counts. */
     int (*submit)(void *context, enum service_pool pool, struct job *job);
     /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
@@ -98,11 +97,15 @@ struct service_kept {
     int fd; /* -1 when it has become the service's */
 };
 /* Goes on with the state of a process that has ended, which is taken, on failure too. `kept` is all
- * that the keeper holds, in the order of its numbers; what no record knows of is dropped there.
- * Waiters keep their places for a moment, within which the kernel has sent their requests again. */
+ * that the keeper holds but connections, in the order of its numbers; what no record knows of is
+ * dropped there. Waiters keep their places for a moment, within which the kernel has sent their
+ * requests again. */
 int service_restore(struct vmm *vmm, const struct service_options *options,
                     const struct service_host *host, struct core *core, struct service_kept *kept,
                     size_t count, struct service **service);
+/* Closes the files of connections (service_open.connection) that nobody goes on with. */
+void service_close_connections(struct service *service,
+                               bool (*is_claimed)(void *context, uint64_t file), void *context);
 /* All that waited has asked again. */
 void service_end_restore(struct service *service);
 /* No move begins any more, and those under way end with the step that they are at: before the end,

@@ -160,7 +160,7 @@ void piece_free_gathered(struct service *s)
     if (service_submit(s, pool, &freeing->job) == 0)
         return;
     /* No thread to be had: better late than never. */
-    s->host.store(s->host.context);
+    s->host.publish(s->host.context);
     run_free(&freeing->job);
     finish_free(s, freeing);
     free(freeing);
@@ -175,7 +175,7 @@ void piece_free(struct service *s, struct piece *piece)
         freeing = calloc(1, sizeof *freeing);
         if (!freeing) {
             struct free_job alone = {.service = s, .count = 1, .pieces = {piece}};
-            s->host.store(s->host.context);
+            s->host.publish(s->host.context);
             run_free(&alone.job);
             finish_free(s, &alone);
             return;

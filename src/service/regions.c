@@ -94,7 +94,7 @@ static void drop_object(struct service *s, struct object *object)
     struct object_job alone = {.service = s, .object = object, .drops = true};
     if (!work) {
         if (!s->ending) {
-            service_store(s);
+            s->host.publish(s->host.context);
             run_object_job(&alone.job);
         }
         free_object(object);
@@ -103,7 +103,7 @@ static void drop_object(struct service *s, struct object *object)
     *work = alone;
     work->job = (struct job){.run = run_object_job, .done = done_drop};
     if (service_submit(s, SERVICE_POOL_FREE, &work->job)) {
-        service_store(s);
+        s->host.publish(s->host.context);
         run_object_job(&work->job);
         finish_drop(s, work);
     }

@@ -206,7 +206,7 @@ static int restore_memory(struct restoring *r)
             object->fd = -1;
         if (error != -ENOENT)
             continue;
-        drop(r, object->id); /* of a region that is over, or a connection */
+        drop(r, object->id); /* of a region that is over */
         error = 0;
     }
     drop_gathered(r);
@@ -221,13 +221,13 @@ static int restore_memory(struct restoring *r)
 
 /* ---- who uses it ------------------------------------------------------------------------- */
 
-/* Those of connections, which have ended with the process that served them. */
-static void close_connections(struct service *s)
+void service_close_connections(struct service *s, bool (*is_claimed)(void *context, uint64_t file),
+                               void *context)
 {
     for (size_t i = 0; i < s->core->files.count;) {
         const struct core_file *file = s->core->files.items[i];
         uint64_t id = file->id;
-        if (file->flags & CORE_OPEN_CONNECTION)
+        if (file->flags & CORE_OPEN_CONNECTION && !is_claimed(context, id))
             service_close(s, id);
         if (i < s->core->files.count && ((struct core_file *)s->core->files.items[i])->id == id)
             i++;
@@ -275,7 +275,6 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         service_free(s);
         return error;
     }
-    close_connections(s);
     end_drains(s);
     service_settle_watches(s);
     service_begin_moves_anew(s);

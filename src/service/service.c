@@ -104,11 +104,6 @@ void service_free(struct service *s)
     free(s);
 }
 
-void service_store(struct service *s)
-{
-    s->host.store(s->host.context);
-}
-
 const struct core *service_get_core(const struct service *s)
 {
     return s->core;

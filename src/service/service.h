@@ -105,10 +105,6 @@ struct service_observer {
 void service_observe(struct service *s, struct service_observer *observer);
 void service_unobserve(struct service *s, struct service_observer *observer);
 
-/* What was recorded so far counts from here on, whatever becomes of this process: before something
- * leaves by a socket, descriptors above all. Answers to the kernel wait for it by themselves. */
-void service_store(struct service *s);
-
 /* Looking. What it shows of a store is for those who may read that store: views.h asks. */
 const struct core *service_get_core(const struct service *s);
 

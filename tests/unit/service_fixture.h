@@ -82,15 +82,15 @@ static int host_record(void *context, const void *bytes, size_t size, size_t *ma
     return 0;
 }
 
+static void host_publish(void *context)
+{
+    (void)context;
+}
+
 static void host_unrecord(void *context, size_t mark)
 {
     (void)context;
     (void)mark;
-}
-
-static void host_store(void *context)
-{
-    (void)context;
 }
 
 static int host_submit(void *context, enum service_pool pool, struct job *job)
@@ -202,7 +202,7 @@ static const struct service_host fixture_host = {
     .get_random = host_random,
     .record = host_record,
     .unrecord = host_unrecord,
-    .store = host_store,
+    .publish = host_publish,
     .submit = host_submit,
     .set_timer = host_set_timer,
     .set_idle = host_set_idle,

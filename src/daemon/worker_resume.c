@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker that goes on where another has ended: what the journal tells and the keeper holds. */
+#include "daemon/worker_internal.h"
+
+#include "base/log.h"
+#include "daemon/replay.h"
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the service ---- */
+
+static void close_kept(struct service_kept *kept, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (kept[i].fd >= 0)
+            close(kept[i].fd);
+        kept[i].fd = -1;
+    }
+}
+
+static int take_holdings(struct worker *worker)
+{
+    int error = holdings_take(worker->setup->holdings, &worker->kept, &worker->kept_count);
+
+    while (worker->kept_memories < worker->kept_count &&
+           !(worker->kept[worker->kept_memories].id & WIRE_CONNECTION))
+        worker->kept_memories++;
+    return error;
+}
+
+int worker_restore_service(struct worker *worker, const struct service_options *options,
+                           const struct service_host *host)
+{
+    struct core_options core_options;
+    struct core *core = NULL;
+    struct failure failure;
+
+    service_get_core_options(worker->vmm, options, &core_options);
+    int error = replay_journal(worker->journal, &core_options, &core, &failure);
+    if (error) {
+        log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
+        return error;
+    }
+    error = take_holdings(worker);
+    if (!error)
+        error = service_restore(worker->vmm, options, host, core, worker->kept,
+                                worker->kept_memories, &worker->service);
+    else
+        core_free(core);
+    close_kept(worker->kept, worker->kept_memories);
+    return error;
+}
+
+static bool is_claimed(void *context, uint64_t file)
+{
+    const struct worker *worker = context;
+
+    return gms_has_file(worker->gms, file);
+}
+
+void worker_resume_connections(struct worker *worker)
+{
+    struct service_kept *connections = worker->kept + worker->kept_memories;
+    size_t count = worker->kept_count - worker->kept_memories;
+
+    if (worker->gms)
+        gms_resume(worker->gms, worker->journal, connections, count);
+    else
+        close_kept(connections, count);
+    free(worker->kept);
+    worker->kept = NULL;
+    service_close_connections(worker->service, is_claimed, worker);
+}
+
+/* ---- requests of the kernel ---- */
+
+/* What the last worker may not have got through to the kernel, and what it noted for us. */
+static int answer_again(void *context, const struct journal_entry *entry)
+{
+    struct worker *worker = context;
+
+    if (entry->type == TRANSACTION_ANSWER && !entry->is_delivered)
+        fs_answer_again(worker->fs, entry->bytes, entry->size);
+    if (entry->type == TRANSACTION_NOTE)
+        fs_restore_note(worker->fs, entry->bytes, entry->size);
+    return 0;
+}
+
+int worker_resume_fuse(struct worker *worker)
+{
+    struct failure failure;
+    int error = journal_read(worker->journal, answer_again, worker, &failure);
+
+    if (error)
+        return error;
+    journal_set_delivered(worker->journal);
+    if (fs_resume(worker->fs))
+        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): those that "
+                    "were under way have failed with EIO",
+                    worker->setup->mountpoint);
+    return 0;
+}

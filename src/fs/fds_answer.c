@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/fds_answer.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int send_now(int fd, const void *bytes, size_t size)
+{
+    return send(fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void on_released(struct event_held *held)
+{
+    struct fds_answer *answer =
+        (struct fds_answer *)((char *)held - offsetof(struct fds_answer, held));
+    int error = send_now(answer->fd, answer->bytes, answer->size);
+    free(answer->bytes);
+    answer->bytes = NULL;
+    if (error)
+        answer->failed(answer);
+}
+
+int fds_answer_send(struct fds_answer *answer, const void *bytes, size_t size)
+{
+    const struct fs_host *host = &answer->fs->host;
+    answer->held.released = on_released;
+    if (!host->hold(host->context, &answer->held))
+        return send_now(answer->fd, bytes, size);
+    answer->bytes = malloc(size);
+    if (!answer->bytes) {
+        fds_answer_forget(answer);
+        return -ENOMEM;
+    }
+    memcpy(answer->bytes, bytes, size);
+    answer->size = size;
+    return 0;
+}
+
+void fds_answer_forget(struct fds_answer *answer)
+{
+    const struct fs_host *host = &answer->fs->host;
+    host->unhold(host->context, &answer->held);
+    free(answer->bytes);
+    answer->bytes = NULL;
+}
+
+_Static_assert(sizeof(struct fds_items) == sizeof(struct gmsfs_fds_header) +
+                                               GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
+               "a message has no padding");
+
+int fds_send_items(int fd, struct fds_items *message, const int *descriptors)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
+    } control;
+    size_t count = message->header.count;
+    struct iovec part = {.iov_base = message,
+                         .iov_len = sizeof message->header + count * sizeof message->items[0]};
+    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count) {
+        memset(&control, 0, sizeof control);
+        head.msg_control = &control;
+        head.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
+    }
+    return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fds_answer - what the ticket socket answers
+ *
+ * For fds.c and fds_region.c. An answer without descriptors waits until what its step has recorded
+ * counts: it is copied then, and leaves at the end of the step. Where nothing was recorded it
+ * leaves at once.
+ */
+#ifndef GMSFS_FS_FDS_ANSWER_H
+#define GMSFS_FS_FDS_ANSWER_H
+
+#include "fs/fs_internal.h"
+#include "gmsfs_abi.h"
+
+/* Of one connection, and embedded in it: one at a time. */
+struct fds_answer {
+    struct event_held held;
+    struct fs *fs;
+    int fd;
+    void *bytes; /* held back; NULL: none is */
+    size_t size;
+    void (*failed)(struct fds_answer *answer); /* after 0 was returned: it could not be sent */
+};
+
+/* 0: it is sent, or will be; or what keeps it from being sent. */
+int fds_answer_send(struct fds_answer *answer, const void *bytes, size_t size);
+/* The connection goes: so does what it has not sent. */
+void fds_answer_forget(struct fds_answer *answer);
+
+/* Descriptors, with what each of them is. */
+struct fds_items {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+};
+
+/* header.count of them, now. 0 or a negative errno */
+int fds_send_items(int fd, struct fds_items *message, const int *descriptors);
+
+#endif

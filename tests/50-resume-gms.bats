@@ -1,0 +1,232 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# A worker that dies is replaced: connections of GMS clients go on, with session, lock and place in the queue.
+
+load helpers
+load python
+load gms
+load gmsctl
+
+setup() {
+    gms_setup
+}
+
+# Kills the worker, and waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
+# in_background v0|v1 STORE OP...: as gms, and sets CLIENT
+in_background() {
+    gms_command "$@"
+    spawn "${COMMAND[@]}"
+    CLIENT=$SPAWNED
+}
+
+said() { # PID LINE
+    grep -qx "$2" "$T/spawn-$1"
+}
+
+resume_client() { # MODE ARGUMENT...: sets CLIENT
+    python_preload
+    spawn "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_resume.py" "$1" "$(v0_socket weights)" "${@:2}"
+    CLIENT=$SPAWNED
+}
+
+succeeds() { # PID [SECONDS]
+    wait_exit "$1" "${2-10}"
+    assert_eq "$status" 0 "$(output_of "$1")"
+}
+
+kill_until_gone() { # PID
+    local kills=0
+    until process_gone "$1"; do
+        kill_worker
+        kills=$((kills + 1))
+        sleep 0.05 # it is served for a while
+    done
+    [[ $kills -ge 3 ]] || fail "the worker was killed $kills times only"
+}
+
+publish_many() { # COUNT
+    local i ops=(lock rw -)
+    for ((i = 0; i < $1; i++)); do
+        ops+=(allocate 65536 - export last write 0 "slot $i.")
+    done
+    gms v0 weights "${ops[@]}" commit
+}
+
+@test "a V0 writer that is idle goes on with session, lock and layout, and commits" {
+    start_gms_mount
+    in_background v0 weights lock rw - allocate 65536 first export last write 0 abc say held \
+        until "$T/go" allocate 65536 second put key last 8 value commit expect-closed
+    wait_until 10 said "$CLIENT" held
+    kill_worker
+    assert_state weights RW
+    kill_worker
+    assert_eq "$(awk '$3 == "held" { print $2, $4 }' "$M/weights/sessions")" "RW $CLIENT" session
+    touch "$T/go"
+    succeeds "$CLIENT"
+    wait_until 5 state_is weights COMMITTED
+    assert_eq "$(jq .allocations "$M/weights/info")" 2 allocations
+    gms v0 weights lock ro - list export last entry key
+    assert_match "$output" '8 value'
+}
+
+@test "V0 and V1 readers that are idle go on, and have what is committed" {
+    local reader
+    start_gms_mount
+    gms v0 weights lock rw - allocate 65536 - allocate 131072 - fill 7 commit
+    in_background v0 weights lock ro - check 7 say held until "$T/go" check 7
+    reader=$CLIENT
+    in_background v1 weights lock ro - say held until "$T/go" check 7
+    wait_until 10 said "$reader" held
+    wait_until 10 said "$CLIENT" held
+    kill_worker
+    kill_worker
+    assert_state weights RO
+    assert_eq "$(jq .readers "$M/weights/info")" 2 readers
+    touch "$T/go"
+    succeeds "$reader"
+    succeeds "$CLIENT"
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "a V1 writer that has committed stays as a reader, one that has aborted has no session" {
+    start_gms_mount
+    in_background v1 weights lock rw - allocate a 2097152 fill 3 commit say held until "$T/go" check 3
+    wait_until 10 said "$CLIENT" held
+    kill_worker
+    assert_state weights RO
+    touch "$T/go"
+    succeeds "$CLIENT"
+    rm "$T/go"
+    in_background v1 kv_cache lock rw - allocate a 2097152 abort say held until "$T/go" list
+    wait_until 10 said "$CLIENT" held
+    kill_worker
+    touch "$T/go"
+    wait_exit "$CLIENT"
+    assert_match "$(output_of "$CLIENT")" 'operation requires an active GMS session'
+}
+
+@test "handshakes that wait go on waiting, in the order in which they came, and time out when they would have" {
+    local first second late
+    start_gms_mount
+    hold_gms v0 weights lock rw -
+    in_background v0 weights lock rw - say held until "$T/go" commit
+    first=$CLIENT
+    wait_for_waiters weights 1
+    in_background v1 weights lock rw - say held commit
+    second=$CLIENT
+    wait_for_waiters weights 2
+    in_background v0 weights lock ro 3000
+    late=$CLIENT
+    wait_for_waiters weights 3
+    kill_worker
+    kill_worker
+    wait_for_waiters weights 3
+    kill "$HOLDER"
+    wait_until 10 said "$first" held
+    run ! said "$second" held
+    kill_worker
+    wait_exit "$late"
+    assert_match "$(output_of "$late")" 'not granted'
+    touch "$T/go"
+    succeeds "$first"
+    succeeds "$second"
+}
+
+@test "a client that goes away while there is no worker ends its session" {
+    start_gms_mount
+    in_background v0 weights lock rw - say held pause
+    wait_until 10 said "$CLIENT" held
+    kill -STOP "$KEEPER" # so no worker comes
+    kill -KILL "$(worker_of "$KEEPER")" "$CLIENT"
+    kill -CONT "$KEEPER"
+    wait_until_any 10 resumed_more_than 0
+    wait_until 5 state_is weights EMPTY
+}
+
+@test "a session that is revoked ends the connection, also where the worker was replaced before" {
+    local id
+    start_gms_mount
+    in_background v0 weights lock rw - say held expect-closed
+    wait_until 10 said "$CLIENT" held
+    kill_worker
+    id=$(awk '$3 == "held" { print $1 }' "$M/weights/sessions")
+    echo "revoke $id" >"$M/weights/abort"
+    succeeds "$CLIENT"
+}
+
+@test "a frame of which half has come is read to its end by the next worker" {
+    local i
+    start_gms_mount
+    resume_client halves "$T"
+    for i in {0..4}; do
+        wait_until 10 said "$CLIENT" "half $i"
+        kill_worker
+        touch "$T/$i"
+    done
+    succeeds "$CLIENT"
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "a writer notices nothing of a worker that dies again and again: nothing is done twice or lost" {
+    start_gms_mount size=64M,granularity=64K
+    resume_client churn $((8 * SLOW))
+    wait_until 10 state_is weights RW
+    kill_until_gone "$CLIENT"
+    succeeds "$CLIENT"
+    wait_until 5 state_is weights COMMITTED
+}
+
+@test "the same with a snapshot after every few records" {
+    export GMSFS_SNAPSHOT_BYTES=20000
+    start_gms_mount size=64M,granularity=64K
+    resume_client churn $((6 * SLOW))
+    wait_until 10 state_is weights RW
+    kill_until_gone "$CLIENT"
+    succeeds "$CLIENT"
+}
+
+@test "a reader that exports all the time gets every descriptor while the worker dies again and again" {
+    start_gms_mount size=64M,granularity=64K
+    publish_many 40
+    resume_client read $((6 * SLOW))
+    wait_until 10 state_is weights RO
+    kill_until_gone "$CLIENT"
+    succeeds "$CLIENT"
+}
+
+@test "an answer that was read in part, too long to be kept, ends the connection and its session" {
+    start_gms_mount
+    local i ops=(lock rw - allocate 65536 -)
+    for i in {1000..3500}; do
+        ops+=(put "$(printf 'key%0200d' "$i")" last 0 value)
+    done
+    gms v0 weights "${ops[@]}" commit
+    resume_client long "$T"
+    wait_until 10 said "$CLIENT" begun
+    kill_worker
+    touch "$T/0"
+    wait_until 10 said "$CLIENT" closed
+    wait_until 5 state_is weights COMMITTED
+    grep -q 'the rest of its answer is lost' "$LOG"
+}
+
+@test "a mount without a next worker lets GMS clients go" {
+    start_gms_mount
+    in_background v0 weights lock rw - say held expect-closed
+    wait_until 10 said "$CLIENT" held
+    expect_death
+    kill_last_worker
+    succeeds "$CLIENT"
+}
