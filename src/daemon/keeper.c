@@ -59,7 +59,7 @@ static int open_signals(struct keeper *keeper)
     return keeper->signal_fd < 0 ? -errno : 0;
 }
 
-static int start_worker(struct keeper *keeper)
+int keeper_start_worker(struct keeper *keeper)
 {
     int control[2] = {-1, -1}, keep[2] = {-1, -1};
     struct worker_setup setup = {
@@ -142,91 +142,22 @@ static int begin(struct keeper *keeper)
     if (!error)
         error = journal_make_files(&keeper->journal);
     if (!error)
-        error = start_worker(keeper);
+        error = keeper_start_worker(keeper);
     return error;
-}
-
-/* ---- a next worker ------------------------------------------------------------------------- */
-
-static void describe_end(int status, char *text, size_t room)
-{
-    if (WIFSIGNALED(status))
-        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
-    else if (WEXITSTATUS(status) == 0)
-        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
-    else
-        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
-}
-
-/* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
- * who writes a snapshot, must not meet the next worker. They are ours by now
- * (PR_SET_CHILD_SUBREAPER). */
-static void reap_orphans(struct keeper *keeper)
-{
-    siginfo_t child = {0};
-    pid_t orphan;
-
-    while ((orphan = keeper_find_orphan(keeper)) > 0) {
-        kill(orphan, SIGKILL);
-        if (waitid(P_PID, (id_t)orphan, &child, WEXITED) != 0)
-            return;
-    }
-}
-
-/* The request that the dead worker was at. One that several in a row died of is answered, or the
- * kernel would send it to the next one, too. */
-static void refuse_poison(struct keeper *keeper)
-{
-    uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
-
-    keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
-    keeper->poison = number;
-    if (keeper->poisoned + 1 < KEEPER_POISONED)
-        return;
-    log_error("%s: %u workers in a row ended while they served one request; it is answered with an "
-              "input/output error",
-              keeper_path(keeper), KEEPER_POISONED);
-    refuse_one(keeper->fuse_fd, served, -EIO);
-    keeper->ledger->unique[0] = 0;
-}
-
-static bool may_restart(const struct keeper *keeper)
-{
-    bool ended_itself = WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0;
-
-    return keeper->is_serving && !keeper->end_ms && !ended_itself &&
-           keeper->restarts_in_vain < KEEPER_MAX_RESTARTS;
-}
-
-/* The worker is gone although nobody asked it to. True: another one goes on. */
-static bool restart_worker(struct keeper *keeper)
-{
-    char how[128];
-
-    if (!may_restart(keeper))
-        return false;
-    describe_end(keeper->worker_status, how, sizeof how);
-    log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
-    keeper->restarts_in_vain++;
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
-    reap_orphans(keeper);
-    refuse_poison(keeper);
-    int error = start_worker(keeper);
-    if (error)
-        log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));
-    return !error;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
 static int how_long(const struct keeper *keeper)
 {
-    if (!keeper->end_ms)
-        return -1;
+    uint64_t until_ms = keeper->end_ms ? keeper->end_ms : UINT64_MAX;
     uint64_t now_ms = keeper_now_ms();
-    return now_ms < keeper->end_ms ? (int)(keeper->end_ms - now_ms) : 0;
+
+    if (keeper->worker < 0 && keeper->restarts.next_ms < until_ms)
+        until_ms = keeper->restarts.next_ms;
+    if (until_ms == UINT64_MAX)
+        return -1;
+    return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
 }
 
 /* Waits for one event or more and serves them. Descriptors that are not there are -1, which poll
@@ -283,7 +214,7 @@ static void clean_up(struct keeper *keeper)
     char how[128], size[SIZE_TEXT_BYTES];
     uint64_t bytes = holdings_count_bytes(&keeper->holdings);
 
-    describe_end(keeper->worker_status, how, sizeof how);
+    keeper_describe_end(keeper->worker_status, how, sizeof how);
     keeper->status = 1;
     if (!keeper->is_serving && WIFEXITED(keeper->worker_status))
         return; /* it has said why */
@@ -316,6 +247,8 @@ static void report_end(struct keeper *keeper)
 
 static bool ended_in_order(struct keeper *keeper)
 {
+    if (keeper->end_ms && keeper->restarts.next_ms)
+        return true; /* there was no worker just then, and none is needed to end */
     return WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0 &&
            (keeper->is_detached || keeper->end_ms);
 }
@@ -375,7 +308,7 @@ int keeper_main(const struct keeper_setup *setup)
     }
     do
         serve_turn(&keeper);
-    while (keeper.worker > 0 || restart_worker(&keeper));
+    while (keeper.worker > 0 || keeper_restart_worker(&keeper));
     end(&keeper);
     relay_drain(setup->relay);
     return keeper.status;

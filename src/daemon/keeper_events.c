@@ -109,6 +109,7 @@ static void announce(struct keeper *keeper)
     char byte = 0;
 
     keeper->is_serving = true;
+    keeper->restarts.resumed_ms = keeper_now_ms();
     log_info("%s: mounted (%s memory, keeper %d, worker %d)", keeper_path(keeper),
              keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
@@ -222,7 +223,8 @@ static void pass_all(struct keeper *keeper)
 
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
 {
-    keeper->restarts_in_vain = 0;
+    keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.in_vain = 0;
     log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
 }
@@ -281,7 +283,7 @@ static bool will_come_again(int error)
     return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS;
 }
 
-void keeper_on_control(struct keeper *keeper)
+bool keeper_on_control(struct keeper *keeper)
 {
     struct wire_message message;
     int fd;
@@ -290,10 +292,10 @@ void keeper_on_control(struct keeper *keeper)
     if (fd >= 0)
         close(fd); /* nothing on this channel has one */
     if (will_come_again(error))
-        return;
+        return false;
     if (error) {
         keeper_close(&keeper->control_fd);
-        return;
+        return false;
     }
     switch (message.type) {
     case WIRE_PREPARED:
@@ -314,6 +316,7 @@ void keeper_on_control(struct keeper *keeper)
     default:
         log_error("%s: the worker says %u, which means nothing", keeper_path(keeper), message.type);
     }
+    return true;
 }
 
 /* Takes the descriptors. All or none. */
@@ -377,26 +380,9 @@ void keeper_on_mounts(struct keeper *keeper)
     tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
-static bool is_our_own(const struct keeper *keeper, pid_t child)
+bool keeper_is_own(const struct keeper *keeper, pid_t child)
 {
     return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
-}
-
-pid_t keeper_find_orphan(const struct keeper *keeper)
-{
-    char path[64];
-    int pid = 0;
-
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = fopen(path, "re");
-    while (children && fscanf(children, "%d", &pid) == 1)
-        if (is_our_own(keeper, pid))
-            pid = 0;
-        else
-            break;
-    if (children)
-        fclose(children);
-    return pid;
 }
 
 static void reap_strangers(struct keeper *keeper)
@@ -405,7 +391,7 @@ static void reap_strangers(struct keeper *keeper)
 
     /* Orphans that a worker has left while it lives: whoever exits. */
     while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
-           !is_our_own(keeper, child.si_pid))
+           !keeper_is_own(keeper, child.si_pid))
         waitid(P_PID, (id_t)child.si_pid, &child, WEXITED);
 }
 

@@ -9,9 +9,11 @@
 #include "fs/fs.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- struct service_host ----------------------------------------------------------------- */
 
@@ -231,6 +233,21 @@ static void host_session_ready(void *context)
     worker_tell_keeper(worker, &message);
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that a worker dies as soon as it serves. */
+static void die_if_told(void)
+{
+    const char *path = getenv("GMSFS_DIE_RESUMED");
+
+    if (path && access(path, F_OK) == 0)
+        _exit(1);
+}
+#else
+static void die_if_told(void)
+{
+}
+#endif
+
 static void host_session_resumed(void *context)
 {
     struct worker *worker = context;
@@ -239,6 +256,7 @@ static void host_session_resumed(void *context)
 
     service_end_restore(worker->service);
     worker_tell_keeper(worker, &message);
+    die_if_told();
 }
 
 struct fs_host worker_fs_host(struct worker *worker)

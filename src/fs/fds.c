@@ -338,16 +338,16 @@ static void unmount(struct connection *connection)
     struct fs *fs = connection->fs;
     struct service_peer peer = peer_of(connection);
     int error = service_may_unmount(fs->service, &peer);
-    if (send_error(connection, error) && error) {
-        drop(connection);
-        return;
+    if (!error) { /* what is answered is to be done, whatever becomes of this process */
+        log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
+                 connection->pid, connection->uid);
+        fs->host.request_unmount(fs->host.context);
     }
-    if (error)
-        return;
-    log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
-             connection->pid, connection->uid);
-    fs_fds_drop_all(fs); /* they hold the mount; the answer can still be read */
-    fs->host.request_unmount(fs->host.context);
+    int failed = send_error(connection, error);
+    if (!error)
+        fs_fds_drop_all(fs); /* they hold the mount; the answer can still be read */
+    else if (failed)
+        drop(connection);
 }
 
 /* Whoever asked has closed the socket since, or has exited: an order that was given up is not
