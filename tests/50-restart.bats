@@ -86,3 +86,20 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     wait_until_any 10 process_gone "$KEEPER"
     run_logged ! mountpoint -q "$M"
 }
+
+@test "readers of an ordinary user's mount get descriptors from the next worker as well" {
+    requires user-fuse || return 1
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    head -c 3000000 /dev/urandom >"$T/a"
+    chmod 644 "$T/a"
+    as_user bash -c 'exec 5<>"$1/weights/lock"; cp "$2" "$1/weights/allocations/a"
+        echo 1 >"$1/weights/commit"' _ "$M" "$T/a"
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than 0
+    run_logged -0 as_user timeout 20 cmp "$T/a" "$M/weights/allocations/a"
+    run_logged -0 as_user timeout 20 "$GMSCTL" open "$M/weights/lock" r export 0 0 connect "$M" redeem last 16
+    forget_mount "$M"
+    run_logged -0 as_user "$GMSFS" umount "$M"
+    wait_until_any 5 process_gone "$KEEPER"
+}

@@ -19,6 +19,7 @@ struct holdings {
 
 /* Takes the descriptor, on failure too. */
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
+/* Of memory its weaker descriptor, for readers, goes too. */
 void holdings_drop(struct holdings *holdings, uint64_t id);
 /* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the
  * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */
