@@ -10,12 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct holding {
-    uint64_t id; /* first for idvec */
-    int fd;
-    uint64_t bytes; /* 0: its file tells */
-};
-
 /* Connections, what a region's client gave, and what readers of memory get. */
 static bool is_no_memory(uint64_t id)
 {
@@ -78,6 +72,16 @@ int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *
     *out = kept;
     idvec_free(items);
     return 0;
+}
+
+size_t holdings_count_all(const struct holdings *holdings)
+{
+    return holdings->items.count;
+}
+
+struct holding holdings_at(const struct holdings *holdings, size_t index)
+{
+    return *(const struct holding *)holdings->items.items[index];
 }
 
 void holdings_free(struct holdings *holdings)

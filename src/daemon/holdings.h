@@ -13,6 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct holding {
+    uint64_t id; /* first for idvec */
+    int fd;
+    uint64_t bytes; /* 0: its file tells */
+};
+
 struct holdings {
     struct idvec items; /* by number; what is no memory (connections, regions) behind it */
 };
@@ -25,6 +31,9 @@ void holdings_drop(struct holdings *holdings, uint64_t id);
  * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */
 int holdings_take(struct holdings *holdings, struct service_kept **kept, size_t *count);
 void holdings_free(struct holdings *holdings);
+/* All of them, and each: to be looked at. */
+size_t holdings_count_all(const struct holdings *holdings);
+struct holding holdings_at(const struct holdings *holdings, size_t index);
 /* Pieces of memory. */
 size_t holdings_count(const struct holdings *holdings);
 /* What they cost, as fstat says it. */

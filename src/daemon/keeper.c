@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
+#include "daemon/program.h"
 #include "daemon/refuse.h"
 #include "daemon/signals.h"
 #include "daemon/wire.h"
@@ -86,6 +87,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_close(&keeper->signal_fd);
         keeper_close(&keeper->mounts_fd);
         keeper_close(&keeper->audit_fd);
+        keeper_close(&keeper->visit.fd);
         keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
         keeper_close(&keeper->listen_fd);
         keeper_close(&keeper->binder_fd);
@@ -95,7 +97,10 @@ int keeper_start_worker(struct keeper *keeper)
             close(keeper->setup->ready_fd);
         setup.control_fd = control[1];
         setup.keep_fd = keep[1];
-        exit(worker_main(&setup));
+        if (keeper->program.fd < 0)
+            exit(worker_main(&setup));
+        keeper_execute_worker(keeper, control[1], keep[1]);
+        _exit(1);
     }
     keeper_close(&control[1]);
     keeper_close(&keep[1]);
@@ -123,24 +128,41 @@ static int open_audit(struct keeper *keeper)
     return -ECANCELED;
 }
 
+/* Outlives workers, and goes from keeper to keeper. */
+static int make_ledger(struct keeper *keeper)
+{
+    keeper->ledger_fd = memfd_create("journal-ledger", MFD_CLOEXEC);
+    if (keeper->ledger_fd < 0 || ftruncate(keeper->ledger_fd, sizeof *keeper->ledger) != 0)
+        return -errno;
+    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          keeper->ledger_fd, 0);
+    return keeper->ledger == MAP_FAILED ? -errno : 0;
+}
+
+static int make_anew(struct keeper *keeper)
+{
+    int error = open_audit(keeper);
+
+    if (!error)
+        error = make_ledger(keeper);
+    return error ? error : journal_make_files(&keeper->journal);
+}
+
 /* -ECANCELED: it has said why. */
 static int begin(struct keeper *keeper)
 {
     raise_limits();
     int error = open_signals(keeper);
+    if (!error)
+        error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
-    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (keeper->ledger == MAP_FAILED)
-        return -errno;
+    abi_write(keeper->program.abi);
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    error = open_audit(keeper);
-    if (!error)
-        error = journal_make_files(&keeper->journal);
+    error = keeper->setup->takes_over ? keeper_take_over(keeper) : make_anew(keeper);
     if (!error)
         error = keeper_start_worker(keeper);
     return error;
@@ -155,6 +177,8 @@ static int how_long(const struct keeper *keeper)
 
     if (keeper->worker < 0 && keeper->restarts.next_ms < until_ms)
         until_ms = keeper->restarts.next_ms;
+    if (keeper->visit.until_ms && keeper->visit.until_ms < until_ms)
+        until_ms = keeper->visit.until_ms;
     if (until_ms == UINT64_MAX)
         return -1;
     return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
@@ -168,6 +192,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->signal_fd, POLLIN, 0},  {keeper->keep_fd, POLLIN, 0},
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
         {keeper->binder_fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
+        {keeper->visit.fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], how_long(keeper));
 
@@ -176,8 +201,12 @@ static void serve_turn(struct keeper *keeper)
         kill(keeper->worker, SIGKILL);
         keeper->end_ms += KEEPER_ENDING_MS;
     }
+    if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
+        keeper_on_visit_late(keeper);
     if (count <= 0)
         return;
+    if (events[6].revents)
+        keeper_on_visitor(keeper);
     if (events[5].revents)
         relay_drain(keeper->setup->relay);
     if (events[1].revents)
@@ -253,8 +282,18 @@ static bool ended_in_order(struct keeper *keeper)
            (keeper->is_detached || keeper->end_ms);
 }
 
+/* Whatever there is, another keeper has it as well. */
+static void end_given(struct keeper *keeper)
+{
+    log_info("%s: another process is the keeper now", keeper_path(keeper));
+    gms_sockets_forget(&keeper->gms);
+    journal_close_files(&keeper->journal);
+    holdings_free(&keeper->holdings);
+}
+
 static void end(struct keeper *keeper)
 {
+    keeper_close(&keeper->visit.fd);
     gms_sockets_close(&keeper->gms);
     keeper_close(&keeper->listen_fd);
     if (keeper->binder > 0)
@@ -297,11 +336,16 @@ int keeper_main(const struct keeper_setup *setup)
         .listen_fd = -1,
         .fuse_fd = -1,
         .audit_fd = -1,
+        .ledger_fd = -1,
+        .program.fd = -1,
+        .visit.fd = -1,
+        .journal = {-1, {-1, -1}, {-1, -1}},
     };
     int error = begin(&keeper);
 
     if (error && error != -ECANCELED)
-        log_error("%s: not mounted: cannot start: %s", setup->mountpoint, strerror(-error));
+        log_error("%s: %s: cannot start: %s", setup->mountpoint,
+                  setup->takes_over ? "not taken over" : "not mounted", strerror(-error));
     if (error) {
         relay_drain(setup->relay);
         return 1;
@@ -309,7 +353,10 @@ int keeper_main(const struct keeper_setup *setup)
     do
         serve_turn(&keeper);
     while (keeper.worker > 0 || keeper_restart_worker(&keeper));
-    end(&keeper);
+    if (keeper.is_given)
+        end_given(&keeper);
+    else
+        end(&keeper);
     relay_drain(setup->relay);
     return keeper.status;
 }

@@ -65,6 +65,11 @@ static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_f
     send_to_worker(keeper, &message, passed_fd);
 }
 
+void keeper_tell_worker(struct keeper *keeper, uint32_t type)
+{
+    tell_worker(keeper, type, -1);
+}
+
 /* ---- in order ---------------------------------------------------------------------------- */
 
 /* Ends the worker when it is asked to; SIGKILL when it does not within its time. */
@@ -110,7 +115,8 @@ static void announce(struct keeper *keeper)
 
     keeper->is_serving = true;
     keeper->restarts.resumed_ms = keeper_now_ms();
-    log_info("%s: mounted (%s memory, keeper %d, worker %d)", keeper_path(keeper),
+    log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
+             keeper->setup->takes_over ? "taken over" : "mounted",
              keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
     notify_send(state);
@@ -227,6 +233,11 @@ static void on_resumed(struct keeper *keeper, const struct wire_message *resumed
     keeper->restarts.in_vain = 0;
     log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
+    keeper_end_trial(keeper);
+    if (keeper->is_taken_over) {
+        keeper->is_taken_over = false;
+        announce(keeper);
+    }
 }
 
 static void on_prepared(struct keeper *keeper, const struct wire_message *prepared)
@@ -289,8 +300,12 @@ bool keeper_on_control(struct keeper *keeper)
     int fd;
     int error = wire_receive(keeper->control_fd, &message, &fd);
 
+    if (!error && message.type == WIRE_VISITOR && fd >= 0) {
+        keeper_on_introduced(keeper, message.id, fd);
+        return true;
+    }
     if (fd >= 0)
-        close(fd); /* nothing on this channel has one */
+        close(fd); /* nothing else on this channel has one */
     if (will_come_again(error))
         return false;
     if (error) {

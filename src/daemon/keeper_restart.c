@@ -196,6 +196,13 @@ static bool are_too_many(const struct keeper *keeper)
     return true;
 }
 
+static void leave_worker(struct keeper *keeper)
+{
+    keeper_close(&keeper->control_fd);
+    keeper_close(&keeper->keep_fd);
+    reap_orphans(keeper);
+}
+
 /* The worker has just ended. False: none follows. */
 static bool plan_restart(struct keeper *keeper)
 {
@@ -204,6 +211,16 @@ static bool plan_restart(struct keeper *keeper)
     if (!may_restart(keeper))
         return false;
     hear_last_words(keeper);
+    if (keeper_is_yielding(keeper)) {
+        leave_worker(keeper);
+        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
+        return keeper_succeed_worker(keeper);
+    }
+    if (keeper_go_back(keeper)) {
+        leave_worker(keeper);
+        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
+        return true;
+    }
     count_restart(keeper);
     if (are_too_many(keeper))
         return false;
@@ -215,9 +232,7 @@ static bool plan_restart(struct keeper *keeper)
                     keeper_path(keeper), how, pause_ms / 1000, (unsigned)(pause_ms % 1000 / 100));
     else
         log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
-    reap_orphans(keeper);
+    leave_worker(keeper);
     refuse_poison(keeper);
     keeper->restarts.next_ms = keeper_now_ms() + pause_ms;
     return true;

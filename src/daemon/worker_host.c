@@ -178,6 +178,16 @@ void worker_tell_keeper(struct worker *worker, const struct wire_message *messag
         log_error("cannot reach the keeper: %s", strerror(-error));
 }
 
+static void host_introduce(void *context, uint32_t op, int fd)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_VISITOR, .id = op};
+    int error = wire_send(worker->setup->control_fd, &message, fd);
+
+    if (error)
+        log_error("cannot pass a client on to the keeper: %s", strerror(-error));
+}
+
 static void host_request_unmount(void *context)
 {
     struct worker *worker = context;
@@ -266,6 +276,7 @@ struct fs_host worker_fs_host(struct worker *worker)
         .loop = loop_get_calls(worker->loop),
         .resolve = host_resolve,
         .request_unmount = host_request_unmount,
+        .introduce = host_introduce,
         .get_audit = host_get_audit,
         .answer = host_answer,
         .note = host_note,

@@ -350,6 +350,17 @@ static void unmount(struct connection *connection)
         drop(connection);
 }
 
+/* The keeper answers; it looks at who asks by itself. */
+static void introduce(struct connection *connection, uint32_t op)
+{
+    struct fs *fs = connection->fs;
+    if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
+        send_error(connection, -EPERM);
+    else
+        fs->host.introduce(fs->host.context, op, connection->watch.fd);
+    drop(connection);
+}
+
 /* Whoever asked has closed the socket since, or has exited: an order that was given up is not
  * carried out later, when somebody else may hold what it was about. */
 static bool is_abandoned(int fd)
@@ -395,6 +406,10 @@ static void serve(struct connection *connection, struct fds_received *received)
         break;
     case GMSFS_FDS_UNMOUNT:
         unmount(connection);
+        break;
+    case GMSFS_FDS_UPGRADE:
+    case GMSFS_FDS_TAKEOVER:
+        introduce(connection, request->op);
         break;
     case GMSFS_FDS_CLEAR_SUSPECT:
         if (send_error(connection, trust(connection, request->ticket)))
