@@ -93,6 +93,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     start_mount
     head -c 3000000 /dev/urandom >"$T/a"
     chmod 644 "$T/a"
+    # shellcheck disable=SC2016 # another shell expands it
     as_user bash -c 'exec 5<>"$1/weights/lock"; cp "$2" "$1/weights/allocations/a"
         echo 1 >"$1/weights/commit"' _ "$M" "$T/a"
     kill -KILL "$(worker_of "$KEEPER")"

@@ -3,7 +3,7 @@
 #
 # gmsfs mount --takeover: another process becomes the keeper of a mount, and clients notice a pause only.
 #
-# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# shellcheck disable=SC2004,SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
 load gmsctl
@@ -37,7 +37,7 @@ is_whole() {
 take_over() {
     local former=$KEEPER code=0
     ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
-        "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
+        "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
     KEEPER=$!
     wait_until_any 10 grep -q ': taken over (' "$LOG.next"
     KEEPER_OF[$M]=$KEEPER
@@ -149,7 +149,7 @@ take_over() {
     start_mount
     publish
     former=$KEEPER
-    GMSFS_TAKEOVER_STOP=everything "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
+    GMSFS_TAKEOVER_STOP=everything "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
     KEEPER=$!
     wait_until 10 is_stopped "$KEEPER"
     kill -KILL "$former"

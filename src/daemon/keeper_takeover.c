@@ -18,8 +18,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define OFFER_S 30 /* for each message of the present keeper, whose worker may have to be killed \
-                    */
+#define OFFER_S                                                                      \
+    30 /* for each message of the present keeper, whose worker may have to be killed \
+        */
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
 
