@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mounts.h"
-#include "gmsfs_abi.h"
+#include "gmsfs.h"
 
 #include <errno.h>
 #include <stdio.h>

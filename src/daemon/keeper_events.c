@@ -22,21 +22,6 @@ static const char *keeper_path(const struct keeper *keeper)
     return keeper->setup->mountpoint;
 }
 
-void keeper_close(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-uint64_t keeper_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 bool keeper_detach(struct keeper *keeper)
 {
     struct mountinfo top;
@@ -48,26 +33,6 @@ bool keeper_detach(struct keeper *keeper)
         return false;
     }
     return attach_detach(keeper_path(keeper));
-}
-
-static void send_to_worker(struct keeper *keeper, const struct wire_message *message, int passed_fd)
-{
-    int error = wire_send(keeper->control_fd, message, passed_fd);
-
-    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
-        log_error("%s: cannot tell the worker anything: %s", keeper_path(keeper), strerror(-error));
-}
-
-static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_fd)
-{
-    struct wire_message message = {.type = type};
-
-    send_to_worker(keeper, &message, passed_fd);
-}
-
-void keeper_tell_worker(struct keeper *keeper, uint32_t type)
-{
-    tell_worker(keeper, type, -1);
 }
 
 /* ---- in order ---------------------------------------------------------------------------- */
@@ -83,7 +48,7 @@ static void end_in_order(struct keeper *keeper)
     notify_send("STOPPING=1");
     if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
         keeper->is_detached = true;
-    tell_worker(keeper, WIRE_END, -1);
+    keeper_tell_worker(keeper, WIRE_END, -1);
 }
 
 /* A new mount without its socket is of no use; one that serves already goes on. */
@@ -143,7 +108,7 @@ void keeper_on_bound(struct keeper *keeper)
         keeper_close(&keeper->listen_fd);
         return;
     }
-    tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+    keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (!keeper->is_serving)
         announce(keeper);
 }
@@ -166,7 +131,7 @@ int keeper_open_audit(const char *path)
 static void pass_audit(struct keeper *keeper)
 {
     if (keeper->audit_fd >= 0)
-        tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
+        keeper_tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
 }
 
 /* After the file was renamed away; where it cannot be opened the old one goes on. */
@@ -205,7 +170,7 @@ static void pass_gms_socket(struct keeper *keeper, const struct gms_socket *sock
     struct wire_message message = {
         .type = WIRE_GMS, .id = socket->domain, .value = socket->protocol};
 
-    send_to_worker(keeper, &message, socket->fd);
+    keeper_send(keeper, &message, socket->fd);
 }
 
 static void tell_gms_sockets(const struct keeper *keeper)
@@ -218,13 +183,13 @@ static void tell_gms_sockets(const struct keeper *keeper)
 static void pass_all(struct keeper *keeper)
 {
     pass_audit(keeper);
-    tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+    keeper_tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
     for (size_t i = 0; i < keeper->gms.count; i++)
         pass_gms_socket(keeper, &keeper->gms.items[i]);
     if (keeper->listen_fd >= 0)
-        tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+        keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (keeper->is_detached)
-        tell_worker(keeper, WIRE_DETACHED, -1);
+        keeper_tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
@@ -392,12 +357,7 @@ void keeper_on_mounts(struct keeper *keeper)
     keeper->is_detached = true;
     gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
     keeper_close(&keeper->listen_fd);
-    tell_worker(keeper, WIRE_DETACHED, -1);
-}
-
-bool keeper_is_own(const struct keeper *keeper, pid_t child)
-{
-    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
+    keeper_tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
 static void reap_strangers(struct keeper *keeper)

@@ -114,7 +114,11 @@ void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd);
 /* From another keeper, all of it: keeper_takeover.c. The reason of a failure was logged. */
 int keeper_take_over(struct keeper *keeper);
 
-void keeper_tell_worker(struct keeper *keeper, uint32_t type);
+/* ---- keeper_tools.c ----------------------------------------------------------------------- */
+
+struct wire_message;
+void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd);
+void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd);
 /* A child that the keeper has started itself. */
 bool keeper_is_own(const struct keeper *keeper, pid_t child);
 int keeper_start_worker(struct keeper *keeper);

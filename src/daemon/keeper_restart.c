@@ -28,17 +28,6 @@ static const char *keeper_path(const struct keeper *keeper)
     return keeper->setup->mountpoint;
 }
 
-void keeper_describe_end(int status, char *text, size_t room)
-{
-    if (WIFSIGNALED(status))
-        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
-    else if (WEXITSTATUS(status) == 0)
-        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
-    else
-        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
-}
-
 /* ---- what a worker leaves behind --------------------------------------------------------- */
 
 /* The parent of this process, as its `status` says; 0: it is gone. */

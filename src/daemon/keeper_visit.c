@@ -83,7 +83,7 @@ static void yield(struct keeper *keeper, enum keeper_visit_stage stage)
 {
     keeper->visit.stage = stage;
     keeper->visit.until_ms = keeper_now_ms() + KEEPER_YIELD_MS;
-    keeper_tell_worker(keeper, WIRE_YIELD);
+    keeper_tell_worker(keeper, WIRE_YIELD, -1);
 }
 
 static void begin_upgrade(struct keeper *keeper)

@@ -353,7 +353,7 @@ static void unmount(struct connection *connection)
 /* The keeper answers; it looks at who asks by itself. */
 static void introduce(struct connection *connection, uint32_t op)
 {
-    struct fs *fs = connection->fs;
+    const struct fs *fs = connection->fs;
     if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
         send_error(connection, -EPERM);
     else
