@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * keeper_internal - what the files of the keeper share: keeper.c begins, waits and ends,
- * keeper_events.c does what the worker, the mount table, signals and children ask for,
- * keeper_restart.c starts the next worker where one has died.
+ * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
+ * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
+ * keeper_takeover.c goes on for another keeper, keeper_worker.c starts a worker, keeper_tools.c is
+ * below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H

@@ -379,6 +379,10 @@ int daemon_mount_main(int argc, char **argv)
     setup.argc = argc;
     setup.argv = argv;
     setup.takes_over = options.takeover;
+    if (options.takeover && (options.has_list || options.debug)) {
+        log_error("--takeover: the options are those of the mount; only -f can be given");
+        return EXIT_WRONG_ARGUMENTS;
+    }
     if (options.takeover && check_live_mount(options.mountpoint, path))
         return 1;
     if (options.takeover)

@@ -33,7 +33,6 @@ struct parser {
     struct option tiers;      /* the last one that is of any tier beside the device */
     char *error;
     size_t error_bytes;
-    bool has_list; /* of options */
 };
 
 /* One line, and nothing that a terminal obeys, whatever the arguments hold. */
@@ -487,6 +486,7 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
 
 static int parse_list(struct parser *parser, const char *list)
 {
+    parser->options->has_list = true;
     for (;;) {
         size_t bytes = strcspn(list, ",");
         int error = parse_element(parser, list, bytes);
@@ -519,12 +519,10 @@ static int parse_flag(struct parser *parser, int argc, char **argv, int *i)
     } else if (strcmp(flag, "--takeover") == 0) {
         o->takeover = true;
     } else if (strcmp(flag, "-o") == 0) {
-        parser->has_list = true;
         if (++*i == argc)
             return say(parser, "-o: a list of options is missing", "");
         return parse_list(parser, argv[*i]);
     } else if (strncmp(flag, "-o", 2) == 0) {
-        parser->has_list = true;
         return parse_list(parser, flag + 2);
     } else {
         return say(parser, "there is no such flag; `gmsfs mount --help` lists them: ", flag);
@@ -595,11 +593,8 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
     if (!options->mountpoint || !*options->mountpoint)
         return say(&parser, "a mount point is missing: gmsfs mount [-f] [-o OPTIONS] DIRECTORY",
                    "");
-    if (options->takeover && (parser.has_list || options->debug || parser.source))
-        return say(&parser, "--takeover: the options are those of the mount; only -f is new", "");
-    if (options->debug) {
-        options->foreground = true;
+    options->foreground |= options->debug;
+    if (options->debug)
         options->log_level = LOG_LEVEL_DEBUG;
-    }
     return 0;
 }

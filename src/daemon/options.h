@@ -55,6 +55,7 @@ struct daemon_options {
     char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "": as the environment says (gms_dir.h) */
     enum log_level log_level;
     bool takeover; /* of the mount that is there; no options then */
+    bool has_list; /* of options, by -o */
     bool foreground, debug, help, version;
 };
 

@@ -361,14 +361,6 @@ static void introduce(struct connection *connection, uint32_t op)
     drop(connection);
 }
 
-/* Whoever asked has closed the socket since, or has exited: an order that was given up is not
- * carried out later, when somebody else may hold what it was about. */
-static bool is_abandoned(int fd)
-{
-    struct pollfd peer = {.fd = fd};
-    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
-}
-
 /* A registration is answered: the next request can be read. */
 static void on_region_answered(void *context, int error)
 {
@@ -458,7 +450,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         warn(connection, "sent what is no request");
     }
     connection->active_ms = connection->fs->now_ms;
-    if (error || is_abandoned(watch->fd)) {
+    if (error || fds_is_abandoned(watch->fd)) {
         if (received.object >= 0)
             close(received.object);
         drop(connection);
