@@ -417,6 +417,11 @@ enum gmsfs_fds_op {
                                    * sessions do; batch 1: and they are revoked. ECANCELED: its
                                    * drain is over; ENOENT: its store is gone */
     GMSFS_FDS_STORE_SERVE = 17,   /* end the drain, whoever's it is */
+    /* For root and the daemon's uid, EPERM; answered by the keeper, with a line of text behind the
+     * header. EBUSY: another one is asked for, or the mount ends */
+    GMSFS_FDS_UPGRADE = 18, /* the worker becomes the program that is installed now */
+    GMSFS_FDS_TAKEOVER =
+        19, /* the connection becomes one of two keepers, of which this one goes on */
 };
 
 struct gmsfs_fds_request {

@@ -53,12 +53,13 @@ keeper_ends() {
     fi
 }
 
-memory_of() { # PID: how many pieces of memory it holds
+memory_of() { # PID: how many descriptors of memory it holds
     find "/proc/$1/fd" -lname '*memfd:*' ! -lname '*memfd:journal*' 2>/dev/null | wc -l
 }
 
+# Two descriptors of each: for writers, and for readers.
 holds() { # PID COUNT
-    [[ $(memory_of "$1") -eq $2 ]]
+    [[ $(memory_of "$1") -eq $((2 * $2)) ]]
 }
 
 answers_enotconn() { # FILE

@@ -21,7 +21,7 @@ complete_words() {
     local name
     cd "$ROOT"
     complete_words gmsfs ''
-    for name in mount umount status load save verify sum ls run wait metadata drain fence \
+    for name in mount umount upgrade status load save verify sum ls run wait metadata drain fence \
         image clear-suspect triton promote demote governor; do
         grep -qx "$name" <<<"$output" || fail "$name is not offered"
     done

@@ -51,6 +51,7 @@ extern const struct cli_command cmd_status;
 extern const struct cli_command cmd_sum;
 extern const struct cli_command cmd_triton;
 extern const struct cli_command cmd_umount;
+extern const struct cli_command cmd_upgrade;
 extern const struct cli_command cmd_verify;
 extern const struct cli_command cmd_wait;
 

@@ -26,7 +26,7 @@ static const struct cli_command *const commands[] = {
     &cmd_mount,    &cmd_umount,   &cmd_status, &cmd_load,          &cmd_save,    &cmd_verify,
     &cmd_drain,    &cmd_fence,    &cmd_sum,    &cmd_image,         &cmd_ls,      &cmd_run,
     &cmd_wait,     &cmd_metadata, &cmd_triton, &cmd_clear_suspect, &cmd_promote, &cmd_demote,
-    &cmd_governor,
+    &cmd_governor, &cmd_upgrade,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -49,7 +49,7 @@ static int main_help(FILE *to)
           to);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  version       print the version\n"
+    fputs("  version       print the version; --json: and those of what builds share\n"
           "  help          print this, or the help of a command\n"
           "\n"
           "'gmsfs COMMAND --help' tells more; so do gmsfs(1), gmsfs-mount(8) and gmsfs(5).\n",
@@ -57,8 +57,10 @@ static int main_help(FILE *to)
     return to == stdout ? CLI_OK : CLI_USAGE;
 }
 
-static int main_version(void)
+static int main_version(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "version") == 0)
+        return daemon_version_main(argc - 1, argv + 1);
     puts("gmsfs " GMSFS_VERSION);
     return CLI_OK;
 }
@@ -93,7 +95,7 @@ static int main_dispatch(int argc, char **argv)
         return main_run(command, argc - 1, argv + 1);
     if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0 ||
         strcmp(argv[1], "-V") == 0)
-        return main_version();
+        return main_version(argc, argv);
     if (strcmp(argv[1], "help") == 0 && argc > 2 && argv[2][0] != '-')
         return main_help_of(argv[2]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||

@@ -33,6 +33,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Of an encoded state, and of an encoded record: a change of either is another version. What was
+ * frozen of each (tests/data) says when. */
+#define CORE_STATE_VERSION  10u
+#define CORE_RECORD_VERSION 2u
+
 /*
  * Bounds. Beyond each: ENOSPC, of files ENFILE, of gathered bytes ENOMEM. All but the first and the
  * last are shared by the users (base/share.h), as are the sessions and the waiters of a store

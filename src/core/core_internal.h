@@ -11,12 +11,9 @@
 
 #include "core/core.h"
 
-/* The head of an encoded state (core_encode.c). A change of what follows is another version. */
+/* The head of an encoded state (core_encode.c). */
 #define CORE_STATE_MAGIC       "gmsfcore"
 #define CORE_STATE_MAGIC_BYTES 8u
-#define CORE_STATE_VERSION     10u
-/* And of a record (record.c). What was frozen of each (tests/data) says when. */
-#define CORE_RECORD_VERSION 2u
 
 /* No counter of ids gets near this one: a serial and its kind fit into a node's number. */
 #define CORE_MOST_IDS (UINT64_C(1) << 55)

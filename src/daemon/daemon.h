@@ -14,6 +14,9 @@
  * arguments; the reason was printed. */
 int daemon_mount_main(int argc, char **argv);
 
+/* `gmsfs version` with arguments: --json. The exit status, likewise. */
+int daemon_version_main(int argc, char **argv);
+
 /* True if the arguments look as mount(8) gives them to a file system: SOURCE DIRECTORY -o ... */
 bool daemon_is_mount_helper(int argc, char **argv);
 

@@ -10,16 +10,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct holding {
-    uint64_t id; /* first for idvec */
-    int fd;
-    uint64_t bytes; /* 0: its file tells */
-};
+/* Connections, what a region's client gave, and what readers of memory get. */
+static bool is_no_memory(uint64_t id)
+{
+    return (id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY)) != 0;
+}
+
+static void drop_one(struct holdings *holdings, uint64_t id)
+{
+    struct holding *holding = idvec_remove(&holdings->items, id);
+
+    if (holding) {
+        close(holding->fd);
+        free(holding);
+    }
+}
 
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
 {
     struct holding *holding = idvec_find(&holdings->items, id);
 
+    if (holding && !is_no_memory(id)) /* what its readers got was of what it was before */
+        drop_one(holdings, id | SERVICE_MEMORY_READONLY);
     if (holding) { /* a piece that was made anew under its number */
         close(holding->fd);
         holding->fd = fd;
@@ -39,12 +51,9 @@ int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
 
 void holdings_drop(struct holdings *holdings, uint64_t id)
 {
-    struct holding *holding = idvec_remove(&holdings->items, id);
-
-    if (holding) {
-        close(holding->fd);
-        free(holding);
-    }
+    drop_one(holdings, id);
+    if (!is_no_memory(id))
+        drop_one(holdings, id | SERVICE_MEMORY_READONLY);
 }
 
 int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *count)
@@ -65,6 +74,16 @@ int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *
     return 0;
 }
 
+size_t holdings_count_all(const struct holdings *holdings)
+{
+    return holdings->items.count;
+}
+
+struct holding holdings_at(const struct holdings *holdings, size_t index)
+{
+    return *(const struct holding *)holdings->items.items[index];
+}
+
 void holdings_free(struct holdings *holdings)
 {
     for (size_t i = 0; i < holdings->items.count; i++) {
@@ -75,17 +94,11 @@ void holdings_free(struct holdings *holdings)
     idvec_free(&holdings->items);
 }
 
-/* Connections, and what a region's client gave. */
-static bool is_no_memory(const struct holding *holding)
-{
-    return (holding->id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY)) != 0;
-}
-
 size_t holdings_count(const struct holdings *holdings)
 {
     size_t count = holdings->items.count;
 
-    while (count > 0 && is_no_memory(holdings->items.items[count - 1]))
+    while (count > 0 && is_no_memory(((struct holding *)holdings->items.items[count - 1])->id))
         count--;
     return count;
 }

@@ -13,17 +13,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct holding {
+    uint64_t id; /* first for idvec */
+    int fd;
+    uint64_t bytes; /* 0: its file tells */
+};
+
 struct holdings {
     struct idvec items; /* by number; what is no memory (connections, regions) behind it */
 };
 
 /* Takes the descriptor, on failure too. */
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
+/* Of memory its weaker descriptor, for readers, goes too. */
 void holdings_drop(struct holdings *holdings, uint64_t id);
 /* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the
  * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */
 int holdings_take(struct holdings *holdings, struct service_kept **kept, size_t *count);
 void holdings_free(struct holdings *holdings);
+/* All of them, and each: to be looked at. */
+size_t holdings_count_all(const struct holdings *holdings);
+struct holding holdings_at(const struct holdings *holdings, size_t index);
 /* Pieces of memory. */
 size_t holdings_count(const struct holdings *holdings);
 /* What they cost, as fstat says it. */

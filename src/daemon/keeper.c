@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
+#include "daemon/program.h"
 #include "daemon/refuse.h"
 #include "daemon/signals.h"
 #include "daemon/wire.h"
@@ -60,56 +61,6 @@ static int open_signals(struct keeper *keeper)
     return keeper->signal_fd < 0 ? -errno : 0;
 }
 
-static int start_worker(struct keeper *keeper)
-{
-    int control[2] = {-1, -1}, keep[2] = {-1, -1};
-    struct worker_setup setup = {
-        .options = keeper->setup->options,
-        .mountpoint = keeper->setup->mountpoint,
-        .allow_other = keeper->setup->allow_other,
-        .keeper = getpid(),
-        .ledger = keeper->ledger,
-        .journal = keeper->journal,
-        .gms_memory_fd = keeper->gms_memory_fd,
-        .holdings = &keeper->holdings,
-    };
-    int error = wire_pair(control);
-
-    if (!error)
-        error = wire_pair(keep);
-    if (!error) {
-        fflush(NULL);
-        keeper->worker = fork();
-        error = keeper->worker < 0 ? -errno : 0;
-    }
-    if (!error && keeper->worker == 0) {
-        close(control[0]);
-        close(keep[0]);
-        keeper_close(&keeper->signal_fd);
-        keeper_close(&keeper->mounts_fd);
-        keeper_close(&keeper->audit_fd);
-        keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
-        keeper_close(&keeper->listen_fd);
-        keeper_close(&keeper->binder_fd);
-        gms_sockets_forget(&keeper->gms);
-        relay_close(keeper->setup->relay);
-        if (keeper->setup->ready_fd >= 0 && !keeper->is_serving)
-            close(keeper->setup->ready_fd);
-        setup.control_fd = control[1];
-        setup.keep_fd = keep[1];
-        exit(worker_main(&setup));
-    }
-    keeper_close(&control[1]);
-    keeper_close(&keep[1]);
-    keeper->control_fd = control[0];
-    keeper->keep_fd = keep[0];
-    if (!error) {
-        fcntl(keeper->control_fd, F_SETFL, O_NONBLOCK);
-        fcntl(keeper->keep_fd, F_SETFL, O_NONBLOCK);
-    }
-    return error;
-}
-
 /* Before anything is mounted: an audit that was asked for and cannot be is no mount. */
 static int open_audit(struct keeper *keeper)
 {
@@ -125,112 +76,64 @@ static int open_audit(struct keeper *keeper)
     return -ECANCELED;
 }
 
+/* Outlives workers, and goes from keeper to keeper. */
+static int make_ledger(struct keeper *keeper)
+{
+    keeper->ledger_fd = memfd_create("journal-ledger", MFD_CLOEXEC);
+    if (keeper->ledger_fd < 0 || ftruncate(keeper->ledger_fd, sizeof *keeper->ledger) != 0)
+        return -errno;
+    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          keeper->ledger_fd, 0);
+    return keeper->ledger == MAP_FAILED ? -errno : 0;
+}
+
+static int make_anew(struct keeper *keeper)
+{
+    int error = open_audit(keeper);
+
+    if (!error)
+        error = make_ledger(keeper);
+    if (!error)
+        error = journal_make_files(&keeper->journal);
+    if (!error && keeper->setup->options->gms)
+        error = rpc_make_memory(&keeper->gms_memory_fd);
+    return error;
+}
+
 /* -ECANCELED: it has said why. */
 static int begin(struct keeper *keeper)
 {
     raise_limits();
     int error = open_signals(keeper);
+    if (!error)
+        error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
-    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (keeper->ledger == MAP_FAILED)
-        return -errno;
+    abi_write(keeper->program.abi);
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    error = open_audit(keeper);
+    error = keeper->setup->takes_over ? keeper_take_over(keeper) : make_anew(keeper);
     if (!error)
-        error = journal_make_files(&keeper->journal);
-    if (!error && keeper->setup->options->gms)
-        error = rpc_make_memory(&keeper->gms_memory_fd);
-    if (!error)
-        error = start_worker(keeper);
+        error = keeper_start_worker(keeper);
     return error;
-}
-
-/* ---- a next worker ------------------------------------------------------------------------- */
-
-static void describe_end(int status, char *text, size_t room)
-{
-    if (WIFSIGNALED(status))
-        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
-    else if (WEXITSTATUS(status) == 0)
-        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
-    else
-        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
-}
-
-/* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
- * who writes a snapshot, must not meet the next worker. They are ours by now
- * (PR_SET_CHILD_SUBREAPER). */
-static void reap_orphans(struct keeper *keeper)
-{
-    siginfo_t child = {0};
-    pid_t orphan;
-
-    while ((orphan = keeper_find_orphan(keeper)) > 0) {
-        kill(orphan, SIGKILL);
-        if (waitid(P_PID, (id_t)orphan, &child, WEXITED) != 0)
-            return;
-    }
-}
-
-/* The request that the dead worker was at. One that several in a row died of is answered, or the
- * kernel would send it to the next one, too. */
-static void refuse_poison(struct keeper *keeper)
-{
-    uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
-
-    keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
-    keeper->poison = number;
-    if (keeper->poisoned + 1 < KEEPER_POISONED)
-        return;
-    log_error("%s: %u workers in a row ended while they served one request; it is answered with an "
-              "input/output error",
-              keeper_path(keeper), KEEPER_POISONED);
-    refuse_one(keeper->fuse_fd, served, -EIO);
-    keeper->ledger->unique[0] = 0;
-}
-
-static bool may_restart(const struct keeper *keeper)
-{
-    bool ended_itself = WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0;
-
-    return keeper->is_serving && !keeper->end_ms && !ended_itself &&
-           keeper->restarts_in_vain < KEEPER_MAX_RESTARTS;
-}
-
-/* The worker is gone although nobody asked it to. True: another one goes on. */
-static bool restart_worker(struct keeper *keeper)
-{
-    char how[128];
-
-    if (!may_restart(keeper))
-        return false;
-    describe_end(keeper->worker_status, how, sizeof how);
-    log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
-    keeper->restarts_in_vain++;
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
-    reap_orphans(keeper);
-    refuse_poison(keeper);
-    int error = start_worker(keeper);
-    if (error)
-        log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));
-    return !error;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
 static int how_long(const struct keeper *keeper)
 {
-    if (!keeper->end_ms)
-        return -1;
+    uint64_t until_ms = keeper->end_ms ? keeper->end_ms : UINT64_MAX;
     uint64_t now_ms = keeper_now_ms();
-    return now_ms < keeper->end_ms ? (int)(keeper->end_ms - now_ms) : 0;
+
+    if (keeper->worker < 0 && keeper->restarts.next_ms < until_ms)
+        until_ms = keeper->restarts.next_ms;
+    if (keeper->visit.until_ms && keeper->visit.until_ms < until_ms)
+        until_ms = keeper->visit.until_ms;
+    if (until_ms == UINT64_MAX)
+        return -1;
+    return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
 }
 
 /* Waits for one event or more and serves them. Descriptors that are not there are -1, which poll
@@ -241,6 +144,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->signal_fd, POLLIN, 0},  {keeper->keep_fd, POLLIN, 0},
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
         {keeper->binder_fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
+        {keeper->visit.fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], how_long(keeper));
 
@@ -249,8 +153,12 @@ static void serve_turn(struct keeper *keeper)
         kill(keeper->worker, SIGKILL);
         keeper->end_ms += KEEPER_ENDING_MS;
     }
+    if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
+        keeper_on_visit_late(keeper);
     if (count <= 0)
         return;
+    if (events[6].revents)
+        keeper_on_visitor(keeper);
     if (events[5].revents)
         relay_drain(keeper->setup->relay);
     if (events[1].revents)
@@ -287,7 +195,7 @@ static void clean_up(struct keeper *keeper)
     char how[128], size[SIZE_TEXT_BYTES];
     uint64_t bytes = holdings_count_bytes(&keeper->holdings);
 
-    describe_end(keeper->worker_status, how, sizeof how);
+    keeper_describe_end(keeper->worker_status, how, sizeof how);
     keeper->status = 1;
     if (!keeper->is_serving && WIFEXITED(keeper->worker_status))
         return; /* it has said why */
@@ -320,12 +228,24 @@ static void report_end(struct keeper *keeper)
 
 static bool ended_in_order(struct keeper *keeper)
 {
+    if (keeper->end_ms && keeper->restarts.next_ms)
+        return true; /* there was no worker just then, and none is needed to end */
     return WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0 &&
            (keeper->is_detached || keeper->end_ms);
 }
 
+/* Whatever there is, another keeper has it as well. */
+static void end_given(struct keeper *keeper)
+{
+    log_info("%s: another process is the keeper now", keeper_path(keeper));
+    gms_sockets_forget(&keeper->gms);
+    journal_close_files(&keeper->journal);
+    holdings_free(&keeper->holdings);
+}
+
 static void end(struct keeper *keeper)
 {
+    keeper_close(&keeper->visit.fd);
     gms_sockets_close(&keeper->gms);
     keeper_close(&keeper->listen_fd);
     if (keeper->binder > 0)
@@ -370,19 +290,27 @@ int keeper_main(const struct keeper_setup *setup)
         .fuse_fd = -1,
         .audit_fd = -1,
         .gms_memory_fd = -1,
+        .ledger_fd = -1,
+        .program.fd = -1,
+        .visit.fd = -1,
+        .journal = {-1, {-1, -1}, {-1, -1}},
     };
     int error = begin(&keeper);
 
     if (error && error != -ECANCELED)
-        log_error("%s: not mounted: cannot start: %s", setup->mountpoint, strerror(-error));
+        log_error("%s: %s: cannot start: %s", setup->mountpoint,
+                  setup->takes_over ? "not taken over" : "not mounted", strerror(-error));
     if (error) {
         relay_drain(setup->relay);
         return 1;
     }
     do
         serve_turn(&keeper);
-    while (keeper.worker > 0 || restart_worker(&keeper));
-    end(&keeper);
+    while (keeper.worker > 0 || keeper_restart_worker(&keeper));
+    if (keeper.is_given)
+        end_given(&keeper);
+    else
+        end(&keeper);
     relay_drain(setup->relay);
     return keeper.status;
 }

@@ -17,10 +17,13 @@
 
 struct keeper_setup {
     const struct daemon_options *options;
+    int argc; /* what they were parsed from */
+    char **argv;
     const char *mountpoint; /* absolute, without links */
     bool allow_other;
     struct relay *relay; /* fd -1: in the foreground */
     int ready_fd;        /* a byte is written here when the mount answers; -1: nobody waits */
+    bool takes_over;     /* the mount is there, and another keeper's; its options are, too */
 };
 
 /* Returns the exit status when the mount is over: 0 if it ended in order. */

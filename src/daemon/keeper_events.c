@@ -22,21 +22,6 @@ static const char *keeper_path(const struct keeper *keeper)
     return keeper->setup->mountpoint;
 }
 
-void keeper_close(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-uint64_t keeper_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 bool keeper_detach(struct keeper *keeper)
 {
     struct mountinfo top;
@@ -48,21 +33,6 @@ bool keeper_detach(struct keeper *keeper)
         return false;
     }
     return attach_detach(keeper_path(keeper));
-}
-
-static void send_to_worker(struct keeper *keeper, const struct wire_message *message, int passed_fd)
-{
-    int error = wire_send(keeper->control_fd, message, passed_fd);
-
-    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
-        log_error("%s: cannot tell the worker anything: %s", keeper_path(keeper), strerror(-error));
-}
-
-static void tell_worker(struct keeper *keeper, enum wire_type type, int passed_fd)
-{
-    struct wire_message message = {.type = type};
-
-    send_to_worker(keeper, &message, passed_fd);
 }
 
 /* ---- in order ---------------------------------------------------------------------------- */
@@ -78,7 +48,7 @@ static void end_in_order(struct keeper *keeper)
     notify_send("STOPPING=1");
     if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
         keeper->is_detached = true;
-    tell_worker(keeper, WIRE_END, -1);
+    keeper_tell_worker(keeper, WIRE_END, -1);
 }
 
 /* A new mount without its socket is of no use; one that serves already goes on. */
@@ -109,7 +79,9 @@ static void announce(struct keeper *keeper)
     char byte = 0;
 
     keeper->is_serving = true;
-    log_info("%s: mounted (%s memory, keeper %d, worker %d)", keeper_path(keeper),
+    keeper->restarts.resumed_ms = keeper_now_ms();
+    log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
+             keeper->setup->takes_over ? "taken over" : "mounted",
              keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
     notify_send(state);
@@ -136,7 +108,7 @@ void keeper_on_bound(struct keeper *keeper)
         keeper_close(&keeper->listen_fd);
         return;
     }
-    tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+    keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (!keeper->is_serving)
         announce(keeper);
 }
@@ -159,7 +131,7 @@ int keeper_open_audit(const char *path)
 static void pass_audit(struct keeper *keeper)
 {
     if (keeper->audit_fd >= 0)
-        tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
+        keeper_tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
 }
 
 /* After the file was renamed away; where it cannot be opened the old one goes on. */
@@ -201,7 +173,7 @@ static void pass_gms_socket(struct keeper *keeper, const struct gms_socket *sock
     struct wire_message message = {
         .type = WIRE_GMS, .id = socket->domain, .value = socket->protocol};
 
-    send_to_worker(keeper, &message, socket->fd);
+    keeper_send(keeper, &message, socket->fd);
 }
 
 static void tell_gms_sockets(const struct keeper *keeper)
@@ -214,20 +186,26 @@ static void tell_gms_sockets(const struct keeper *keeper)
 static void pass_all(struct keeper *keeper)
 {
     pass_audit(keeper);
-    tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
+    keeper_tell_worker(keeper, WIRE_FUSE, keeper->fuse_fd);
     for (size_t i = 0; i < keeper->gms.count; i++)
         pass_gms_socket(keeper, &keeper->gms.items[i]);
     if (keeper->listen_fd >= 0)
-        tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
+        keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (keeper->is_detached)
-        tell_worker(keeper, WIRE_DETACHED, -1);
+        keeper_tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
 {
-    keeper->restarts_in_vain = 0;
+    keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.in_vain = 0;
     log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
+    keeper_end_trial(keeper);
+    if (keeper->is_taken_over) {
+        keeper->is_taken_over = false;
+        announce(keeper);
+    }
 }
 
 static void on_prepared(struct keeper *keeper, const struct wire_message *prepared)
@@ -284,19 +262,23 @@ static bool will_come_again(int error)
     return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS;
 }
 
-void keeper_on_control(struct keeper *keeper)
+bool keeper_on_control(struct keeper *keeper)
 {
     struct wire_message message;
     int fd;
     int error = wire_receive(keeper->control_fd, &message, &fd);
 
+    if (!error && message.type == WIRE_VISITOR && fd >= 0) {
+        keeper_on_introduced(keeper, message.id, fd);
+        return true;
+    }
     if (fd >= 0)
-        close(fd); /* nothing on this channel has one */
+        close(fd); /* nothing else on this channel has one */
     if (will_come_again(error))
-        return;
+        return false;
     if (error) {
         keeper_close(&keeper->control_fd);
-        return;
+        return false;
     }
     switch (message.type) {
     case WIRE_PREPARED:
@@ -317,6 +299,7 @@ void keeper_on_control(struct keeper *keeper)
     default:
         log_error("%s: the worker says %u, which means nothing", keeper_path(keeper), message.type);
     }
+    return true;
 }
 
 /* Takes the descriptors. All or none. */
@@ -377,29 +360,7 @@ void keeper_on_mounts(struct keeper *keeper)
     keeper->is_detached = true;
     gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
     keeper_close(&keeper->listen_fd);
-    tell_worker(keeper, WIRE_DETACHED, -1);
-}
-
-static bool is_our_own(const struct keeper *keeper, pid_t child)
-{
-    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
-}
-
-pid_t keeper_find_orphan(const struct keeper *keeper)
-{
-    char path[64];
-    int pid = 0;
-
-    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = fopen(path, "re");
-    while (children && fscanf(children, "%d", &pid) == 1)
-        if (is_our_own(keeper, pid))
-            pid = 0;
-        else
-            break;
-    if (children)
-        fclose(children);
-    return pid;
+    keeper_tell_worker(keeper, WIRE_DETACHED, -1);
 }
 
 static void reap_strangers(struct keeper *keeper)
@@ -408,7 +369,7 @@ static void reap_strangers(struct keeper *keeper)
 
     /* Orphans that a worker has left while it lives: whoever exits. */
     while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
-           !is_our_own(keeper, child.si_pid))
+           !keeper_is_own(keeper, child.si_pid))
         waitid(P_PID, (id_t)child.si_pid, &child, WEXITED);
 }
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keeper_internal - what the two files of the keeper share: keeper.c begins, waits and ends,
- * keeper_events.c does what the worker, the mount table, signals and children ask for.
+ * keeper_internal - what the files of the keeper share: keeper.c begins, waits and ends,
+ * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
+ * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
+ * keeper_takeover.c goes on for another keeper, keeper_worker.c starts a worker, keeper_tools.c is
+ * below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
 
 #include "daemon/gms_sockets.h"
+#include "daemon/handover.h"
 #include "daemon/holdings.h"
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
@@ -18,10 +22,42 @@
 #include <sys/types.h>
 
 #define KEEPER_ENDING_MS 10000u /* for the worker, then SIGKILL */
-/* Workers in a row that end before they serve. */
-#define KEEPER_MAX_RESTARTS 5u
+/* Restarts in a row whose worker ended before it served; or soon after: some two minutes, for they
+ * are started more and more slowly. */
+#define KEEPER_MAX_VAIN   5u
+#define KEEPER_MAX_IN_ROW 20u
 /* So many that end at one request. */
 #define KEEPER_POISONED 3u
+#define KEEPER_YIELD_MS 5000u /* for a worker that is to end because another one goes on */
+
+struct keeper_restarts {
+    unsigned in_vain;    /* since a worker served */
+    unsigned in_row;     /* since one served for a while, or was killed by somebody */
+    uint64_t resumed_ms; /* since when the present one serves; 0: it does not */
+    uint64_t next_ms;    /* there is no worker until then; 0: there is one */
+};
+
+/* What the worker runs. */
+struct keeper_program {
+    int fd;                   /* -1: this process's own, by fork */
+    char abi[ABI_TEXT_BYTES]; /* its numbers */
+};
+
+/* Somebody who has asked the keeper for another worker, or to be the keeper: one at a time. */
+enum keeper_visit_stage {
+    VISIT_NONE,
+    VISIT_UPGRADE, /* the worker is to end, the next one to serve */
+    VISIT_OFFERED, /* the next keeper looks whether it can go on */
+    VISIT_GIVING,  /* the worker is to end, then all goes to the next keeper */
+};
+
+struct keeper_visit {
+    enum keeper_visit_stage stage;
+    int fd;
+    uint64_t until_ms; /* of the worker: when it is killed; 0: it was, or is gone */
+    bool is_trial;     /* the worker is new, and has not served yet: */
+    struct keeper_program next, former; /* what it becomes, and goes back to if that never serves */
+};
 
 struct keeper {
     const struct keeper_setup *setup;
@@ -33,28 +69,65 @@ struct keeper {
     struct mountinfo mount;
     struct holdings holdings;
     struct journal_files journal;
-    int gms_memory_fd;        /* of the connections of GMS clients; -1: none are served */
-    struct fs_ledger *ledger; /* shared with the worker; NULL: no memory for it */
+    int gms_memory_fd; /* of the connections of GMS clients; -1: none are served */
+    int ledger_fd;
+    struct fs_ledger *ledger; /* shared with the worker */
     bool is_mounted;          /* it was, once */
     bool is_serving;          /* it answered, once */
     bool is_detached;
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;
     int worker_status;
-    unsigned restarts_in_vain; /* since a worker served */
-    uint64_t poison;           /* the request that the last one was at, by its number; 0: none */
-    unsigned poisoned;         /* how many before it were at that as well */
-    int status;                /* the exit status */
+    struct keeper_restarts restarts;
+    char program_path[PATH_MAX];
+    struct keeper_program program;
+    struct keeper_visit visit;
+    bool is_taken_over; /* from another keeper, and the worker has not served yet */
+    bool is_given;      /* to another keeper: this one ends and touches nothing */
+    uint64_t poison;    /* the request that the last one was at, by its number; 0: none */
+    unsigned poisoned;  /* how many before it were at that as well */
+    int status;         /* the exit status */
 };
 
 void keeper_on_signal(struct keeper *keeper);
-void keeper_on_control(struct keeper *keeper);
+/* One message. False: there is none, or will be none any more. */
+bool keeper_on_control(struct keeper *keeper);
 void keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 
-/* A process that the dead worker has left to us; 0: there is none. */
-pid_t keeper_find_orphan(const struct keeper *keeper);
+/* ---- keeper_visit.c: others go on --------------------------------------------------------- */
+
+/* Takes the descriptor. */
+void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd);
+/* There is something to read on visit.fd. */
+void keeper_on_visitor(struct keeper *keeper);
+/* visit.until_ms is over. */
+void keeper_on_visit_late(struct keeper *keeper);
+/* The worker was told to end because another one goes on. */
+bool keeper_is_yielding(const struct keeper *keeper);
+/* The worker has ended while another one was to go on. False: none of this keeper's. */
+bool keeper_succeed_worker(struct keeper *keeper);
+/* The worker serves. */
+void keeper_end_trial(struct keeper *keeper);
+/* The new worker has ended before it served. True: the former program goes on. */
+bool keeper_go_back(struct keeper *keeper);
+/* In the child that is to be the worker: becomes visit's program. Returns on failure only. */
+void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd);
+/* From another keeper, all of it: keeper_takeover.c. The reason of a failure was logged. */
+int keeper_take_over(struct keeper *keeper);
+
+/* ---- keeper_tools.c ----------------------------------------------------------------------- */
+
+struct wire_message;
+void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd);
+void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd);
+/* A child that the keeper has started itself. */
+bool keeper_is_own(const struct keeper *keeper, pid_t child);
+int keeper_start_worker(struct keeper *keeper);
+/* There is no worker. True: another one goes on, or will after a pause; false: none does. */
+bool keeper_restart_worker(struct keeper *keeper);
+void keeper_describe_end(int status, char *text, size_t room);
 void keeper_close(int *fd);
 /* For appending. A descriptor, or a negative errno */
 int keeper_open_audit(const char *path);

@@ -9,7 +9,9 @@
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
 #include "daemon/options.h"
+#include "daemon/program.h"
 #include "daemon/relay.h"
+#include "daemon/worker.h"
 #include "vmm/backends.h"
 
 #include <errno.h>
@@ -44,18 +46,22 @@ static void print_help(void)
 {
     char backends[BACKENDS_TEXT_BYTES];
 
-    printf("Usage: gmsfs mount [-f] [-d] [-o OPTION,...] [SOURCE] DIRECTORY\n"
-           "\n"
-           "Mounts the memory of a device at DIRECTORY and stays in the background.\n"
-           "SOURCE is for fstab: %s, or any word.\n"
-           "\n"
-           "  -f, --foreground       stay in the foreground, messages on standard error\n"
-           "  -d, --debug            -f, and show every request\n"
-           "  -h, --help             this text\n"
-           "  -V, --version          the version\n"
-           "\n"
-           "Options (sizes as 256M, 4G, 1T):\n",
-           backends_list(backends));
+    printf(
+        "Usage: gmsfs mount [-f] [-d] [-o OPTION,...] [SOURCE] DIRECTORY\n"
+        "       gmsfs mount [-f] --takeover DIRECTORY\n"
+        "\n"
+        "Mounts the memory of a device at DIRECTORY and stays in the background.\n"
+        "SOURCE is for fstab: %s, or any word.\n"
+        "\n"
+        "  -f, --foreground       stay in the foreground, messages on standard error\n"
+        "  -d, --debug            -f, and show every request\n"
+        "      --takeover         become the daemon of the mount that is there, with its options;\n"
+        "                         the former one ends, clients see a pause\n"
+        "  -h, --help             this text\n"
+        "  -V, --version          the version\n"
+        "\n"
+        "Options (sizes as 256M, 4G, 1T):\n",
+        backends_list(backends));
     print_backends();
     puts(
         "  device=WHICH           the GPU: an index (default 0), a GPU-UUID or a PCI id\n"
@@ -208,6 +214,22 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
     return 0;
 }
 
+/* One whose keeper is to be another. */
+static int check_live_mount(const char *given, char path[PATH_MAX])
+{
+    struct mountinfo mount;
+    int error = resolve_path(given, path);
+
+    if (!error)
+        error = mountinfo_find_path(path, &mount);
+    if (!error && strcmp(mount.type, MOUNTINFO_TYPE) != 0)
+        error = -ENOENT;
+    if (error)
+        log_error("%s: not taken over: %s", given,
+                  error == -ENOENT ? "no gmsfs is mounted there" : strerror(-error));
+    return error;
+}
+
 /* ---- who may enter ----------------------------------------------------------------------- */
 
 static bool fuse_conf_allows_other(void)
@@ -339,6 +361,8 @@ int daemon_mount_main(int argc, char **argv)
     struct keeper_setup setup = {
         .options = &options, .mountpoint = path, .relay = &relay, .ready_fd = -1};
 
+    if (argc > 1 && strncmp(argv[1], PROGRAM_WORKER_FLAG, strlen(PROGRAM_WORKER_FLAG)) == 0)
+        return worker_main_inherited(atoi(argv[1] + strlen(PROGRAM_WORKER_FLAG)));
     if (options_parse(argc, argv, &options, text, sizeof text)) {
         log_error("%s", text);
         return EXIT_WRONG_ARGUMENTS;
@@ -352,6 +376,17 @@ int daemon_mount_main(int argc, char **argv)
         return 0;
     }
     log_set_level(options.log_level);
+    setup.argc = argc;
+    setup.argv = argv;
+    setup.takes_over = options.takeover;
+    if (options.takeover && (options.has_list || options.debug)) {
+        log_error("--takeover: the options are those of the mount; only -f can be given");
+        return EXIT_WRONG_ARGUMENTS;
+    }
+    if (options.takeover && check_live_mount(options.mountpoint, path))
+        return 1;
+    if (options.takeover)
+        return options.foreground ? keeper_main(&setup) : run_in_background(&setup);
     if (check_mountpoint(options.mountpoint, path) ||
         decide_allow_other(&options, &setup.allow_other) || decide_gms_dir(&options))
         return 1;

@@ -486,6 +486,7 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
 
 static int parse_list(struct parser *parser, const char *list)
 {
+    parser->options->has_list = true;
     for (;;) {
         size_t bytes = strcspn(list, ",");
         int error = parse_element(parser, list, bytes);
@@ -515,6 +516,8 @@ static int parse_flag(struct parser *parser, int argc, char **argv, int *i)
         o->help = true;
     } else if (strcmp(flag, "-V") == 0 || strcmp(flag, "--version") == 0) {
         o->version = true;
+    } else if (strcmp(flag, "--takeover") == 0) {
+        o->takeover = true;
     } else if (strcmp(flag, "-o") == 0) {
         if (++*i == argc)
             return say(parser, "-o: a list of options is missing", "");
@@ -590,9 +593,8 @@ int options_parse(int argc, char **argv, struct daemon_options *options, char *w
     if (!options->mountpoint || !*options->mountpoint)
         return say(&parser, "a mount point is missing: gmsfs mount [-f] [-o OPTIONS] DIRECTORY",
                    "");
-    if (options->debug) {
-        options->foreground = true;
+    options->foreground |= options->debug;
+    if (options->debug)
         options->log_level = LOG_LEVEL_DEBUG;
-    }
     return 0;
 }

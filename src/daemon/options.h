@@ -54,6 +54,8 @@ struct daemon_options {
     uint32_t gms_mode;                /* of the sockets */
     char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "": as the environment says (gms_dir.h) */
     enum log_level log_level;
+    bool takeover; /* of the mount that is there; no options then */
+    bool has_list; /* of options, by -o */
     bool foreground, debug, help, version;
 };
 

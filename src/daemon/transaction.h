@@ -21,6 +21,9 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+/* Of what the entries are. */
+#define TRANSACTION_VERSION 1u
+
 /* Types of entries in the journal. They are kept by one build for another: append only. */
 enum transaction_entry {
     TRANSACTION_RECORD = 1,     /* record_encode's bytes */

@@ -4,8 +4,8 @@
  *
  * Two socket pairs (SOCK_SEQPACKET): `control` for both event loops, with messages of a fixed size
  * and at most one descriptor each; `keep` for helper threads of the worker, which send a batch of
- * memory with its descriptors and wait for one message that acknowledges all of it. Both ends are
- * one program, so the format may change with every build; it is checked nevertheless.
+ * memory with its descriptors and wait for one message that acknowledges all of it. The two ends
+ * may be two builds (`gmsfs upgrade`): a change is another WIRE_VERSION.
  */
 #ifndef GMSFS_DAEMON_WIRE_H
 #define GMSFS_DAEMON_WIRE_H
@@ -14,6 +14,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define WIRE_VERSION 1u
 
 enum wire_type {
     /* worker to keeper, control */
@@ -33,6 +35,9 @@ enum wire_type {
     WIRE_KEEP, /* batch: a descriptor for each memory. All of them are kept, or none */
     WIRE_DROP, /* batch: no descriptors */
     WIRE_ACK,  /* id: that of the batch; KEEP (error) or DROP is done */
+    /* both ways on control, as they came later */
+    WIRE_VISITOR, /* worker: descriptor: a client's connection that asks the keeper. id: the op */
+    WIRE_YIELD,   /* keeper: end at once, all recorded: another worker goes on */
 };
 
 struct wire_message {

@@ -161,6 +161,15 @@ static void end_in_order(struct worker *worker)
     loop_stop(worker->loop);
 }
 
+/* Between two steps: what was recorded counts, and its answers have left. The rest is as after any
+ * other end, and the next worker begins it anew; so nothing is waited for, nor taken apart. */
+static void yield(struct worker *worker)
+{
+    transaction_end(&worker->transaction);
+    snapshot_stop(&worker->snapshot);
+    _exit(WORKER_YIELDED);
+}
+
 static void on_detached(struct worker *worker)
 {
     gms_close_listeners(worker->gms);
@@ -192,6 +201,8 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
             on_detached(worker);
         if (message->type == WIRE_END)
             end_in_order(worker);
+        if (message->type == WIRE_YIELD)
+            yield(worker);
     }
     return error;
 }

@@ -16,6 +16,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* Of one that goes on as another program: what it inherited by this descriptor. The exit status. */
+int worker_main_inherited(int fd);
+
 struct worker_setup {
     const struct daemon_options *options;
     const char *mountpoint;   /* absolute */
@@ -27,6 +30,9 @@ struct worker_setup {
     struct holdings *holdings;    /* likewise; the worker takes them */
     pid_t keeper;
 };
+
+/* The exit status of one that ended because another is to go on. */
+#define WORKER_YIELDED 75
 
 /* Returns the exit status: 0 when the mount went away in order. */
 int worker_main(const struct worker_setup *setup);

@@ -9,9 +9,11 @@
 #include "fs/fs.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- struct service_host ----------------------------------------------------------------- */
 
@@ -176,6 +178,16 @@ void worker_tell_keeper(struct worker *worker, const struct wire_message *messag
         log_error("cannot reach the keeper: %s", strerror(-error));
 }
 
+static void host_introduce(void *context, uint32_t op, int fd)
+{
+    struct worker *worker = context;
+    struct wire_message message = {.type = WIRE_VISITOR, .id = op};
+    int error = wire_send(worker->setup->control_fd, &message, fd);
+
+    if (error)
+        log_error("cannot pass a client on to the keeper: %s", strerror(-error));
+}
+
 static void host_request_unmount(void *context)
 {
     struct worker *worker = context;
@@ -245,6 +257,21 @@ static void host_session_ready(void *context)
     worker_tell_keeper(worker, &message);
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that a worker dies as soon as it serves. */
+static void die_if_told(void)
+{
+    const char *path = getenv("GMSFS_DIE_RESUMED");
+
+    if (path && access(path, F_OK) == 0)
+        _exit(1);
+}
+#else
+static void die_if_told(void)
+{
+}
+#endif
+
 static void host_session_resumed(void *context)
 {
     struct worker *worker = context;
@@ -253,6 +280,7 @@ static void host_session_resumed(void *context)
 
     service_end_restore(worker->service);
     worker_tell_keeper(worker, &message);
+    die_if_told();
 }
 
 struct fs_host worker_fs_host(struct worker *worker)
@@ -262,6 +290,7 @@ struct fs_host worker_fs_host(struct worker *worker)
         .loop = loop_get_calls(worker->loop),
         .resolve = host_resolve,
         .request_unmount = host_request_unmount,
+        .introduce = host_introduce,
         .get_audit = host_get_audit,
         .answer = host_answer,
         .note = host_note,

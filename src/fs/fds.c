@@ -319,25 +319,28 @@ static void unmount(struct connection *connection)
     struct fs *fs = connection->fs;
     struct service_peer peer = peer_of(connection);
     int error = service_may_unmount(fs->service, &peer);
-    if (send_error(connection, error) && error) {
-        drop(connection);
-        return;
+    if (!error) { /* what is answered is to be done, whatever becomes of this process */
+        log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
+                 connection->pid, connection->uid);
+        fs->host.request_unmount(fs->host.context);
     }
+    if (send_error(connection, error) && error)
+        drop(connection);
     if (error)
         return;
-    log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
-             connection->pid, connection->uid);
     fs->host.end_step(fs->host.context); /* the answer has left */
     fs_fds_drop_all(fs);                 /* they hold the mount; the answer can still be read */
-    fs->host.request_unmount(fs->host.context);
 }
 
-/* Whoever asked has closed the socket since, or has exited: an order that was given up is not
- * carried out later, when somebody else may hold what it was about. */
-static bool is_abandoned(int fd)
+/* The keeper answers; it looks at who asks by itself. */
+static void introduce(struct connection *connection, uint32_t op)
 {
-    struct pollfd peer = {.fd = fd};
-    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
+    const struct fs *fs = connection->fs;
+    if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
+        send_error(connection, -EPERM);
+    else
+        fs->host.introduce(fs->host.context, op, connection->watch.fd);
+    drop(connection);
 }
 
 /* A registration is answered: the next request can be read. */
@@ -378,6 +381,10 @@ static void serve(struct connection *connection, struct fds_received *received)
         break;
     case GMSFS_FDS_UNMOUNT:
         unmount(connection);
+        break;
+    case GMSFS_FDS_UPGRADE:
+    case GMSFS_FDS_TAKEOVER:
+        introduce(connection, request->op);
         break;
     case GMSFS_FDS_CLEAR_SUSPECT:
         if (send_error(connection, trust(connection, request->ticket)))
@@ -426,7 +433,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         warn(connection, "sent what is no request");
     }
     connection->active_ms = connection->fs->now_ms;
-    if (error || is_abandoned(watch->fd)) {
+    if (error || fds_is_abandoned(watch->fd)) {
         if (received.object >= 0)
             close(received.object);
         drop(connection);

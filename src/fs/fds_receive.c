@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -78,4 +79,10 @@ int fds_receive(const struct fs *fs, int fd, uint32_t uid, struct fds_received *
     if (!error && fds_request_is_region(&received->request))
         error = fds_region_decode(bytes, (size_t)size, &received->region);
     return error;
+}
+
+bool fds_is_abandoned(int fd)
+{
+    struct pollfd peer = {.fd = fd};
+    return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }

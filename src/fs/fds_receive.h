@@ -21,4 +21,8 @@ struct fds_received {
  * in any case. */
 int fds_receive(const struct fs *fs, int fd, uint32_t uid, struct fds_received *received);
 
+/* Whoever asked has closed the socket since, or has exited: an order that was given up is not
+ * carried out later, when somebody else may hold what it was about. */
+bool fds_is_abandoned(int fd);
+
 #endif

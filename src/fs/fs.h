@@ -27,6 +27,9 @@ struct fs_host {
     int (*resolve)(void *context, uint32_t tid, size_t max, struct service_caller *caller);
     /* A client may ask for an unmount (`.fds`, op UNMOUNT): tells the keeper. */
     void (*request_unmount)(void *context);
+    /* A client that may asks for what the keeper does: who goes on with the mount (ops UPGRADE and
+     * TAKEOVER). It gets a duplicate of the connection. */
+    void (*introduce)(void *context, uint32_t op, int fd);
     /* Lines of the audit; false: there is none. */
     bool (*get_audit)(void *context, uint64_t *written, uint64_t *dropped);
     /* An answer to the kernel, as writev(2) would have it; bytes or a negative errno. It may leave
@@ -53,6 +56,12 @@ struct fs_host {
     /* After fs_resume: what was sent again has been read. */
     void (*session_resumed)(void *context);
 };
+
+/* Of struct fs_ledger below. */
+#define FS_LEDGER_VERSION 1u
+/* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
+ * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
+#define FS_KERNEL_VERSION 1u
 
 /* What an open file has here that its client relies on. */
 struct fs_kept_handle {

@@ -6,7 +6,7 @@
 
 /* So many descriptors go to the keeper at once. The round trips then cost less than a microsecond a
  * piece, and what the threads have left over at the end, when nothing else goes on, is little. */
-#define KEEP_BATCH 64u
+#define KEEP_BATCH 128u
 
 /* Several threads may take the last descriptors before the first of them is told that it has one of
  * the spare ones. */
@@ -40,9 +40,8 @@ static void run_create(struct job *job)
         part->error = make_piece(op->service, piece, op->size_bytes);
         if (part->error)
             break;
-        batch[gathered++] = (struct service_memory){
-            .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
-        if (gathered < KEEP_BATCH)
+        gathered += piece_describe(piece, &piece->memory, batch + gathered);
+        if (gathered + PIECE_DESCRIPTORS <= KEEP_BATCH)
             continue;
         part->error = host->keep(host->context, batch, gathered);
         gathered = 0;

@@ -12,6 +12,8 @@
 
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
+/* In the number of a piece's weaker descriptor, for readers: it goes with the piece. */
+#define SERVICE_MEMORY_READONLY (UINT64_C(1) << 61)
 /* In the number of what is no memory of the device: a descriptor that a region's client gave, a
  * connection. */
 #define SERVICE_REGION_MEMORY (UINT64_C(1) << 62)
@@ -27,7 +29,7 @@ enum service_pool {
     SERVICE_POOL_COUNT
 };
 
-/* A piece of memory for the keeper. */
+/* A descriptor of memory for the keeper. */
 struct service_memory {
     uint64_t id;
     uint64_t bytes; /* what it costs; 0: that changes, and its file tells */
@@ -65,7 +67,8 @@ struct service_host {
     int (*admit_descriptor)(void *context, int fd);
     /* On helper threads; a round trip for many costs hardly more than for one. The keeper holds
      * duplicates of all the descriptors before this returns 0; after a failure it may hold some.
-     * After drop it holds none of these; it need not have held them. */
+     * After drop it holds none of these, of memory neither of its two; it need not have held them.
+     * What is kept under a number again takes the place of what was, of memory both. */
     int (*keep)(void *context, const struct service_memory *memories, size_t count);
     void (*drop)(void *context, const uint64_t *memories, size_t count);
 };

@@ -39,7 +39,8 @@ struct move_part {
     int error;
     bool is_over; /* there is nothing left to take */
     size_t made;  /* by this step */
-    struct service_memory batch[MOVE_STEP_COUNT];
+    struct service_memory batch[MOVE_STEP_COUNT * PIECE_DESCRIPTORS];
+    size_t described; /* of the batch */
 };
 
 struct move_op {

@@ -21,8 +21,8 @@ static int make_memory(struct move_part *part, struct piece *piece)
         error = -ENFILE;
     if (error)
         return explain_descriptors(error);
-    part->batch[part->made++] = (struct service_memory){
-        .id = piece->id, .fd = piece->memory.fd, .bytes = piece->memory.aligned_bytes};
+    part->described += piece_describe(piece, &piece->memory, part->batch + part->described);
+    part->made++;
     return 0;
 }
 
@@ -33,6 +33,7 @@ static void run_make(struct job *job)
     const struct service_host *host = &op->service->host;
     part->error = 0;
     part->made = 0;
+    part->described = 0;
     while (!part->error && part->made < MOVE_STEP_COUNT && !atomic_load(&op->cancelled)) {
         uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
         part->is_over = index >= op->count;
@@ -42,7 +43,7 @@ static void run_make(struct job *job)
     }
     /* Also what a failed step has made: it goes as all that was kept. */
     if (part->made > 0) {
-        int error = host->keep(host->context, part->batch, part->made);
+        int error = host->keep(host->context, part->batch, part->described);
         if (!part->error)
             part->error = explain_descriptors(error);
     }

@@ -59,6 +59,18 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
     piece->reserved_bytes = reserved_bytes;
 }
 
+size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
+                      struct service_memory kept[PIECE_DESCRIPTORS])
+{
+    kept[0] =
+        (struct service_memory){.id = piece->id, .fd = memory->fd, .bytes = memory->aligned_bytes};
+    if (memory->fd_readonly < 0 || memory->fd_readonly == memory->fd)
+        return 1;
+    kept[1] = (struct service_memory){.id = piece->id | SERVICE_MEMORY_READONLY,
+                                      .fd = memory->fd_readonly};
+    return 2;
+}
+
 /* A job has so many pieces at most, and no further one once it has so many bytes: there is enough
  * for several threads, and who waits for memory learns of it soon. */
 #define FREE_BATCH       64u

@@ -22,7 +22,8 @@ struct restoring {
     struct service *service;
     struct service_kept *kept; /* by their numbers */
     size_t count, next;
-    uint64_t *spools; /* numbers of memory that is still written to, without a size */
+    size_t next_readonly; /* among those for readers, which stand behind the others */
+    uint64_t *spools;     /* numbers of memory that is still written to, without a size */
     size_t spool_count, next_spool;
     uint64_t drops[DROPS_AT_ONCE];
     size_t drop_count;
@@ -53,6 +54,17 @@ static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
         drop(r, r->kept[r->next++].id);
     if (r->next < r->count && r->kept[r->next].id == memory)
         return &r->kept[r->next++];
+    return NULL;
+}
+
+/* The weaker one, for readers; NULL: there is none. */
+static struct service_kept *find_kept_readonly(struct restoring *r, uint64_t memory)
+{
+    uint64_t id = memory | SERVICE_MEMORY_READONLY;
+    while (r->next_readonly < r->count && r->kept[r->next_readonly].id < id)
+        r->next_readonly++;
+    if (r->next_readonly < r->count && r->kept[r->next_readonly].id == id)
+        return &r->kept[r->next_readonly++];
     return NULL;
 }
 
@@ -142,10 +154,14 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     piece->reserved_bytes = memory->aligned_bytes;
     /* Some writer may have the same description, with its position and flags. */
     piece->holders[1] = (struct piece_holder){.uid = UINT32_MAX, .any = true};
-    int error = vmm_adopt(s->vmm, tier, kept->fd, spool ? 0 : memory->aligned_bytes,
+    struct service_kept *readonly = find_kept_readonly(r, memory->id);
+    struct vmm_kept fds = {.fd = kept->fd, .fd_readonly = readonly ? readonly->fd : -1};
+    int error = vmm_adopt(s->vmm, tier, &fds, spool ? 0 : memory->aligned_bytes,
                           memory->aligned_bytes, !spool, &piece->memory);
     if (!error)
         kept->fd = -1;
+    if (!error && readonly)
+        readonly->fd = -1;
     if (!error)
         error = idvec_insert(&s->pieces, piece);
     if (error) {
@@ -184,7 +200,7 @@ static int restore_pieces(struct restoring *r)
 /* This number was given away, even if what had it is lost. */
 static void pass_over(struct service *s, uint64_t memory)
 {
-    uint64_t number = memory & ~SERVICE_REGION_MEMORY;
+    uint64_t number = memory & ~(SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY);
     if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
         s->next_memory = number + 1;
 }
@@ -198,7 +214,9 @@ static int restore_memory(struct restoring *r)
     free(r->spools);
     if (error) /* what was not come to is the next worker's */
         return error;
-    find_kept(r, SERVICE_REGION_MEMORY); /* what is left of memory goes */
+    find_kept(r, SERVICE_MEMORY_READONLY); /* what is left of memory goes, and these with it */
+    while (r->next < r->count && r->kept[r->next].id < SERVICE_REGION_MEMORY)
+        r->next++;
     for (; r->next < r->count && !error; r->next++) {
         struct service_kept *object = &r->kept[r->next];
         error = service_restore_region(s, object->id, object->fd);

@@ -331,6 +331,10 @@ void piece_end(struct service *s, struct piece *piece);
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
 /* Gives back what it is charged with beyond this. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
+#define PIECE_DESCRIPTORS 2u
+/* What the keeper is to hold of it, which has this memory: how many. Any thread. */
+size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
+                      struct service_memory kept[PIECE_DESCRIPTORS]);
 /* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
  * follow before control goes back to the loop; piece_free_doomed calls it. */
 void piece_free(struct service *s, struct piece *piece);

@@ -36,16 +36,14 @@ static void spool_answer(struct service *s, struct spool_op *op, int error)
 static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
 {
     const struct service_host *host = &op->service->host;
-    struct service_memory kept = {.id = op->piece->id};
+    struct service_memory kept[PIECE_DESCRIPTORS];
     int fd = memory->fd;
     int error = memory->sealed ? 0 : vmm_seal(op->service->vmm, memory, op->size_bytes);
     if (memory->fd != fd)
         op->piece->moved = true;
     if (error || !op->piece->moved)
         return error;
-    kept.fd = memory->fd;
-    kept.bytes = memory->aligned_bytes;
-    error = host->keep(host->context, &kept, 1);
+    error = host->keep(host->context, kept, piece_describe(op->piece, memory, kept));
     if (!error)
         op->piece->moved = false;
     return error;
@@ -82,9 +80,9 @@ static void run_spool(struct job *job)
         op->error = vmm_create(vmm, 0, false, memory);
         if (!op->error)
             op->error = host->admit_descriptor(host->context, memory->fd);
-        struct service_memory kept = {.id = op->piece->id, .fd = memory->fd};
+        struct service_memory kept[PIECE_DESCRIPTORS];
         if (!op->error)
-            op->error = host->keep(host->context, &kept, 1);
+            op->error = host->keep(host->context, kept, piece_describe(op->piece, memory, kept));
     }
     if (!op->error)
         op->error = vmm_grow(vmm, memory, op->piece->reserved_bytes);

@@ -251,13 +251,15 @@ static int host_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
 
 static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
 {
-    int fd = memfd_reopen(piece->fd, false);
     struct stat stat;
 
     (void)device;
-    if (fd < 0)
-        return fd;
-    piece->fd_readonly = fd;
+    if (piece->fd_readonly == piece->fd) {
+        int fd = memfd_reopen(piece->fd, false);
+        if (fd < 0)
+            return fd;
+        piece->fd_readonly = fd;
+    }
     piece->sealed = piece->sealed || memfd_is_sealed(piece->fd);
     if (!piece->sealed && fstat(piece->fd, &stat) == 0 &&
         (uint64_t)stat.st_size > piece->aligned_bytes)

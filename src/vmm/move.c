@@ -106,7 +106,7 @@ int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes, stru
     return 0;
 }
 
-int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
+int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, const struct vmm_kept *kept, uint64_t size_bytes,
               uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece)
 {
     int error = 0;
@@ -114,12 +114,13 @@ int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
     *piece = vmm_no_piece;
     if (!vmm_has_tier(vmm, tier))
         return -EOPNOTSUPP;
-    *piece = (struct vmm_piece){.fd = fd,
-                                .fd_readonly = fd,
-                                .size_bytes = size_bytes,
-                                .aligned_bytes = aligned_bytes,
-                                .tier = tier,
-                                .sealed = sealed};
+    *piece =
+        (struct vmm_piece){.fd = kept->fd,
+                           .fd_readonly = kept->fd_readonly >= 0 ? kept->fd_readonly : kept->fd,
+                           .size_bytes = size_bytes,
+                           .aligned_bytes = aligned_bytes,
+                           .tier = tier,
+                           .sealed = sealed};
     if (tier == VMM_TIER_HOST)
         piece->serial = atomic_fetch_add(&vmm->next_serial, 1) + 1;
     if (tier == VMM_TIER_DEVICE && vmm->backend->adopt)

@@ -195,10 +195,16 @@ int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset
  * is in the host tier. Errors as vmm_read and vmm_write. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes);
-/* The piece that a process which is gone had under this descriptor, which becomes the piece's; not
+/* What was a piece's in another process. */
+struct vmm_kept {
+    int fd;
+    int fd_readonly; /* -1: none */
+};
+/* The piece that a process which is gone had under these descriptors, which become the piece's; not
  * `sealed`: a spool, or what it has become in that process's last moment, as the piece then says.
- * After a failure it is the caller's. -EMFILE, -EACCES, …: as open(2) */
-int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, int fd, uint64_t size_bytes,
+ * After a failure they are the caller's. Without one for readers it is made anew where there has to
+ * be one: -EMFILE, -EACCES, …: as open(2) */
+int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, const struct vmm_kept *kept, uint64_t size_bytes,
               uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);

@@ -46,7 +46,7 @@ struct vmm_backend {
     int (*populate)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
                     uint64_t bytes);
     /* May be absent. A descriptor that was a piece's in another process, and what it lacks to be
-     * one here; `fd_readonly` is the same until then. */
+     * one here; `fd_readonly` is the same where none was kept. */
     int (*adopt)(struct vmm_device *device, struct vmm_piece *piece);
     /* From piece->aligned_bytes to the greater `aligned_bytes`; all or nothing. */
     int (*grow)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t aligned_bytes);

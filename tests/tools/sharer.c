@@ -3,8 +3,8 @@
  * sharer - a client of libgmsfs with many small allocations, for the tests
  *
  *   sharer load STORE COUNT BYTES    writer: allocates, fills, commits
- *   sharer kept STORE COUNT KEEPER   writer: after each allocation the process KEEPER must hold as
- *                                    many memfds as there are allocations; aborts
+ *   sharer kept STORE COUNT KEEPER   writer: after each allocation the process KEEPER must hold two
+ *                                    memfds for each allocation; aborts
  *   sharer attach STORE [COUNT]      reader: maps all, compares every allocation's bytes
  *   sharer cycle STORE N             N times attach and close: nothing may be left of it
  *   sharer sleep STORE               attaches all, goes to sleep, prints "asleep"; wakes up on a
@@ -154,8 +154,8 @@ static void do_kept(int argc, char **argv)
 
         check(gmsfs_allocate_handle(handle, PATTERN_STEP, "kept", NULL, NULL), "gmsfs_allocate");
         held = tool_count_fds(keeper, "memfd:") - base;
-        if (held != i)
-            tool_die("the keeper holds %d of %d allocations", held, i);
+        if (held != 2 * i)
+            tool_die("the keeper holds %d of %d descriptors", held, 2 * i);
     }
 }
 

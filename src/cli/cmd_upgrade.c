@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs upgrade - what serves a mount becomes the gmsfs that is installed now */
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/mounts.h"
+#include "gmsfs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ANSWER_S 60 /* the keeper bounds each of its steps by seconds */
+
+static const char usage[] =
+    "Usage: gmsfs upgrade MOUNT...\n"
+    "\n"
+    "The worker of each mount becomes the gmsfs that is installed where its daemon was started "
+    "from.\n"
+    "Clients keep locks, open files and memory, and see a pause of some milliseconds. What cannot "
+    "go\n"
+    "on with what the mount has is refused beforehand, and what does not serve gives way to the\n"
+    "former. For root and who mounted.\n"
+    "\n"
+    "The process that stands behind the worker stays the former one: 'gmsfs mount --takeover'\n"
+    "replaces that too.\n"
+    "\n"
+    "      --help  this text\n";
+
+struct upgrade_answer {
+    struct gmsfs_fds_header header;
+    char text[1024];
+};
+
+/* 0; or a negative errno, with the keeper's words if it had any. */
+static int upgrade_ask(const char *path, struct upgrade_answer *answer)
+{
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                              .op = GMSFS_FDS_UPGRADE};
+    const struct timeval limit = {.tv_sec = ANSWER_S};
+    int fd = daemon_connect(path);
+    ssize_t got = -1;
+
+    memset(answer, 0, sizeof(*answer));
+    if (fd < 0)
+        return fd;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+        send(fd, &request, sizeof(request), MSG_NOSIGNAL) >= 0)
+        got = recv(fd, answer, sizeof(*answer) - 1, 0);
+    int error = got < 0 ? -errno : 0;
+    close(fd);
+    if (error)
+        return error == -EAGAIN ? -ETIMEDOUT : error;
+    return got < (ssize_t)sizeof(answer->header) ? -ECONNRESET : answer->header.error;
+}
+
+static const char *upgrade_explain(int error, const struct upgrade_answer *answer)
+{
+    if (*answer->text)
+        return answer->text;
+    if (error == -EINVAL)
+        return "its daemon is older than this command, and has to be mounted anew";
+    if (error == -ECONNRESET)
+        return "its daemon has ended meanwhile";
+    return strerror(-error);
+}
+
+static int upgrade_mount(char *path)
+{
+    struct upgrade_answer answer;
+    struct mounts mounts;
+    const struct mount *mount;
+
+    if (mounts_open_at(path, &mounts, &mount) != CLI_OK)
+        return CLI_FAILURE;
+    int error = upgrade_ask(mount->path, &answer);
+    if (error)
+        cli_error("%s: not upgraded: %s", path, upgrade_explain(error, &answer));
+    else
+        printf("%s: %s goes on\n", path, answer.text);
+    mounts_free(&mounts);
+    return error ? CLI_FAILURE : CLI_OK;
+}
+
+static int upgrade_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
+    int status = CLI_OK, option;
+
+    while ((option = cli_getopt(argc, argv, ":h", options)) >= 0) {
+        if (option == 'h')
+            return cli_help();
+        return CLI_USAGE;
+    }
+    if (optind == argc)
+        return cli_usage_error("which mount?");
+    for (int i = optind; i < argc; i++)
+        if (upgrade_mount(argv[i]) != CLI_OK)
+            status = CLI_FAILURE;
+    return status;
+}
+
+const struct cli_command cmd_upgrade = {
+    .name = "upgrade",
+    .summary = "have the installed gmsfs go on with a mount",
+    .usage = usage,
+    .run = upgrade_run,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/abi.h"
+
+#include "core/core.h"
+#include "daemon/handover.h"
+#include "daemon/transaction.h"
+#include "daemon/wire.h"
+#include "fs/fs.h"
+#include "journal/journal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct abi_number numbers[] = {
+    {"handover", "what goes from process to process", HANDOVER_VERSION},
+    {"wire", "messages of keeper and worker", WIRE_VERSION},
+    {"journal", "the journal's files", JOURNAL_VERSION},
+    {"entries", "what the journal's entries are", TRANSACTION_VERSION},
+    {"state", "an encoded state", CORE_STATE_VERSION},
+    {"record", "an encoded record", CORE_RECORD_VERSION},
+    {"ledger", "requests and handles in shared memory", FS_LEDGER_VERSION},
+    {"kernel", "what the kernel remembers of a mount", FS_KERNEL_VERSION},
+};
+
+#define ABI_COUNT (sizeof numbers / sizeof numbers[0])
+
+const struct abi_number *abi_at(size_t index)
+{
+    return index < ABI_COUNT ? &numbers[index] : NULL;
+}
+
+#ifdef GMSFS_TEST_HOOKS
+/* Tests have builds that differ: beside a program there may be a file PROGRAM.abi, "state 11". */
+static uint32_t number_of(const struct abi_number *abi)
+{
+    char path[4096 + 8], name[32];
+    ssize_t bytes = readlink("/proc/self/exe", path, 4095);
+    uint32_t number, found = abi->number;
+
+    if (bytes <= 0)
+        return found;
+    strcpy(path + bytes, ".abi");
+    FILE *file = fopen(path, "re");
+    while (file && fscanf(file, "%31s %u", name, &number) == 2)
+        if (strcmp(name, abi->name) == 0)
+            found = number;
+    if (file)
+        fclose(file);
+    return found;
+}
+#else
+static uint32_t number_of(const struct abi_number *abi)
+{
+    return abi->number;
+}
+#endif
+
+void abi_write(char text[ABI_TEXT_BYTES])
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ABI_COUNT; i++)
+        bytes += (size_t)snprintf(text + bytes, ABI_TEXT_BYTES - bytes, "%s%s=%u",
+                                  i == 0 ? "" : " ", numbers[i].name, number_of(&numbers[i]));
+}
+
+/* The number behind "NAME="; 0: there is none. */
+static uint32_t find_number(const char *text, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const char *at = text; (at = strstr(at, name)); at += bytes)
+        if ((at == text || at[-1] == ' ') && at[bytes] == '=')
+            return (uint32_t)strtoul(at + bytes + 1, NULL, 10);
+    return 0;
+}
+
+static size_t count_numbers(const char *text)
+{
+    size_t count = 0;
+
+    for (; *text; text++)
+        count += *text == '=';
+    return count;
+}
+
+int abi_check(const char *text, struct failure *failure)
+{
+    for (size_t i = 0; i < ABI_COUNT; i++) {
+        uint32_t there = find_number(text, numbers[i].name), own = number_of(&numbers[i]);
+        if (there != own)
+            return failure_set(failure, -EPROTONOSUPPORT,
+                               "%s: the mount has version %u of it, this gmsfs (" GMSFS_VERSION
+                               ") version %u",
+                               numbers[i].meaning, there, own);
+    }
+    if (count_numbers(text) == ABI_COUNT)
+        return 0;
+    return failure_set(failure, -EPROTONOSUPPORT,
+                       "the mount has what this gmsfs (" GMSFS_VERSION ") does not know: %s", text);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker that is gone although nobody asked it to: whether, when and how another one goes on. */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+#include "daemon/refuse.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ORPHANS_MS       5000u /* for those whom a worker leaves, then the next one is started */
+#define ORPHAN_TURN_MS   5u
+#define STEADY_MS        10000u /* who has served so long begins with a clean slate */
+#define FREE_RESTARTS    2u     /* so many in a row are started at once, later ones wait */
+#define FIRST_PAUSE_MS   100u   /* and each twice as long as the one before */
+#define LONGEST_PAUSE_MS 10000u
+
+static const char *keeper_path(const struct keeper *keeper)
+{
+    return keeper->setup->mountpoint;
+}
+
+/* ---- what a worker leaves behind --------------------------------------------------------- */
+
+/* The parent of this process, as its `status` says; 0: it is gone. */
+static pid_t read_parent(pid_t pid)
+{
+    char path[64], line[128];
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *status = fopen(path, "re");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "PPid: %d", &parent) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return parent;
+}
+
+/* Where the kernel keeps no list of children (CONFIG_PROC_CHILDREN). */
+static pid_t search_orphan(const struct keeper *keeper)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    pid_t found = 0;
+
+    while (processes && !found && (entry = readdir(processes))) {
+        pid_t pid = atoi(entry->d_name);
+        if (pid > 0 && !keeper_is_own(keeper, pid) && read_parent(pid) == getpid())
+            found = pid;
+    }
+    if (processes)
+        closedir(processes);
+    return found;
+}
+
+/* A process that the dead worker has left to us; 0: there is none. */
+static pid_t find_orphan(const struct keeper *keeper)
+{
+    char path[64];
+    int pid = 0;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *children = fopen(path, "re");
+    if (!children)
+        return search_orphan(keeper);
+    while (fscanf(children, "%d", &pid) == 1)
+        if (keeper_is_own(keeper, pid))
+            pid = 0;
+        else
+            break;
+    fclose(children);
+    return pid;
+}
+
+/* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
+ * who writes a snapshot, must not meet the next worker. They are ours by now
+ * (PR_SET_CHILD_SUBREAPER). One that a driver does not let go of can hold up nobody for long. */
+static void reap_orphans(struct keeper *keeper)
+{
+    const struct timespec pause = {.tv_nsec = ORPHAN_TURN_MS * 1000000L};
+    uint64_t until_ms = keeper_now_ms() + ORPHANS_MS;
+    pid_t orphan;
+
+    while ((orphan = find_orphan(keeper)) > 0) {
+        siginfo_t end = {0};
+        kill(orphan, SIGKILL);
+        if (waitid(P_PID, (id_t)orphan, &end, WEXITED | WNOHANG) != 0)
+            return;
+        if (end.si_pid == orphan)
+            continue;
+        if (keeper_now_ms() >= until_ms) {
+            log_error("%s: process %d, which the worker had started, does not end although it was "
+                      "killed (ps -o stat,wchan -p %d tells where it is); the next worker is not "
+                      "held up for it",
+                      keeper_path(keeper), (int)orphan, (int)orphan);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* What it said and asked for before it died counts, and nobody would say it again. */
+static void hear_last_words(struct keeper *keeper)
+{
+    while (keeper->control_fd >= 0 && keeper_on_control(keeper))
+        ;
+}
+
+/* The request that the dead worker was at. One that several in a row died of is answered, or the
+ * kernel would send it to the next one, too. */
+static void refuse_poison(struct keeper *keeper)
+{
+    uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
+
+    keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
+    keeper->poison = number;
+    if (keeper->poisoned + 1 < KEEPER_POISONED)
+        return;
+    log_error("%s: %u workers in a row ended while they served one request; it is answered with an "
+              "input/output error",
+              keeper_path(keeper), KEEPER_POISONED);
+    refuse_one(keeper->fuse_fd, served, -EIO);
+    keeper->ledger->unique[0] = 0;
+}
+
+/* ---- the next one -------------------------------------------------------------------------- */
+
+/* One that served for a while, or that somebody killed, says nothing about the next one. */
+static void count_restart(struct keeper *keeper)
+{
+    struct keeper_restarts *restarts = &keeper->restarts;
+    bool served = restarts->resumed_ms > 0;
+    bool was_killed =
+        WIFSIGNALED(keeper->worker_status) && WTERMSIG(keeper->worker_status) == SIGKILL;
+
+    restarts->in_vain = served ? 0 : restarts->in_vain + 1;
+    if (served && (was_killed || keeper_now_ms() - restarts->resumed_ms >= STEADY_MS))
+        restarts->in_row = 0;
+    else
+        restarts->in_row++;
+    restarts->resumed_ms = 0;
+}
+
+static uint64_t choose_pause_ms(unsigned in_row)
+{
+    uint64_t pause_ms = FIRST_PAUSE_MS;
+
+    if (in_row <= FREE_RESTARTS)
+        return 0;
+    for (unsigned i = FREE_RESTARTS + 1; i < in_row && pause_ms < LONGEST_PAUSE_MS; i++)
+        pause_ms *= 2;
+    return pause_ms < LONGEST_PAUSE_MS ? pause_ms : LONGEST_PAUSE_MS;
+}
+
+static bool may_restart(const struct keeper *keeper)
+{
+    bool ended_itself = WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0;
+
+    return keeper->is_serving && !keeper->end_ms && !ended_itself;
+}
+
+/* Of those that ended one after the other. */
+static bool are_too_many(const struct keeper *keeper)
+{
+    const struct keeper_restarts *restarts = &keeper->restarts;
+
+    if (restarts->in_vain > KEEPER_MAX_VAIN)
+        log_error("%s: %u workers in a row ended before they served", keeper_path(keeper),
+                  KEEPER_MAX_VAIN + 1);
+    else if (restarts->in_row > KEEPER_MAX_IN_ROW)
+        log_error("%s: %u workers in a row ended soon after they were started", keeper_path(keeper),
+                  KEEPER_MAX_IN_ROW + 1);
+    else
+        return false;
+    return true;
+}
+
+static void leave_worker(struct keeper *keeper)
+{
+    keeper_close(&keeper->control_fd);
+    keeper_close(&keeper->keep_fd);
+    reap_orphans(keeper);
+}
+
+/* The worker has just ended. False: none follows. */
+static bool plan_restart(struct keeper *keeper)
+{
+    char how[128];
+
+    if (!may_restart(keeper))
+        return false;
+    hear_last_words(keeper);
+    if (keeper_is_yielding(keeper)) {
+        leave_worker(keeper);
+        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
+        return keeper_succeed_worker(keeper);
+    }
+    if (keeper_go_back(keeper)) {
+        leave_worker(keeper);
+        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
+        return true;
+    }
+    count_restart(keeper);
+    if (are_too_many(keeper))
+        return false;
+    uint64_t pause_ms = choose_pause_ms(keeper->restarts.in_row);
+    keeper_describe_end(keeper->worker_status, how, sizeof how);
+    if (pause_ms > 0)
+        log_warning("%s: the worker %s, as those before it did; another one is started in %" PRIu64
+                    ".%u s",
+                    keeper_path(keeper), how, pause_ms / 1000, (unsigned)(pause_ms % 1000 / 100));
+    else
+        log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
+    leave_worker(keeper);
+    refuse_poison(keeper);
+    keeper->restarts.next_ms = keeper_now_ms() + pause_ms;
+    return true;
+}
+
+bool keeper_restart_worker(struct keeper *keeper)
+{
+    if (!keeper->restarts.next_ms && !plan_restart(keeper))
+        return false;
+    if (keeper->end_ms)
+        return false;
+    if (keeper_now_ms() < keeper->restarts.next_ms)
+        return true;
+    keeper->restarts.next_ms = 0;
+    int error = keeper_start_worker(keeper);
+    if (error)
+        log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));
+    return !error;
+}

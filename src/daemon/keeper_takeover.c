@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gmsfs mount --takeover`: a keeper that begins with what another one has (keeper_visit.c is the
+ * other side). */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+#include "daemon/wire.h"
+#include "gmsfs_abi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define OFFER_S                                                                      \
+    30 /* for each message of the present keeper, whose worker may have to be killed \
+        */
+#define MAX_TEXT      (UINT64_C(256) << 20)
+#define MAX_TAKEN_FDS (UINT64_C(1) << 22)
+
+struct offer {
+    struct gmsfs_fds_header header;
+    char abi[ABI_TEXT_BYTES + 1];
+};
+
+static const char *keeper_path(const struct keeper *keeper)
+{
+    return keeper->setup->mountpoint;
+}
+
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that it is killed there. */
+static void stop_at(const char *point)
+{
+    const char *wanted = getenv("GMSFS_TAKEOVER_STOP");
+
+    if (wanted && strcmp(wanted, point) == 0)
+        raise(SIGSTOP);
+}
+#else
+static void stop_at(const char *point)
+{
+    (void)point;
+}
+#endif
+
+/* ---- the offer --------------------------------------------------------------------------- */
+
+static int connect_to(const char *path)
+{
+    const struct timeval limit = {.tv_sec = OFFER_S};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int error = dir_fd < 0 || fd < 0 ? -errno : 0;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", dir_fd);
+    if (!error && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
+                   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
+                   connect(fd, (const struct sockaddr *)&address, sizeof address) != 0))
+        error = -errno;
+    if (dir_fd >= 0)
+        close(dir_fd);
+    if (!error)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
+/* Asks, and looks at what is there before anything goes. */
+static int agree(int fd, struct failure *failure)
+{
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                              .op = GMSFS_FDS_TAKEOVER};
+    struct offer offer = {0};
+
+    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0)
+        return failure_set(failure, -errno, "its daemon cannot be asked: %s", strerror(errno));
+    ssize_t got = recv(fd, &offer, sizeof offer - 1, 0);
+    if (got < (ssize_t)sizeof offer.header)
+        return failure_set(failure, got < 0 ? -errno : -ECONNRESET,
+                           "its keeper does not answer: %s",
+                           got < 0 ? strerror(errno) : "it has hung up");
+    if (offer.header.error && got == (ssize_t)sizeof offer.header)
+        return failure_set(failure, offer.header.error, "its daemon refuses: %s%s",
+                           strerror(-offer.header.error),
+                           offer.header.error == -EINVAL ? " (is it older?)" : "");
+    if (offer.header.error)
+        return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.abi);
+    int error = abi_check(offer.abi, failure);
+    if (!error && send(fd, "g", 1, MSG_NOSIGNAL) < 0)
+        error = failure_set(failure, -errno, "its keeper has gone: %s", strerror(errno));
+    return error;
+}
+
+/* ---- what is given ----------------------------------------------------------------------- */
+
+struct taking {
+    char *text;
+    size_t size;
+    int *fds;
+    size_t count, expected;
+};
+
+static void taking_free(struct taking *taking)
+{
+    for (size_t i = 0; i < taking->count; i++)
+        close(taking->fds[i]);
+    free(taking->fds);
+    free(taking->text);
+}
+
+static int read_text(int fd, struct taking *taking)
+{
+    taking->text = malloc(taking->size);
+    taking->fds = malloc((taking->expected + WIRE_BATCH_MAX) * sizeof *taking->fds);
+    if (!taking->text || !taking->fds)
+        return -ENOMEM;
+    for (size_t done = 0; done < taking->size;) {
+        ssize_t got = pread(fd, taking->text + done, taking->size - done, (off_t)done);
+        if (got <= 0)
+            return got < 0 ? -errno : -EPROTO;
+        done += (size_t)got;
+    }
+    return handover_count_fds(taking->text, taking->size) == taking->expected ? 0 : -EPROTO;
+}
+
+static int receive_text(int fd, struct taking *taking)
+{
+    struct wire_message message;
+    int text_fd = -1;
+    int error = wire_receive(fd, &message, &text_fd);
+
+    if (!error && (message.type != WIRE_KEEP || text_fd < 0 || message.id == 0 ||
+                   message.id > MAX_TEXT || message.value > MAX_TAKEN_FDS))
+        error = -EPROTO;
+    if (!error) {
+        taking->size = message.id;
+        taking->expected = message.value;
+        error = read_text(text_fd, taking);
+    }
+    if (text_fd >= 0)
+        close(text_fd);
+    return error;
+}
+
+static int receive_descriptors(int fd, struct taking *taking)
+{
+    static struct wire_batch batch;
+
+    while (taking->count < taking->expected) {
+        int error = wire_receive_batch(fd, &batch, taking->fds + taking->count);
+        if (error)
+            return error;
+        if (batch.head.type != WIRE_KEEP)
+            return -EPROTO;
+        taking->count += batch.head.value;
+    }
+    return taking->count == taking->expected ? 0 : -EPROTO;
+}
+
+/* True: the mount is ours. If the other keeper is dead it cannot go on, and so it is as well. */
+static bool is_ours(int fd)
+{
+    const struct wire_message everything = {.type = WIRE_ACK};
+    struct wire_message message;
+    int passed_fd = -1;
+    int error = wire_send(fd, &everything, -1);
+
+    do
+        error = wire_receive(fd, &message, &passed_fd);
+    while (error == -EAGAIN);
+    if (passed_fd >= 0)
+        close(passed_fd);
+    return error == -EPIPE || (!error && message.type == WIRE_YIELD);
+}
+
+/* ---- what is taken ----------------------------------------------------------------------- */
+
+/* A mount may have another number here, in another mount namespace. */
+static int find_mount(struct keeper *keeper, const struct handover *handover)
+{
+    unsigned minor = handover->mount.minor;
+    int error =
+        handover->is_detached ? -ENOENT : mountinfo_find_path(keeper_path(keeper), &keeper->mount);
+
+    return error ? error : keeper->mount.minor == minor ? 0 : -EXDEV;
+}
+
+static int map_ledger(struct keeper *keeper)
+{
+    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
+                          keeper->ledger_fd, 0);
+    return keeper->ledger == MAP_FAILED ? -errno : 0;
+}
+
+/* The options are those of the mount, whatever build had read them. They stay for good. */
+static int take_setup(struct keeper *keeper, struct handover *handover, struct failure *failure)
+{
+    static struct daemon_options options;
+    static struct keeper_setup setup;
+
+    setup = *keeper->setup;
+    if (options_parse(handover->argc, handover->argv, &options, failure->text,
+                      sizeof failure->text))
+        return -EINVAL;
+    snprintf(options.gms_dir, sizeof options.gms_dir, "%s", handover->gms_dir);
+    setup.options = &options;
+    setup.argc = handover->argc;
+    setup.argv = handover->argv;
+    setup.allow_other = handover->allow_other;
+    keeper->setup = &setup;
+    log_set_level(options.log_level);
+    return 0;
+}
+
+static int take(struct keeper *keeper, struct taking *taking, struct failure *failure)
+{
+    static struct handover handover;
+    int error =
+        handover_decode(taking->text, taking->size, taking->fds, taking->count, &handover, failure);
+
+    taking->count = 0;
+    if (!error)
+        error = take_setup(keeper, &handover, failure);
+    if (error)
+        return error;
+    keeper->fuse_fd = handover.fds[HANDOVER_FUSE];
+    keeper->listen_fd = handover.fds[HANDOVER_LISTENER];
+    keeper->audit_fd = handover.fds[HANDOVER_AUDIT];
+    keeper->ledger_fd = handover.fds[HANDOVER_LEDGER];
+    keeper->gms_memory_fd = handover.fds[HANDOVER_GMS_MEMORY];
+    keeper->gms = handover.gms;
+    keeper->journal = handover.journal;
+    keeper->holdings = handover.holdings;
+    error = map_ledger(keeper);
+    if (!error)
+        error = find_mount(keeper, &handover);
+    return error ? failure_set(failure, error, "it is not the mount that is seen here: %s",
+                               strerror(-error))
+                 : 0;
+}
+
+/* From here on the mount stands still, until one of the two keepers goes on. */
+static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
+{
+    struct taking taking = {0};
+    stop_at("agreed");
+    int error = receive_text(fd, &taking);
+
+    stop_at("text");
+    if (!error)
+        error = receive_descriptors(fd, &taking);
+    stop_at("descriptors");
+    if (error)
+        failure_set(failure, error, "not all of it has come: %s", strerror(-error));
+    if (!error)
+        error = take(keeper, &taking, failure);
+    taking_free(&taking);
+    stop_at("everything");
+    if (!error && !is_ours(fd))
+        error = failure_set(failure, -ECANCELED, "the other keeper goes on");
+    return error;
+}
+
+int keeper_take_over(struct keeper *keeper)
+{
+    struct failure failure;
+    int fd = connect_to(keeper_path(keeper));
+    int error = fd < 0
+                    ? failure_set(&failure, fd, "its daemon cannot be reached: %s", strerror(-fd))
+                    : agree(fd, &failure);
+
+    if (!error)
+        error = receive_all(keeper, fd, &failure);
+    if (fd >= 0)
+        close(fd);
+    if (error) {
+        log_error("%s: not taken over: %s", keeper_path(keeper), failure.text);
+        return -ECANCELED;
+    }
+    keeper->is_mounted = true;
+    keeper->is_serving = true;
+    keeper->is_taken_over = true;
+    return 0;
+}

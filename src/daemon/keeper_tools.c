@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all files of the keeper use. */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+#include "daemon/wire.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void keeper_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+uint64_t keeper_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
+{
+    int error = wire_send(keeper->control_fd, message, passed_fd);
+
+    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
+        log_error("%s: cannot tell the worker anything: %s", keeper->setup->mountpoint,
+                  strerror(-error));
+}
+
+void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd)
+{
+    struct wire_message message = {.type = type};
+
+    keeper_send(keeper, &message, passed_fd);
+}
+
+bool keeper_is_own(const struct keeper *keeper, pid_t child)
+{
+    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
+}
+
+void keeper_describe_end(int status, char *text, size_t room)
+{
+    if (WIFSIGNALED(status))
+        snprintf(text, room, "was killed by signal %d (%s)%s", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "");
+    else if (WEXITSTATUS(status) == 0)
+        snprintf(text, room, "found the connection aborted (/sys/fs/fuse/connections)");
+    else
+        snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Others go on: another program as the worker (`gmsfs upgrade`), another process as the keeper
+ * (`gmsfs mount --takeover`), which receives here what the present one gives. */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+#include "daemon/program.h"
+#include "daemon/wire.h"
+#include "gmsfs_abi.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define OFFER_MS    10000u /* for the next keeper to look at what it is offered */
+#define GIVING_S    5      /* for each message of what is given */
+#define ANSWER_TEXT 512u
+#define GO_ON       'g'
+
+struct visit_answer {
+    struct gmsfs_fds_header header;
+    char text[ANSWER_TEXT];
+};
+
+static const char *keeper_path(const struct keeper *keeper)
+{
+    return keeper->setup->mountpoint;
+}
+
+/* ---- answers ----------------------------------------------------------------------------- */
+
+static void answer(int fd, int error, const char *text)
+{
+    struct visit_answer message = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
+    size_t bytes = strlen(text);
+
+    if (bytes >= sizeof message.text)
+        bytes = sizeof message.text - 1;
+    memcpy(message.text, text, bytes);
+    send(fd, &message, sizeof message.header + bytes + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void end_visit(struct keeper *keeper, int error, const char *text)
+{
+    struct keeper_visit *visit = &keeper->visit;
+
+    if (visit->fd >= 0)
+        answer(visit->fd, error, text);
+    keeper_close(&visit->fd);
+    visit->stage = VISIT_NONE;
+    visit->until_ms = 0;
+}
+
+/* ---- who asks ---------------------------------------------------------------------------- */
+
+static int check_peer(int fd, bool only_owner)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        return -errno;
+    return peer.uid == geteuid() || (peer.uid == 0 && !only_owner) ? 0 : -EPERM;
+}
+
+/* NULL: nothing is in the way. */
+static const char *find_obstacle(const struct keeper *keeper)
+{
+    if (keeper->visit.stage != VISIT_NONE)
+        return "another upgrade or takeover is under way";
+    if (!keeper->is_serving || keeper->end_ms || keeper->is_detached || keeper->unmounter > 0)
+        return "the mount begins or ends";
+    return keeper->binder > 0 ? "its socket is being bound; try again" : NULL;
+}
+
+static void yield(struct keeper *keeper, enum keeper_visit_stage stage)
+{
+    keeper->visit.stage = stage;
+    keeper->visit.until_ms = keeper_now_ms() + KEEPER_YIELD_MS;
+    keeper_tell_worker(keeper, WIRE_YIELD, -1);
+}
+
+static void begin_upgrade(struct keeper *keeper)
+{
+    struct keeper_visit *visit = &keeper->visit;
+    struct failure failure;
+    int error = program_open(keeper->program_path, keeper->program.abi, &visit->next.fd,
+                             visit->next.abi, &failure);
+
+    if (error) {
+        log_warning("%s: not upgraded: %s", keeper_path(keeper), failure.text);
+        end_visit(keeper, error, failure.text);
+        return;
+    }
+    log_info("%s: the worker is to become %s as it is now", keeper_path(keeper),
+             keeper->program_path);
+    yield(keeper, VISIT_UPGRADE);
+}
+
+static void offer(struct keeper *keeper)
+{
+    log_info("%s: another process is to be the keeper", keeper_path(keeper));
+    answer(keeper->visit.fd, 0, keeper->program.abi);
+    keeper->visit.stage = VISIT_OFFERED;
+    keeper->visit.until_ms = keeper_now_ms() + OFFER_MS;
+}
+
+void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
+{
+    bool is_takeover = op == GMSFS_FDS_TAKEOVER;
+    int error = check_peer(fd, is_takeover);
+    const char *obstacle = find_obstacle(keeper);
+
+    if (error || obstacle) {
+        answer(fd, error ? error : -EBUSY,
+               !error ? obstacle : "only for who mounted, and (not --takeover) root");
+        close(fd);
+        return;
+    }
+    keeper->visit.fd = fd;
+    if (is_takeover)
+        offer(keeper);
+    else
+        begin_upgrade(keeper);
+}
+
+/* The next keeper has looked; or whoever asked for an upgrade has gone, which does not matter. */
+void keeper_on_visitor(struct keeper *keeper)
+{
+    char said;
+    ssize_t got = recv(keeper->visit.fd, &said, 1, MSG_DONTWAIT);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (keeper->visit.stage == VISIT_OFFERED && got == 1 && said == GO_ON) {
+        yield(keeper, VISIT_GIVING);
+    } else if (keeper->visit.stage == VISIT_OFFERED) {
+        log_warning("%s: the other process has not gone on; this keeper does", keeper_path(keeper));
+        end_visit(keeper, -ECANCELED, "not taken over");
+    } else if (keeper->visit.stage == VISIT_UPGRADE) {
+        keeper_close(&keeper->visit.fd);
+    }
+}
+
+void keeper_on_visit_late(struct keeper *keeper)
+{
+    struct keeper_visit *visit = &keeper->visit;
+
+    visit->until_ms = 0;
+    if (visit->stage == VISIT_OFFERED) {
+        end_visit(keeper, -ETIMEDOUT, "not taken over in time");
+    } else if (keeper->worker > 0) {
+        log_warning("%s: the worker does not end its step; it is killed, which loses nothing",
+                    keeper_path(keeper));
+        kill(keeper->worker, SIGKILL);
+    }
+}
+
+/* ---- what there is ----------------------------------------------------------------------- */
+
+/* All of it stays the keeper's. */
+static int describe(const struct keeper *keeper, int control_fd, int keep_fd,
+                    struct handover *handover)
+{
+    const struct keeper_setup *setup = keeper->setup;
+
+    handover_init(handover);
+    if (setup->argc > (int)HANDOVER_MAX_ARGUMENTS)
+        return -E2BIG;
+    snprintf(handover->abi, sizeof handover->abi, "%s", keeper->program.abi);
+    snprintf(handover->mountpoint, sizeof handover->mountpoint, "%s", setup->mountpoint);
+    snprintf(handover->gms_dir, sizeof handover->gms_dir, "%s", setup->options->gms_dir);
+    handover->allow_other = setup->allow_other;
+    handover->is_detached = keeper->is_detached;
+    handover->argc = setup->argc;
+    for (int i = 0; i < setup->argc; i++)
+        handover->argv[i] = setup->argv[i];
+    handover->fds[HANDOVER_FUSE] = keeper->fuse_fd;
+    handover->fds[HANDOVER_LISTENER] = keeper->listen_fd;
+    handover->fds[HANDOVER_AUDIT] = keeper->audit_fd;
+    handover->fds[HANDOVER_LEDGER] = keeper->ledger_fd;
+    handover->fds[HANDOVER_GMS_MEMORY] = keeper->gms_memory_fd;
+    handover->fds[HANDOVER_CONTROL] = control_fd;
+    handover->fds[HANDOVER_KEEP] = keep_fd;
+    handover->mount = keeper->mount;
+    handover->gms = keeper->gms;
+    handover->journal = keeper->journal;
+    handover->holdings = keeper->holdings;
+    return 0;
+}
+
+/* Into a file without a name. Its descriptor, or a negative errno. */
+static int store_text(const struct handover_text *text)
+{
+    int fd = memfd_create("handover", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    for (size_t done = 0; done < text->size;) {
+        ssize_t put = pwrite(fd, text->bytes + done, text->size - done, (off_t)done);
+        if (put <= 0) {
+            int error = put < 0 ? -errno : -EIO;
+            close(fd);
+            return error;
+        }
+        done += (size_t)put;
+    }
+    return fd;
+}
+
+/* ---- another program --------------------------------------------------------------------- */
+
+static int leave_open(int fd)
+{
+    return fcntl(fd, F_SETFD, 0) == 0 ? 0 : -errno;
+}
+
+void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd)
+{
+    char flag[64];
+    char *argv[] = {(char[]){"gmsfs"}, (char[]){"mount"}, flag,
+                    (char *)(uintptr_t)keeper->setup->mountpoint, NULL};
+    struct handover handover;
+    struct handover_text text = {0};
+    int error = describe(keeper, control_fd, keep_fd, &handover);
+
+    if (!error)
+        error = handover_encode(&handover, &text);
+    int fd = error ? error : store_text(&text);
+    error = fd < 0 ? fd : leave_open(fd);
+    for (size_t i = 0; i < text.count && !error; i++)
+        error = leave_open(text.fds[i]);
+    snprintf(flag, sizeof flag, PROGRAM_WORKER_FLAG "%d", fd);
+    if (!error)
+        error = program_execute(keeper->program.fd, argv);
+    log_error("%s: cannot execute the worker's program: %s", keeper_path(keeper), strerror(-error));
+}
+
+static void switch_program(struct keeper *keeper)
+{
+    struct keeper_visit *visit = &keeper->visit;
+
+    visit->former = keeper->program;
+    keeper->program = visit->next;
+    visit->is_trial = true;
+    visit->until_ms = 0;
+}
+
+void keeper_end_trial(struct keeper *keeper)
+{
+    struct keeper_visit *visit = &keeper->visit;
+    char text[64];
+
+    if (!visit->is_trial)
+        return;
+    visit->is_trial = false;
+    keeper_close(&visit->former.fd);
+    log_info("%s: upgraded", keeper_path(keeper));
+    snprintf(text, sizeof text, "worker %d", (int)keeper->worker);
+    end_visit(keeper, 0, text);
+}
+
+bool keeper_go_back(struct keeper *keeper)
+{
+    struct keeper_visit *visit = &keeper->visit;
+    char how[128], text[256];
+
+    if (!visit->is_trial)
+        return false;
+    keeper_describe_end(keeper->worker_status, how, sizeof how);
+    snprintf(text, sizeof text, "the new worker %s before it served; the former one goes on", how);
+    log_error("%s: not upgraded: %s", keeper_path(keeper), text);
+    visit->is_trial = false;
+    keeper_close(&keeper->program.fd);
+    keeper->program = visit->former;
+    end_visit(keeper, -EIO, text);
+    return true;
+}
+
+/* ---- another keeper: what the present one does ------------------------------------------- */
+
+static int send_descriptors(int fd, const struct handover_text *text)
+{
+    static struct wire_batch batch;
+    int error = 0;
+
+    for (size_t done = 0; done < text->count && !error; done += batch.head.value) {
+        size_t left = text->count - done;
+        batch.head = (struct wire_message){.type = WIRE_KEEP,
+                                           .value = left < WIRE_BATCH_MAX ? left : WIRE_BATCH_MAX};
+        error = wire_send_batch(fd, &batch, text->fds + done);
+    }
+    return error;
+}
+
+static int send_all(struct keeper *keeper, int fd)
+{
+    struct wire_message message = {.type = WIRE_KEEP};
+    struct handover handover;
+    struct handover_text text = {0};
+    int error = describe(keeper, -1, -1, &handover);
+
+    if (!error)
+        error = handover_encode(&handover, &text);
+    int text_fd = error ? error : store_text(&text);
+    error = text_fd < 0 ? text_fd : 0;
+    message.id = text.size;
+    message.value = text.count;
+    if (!error)
+        error = wire_send(fd, &message, text_fd);
+    if (!error)
+        error = send_descriptors(fd, &text);
+    if (text_fd >= 0)
+        close(text_fd);
+    handover_text_free(&text);
+    return error;
+}
+
+static void bound_waits(int fd)
+{
+    const struct timeval limit = {.tv_sec = GIVING_S};
+
+    fcntl(fd, F_SETFL, 0);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+/* There is no worker. Whether the other one is the keeper now is decided here alone, when it is
+ * heard to have everything; it begins when it is told so, or this process is dead. */
+static bool give(struct keeper *keeper)
+{
+    int fd = keeper->visit.fd, passed_fd = -1;
+    struct wire_message message;
+
+    bound_waits(fd);
+    int error = send_all(keeper, fd);
+    if (!error)
+        error = wire_receive(fd, &message, &passed_fd);
+    if (passed_fd >= 0)
+        close(passed_fd);
+    if (!error && (message.type != WIRE_ACK || message.error))
+        error = -EPROTO;
+    message = (struct wire_message){.type = error ? WIRE_END : WIRE_YIELD, .error = error};
+    if (error)
+        log_error("%s: not taken over: the other process did not take it all: %s; this one goes on",
+                  keeper_path(keeper), strerror(-error));
+    wire_send(fd, &message, -1);
+    keeper_close(&keeper->visit.fd);
+    keeper->visit.stage = VISIT_NONE;
+    keeper->visit.until_ms = 0;
+    return !error;
+}
+
+bool keeper_is_yielding(const struct keeper *keeper)
+{
+    return keeper->visit.stage == VISIT_GIVING ||
+           (keeper->visit.stage == VISIT_UPGRADE && !keeper->visit.is_trial);
+}
+
+bool keeper_succeed_worker(struct keeper *keeper)
+{
+    if (keeper->visit.stage == VISIT_UPGRADE) {
+        switch_program(keeper);
+        return true;
+    }
+    keeper->is_given = give(keeper);
+    return !keeper->is_given;
+}

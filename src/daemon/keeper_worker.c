@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker is started: by fork alone, or as another program. */
+#include "daemon/keeper_internal.h"
+
+#include "daemon/wire.h"
+#include "daemon/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int keeper_start_worker(struct keeper *keeper)
+{
+    int control[2] = {-1, -1}, keep[2] = {-1, -1};
+    struct worker_setup setup = {
+        .options = keeper->setup->options,
+        .mountpoint = keeper->setup->mountpoint,
+        .allow_other = keeper->setup->allow_other,
+        .keeper = getpid(),
+        .ledger = keeper->ledger,
+        .journal = keeper->journal,
+        .gms_memory_fd = keeper->gms_memory_fd,
+        .holdings = &keeper->holdings,
+    };
+    int error = wire_pair(control);
+
+    if (!error)
+        error = wire_pair(keep);
+    if (!error) {
+        fflush(NULL);
+        keeper->worker = fork();
+        error = keeper->worker < 0 ? -errno : 0;
+    }
+    if (!error && keeper->worker == 0) {
+        close(control[0]);
+        close(keep[0]);
+        keeper_close(&keeper->signal_fd);
+        keeper_close(&keeper->mounts_fd);
+        keeper_close(&keeper->audit_fd);
+        keeper_close(&keeper->visit.fd);
+        keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
+        keeper_close(&keeper->listen_fd);
+        keeper_close(&keeper->binder_fd);
+        gms_sockets_forget(&keeper->gms);
+        relay_close(keeper->setup->relay);
+        if (keeper->setup->ready_fd >= 0 && !keeper->is_serving)
+            close(keeper->setup->ready_fd);
+        setup.control_fd = control[1];
+        setup.keep_fd = keep[1];
+        if (keeper->program.fd < 0)
+            exit(worker_main(&setup));
+        keeper_execute_worker(keeper, control[1], keep[1]);
+        _exit(1);
+    }
+    keeper_close(&control[1]);
+    keeper_close(&keep[1]);
+    keeper->control_fd = control[0];
+    keeper->keep_fd = keep[0];
+    if (!error) {
+        fcntl(keeper->control_fd, F_SETFL, O_NONBLOCK);
+        fcntl(keeper->keep_fd, F_SETFL, O_NONBLOCK);
+    }
+    return error;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ANSWER_BYTES 512u
+#define ANSWER_MS    5000
+#define DELETED      " (deleted)" /* the kernel's word behind the path of one that was replaced */
+
+int program_find(char *path, size_t room)
+{
+    ssize_t bytes = readlink("/proc/self/exe", path, room - 1);
+
+    if (bytes < 0)
+        return -errno;
+    path[bytes] = '\0';
+    size_t end = (size_t)bytes, word = sizeof DELETED - 1;
+    if (end > word && strcmp(path + end - word, DELETED) == 0)
+        path[end - word] = '\0';
+    return 0;
+}
+
+int program_execute(int fd, char *const argv[])
+{
+    extern char **environ;
+
+    syscall(SYS_execveat, fd, "", argv, environ, AT_EMPTY_PATH);
+    return -errno;
+}
+
+/* In a child. */
+static void ask(int program_fd, const char *abi, int to)
+{
+    char flag[sizeof PROGRAM_FOLLOW_FLAG + ABI_TEXT_BYTES];
+    char *argv[] = {(char[]){"gmsfs"}, (char[]){"version"}, flag, NULL};
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    snprintf(flag, sizeof flag, PROGRAM_FOLLOW_FLAG "%s", abi);
+    dup2(to, STDOUT_FILENO);
+    program_execute(program_fd, argv);
+    _exit(127);
+}
+
+/* All that it says within its time. False: it has not come to an end. */
+static bool read_answer(int fd, char answer[ANSWER_BYTES])
+{
+    struct pollfd said = {.fd = fd, .events = POLLIN};
+    size_t bytes = 0;
+
+    for (;;) {
+        if (bytes == ANSWER_BYTES - 1 || poll(&said, 1, ANSWER_MS) <= 0)
+            break;
+        ssize_t got = read(fd, answer + bytes, ANSWER_BYTES - 1 - bytes);
+        if (got <= 0) {
+            answer[bytes] = '\0';
+            answer[strcspn(answer, "\n")] = '\0';
+            return got == 0;
+        }
+        bytes += (size_t)got;
+    }
+    return false;
+}
+
+static int converse(int program_fd, const char *abi, char answer[ANSWER_BYTES])
+{
+    int ends[2], error = 0;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    pid_t child = fork();
+    if (child == 0)
+        ask(program_fd, abi, ends[1]);
+    close(ends[1]);
+    if (child < 0)
+        error = -EAGAIN;
+    else if (!read_answer(ends[0], answer))
+        error = -ETIMEDOUT;
+    close(ends[0]);
+    if (child > 0) {
+        kill(child, SIGKILL);
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    return error;
+}
+
+int program_open(const char *path, const char *abi, int *fd, char own[ABI_TEXT_BYTES],
+                 struct failure *failure)
+{
+    char answer[ANSWER_BYTES] = "";
+    size_t word = strlen(PROGRAM_FOLLOWS);
+    int program_fd = open(path, O_PATH | O_CLOEXEC);
+
+    if (program_fd < 0)
+        return failure_set(failure, -errno, "cannot open %s: %s", path, strerror(errno));
+    int error = converse(program_fd, abi, answer);
+    if (error)
+        failure_set(failure, error, "%s does not tell what it can go on with: %s", path,
+                    strerror(-error));
+    else if (strncmp(answer, PROGRAM_FOLLOWS, word) != 0 || strlen(answer + word) >= ABI_TEXT_BYTES)
+        error = failure_set(failure, -EPROTONOSUPPORT, "%s cannot go on with this mount: %s", path,
+                            *answer ? answer : "it is no gmsfs that knows how to");
+    if (error) {
+        close(program_fd);
+        return error;
+    }
+    strcpy(own, answer + word);
+    *fd = program_fd;
+    return 0;
+}

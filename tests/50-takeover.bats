@@ -1,0 +1,165 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# gmsfs mount --takeover: another process becomes the keeper of a mount, and clients notice a pause only.
+#
+# shellcheck disable=SC2004,SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+RANDOM_OPS=$BUILD/tests/tools/random_ops
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+publish() {
+    W=$M/weights
+    head -c 3000000 /dev/urandom >"$T/a"
+    exec 5<>"$W/lock"
+    cp "$T/a" "$W/allocations/a"
+    echo value >"$W/metadata/key"
+    echo 1 >"$W/commit"
+    exec 5>&-
+}
+
+is_whole() {
+    cmp "$T/a" "$W/allocations/a"
+    assert_eq "$(<"$W/metadata/key")" value 'the entry'
+}
+
+# Another keeper for $M, in the background of the test; the former has to end in order.
+take_over() {
+    local former=$KEEPER code=0
+    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
+        "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
+    KEEPER=$!
+    wait_until_any 10 grep -q ': taken over (' "$LOG.next"
+    KEEPER_OF[$M]=$KEEPER
+    wait_until_any 10 process_gone "$former"
+    wait "$former" || code=$?
+    assert_eq "$code" 0 "the former keeper's exit status"
+    grep -q 'another process is the keeper now' "$LOG"
+    LOG=$LOG.next
+    LOG_OF[$M]=$LOG
+}
+
+@test "another keeper goes on with all there is, and the mount ends with it in order" {
+    local before
+    start_mount
+    publish
+    exec 6<"$W/lock" 7<"$W/allocations/a"
+    head -c 1000 <&7 >"$T/part"
+    before=$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")
+    take_over
+    assert_eq "$(jq -c '[.id, .layout_hash, .generation, .bytes, .state]' "$W/info")" "$before" info
+    head -c 3000000 <&7 >>"$T/part"
+    cmp "$T/a" "$T/part"
+    exec 6<&- 7<&-
+    wait_until 5 state_is weights COMMITTED
+    run_logged -0 timeout 20 "$GMSCTL" open "$W/lock" r export 0 0 connect "$M" redeem last 16
+    take_over
+    is_whole
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    cli upgrade "$M"
+    is_whole
+    stop_mount "$M"
+}
+
+# bats test_tags=host
+@test "random clients notice nothing of one keeper after the other" {
+    start_mount granularity=64K,writer_patience=0.05
+    mkdir "$M/other"
+    spawn "$RANDOM_OPS" -s 1 -c 3 -r 3 -m 1000 "$M/weights" "$M/other"
+    local i ops=$SPAWNED
+    for i in {1..4}; do
+        process_gone "$ops" || take_over
+    done
+    wait_exit "$ops" 60
+    assert_eq "$status" 0 "$(output_of "$ops")"
+}
+
+@test "in the background it answers when the mount goes on" {
+    local former
+    start_mount
+    publish
+    former=$KEEPER
+    cli mount --takeover "$M"
+    wait_until_any 10 process_gone "$former"
+    is_whole
+    forget_mount "$M"
+    cli umount "$M"
+}
+
+@test "options are the mount's, and what is no mount is refused" {
+    start_mount
+    cli -2 mount --takeover -o size=1G "$M"
+    assert_match "$output" 'the options are those of the mount'
+    mkdir "$T/nothing"
+    cli -1 mount --takeover "$T/nothing"
+    assert_match "$output" 'no gmsfs is mounted there'
+    cat "$M/weights/state"
+}
+
+@test "only who mounted may take over" {
+    start_mount
+    run_logged -1 as_user "$GMSFS" mount --takeover "$M"
+    assert_match "$output" 'Operation not permitted'
+    cat "$M/weights/state"
+}
+
+@test "a keeper with other formats takes nothing" {
+    start_mount
+    publish
+    cp "$GMSFS" "$T/gmsfs"
+    echo journal 77 >"$T/gmsfs.abi"
+    local worker
+    worker=$(worker_of "$KEEPER")
+    run_logged -1 "$T/gmsfs" mount --takeover "$M"
+    assert_match "$output" "the journal's files: the mount has version"
+    assert_eq "$(worker_of "$KEEPER")" "$worker" 'the worker'
+    is_whole
+}
+
+# GMSFS_TAKEOVER_STOP=POINT: the process stops itself there.
+@test "a keeper that dies before it has everything changes nothing" {
+    local point next
+    start_mount
+    publish
+    for point in agreed text descriptors; do
+        GMSFS_TAKEOVER_STOP=$point spawn "$GMSFS" mount -f --takeover "$M"
+        next=$SPAWNED
+        wait_until 10 is_stopped "$next"
+        kill -KILL "$next"
+        run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+        kill -0 "$KEEPER"
+    done
+    take_over
+    is_whole
+}
+
+@test "a former keeper that dies when the next one has everything is done without" {
+    local former
+    start_mount
+    publish
+    former=$KEEPER
+    GMSFS_TAKEOVER_STOP=everything "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
+    KEEPER=$!
+    wait_until 10 is_stopped "$KEEPER"
+    kill -KILL "$former"
+    wait_until_any 5 process_gone "$former"
+    kill -CONT "$KEEPER"
+    KEEPER_OF[$M]=$KEEPER
+    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    is_whole
+}
+
+is_stopped() { # PID
+    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$1/status") == T ]]
+}
