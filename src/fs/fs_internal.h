@@ -52,6 +52,7 @@ struct fs_handle {
     bool has_version;
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
     uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
+    uint64_t noted_bytes;        /* likewise, for a next worker: SERVICE_BOUND_NOTES counts them */
     bool notes_nothing;          /* too much was gathered: it would be lost with the worker */
     bool is_lost;                /* and was lost with the last one, which nobody was told yet */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
@@ -283,9 +284,10 @@ int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 
-/* lost.c: what is gathered for a file, for a next worker. */
+/* gather_note.c: what is gathered for a file, for a next worker. */
 enum fs_gathered_change {
-    FS_GATHERED_WRITE = 1, /* these bytes at this offset */
+    FS_GATHERED_BEGIN = 1, /* an entry's new value begins as these bytes */
+    FS_GATHERED_WRITE,     /* these bytes at this offset */
     FS_GATHERED_RESIZE,    /* an entry's value: it has `offset` bytes */
     FS_GATHERED_PUT,       /* the value is the entry's */
     FS_GATHERED_DROP,      /* there is nothing gathered */

@@ -50,6 +50,7 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
     unlink_poll(handle);
     fs_handle_unkeep(fs, handle);
     fs_gather_free(fs, handle, &handle->gathered);
+    service_give(fs->service, SERVICE_BOUND_NOTES, handle->uid, handle->noted_bytes);
     free(handle);
 }
 

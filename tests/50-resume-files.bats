@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What open files and connections have besides the state outlives a worker that dies.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+# Kills the worker, and waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
+start() {
+    start_mount
+    W=$M/weights
+}
+
+@test "an entry's value that is being changed goes on from what it was, not from what others made of it" {
+    start
+    exec 5<>"$W/lock"
+    echo -n 0123456789 >"$W/metadata/key"
+    spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB say written until "$T/go" pwrite 2 CD close
+    wait_until 5 said "$SPAWNED" written
+    echo -n other >"$W/metadata/key"
+    kill_worker
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(<"$W/metadata/key")" ABCD456789 value
+    exec 5>&-
+}
+
+@test "a value that was put and is changed on by the same open file goes on from what it put" {
+    export GMSFS_SNAPSHOT_BYTES=4000
+    local i
+    start
+    exec 5<>"$W/lock"
+    echo -n 0123456789 >"$W/metadata/key"
+    spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB dupclose say put until "$T/go" \
+        pwrite 2 CD close say "done"
+    wait_until 5 said "$SPAWNED" put
+    assert_eq "$(<"$W/metadata/key")" AB23456789 'what was put'
+    echo -n other >"$W/metadata/key"
+    for i in {1..40}; do # snapshots
+        echo -n "$i" >"$W/metadata/more"
+    done
+    kill_worker
+    assert_eq "$(<"$W/metadata/key")" other 'the value that others see'
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(<"$W/metadata/key")" ABCD456789 value
+    exec 5>&-
+}
+
+# A user's share of what is noted is less than this writes; it is told where it is met.
+@test "what is written to entries beyond what a next worker is told of is lost with EIO, and nothing else is" {
+    local i words closes=() whole=0 lost
+    start
+    words=(open "$W/lock" rw)
+    head -c 1000000 /dev/urandom >"$T/value"
+    for i in {1..24}; do
+        words+=(open "$W/metadata/key$i" rwc writefile "$T/value")
+        closes+=(use 1 try close)
+    done
+    spawn "$GMSCTL" "${words[@]}" say written until "$T/go" "${closes[@]}" say closed until "$T/end"
+    wait_until 20 said "$SPAWNED" written
+    kill_worker
+    touch "$T/go"
+    wait_until 20 said "$SPAWNED" closed
+    lost=$(output_of "$SPAWNED" | grep -c EIO || true)
+    for i in {1..24}; do
+        cmp -s "$T/value" "$W/metadata/key$i" && whole=$((whole + 1))
+    done
+    touch "$T/end"
+    wait_exit "$SPAWNED"
+    [[ $lost -ge 8 && $whole -ge 7 && $((lost + whole)) -eq 24 ]]
+    grep -q '"event":"bound".*"notes"' "$M/events"
+}
