@@ -95,3 +95,73 @@ start() {
     [[ $lost -ge 8 && $whole -ge 7 && $((lost + whole)) -eq 24 ]]
     grep -q '"event":"bound".*"notes"' "$M/events"
 }
+
+sequence_is_whole() { # FILE...: every event, once
+    cat "$@" | grep '^{' | jq -s 'map(.seq) | length > 4 and . == [range(.[0]; .[0] + length)]' | grep -qx true
+}
+
+@test "a worker that dies over the answer of a read of events loses no line and doubles none" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    local i
+    start
+    spawn "$GMSCTL" open "$M/events" r read 1000000 say begun until "$T/go" \
+        read 100 read 1000000 read 1000000 say "done"
+    wait_until 5 said "$SPAWNED" begun
+    for i in a b c d; do
+        mkdir "$M/$i"
+    done
+    printf xx >"$T/deaths"
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
+    output_of "$SPAWNED" | grep -v '^begun$\|^done$' | tr -d '\n' | sed 's/}{/}\n{/g' >"$T/lines"
+    echo >>"$T/lines"
+    sequence_is_whole "$T/lines"
+}
+
+# As before Linux 6.9.
+@test "where the kernel sends nothing again, what is under way fails with EIO once, and the rest is as it was" {
+    export GMSFS_NO_RESEND=1 GMSFS_GATE=$T/gate
+    local waiter reader
+    start
+    grep -q 'does not send requests again .* fail with EIO, once' "$LOG"
+    exec 5<>"$W/lock"
+    head -c 70000 /dev/urandom >"$T/b"
+    cp "$T/b" "$W/allocations/b"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    mkdir "$M/other"
+    hold open "$M/other/lock" rw
+    spawn "$GMSCTL" open "$M/other/lock" rw
+    waiter=$SPAWNED
+    wait_for_waiters other 1
+    touch "$GMSFS_GATE"
+    spawn "$GMSCTL" open "$W/allocations/b" r read 70000
+    reader=$SPAWNED
+    wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
+    kill_worker
+    rm "$GMSFS_GATE"
+    wait_exit "$waiter"
+    assert_match "$(output_of "$waiter")" EIO
+    wait_exit "$reader"
+    assert_match "$(output_of "$reader")" EIO
+    assert_state other RW
+    run_logged -0 timeout 10 cmp "$T/b" "$W/allocations/b"
+    kill_worker
+    assert_state other RW
+    let_go "$HOLDER"
+    wait_until 5 state_is other EMPTY
+    cmp "$T/b" "$W/allocations/b"
+}
+
+@test "where the kernel sends nothing again, a worker that dies over an answer leaves nobody waiting" {
+    export GMSFS_NO_RESEND=1 GMSFS_DIE_ANSWERING=$T/deaths
+    start
+    printf x >"$T/deaths"
+    run timeout 10 mkdir "$M/other"
+    [[ $status -ne 124 ]]
+    assert_match "$output" 'Input/output error'
+    run_logged -0 timeout 10 mkdir "$M/third"
+    [[ -d $M/weights && -d $M/third ]]
+}

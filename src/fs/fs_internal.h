@@ -84,6 +84,7 @@ struct fs {
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
+    bool can_resend;         /* the kernel, what was not answered */
     bool resuming;           /* what the kernel sends again is being read */
     unsigned plain_requests; /* of others, since the last of these */
     bool mutes_answers;      /* the kernel has had them */
@@ -93,7 +94,8 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
-    uint32_t kept_next;  /* kept.c's */
+    uint32_t ledger_left[FS_LEDGER_SLOTS], ledger_left_count; /* answered in this step */
+    uint32_t kept_next;                                       /* kept.c's */
     struct idvec viewed; /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
@@ -127,7 +129,13 @@ void fs_handles_free(struct fs *fs);
 /* kept.c */
 /* Its place in what outlives the worker; NULL: there is none left. */
 struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle);
-void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle);
+void fs_handle_unkeep(struct fs_handle *handle);
+/* Goes on there, if the request that is served now has its answer. */
+void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at);
+/* The request that is served now is the last one sent again: back to where it began. True: so it
+ * was. */
+bool fs_kept_return(struct fs *fs, struct fs_kept_handle *kept);
+const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kept);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 
@@ -165,8 +173,10 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* The kernel's number of the request that is served now; 0: none. */
+/* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
+/* All that was answered has left: none is served. */
+void fs_ledger_settle(struct fs *fs);
 /* NULL: no memory, and the request was answered so. */
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
 /* For a call of the service that nobody waits for. NULL: no memory */
@@ -182,6 +192,8 @@ void fs_requests_abandon(struct fs *fs);
 /* resume.c */
 void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
 int fs_repeat_init(struct fs *fs);
+/* Does a kernel of FUSE 7.`protocol_minor` send again what was not answered? */
+bool fs_can_resend(unsigned protocol_minor);
 /* The kernel sends again what was not answered, and handles are what they were. As fs_resume */
 int fs_ask_again(struct fs *fs);
 
@@ -312,8 +324,8 @@ uint64_t fs_get_last_used_ms(const struct core_store *store);
 void fs_pools_write(fuse_req_t req, const char *from, size_t size, uint64_t fh);
 /* events.c */
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
-/* Goes on behind so many bytes of the line before `position`. */
-void fs_events_restore(struct fs *fs, struct fs_handle *handle, uint64_t position, uint64_t at);
+void fs_events_restore(struct fs *fs, struct fs_handle *handle,
+                       const struct fs_kept_position *from);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
 /* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
