@@ -165,3 +165,63 @@ sequence_is_whole() { # FILE...: every event, once
     run_logged -0 timeout 10 mkdir "$M/third"
     [[ -d $M/weights && -d $M/third ]]
 }
+
+waits_for_holders() {
+    [[ $(output_of "$SPAWNED") == *'waiting for 1 session'* ]]
+}
+
+@test "a drain of the mount keeps its owner over a worker's death, unheard, and ends as any" {
+    start
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    wait_until 5 waits_for_holders
+    kill_worker
+    kill_worker
+    assert_eq "$(jq .draining "$M/device")" true draining
+    let_go "$HOLDER"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ $(output_of "$SPAWNED") != *daemon* ]]
+    assert_eq "$(jq .draining "$M/device")" true 'draining when it is done'
+}
+
+@test "a drain of a store keeps its owner over a worker's death, also while its command runs" {
+    start
+    hold open "$W/lock" rw
+    # shellcheck disable=SC2016 # another shell expands it
+    spawn "$GMSFS" drain "$W" -- bash -c 'touch "$1"; until [[ -e $2 ]]; do sleep 0.05; done' _ \
+        "$T/runs" "$T/go"
+    wait_until 5 waits_for_holders
+    kill_worker
+    assert_eq "$(jq .draining "$W/info")" true draining
+    let_go "$HOLDER"
+    wait_until 5 test -e "$T/runs"
+    kill_worker
+    wait_until 5 grep -q 'goes on with its drain' "$LOG"
+    run_logged -1 "$GMSCTL" open "$W/lock" rwn
+    assert_eq "$(jq .draining "$W/info")" true 'draining, the command runs'
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_until 5 test "$(jq .draining "$W/info")" = false
+}
+
+serves_again() {
+    [[ $(jq .draining "$M/device") == false && $(jq .draining "$W/info") == false ]]
+}
+
+@test "a drain whose owner dies with the worker ends a while later, and nobody else takes it over before" {
+    start
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    wait_until 5 waits_for_holders
+    kill -STOP "$SPAWNED"
+    kill_worker
+    run cli drain --timeout 1 "$M"
+    assert_eq "$status" 1 'exit status of another drain'
+    assert_match "$output" 'under way'
+    kill -KILL "$SPAWNED"
+    wait_exit "$SPAWNED"
+    wait_until 15 serves_again
+    let_go "$HOLDER"
+}

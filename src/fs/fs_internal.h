@@ -105,7 +105,8 @@ struct fs {
     struct event_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
-    struct connection *drainer; /* whose end makes the mount serve again; NULL: nobody's */
+    uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */
+    struct connection *drainer;  /* whose end makes the mount serve again; NULL: nobody's */
 };
 
 static inline int fs_watch(struct fs *fs, struct event_watch *watch, uint32_t events)

@@ -285,6 +285,8 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
         .has_socket = options->resumes, /* its listener follows */
     };
     fs->listener.fd = -1;
+    if (options->resumes)
+        fs->unclaimed_until_ms = fs->now_ms + GMSFS_FDS_DRAIN_MS;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
     int error = new_session(fs);
     if (!error && options->resumes)
