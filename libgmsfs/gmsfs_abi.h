@@ -422,6 +422,11 @@ enum gmsfs_fds_op {
     GMSFS_FDS_UPGRADE = 18, /* the worker becomes the program that is installed now */
     GMSFS_FDS_TAKEOVER =
         19, /* the connection becomes one of two keepers, of which this one goes on */
+    /* DRAIN and STORE_DRAIN answer struct gmsfs_fds_drain. Where the connection breaks, a drain
+     * goes on for GMSFS_FDS_DRAIN_MS, for its process to connect again and show its token. */
+    GMSFS_FDS_DRAIN_RESUME = 20, /* `ticket` is the token: the drain is this connection's.
+                                  * ECANCELED: it is over; EPERM: another process's; EBUSY: it is
+                                  * another connection's */
 };
 
 struct gmsfs_fds_request {
@@ -466,6 +471,14 @@ struct gmsfs_fds_fence {
     uint32_t obstacle; /* enum gmsfs_fds_obstacle */
     char why[96];      /* the same in words, as GMS says it */
 };
+
+/* Behind the header of the answer to DRAIN and STORE_DRAIN, whatever its error is. */
+struct gmsfs_fds_drain {
+    uint8_t token[16]; /* zeros where it failed */
+};
+
+/* Only where the daemon's worker was replaced: the end of a process ends its drains at once. */
+#define GMSFS_FDS_DRAIN_MS 10000u
 
 #define GMSFS_REGION_LIST_ONE (1u << 0)
 #define GMSFS_REGION_LIST_MAX 16u /* in one answer */

@@ -149,14 +149,15 @@ static int drain_late(const struct mount *mount, uint64_t left)
 
 /* Asks until nothing is held. What the daemon still gives back is waited for whatever the timeout.
  */
-static int drain_wait(const struct drain *drain, const struct mount *mount, int fd)
+static int drain_wait(const struct drain *drain, const struct mount *mount,
+                      struct daemon_drain *asked)
 {
     const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
     uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
     int error;
 
     for (;;) {
-        error = daemon_ask(fd, GMSFS_FDS_DRAIN_END, 0, &left);
+        error = daemon_drain_ask(asked, GMSFS_FDS_DRAIN_END, 0, &left);
         if (error != -EBUSY && error != -EAGAIN)
             return error ? drain_explain(mount, error) : CLI_OK;
         if (error == -EBUSY && cli_left_ms(start_ms, drain->timeout_ms) == 0)
@@ -172,20 +173,23 @@ static int drain_wait(const struct drain *drain, const struct mount *mount, int 
 
 static int drain_mount(const struct drain *drain, const struct mount *mount)
 {
-    int fd = daemon_connect(mount->path), status, error;
+    static const uint8_t no_store[16];
+    struct daemon_drain asked = {.path = mount->path, .fd = daemon_connect(mount->path)};
+    int status, error;
 
-    if (fd < 0)
-        return drain_explain(mount, fd);
+    if (asked.fd < 0)
+        return drain_explain(mount, asked.fd);
     signals_install("");
     signals_defer(true);
-    error = daemon_ask(fd, drain->undo ? GMSFS_FDS_SERVE : GMSFS_FDS_DRAIN, drain->revoke, NULL);
+    error = drain->undo ? daemon_ask(asked.fd, GMSFS_FDS_SERVE, 0, NULL)
+                        : daemon_drain_begin(&asked, GMSFS_FDS_DRAIN, no_store, drain->revoke);
     if (error)
         status = drain_explain(mount, error);
     else if (drain->undo)
         status = CLI_OK;
     else
-        status = drain_wait(drain, mount, fd);
-    close(fd);
+        status = drain_wait(drain, mount, &asked);
+    close(asked.fd);
     if (status == CLI_OK)
         output_set_done();
     if (status == CLI_OK && !drain->quiet)

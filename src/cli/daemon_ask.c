@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_ask.h"
 
+#include "cli/cli.h"
 #include "cli/signals.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_S 5
@@ -92,6 +94,78 @@ int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t b
 
     memcpy(request.ticket, id, sizeof(request.ticket));
     return exchange(fd, &request, remaining);
+}
+
+/* ---- drains ------------------------------------------------------------------------------ */
+
+static bool is_broken(int error)
+{
+    return error == -EPIPE || error == -ECONNRESET;
+}
+
+int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
+                       uint32_t batch)
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+    struct {
+        struct gmsfs_fds_header header;
+        struct gmsfs_fds_drain drain;
+    } answer = {0};
+    ssize_t got;
+
+    memcpy(request.ticket, id, sizeof(request.ticket));
+    got = converse(drain->fd, &request, &answer, sizeof(answer));
+    if (got < 0)
+        return (int)got;
+    if (got < (ssize_t)sizeof(answer.header))
+        return -ECONNRESET;
+    memcpy(drain->token, answer.drain.token, sizeof(drain->token));
+    return answer.header.error;
+}
+
+/* Each worker that is replaced meanwhile breaks it once more. */
+int daemon_drain_mend(struct daemon_drain *drain)
+{
+    static const uint8_t none[sizeof(drain->token)];
+    const struct timespec pause = {.tv_nsec = 10000000};
+    uint64_t start_ms = cli_now_ms();
+    int fd, error = -ECONNRESET;
+
+    if (memcmp(drain->token, none, sizeof(none)) == 0)
+        return error;
+    while (cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) > 0 && !signals_get()) {
+        fd = daemon_connect(drain->path);
+        if (fd == -ECONNREFUSED || fd == -ENOENT || fd == -ENOTCONN || fd == -ECONNABORTED)
+            return -ECONNRESET; /* the mount has gone */
+        error = fd;
+        if (fd >= 0)
+            error = daemon_ask_of(fd, GMSFS_FDS_DRAIN_RESUME, drain->token, 0, NULL);
+        if (!error) {
+            dup3(fd, drain->fd, O_CLOEXEC); /* the same number: whoever waits by it goes on */
+            close(fd);
+            return 0;
+        }
+        if (fd >= 0)
+            close(fd);
+        if (fd >= 0 && !is_broken(error))
+            return error;
+        nanosleep(&pause, NULL);
+    }
+    return signals_get() ? -EINTR : error;
+}
+
+int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
+                     uint64_t *remaining)
+{
+    int error = daemon_ask(drain->fd, op, batch, remaining);
+
+    while (is_broken(error)) {
+        error = daemon_drain_mend(drain);
+        if (error)
+            break;
+        error = daemon_ask(drain->fd, op, batch, remaining);
+    }
+    return error;
 }
 
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])

@@ -24,6 +24,23 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
 int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
                   uint64_t *remaining);
 
+/* A drain outlives the connection by which it was asked for, where the daemon's worker is replaced:
+ * then another connection is made, unheard. */
+struct daemon_drain {
+    const char *path; /* the mount's */
+    int fd;           /* by daemon_connect */
+    uint8_t token[16];
+};
+
+/* DRAIN, or STORE_DRAIN of the store `id`. As daemon_ask */
+int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
+                       uint32_t batch);
+/* What is asked of it from then on. As daemon_ask_of */
+int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
+                     uint64_t *remaining);
+/* Makes the connection anew where it has broken. 0, or that of the way there */
+int daemon_drain_mend(struct daemon_drain *drain);
+
 /* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
  * seen, or a negative errno. */
 int daemon_ask_pid(const char *path);

@@ -3,6 +3,7 @@
  * again who waits. */
 #include "cli/drain_store.h"
 
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_explain.h"
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +39,7 @@ enum stage {
 
 struct waiting {
     const struct drain_store *drain;
-    int fd;
+    struct daemon_drain asked;
     int dir; /* the store, whatever it is called by now */
     uint8_t id[16];
     enum stage stage;
@@ -139,8 +141,8 @@ static int wait_for_holders(struct waiting *waiting)
     int error;
 
     for (;;) {
-        error = daemon_ask_of(waiting->fd, GMSFS_FDS_STORE_HOLDERS, waiting->id,
-                              waiting->stage == REVOKED, &left);
+        error = daemon_drain_ask(&waiting->asked, GMSFS_FDS_STORE_HOLDERS,
+                                 waiting->stage == REVOKED, &left);
         if (error != -EBUSY)
             return error ? explain(waiting->drain, error) : CLI_OK;
         if (is_late(waiting) && !go_further(waiting))
@@ -190,6 +192,50 @@ static int run_drained(const struct waiting *waiting)
     return CLI_OK;
 }
 
+/* ---- while it is drained ----------------------------------------------------------------- */
+
+struct keeping {
+    struct daemon_drain *asked;
+    int end; /* hangs up when it is over */
+};
+
+/* Nothing is asked now, so somebody has to see that the connection breaks. */
+static void *keep_connection(void *argument)
+{
+    struct keeping *keeping = argument;
+    struct pollfd ends[] = {{.fd = keeping->asked->fd, .events = POLLIN | POLLRDHUP},
+                            {.fd = keeping->end, .events = POLLIN}};
+
+    for (;;) {
+        if (poll(ends, 2, -1) < 0 && errno != EINTR)
+            return NULL;
+        if (ends[1].revents || (ends[0].revents && daemon_drain_mend(keeping->asked)))
+            return NULL;
+    }
+}
+
+static int keep_and_run(struct waiting *waiting)
+{
+    struct keeping keeping = {.asked = &waiting->asked};
+    pthread_t thread;
+    int ends[2], status;
+
+    if (pipe2(ends, O_CLOEXEC))
+        return run_drained(waiting); /* it ends with the worker */
+    keeping.end = ends[0];
+    status = thread_start(&thread, 0, keep_connection, &keeping);
+    if (status) {
+        close(ends[0]);
+        close(ends[1]);
+        return run_drained(waiting);
+    }
+    status = run_drained(waiting);
+    close(ends[1]);
+    pthread_join(thread, NULL);
+    close(ends[0]);
+    return status;
+}
+
 static uint32_t get_deadline_ms(const struct drain_store *drain)
 {
     uint64_t timeout_ms = drain->timeout_ms;
@@ -218,10 +264,11 @@ static int drain_by(struct waiting *waiting)
     const struct drain_store *drain = waiting->drain;
     int error = find_store(waiting), status;
 
-    if (!error)
-        error =
-            daemon_ask_of(waiting->fd, drain->undo ? GMSFS_FDS_STORE_SERVE : GMSFS_FDS_STORE_DRAIN,
-                          waiting->id, drain->undo ? 0 : get_deadline_ms(drain), NULL);
+    if (!error && drain->undo)
+        error = daemon_ask_of(waiting->asked.fd, GMSFS_FDS_STORE_SERVE, waiting->id, 0, NULL);
+    else if (!error)
+        error = daemon_drain_begin(&waiting->asked, GMSFS_FDS_STORE_DRAIN, waiting->id,
+                                   get_deadline_ms(drain));
     if (error)
         return explain(drain, error);
     if (drain->undo) {
@@ -230,7 +277,7 @@ static int drain_by(struct waiting *waiting)
         return CLI_OK;
     }
     status = wait_for_holders(waiting);
-    return status == CLI_OK ? run_drained(waiting) : status;
+    return status == CLI_OK ? keep_and_run(waiting) : status;
 }
 
 int drain_store_run(const struct drain_store *drain)
@@ -238,13 +285,14 @@ int drain_store_run(const struct drain_store *drain)
     struct waiting waiting = {.drain = drain, .dir = -1, .since_ms = cli_now_ms()};
     int status;
 
-    waiting.fd = daemon_connect(drain->mount->path);
-    if (waiting.fd < 0)
-        return explain(drain, waiting.fd);
+    waiting.asked =
+        (struct daemon_drain){.path = drain->mount->path, .fd = daemon_connect(drain->mount->path)};
+    if (waiting.asked.fd < 0)
+        return explain(drain, waiting.asked.fd);
     signals_install("");
     signals_defer(true);
     status = drain_by(&waiting);
-    close(waiting.fd);
+    close(waiting.asked.fd);
     if (waiting.dir >= 0)
         close(waiting.dir);
     if (status == CLI_OK)

@@ -124,8 +124,7 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
         fs_reply_error(req, error);
         return;
     }
-    memcpy(handle->gathered.bytes + handle->gathered.used, from, size);
-    handle->gathered.used += size;
+    fs_gather_write(handle, handle->gathered.used, from, size);
     fuse_reply_write(req, size);
     fs_gather_ahead(handle);
 }

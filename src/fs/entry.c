@@ -28,31 +28,27 @@ static int put_value(struct fs *fs, const struct service_actor *by,
     return service_entry_put(fs->service, by, &changed);
 }
 
-/* Begins a new value as a copy of the present one. */
+/* Begins a new value as a copy of the present one, which may have become another when a next worker
+ * goes on. */
 static int start_gathering(struct fs *fs, struct fs_handle *handle,
                            const struct layout_entry *entry)
 {
     if (handle->has_gathered)
         return 0;
-    int error = fs_gather(fs, handle, entry->value_bytes, LAYOUT_MAX_VALUE_BYTES);
-    if (error)
-        return error;
-    if (entry->value_bytes)
-        memcpy(handle->gathered.bytes, entry->value, entry->value_bytes);
-    handle->gathered.used = entry->value_bytes;
-    handle->has_gathered = true;
-    return 0;
+    int error =
+        fs_note_gathered(fs, handle, FS_GATHERED_BEGIN, 0, entry->value, entry->value_bytes);
+    return error ? error : fs_gather_begin_value(fs, handle, entry->value, entry->value_bytes);
 }
 
 static int resize_gathered(struct fs *fs, struct fs_handle *handle, size_t bytes)
 {
-    struct fs_gathered *gathered = &handle->gathered;
-    int error = fs_gather(fs, handle, bytes, LAYOUT_MAX_VALUE_BYTES);
+    int error = fs_gather(fs, handle, bytes ? bytes : 1, LAYOUT_MAX_VALUE_BYTES);
+    if (!error)
+        error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, bytes, NULL, 0);
     if (error)
         return error;
-    if (bytes > gathered->used)
-        memset(gathered->bytes + gathered->used, 0, bytes - gathered->used);
-    gathered->used = bytes;
+    fs_gather_set_size(handle, bytes);
+    handle->dirty = true;
     return 0;
 }
 
@@ -105,16 +101,15 @@ void fs_entry_write(fuse_req_t req, uint64_t id, const char *from, size_t size, 
         offset = handle->gathered.used;
     if (!error && (offset > LAYOUT_MAX_VALUE_BYTES || size > LAYOUT_MAX_VALUE_BYTES - offset))
         error = -EFBIG;
-    if (!error && offset + size > handle->gathered.used)
-        error = resize_gathered(fs, handle, (size_t)offset + size);
+    if (!error)
+        error = fs_gather(fs, handle, (size_t)offset + size, LAYOUT_MAX_VALUE_BYTES);
     if (!error)
         error = fs_note_gathered(fs, handle, FS_GATHERED_WRITE, offset, from, size);
     if (error) {
         fs_reply_error(req, error);
         return;
     }
-    if (size)
-        memcpy(handle->gathered.bytes + offset, from, size);
+    fs_gather_write(handle, (size_t)offset, from, size);
     handle->dirty = true;
     fuse_reply_write(req, size);
 }
@@ -151,12 +146,7 @@ int fs_entry_resize(struct fs *fs, uint64_t id, const struct service_actor *by, 
         error = find_for_writing(fs, id, by->file, &node, &handle);
         if (!error)
             error = resize_gathered(fs, handle, (size_t)size);
-        if (!error)
-            error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, size, NULL, 0);
-        if (error)
-            return error;
-        handle->dirty = true;
-        return fs_entry_put(fs, by->file); /* its size is seen at once */
+        return error ? error : fs_entry_put(fs, by->file); /* its size is seen at once */
     }
     if (node_find(fs->core, id, &node))
         return -ESTALE;
@@ -176,14 +166,7 @@ int fs_entry_truncate_opened(struct fs *fs, uint64_t id, uint64_t fh)
     struct fs_handle *handle = fs_handle_get(fs, fh, id);
     if (!handle)
         return -ENOMEM;
-    int error =
-        fs_gather(fs, handle, 1, LAYOUT_MAX_VALUE_BYTES); /* counted: it is not lost unseen */
-    if (!error)
-        error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, 0, NULL, 0);
-    if (error)
-        return error;
-    handle->has_gathered = true;
-    handle->gathered.used = 0;
-    handle->dirty = true;
-    return 0;
+    int error = resize_gathered(fs, handle, 0);
+    handle->has_gathered = !error;
+    return error;
 }

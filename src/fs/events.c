@@ -72,20 +72,20 @@ static void keep_position(struct fs *fs, struct fs_handle *handle)
     bool has_rest = handle->shown.at < handle->shown.size;
     if (!kept)
         return;
-    kept->at = has_rest ? handle->shown.at : 0;
-    kept->position = handle->position;
+    fs_kept_move(fs, kept, handle->position, has_rest ? handle->shown.at : 0);
 }
 
-void fs_events_restore(struct fs *fs, struct fs_handle *handle, uint64_t position, uint64_t at)
+void fs_events_restore(struct fs *fs, struct fs_handle *handle, const struct fs_kept_position *from)
 {
     bool loaded;
-    handle->position = position;
-    if (at == 0 || position <= get_oldest(fs->core))
+    fs_shown_drop(fs, handle);
+    handle->position = from->position;
+    if (from->at == 0 || from->position <= get_oldest(fs->core))
         return;
     handle->position--; /* the rest of a line that was read in part */
-    if (load_line(fs, handle, &loaded) == 0 && loaded && at < handle->shown.size)
-        handle->shown.at = at;
-    handle->position = position;
+    if (load_line(fs, handle, &loaded) == 0 && loaded && from->at < handle->shown.size)
+        handle->shown.at = from->at;
+    handle->position = from->position;
 }
 
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size)
@@ -94,6 +94,8 @@ void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size)
     struct fs_handle *handle = fs_handle_get(fs, fh, node);
     char *out = malloc(size ? size : 1);
     size_t used = 0;
+    if (handle && handle->kept && fs_kept_return(fs, handle->kept)) /* its answer was lost */
+        fs_events_restore(fs, handle, fs_kept_position(handle->kept));
     int error = handle && out ? fill(fs, handle, out, size, &used) : -ENOMEM;
     if (handle)
         keep_position(fs, handle);

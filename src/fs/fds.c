@@ -94,6 +94,28 @@ void fs_fds_drop_all(struct fs *fs)
     fs->connections = NULL;
 }
 
+/* store NULL: the mount's drain. */
+static bool is_claimed(void *context, const struct core_store *store)
+{
+    const struct fs *fs = context;
+    const struct fs_connections *all = fs->connections;
+    bool found = !store && fs->drainer;
+    for (size_t i = 0; store && all && i < all->count && !found; i++)
+        found =
+            all->items[i]->drain.store == store->id && all->items[i]->drain.id == store->drain.id;
+    return found;
+}
+
+/* Drainers have come again by now, or have gone. True: they may still come. */
+static bool await_drainers(struct fs *fs)
+{
+    if (!fs->unclaimed_until_ms || fs->now_ms < fs->unclaimed_until_ms)
+        return fs->unclaimed_until_ms != 0;
+    fs->unclaimed_until_ms = 0;
+    service_end_unclaimed_drains(fs->service, is_claimed, fs);
+    return false;
+}
+
 static void warn(struct connection *connection, const char *what)
 {
     if (fs_may_warn(connection->fs))
@@ -248,14 +270,15 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
         go_on(connection);
 }
 
-static int begin_drain(struct connection *connection, bool revoke)
+static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)
 {
     struct fs *fs = connection->fs;
-    struct service_peer peer = peer_of(connection);
-    if (fs->drainer && fs->drainer != connection)
+    bool is_unclaimed =
+        fs->unclaimed_until_ms && fs->core->draining && fs->core->sessions.count > 0;
+    if (fs->drainer ? fs->drainer != connection : is_unclaimed)
         return -EBUSY;
     bool was_drained = fs->core->draining && !fs->drainer;
-    int error = service_drain(fs->service, &peer, revoke);
+    int error = service_drain(fs->service, peer, revoke);
     if (error)
         return error;
     if (!was_drained) /* a mount that is drained for good stays so when this one goes */
@@ -265,16 +288,68 @@ static int begin_drain(struct connection *connection, bool revoke)
     return 0;
 }
 
-/* DRAIN, DRAIN_END, SERVE. */
-static void drain(struct connection *connection, const struct gmsfs_fds_request *request)
+struct drain_answer {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_drain drain;
+};
+
+/* drainer NULL: there is an error. */
+static void answer_drain(struct connection *connection, int error,
+                         const struct core_drainer *drainer)
+{
+    struct drain_answer answer = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
+    if (!error && drainer)
+        memcpy(answer.drain.token, drainer->token, sizeof answer.drain.token);
+    if (fds_answer_send(&connection->answer, &answer, sizeof answer))
+        drop(connection);
+}
+
+/* Which process drains: the next worker is to know it again. */
+static struct service_peer drainer_of(struct connection *connection, int sender)
+{
+    struct service_peer peer = peer_of(connection);
+    struct core_process process = {0};
+    if (find_sender(connection, sender, &process) == 0 && process.pid)
+        peer.process = process;
+    return peer;
+}
+
+static int resume_drain(struct connection *connection, const struct service_peer *peer,
+                        const uint8_t token[16])
 {
     struct fs *fs = connection->fs;
-    struct service_peer peer = peer_of(connection);
+    struct service_drain own = {0};
+    bool is_mount;
+    int error = service_resume_drain(fs->service, peer, token, &own, &is_mount);
+    if (error)
+        return error;
+    if (is_mount
+            ? fs->drainer && fs->drainer != connection
+            : connection->drain.store != 0 || is_claimed(fs, core_find_store(fs->core, own.store)))
+        return -EBUSY;
+    if (is_mount)
+        fs->drainer = connection;
+    else
+        connection->drain = own;
+    log_info("%s: process %d (uid %u) goes on with its drain", fs->options.mountpoint,
+             connection->pid, connection->uid);
+    return 0;
+}
+
+/* DRAIN, DRAIN_END, SERVE. */
+static void drain(struct connection *connection, const struct gmsfs_fds_request *request,
+                  int sender)
+{
+    struct fs *fs = connection->fs;
+    struct service_peer peer = drainer_of(connection, sender);
     uint64_t remaining = 0;
     int error;
     if (request->op == GMSFS_FDS_DRAIN) {
-        error = begin_drain(connection, request->batch != 0);
-    } else if (request->op == GMSFS_FDS_DRAIN_END) {
+        error = begin_drain(connection, &peer, request->batch != 0);
+        answer_drain(connection, error, &fs->core->drainer);
+        return;
+    }
+    if (request->op == GMSFS_FDS_DRAIN_END) {
         error = service_drain_end(fs->service, &peer, &remaining);
         if (!error)
             fs->drainer = NULL;
@@ -286,12 +361,17 @@ static void drain(struct connection *connection, const struct gmsfs_fds_request 
 }
 
 /* STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
-static void drain_store(struct connection *connection, const struct gmsfs_fds_request *request)
+static void drain_store(struct connection *connection, const struct gmsfs_fds_request *request,
+                        int sender)
 {
-    struct service_peer peer = peer_of(connection);
+    struct fs *fs = connection->fs;
+    struct service_peer peer = drainer_of(connection, sender);
     uint64_t remaining;
-    int error = fds_drain_ask(connection->fs, &peer, request, &connection->drain, &remaining);
-    if (send_answer(connection, error, remaining))
+    int error = fds_drain_ask(fs, &peer, request, &connection->drain, &remaining);
+    if (request->op == GMSFS_FDS_STORE_DRAIN) {
+        const struct core_store *store = core_find_store(fs->core, connection->drain.store);
+        answer_drain(connection, error, store ? &store->drain.by : NULL);
+    } else if (send_answer(connection, error, remaining))
         drop(connection);
 }
 
@@ -393,13 +473,19 @@ static void serve(struct connection *connection, struct fds_received *received)
     case GMSFS_FDS_DRAIN:
     case GMSFS_FDS_DRAIN_END:
     case GMSFS_FDS_SERVE:
-        drain(connection, request);
+        drain(connection, request, received->sender);
         break;
     case GMSFS_FDS_STORE_DRAIN:
     case GMSFS_FDS_STORE_HOLDERS:
     case GMSFS_FDS_STORE_SERVE:
-        drain_store(connection, request);
+        drain_store(connection, request, received->sender);
         break;
+    case GMSFS_FDS_DRAIN_RESUME: {
+        struct service_peer peer = drainer_of(connection, received->sender);
+        if (send_error(connection, resume_drain(connection, &peer, request->ticket)))
+            drop(connection);
+        break;
+    }
     case GMSFS_FDS_REGION_REGISTER:
     case GMSFS_FDS_REGION_UNREGISTER:
     case GMSFS_FDS_REGION_UNREGISTER_ALL:
@@ -565,7 +651,7 @@ bool fs_fds_tick(struct fs *fs)
 {
     if (fs->listener_rests)
         listen_or_rest(fs);
-    bool busy = fs->listener_rests;
+    bool busy = fs->listener_rests | await_drainers(fs);
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {

@@ -63,21 +63,35 @@ struct fs_host {
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
 
-/* What an open file has here that its client relies on. */
+/* A position in `events`: behind so many bytes of the line before `position`, and the request whose
+ * answer leads there. */
+struct fs_kept_position {
+    uint64_t position, at;
+    uint64_t unique;
+};
+
+/*
+ * What an open file has here that its client relies on. The worker may be killed between any two
+ * stores, so what belongs together counts by one more store, which comes last. Where the answer to
+ * the last read did not arrive, the kernel sends the request again, and it begins at the position
+ * before.
+ */
 struct fs_kept_handle {
-    uint64_t file; /* 0: the place is free */
+    _Atomic uint64_t file; /* 0: the place is free */
     uint64_t node;
-    uint64_t poll;     /* the kernel's number of a poll on it; 0: none */
-    uint64_t position; /* events: the line that was read last, and how much of it */
-    uint64_t at;
+    _Atomic uint64_t poll; /* the kernel's number of a poll on it; 0: none */
+    _Atomic uint32_t last; /* which of the positions is that of the last read */
+    struct fs_kept_position positions[2];
 };
 
 /*
  * What outlives the worker, in memory that the keeper shares.
  *
  * The requests that are not answered yet, by the kernel's numbers: when the mount ends although
- * they wait, the keeper answers them ENOTCONN, for the kernel alone would say ECONNABORTED. Slot 0
- * is the request being served. One that finds no slot is only less well answered. 0: free.
+ * they wait, the keeper answers them ENOTCONN, for the kernel alone would say ECONNABORTED; and
+ * where the kernel does not send them again, the next worker answers EIO. So one leaves a while
+ * after its answer has left. Slot 0 is the request being served. One that finds no slot is only
+ * less well answered. 0: free.
  */
 #define FS_LEDGER_SLOTS 16384u
 /* In such a number: the kernel has sent the request again. */
@@ -86,10 +100,10 @@ struct fs_kept_handle {
 
 struct fs_ledger {
     _Atomic uint64_t unique[FS_LEDGER_SLOTS];
-    uint32_t init_bytes; /* of the kernel's first request, which it says once; 0: not yet */
+    _Atomic uint32_t init_bytes; /* of the kernel's first request, said once; 0: not yet */
     _Alignas(8) uint8_t init[FS_INIT_BYTES];
-    uint64_t started_ms;  /* wall clock: when the mount began */
-    uint32_t handles_end; /* places behind were never used */
+    uint64_t started_ms;          /* wall clock: when the mount began */
+    _Atomic uint32_t handles_end; /* places behind were never used */
     struct fs_kept_handle handles[CORE_MAX_FILES];
 };
 

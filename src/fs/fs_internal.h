@@ -52,6 +52,7 @@ struct fs_handle {
     bool has_version;
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
     uint64_t counted_bytes;      /* of what was gathered, documents that are being applied too */
+    uint64_t noted_bytes;        /* likewise, for a next worker: SERVICE_BOUND_NOTES counts them */
     bool notes_nothing;          /* too much was gathered: it would be lost with the worker */
     bool is_lost;                /* and was lost with the last one, which nobody was told yet */
     bool has_gathered, dirty;    /* entry: there is a new value; it differs from the stored one */
@@ -83,6 +84,7 @@ struct fs {
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
+    bool can_resend;         /* the kernel, what was not answered */
     bool resuming;           /* what the kernel sends again is being read */
     unsigned plain_requests; /* of others, since the last of these */
     bool mutes_answers;      /* the kernel has had them */
@@ -92,7 +94,8 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
-    uint32_t kept_next;  /* kept.c's */
+    uint32_t ledger_left[FS_LEDGER_SLOTS], ledger_left_count; /* answered in this step */
+    uint32_t kept_next;                                       /* kept.c's */
     struct idvec viewed; /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
@@ -102,7 +105,8 @@ struct fs {
     struct event_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
-    struct connection *drainer; /* whose end makes the mount serve again; NULL: nobody's */
+    uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */
+    struct connection *drainer;  /* whose end makes the mount serve again; NULL: nobody's */
 };
 
 static inline int fs_watch(struct fs *fs, struct event_watch *watch, uint32_t events)
@@ -126,7 +130,13 @@ void fs_handles_free(struct fs *fs);
 /* kept.c */
 /* Its place in what outlives the worker; NULL: there is none left. */
 struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle);
-void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle);
+void fs_handle_unkeep(struct fs_handle *handle);
+/* Goes on there, if the request that is served now has its answer. */
+void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at);
+/* The request that is served now is the last one sent again: back to where it began. True: so it
+ * was. */
+bool fs_kept_return(struct fs *fs, struct fs_kept_handle *kept);
+const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kept);
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 
@@ -164,8 +174,10 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-/* The kernel's number of the request that is served now; 0: none. */
+/* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
+/* All that was answered has left: none is served. */
+void fs_ledger_settle(struct fs *fs);
 /* NULL: no memory, and the request was answered so. */
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
 /* For a call of the service that nobody waits for. NULL: no memory */
@@ -181,6 +193,8 @@ void fs_requests_abandon(struct fs *fs);
 /* resume.c */
 void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
 int fs_repeat_init(struct fs *fs);
+/* Does a kernel of FUSE 7.`protocol_minor` send again what was not answered? */
+bool fs_can_resend(unsigned protocol_minor);
 /* The kernel sends again what was not answered, and handles are what they were. As fs_resume */
 int fs_ask_again(struct fs *fs);
 
@@ -283,9 +297,10 @@ int fs_entry_resize(struct fs *fs, uint64_t node, const struct service_actor *by
 /* The file was opened with O_TRUNC. */
 int fs_entry_truncate_opened(struct fs *fs, uint64_t node, uint64_t fh);
 
-/* lost.c: what is gathered for a file, for a next worker. */
+/* gather_note.c: what is gathered for a file, for a next worker. */
 enum fs_gathered_change {
-    FS_GATHERED_WRITE = 1, /* these bytes at this offset */
+    FS_GATHERED_BEGIN = 1, /* an entry's new value begins as these bytes */
+    FS_GATHERED_WRITE,     /* these bytes at this offset */
     FS_GATHERED_RESIZE,    /* an entry's value: it has `offset` bytes */
     FS_GATHERED_PUT,       /* the value is the entry's */
     FS_GATHERED_DROP,      /* there is nothing gathered */
@@ -310,8 +325,8 @@ uint64_t fs_get_last_used_ms(const struct core_store *store);
 void fs_pools_write(fuse_req_t req, const char *from, size_t size, uint64_t fh);
 /* events.c */
 void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
-/* Goes on behind so many bytes of the line before `position`. */
-void fs_events_restore(struct fs *fs, struct fs_handle *handle, uint64_t position, uint64_t at);
+void fs_events_restore(struct fs *fs, struct fs_handle *handle,
+                       const struct fs_kept_position *from);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
 /* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */

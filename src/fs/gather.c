@@ -162,6 +162,38 @@ int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_
     return error;
 }
 
+void fs_gather_set_size(struct fs_handle *handle, size_t bytes)
+{
+    struct fs_gathered *gathered = &handle->gathered;
+    if (bytes > gathered->used)
+        memset(gathered->bytes + gathered->used, 0, bytes - gathered->used);
+    gathered->used = bytes;
+}
+
+void fs_gather_write(struct fs_handle *handle, size_t offset, const void *bytes, size_t size)
+{
+    if (size == 0)
+        return;
+    if (offset > handle->gathered.used)
+        fs_gather_set_size(handle, offset);
+    memcpy(handle->gathered.bytes + offset, bytes, size);
+    if (offset + size > handle->gathered.used)
+        handle->gathered.used = offset + size;
+}
+
+/* One without bytes is counted too: it is not lost unseen. */
+int fs_gather_begin_value(struct fs *fs, struct fs_handle *handle, const void *value, size_t bytes)
+{
+    int error = fs_gather(fs, handle, bytes ? bytes : 1, LAYOUT_MAX_VALUE_BYTES);
+    if (error)
+        return error;
+    handle->gathered.used = 0;
+    fs_gather_write(handle, 0, value, bytes);
+    handle->has_gathered = true;
+    handle->dirty = false;
+    return 0;
+}
+
 void fs_gather_ahead(struct fs_handle *handle)
 {
     struct fs_gathered *gathered = &handle->gathered;

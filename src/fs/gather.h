@@ -26,6 +26,12 @@ struct fs_gathered {
 
 /* Makes room for `bytes` in all in handle->gathered. -EFBIG beyond max_bytes, -EDQUOT, -ENOMEM */
 int fs_gather(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t max_bytes);
+/* There is room for them: so many bytes are gathered, new ones zeros; these stand at `offset`, and
+ * what lies between was zeros. */
+void fs_gather_set_size(struct fs_handle *handle, size_t bytes);
+void fs_gather_write(struct fs_handle *handle, size_t offset, const void *bytes, size_t size);
+/* An entry's new value begins as a copy of this one. As fs_gather */
+int fs_gather_begin_value(struct fs *fs, struct fs_handle *handle, const void *value, size_t bytes);
 /* Makes the pages that the next write needs. To be called after the answer to this one, so that it
  * happens while the client makes its next piece. */
 void fs_gather_ahead(struct fs_handle *handle);

@@ -48,8 +48,9 @@ void fs_handle_free(struct fs *fs, struct fs_handle *handle)
 {
     fs_shown_drop(fs, handle);
     unlink_poll(handle);
-    fs_handle_unkeep(fs, handle);
+    fs_handle_unkeep(handle);
     fs_gather_free(fs, handle, &handle->gathered);
+    service_give(fs->service, SERVICE_BOUND_NOTES, handle->uid, handle->noted_bytes);
     free(handle);
 }
 

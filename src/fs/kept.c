@@ -7,7 +7,7 @@
 static struct fs_kept_handle *find_place(struct fs_ledger *ledger, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
-        if (ledger->handles[i].file == 0)
+        if (atomic_load(&ledger->handles[i].file) == 0)
             return &ledger->handles[i];
     return NULL;
 }
@@ -28,18 +28,49 @@ struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle)
     if (!kept)
         return NULL;
     fs->kept_next = (uint32_t)(kept - ledger->handles) + 1;
-    if (ledger->handles_end < fs->kept_next)
-        ledger->handles_end = fs->kept_next;
-    *kept = (struct fs_kept_handle){.node = handle->node};
-    kept->file = handle->id;
+    if (atomic_load(&ledger->handles_end) < fs->kept_next)
+        atomic_store(&ledger->handles_end, fs->kept_next);
+    kept->node = handle->node;
+    kept->positions[0] = (struct fs_kept_position){0};
+    atomic_store(&kept->last, 0);
+    atomic_store(&kept->poll, 0);
+    atomic_store(&kept->file, handle->id);
     handle->kept = kept;
     return kept;
 }
 
-void fs_handle_unkeep(struct fs *fs, struct fs_handle *handle)
+void fs_handle_unkeep(struct fs_handle *handle)
 {
-    (void)fs;
     if (handle->kept)
-        handle->kept->file = 0;
+        atomic_store(&handle->kept->file, 0);
     handle->kept = NULL;
+}
+
+static uint64_t get_served(const struct fs *fs)
+{
+    return atomic_load(&fs->options.ledger->unique[0]) & ~FS_RESENT_BIT;
+}
+
+void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at)
+{
+    uint32_t next = 1 - atomic_load(&kept->last);
+
+    kept->positions[next] =
+        (struct fs_kept_position){.position = position, .at = at, .unique = get_served(fs)};
+    atomic_store(&kept->last, next);
+}
+
+bool fs_kept_return(struct fs *fs, struct fs_kept_handle *kept)
+{
+    uint32_t last = atomic_load(&kept->last);
+
+    if (kept->positions[last].unique != get_served(fs))
+        return false;
+    atomic_store(&kept->last, 1 - last);
+    return true;
+}
+
+const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kept)
+{
+    return &kept->positions[atomic_load(&kept->last)];
 }

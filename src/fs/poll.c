@@ -43,7 +43,7 @@ static void keep_poll(struct fs *fs, struct fs_handle *handle)
     struct fs_kept_handle *kept = fs_handle_keep(fs, handle);
     memcpy(&poll, request + sizeof(struct fuse_in_header), sizeof poll);
     if (kept)
-        kept->poll = poll.kh;
+        atomic_store(&kept->poll, poll.kh);
 }
 
 void fs_op_poll(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info,

@@ -40,12 +40,23 @@ static void enter_ledger(struct fs *fs, struct fs_request *request)
     fs->ledger_used++;
 }
 
+/* Its answer may be held until the step is recorded. */
 static void leave_ledger(struct fs *fs, const struct fs_request *request)
 {
-    if (!request->ledger_slot)
+    if (request->ledger_slot)
+        fs->ledger_left[fs->ledger_left_count++] = request->ledger_slot;
+}
+
+void fs_ledger_settle(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    if (!ledger)
         return;
-    fs->options.ledger->unique[request->ledger_slot] = 0;
-    fs->ledger_used--;
+    for (uint32_t i = 0; i < fs->ledger_left_count; i++)
+        ledger->unique[fs->ledger_left[i]] = 0;
+    fs->ledger_used -= fs->ledger_left_count;
+    fs->ledger_left_count = 0;
+    ledger->unique[0] = 0;
 }
 
 /* ---- requests ---------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define NOTIFY_RESEND 7 /* Linux 6.9; older headers do not know it */
+#define RESEND_MINOR  40u
 
 /* 0 or a negative errno */
 static int write_kernel(struct fs *fs, const void *message, size_t bytes)
@@ -36,7 +37,7 @@ void fs_keep_init(struct fs *fs, const void *request, size_t bytes)
     if (ledger->init_bytes || head->opcode != FUSE_INIT || bytes > sizeof ledger->init)
         return;
     memcpy(ledger->init, request, bytes);
-    ledger->init_bytes = (uint32_t)bytes;
+    atomic_store(&ledger->init_bytes, (uint32_t)bytes);
 }
 
 int fs_repeat_init(struct fs *fs)
@@ -106,29 +107,41 @@ static void restore_handles(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
 
-    for (uint32_t i = 0; i < ledger->handles_end; i++) {
+    uint32_t end = atomic_load(&ledger->handles_end);
+    for (uint32_t i = 0; i < end; i++) {
         struct fs_kept_handle *kept = &ledger->handles[i];
-        uint64_t poll = kept->poll;
+        uint64_t file = atomic_load(&kept->file), poll = atomic_load(&kept->poll);
         struct fs_handle *handle;
-        if (!kept->file)
+        if (!file)
             continue;
-        handle =
-            core_find_file(fs->core, kept->file) ? fs_handle_get(fs, kept->file, kept->node) : NULL;
+        handle = core_find_file(fs->core, file) ? fs_handle_get(fs, file, kept->node) : NULL;
         if (handle) {
             handle->kept = kept;
-            fs_events_restore(fs, handle, kept->position, kept->at);
+            fs_events_restore(fs, handle, fs_kept_position(kept));
         } else {
-            kept->file = 0;
+            atomic_store(&kept->file, 0);
         }
         wake_poll(fs, poll);
-        kept->poll = 0;
+        atomic_store(&kept->poll, 0);
     }
 }
+
+#ifdef GMSFS_TEST_HOOKS
+bool fs_can_resend(unsigned protocol_minor)
+{
+    return protocol_minor >= RESEND_MINOR && !getenv("GMSFS_NO_RESEND");
+}
+#else
+bool fs_can_resend(unsigned protocol_minor)
+{
+    return protocol_minor >= RESEND_MINOR;
+}
+#endif
 
 int fs_ask_again(struct fs *fs)
 {
     const struct fuse_out_header resend = {.len = sizeof resend, .error = NOTIFY_RESEND};
-    int error = write_kernel(fs, &resend, sizeof resend);
+    int error = fs->can_resend ? write_kernel(fs, &resend, sizeof resend) : -EOPNOTSUPP;
 
     if (error)
         refuse_requests(fs);

@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <fuse_log.h>
 #include <linux/fuse.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,6 +44,11 @@ static void on_init(void *userdata, struct fuse_conn_info *connection)
     if (!(connection->want & FUSE_CAP_ATOMIC_O_TRUNC))
         log_warning("%s: this kernel truncates files before they are opened: `> file` may change "
                     "an allocation before the lock is held",
+                    fs->options.mountpoint);
+    fs->can_resend = fs_can_resend(connection->proto_minor);
+    if (!fs->can_resend && !fs->options.resumes)
+        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): should a "
+                    "worker die, those that are under way then fail with EIO, once",
                     fs->options.mountpoint);
     fs->initialized = true;
 }
@@ -118,8 +125,8 @@ static void serve_request(struct fs *fs, size_t size)
     if (size >= sizeof *head && !fs->initialized)
         fs_keep_init(fs, fs->buffer.mem, size);
     fuse_session_process_buf(fs->session, &fs->buffer);
-    fs_ledger_serve(fs, 0);
     fs->host.end_step(fs->host.context);
+    fs_ledger_settle(fs);
     if (fs->initialized && !fs->ready) {
         fs->ready = true;
         fs->host.session_ready(fs->host.context);
@@ -182,6 +189,24 @@ static void on_readable(struct event_watch *watch, uint32_t events)
     serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* As many answers as this file has bytes are the last thing that a worker was about to do. */
+static void die_if_told(void)
+{
+    const char *path = getenv("GMSFS_DIE_ANSWERING");
+    struct stat file;
+
+    if (!path || stat(path, &file) || file.st_size == 0)
+        return;
+    if (truncate(path, file.st_size - 1) == 0)
+        raise(SIGKILL);
+}
+#else
+static void die_if_told(void)
+{
+}
+#endif
+
 /* As writev(2); the answer may be held until what it tells of is recorded. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
 {
@@ -191,6 +216,7 @@ static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userd
         bytes += parts[i].iov_len;
     if (fs->mutes_answers)
         return (ssize_t)bytes;
+    die_if_told();
     ssize_t put = fs->host.answer(fs->host.context, fd, parts, count, fs->answered_file);
     if (put >= 0)
         return put;
@@ -259,6 +285,8 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
         .has_socket = options->resumes, /* its listener follows */
     };
     fs->listener.fd = -1;
+    if (options->resumes)
+        fs->unclaimed_until_ms = fs->now_ms + GMSFS_FDS_DRAIN_MS;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
     int error = new_session(fs);
     if (!error && options->resumes)

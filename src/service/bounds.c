@@ -33,6 +33,7 @@ static const struct {
     [SERVICE_BOUND_QUEUED] = {"queued bytes", 0},
     [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM},
     [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM},
+    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
@@ -55,6 +56,7 @@ void service_init_bounds(struct service *s)
                                      ? UINT64_MAX
                                      : options->spool_max_bytes * SERVICE_SPOOLS,
         [SERVICE_BOUND_FRAMES] = SERVICE_MAX_FRAME_BYTES,
+        [SERVICE_BOUND_NOTES] = SERVICE_MAX_NOTED_BYTES,
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->shares[i], limits[i]);

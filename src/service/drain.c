@@ -113,3 +113,41 @@ void service_end_drain(struct service *s, struct service_drain *own)
     }
     *own = (struct service_drain){0};
 }
+
+static bool is_same(const struct core_drainer *drainer, const struct service_peer *peer)
+{
+    return drainer->uid == peer->uid && drainer->process.pid == peer->process.pid &&
+           drainer->process.start == peer->process.start;
+}
+
+int service_resume_drain(struct service *s, const struct service_peer *peer,
+                         const uint8_t token[16], struct service_drain *own, bool *is_mount)
+{
+    const struct core_store *store = core_find_drained(s->core, token);
+
+    *is_mount = !store && core_is_drainer(s->core, token);
+    if (!store && !*is_mount)
+        return -ECANCELED;
+    if (!is_same(store ? &store->drain.by : &s->core->drainer, peer))
+        return -EPERM;
+    if (store)
+        *own = (struct service_drain){.store = store->id, .id = store->drain.id};
+    return 0;
+}
+
+void service_end_unclaimed_drains(struct service *s,
+                                  bool (*is_claimed)(void *context, const struct core_store *store),
+                                  void *context)
+{
+    const struct core *core = s->core;
+
+    if (core->draining && core->sessions.count > 0 && !is_claimed(context, NULL))
+        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        struct record record = {.type = RECORD_STORE_SERVE, .store = store->id};
+
+        if (store->drain.is_on && !is_claimed(context, store))
+            service_apply_record(s, &record, NULL);
+    }
+}

@@ -26,6 +26,15 @@ int service_count_holders(struct service *s, const struct service_peer *peer,
                           const struct service_drain *own, bool revoke, uint64_t *left);
 /* Whoever drains it: it serves again. -EPERM, -ENOENT */
 int service_serve_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16]);
+/* Whose connection broke with the last worker shows his token: he goes on. is_mount: the drain is
+ * the mount's, and not *own. -ECANCELED: it is over; -EPERM: another process's */
+int service_resume_drain(struct service *s, const struct service_peer *peer,
+                         const uint8_t token[16], struct service_drain *own, bool *is_mount);
+/* The drains whose owners did not come again, of all there are: NULL is the mount's, which ends
+ * only if it waits for sessions. */
+void service_end_unclaimed_drains(struct service *s,
+                                  bool (*is_claimed)(void *context, const struct core_store *store),
+                                  void *context);
 /* Whoever drained has gone. */
 void service_end_drain(struct service *s, struct service_drain *own);
 

@@ -252,21 +252,6 @@ void service_close_connections(struct service *s, bool (*is_claimed)(void *conte
     }
 }
 
-/* A store's drain ends with the connection that asked for it, and so does the mount's while it
- * waits for sessions; a mount that is drained stays so. */
-static void end_drains(struct service *s)
-{
-    struct core *core = s->core;
-    if (core->draining && core->sessions.count > 0)
-        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        struct record record = {.type = RECORD_STORE_SERVE, .store = store->id};
-        if (store->drain.is_on)
-            service_apply_record(s, &record, NULL);
-    }
-}
-
 int service_restore(struct vmm *vmm, const struct service_options *options,
                     const struct service_host *host, struct core *core, struct service_kept *kept,
                     size_t count, struct service **service)
@@ -293,7 +278,6 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
         service_free(s);
         return error;
     }
-    end_drains(s);
     service_settle_watches(s);
     service_begin_moves_anew(s);
     *service = s;

@@ -1,0 +1,227 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What open files and connections have besides the state outlives a worker that dies.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+}
+
+teardown() {
+    common_teardown
+}
+
+# Kills the worker, and waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
+start() {
+    start_mount
+    W=$M/weights
+}
+
+@test "an entry's value that is being changed goes on from what it was, not from what others made of it" {
+    start
+    exec 5<>"$W/lock"
+    echo -n 0123456789 >"$W/metadata/key"
+    spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB say written until "$T/go" pwrite 2 CD close
+    wait_until 5 said "$SPAWNED" written
+    echo -n other >"$W/metadata/key"
+    kill_worker
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(<"$W/metadata/key")" ABCD456789 value
+    exec 5>&-
+}
+
+@test "a value that was put and is changed on by the same open file goes on from what it put" {
+    export GMSFS_SNAPSHOT_BYTES=4000
+    local i
+    start
+    exec 5<>"$W/lock"
+    echo -n 0123456789 >"$W/metadata/key"
+    spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB dupclose say put until "$T/go" \
+        pwrite 2 CD close say "done"
+    wait_until 5 said "$SPAWNED" put
+    assert_eq "$(<"$W/metadata/key")" AB23456789 'what was put'
+    echo -n other >"$W/metadata/key"
+    for i in {1..40}; do # snapshots
+        echo -n "$i" >"$W/metadata/more"
+    done
+    kill_worker
+    assert_eq "$(<"$W/metadata/key")" other 'the value that others see'
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(<"$W/metadata/key")" ABCD456789 value
+    exec 5>&-
+}
+
+# A user's share of what is noted is less than this writes; it is told where it is met.
+@test "what is written to entries beyond what a next worker is told of is lost with EIO, and nothing else is" {
+    local i words closes=() whole=0 lost
+    start
+    words=(open "$W/lock" rw)
+    head -c 1000000 /dev/urandom >"$T/value"
+    for i in {1..24}; do
+        words+=(open "$W/metadata/key$i" rwc writefile "$T/value")
+        closes+=(use 1 try close)
+    done
+    spawn "$GMSCTL" "${words[@]}" say written until "$T/go" "${closes[@]}" say closed until "$T/end"
+    wait_until 20 said "$SPAWNED" written
+    kill_worker
+    touch "$T/go"
+    wait_until 20 said "$SPAWNED" closed
+    lost=$(output_of "$SPAWNED" | grep -c EIO || true)
+    for i in {1..24}; do
+        cmp -s "$T/value" "$W/metadata/key$i" && whole=$((whole + 1))
+    done
+    touch "$T/end"
+    wait_exit "$SPAWNED"
+    [[ $lost -ge 8 && $whole -ge 7 && $((lost + whole)) -eq 24 ]]
+    grep -q '"event":"bound".*"notes"' "$M/events"
+}
+
+sequence_is_whole() { # FILE...: every event, once
+    cat "$@" | grep '^{' | jq -s 'map(.seq) | length > 4 and . == [range(.[0]; .[0] + length)]' | grep -qx true
+}
+
+@test "a worker that dies over the answer of a read of events loses no line and doubles none" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    local i
+    start
+    spawn "$GMSCTL" open "$M/events" r read 1000000 say begun until "$T/go" \
+        read 100 read 1000000 read 1000000 say "done"
+    wait_until 5 said "$SPAWNED" begun
+    for i in a b c d; do
+        mkdir "$M/$i"
+    done
+    printf xx >"$T/deaths"
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
+    output_of "$SPAWNED" | grep -v '^begun$\|^done$' | tr -d '\n' | sed 's/}{/}\n{/g' >"$T/lines"
+    echo >>"$T/lines"
+    sequence_is_whole "$T/lines"
+}
+
+# As before Linux 6.9.
+@test "where the kernel sends nothing again, what is under way fails with EIO once, and the rest is as it was" {
+    export GMSFS_NO_RESEND=1 GMSFS_GATE=$T/gate
+    local waiter reader
+    start
+    grep -q 'does not send requests again .* fail with EIO, once' "$LOG"
+    exec 5<>"$W/lock"
+    head -c 70000 /dev/urandom >"$T/b"
+    cp "$T/b" "$W/allocations/b"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    mkdir "$M/other"
+    hold open "$M/other/lock" rw
+    spawn "$GMSCTL" open "$M/other/lock" rw
+    waiter=$SPAWNED
+    wait_for_waiters other 1
+    touch "$GMSFS_GATE"
+    spawn "$GMSCTL" open "$W/allocations/b" r read 70000
+    reader=$SPAWNED
+    wait_until 5 grep -q '^gmsfs_transfers_in_flight 1$' "$M/metrics"
+    kill_worker
+    rm "$GMSFS_GATE"
+    wait_exit "$waiter"
+    assert_match "$(output_of "$waiter")" EIO
+    wait_exit "$reader"
+    assert_match "$(output_of "$reader")" EIO
+    assert_state other RW
+    run_logged -0 timeout 10 cmp "$T/b" "$W/allocations/b"
+    kill_worker
+    assert_state other RW
+    let_go "$HOLDER"
+    wait_until 5 state_is other EMPTY
+    cmp "$T/b" "$W/allocations/b"
+}
+
+@test "where the kernel sends nothing again, a worker that dies over an answer leaves nobody waiting" {
+    export GMSFS_NO_RESEND=1 GMSFS_DIE_ANSWERING=$T/deaths
+    start
+    printf x >"$T/deaths"
+    run timeout 10 mkdir "$M/other"
+    [[ $status -ne 124 ]]
+    assert_match "$output" 'Input/output error'
+    run_logged -0 timeout 10 mkdir "$M/third"
+    [[ -d $M/weights && -d $M/third ]]
+}
+
+waits_for_holders() {
+    [[ $(output_of "$SPAWNED") == *'waiting for 1 session'* ]]
+}
+
+@test "a drain of the mount keeps its owner over a worker's death, unheard, and ends as any" {
+    start
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    wait_until 5 waits_for_holders
+    kill_worker
+    kill_worker
+    assert_eq "$(jq .draining "$M/device")" true draining
+    let_go "$HOLDER"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ $(output_of "$SPAWNED") != *daemon* ]]
+    assert_eq "$(jq .draining "$M/device")" true 'draining when it is done'
+}
+
+@test "a drain of a store keeps its owner over a worker's death, also while its command runs" {
+    start
+    hold open "$W/lock" rw
+    # shellcheck disable=SC2016 # another shell expands it
+    spawn "$GMSFS" drain "$W" -- bash -c 'touch "$1"; until [[ -e $2 ]]; do sleep 0.05; done' _ \
+        "$T/runs" "$T/go"
+    wait_until 5 waits_for_holders
+    kill_worker
+    assert_eq "$(jq .draining "$W/info")" true draining
+    let_go "$HOLDER"
+    wait_until 5 test -e "$T/runs"
+    kill_worker
+    wait_until 5 grep -q 'goes on with its drain' "$LOG"
+    run_logged -1 "$GMSCTL" open "$W/lock" rwn
+    assert_eq "$(jq .draining "$W/info")" true 'draining, the command runs'
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_until 5 test "$(jq .draining "$W/info")" = false
+}
+
+serves_again() {
+    [[ $(jq .draining "$M/device") == false && $(jq .draining "$W/info") == false ]]
+}
+
+@test "a drain whose owner dies with the worker ends a while later, and nobody else takes it over before" {
+    start
+    hold open "$W/lock" rw
+    spawn "$GMSFS" drain "$M"
+    wait_until 5 waits_for_holders
+    kill -STOP "$SPAWNED"
+    kill_worker
+    run cli drain --timeout 1 "$M"
+    assert_eq "$status" 1 'exit status of another drain'
+    assert_match "$output" 'under way'
+    kill -KILL "$SPAWNED"
+    wait_exit "$SPAWNED"
+    wait_until 15 serves_again
+    let_go "$HOLDER"
+}
