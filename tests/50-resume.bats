@@ -202,6 +202,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     grep -q '"worker_resumed"' "$T/events"
 }
 
+# bats test_tags=host
 @test "a directory that is being read is read to its end" {
     local count
     start granularity=64K
@@ -279,7 +280,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 
 # The model of random_ops checks every byte, and every operation has to succeed.
 @test "random clients notice nothing of a worker that dies again and again" {
-    start_mount granularity=64K,writer_patience=0.05
+    start_mount writer_patience=0.05
     mkdir "$M/other"
     spawn "$RANDOM_OPS" -s 1 -c 3 -r 3 -m 1000 "$M/weights" "$M/other"
     local i
