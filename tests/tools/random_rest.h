@@ -213,11 +213,11 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
-/* Host memory, and the files without names of a disk. */
+/* Host memory, the files without names of a disk, and what the GPUs of tests/fake_cuda have. */
 static int count_memory(pid_t pid)
 {
     return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") +
-           tool_count_fds(pid, "/#");
+           tool_count_fds(pid, "/#") + tool_count_fds(pid, "/gpus/gpu");
 }
 
 static struct footprint footprint_of(pid_t pid)
