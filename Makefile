@@ -143,7 +143,7 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog $(O)/tests/tools/triton_table
+benches: $(BENCHES:%=$(O)/bench/%) $(O)/bench/gmsfs_unrecorded $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
@@ -263,12 +263,21 @@ $(O)/bench/gpu_load: $(COMMAND_OBJ)
 $(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/choice: $(COMMAND_OBJ)
 $(O)/bench/choice: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/pause: $(COMMAND_OBJ)
+$(O)/bench/pause: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/evict: $(O)/obj/src/core/evict.o
 $(O)/bench/evict: BENCH_OBJ = $(O)/obj/src/core/evict.o
 $(O)/bench/%: bench/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
 		$(BENCH_OBJ) $(LIB_A) $(PKG_LIBS)
+
+# The command without a journal, which bench/recorded.c compares with.
+UNRECORDED := record_encode_small transaction_record transaction_unrecord transaction_note
+$(O)/bench/gmsfs_unrecorded: bench/unrecorded/wrap.c $(OBJ) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) \
+		$(UNRECORDED:%=-Wl,--wrap=%) -o $@ $< $(OBJ) $(LIB_A) $(PKG_LIBS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HOOK_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
