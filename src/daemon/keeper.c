@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *keeper_path(const struct keeper *keeper)
@@ -159,6 +160,22 @@ static void describe_end(int status, char *text, size_t room)
         snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
 }
 
+static uint64_t read_clock_us(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* For the next worker, which tells of it in the mount. */
+static void note_recovery(struct fs_ledger *ledger, const char *cause)
+{
+    ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
+                                            .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
+    snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);
+}
+
 /* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
  * who writes a snapshot, must not meet the next worker. They are ours by now
  * (PR_SET_CHILD_SUBREAPER). */
@@ -207,6 +224,7 @@ static bool restart_worker(struct keeper *keeper)
     if (!may_restart(keeper))
         return false;
     describe_end(keeper->worker_status, how, sizeof how);
+    note_recovery(keeper->ledger, how);
     log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
     keeper->restarts_in_vain++;
     keeper_close(&keeper->control_fd);
