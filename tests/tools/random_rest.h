@@ -256,6 +256,23 @@ static bool has_leaked(pid_t pid, const struct footprint *before, uint64_t least
     return footprint_of(pid).fds > before->fds || memory < least || memory > most;
 }
 
+static void print_files(pid_t pid)
+{
+    struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);
+    DIR *stream = opendir(dir.text);
+    struct dirent *entry;
+    char link[PATH_MAX];
+
+    while (stream && (entry = readdir(stream)) != NULL) {
+        ssize_t n = readlinkat(dirfd(stream), entry->d_name, link, sizeof(link) - 1);
+
+        if (n > 0)
+            fprintf(stderr, "  %s -> %.*s\n", entry->d_name, (int)n, link);
+    }
+    if (stream)
+        closedir(stream);
+}
+
 static void check_process(pid_t pid, struct footprint *before, uint64_t least, uint64_t most)
 {
     uint64_t end_ms = settle_end_ms();
@@ -264,10 +281,12 @@ static void check_process(pid_t pid, struct footprint *before, uint64_t least, u
     if (!before->fds)
         *before = now;
     while (has_leaked(pid, before, least, most)) {
-        if (tool_now_ms() > end_ms)
+        if (tool_now_ms() > end_ms) {
+            print_files(pid);
             tool_die("process %d of the daemon has %d descriptors and %d of memory, expected %d "
                      "and %" PRIu64,
                      (int)pid, footprint_of(pid).fds, count_memory(pid), before->fds, least);
+        }
         tool_pause_us(5000);
     }
     now = footprint_of(pid);
