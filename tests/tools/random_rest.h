@@ -213,10 +213,16 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
+/* Shared with the copier, which is there when it is wanted. */
+static int count_rings(pid_t pid)
+{
+    return tool_count_fds(pid, "memfd:gmsfs-ring");
+}
+
 /* Host memory, the files without names of a disk, and what the GPUs of tests/fake_cuda have. */
 static int count_memory(pid_t pid)
 {
-    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") +
+    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") - count_rings(pid) +
            tool_count_fds(pid, "/#") + tool_count_fds(pid, "/gpus/gpu");
 }
 
@@ -224,7 +230,7 @@ static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
     struct footprint footprint = {
-        .fds = tool_count_fds(pid, NULL) - count_memory(pid),
+        .fds = tool_count_fds(pid, NULL) - count_memory(pid) - count_rings(pid),
     };
 
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
