@@ -142,7 +142,7 @@ static void look_at_state(struct outcome *outcome)
     static struct ran ran;
 
     run_script("open W/state r read 99 open W/layout_hash r read 99 open W/info r read 9999 "
-               "open W/residency r read 999 open M/device r read 9999 open M/pools r read 9999 "
+               "open W/residency r read 999 open M/pools r read 9999 "
                "try stat W/allocations/a try stat M/s2 try stat M/s3",
                &ran);
     memcpy(outcome->state, ran.text, sizeof outcome->state);
