@@ -109,9 +109,10 @@ ALL_LDFLAGS += -fsanitize=$(SANITIZE)
 SO_LDFLAGS  :=
 endif
 
-# In test builds these calls of our own objects go through tests/fault/hook_wrap.c.
+# In test builds these calls of our own objects go through tests/fault/hook_wrap.c and hook_kill.c.
 HOOKED     := free keeper_main worker_main $(shell \
-	sed -n 's/^POINT.\([a-z0-9_]*\),.*/\1/p' tests/fault/points.h)
+	sed -n 's/^POINT.\([a-z0-9_]*\),.*/\1/p' tests/fault/points.h) $(shell \
+	sed -n 's/^STEP.\([a-z0-9_]*\).*/\1/p' tests/fault/steps.h)
 HOOK_FLAGS := $(foreach name,$(HOOKED),-Wl,--wrap=$(name))
 
 DEPFLAGS = -MMD -MP -MT $@ -MF $(basename $@).d
@@ -142,7 +143,7 @@ examples: $(EXAMPLES:%=$(O)/examples/%)
 
 units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
-benches: $(BENCHES:%=$(O)/bench/%) $(O)/tests/tools/hog $(O)/tests/tools/triton_table
+benches: $(BENCHES:%=$(O)/bench/%) $(O)/bench/gmsfs_unrecorded $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
 tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
@@ -262,12 +263,21 @@ $(O)/bench/gpu_load: $(COMMAND_OBJ)
 $(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/choice: $(COMMAND_OBJ)
 $(O)/bench/choice: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/pause: $(COMMAND_OBJ)
+$(O)/bench/pause: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/evict: $(O)/obj/src/core/evict.o
 $(O)/bench/evict: BENCH_OBJ = $(O)/obj/src/core/evict.o
 $(O)/bench/%: bench/%.c $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< \
 		$(BENCH_OBJ) $(LIB_A) $(PKG_LIBS)
+
+# The command without a journal, which bench/recorded.c compares with.
+UNRECORDED := record_encode_small transaction_record transaction_unrecord transaction_note
+$(O)/bench/gmsfs_unrecorded: bench/unrecorded/wrap.c $(OBJ) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) \
+		$(UNRECORDED:%=-Wl,--wrap=%) -o $@ $< $(OBJ) $(LIB_A) $(PKG_LIBS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HOOK_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 -include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
@@ -305,7 +315,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan soak fuzz fuzzers lint deb check-deb gpu-bench gpu-check
+.PHONY: demo test bench check-asan soak crash-test fuzz fuzzers lint deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -360,6 +370,16 @@ soak:
 		--seconds $(SECONDS) --stores $(STORES) --mounts $(MOUNTS) --clients $(CLIENTS) \
 		--stall $(STALL) --triton $(TRITON))
 
+# KILLS of workers at random moments; SEED repeats a run. FULL=1: at every step of every deed, and for
+# each of these at every EVERY_AGAIN-th of the worker that goes on. GMSFS_GPU=real: on device 0.
+KILLS       ?= 1000
+EVERY_AGAIN ?= 1
+crash-test:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) tests/crash-test --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(if $(FULL),O=$(O) tests/crash-test --steps 1 $(EVERY_AGAIN))
+
 # FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).
 fuzz:
 	@scripts/deps fuzz
@@ -409,6 +429,9 @@ help:
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
 	  '                  MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined' \
 	  '                  GMS=1: instead, what GMS clients do, very often (tests/soak)' \
+	  'make crash-test   KILLS=1000 kills of the worker while random clients work, which notice nothing;' \
+	  '                  SEED=N repeats, FULL=1 also at every step of every request, and once more in' \
+	  '                  the recovery; GMSFS_GPU=real on device 0 (tests/crash-test)' \
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \

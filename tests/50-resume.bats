@@ -264,6 +264,19 @@ queue_is() { # PID...: those in the lock's queue, in order
     grep -qx 'gmsfs_recoveries_total 2' "$M/metrics"
 }
 
+@test "the last time's cause and how long it took are told" {
+    start
+    assert_eq "$(jq -c '[.recoveries, .last_recovery]' "$M/device")" '[0,null]' 'before it'
+    grep -qx 'gmsfs_last_recovery_seconds 0.000000' "$M/metrics"
+    kill_worker
+    device_get .last_recovery
+    device_get '.recoveries == 1 and (.last_recovery | .cause == "was killed by signal 9 (Killed)" and
+        .took_us > 0 and .took_us < 60000000 and (now * 1000 - .time_ms | . >= 0 and . < 60000))' | grep -qx true
+    grep -qE '^gmsfs_last_recovery_seconds [0-9]+[.][0-9]*[1-9]' "$M/metrics"
+    cli status "$M"
+    assert_match "$output" 'its worker was replaced 1 time, last at 2.*Z within [0-9.]+ ms: it was killed by signal 9'
+}
+
 @test "with a snapshot after every few records nothing is lost either" {
     export GMSFS_SNAPSHOT_BYTES=20000
     local i
@@ -281,7 +294,7 @@ queue_is() { # PID...: those in the lock's queue, in order
 # The model of random_ops checks every byte, and every operation has to succeed.
 # bats test_tags=host
 @test "random clients notice nothing of a worker that dies again and again" {
-    start_mount granularity=64K,writer_patience=0.05
+    start_mount writer_patience=0.05
     mkdir "$M/other"
     spawn "$RANDOM_OPS" -s 1 -c 3 -r 3 -m 1000 "$M/weights" "$M/other"
     local i

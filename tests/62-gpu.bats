@@ -90,6 +90,50 @@ smi_used_is() { # MIB
     [[ $(smi_used) == "$1" ]]
 }
 
+# again WORD...: over and over until $T/over is there; the first that fails ends it.
+again() {
+    while [[ ! -e $T/over ]]; do
+        timeout $((120 * SLOW)) "$HAND" "$@" || return 1
+    done
+}
+
+@test "a worker that dies again and again is noticed neither by readers of what they mapped nor by a writer" {
+    start_gpu
+    local kills=0 pids=() before
+    mkdir "$M"/{a,b,c}
+    hand fill "$M/a" 3 $((2 << 20)) 11
+    spawn_hand equal hold "$M/a" 11
+    pids=("$SPAWNED")
+    spawn again check "$M/a" 11
+    pids+=("$SPAWNED")
+    spawn again cycles "$M/b" 5 $((2 << 20)) 12
+    pids+=("$SPAWNED")
+    spawn again fill "$M/c" 4 $((2 << 20)) 13
+    pids+=("$SPAWNED")
+    while ((kills++ < ${GMSFS_GPU_WORKER_KILLS:-8})); do
+        before=$(grep -c ' goes on, ' "$LOG" || true)
+        kill -KILL "$(worker_of "$KEEPER")"
+        wait_until_any 60 resumed_more_than "$before"
+        sleep "0.$((RANDOM % 300 + 100))" # moments between two kills are what is tested
+        for pid in "${pids[@]}"; do
+            process_lives "$pid" || fail "a client ended: $(output_of "$pid")"
+        done
+    done
+    touch "$T/over"
+    for pid in "${pids[@]:1}"; do
+        wait_exit "$pid" 120
+        assert_eq "$status" 0 "$(output_of "$pid")"
+    done
+    kill -KILL "${pids[0]}"
+    hand check "$M/a" 11
+    hand check "$M/c" 13
+    wait_until 20 used_is_of_layouts
+}
+
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+}
+
 @test "weights outlive the writer that loaded them, and two readers find every byte" {
     start_gpu
     spawn_hand filled linger "$M/weights" 8 $((6 << 20)) 11

@@ -12,11 +12,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BAR_MAX_WIDTH 60u
 #define BAR_MIN_WIDTH 10u
 #define TEXT_BYTES    160
 #define INDENT        2
+#define TIME_BYTES    32
 
 #define GROUP_TEXT_BYTES \
     9 /* the first digits of an id, as many as tell two groups apart, and NUL */
@@ -173,6 +175,27 @@ static void status_print_regions(const json_t *device, FILE *to)
                 regions == 1 ? "" : "s", references, references == 1 ? "" : "s");
 }
 
+/* The daemon went on each time; why it had to is in its log as well. */
+static void status_print_recoveries(const json_t *device, FILE *to)
+{
+    const json_t *last = json_object_get(device, "last_recovery");
+    uint64_t count = store_json_number(device, "recoveries");
+    uint64_t took_us = store_json_number(last, "took_us");
+    time_t time = (time_t)(store_json_number(last, "time_ms") / 1000);
+    char text[TIME_BYTES] = "";
+    struct tm parts;
+
+    if (count == 0)
+        return;
+    if (gmtime_r(&time, &parts))
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+    ui_line(to,
+            "  its worker was replaced %" PRIu64 " time%s, last at %s within %" PRIu64
+            ".%03u ms: it %s",
+            count, count == 1 ? "" : "s", text, took_us / 1000, (unsigned)(took_us % 1000),
+            store_json_text(last, "cause"));
+}
+
 static void status_print_mount(const json_t *look, const char *pool, FILE *to, unsigned width)
 {
     const char *path = store_json_text(look, "mount"), *reason;
@@ -186,6 +209,7 @@ static void status_print_mount(const json_t *look, const char *pool, FILE *to, u
     ui_line(to, "%s  %s  %s%s%s%s", path, store_json_text(device, "name"),
             store_json_text(look, "health"), *reason ? " (" : "", reason, *reason ? ")" : "");
     status_print_memory(device, to, width);
+    status_print_recoveries(device, to);
     if (pool)
         status_pool_print_budget(look, pool, to);
     else

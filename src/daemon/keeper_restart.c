@@ -185,6 +185,22 @@ static bool are_too_many(const struct keeper *keeper)
     return true;
 }
 
+static uint64_t read_clock_us(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* For the next worker, which tells of it in the mount. */
+static void note_recovery(struct fs_ledger *ledger, const char *cause)
+{
+    ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
+                                            .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
+    snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);
+}
+
 static void leave_worker(struct keeper *keeper)
 {
     keeper_close(&keeper->control_fd);
@@ -200,6 +216,8 @@ static bool plan_restart(struct keeper *keeper)
     if (!may_restart(keeper))
         return false;
     hear_last_words(keeper);
+    keeper_describe_end(keeper->worker_status, how, sizeof how);
+    note_recovery(keeper->ledger, keeper_is_yielding(keeper) ? "made way for another build" : how);
     if (keeper_is_yielding(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
@@ -214,7 +232,6 @@ static bool plan_restart(struct keeper *keeper)
     if (are_too_many(keeper))
         return false;
     uint64_t pause_ms = choose_pause_ms(keeper->restarts.in_row);
-    keeper_describe_end(keeper->worker_status, how, sizeof how);
     if (pause_ms > 0)
         log_warning("%s: the worker %s, as those before it did; another one is started in %" PRIu64
                     ".%u s",

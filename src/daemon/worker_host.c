@@ -277,7 +277,9 @@ static void host_session_resumed(void *context)
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_RESUMED,
                                    .value = worker_now_us() - worker->began_us};
+    struct fs_recovery *recovery = &worker->setup->ledger->recovery;
 
+    recovery->took_us = worker_now_us() - recovery->noticed_us;
     service_end_restore(worker->service);
     worker_tell_keeper(worker, &message);
     die_if_told();

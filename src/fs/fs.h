@@ -98,6 +98,14 @@ struct fs_kept_handle {
 #define FS_RESENT_BIT (UINT64_C(1) << 63)
 #define FS_INIT_BYTES 512u
 
+/* The last time that a worker was replaced. */
+struct fs_recovery {
+    uint64_t noticed_us; /* monotonic: when the keeper knew of the worker's end; 0: never was */
+    uint64_t wall_ms;    /* the same, in milliseconds since 1970 */
+    uint64_t took_us;    /* until all that was under way was served again; 0: it is not yet */
+    char cause[128];     /* as the keeper's log has it */
+};
+
 struct fs_ledger {
     _Atomic uint64_t unique[FS_LEDGER_SLOTS];
     _Atomic uint32_t init_bytes; /* of the kernel's first request, said once; 0: not yet */
@@ -105,6 +113,7 @@ struct fs_ledger {
     uint64_t started_ms;          /* wall clock: when the mount began */
     _Atomic uint32_t handles_end; /* places behind were never used */
     struct fs_kept_handle handles[CORE_MAX_FILES];
+    struct fs_recovery recovery;
 };
 
 struct fs_options {

@@ -380,6 +380,11 @@ static void write_device(FILE *out, const struct fs *fs)
     write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);
+    head(out, "gmsfs_last_recovery_seconds", "gauge",
+         "How long the last one took; 0: there was none.");
+    const uint64_t took_us = fs->options.ledger->recovery.took_us;
+    fprintf(out, "gmsfs_last_recovery_seconds %llu.%06u\n", (unsigned long long)(took_us / 1000000),
+            (unsigned)(took_us % 1000000));
 }
 
 int fs_text_metrics(const struct fs *fs, struct fs_text *text)

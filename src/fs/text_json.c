@@ -100,6 +100,20 @@ static bool add_regions(json_t *object, const struct core *core)
     return failed;
 }
 
+/* Workers that were replaced, and the last time: null if there was none. */
+static bool add_recoveries(json_t *object, const struct fs *fs)
+{
+    const struct fs_recovery *last = &fs->options.ledger->recovery;
+    json_t *told = last->noticed_us ? json_object() : json_null();
+    bool failed = json_object_set_new(object, "recoveries", make_number(fs->core->resumes)) != 0;
+    if (last->noticed_us) {
+        failed |= json_object_set_new(told, "time_ms", make_number(last->wall_ms)) != 0;
+        failed |= json_object_set_new(told, "cause", make_string(last->cause)) != 0;
+        failed |= json_object_set_new(told, "took_us", make_number(last->took_us)) != 0;
+    }
+    return json_object_set_new(object, "last_recovery", told) != 0 || failed;
+}
+
 /* When a store leaves for another one. */
 static bool add_eviction(json_t *object, const struct fs_options *options)
 {
@@ -143,6 +157,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
+    failed |= add_recoveries(object, fs);
     if (info.pci_id[0])
         failed |= add_gpu(object, &info);
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;

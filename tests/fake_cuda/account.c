@@ -167,8 +167,11 @@ int account_create(unsigned gpu, uint64_t bytes, struct account_memory *memory)
         sweep(gpu, &account);
     fd = -ENOMEM;
     if (fits(&account, &machine, bytes)) {
-        *memory = (struct account_memory){.gpu = gpu, .seq = account.next_seq++, .bytes = bytes};
-        fd = make_file(memory);
+        do { /* a process that was killed here has made the file, and not counted it */
+            *memory =
+                (struct account_memory){.gpu = gpu, .seq = account.next_seq++, .bytes = bytes};
+            fd = make_file(memory);
+        } while (fd == -EEXIST);
         if (fd >= 0)
             account.used_bytes += bytes;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deeds - what is done to a mount while one call of its daemon fails
+ * deeds - what is done to a mount while one call of its daemon fails, or its worker is killed
  *
  * Words are gmsctl's; W/ and M/ stand for the store and the mount. Each deed starts from the same
  * store: committed, with the allocations `a` (64 KiB that begin with "committed") and `b`, and the
- * entry `key`. Private to faults.c.
+ * entry `key`. For faults.c and kills.c.
  */
 #ifndef GMSFS_TESTS_FAULT_DEEDS_H
 #define GMSFS_TESTS_FAULT_DEEDS_H

@@ -18,11 +18,12 @@
 #define LIMIT_MS 10000u
 
 static struct fault_control *control;
-static unsigned faults, told, failures;
+static unsigned failures;
+__attribute__((unused)) static unsigned faults, told;
 
 /* ---- saying ------------------------------------------------------------------------------ */
 
-__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static inline void complain(const char *format, ...)
 {
     va_list arguments;
 

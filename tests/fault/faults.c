@@ -13,78 +13,15 @@
  * Prints a line for each thing that is wrong, with the call site, and a last line of numbers; exit
  * status 1 if anything is. Sites are printed as addresses: addr2line -fpe build/test/gmsfs tells.
  */
-#include "deeds.h"
-#include "driver.h"
+#include "scripts.h"
 
-#include <sys/xattr.h>
-
-#define MAX_WORDS   200
 #define SETTLE_MS   3000u
 #define MAX_RESULTS 64
 
 static struct {
-    const char *gmsctl, *mount;
     pid_t keeper, worker;
     uint32_t process;
 } t;
-
-/* ---- gmsctl ------------------------------------------------------------------------------ */
-
-/* Splits in place and writes paths out. */
-static void make_words(const char *script, char *room, size_t size, char **words)
-{
-    size_t used = 0, count = 0;
-
-    words[count++] = (char *)(uintptr_t)t.gmsctl;
-    while (*script && count < MAX_WORDS) {
-        size_t length = strcspn(script, " ");
-        const char *prefix = "";
-        if (length > 0 && (script[0] == 'W' || script[0] == 'M') &&
-            (length == 1 || script[1] == '/'))
-            prefix = script[0] == 'W' ? "/weights" : "";
-        bool path = length > 0 && (script[0] == 'W' || script[0] == 'M') &&
-                    (length == 1 || script[1] == '/');
-        words[count++] = room + used;
-        int wrote = path ? snprintf(room + used, size - used, "%s%s%.*s", t.mount, prefix,
-                                    (int)length - 1, script + 1)
-                         : snprintf(room + used, size - used, "%.*s", (int)length, script);
-        used += (size_t)wrote + 1;
-        if (used >= size)
-            tool_die("a script is too long");
-        script += length;
-        script += strspn(script, " ");
-    }
-    words[count] = NULL;
-}
-
-static pid_t start_gmsctl(const char *script, int input, int output)
-{
-    char room[16384], *words[MAX_WORDS + 1];
-
-    make_words(script, room, sizeof room, words);
-    return start(words, input, output);
-}
-
-/* It hangs in the mount: that is what is wrong. */
-static void finish(pid_t child, int output, struct ran *ran)
-{
-    if (!wait_child(child, LIMIT_MS, &ran->status)) {
-        kill(child, SIGKILL);
-        int status;
-        wait_child(child, LIMIT_MS, &status);
-        ran->status = -1;
-    }
-    take_text(output, ran);
-}
-
-static void run_script(const char *script, struct ran *ran)
-{
-    int null = open_null(), output = open_scratch();
-    pid_t child = start_gmsctl(script, null, output);
-
-    close(null);
-    finish(child, output, ran);
-}
 
 /* The errno names among its lines, in order. */
 static size_t list_errors(const struct ran *ran, int errors[MAX_RESULTS])
@@ -111,18 +48,11 @@ struct holding {
     uint64_t used_bytes, host_bytes, open_files, jobs, waiting, sessions;
 };
 
-static uint64_t find_number(const char *text, const char *before)
-{
-    const char *at = strstr(text, before);
-
-    return at ? strtoull(at + strlen(before), NULL, 10) : UINT64_MAX;
-}
-
 static void look(struct holding *holding)
 {
     char text[TOOL_TEXT_BYTES];
-    struct tool_path metrics = tool_path("%s/metrics", t.mount);
-    struct tool_path sessions = tool_path("%s/weights/sessions", t.mount);
+    struct tool_path metrics = tool_path("%s/metrics", script_mount);
+    struct tool_path sessions = tool_path("%s/weights/sessions", script_mount);
 
     memset(holding, 0, sizeof *holding);
     if (tool_read_text(metrics.text, text, sizeof text) < 0)
@@ -200,65 +130,13 @@ static bool daemon_lives(void)
 
 /* ---- deeds ------------------------------------------------------------------------------- */
 
-static bool is_waiting(void)
-{
-    char text[TOOL_TEXT_BYTES];
-    struct tool_path sessions = tool_path("%s/weights/sessions", t.mount);
-
-    return tool_read_text(sessions.text, text, sizeof text) > 0 && strstr(text, " waiting ");
-}
-
-/* Until the deed waits behind the holder, or has ended otherwise. */
-static void wait_until_waiting(pid_t child)
-{
-    uint64_t until_ms = tool_now_ms() + LIMIT_MS * tool_slow();
-    siginfo_t info = {0};
-
-    while (!is_waiting() && tool_now_ms() < until_ms) {
-        if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
-            return;
-        tool_pause_us(500);
-    }
-}
-
-/* The holder says "held", and goes when its input ends. */
-static pid_t start_holder(const struct deed *deed, int *input)
-{
-    char script[1024];
-    int ends[2], output = open_scratch();
-    struct ran ran = {0};
-
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        tool_die("pipe: %s", strerror(errno));
-    snprintf(script, sizeof script, "%s say held hold", deed->holder);
-    pid_t holder = start_gmsctl(script, ends[0], output);
-    close(ends[0]);
-    for (unsigned i = 0; i < 5000 && !strstr(ran.text, "held"); i++) {
-        tool_pause_us(1000);
-        ssize_t got = pread(output, ran.text, sizeof ran.text - 1, 0);
-        ran.text[got > 0 ? got : 0] = '\0';
-    }
-    close(output);
-    *input = ends[1];
-    return holder;
-}
-
 static void do_deed(const struct deed *deed, const struct fault_site *site, struct ran *ran)
 {
-    int input = -1, status, null = open_null(), output = open_scratch();
-    pid_t holder = deed->holder ? start_holder(deed, &input) : -1;
+    struct deed_run run = prepare_deed(deed);
 
     if (site)
         arm(site, t.process);
-    pid_t child = start_gmsctl(deed->words, null, output);
-    close(null);
-    if (holder > 0) {
-        wait_until_waiting(child);
-        close(input);
-    }
-    finish(child, output, ran);
-    if (holder > 0 && !wait_child(holder, LIMIT_MS, &status))
-        tool_die("%s: the holder of the lock hangs", deed->name);
+    finish_deed(&run, ran);
     if (site) { /* the end of its files and memory, behind its back */
         struct holding after;
         for (unsigned i = 0; i < 50 && !control->fired; i++) {
@@ -269,63 +147,6 @@ static void do_deed(const struct deed *deed, const struct fault_site *site, stru
         }
     }
     control->armed = false;
-}
-
-/* A drain that came to its end lasts. */
-static void serve_again(void)
-{
-    char text[TOOL_TEXT_BYTES];
-    struct tool_path device = tool_path("%s/device", t.mount);
-    struct ran ran;
-
-    if (tool_read_text(device.text, text, sizeof text) > 0 && strstr(text, "\"draining\": true"))
-        run_script("connect M/ ask serve 0", &ran);
-}
-
-/* Most often there is neither. */
-static void remove_budgets(void)
-{
-    struct tool_path store = tool_path("%s/weights", t.mount);
-    struct tool_path pools = tool_path("%s/pools", t.mount);
-    char text[TOOL_TEXT_BYTES];
-
-    removexattr(store.text, "user.gmsfs.pin");
-    removexattr(store.text, "user.gmsfs.pool");
-    if (tool_read_text(pools.text, text, sizeof text) > 0 && strstr(text, "chat "))
-        run_script("open M/pools w try write hex:63686174202d0a", &(struct ran){0});
-}
-
-/* What deeds make besides. */
-static void clean_up(void)
-{
-    static const char *const stores[] = {"s2", "s3"};
-
-    serve_again();
-    remove_budgets();
-    for (size_t i = 0; i < 2; i++) {
-        struct tool_path path = tool_path("%s/%s", t.mount, stores[i]);
-        if (access(path.text, F_OK) != 0)
-            continue;
-        struct tool_path weights = tool_path("%s/weights", t.mount);
-        if (access(weights.text, F_OK) != 0)
-            rename(path.text, weights.text);
-        else if (rmdir(path.text) != 0)
-            complain("%s: cannot be removed: %s", path.text, strerror(errno));
-    }
-}
-
-/* A whole cycle of work; what it prints has to be the same each time. */
-static bool begin_anew(void)
-{
-    struct ran ran;
-
-    clean_up();
-    run_script(DEEDS_BEGIN, &ran);
-    if (ran.status == 0 && strstr(ran.text, "committed"))
-        return true;
-    complain("the daemon does not serve: the cycle of work ends with status %d\n%s", ran.status,
-             ran.text);
-    return false;
 }
 
 struct learnt {
@@ -537,8 +358,8 @@ static bool is_wanted(const char *group, int count, char **groups)
 static int run(int argc, char **argv)
 {
     map_control(argv[0]);
-    t.gmsctl = argv[1];
-    t.mount = argv[2];
+    script_gmsctl = argv[1];
+    script_mount = argv[2];
     t.keeper = (pid_t)atoi(argv[3]);
     t.worker = (pid_t)atoi(argv[4]);
     t.process = strcmp(argv[5], "keeper") == 0 ? FAULT_KEEPER : FAULT_WORKER;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fault.h"
+#include "kill.h"
 
 #include <errno.h>
 #include <execinfo.h>
@@ -85,6 +86,7 @@ static __attribute__((noinline)) struct fault_site *remember_site(enum fault_poi
 
 int fault_meet(enum fault_point point)
 {
+    kill_meet_point(point);
     if (!control)
         return 0;
     int before = errno;
@@ -121,6 +123,8 @@ __attribute__((noinline)) int fault_run(int (*run)(void *context), void *context
 void fault_become(enum fault_process as)
 {
     process = as;
+    if (as == FAULT_WORKER)
+        kill_become_worker();
 }
 
 /* ---- heap blocks ------------------------------------------------------------------------- */

@@ -251,7 +251,8 @@ WRAP(int, vmm_write,
      (vmm, piece, from, bytes, at), -error)
 WRAP(int, vmm_seal, (struct vmm * vmm, struct vmm_piece *piece, uint64_t bytes),
      (vmm, piece, bytes), -error)
-WRAP(int, keep_add, (struct keep * keep, uint64_t memory, int fd), (keep, memory, fd), -error)
+WRAP(int, keep_add, (struct keep * keep, const struct service_memory *memories, size_t count),
+     (keep, memories, count), -error)
 WRAP(int, helpers_submit, (struct helpers * helpers, enum service_pool pool, struct job *job),
      (helpers, pool, job), -error)
 

@@ -104,9 +104,18 @@ static void compare_bytes(const struct content *content, int index, const uint8_
 {
     static uint8_t want[MAX_BYTES];
 
+    uint64_t at = 0, end = content->size_bytes[index], differing = 0;
+
     make_bytes(content, index, want);
-    if (memcmp(bytes, want, content->size_bytes[index]) != 0)
-        lost("bytes of c%d are not those of content %016" PRIx64, index, content->cid);
+    while (at < end && bytes[at] == want[at])
+        at++;
+    if (at == end)
+        return;
+    for (uint64_t i = at; i < end; i++)
+        differing += bytes[i] != want[i];
+    lost("bytes of c%d are not those of content %016" PRIx64 ": from %" PRIu64 " of %" PRIu64
+         ", %" PRIu64 " differ, the first is %#x instead of %#x",
+         index, content->cid, at, end, differing, bytes[at], want[at]);
 }
 
 static uint64_t generation_of(int fd, const char *what)

@@ -13,20 +13,23 @@
  *   -w SECONDS   after which an operation counts as hanging (30)
  *   -d FILE      where to write down what hangs and why (standard error)
  *   -p SECONDS   between two lines that tell how far it is (0: none)
+ *   -W MS        workers of the keepers are killed, each at most so long after the one before
+ *   -n KILLS     of workers, and then it ends (with -W)
  *
  * CLIENTS processes do random things with the stores, one after the other: write through the tree
  * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try what is
  * forbidden (random_clients.h), take several stores as one, drain a mount (random_many.h), move
  * stores where a mount has places beside its device (random_places.h). Some are killed at any
- * moment, some of these after they were stopped for a while, and replaced. After each round all
- * have ended, and then everything must be as random_rest.h says. SIGINT ends it in order after the
- * round that it cuts short. Exit status 0: all was well; the last line of the output has the
- * figures in any case.
+ * moment, some of these after they were stopped for a while, and replaced. With -W a worker is
+ * killed as often, and who is served must not notice. After each round all have ended, and then
+ * everything must be as random_rest.h says. SIGINT ends it in order after the round that it cuts
+ * short. Exit status 0: all was well; the last line of the output has the figures in any case.
  */
 #include "random_clients.h"
 #include "random_rest.h"
 #include "random_stall.h"
 #include "random_targets.h"
+#include "random_workers.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -37,8 +40,8 @@
 #define MAX_MORE_ROUNDS 20   /* on a machine so busy that not everything happens in a few */
 
 static struct options {
-    uint64_t seed, round_ms, growth_kib, stall_ms, progress_ms;
-    int clients, rounds;
+    uint64_t seed, round_ms, growth_kib, stall_ms, progress_ms, worker_ms;
+    int clients, rounds, worker_kills;
     uint64_t total_ms;
     const char *dump;
 } options = {.seed = 1, .round_ms = 1000, .stall_ms = 30000, .clients = 4, .rounds = 1};
@@ -157,6 +160,25 @@ static void kill_one(void)
     kills++;
 }
 
+static bool killed_enough(void)
+{
+    return options.worker_kills && worker_kills >= options.worker_kills;
+}
+
+static void pause_and_kill(void)
+{
+    if (!options.worker_ms) {
+        tool_pause_us(500 + (unsigned)below(15000));
+        kill_one();
+        return;
+    }
+    tool_pause_us((unsigned)below(options.worker_ms * 1000));
+    if (chance(20))
+        kill_one();
+    while (!kill_worker())
+        tool_pause_us(1000);
+}
+
 static void run_round(void)
 {
     uint64_t end_ms = tool_now_ms() + options.round_ms, over_ms = started_ms + options.total_ms;
@@ -166,9 +188,8 @@ static void run_round(void)
     atomic_store(&shared->stop, 0);
     for (int i = 0; i < options.clients; i++)
         start_client(i);
-    while (tool_now_ms() < end_ms && !interrupted) {
-        tool_pause_us(500 + (unsigned)below(15000));
-        kill_one();
+    while (tool_now_ms() < end_ms && !interrupted && !killed_enough()) {
+        pause_and_kill();
         look_for_stall();
     }
     atomic_store(&shared->stop, 1);
@@ -203,6 +224,8 @@ static void print_figures(void)
         reads += targets[i].model->reads;
         given_up += targets[i].model->given_up;
     }
+    if (options.worker_ms)
+        printf("%d workers killed; ", worker_kills);
     printf("%" PRIu64 " s: %lu operations, %d kills, %" PRIu64 " commits, %" PRIu64
            " aborts, %" PRIu64 " reads, %lu moves, %lu wakes behind one, %" PRIu64
            " given up, %lu losses\n",
@@ -214,8 +237,8 @@ static void print_figures(void)
 
 static bool is_over(int round)
 {
-    if (interrupted)
-        return true;
+    if (interrupted || options.worker_kills)
+        return interrupted || killed_enough();
     if (options.total_ms)
         return tool_now_ms() >= started_ms + options.total_ms;
     return round >= options.rounds &&
@@ -233,7 +256,7 @@ static void run_rounds(void)
             print_figures();
         }
     }
-    if (!options.total_ms && !interrupted && too_little_happened())
+    if (!options.total_ms && !options.worker_kills && !interrupted && too_little_happened())
         tool_die("too little happened");
 }
 
@@ -294,6 +317,12 @@ static void read_option(int option, const char *value)
     case 'p':
         options.progress_ms = number * 1000;
         break;
+    case 'W':
+        options.worker_ms = number;
+        break;
+    case 'n':
+        options.worker_kills = (int)number;
+        break;
     default:
         tool_die("see the head of tests/tools/random_ops.c");
     }
@@ -304,10 +333,12 @@ int main(int argc, char **argv)
     struct sigaction action = {.sa_handler = on_interrupt};
     int option;
 
-    while ((option = getopt(argc, argv, "s:c:r:m:t:k:g:w:d:p:")) != -1)
+    while ((option = getopt(argc, argv, "s:c:r:m:t:k:g:w:d:p:W:n:")) != -1)
         read_option(option, optarg);
     if (optind == argc || options.clients < 1 || options.clients > MAX_CLIENTS)
         tool_die("it takes stores, and 1 to %d clients", MAX_CLIENTS);
+    if (options.worker_ms && keeper_count == 0)
+        tool_die("-W needs the keepers whose workers are to be killed");
     options.stall_ms *= tool_slow();
     random_state = options.seed | 1;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

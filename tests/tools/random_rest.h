@@ -213,18 +213,24 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
-/* Host memory, and the files without names of a disk. */
+/* Shared with the copier, which is there when it is wanted. */
+static int count_rings(pid_t pid)
+{
+    return tool_count_fds(pid, "memfd:gmsfs-ring");
+}
+
+/* Host memory, the files without names of a disk, and what the GPUs of tests/fake_cuda have. */
 static int count_memory(pid_t pid)
 {
-    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") +
-           tool_count_fds(pid, "/#");
+    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") - count_rings(pid) +
+           tool_count_fds(pid, "/#") + tool_count_fds(pid, "/gpus/gpu");
 }
 
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
     struct footprint footprint = {
-        .fds = tool_count_fds(pid, NULL) - count_memory(pid),
+        .fds = tool_count_fds(pid, NULL) - count_memory(pid) - count_rings(pid),
     };
 
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
@@ -256,6 +262,23 @@ static bool has_leaked(pid_t pid, const struct footprint *before, uint64_t least
     return footprint_of(pid).fds > before->fds || memory < least || memory > most;
 }
 
+static void print_files(pid_t pid)
+{
+    struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);
+    DIR *stream = opendir(dir.text);
+    struct dirent *entry;
+    char link[PATH_MAX];
+
+    while (stream && (entry = readdir(stream)) != NULL) {
+        ssize_t n = readlinkat(dirfd(stream), entry->d_name, link, sizeof(link) - 1);
+
+        if (n > 0)
+            fprintf(stderr, "  %s -> %.*s\n", entry->d_name, (int)n, link);
+    }
+    if (stream)
+        closedir(stream);
+}
+
 static void check_process(pid_t pid, struct footprint *before, uint64_t least, uint64_t most)
 {
     uint64_t end_ms = settle_end_ms();
@@ -264,10 +287,12 @@ static void check_process(pid_t pid, struct footprint *before, uint64_t least, u
     if (!before->fds)
         *before = now;
     while (has_leaked(pid, before, least, most)) {
-        if (tool_now_ms() > end_ms)
+        if (tool_now_ms() > end_ms) {
+            print_files(pid);
             tool_die("process %d of the daemon has %d descriptors and %d of memory, expected %d "
                      "and %" PRIu64,
                      (int)pid, footprint_of(pid).fds, count_memory(pid), before->fds, least);
+        }
         tool_pause_us(5000);
     }
     now = footprint_of(pid);

@@ -86,14 +86,21 @@ static inline bool is_first_of_mount(int index)
     return true;
 }
 
-/* The process that serves; 0: there is none. */
+/* The process that serves; 0: there is none just now. A keeper has other children for a while. */
 static inline pid_t worker_of(pid_t keeper)
 {
-    char text[64] = "";
+    char text[1024] = "", comm[64];
 
     tool_read_text(tool_path("/proc/%d/task/%d/children", (int)keeper, (int)keeper).text, text,
                    sizeof(text));
-    return (pid_t)atoi(text);
+    for (char *at = text; *at; at += strspn(at, " ")) {
+        pid_t pid = (pid_t)strtol(at, &at, 10);
+
+        if (tool_read_text(tool_path("/proc/%d/comm", (int)pid).text, comm, sizeof(comm)) > 0 &&
+            strcmp(comm, "gmsfs-worker\n") == 0)
+            return pid;
+    }
+    return 0;
 }
 
 #endif

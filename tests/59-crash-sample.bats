@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Some of `make crash-test`: the worker is killed at random moments, and at certain steps of what it
+# does for a client; nobody notices more than a pause.
+
+load helpers
+
+KILLS=$BUILD/tests/fault/kills
+GMSCTL=$BUILD/tests/tools/gmsctl
+
+setup() {
+    common_setup
+    requires fuse
+    SEED=$((RANDOM << 15 | RANDOM))
+}
+
+teardown() {
+    rm -f "$BUILD/soak"/*"-$SEED"[.-]*
+    common_teardown
+}
+
+random_kills() { # KILLS [OPTION...]
+    O=$BUILD run_logged -0 timeout $((80 * SLOW)) "$ROOT/tests/soak" --seed "$SEED" --worker-kills "$@"
+    assert_match "$output" "$1 workers killed; [^;]*, 0 losses"
+    assert_eq "${lines[-1]}" "soak: ok, seed $SEED" 'last line'
+}
+
+@test "random clients on several mounts notice nothing of workers that are killed" {
+    random_kills 15 --stores 4 --mounts 2 --clients 6
+}
+
+@test "the same with a snapshot after every few records" {
+    GMSFS_SNAPSHOT_BYTES=20000 random_kills 15 --stores 3 --clients 6
+}
+
+@test "the same on a GPU" {
+    random_kills 12 --stores 3 --clients 6 --gpu fake
+}
+
+# kills_at EVERY AGAIN GROUP[/NAME]...: before every so many steps; OPTIONS are the mount's.
+kills_at() {
+    "$KILLS" new "$T/control"
+    GMSFS_KILL_CONTROL=$T/control start_mount "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}"
+    run_logged -0 timeout $((85 * SLOW)) "$KILLS" run "$T/control" "$GMSCTL" "$M" "$KEEPER" "$@"
+    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+}
+
+@test "GMSFS_KILL_CONTROL: what is wrong with it is said" {
+    GMSFS_KILL_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
+    assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
+}
+
+@test "a worker that is killed at any step of an allocation: answered once, and as if nothing had been" {
+    kills_at 1 0 memory/alloc
+}
+
+@test "a worker that is killed at any step of a wait for the lock" {
+    kills_at 1 0 lock/wait
+}
+
+@test "two workers in a row that are killed at a step of an allocation" {
+    kills_at 23 17 memory/alloc
+}
+
+@test "a worker that is killed at some step of looking and of locks" {
+    kills_at 23 0 look lock
+}
+
+@test "a worker that is killed at some step of what is done to memory" {
+    kills_at 23 0 memory
+}
+
+@test "a worker that is killed at some step of what is done to entries, stores, tickets, budgets" {
+    kills_at 19 0 entries stores tickets regions budgets
+}
+
+@test "a worker that is killed at some step of a move" {
+    kills_at 29 0 places spares
+}
+
+@test "a worker that is killed at some step of an eviction" {
+    SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
+}

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kills - kills the worker of a mount at every step of every deed, and looks what comes of it
+ *
+ *   kills new CONTROL                   makes the file that daemons are armed by
+ *   kills run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
+ *
+ * `run` does the deeds of deeds.h: some times to learn how they go, then once for each step
+ * (kill.h) that the worker makes meanwhile, or for each EVERY-th, with the worker killed before it.
+ * With AGAIN (not 0), each of these once more for each AGAIN-th step of the worker that takes its
+ * place, which is killed as well. The client must be answered as if nothing had happened, once; the
+ * state and the events afterwards are those that the deed leads to; nothing may be left behind.
+ *
+ * What differs from one undisturbed run to the next (ids, tokens, times) is not compared. Prints a
+ * line for each thing that is wrong, with the steps, and a last line of numbers; exit status 1 if
+ * anything is.
+ */
+#include "kill.h"
+#include "scripts.h"
+
+#define SETTLE_MS   5000u
+#define LEARN_RUNS  3
+#define EVENTS_ROOM (1u << 18)
+
+static struct kill_control *kills;
+static pid_t keeper;
+static int events_fd;
+static unsigned trials;
+
+/* ---- the control ------------------------------------------------------------------------- */
+
+static void make_kill_control(const char *path)
+{
+    uint32_t magic = KILL_MAGIC;
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd < 0 || ftruncate(fd, (off_t)sizeof *kills) != 0 ||
+        pwrite(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic)
+        tool_die("%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+static void map_kill_control(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        tool_die("%s: %s", path, strerror(errno));
+    kills = mmap(NULL, sizeof *kills, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (kills == MAP_FAILED)
+        tool_die("%s: %s", path, strerror(errno));
+    close(fd);
+}
+
+/* -1: no such kill. */
+static void arm_kills(int first, int second)
+{
+    int wanted[KILL_MOST] = {first, second, -1};
+
+    for (unsigned i = 0; i < KILL_MOST; i++)
+        kills->after[i] = wanted[i] < 0 ? KILL_NEVER : wanted[i];
+    kills->kills = 0;
+    kills->armed = true;
+}
+
+/* ---- what a deed left -------------------------------------------------------------------- */
+
+struct outcome {
+    int status;
+    char said[TOOL_TEXT_BYTES];  /* by the deed, and by what is done after it */
+    char events[EVENTS_ROOM];    /* in the order of their names */
+    char state[TOOL_TEXT_BYTES]; /* of the store and the mount */
+};
+
+static int compare_lines(const void *left, const void *right)
+{
+    const char *a = *(char *const *)left, *b = *(char *const *)right;
+    const char *name_a = strstr(a, "\"event\":"), *name_b = strstr(b, "\"event\":");
+    int order = strncmp(name_a ? name_a : a, name_b ? name_b : b, 40);
+
+    return order ? order : (a > b) - (a < b); /* as they came */
+}
+
+/* Of several clients at a time it is chance which event comes first. */
+static void sort_events(char *text)
+{
+    static char sorted[EVENTS_ROOM];
+    char *lines[4096], *rest = NULL;
+    size_t count = 0, used = 0;
+
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (count < 4096 && !strstr(line, "\"worker_resumed\""))
+            lines[count++] = line;
+    qsort(lines, count, sizeof *lines, compare_lines);
+    for (size_t i = 0; i < count; i++)
+        used += (size_t)snprintf(sorted + used, sizeof sorted - used, "%s\n", lines[i]);
+    memcpy(text, sorted, used);
+    text[used] = '\0';
+}
+
+static void read_events(char *text, size_t room)
+{
+    size_t used = 0;
+    ssize_t got;
+
+    while (used < room - 1 && (got = read(events_fd, text + used, room - 1 - used)) > 0)
+        used += (size_t)got;
+    text[used] = '\0';
+}
+
+/* Nobody has a file or a session, and nothing is under way. */
+static bool is_idle(void)
+{
+    static char text[TOOL_TEXT_BYTES];
+
+    if (tool_read_text(tool_path("%s/metrics", script_mount).text, text, sizeof text) <= 0)
+        return false;
+    /* this program's, and the one that is read here */
+    if (find_number(text, "\ngmsfs_open_files ") > 2 ||
+        find_number(text, "\ngmsfs_jobs_in_flight ") != 0)
+        return false;
+    return tool_read_text(tool_path("%s/weights/sessions", script_mount).text, text, sizeof text) ==
+           0;
+}
+
+/* False: it does not come to rest. */
+static bool wait_until_idle(void)
+{
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    while (!is_idle()) {
+        if (tool_now_ms() > until_ms)
+            return false;
+        tool_pause_us(300);
+    }
+    return true;
+}
+
+/* What is left of a deed, for all to see. `hash` stands for allocations, entries and values. */
+static void look_at_state(struct outcome *outcome)
+{
+    static struct ran ran;
+
+    run_script("open W/state r read 99 open W/layout_hash r read 99 open W/info r read 9999 "
+               "open W/residency r read 999 open M/pools r read 9999 "
+               "try stat W/allocations/a try stat M/s2 try stat M/s3",
+               &ran);
+    memcpy(outcome->state, ran.text, sizeof outcome->state);
+}
+
+/* False: nothing can be said of the deed, for it hangs. */
+static bool do_deed(const struct deed *deed, int first, int second, struct outcome *outcome)
+{
+    static struct ran ran, after;
+    struct deed_run run;
+
+    read_events(outcome->events, sizeof outcome->events); /* until here */
+    run = prepare_deed(deed);
+    arm_kills(first, second);
+    finish_deed(&run, &ran);
+    bool came_to_rest = wait_until_idle();
+    kills->armed = false;
+    after.text[0] = '\0';
+    outcome->status = ran.status;
+    look_at_state(outcome);
+    read_events(outcome->events, sizeof outcome->events);
+    sort_events(outcome->events);
+    if (deed->after)
+        run_script(deed->after, &after);
+    snprintf(outcome->said, sizeof outcome->said, "%.*s--\n%.*s", TOOL_TEXT_BYTES / 2 - 8, ran.text,
+             TOOL_TEXT_BYTES / 2 - 8, after.text);
+    return came_to_rest && ran.status != -1;
+}
+
+/* ---- comparing --------------------------------------------------------------------------- */
+
+#define WORD_ENDS " \n\t=,:{}[]\""
+
+/* Where two texts have the same words but for those that are `*` in the pattern. */
+static bool matches(const char *pattern, const char *text)
+{
+    for (;;) {
+        size_t ends = strspn(pattern, WORD_ENDS);
+        if (strspn(text, WORD_ENDS) != ends || memcmp(pattern, text, ends) != 0)
+            return false;
+        pattern += ends;
+        text += ends;
+        if (!*pattern || !*text)
+            return *pattern == *text;
+        size_t word = strcspn(pattern, WORD_ENDS), other = strcspn(text, WORD_ENDS);
+        bool is_any = word == 1 && *pattern == '*';
+        if (!is_any && (word != other || memcmp(pattern, text, word) != 0))
+            return false;
+        pattern += word;
+        text += other;
+    }
+}
+
+/* Words of the pattern that the text has otherwise become `*`. False: it has others. */
+static bool widen(char *pattern, const char *text)
+{
+    static char wider[EVENTS_ROOM];
+    const char *from = pattern;
+    size_t used = 0;
+
+    for (;;) {
+        size_t ends = strspn(from, WORD_ENDS);
+        if (strspn(text, WORD_ENDS) != ends || memcmp(from, text, ends) != 0)
+            return false;
+        memcpy(wider + used, from, ends);
+        used += ends;
+        from += ends;
+        text += ends;
+        if (!*from || !*text)
+            break;
+        size_t word = strcspn(from, WORD_ENDS), other = strcspn(text, WORD_ENDS);
+        if (word == other && memcmp(from, text, word) == 0) {
+            memcpy(wider + used, from, word);
+            used += word;
+        } else {
+            wider[used++] = '*';
+        }
+        from += word;
+        text += other;
+    }
+    if (*from != *text)
+        return false;
+    memcpy(pattern, wider, used);
+    pattern[used] = '\0';
+    return true;
+}
+
+/* The store that every deed starts from, in a new directory: its slots and generations are the same
+ * each time. */
+static bool begin_in_new_store(void)
+{
+    static struct ran ran;
+
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    clean_up();
+    do { /* files are released behind the back of who closed them */
+        run_script("connect M/ region-unregister-all self 0 disconnect rmdir W mkdir W", &ran);
+    } while (ran.status != 0 && strstr(ran.text, "EBUSY") && tool_now_ms() < until_ms);
+    if (ran.status != 0)
+        complain("the store cannot be made anew: %s", ran.text);
+    return ran.status == 0 && begin_anew();
+}
+
+struct learnt {
+    struct outcome outcome; /* with `*` */
+    bool said_varies;       /* it reads what changes all the time */
+    bool moves;             /* that is begun anew or forgotten, and the bytes are what they were */
+    bool status_varies;     /* it is interrupted after a time; or polls, and a kill wakes it */
+    bool events_vary;       /* who wakes first decides what happens */
+};
+
+static void learn(const struct deed *deed, struct learnt *learnt)
+{
+    static struct outcome again;
+
+    learnt->moves = strstr(deed->words, "residency") || strcmp(deed->group, "evictions") == 0;
+    learnt->status_varies = strstr(deed->words, " poll ") || strstr(deed->words, "alarm ");
+    learnt->said_varies = learnt->status_varies;
+    learnt->events_vary = strstr(deed->words, "alarm ");
+    for (int i = 0; i < LEARN_RUNS; i++) {
+        if (!begin_in_new_store() || !do_deed(deed, -1, -1, i ? &again : &learnt->outcome))
+            tool_die("%s/%s: does not end where nothing befalls it", deed->group, deed->name);
+        if (i == 0)
+            continue;
+        if ((again.status != learnt->outcome.status && !learnt->status_varies) ||
+            !widen(learnt->outcome.state, again.state))
+            tool_die("%s/%s: it ends otherwise each time:\n%s%s\n%s%s", deed->group, deed->name,
+                     learnt->outcome.said, learnt->outcome.state, again.said, again.state);
+        learnt->said_varies |= !widen(learnt->outcome.said, again.said);
+        learnt->events_vary |= !widen(learnt->outcome.events, again.events);
+    }
+    if (getenv("KILLS_SHOW"))
+        printf("%s/%s: status %d\n%s%s%s", deed->group, deed->name, learnt->outcome.status,
+               learnt->outcome.said, learnt->outcome.state, learnt->outcome.events);
+}
+
+/* ---- kills ------------------------------------------------------------------------------- */
+
+/* A connection to `.fds` is the worker's, and ends with it: the library makes another one. */
+static bool may_break(const struct deed *deed, const struct outcome *outcome)
+{
+    return strstr(deed->words, "connect ") &&
+           (strstr(outcome->said, "ECONNRESET") || strstr(outcome->said, "EPIPE") ||
+            strstr(outcome->said, "ECONNREFUSED"));
+}
+
+static void tell(const struct deed *deed, const char *what, const char *wanted, const char *got)
+{
+    complain("%s/%s: killed before %s (%d)%s%s: %s", deed->group, deed->name, kills->at[0], trials,
+             kills->kills > 1 ? ", then before " : "", kills->kills > 1 ? kills->at[1] : "", what);
+    if (wanted)
+        printf("  wanted:\n%s\n  got:\n%s\n", wanted, got);
+}
+
+static const char *after_of(const struct outcome *outcome)
+{
+    return strstr(outcome->said, "--\n");
+}
+
+/* The mount is drained, and the client goes without having heard of it: the next worker cannot tell
+ * whether it has heard, and a mount that is drained stays so. */
+static bool is_undecided(const struct deed *deed, const struct outcome *outcome)
+{
+    return strcmp(deed->name, "drain-broken-off") == 0 && strstr(outcome->said, "ENODEV");
+}
+
+static void judge(const struct deed *deed, const struct learnt *learnt,
+                  const struct outcome *outcome)
+{
+    const struct outcome *wanted = &learnt->outcome;
+
+    if (may_break(deed, outcome) || is_undecided(deed, outcome))
+        return;
+    if (learnt->moves) {
+        if (!matches(after_of(wanted), after_of(outcome)))
+            tell(deed, "afterwards it is otherwise", wanted->said, outcome->said);
+        return;
+    }
+    if ((outcome->status != wanted->status && !learnt->status_varies) ||
+        (!learnt->said_varies && !matches(wanted->said, outcome->said)))
+        tell(deed, "it is answered otherwise", wanted->said, outcome->said);
+    else if (!matches(wanted->state, outcome->state))
+        tell(deed, "the state is another one", wanted->state, outcome->state);
+    else if (!learnt->events_vary && !matches(wanted->events, outcome->events))
+        tell(deed, "other things happened", wanted->events, outcome->events);
+}
+
+/* How many workers were killed; -1: the mount is of no more use. */
+static int try_kills(const struct deed *deed, const struct learnt *learnt, int first, int second)
+{
+    static struct outcome outcome;
+
+    if (!begin_in_new_store())
+        return -1;
+    bool ended = do_deed(deed, first, second, &outcome);
+    if (kills->kills == 0)
+        return 0;
+    trials++;
+    if (!ended && (outcome.status == -1 || !may_break(deed, &outcome))) /* its regions may stay */
+        tell(deed, "it hangs", outcome.said, outcome.state);
+    else
+        judge(deed, learnt, &outcome);
+    return (int)kills->kills;
+}
+
+/* At rest: memory goes behind the back of who gave it up. */
+static int count_keepers(void)
+{
+    int least = INT_MAX;
+
+    for (unsigned same = 0; same < 20; same++) {
+        int fds = tool_count_fds(keeper, NULL);
+        same = fds < least ? 0 : same;
+        least = fds < least ? fds : least;
+        tool_pause_us(1000);
+    }
+    return least;
+}
+
+static bool keeper_has(int fds)
+{
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    while (tool_count_fds(keeper, NULL) > fds) {
+        if (tool_now_ms() > until_ms) {
+            complain("the keeper has %d descriptors, and had %d", tool_count_fds(keeper, NULL),
+                     fds);
+            return false;
+        }
+        tool_pause_us(1000);
+    }
+    return true;
+}
+
+struct wish {
+    int every, again; /* 0: no second kill */
+};
+
+static bool try_deed(const struct deed *deed, const struct wish *wish)
+{
+    static struct learnt learnt;
+    unsigned before = trials;
+    uint64_t start_ms = tool_now_ms();
+    int got = 1;
+
+    learn(deed, &learnt);
+    if (!begin_in_new_store())
+        return false;
+    int fds = count_keepers();
+    for (int first = (int)(deed - DEEDS) % wish->every; got > 0; first += wish->every) {
+        got = try_kills(deed, &learnt, first, -1);
+        if (got <= 0 || !wish->again)
+            continue;
+        for (int second = first % wish->again; (got = try_kills(deed, &learnt, first, second)) > 1;)
+            second += wish->again;
+    }
+    if (got < 0 || !begin_in_new_store() || !keeper_has(fds))
+        return false;
+    printf("%s/%s: %u kills, %llu ms\n", deed->group, deed->name, trials - before,
+           (unsigned long long)(tool_now_ms() - start_ms));
+    fflush(stdout);
+    return true;
+}
+
+/* ---- beginning --------------------------------------------------------------------------- */
+
+/* GROUP or GROUP/NAME; none: all. */
+static bool is_wanted(const struct deed *deed, int count, char **wanted)
+{
+    struct tool_path whole = tool_path("%s/%s", deed->group, deed->name);
+
+    for (int i = 0; i < count; i++)
+        if (strcmp(deed->group, wanted[i]) == 0 || strcmp(whole.text, wanted[i]) == 0)
+            return true;
+    return count == 0;
+}
+
+static int run(int argc, char **argv)
+{
+    struct wish wish = {.every = atoi(argv[4]), .again = atoi(argv[5])};
+    bool goes_on = true;
+
+    map_kill_control(argv[0]);
+    script_gmsctl = argv[1];
+    script_mount = argv[2];
+    keeper = (pid_t)atoi(argv[3]);
+    if (wish.every < 1)
+        tool_die("EVERY is at least 1");
+    events_fd = open(tool_path("%s/events", script_mount).text, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (events_fd < 0)
+        tool_die("events: %s", strerror(errno));
+    for (size_t i = 0; goes_on && i < sizeof DEEDS / sizeof DEEDS[0]; i++)
+        if (is_wanted(&DEEDS[i], argc - 6, argv + 6))
+            goes_on = try_deed(&DEEDS[i], &wish);
+    printf("%u trials, %u wrong\n", trials, failures);
+    return failures || !goes_on || trials == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "new") == 0) {
+        make_kill_control(argv[2]);
+        return 0;
+    }
+    if (argc >= 8 && strcmp(argv[1], "run") == 0)
+        return run(argc - 2, argv + 2);
+    fprintf(stderr, "usage: kills new CONTROL | run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN "
+                    "[GROUP[/NAME]...]\n");
+    return 2;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps - the calls before which a worker can be killed, beside those of points.h
+ *
+ * No include guard: included with STEP defined. The Makefile reads it as well, as it does points.h.
+ * Together with those of points.h that kill_is_step knows, they are what others can see of a
+ * worker: records, answers, messages, memory, jobs.
+ */
+STEP(journal_add)
+STEP(journal_publish)
+STEP(journal_set_delivered)
+STEP(write)
+STEP(writev)
+STEP(keep_drop)
+STEP(helpers_submit_promised)
