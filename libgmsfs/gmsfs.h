@@ -603,23 +603,26 @@ GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 /* ---- Tier 2: mappings ----------------------------------------------------------------------- */
 
 #define GMSFS_SLAB_DEFAULT       UINT64_MAX
-#define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30)
+#define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30) /* the largest */
 
 /*
  * gmsfs_set_slab_bytes - from how large allocations gmsfs_create_mapping carves
  *
  * The number of allocations decides what attaching, sleeping and waking cost. So sizes up to that
  * of a slab are pieces of slabs. slab_bytes: rounded up to the granularity; 0: one allocation for
- * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: 2 GiB, less where an eighth of the device, or what
- * was announced at connect (gmsfs_connect_reserve), is less. Holds for what is created from now on.
- * A slab is allocated whole: a device that has less left is full (-ENOMEM).
+ * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: the first slab of a tag is as large as one granule
+ * or its first piece, each further one is twice as large, up to 2 GiB, or less where an eighth of
+ * the device, or what was announced at connect (gmsfs_connect_reserve), is less; and the first of
+ * all is as large as what was announced. So a tag costs at most about twice what it holds. Holds
+ * for what is created from now on. A slab is allocated whole: a device that has less left is full
+ * (-ENOMEM).
  */
 GMSFS_API int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes);
 
 /*
  * gmsfs_create_mapping - allocate, reserve and map for writing, in one call, all or nothing
  *
- * A size over that of a slab is an allocation of its own, with offset 0. A smaller one is a piece:
+ * A size over that of the largest slab is an allocation of its own, with offset 0. A smaller one is a piece:
  * in the oldest slab with this tag that has room for it, in the first gap, at a multiple of 512
  * bytes. So the same calls in the same order give the same layout, and the same layout_hash.
  * slot: optional; of the allocation, be it a slab. gmsfs_resolve tells the offset in it, which
