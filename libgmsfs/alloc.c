@@ -20,7 +20,11 @@ int gfs_alloc(struct gmsfs *handle, struct gmsfs_ioc_alloc *alloc)
 {
     if (handle->mode != GMSFS_MODE_RW)
         return -ENOLCK;
-    return gfs_ioctl(handle, GMSFS_IOC_ALLOC, alloc);
+    if (handle->memory_wait_ms == 0)
+        alloc->flags |= GMSFS_ALLOC_NOWAIT;
+    else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
+        alloc->timeout_ms = handle->memory_wait_ms;
+    return gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC, alloc);
 }
 
 int gfs_alloc_free(struct gmsfs *handle, uint64_t slot)
@@ -56,6 +60,17 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     if (!error && first_slot)
         *first_slot = alloc.slot;
     return error;
+}
+
+int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms)
+{
+    int error = gfs_enter(handle);
+
+    if (error)
+        return error;
+    handle->memory_wait_ms = timeout_ms;
+    gfs_leave(handle);
+    return 0;
 }
 
 /* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */

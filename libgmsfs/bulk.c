@@ -97,7 +97,7 @@ static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return written < 0 ? -errno : -EIO;
+            return written < 0 ? gfs_file_error(errno) : -EIO;
         bytes += written;
         size_bytes -= (size_t)written;
     }

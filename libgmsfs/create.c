@@ -27,7 +27,7 @@ static int create_device_share(struct gmsfs *handle)
     struct statfs device;
 
     if (fstatfs(handle->dir_fd, &device) < 0)
-        return -errno;
+        return gfs_file_error(errno);
     share_bytes = device.f_blocks * (uint64_t)device.f_frsize / GFS_SLAB_DEVICE_SHARE;
     slab_bytes = slab_bytes < share_bytes ? slab_bytes : share_bytes;
     slab_bytes &= ~(handle->granularity_bytes - 1);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All handles of the process, and what fork() does to them. */
+#include <errno.h>
+
+#include "cuda/driver.h"
 #include "graph.h"
 #include "internal.h"
 
@@ -17,10 +20,12 @@ static void fork_prepare(void)
     pthread_mutex_lock(&fork_registry_lock);
     for (struct gmsfs *handle = fork_registry; handle; handle = handle->next)
         pthread_mutex_lock(&handle->state);
+    gfs_wait_fork_prepare();
 }
 
 static void fork_parent(void)
 {
+    gfs_wait_fork_parent();
     for (struct gmsfs *handle = fork_registry; handle; handle = handle->next)
         pthread_mutex_unlock(&handle->state);
     pthread_mutex_unlock(&fork_registry_lock);
@@ -32,14 +37,19 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     for (struct gmsfs *handle = fork_registry; handle; handle = handle->next) {
+        gfs_connect_fork_child(handle);
+        gfs_fd_close(&handle->events_fd);
         gfs_fd_close(&handle->fds_fd);
         gfs_fd_close(&handle->ctl_fd);
         gfs_fd_close(&handle->dir_fd);
         gfs_memory_after_fork(&handle->memory, &handle->range, &handle->map, handle->waking);
-        atomic_store(&handle->dead, 1);
+        atomic_store(&handle->dead, ECHILD);
+        atomic_store(&handle->holder, 0);
         pthread_mutex_init(&handle->op, NULL);
         pthread_mutex_init(&handle->state, NULL);
     }
+    drv_fork_child();
+    gfs_wait_fork_child();
     gfs_graph_fork_child();
     fork_registry = NULL;
     pthread_mutex_init(&fork_registry_lock, NULL);

@@ -134,7 +134,8 @@ static int group_take_readers(struct group *group)
 static int group_check_free(const struct group *group)
 {
     for (size_t i = 0; i < group->count; i++)
-        if (group->members[i].handle->mode != GMSFS_MODE_NONE)
+        if (group->members[i].handle->mode != GMSFS_MODE_NONE ||
+            group->members[i].handle->connecting)
             return -EBUSY;
     return 0;
 }

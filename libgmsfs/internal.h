@@ -29,17 +29,32 @@
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
 #define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
+#define GFS_AGAIN_NS          2000000 /* until a wait that had not begun is cancelled again */
+
+/* What one call waits for, in which its handles find it. Under the mutex of waiting.c. */
+struct gfs_call {
+    uint64_t number;
+    int cancelled;
+    struct gmsfs *waits_on; /* its `ctl` has the request; NULL: it does not wait now */
+};
+
+struct gfs_connecting;
 
 struct gmsfs {
     pthread_mutex_t op;
     pthread_mutex_t state;
-    struct gmsfs *next; /* registry, for fork */
-    atomic_int dead;    /* in a forked child */
-    char *path;         /* absolute, for gmsfs_reopen */
-    int dir_fd;         /* O_PATH: follows the store over renames */
-    int ctl_fd;         /* carries the session */
-    int fds_fd;         /* connection to `.fds`, or -1 */
-    int writable;       /* ctl_fd was opened for writing */
+    struct gmsfs *next;      /* registry, for fork */
+    atomic_int dead;         /* 0; ECHILD: in a forked child; EBADF: closed */
+    atomic_uintptr_t holder; /* the thread that has `op`; 0: none */
+    struct gfs_call *call;   /* that has it, under the mutex of waiting.c */
+    struct gfs_call own_call;
+    char *path;                                  /* absolute, for gmsfs_reopen */
+    int dir_fd;                                  /* O_PATH: follows the store over renames */
+    int ctl_fd;                                  /* carries the session */
+    int fds_fd;                                  /* connection to `.fds`, or -1 */
+    int events_fd;                               /* the mount's events, or -1 */
+    _Atomic(struct gfs_connecting *) connecting; /* of gmsfs_connect_start; NULL: none */
+    int writable;                                /* ctl_fd was opened for writing */
     uint64_t granularity_bytes;
     struct gfs_memory memory;
 
@@ -54,6 +69,7 @@ struct gmsfs {
     uint64_t slab_wish_bytes;   /* of gmsfs_set_slab_bytes */
     uint64_t slab_bytes;        /* by default, on this device; 0: not known yet */
     unsigned connect_flags;     /* GMSFS_CONNECT_* */
+    uint64_t memory_wait_ms;    /* of gmsfs_set_memory_timeout */
     int is_beside;              /* host memory is mapped, for the bytes are not on the device */
     uint64_t announced_bytes;   /* all that this writer means to allocate; 0: it did not say */
     struct gmsfs_layout *shape; /* of what is mapped, if its hash is that; NULL: nobody asked yet */
@@ -63,23 +79,59 @@ struct gmsfs {
     uint64_t session;
     uint8_t token[GMSFS_TOKEN_BYTES];
     struct gfs_ident ident; /* of the layout last connected to */
-    int ident_broken;       /* a writer's work was dropped: the next session is another epoch */
+    int was_lost;     /* the session ended from outside, and gmsfs_notices did not say so yet */
+    int ident_broken; /* a writer's work was dropped: the next session is another epoch */
     int unmapped;
     struct gfs_vmap map;
 };
 
 /* ---- gate.c: what a call holds -------------------------------------------------------------- */
 
+/* -EDEADLK: this thread is in a call on it: a signal handler, or a function that the call calls. */
 int gfs_enter(struct gmsfs *handle);
+/* The same, and whoever waits in a call on it is cancelled: for what must not be held up. */
+int gfs_enter_first(struct gmsfs *handle);
 void gfs_leave(struct gmsfs *handle);
 void gfs_state_lock(struct gmsfs *handle);
 void gfs_state_unlock(struct gmsfs *handle);
+/* From the first of these to the last one back pthread_cancel(3) waits: a thread that ended here
+ * would leave a mutex or the gate held. gfs_enter and gfs_gate_enter do so themselves. */
+void gfs_hold_thread(void);
+void gfs_let_thread(void);
 void gfs_gate_enter(void);
 void gfs_gate_leave(void);
 /* Around fork(): all others are kept out. */
 void gfs_gate_fork_prepare(void);
 void gfs_gate_fork_parent(void);
 void gfs_gate_fork_child(void);
+
+/* ---- waiting.c: what a call waits for, and who ends it ----------------------------------------
+ */
+
+/* The call that has entered a handle begins to be found by it, and ends to be. */
+void gfs_wait_admit(struct gmsfs *handle);
+void gfs_wait_dismiss(struct gmsfs *handle);
+/* This handle's call is the one of another, which entered both. */
+void gfs_wait_share(struct gmsfs *handle, struct gmsfs *with);
+/* Around a request on `ctl` that may wait for others. -ECANCELED: it was told not to. */
+int gfs_wait_begin(struct gmsfs *handle);
+void gfs_wait_end(struct gmsfs *handle);
+int gfs_wait_is_cancelled(struct gmsfs *handle);
+/* From another thread: the call that has the handle waits no more, neither now nor later. */
+void gfs_wait_cancel(struct gmsfs *handle);
+void gfs_wait_fork_prepare(void);
+void gfs_wait_fork_parent(void);
+void gfs_wait_fork_child(void);
+
+/* ---- connect.c: a connection under way --------------------------------------------------------
+ */
+
+/* It ends with the next gmsfs_connect_continue, for which its descriptor is ready. */
+void gfs_connect_cancel(struct gmsfs *handle);
+/* The same, and nothing is left of it. */
+void gfs_connect_give_up(struct gmsfs *handle);
+/* Its thread is not in the child. */
+void gfs_connect_fork_child(struct gmsfs *handle);
 
 /* ---- fork.c ------------------------------------------------------------------------------- */
 
@@ -92,6 +144,8 @@ void gfs_fork_unregister(struct gmsfs *handle);
 
 /* Retries EINTR. On -ESTALE the session is forgotten. */
 int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument);
+/* The same for what waits for others: -ECANCELED from gfs_wait_cancel. */
+int gfs_ioctl_waiting(struct gmsfs *handle, unsigned long request, void *argument);
 /* ACQUIRE with what is left of the timeout after EINTR or the kernel's own request timeout. */
 int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
 uint64_t gfs_clock_ms(void);
@@ -118,7 +172,14 @@ int gfs_session_writes(const struct gmsfs *handle);
 
 /* ---- session.c ---------------------------------------------------------------------------- */
 
-/* acquire: mode, timeout_ms and flags in; everything out. */
+/* -EINVAL: nobody can ask for that. */
+int gfs_session_check_wish(enum gmsfs_mode mode, uint64_t reserve_bytes);
+/* What gmsfs_connect does: acquires, and chooses the kind of memory. */
+int gfs_session_connect(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
+/* The same behind gfs_session_take. reserve_bytes: as asked for. */
+int gfs_session_settle(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire,
+                       uint64_t reserve_bytes);
+/* acquire: mode, timeout_ms and flags in; everything out. -EBUSY: connected, or about to be. */
 int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire);
 /* Its two halves. The lock is taken, and the handle knows nothing of it: the RELEASE ioctl gives it
  * back without a trace ... */
@@ -171,6 +232,9 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from);
 /* An open of any kind, or its error: what landed in the place of a standard stream that is closed
  * goes above it, or the program would write its messages there. Keeps errno, or sets it. */
 int gfs_fd_above(int fd);
+/* errno of a call on a file of the mount, negative: ECONNABORTED, which the kernel tells those who
+ * were waiting when it died, as ENOTCONN, which it tells others. */
+int gfs_file_error(int error);
 void gfs_fd_close(int *fd);
 /* `ctl` for writing if that may be, else for reading. */
 int gfs_ctl_open_best(int dir_fd, int *writable);

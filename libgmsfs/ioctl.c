@@ -15,12 +15,20 @@ uint64_t gfs_clock_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* The kernel says ECONNABORTED to those who were waiting when a mount died, ENOTCONN to others. */
 static int ioctl_once(struct gmsfs *handle, unsigned long request, void *argument)
 {
     if (ioctl(handle->ctl_fd, request, argument) >= 0)
         return 0;
-    return errno == ECONNABORTED ? -ENOTCONN : -errno;
+    return gfs_file_error(errno);
+}
+
+static int ioctl_note_end(struct gmsfs *handle, int error)
+{
+    if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE) {
+        gfs_session_forget(handle);
+        handle->was_lost = 1;
+    }
+    return error;
 }
 
 int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
@@ -30,9 +38,29 @@ int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
     do
         error = ioctl_once(handle, request, argument);
     while (error == -EINTR);
-    if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE)
-        gfs_session_forget(handle);
-    return error;
+    return ioctl_note_end(handle, error);
+}
+
+/* EINTR may be a signal, which does not end a wait, or CANCEL. */
+static int ioctl_wait_once(struct gmsfs *handle, unsigned long request, void *argument)
+{
+    int error = gfs_wait_begin(handle);
+
+    if (error)
+        return error;
+    error = ioctl_once(handle, request, argument);
+    gfs_wait_end(handle);
+    return error == -EINTR && gfs_wait_is_cancelled(handle) ? -ECANCELED : error;
+}
+
+int gfs_ioctl_waiting(struct gmsfs *handle, unsigned long request, void *argument)
+{
+    int error;
+
+    do
+        error = ioctl_wait_once(handle, request, argument);
+    while (error == -EINTR);
+    return ioctl_note_end(handle, error);
 }
 
 /* Of those that the handle was told, what goes with this mode. */
@@ -45,6 +73,8 @@ static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
         flags |= GMSFS_ACQUIRE_ANY;
     if (handle->connect_flags & GMSFS_CONNECT_REPLACE && mode != GMSFS_MODE_RO)
         flags |= GMSFS_ACQUIRE_REPLACE;
+    if (handle->connect_flags & GMSFS_CONNECT_KEEP_PLACE)
+        flags |= GMSFS_ACQUIRE_AGAIN;
     return flags;
 }
 
@@ -60,7 +90,7 @@ int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     request.flags |= acquire_flags(handle, acquire->mode);
     for (;;) {
         *acquire = request;
-        error = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+        error = ioctl_wait_once(handle, GMSFS_IOC_ACQUIRE, acquire);
         if (error != -EINTR && error != -ETIMEDOUT)
             return error;
         if (timeout_ms == GMSFS_TIMEOUT_FOREVER)

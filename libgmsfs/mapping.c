@@ -104,7 +104,7 @@ int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *of
     if (!handle)
         return -EINVAL;
     if (atomic_load(&handle->dead))
-        return -ECHILD;
+        return -atomic_load(&handle->dead);
     gfs_state_lock(handle);
     mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (mapping && slot)
@@ -122,7 +122,7 @@ int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr)
     if (!handle || !ptr)
         return -EINVAL;
     if (atomic_load(&handle->dead))
-        return -ECHILD;
+        return -atomic_load(&handle->dead);
     gfs_state_lock(handle);
     for (size_t i = 0; i < handle->map.mapping_count && error; i++) {
         const struct gfs_mapping *mapping = handle->map.mappings + i;

@@ -449,7 +449,11 @@ static int remap_reserve(struct remap *remap, struct gmsfs_ioc_reserve *reserve)
     for (size_t i = 0; i < remap->count; i++)
         if (i == 0 || !remap_same_memory(remap->items + i - 1, remap->items + i))
             reserve->bytes += remap->items[i].mapping->aligned_bytes;
-    return gfs_ioctl(remap->handle, GMSFS_IOC_RESERVE, reserve);
+    if (remap->handle->memory_wait_ms == 0)
+        reserve->flags |= GMSFS_RESERVE_NOWAIT;
+    else if (remap->handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
+        reserve->timeout_ms = remap->handle->memory_wait_ms;
+    return gfs_ioctl_waiting(remap->handle, GMSFS_IOC_RESERVE, reserve);
 }
 
 /* Failed: the memory is anybody's again, but for what was set aside before. */

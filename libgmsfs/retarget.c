@@ -149,7 +149,7 @@ static int retarget_check(const struct retarget *retarget)
 
     for (size_t i = 0; i < handle->map.mapping_count; i++)
         live |= handle->map.mappings[i].live;
-    if (gfs_session_writes(handle) || (handle->unmapped && live))
+    if (gfs_session_writes(handle) || handle->connecting || (handle->unmapped && live))
         return -EBUSY;
     if (live && handle->mode == GMSFS_MODE_NONE)
         return -ENOLCK;

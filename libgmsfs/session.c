@@ -126,16 +126,11 @@ void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acqu
                                                   .committed = committed});
 }
 
-int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+static int session_learn(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_info info;
     int error;
 
-    if (handle->mode != GMSFS_MODE_NONE)
-        return -EBUSY;
-    error = gfs_session_take(handle, acquire);
-    if (error)
-        return error;
     memset(&info, 0, sizeof info);
     if (acquire->mode == GMSFS_MODE_RW) {
         error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
@@ -146,6 +141,16 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     }
     gfs_session_note(handle, acquire, info.committed != 0);
     return 0;
+}
+
+int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    int error;
+
+    if (handle->mode != GMSFS_MODE_NONE || handle->connecting)
+        return -EBUSY;
+    error = gfs_session_take(handle, acquire);
+    return error ? error : session_learn(handle, acquire);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -177,28 +182,53 @@ int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
     return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
 }
 
+int gfs_session_check_wish(enum gmsfs_mode mode, uint64_t reserve_bytes)
+{
+    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO &&
+        mode != GMSFS_MODE_RW_DATA_OR_RW)
+        return -EINVAL;
+    return mode == GMSFS_MODE_RO && reserve_bytes ? -EINVAL : 0;
+}
+
+static int session_begin_work(struct gmsfs *handle, uint64_t reserve_bytes)
+{
+    int error;
+
+    handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
+    error = session_choose_memory(handle);
+    if (error)
+        gfs_session_release(handle);
+    return error;
+}
+
+int gfs_session_settle(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire,
+                       uint64_t reserve_bytes)
+{
+    int error = session_learn(handle, acquire);
+
+    return error ? error : session_begin_work(handle, reserve_bytes);
+}
+
+int gfs_session_connect(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    uint64_t reserve_bytes = acquire->reserve_bytes;
+    int error = gfs_session_acquire(handle, acquire);
+
+    return error ? error : session_begin_work(handle, reserve_bytes);
+}
+
 int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
                           uint64_t reserve_bytes)
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
-    int error;
+    int error = gfs_session_check_wish(mode, reserve_bytes);
 
-    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO &&
-        mode != GMSFS_MODE_RW_DATA_OR_RW)
-        return -EINVAL;
-    if (mode == GMSFS_MODE_RO && reserve_bytes)
-        return -EINVAL;
-    error = gfs_enter(handle);
+    if (!error)
+        error = gfs_enter(handle);
     if (error)
         return error;
-    error = gfs_session_acquire(handle, &acquire);
-    if (!error) {
-        handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
-        error = session_choose_memory(handle);
-        if (error)
-            gfs_session_release(handle);
-    }
+    error = gfs_session_connect(handle, &acquire);
     gfs_leave(handle);
     return error;
 }
@@ -214,7 +244,7 @@ int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
     error = gfs_enter(handle);
     if (error)
         return error;
-    if (handle->mode != GMSFS_MODE_NONE) {
+    if (handle->mode != GMSFS_MODE_NONE || handle->connecting) {
         error = -EBUSY;
         goto out;
     }
@@ -243,10 +273,11 @@ out:
 
 int gmsfs_disconnect(gmsfs_t *handle)
 {
-    int error = gfs_enter(handle);
+    int error = gfs_enter_first(handle);
 
     if (error)
         return error;
+    gfs_connect_give_up(handle);
     error = gfs_session_release(handle);
     gfs_leave(handle);
     return error;
@@ -381,7 +412,7 @@ int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags)
 
     if (error)
         return error;
-    if (flags & ~(GMSFS_CONNECT_REPLACE | GMSFS_CONNECT_ANY))
+    if (flags & ~(GMSFS_CONNECT_REPLACE | GMSFS_CONNECT_ANY | GMSFS_CONNECT_KEEP_PLACE))
         error = -EINVAL;
     else
         handle->connect_flags = flags;

@@ -91,10 +91,13 @@ void gfs_session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commi
 
 static int state_enter(struct gmsfs *handle)
 {
+    int dead;
+
     if (!handle)
         return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -ECHILD;
+    dead = atomic_load(&handle->dead);
+    if (dead)
+        return -dead;
     gfs_state_lock(handle);
     return 0;
 }
