@@ -16,7 +16,7 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from)
     return 0;
 }
 
-int gfs_alloc(struct gmsfs *handle, struct gmsfs_ioc_alloc *alloc)
+int gfs_alloc(struct gmsfs_store *handle, struct gmsfs_ioc_alloc *alloc)
 {
     if (handle->mode != GMSFS_MODE_RW)
         return -ENOLCK;
@@ -27,7 +27,7 @@ int gfs_alloc(struct gmsfs *handle, struct gmsfs_ioc_alloc *alloc)
     return gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC, alloc);
 }
 
-int gfs_alloc_free(struct gmsfs *handle, uint64_t slot)
+int gfs_alloc_free(struct gmsfs_store *handle, uint64_t slot)
 {
     struct gmsfs_ioc_free request = {.slot = slot};
 
@@ -74,7 +74,7 @@ int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms)
 }
 
 /* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */
-static void alloc_note_freed(struct gmsfs *handle, uint64_t slot)
+static void alloc_note_freed(struct gmsfs_store *handle, uint64_t slot)
 {
     for (size_t i = 0; i < handle->map.mapping_count; i++) {
         struct gfs_mapping *mapping = handle->map.mappings + i;

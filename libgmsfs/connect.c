@@ -15,7 +15,8 @@
 #include "internal.h"
 
 struct gfs_connecting {
-    struct gmsfs view; /* what the request needs to know of the handle; found by who cancels it */
+    struct gmsfs_store
+        view; /* what the request needs to know of the handle; found by who cancels it */
     struct gmsfs_ioc_acquire acquire;
     int error;
     int event_fd;
@@ -48,7 +49,7 @@ static int connecting_start_thread(struct gfs_connecting *connecting)
     return -error;
 }
 
-static int connecting_new(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire)
+static int connecting_new(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire)
 {
     struct gfs_connecting *connecting = calloc(1, sizeof *connecting);
     int error;
@@ -73,7 +74,7 @@ static int connecting_new(struct gmsfs *handle, const struct gmsfs_ioc_acquire *
 }
 
 /* The thread has ended, or does. */
-static int connecting_end(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+static int connecting_end(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gfs_connecting *connecting = atomic_load(&handle->connecting);
     int error;
@@ -91,7 +92,7 @@ static int connecting_end(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquir
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-void gfs_connect_cancel(struct gmsfs *handle)
+void gfs_connect_cancel(struct gmsfs_store *handle)
 {
     struct gfs_connecting *connecting = atomic_load(&handle->connecting);
 
@@ -99,7 +100,7 @@ void gfs_connect_cancel(struct gmsfs *handle)
         gfs_wait_cancel(&connecting->view);
 }
 
-void gfs_connect_give_up(struct gmsfs *handle)
+void gfs_connect_give_up(struct gmsfs_store *handle)
 {
     struct gmsfs_ioc_acquire acquire;
 
@@ -110,7 +111,7 @@ void gfs_connect_give_up(struct gmsfs *handle)
         gfs_session_drop(handle); /* it was granted in that moment */
 }
 
-void gfs_connect_fork_child(struct gmsfs *handle)
+void gfs_connect_fork_child(struct gmsfs_store *handle)
 {
     struct gfs_connecting *connecting = atomic_exchange(&handle->connecting, NULL);
 
@@ -123,7 +124,7 @@ void gfs_connect_fork_child(struct gmsfs *handle)
 /* ---- public -------------------------------------------------------------------------------- */
 
 /* Once without waiting; then, if only others are in the way, in the queue. */
-static int connect_start(struct gmsfs *handle, const struct gmsfs_ioc_acquire *wish, int *fd)
+static int connect_start(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *wish, int *fd)
 {
     struct gmsfs_ioc_acquire acquire = *wish;
     int error;

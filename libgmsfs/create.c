@@ -13,7 +13,7 @@
 
 /* ---- how large ---------------------------------------------------------------------------- */
 
-static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
+static uint64_t create_round_up(const struct gmsfs_store *handle, uint64_t size_bytes)
 {
     uint64_t mask = handle->granularity_bytes - 1;
 
@@ -21,7 +21,7 @@ static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
 }
 
 /* A slab that is hardly used must not be much of the device. */
-static int create_device_share(struct gmsfs *handle)
+static int create_device_share(struct gmsfs_store *handle)
 {
     uint64_t slab_bytes = GMSFS_SLAB_DEFAULT_BYTES, share_bytes;
     struct statfs device;
@@ -37,7 +37,7 @@ static int create_device_share(struct gmsfs *handle)
 
 /* The largest that a piece may be, and a slab. Nothing else may go into this and into
  * create_next_bytes, how much is free least of all: the layout's hash depends on it. */
-static int create_limit_bytes(struct gmsfs *handle, uint64_t *limit_bytes)
+static int create_limit_bytes(struct gmsfs_store *handle, uint64_t *limit_bytes)
 {
     uint64_t announced_bytes = create_round_up(handle, handle->announced_bytes);
     int error = 0;
@@ -68,13 +68,13 @@ int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
 /* ---- slabs -------------------------------------------------------------------------------- */
 
 /* What this writer may still write to, and give back. */
-static int create_is_open(const struct gmsfs *handle, const struct gfs_mapping *mapping)
+static int create_is_open(const struct gmsfs_store *handle, const struct gfs_mapping *mapping)
 {
     return handle->mode == GMSFS_MODE_RW && mapping && mapping->live &&
            mapping->access == GMSFS_ACCESS_WRITE && mapping->ident.epoch == handle->ident.epoch;
 }
 
-static void create_look_at_slabs(struct gmsfs *handle)
+static void create_look_at_slabs(struct gmsfs_store *handle)
 {
     for (size_t i = 0; i < handle->slabs.count; i++) {
         struct gfs_slab *slab = handle->slabs.slabs + i;
@@ -87,7 +87,7 @@ static void create_look_at_slabs(struct gmsfs *handle)
 /* By default the first slab of a tag is a granule, and each one after it twice as large as the one
  * before, or as large as its first piece: so a tag costs at most about twice what it holds, and
  * many pieces few allocations. The first of all holds what was announced. */
-static uint64_t create_next_bytes(const struct gmsfs *handle, uint64_t limit_bytes,
+static uint64_t create_next_bytes(const struct gmsfs_store *handle, uint64_t limit_bytes,
                                   uint64_t size_bytes, const char *tag)
 {
     uint64_t next_bytes = create_round_up(handle, size_bytes);
@@ -109,7 +109,7 @@ static uint64_t create_next_bytes(const struct gmsfs *handle, uint64_t limit_byt
     return next_bytes < limit_bytes ? next_bytes : limit_bytes;
 }
 
-static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char *tag,
+static int create_allocate(struct gmsfs_store *handle, uint64_t size_bytes, const char *tag,
                            struct gfs_mapping **mapping)
 {
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = 1};
@@ -132,7 +132,7 @@ static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char
 }
 
 /* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error. */
-static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
+static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapping)
 {
     int mine = mapping->made && create_is_open(handle, mapping) && !mapping->freed;
     int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
@@ -143,7 +143,7 @@ static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
     return error ? error : freed;
 }
 
-static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char *tag)
+static int create_add_slab(struct gmsfs_store *handle, uint64_t slab_bytes, const char *tag)
 {
     struct gfs_mapping *mapping;
     int error = create_allocate(handle, slab_bytes, tag, &mapping);
@@ -156,7 +156,7 @@ static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char
     return error;
 }
 
-static int create_carve(struct gmsfs *handle, uint64_t limit_bytes, uint64_t size_bytes,
+static int create_carve(struct gmsfs_store *handle, uint64_t limit_bytes, uint64_t size_bytes,
                         const char *tag, uintptr_t *va)
 {
     int error;
@@ -171,8 +171,8 @@ static int create_carve(struct gmsfs *handle, uint64_t limit_bytes, uint64_t siz
 
 /* ---- public ------------------------------------------------------------------------------- */
 
-static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char *tag, uintptr_t *va,
-                          uint64_t *slot)
+static int create_mapping(struct gmsfs_store *handle, uint64_t size_bytes, const char *tag,
+                          uintptr_t *va, uint64_t *slot)
 {
     struct gfs_mapping *mapping;
     uint64_t limit_bytes;
@@ -218,7 +218,7 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
 }
 
 /* The last piece takes its slab along, and stays with it where the memory cannot be given back. */
-static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uintptr_t va)
+static int create_destroy_piece(struct gmsfs_store *handle, struct gfs_slab *slab, uintptr_t va)
 {
     void *base = (void *)slab->va;
     int error;

@@ -65,7 +65,7 @@ int gfs_ctl_open_best(int dir_fd, int *writable)
     return fd;
 }
 
-int gfs_ctl_open(struct gmsfs *handle, int need_write)
+int gfs_ctl_open(struct gmsfs_store *handle, int need_write)
 {
     int fd, writable;
 
@@ -86,7 +86,7 @@ int gfs_ctl_open(struct gmsfs *handle, int need_write)
     return fd < 0 ? fd : 0;
 }
 
-void gfs_fds_close(struct gmsfs *handle)
+void gfs_fds_close(struct gmsfs_store *handle)
 {
     gfs_gate_enter();
     gfs_fd_close(&handle->fds_fd);
@@ -152,7 +152,7 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     return 0;
 }
 
-int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
+int gfs_file_read(struct gmsfs_store *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
 {
     int fd, error;
@@ -169,7 +169,8 @@ int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_byte
     return error;
 }
 
-int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each, void *context)
+int gfs_dir_walk(struct gmsfs_store *handle, const char *directory, gfs_name_fn *each,
+                 void *context)
 {
     struct dirent *entry;
     DIR *stream = NULL;

@@ -56,7 +56,7 @@ void gfs_gate_fork_child(void)
 /* ---- entering ----------------------------------------------------------------------------- */
 
 /* Only its own thread can find its own number there. */
-static int enter_check(struct gmsfs *handle)
+static int enter_check(struct gmsfs_store *handle)
 {
     if (!handle)
         return -EINVAL;
@@ -66,7 +66,7 @@ static int enter_check(struct gmsfs *handle)
 }
 
 /* Op is held. */
-static int enter_finish(struct gmsfs *handle)
+static int enter_finish(struct gmsfs_store *handle)
 {
     int dead = atomic_load(&handle->dead);
 
@@ -80,7 +80,7 @@ static int enter_finish(struct gmsfs *handle)
     return 0;
 }
 
-int gfs_enter(struct gmsfs *handle)
+int gfs_enter(struct gmsfs_store *handle)
 {
     int error = enter_check(handle);
 
@@ -91,7 +91,7 @@ int gfs_enter(struct gmsfs *handle)
     return enter_finish(handle);
 }
 
-int gfs_enter_first(struct gmsfs *handle)
+int gfs_enter_first(struct gmsfs_store *handle)
 {
     int error = enter_check(handle);
 
@@ -112,7 +112,7 @@ int gfs_enter_first(struct gmsfs *handle)
     return enter_finish(handle);
 }
 
-void gfs_leave(struct gmsfs *handle)
+void gfs_leave(struct gmsfs_store *handle)
 {
     gfs_wait_dismiss(handle);
     atomic_store(&handle->holder, 0);
@@ -120,12 +120,12 @@ void gfs_leave(struct gmsfs *handle)
     gfs_let_thread();
 }
 
-void gfs_state_lock(struct gmsfs *handle)
+void gfs_state_lock(struct gmsfs_store *handle)
 {
     pthread_mutex_lock(&handle->state);
 }
 
-void gfs_state_unlock(struct gmsfs *handle)
+void gfs_state_unlock(struct gmsfs_store *handle)
 {
     pthread_mutex_unlock(&handle->state);
 }

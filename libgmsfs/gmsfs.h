@@ -63,6 +63,12 @@
  * aligned size, rounded up to the mount's granularity (2 MiB by default); mappings cover the
  * aligned size. A slot (uint64_t) is GMS's "handle": an allocation's number in its store's layout.
  *
+ * VERSIONS. Symbols have the version of the release that brought them (GMSFS_0.1). The structs that
+ * the mount and the library fill (info, statistics, mappings, handles) may grow in later ones: the
+ * functions take their size as the program knows it, which macros of the same names add. A program
+ * that does without these, in another language, passes the size as the last argument. Structs that
+ * the program fills never change.
+ *
  * SOURCE OF FACTS. The mount: what it answers is passed on, not remembered, except where "as last
  * known" stands. The binary interface below this one is gmsfs_abi.h.
  */
@@ -84,8 +90,20 @@ extern "C" {
 #define GMSFS_API
 #endif
 
+#define GMSFS_VERSION_MAJOR 0
+#define GMSFS_VERSION_MINOR 1
+#define GMSFS_VERSION_PATCH 0
+/* To be compared: of 1.2.3 it is 10203. */
+#define GMSFS_VERSION_NUMBER \
+    (GMSFS_VERSION_MAJOR * 10000u + GMSFS_VERSION_MINOR * 100u + GMSFS_VERSION_PATCH)
+
+/* The library that runs: its version as text, "0.1.0", and as GMSFS_VERSION_NUMBER; a program may
+ * have been built with another one's header. */
+GMSFS_API const char *gmsfs_version(void);
+GMSFS_API unsigned gmsfs_version_number(void);
+
 /* One store, opened by this process. Opaque. */
-typedef struct gmsfs gmsfs_t;
+typedef struct gmsfs_store gmsfs_t;
 
 /* How memory is mapped or exported. */
 enum gmsfs_access {
@@ -524,7 +542,8 @@ GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTE
 
 /* ---- Looking: asks the mount, needs no lock, does not wait for locks --------------------- */
 
-GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info);
+GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info, size_t info_bytes);
+#define gmsfs_get_info(handle, info) gmsfs_get_info(handle, info, sizeof(struct gmsfs_info))
 
 /*
  * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or sealed, or a
@@ -579,7 +598,10 @@ GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_acc
                                   int *fd);
 
 /* Needs no lock. Errors: -ENOENT (no such slot). */
-GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info);
+GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info,
+                                    size_t info_bytes);
+#define gmsfs_get_handle_info(handle, slot, info) \
+    gmsfs_get_handle_info(handle, slot, info, sizeof(struct gmsfs_handle_info))
 
 /*
  * gmsfs_list_handles - all allocations by slot; of the working copy while a writer works
@@ -587,7 +609,9 @@ GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs
  * tag: optional, only those with this tag. list: to be freed with free(3); NULL when empty.
  */
 GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **list,
-                                 size_t *count);
+                                 size_t *count, size_t item_bytes);
+#define gmsfs_list_handles(handle, tag, list, count) \
+    gmsfs_list_handles(handle, tag, list, count, sizeof(struct gmsfs_handle_info))
 
 /*
  * gmsfs_set_memory_timeout - how long calls on this handle wait for memory that others give back
@@ -717,7 +741,9 @@ GMSFS_API int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_ac
  * Errors: as gmsfs_map_va; then nothing is mapped.
  */
 GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
-                               struct gmsfs_mapping **list, size_t *count);
+                               struct gmsfs_mapping **list, size_t *count, size_t item_bytes);
+#define gmsfs_attach_all(handle, access, list, count) \
+    gmsfs_attach_all(handle, access, list, count, sizeof(struct gmsfs_mapping))
 
 /*
  * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
@@ -733,7 +759,10 @@ GMSFS_API int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr);
 
 /* All mappings of this handle by address, in place of a slab its pieces, preserved ones included;
  * list as in attach_all. */
-GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count);
+GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count,
+                                  size_t item_bytes);
+#define gmsfs_list_mappings(handle, list, count) \
+    gmsfs_list_mappings(handle, list, count, sizeof(struct gmsfs_mapping))
 
 #define GMSFS_UNMAP_KEEP_LOCK (1u << 0)
 
@@ -832,7 +861,9 @@ GMSFS_API int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size
 GMSFS_API int gmsfs_free_private(gmsfs_t *handle, void *ptr);
 
 /* What of the device this process has by this handle, for engines that size their caches. */
-GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info);
+GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info, size_t info_bytes);
+#define gmsfs_memory_info(handle, info) \
+    gmsfs_memory_info(handle, info, sizeof(struct gmsfs_memory_info))
 
 /*
  * gmsfs_resolve - which allocation, and where in it, `ptr` points to
@@ -999,7 +1030,10 @@ GMSFS_API int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes);
 GMSFS_API int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes);
 
 /* No lock is needed, and no call waits for others. */
-GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *stats);
+GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *stats,
+                                    size_t stats_bytes);
+#define gmsfs_graph_get_stats(pool, stats) \
+    gmsfs_graph_get_stats(pool, stats, sizeof(struct gmsfs_graph_stats))
 
 #define GMSFS_GRAPH_EAGER (1u << 0)
 
@@ -1023,7 +1057,10 @@ GMSFS_API int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_b
 GMSFS_API int gmsfs_graph_space_free(gmsfs_graph_space_t *space);
 
 GMSFS_API int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space,
-                                          struct gmsfs_graph_space_stats *stats);
+                                          struct gmsfs_graph_space_stats *stats,
+                                          size_t stats_bytes);
+#define gmsfs_graph_space_get_stats(space, stats) \
+    gmsfs_graph_space_get_stats(space, stats, sizeof(struct gmsfs_graph_space_stats))
 
 /*
  * gmsfs_graph_space_alloc - a segment of a space: buffers, and whoever has no need of the pair

@@ -45,7 +45,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
         goto out;
     }
     memset(&info, 0, sizeof info);
-    error = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
+    error = gfs_ioctl(&(struct gmsfs_store){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
     kind = gfs_memory_find_kind(info.memory);
     if (!error && !kind)
         error = -EOPNOTSUPP;
@@ -62,7 +62,7 @@ out:
     return error;
 }
 
-static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
+static void handle_set_files(struct gmsfs_store *handle, const struct handle_files *files)
 {
     handle->dir_fd = files->dir_fd;
     handle->ctl_fd = files->ctl_fd;
@@ -94,7 +94,7 @@ static int handle_path_absolute(const char *path, char **absolute)
     return 0;
 }
 
-static void handle_free_parts(struct gmsfs *handle)
+static void handle_free_parts(struct gmsfs_store *handle)
 {
     free(handle->memory.wishes.streams);
     free(handle->copies);
@@ -104,7 +104,7 @@ static void handle_free_parts(struct gmsfs *handle)
     free(handle->path);
 }
 
-static void handle_free(struct gmsfs *handle)
+static void handle_free(struct gmsfs_store *handle)
 {
     handle_free_parts(handle);
     pthread_mutex_destroy(&handle->state);
@@ -114,14 +114,14 @@ static void handle_free(struct gmsfs *handle)
 
 /* ---- closed ones --------------------------------------------------------------------------- */
 
-static struct gmsfs *closed[HANDLE_CLOSED];
+static struct gmsfs_store *closed[HANDLE_CLOSED];
 static atomic_uint closed_count;
 
 /* Nothing of it is left but that it is closed: so a program that uses it all the same is told,
  * while it is one of the last that were closed. */
-static void handle_retire(struct gmsfs *handle)
+static void handle_retire(struct gmsfs_store *handle)
 {
-    struct gmsfs *oldest;
+    struct gmsfs_store *oldest;
 
     gfs_state_lock(handle);
     handle_free_parts(handle);
@@ -141,7 +141,7 @@ static void handle_retire(struct gmsfs *handle)
 int gmsfs_open(const char *path, gmsfs_t **out)
 {
     struct handle_files files;
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     int error;
 
     if (!path || !out)
@@ -175,7 +175,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
     return error;
 }
 
-static void handle_drop_memory(struct gmsfs *handle)
+static void handle_drop_memory(struct gmsfs_store *handle)
 {
     GFS_SCOPE(scope);
 
@@ -215,7 +215,7 @@ void gmsfs_close(gmsfs_t *handle)
     handle_retire(handle);
 }
 
-int gfs_reopen(struct gmsfs *handle)
+int gfs_reopen(struct gmsfs_store *handle)
 {
     struct handle_files files;
     int error;

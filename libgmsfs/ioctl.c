@@ -15,14 +15,14 @@ uint64_t gfs_clock_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static int ioctl_once(struct gmsfs *handle, unsigned long request, void *argument)
+static int ioctl_once(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     if (ioctl(handle->ctl_fd, request, argument) >= 0)
         return 0;
     return gfs_file_error(errno);
 }
 
-static int ioctl_note_end(struct gmsfs *handle, int error)
+static int ioctl_note_end(struct gmsfs_store *handle, int error)
 {
     if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE) {
         gfs_session_forget(handle);
@@ -31,7 +31,7 @@ static int ioctl_note_end(struct gmsfs *handle, int error)
     return error;
 }
 
-int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
+int gfs_ioctl(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     int error;
 
@@ -42,7 +42,7 @@ int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
 }
 
 /* EINTR may be a signal, which does not end a wait, or CANCEL. */
-static int ioctl_wait_once(struct gmsfs *handle, unsigned long request, void *argument)
+static int ioctl_wait_once(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     int error = gfs_wait_begin(handle);
 
@@ -53,7 +53,7 @@ static int ioctl_wait_once(struct gmsfs *handle, unsigned long request, void *ar
     return error == -EINTR && gfs_wait_is_cancelled(handle) ? -ECANCELED : error;
 }
 
-int gfs_ioctl_waiting(struct gmsfs *handle, unsigned long request, void *argument)
+int gfs_ioctl_waiting(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     int error;
 
@@ -64,7 +64,7 @@ int gfs_ioctl_waiting(struct gmsfs *handle, unsigned long request, void *argumen
 }
 
 /* Of those that the handle was told, what goes with this mode. */
-static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
+static uint32_t acquire_flags(const struct gmsfs_store *handle, uint32_t mode)
 {
     int may_read = mode == GMSFS_MODE_RO || mode == GMSFS_MODE_RW_OR_RO;
     uint32_t flags = 0;
@@ -80,7 +80,7 @@ static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
 
 /* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
  * unanswered requests, which it reports as ETIMEDOUT before our own time is up. */
-int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_acquire request = *acquire;
     uint64_t timeout_ms = acquire->timeout_ms;

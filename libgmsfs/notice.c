@@ -11,7 +11,7 @@
 #define NOTICE_TEXT_MAX ((uint64_t)1 << 20)
 
 /* The mount's events are a stream of which each open file has its own place. */
-static int notice_open(struct gmsfs *handle)
+static int notice_open(struct gmsfs_store *handle)
 {
     int error = 0;
 
@@ -26,7 +26,7 @@ static int notice_open(struct gmsfs *handle)
 }
 
 /* What they were is of no matter: the store is asked. */
-static void notice_read_events(const struct gmsfs *handle)
+static void notice_read_events(const struct gmsfs_store *handle)
 {
     char text[4096];
     ssize_t got;
@@ -39,7 +39,7 @@ static void notice_read_events(const struct gmsfs *handle)
 }
 
 /* In JSON a quote inside a text has a backslash before it, so this is never found in one. */
-static int notice_says_draining(struct gmsfs *handle, const char *file)
+static int notice_says_draining(struct gmsfs_store *handle, const char *file)
 {
     static const char name[] = "\"draining\":";
     uint8_t *text = NULL;
@@ -55,7 +55,7 @@ static int notice_says_draining(struct gmsfs *handle, const char *file)
     return draining;
 }
 
-static int notice_is_lost(struct gmsfs *handle)
+static int notice_is_lost(struct gmsfs_store *handle)
 {
     struct gmsfs_ioc_info info;
     int error;

@@ -17,7 +17,7 @@ struct remap_item {
 };
 
 struct remap {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     struct remap_item *items; /* sorted by (by_slot, key) */
     size_t count, mapped;
     uint64_t devices; /* which may touch what comes back */
@@ -123,7 +123,7 @@ static int remap_is_waking(const struct gfs_mapping *mapping, const void *contex
 static int remap_settle(struct remap *remap)
 {
     static const enum gmsfs_access each[] = {GMSFS_ACCESS_READ, GMSFS_ACCESS_WRITE};
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     uint64_t size_bytes;
     uintptr_t va;
     int error = 0;
@@ -139,7 +139,7 @@ static int remap_settle(struct remap *remap)
 
 static void remap_undo(struct remap *remap)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     uint64_t size_bytes;
     size_t at = 0;
     uintptr_t va;
@@ -153,7 +153,7 @@ static void remap_undo(struct remap *remap)
 /* All descriptors of the export, and rights in the end. */
 static int remap_redeem(struct remap *remap, struct gfs_export *export)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     int error = gfs_memory_find_devices(&handle->memory, &remap->devices);
 
     if (error)
@@ -176,7 +176,7 @@ static int remap_redeem(struct remap *remap, struct gfs_export *export)
 
 static void remap_finish(struct remap *remap)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
 
     gfs_state_lock(handle);
     for (size_t i = 0; i < remap->count; i++) {
@@ -201,7 +201,7 @@ static int remap_is_live(const struct gfs_mapping *mapping, const void *context)
     return mapping->live;
 }
 
-int gfs_remap_unmap_all(struct gmsfs *handle)
+int gfs_remap_unmap_all(struct gmsfs_store *handle)
 {
     uint64_t size_bytes;
     size_t at = 0, first;
@@ -254,7 +254,7 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
 /* Does the layout that is there now hold what the mapping showed, and where? A writer is not told
  * the hash of what is there, so it cannot tell that another commit left the structure as it was. */
-static int remap_check(const struct gmsfs *handle, struct remap_item *item, enum gfs_wake as)
+static int remap_check(const struct gmsfs_store *handle, struct remap_item *item, enum gfs_wake as)
 {
     const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
     int had_hash = !gfs_is_zero(then->layout_hash);
@@ -272,7 +272,7 @@ static int remap_check(const struct gmsfs *handle, struct remap_item *item, enum
     return 0;
 }
 
-int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export)
+int gfs_remap_acquire(struct gmsfs_store *handle, uint64_t timeout_ms, struct gfs_export *export)
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT, .timeout_ms = timeout_ms};
@@ -290,7 +290,7 @@ int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_expo
 
 static int remap_all(struct remap *remap, struct gfs_export *export, enum gfs_wake as)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     int error = 0;
 
     export->access = GMSFS_ACCESS_READ;
@@ -307,7 +307,7 @@ static int remap_all(struct remap *remap, struct gfs_export *export, enum gfs_wa
     return error ? error : remap_redeem(remap, export);
 }
 
-int gfs_remap_wake(struct gmsfs *handle, struct gfs_export *export, enum gfs_wake as)
+int gfs_remap_wake(struct gmsfs_store *handle, struct gfs_export *export, enum gfs_wake as)
 {
     struct remap remap = {.handle = handle};
     int error = remap_collect(&remap);
@@ -457,7 +457,7 @@ static int remap_reserve(struct remap *remap, struct gmsfs_ioc_reserve *reserve)
 }
 
 /* Failed: the memory is anybody's again, but for what was set aside before. */
-static void remap_unreserve(struct gmsfs *handle, const struct gmsfs_ioc_reserve *reserve)
+static void remap_unreserve(struct gmsfs_store *handle, const struct gmsfs_ioc_reserve *reserve)
 {
     struct gmsfs_ioc_reserve back = {.bytes = reserve->before, .flags = GMSFS_RESERVE_NOWAIT};
 
@@ -471,7 +471,7 @@ static int remap_reallocate(struct remap *remap)
 {
     struct remap_fresh fresh = {.first_rank = UINT64_MAX};
     struct gfs_export export = {.access = GMSFS_ACCESS_WRITE};
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     struct gmsfs_ioc_reserve reserve;
     int error = remap_need_tags(remap);
 

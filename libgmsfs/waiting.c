@@ -16,7 +16,7 @@ static uint64_t wait_calls;
 
 /* ---- the call ------------------------------------------------------------------------------ */
 
-void gfs_wait_admit(struct gmsfs *handle)
+void gfs_wait_admit(struct gmsfs_store *handle)
 {
     pthread_mutex_lock(&wait_mutex);
     handle->own_call = (struct gfs_call){.number = ++wait_calls};
@@ -24,21 +24,21 @@ void gfs_wait_admit(struct gmsfs *handle)
     pthread_mutex_unlock(&wait_mutex);
 }
 
-void gfs_wait_share(struct gmsfs *handle, struct gmsfs *with)
+void gfs_wait_share(struct gmsfs_store *handle, struct gmsfs_store *with)
 {
     pthread_mutex_lock(&wait_mutex);
     handle->call = with->call;
     pthread_mutex_unlock(&wait_mutex);
 }
 
-void gfs_wait_dismiss(struct gmsfs *handle)
+void gfs_wait_dismiss(struct gmsfs_store *handle)
 {
     pthread_mutex_lock(&wait_mutex);
     handle->call = NULL;
     pthread_mutex_unlock(&wait_mutex);
 }
 
-int gfs_wait_begin(struct gmsfs *handle)
+int gfs_wait_begin(struct gmsfs_store *handle)
 {
     int error = 0;
 
@@ -51,7 +51,7 @@ int gfs_wait_begin(struct gmsfs *handle)
     return error;
 }
 
-void gfs_wait_end(struct gmsfs *handle)
+void gfs_wait_end(struct gmsfs_store *handle)
 {
     pthread_mutex_lock(&wait_mutex);
     if (handle->call)
@@ -60,7 +60,7 @@ void gfs_wait_end(struct gmsfs *handle)
     pthread_mutex_unlock(&wait_mutex);
 }
 
-int gfs_wait_is_cancelled(struct gmsfs *handle)
+int gfs_wait_is_cancelled(struct gmsfs_store *handle)
 {
     int cancelled;
 
@@ -74,7 +74,7 @@ int gfs_wait_is_cancelled(struct gmsfs *handle)
 
 /* A call that is about to wait is not in the mount yet: so again, until it is over or waits no
  * more. */
-void gfs_wait_cancel(struct gmsfs *handle)
+void gfs_wait_cancel(struct gmsfs_store *handle)
 {
     struct timespec until;
     uint64_t number = 0;

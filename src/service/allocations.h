@@ -27,9 +27,9 @@ int service_alloc(struct service *s, const struct service_actor *by,
 int service_await_freeing(struct service *s, struct service_request *request);
 
 struct service_set_aside {
-    uint64_t bytes;  /* beside what is allocated; less than before gives back */
-    bool at_least;   /* or more, if more is set aside already */
-    bool wait;       /* for memory, as ALLOC */
+    uint64_t bytes; /* beside what is allocated; less than before gives back */
+    bool at_least;  /* or more, if more is set aside already */
+    bool wait;      /* for memory, as ALLOC */
     uint64_t timeout_ms;
     bool as_acquire; /* by the rules of ACQUIRE, which may not wait: -EAGAIN, -ENOMEM */
     bool replacing;  /* as_acquire: what the store has committed counts first */
