@@ -795,6 +795,20 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
 GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict);
 
 /*
+ * gmsfs_unmap_tag, gmsfs_remap_tag - put to sleep and wake what has one tag; the rest stays mapped
+ *
+ * For an engine that gives back its KV cache apart from its weights, say, which are in one store.
+ * The lock is needed, and kept: what is allocated stays so, and this process has no mapping of it.
+ * remap: as gmsfs_remap_all_vas with strict 0, of what sleeps with this tag; all or nothing. What
+ * sleeps by its tag wakes with gmsfs_remap_all_vas as well, after gmsfs_unmap_all_vas.
+ * tag: "" for what has none. That nothing has it, or nothing sleeps or is awake, is no error.
+ * Errors: -ENOLCK: not connected; -EINVAL: all sleep (gmsfs_unmap_all_vas); those of
+ *   gmsfs_unmap_all_vas, and (remap) of gmsfs_remap_all_vas.
+ */
+GMSFS_API int gmsfs_unmap_tag(gmsfs_t *handle, const char *tag);
+GMSFS_API int gmsfs_remap_tag(gmsfs_t *handle, const char *tag);
+
+/*
  * gmsfs_retarget - map another store of the same shape at the same addresses
  *
  * For a slot: a reader's handle whose pointers stay while one adapter after the other is behind

@@ -21,7 +21,13 @@ struct remap {
     struct remap_item *items; /* sorted by (by_slot, key) */
     size_t count, mapped;
     uint64_t devices; /* which may touch what comes back */
+    const char *tag;  /* NULL: all that sleep */
 };
+
+static int remap_has_tag(const struct gfs_mapping *mapping, const char *tag)
+{
+    return !tag || (mapping->tag && strcmp(mapping->tag, tag) == 0);
+}
 
 static int remap_compare(const void *left, const void *right)
 {
@@ -42,7 +48,7 @@ static int remap_collect(struct remap *remap)
     if (!remap->items)
         return -ENOMEM;
     for (size_t i = 0; i < map->mapping_count; i++)
-        if (!map->mappings[i].live)
+        if (!map->mappings[i].live && remap_has_tag(map->mappings + i, remap->tag))
             remap->items[remap->count++].mapping = map->mappings + i;
     return 0;
 }
@@ -195,13 +201,13 @@ static void remap_finish(struct remap *remap)
 
 /* ---- unmap -------------------------------------------------------------------------------- */
 
+/* context: a tag, or NULL for all. */
 static int remap_is_live(const struct gfs_mapping *mapping, const void *context)
 {
-    (void)context;
-    return mapping->live;
+    return mapping->live && remap_has_tag(mapping, context);
 }
 
-int gfs_remap_unmap_all(struct gmsfs_store *handle)
+static int remap_unmap(struct gmsfs_store *handle, const char *tag)
 {
     uint64_t size_bytes;
     size_t at = 0, first;
@@ -210,16 +216,21 @@ int gfs_remap_unmap_all(struct gmsfs_store *handle)
 
     if (error)
         return error;
-    while (first = at,
-           gfs_vmap_next_run(&handle->map, &at, remap_is_live, NULL, &va, &size_bytes)) {
+    while (first = at, gfs_vmap_next_run(&handle->map, &at, remap_is_live, tag, &va, &size_bytes)) {
         int failed = gfs_memory_unmap(&handle->memory, va, size_bytes);
         error = error ? error : failed;
         gfs_state_lock(handle);
         for (size_t i = first; i < at; i++)
-            handle->map.mappings[i].live = failed && handle->map.mappings[i].live;
+            if (remap_is_live(handle->map.mappings + i, tag))
+                handle->map.mappings[i].live = failed != 0;
         gfs_state_unlock(handle);
     }
     return error;
+}
+
+int gfs_remap_unmap_all(struct gmsfs_store *handle)
+{
+    return remap_unmap(handle, NULL);
 }
 
 int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
@@ -338,6 +349,46 @@ int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
         error = gfs_remap_wake(handle, &export, strict ? GFS_WAKE_BYTES : GFS_WAKE_STRUCTURE);
     if (error && mine)
         gfs_session_release(handle);
+    return error;
+}
+
+/* ---- by tag ------------------------------------------------------------------------------- */
+
+static int remap_check_tag(const struct gmsfs_store *handle)
+{
+    if (handle->unmapped)
+        return -EINVAL;
+    return handle->mode == GMSFS_MODE_NONE ? -ENOLCK : 0;
+}
+
+int gmsfs_unmap_tag(gmsfs_t *handle, const char *tag)
+{
+    GFS_VA_SCOPE(scope);
+    int error = tag ? gfs_va_enter(handle, &scope) : -EINVAL;
+
+    if (!error)
+        error = remap_check_tag(handle);
+    if (!error)
+        error = gfs_mapping_learn_for_sleep(handle);
+    return error ? error : remap_unmap(handle, tag);
+}
+
+int gmsfs_remap_tag(gmsfs_t *handle, const char *tag)
+{
+    GFS_VA_SCOPE(scope);
+    struct gfs_export export = {0};
+    struct remap remap = {.handle = handle, .tag = tag};
+    int error = tag ? gfs_va_enter(handle, &scope) : -EINVAL;
+
+    if (!error)
+        error = remap_check_tag(handle);
+    if (!error)
+        error = remap_collect(&remap);
+    if (!error)
+        error = remap_all(&remap, &export, GFS_WAKE_STRUCTURE);
+    if (!error)
+        remap_finish(&remap);
+    free(remap.items);
     return error;
 }
 
