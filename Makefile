@@ -26,6 +26,7 @@ COMPDIR    ?= $(PREFIX)/share/bash-completion/completions
 PYTHONDIR  ?=
 
 AR         ?= ar
+OBJCOPY    ?= objcopy
 INSTALL    ?= install
 PKG_CONFIG ?= pkg-config
 FUZZ_CC    ?= clang
@@ -54,7 +55,7 @@ BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py))
-HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h
+HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs.hpp
 
 # The one file with main(); everything else of src/ is what unit programs link.
 MAIN_SRC := src/cli/main.c
@@ -67,7 +68,8 @@ HOOK_OBJ := $(patsubst %.c,$(O)/test/obj/%.o,$(sort $(wildcard tests/fault/hook_
 BIN      := $(O)/gmsfs
 LIB_SO   := $(O)/$(SONAME)
 LIB_LINK := $(O)/libgmsfs.so
-LIB_A    := $(O)/libgmsfs.a
+LIB_A    := $(O)/obj/libparts.a
+LIB_OWN_A := $(O)/libgmsfs.a
 PC       := $(O)/gmsfs.pc
 TEST_BIN := $(O)/test/gmsfs
 CORE_A   := $(O)/test/libcore.a
@@ -137,7 +139,7 @@ endif
 .PHONY: all lib examples units benches tests
 all: $(BIN) lib examples
 
-lib: $(LIB_SO) $(LIB_LINK) $(LIB_A) $(PC)
+lib: $(LIB_SO) $(LIB_LINK) $(LIB_OWN_A) $(PC)
 
 examples: $(EXAMPLES:%=$(O)/examples/%)
 
@@ -193,6 +195,12 @@ $(TEST_BIN): $(TEST_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
 
 $(LIB_A): $(LIB_OBJ) $(O)/.sources
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+
+# What programs link is one object whose only symbols are those of the shared library; our own
+# programs and tests link its parts.
+$(LIB_OWN_A): $(LIB_OBJ) $(O)/.sources
+	$(call say,AR,$@)rm -f $@ && $(LD) -r -o $(O)/obj/libgmsfs.o $(LIB_OBJ) && \
+		$(OBJCOPY) --localize-hidden $(O)/obj/libgmsfs.o && $(AR) rcs $@ $(O)/obj/libgmsfs.o
 
 $(LIB_SO): $(LIB_OBJ) libgmsfs/libgmsfs.map $(O)/.sources
 	$(call say,LD,$@)$(CC) $(LIB_CFLAGS) $(ALL_LDFLAGS) $(SO_LDFLAGS) -shared \
@@ -291,7 +299,7 @@ install: all
 	$(INSTALL) -m 755 $(BIN) $(DESTDIR)$(BINDIR)/gmsfs
 	$(INSTALL) -m 755 $(LIB_SO) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libgmsfs.so
-	$(INSTALL) -m 644 $(LIB_A) $(DESTDIR)$(LIBDIR)/libgmsfs.a
+	$(INSTALL) -m 644 $(LIB_OWN_A) $(DESTDIR)$(LIBDIR)/libgmsfs.a
 	$(FILL_PC) libgmsfs/gmsfs.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/gmsfs.pc
 	$(INSTALL) -m 644 $(HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	$(INSTALL) -m 644 packaging/completion/gmsfs $(DESTDIR)$(COMPDIR)

@@ -62,7 +62,13 @@ def attach_in_c(path):
     results = [
         lib.gmsfs_open(path.encode(), ctypes.byref(handle)),
         lib.gmsfs_connect(handle, abi.MODE_RO, 5000),
-        lib.gmsfs_attach_all(handle, abi.ACCESS_READ, ctypes.byref(mappings), ctypes.byref(count)),
+        lib.gmsfs_attach_all(
+            handle,
+            abi.ACCESS_READ,
+            ctypes.byref(mappings),
+            ctypes.byref(count),
+            ctypes.sizeof(abi.Mapping),
+        ),
     ]
     took = time.perf_counter() - start
     if any(results) or count.value == 0:

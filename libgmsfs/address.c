@@ -5,7 +5,7 @@
 
 #include "internal.h"
 
-int gfs_va_enter(struct gmsfs *handle, struct gfs_va_scope *scope)
+int gfs_va_enter(struct gmsfs_store *handle, struct gfs_va_scope *scope)
 {
     int error = gfs_enter(handle);
 
@@ -21,7 +21,7 @@ int gfs_va_enter(struct gmsfs *handle, struct gfs_va_scope *scope)
 
 void gfs_va_leave(struct gfs_va_scope *scope)
 {
-    struct gmsfs *handle = scope->handle;
+    struct gmsfs_store *handle = scope->handle;
 
     if (!handle)
         return;
@@ -30,7 +30,7 @@ void gfs_va_leave(struct gfs_va_scope *scope)
     gfs_leave(handle);
 }
 
-int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings)
+int gfs_va_make_room(struct gmsfs_store *handle, size_t reservations, size_t mappings)
 {
     int error;
 
@@ -40,7 +40,8 @@ int gfs_va_make_room(struct gmsfs *handle, size_t reservations, size_t mappings)
     return error;
 }
 
-static void address_drop_reservation(struct gmsfs *handle, struct gfs_reservation *reservation)
+static void address_drop_reservation(struct gmsfs_store *handle,
+                                     struct gfs_reservation *reservation)
 {
     gfs_memory_release(&handle->memory, reservation->base, reservation->size_bytes);
     gfs_state_lock(handle);
@@ -54,7 +55,7 @@ static int address_is_live(const struct gfs_mapping *mapping, const void *contex
     return mapping->live;
 }
 
-void gfs_va_drop_all(struct gmsfs *handle)
+void gfs_va_drop_all(struct gmsfs_store *handle)
 {
     uint64_t size_bytes;
     size_t at = 0;
@@ -69,7 +70,7 @@ void gfs_va_drop_all(struct gmsfs *handle)
 
 /* ---- one mapping -------------------------------------------------------------------------- */
 
-struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
+struct gfs_mapping gfs_va_describe(const struct gmsfs_store *handle, uintptr_t va,
                                    const struct gmsfs_fds_item *item, enum gmsfs_access access,
                                    uint64_t devices)
 {
@@ -84,7 +85,7 @@ struct gfs_mapping gfs_va_describe(const struct gmsfs *handle, uintptr_t va,
                                 .live = 1};
 }
 
-int gfs_va_check_item(const struct gmsfs *handle, const struct gmsfs_fds_item *item)
+int gfs_va_check_item(const struct gmsfs_store *handle, const struct gmsfs_fds_item *item)
 {
     int valid = item->aligned_bytes > 0 && item->aligned_bytes % handle->granularity_bytes == 0 &&
                 item->size_bytes <= item->aligned_bytes && item->aligned_bytes < SIZE_MAX / 4;
@@ -93,7 +94,7 @@ int gfs_va_check_item(const struct gmsfs *handle, const struct gmsfs_fds_item *i
 }
 
 struct address_single {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     uintptr_t va; /* 0: reserve as much as the item needs */
     uint64_t reserved_bytes;
     enum gmsfs_access access;
@@ -149,7 +150,7 @@ static int address_take(void *context, const struct gmsfs_fds_item *item, int *f
     return error;
 }
 
-int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank,
+int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, uint64_t rank,
                 enum gmsfs_access access, struct gfs_mapping **mapping)
 {
     struct address_single single = {.handle = handle, .va = va, .access = access};
@@ -175,7 +176,7 @@ int gfs_va_make(struct gmsfs *handle, uintptr_t va, uint64_t slot, uint64_t rank
     return 0;
 }
 
-int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_automatic)
+int gfs_va_undo(struct gmsfs_store *handle, struct gfs_mapping *mapping, int keep_automatic)
 {
     struct gfs_reservation *reservation;
     int error = 0;
@@ -194,7 +195,7 @@ int gfs_va_undo(struct gmsfs *handle, struct gfs_mapping *mapping, int keep_auto
     return 0;
 }
 
-struct gfs_mapping *gfs_va_find(const struct gmsfs *handle, const void *va)
+struct gfs_mapping *gfs_va_find(const struct gmsfs_store *handle, const void *va)
 {
     struct gfs_mapping *mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)va);
 

@@ -16,14 +16,18 @@ int gfs_text_copy(char *to, size_t to_bytes, const char *from)
     return 0;
 }
 
-int gfs_alloc(struct gmsfs *handle, struct gmsfs_ioc_alloc *alloc)
+int gfs_alloc(struct gmsfs_store *handle, struct gmsfs_ioc_alloc *alloc)
 {
     if (handle->mode != GMSFS_MODE_RW)
         return -ENOLCK;
-    return gfs_ioctl(handle, GMSFS_IOC_ALLOC, alloc);
+    if (handle->memory_wait_ms == 0)
+        alloc->flags |= GMSFS_ALLOC_NOWAIT;
+    else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
+        alloc->timeout_ms = handle->memory_wait_ms;
+    return gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC, alloc);
 }
 
-int gfs_alloc_free(struct gmsfs *handle, uint64_t slot)
+int gfs_alloc_free(struct gmsfs_store *handle, uint64_t slot)
 {
     struct gmsfs_ioc_free request = {.slot = slot};
 
@@ -58,8 +62,19 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     return error;
 }
 
+int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms)
+{
+    int error = gfs_enter(handle);
+
+    if (error)
+        return error;
+    handle->memory_wait_ms = timeout_ms;
+    gfs_leave(handle);
+    return 0;
+}
+
 /* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */
-static void alloc_note_freed(struct gmsfs *handle, uint64_t slot)
+static void alloc_note_freed(struct gmsfs_store *handle, uint64_t slot)
 {
     for (size_t i = 0; i < handle->map.mapping_count; i++) {
         struct gfs_mapping *mapping = handle->map.mappings + i;

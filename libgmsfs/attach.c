@@ -7,7 +7,7 @@
 #include "internal.h"
 
 struct attach {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     enum gmsfs_access access;
     struct gfs_mapping *mappings; /* their addresses are offsets, until all of them are there */
     uint64_t count, done;
@@ -16,7 +16,7 @@ struct attach {
 static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd)
 {
     struct attach *attach = context;
-    struct gmsfs *handle = attach->handle;
+    struct gmsfs_store *handle = attach->handle;
     uint64_t offset = handle->range.mapped_bytes;
     int error = gfs_va_check_item(handle, item);
 
@@ -34,7 +34,7 @@ static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd
 /* The range is in the handle, where a child of fork() finds it. */
 static int attach_range(struct attach *attach, struct gfs_export *export, int careful)
 {
-    struct gmsfs *handle = attach->handle;
+    struct gmsfs_store *handle = attach->handle;
     int error;
 
     attach->done = 0;
@@ -56,7 +56,7 @@ static int attach_range(struct attach *attach, struct gfs_export *export, int ca
 /* Ours are in the table from now on. */
 static void attach_enter(struct attach *attach)
 {
-    struct gmsfs *handle = attach->handle;
+    struct gmsfs_store *handle = attach->handle;
 
     for (uint64_t i = 0; i < attach->count; i++)
         attach->mappings[i].va += handle->range.base;
@@ -70,31 +70,39 @@ static void attach_enter(struct attach *attach)
     gfs_state_unlock(handle);
 }
 
-static int attach_prepare(struct attach *attach, const struct gfs_export *export,
-                          struct gmsfs_mapping **list)
+static int attach_prepare(struct attach *attach, const struct gfs_export *export)
 {
     if (export->count > SIZE_MAX / 2 / sizeof *attach->mappings)
         return -ENOMEM;
     attach->count = export->count;
     attach->mappings = malloc(attach->count * sizeof *attach->mappings);
-    if (list)
-        *list = malloc(attach->count * sizeof **list);
-    if (!attach->mappings || (list && !*list))
+    if (!attach->mappings)
         return -ENOMEM;
     return gfs_va_make_room(attach->handle, 1, attach->count);
 }
 
-static int attach_all(struct attach *attach, struct gmsfs_mapping **list)
+/* The list as a program knows it, whose items may be of another size. */
+static int attach_prepare_list(const struct attach *attach, size_t item_bytes, void **list)
+{
+    if (item_bytes == 0)
+        return -EINVAL;
+    *list = item_bytes < SIZE_MAX / (attach->count + 1) ? calloc(attach->count, item_bytes) : NULL;
+    return *list ? 0 : -ENOMEM;
+}
+
+static int attach_all(struct attach *attach, size_t item_bytes, void **list)
 {
     struct gfs_export export = {.access = attach->access};
-    struct gmsfs *handle = attach->handle;
+    struct gmsfs_store *handle = attach->handle;
     int error = gfs_export_check(handle, attach->access);
 
     if (!error)
         error = gfs_export_ticket(handle, &export);
     if (error || export.count == 0)
         return error;
-    error = attach_prepare(attach, &export, list);
+    error = attach_prepare(attach, &export);
+    if (!error && list)
+        error = attach_prepare_list(attach, item_bytes, list);
     if (!error)
         error = attach_range(attach, &export, 0);
     if (error == -EEXIST) {
@@ -108,22 +116,24 @@ static int attach_all(struct attach *attach, struct gmsfs_mapping **list)
     if (error)
         return error;
     attach_enter(attach);
-    for (uint64_t i = 0; list && i < attach->count; i++)
-        (*list)[i] = gfs_mapping_describe(attach->mappings + i);
+    for (uint64_t i = 0; list && i < attach->count; i++) {
+        struct gmsfs_mapping mapping = gfs_mapping_describe(attach->mappings + i);
+        gfs_give_struct((char *)*list + i * item_bytes, item_bytes, &mapping, sizeof mapping);
+    }
     return 0;
 }
 
-int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
-                     size_t *count)
+int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
+                      size_t *count, size_t item_bytes)
 {
     GFS_VA_SCOPE(scope);
     struct attach attach = {.handle = handle, .access = access};
-    struct gmsfs_mapping *made = NULL;
+    void *made = NULL;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    error = attach_all(&attach, list ? &made : NULL);
+    error = attach_all(&attach, item_bytes, list ? &made : NULL);
     free(attach.mappings);
     if (!error && count)
         *count = attach.count;

@@ -59,8 +59,8 @@ int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entr
 }
 
 /* Ranks are asked for only where an entry is bound. */
-static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
-                      uint64_t **slots, size_t *slot_count)
+static int bulk_slots(struct gmsfs_store *handle, const struct gmsfs_metadata *entries,
+                      size_t count, uint64_t **slots, size_t *slot_count)
 {
     struct gmsfs_handle_info *list = NULL;
     uint64_t bound = GMSFS_SLOT_NONE, first = 0, row = 0;
@@ -89,7 +89,7 @@ static int bulk_slots(struct gmsfs *handle, const struct gmsfs_metadata *entries
 /* The writer's `drain`. */
 static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
 {
-    struct gmsfs *handle = context;
+    struct gmsfs_store *handle = context;
     ssize_t written;
 
     while (size_bytes) {
@@ -97,7 +97,7 @@ static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return written < 0 ? -errno : -EIO;
+            return written < 0 ? gfs_file_error(errno) : -EIO;
         bytes += written;
         size_bytes -= (size_t)written;
     }
@@ -106,7 +106,7 @@ static int bulk_write(void *context, const uint8_t *bytes, size_t size_bytes)
 
 /* -ENOMEM may have been the kernel's want of memory, and the document still lies there. Where it
  * does not, the second APPLY finds none. */
-static int bulk_apply(struct gmsfs *handle, struct gmsfs_ioc_apply *apply, size_t count)
+static int bulk_apply(struct gmsfs_store *handle, struct gmsfs_ioc_apply *apply, size_t count)
 {
     int error = gfs_ioctl(handle, GMSFS_IOC_APPLY, apply);
 
@@ -118,7 +118,7 @@ static int bulk_apply(struct gmsfs *handle, struct gmsfs_ioc_apply *apply, size_
 
 /* Bytes go out while others are made, so there is never more than a piece of the document here.
  * After a failure too APPLY takes away what was gathered, and half a document is none. */
-static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                      const uint64_t *slots, size_t slot_count, size_t *culprit)
 {
     struct gfs_writer writer = {
@@ -141,7 +141,7 @@ static int bulk_send(struct gmsfs *handle, const struct gmsfs_metadata *entries,
     return error;
 }
 
-int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit)
 {
     uint64_t *slots = NULL;

@@ -17,7 +17,7 @@
 int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entries, size_t count,
                     const uint64_t *slots, size_t slot_count, size_t *culprit);
 
-int gfs_bulk_put(struct gmsfs *handle, const struct gmsfs_metadata *entries, size_t count,
+int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit);
 
 #endif

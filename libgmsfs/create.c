@@ -13,7 +13,7 @@
 
 /* ---- how large ---------------------------------------------------------------------------- */
 
-static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
+static uint64_t create_round_up(const struct gmsfs_store *handle, uint64_t size_bytes)
 {
     uint64_t mask = handle->granularity_bytes - 1;
 
@@ -21,13 +21,13 @@ static uint64_t create_round_up(const struct gmsfs *handle, uint64_t size_bytes)
 }
 
 /* A slab that is hardly used must not be much of the device. */
-static int create_device_share(struct gmsfs *handle)
+static int create_device_share(struct gmsfs_store *handle)
 {
     uint64_t slab_bytes = GMSFS_SLAB_DEFAULT_BYTES, share_bytes;
     struct statfs device;
 
     if (fstatfs(handle->dir_fd, &device) < 0)
-        return -errno;
+        return gfs_file_error(errno);
     share_bytes = device.f_blocks * (uint64_t)device.f_frsize / GFS_SLAB_DEVICE_SHARE;
     slab_bytes = slab_bytes < share_bytes ? slab_bytes : share_bytes;
     slab_bytes &= ~(handle->granularity_bytes - 1);
@@ -35,22 +35,22 @@ static int create_device_share(struct gmsfs *handle)
     return 0;
 }
 
-/* One that holds all that was announced need not be larger. Nothing else may go into this, how much
- * is free least of all: the layout's hash depends on it. */
-static int create_slab_bytes(struct gmsfs *handle, uint64_t *slab_bytes)
+/* The largest that a piece may be, and a slab. Nothing else may go into this and into
+ * create_next_bytes, how much is free least of all: the layout's hash depends on it. */
+static int create_limit_bytes(struct gmsfs_store *handle, uint64_t *limit_bytes)
 {
     uint64_t announced_bytes = create_round_up(handle, handle->announced_bytes);
     int error = 0;
 
     if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT) {
-        *slab_bytes = create_round_up(handle, handle->slab_wish_bytes);
+        *limit_bytes = create_round_up(handle, handle->slab_wish_bytes);
         return 0;
     }
     if (handle->slab_bytes == 0)
         error = create_device_share(handle);
-    *slab_bytes = handle->slab_bytes;
-    if (announced_bytes && announced_bytes < *slab_bytes)
-        *slab_bytes = announced_bytes;
+    *limit_bytes = handle->slab_bytes;
+    if (announced_bytes && announced_bytes < *limit_bytes)
+        *limit_bytes = announced_bytes;
     return error;
 }
 
@@ -68,13 +68,13 @@ int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
 /* ---- slabs -------------------------------------------------------------------------------- */
 
 /* What this writer may still write to, and give back. */
-static int create_is_open(const struct gmsfs *handle, const struct gfs_mapping *mapping)
+static int create_is_open(const struct gmsfs_store *handle, const struct gfs_mapping *mapping)
 {
     return handle->mode == GMSFS_MODE_RW && mapping && mapping->live &&
            mapping->access == GMSFS_ACCESS_WRITE && mapping->ident.epoch == handle->ident.epoch;
 }
 
-static void create_look_at_slabs(struct gmsfs *handle)
+static void create_look_at_slabs(struct gmsfs_store *handle)
 {
     for (size_t i = 0; i < handle->slabs.count; i++) {
         struct gfs_slab *slab = handle->slabs.slabs + i;
@@ -84,7 +84,32 @@ static void create_look_at_slabs(struct gmsfs *handle)
     }
 }
 
-static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char *tag,
+/* By default the first slab of a tag is a granule, and each one after it twice as large as the one
+ * before, or as large as its first piece: so a tag costs at most about twice what it holds, and
+ * many pieces few allocations. The first of all holds what was announced. */
+static uint64_t create_next_bytes(const struct gmsfs_store *handle, uint64_t limit_bytes,
+                                  uint64_t size_bytes, const char *tag)
+{
+    uint64_t next_bytes = create_round_up(handle, size_bytes);
+    uint64_t grown_bytes = handle->granularity_bytes;
+    int is_first = 1;
+
+    if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT)
+        return limit_bytes;
+    for (size_t i = 0; i < handle->slabs.count; i++) {
+        const struct gfs_slab *slab = handle->slabs.slabs + i;
+
+        is_first = is_first && slab->closed;
+        if (!slab->closed && strcmp(slab->tag, tag) == 0 && grown_bytes < limit_bytes)
+            grown_bytes *= 2;
+    }
+    if (is_first && handle->announced_bytes)
+        return limit_bytes;
+    next_bytes = next_bytes > grown_bytes ? next_bytes : grown_bytes;
+    return next_bytes < limit_bytes ? next_bytes : limit_bytes;
+}
+
+static int create_allocate(struct gmsfs_store *handle, uint64_t size_bytes, const char *tag,
                            struct gfs_mapping **mapping)
 {
     struct gmsfs_ioc_alloc alloc = {.size_bytes = size_bytes, .count = 1};
@@ -107,7 +132,7 @@ static int create_allocate(struct gmsfs *handle, uint64_t size_bytes, const char
 }
 
 /* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error. */
-static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
+static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapping)
 {
     int mine = mapping->made && create_is_open(handle, mapping) && !mapping->freed;
     int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
@@ -118,7 +143,7 @@ static int create_give_back(struct gmsfs *handle, struct gfs_mapping *mapping)
     return error ? error : freed;
 }
 
-static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char *tag)
+static int create_add_slab(struct gmsfs_store *handle, uint64_t slab_bytes, const char *tag)
 {
     struct gfs_mapping *mapping;
     int error = create_allocate(handle, slab_bytes, tag, &mapping);
@@ -131,7 +156,7 @@ static int create_add_slab(struct gmsfs *handle, uint64_t slab_bytes, const char
     return error;
 }
 
-static int create_carve(struct gmsfs *handle, uint64_t slab_bytes, uint64_t size_bytes,
+static int create_carve(struct gmsfs_store *handle, uint64_t limit_bytes, uint64_t size_bytes,
                         const char *tag, uintptr_t *va)
 {
     int error;
@@ -140,30 +165,30 @@ static int create_carve(struct gmsfs *handle, uint64_t slab_bytes, uint64_t size
     error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
     if (error != -ENOENT)
         return error;
-    error = create_add_slab(handle, slab_bytes, tag);
+    error = create_add_slab(handle, create_next_bytes(handle, limit_bytes, size_bytes, tag), tag);
     return error ? error : gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
 
-static int create_mapping(struct gmsfs *handle, uint64_t size_bytes, const char *tag, uintptr_t *va,
-                          uint64_t *slot)
+static int create_mapping(struct gmsfs_store *handle, uint64_t size_bytes, const char *tag,
+                          uintptr_t *va, uint64_t *slot)
 {
     struct gfs_mapping *mapping;
-    uint64_t slab_bytes;
-    int error = handle->mode == GMSFS_MODE_RW ? create_slab_bytes(handle, &slab_bytes) : -ENOLCK;
+    uint64_t limit_bytes;
+    int error = handle->mode == GMSFS_MODE_RW ? create_limit_bytes(handle, &limit_bytes) : -ENOLCK;
 
     if (error)
         return error;
-    if (size_bytes <= slab_bytes) {
-        error = create_carve(handle, slab_bytes, size_bytes, tag, va);
+    if (size_bytes <= limit_bytes) {
+        error = create_carve(handle, limit_bytes, size_bytes, tag, va);
         mapping = error ? NULL : gfs_vmap_find_mapping(&handle->map, *va);
     } else {
         error = create_allocate(handle, size_bytes, tag, &mapping);
     }
     if (error)
         return error;
-    if (size_bytes > slab_bytes)
+    if (size_bytes > limit_bytes)
         *va = mapping->va;
     *slot = mapping->slot;
     return 0;
@@ -193,7 +218,7 @@ int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag, 
 }
 
 /* The last piece takes its slab along, and stays with it where the memory cannot be given back. */
-static int create_destroy_piece(struct gmsfs *handle, struct gfs_slab *slab, uintptr_t va)
+static int create_destroy_piece(struct gmsfs_store *handle, struct gfs_slab *slab, uintptr_t va)
 {
     void *base = (void *)slab->va;
     int error;

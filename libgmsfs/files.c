@@ -33,6 +33,11 @@ int gfs_fd_above(int fd)
     return above;
 }
 
+int gfs_file_error(int error)
+{
+    return error == ECONNABORTED ? -ENOTCONN : -error;
+}
+
 void gfs_fd_close(int *fd)
 {
     if (*fd >= 0)
@@ -47,7 +52,7 @@ static int files_open_ctl(int dir_fd, int flags)
     do
         fd = gfs_fd_above(openat(dir_fd, "ctl", flags | O_CLOEXEC));
     while (fd < 0 && errno == EINTR);
-    return fd < 0 ? -errno : fd;
+    return fd < 0 ? gfs_file_error(errno) : fd;
 }
 
 int gfs_ctl_open_best(int dir_fd, int *writable)
@@ -60,7 +65,7 @@ int gfs_ctl_open_best(int dir_fd, int *writable)
     return fd;
 }
 
-int gfs_ctl_open(struct gmsfs *handle, int need_write)
+int gfs_ctl_open(struct gmsfs_store *handle, int need_write)
 {
     int fd, writable;
 
@@ -81,7 +86,7 @@ int gfs_ctl_open(struct gmsfs *handle, int need_write)
     return fd < 0 ? fd : 0;
 }
 
-void gfs_fds_close(struct gmsfs *handle)
+void gfs_fds_close(struct gmsfs_store *handle)
 {
     gfs_gate_enter();
     gfs_fd_close(&handle->fds_fd);
@@ -128,7 +133,7 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            error = -errno;
+            error = gfs_file_error(errno);
         if (got <= 0)
             break;
         size += (size_t)got;
@@ -147,7 +152,7 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     return 0;
 }
 
-int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_bytes,
+int gfs_file_read(struct gmsfs_store *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes)
 {
     int fd, error;
@@ -156,14 +161,16 @@ int gfs_file_read(struct gmsfs *handle, const char *name, uint64_t expected_byte
     do
         fd = gfs_fd_above(openat(handle->dir_fd, name, O_RDONLY | O_CLOEXEC));
     while (fd < 0 && errno == EINTR);
-    error = fd < 0 ? -errno : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
+    error = fd < 0 ? gfs_file_error(errno)
+                   : files_read_all(fd, expected_bytes, limit_bytes, bytes, size_bytes);
     if (fd >= 0)
         close(fd);
     gfs_gate_leave();
     return error;
 }
 
-int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each, void *context)
+int gfs_dir_walk(struct gmsfs_store *handle, const char *directory, gfs_name_fn *each,
+                 void *context)
 {
     struct dirent *entry;
     DIR *stream = NULL;
@@ -172,7 +179,7 @@ int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each,
     gfs_gate_enter();
     fd = gfs_fd_above(openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0) {
-        error = errno == ENOENT ? -ESTALE : -errno;
+        error = errno == ENOENT ? -ESTALE : gfs_file_error(errno);
         /* every store has its directories */
 
         goto out;
@@ -195,7 +202,7 @@ int gfs_dir_walk(struct gmsfs *handle, const char *directory, gfs_name_fn *each,
             break;
     }
     if (!entry && errno)
-        error = -errno;
+        error = gfs_file_error(errno);
     closedir(stream);
 out:
     gfs_gate_leave();
@@ -214,7 +221,7 @@ int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *te
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir_fd, name);
     got = getxattr(path, attribute, text, text_bytes - 1);
     if (got < 0)
-        return -errno;
+        return gfs_file_error(errno);
     text[got] = 0;
     return 0;
 }

@@ -10,7 +10,8 @@
  * putting a process to sleep (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every
  * pointer as it was.
  *
- * The library never exits, prints, starts threads, or changes signal dispositions and masks.
+ * The library never exits, prints, changes signal dispositions and masks, or starts threads, but
+ * for gmsfs_connect_start, where it would have to wait.
  * Every descriptor it opens or returns is O_CLOEXEC.
  *
  * RETURNS. Functions that return int return 0 (some: a non-negative number, where said) or a
@@ -23,7 +24,9 @@
  *   -ENODEV    also: the mount is drained (gmsfs drain), or fenced for a checkpoint (gmsfs
  *              fence), and grants no lock
  *   -EIO       also: the store may be damaged and takes no readers (gmsfs(5), Health)
- *   -ECHILD    the handle was opened before fork() and this is the child (see FORK)
+ *   -ECHILD    the handle was opened before fork() and this is the child (see FORK); or memory of a
+ *              GPU is asked for in the child of a process that has used the CUDA driver
+ *   -EBADF     the handle was closed; -EDEADLK: this thread is in a call on it (see SIGNALS)
  *   -ESTALE    the session is over (revoked, or the store was removed)
  *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
  *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
@@ -31,16 +34,25 @@
  * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
  * mount or change mappings are done one after the other, also while one of them waits
  * (gmsfs_connect, gmsfs_remap_all_vas, allocation). Never held up by those are the properties
- * (gmsfs_granted_lock to gmsfs_session_token) and gmsfs_resolve. Two handles are independent, on
- * the same store too: each has its own session. gmsfs_close must be the last call on a handle.
+ * (gmsfs_granted_lock to gmsfs_session_token), gmsfs_resolve and gmsfs_cancel, which ends such a
+ * wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are independent, on the
+ * same store too: each has its own session. gmsfs_close must be the last call on a handle: one that
+ * was closed, be it while another call waited for its turn, is -EBADF, as long as it is among the
+ * last 64 that were; older ones must not be used. pthread_cancel(3) of a thread in a call takes
+ * effect when the call is over: gmsfs_cancel first, where it waits.
  *
- * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue.
+ * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue. No
+ * function is async-signal-safe. A call on a handle from a signal handler, or from a function that
+ * the library calls (gmsfs_set_synchronise), while this thread is in a call on that handle, is
+ * -EDEADLK, and a gmsfs_close nothing.
  *
  * FORK. In a child of fork() every handle of the parent is dead: its descriptors are closed, and
  * calls answer -ECHILD; only gmsfs_close is of use, to give back the handle's heap memory. The
  * mappings and reservations do not exist in the child (MADV_DONTFORK): as device memory would,
  * they belong to the process that made them, and a child pins no memory. A child that wants the
- * memory opens the store itself (and may gmsfs_join its parent's session).
+ * memory opens the store itself (and may gmsfs_join its parent's session). On a GPU it can do so if
+ * the parent had not used the CUDA driver by then; else what needs the driver is -ECHILD, for the
+ * driver does not work in such a child: it has to exec(3), or be made before.
  * vfork() and posix_spawn() touch nothing.
  *
  * DESCRIPTORS. A handle keeps two descriptors while open, and a third once something was exported.
@@ -50,6 +62,12 @@
  * SIZES are in bytes, times in milliseconds. An allocation has the size that was asked for and an
  * aligned size, rounded up to the mount's granularity (2 MiB by default); mappings cover the
  * aligned size. A slot (uint64_t) is GMS's "handle": an allocation's number in its store's layout.
+ *
+ * VERSIONS. Symbols have the version of the release that brought them (GMSFS_0.1). The structs that
+ * the mount and the library fill (info, statistics, mappings, handles) may grow in later ones: the
+ * functions take their size as the program knows it, which macros of the same names add. A program
+ * that does without these, in another language, passes the size as the last argument. Structs that
+ * the program fills never change.
  *
  * SOURCE OF FACTS. The mount: what it answers is passed on, not remembered, except where "as last
  * known" stands. The binary interface below this one is gmsfs_abi.h.
@@ -72,8 +90,20 @@ extern "C" {
 #define GMSFS_API
 #endif
 
+#define GMSFS_VERSION_MAJOR 0
+#define GMSFS_VERSION_MINOR 1
+#define GMSFS_VERSION_PATCH 0
+/* To be compared: of 1.2.3 it is 10203. */
+#define GMSFS_VERSION_NUMBER \
+    (GMSFS_VERSION_MAJOR * 10000u + GMSFS_VERSION_MINOR * 100u + GMSFS_VERSION_PATCH)
+
+/* The library that runs: its version as text, "0.1.0", and as GMSFS_VERSION_NUMBER; a program may
+ * have been built with another one's header. */
+GMSFS_API const char *gmsfs_version(void);
+GMSFS_API unsigned gmsfs_version_number(void);
+
 /* One store, opened by this process. Opaque. */
-typedef struct gmsfs gmsfs_t;
+typedef struct gmsfs_store gmsfs_t;
 
 /* How memory is mapped or exported. */
 enum gmsfs_access {
@@ -258,8 +288,9 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
 
 /* ---- The lock ------------------------------------------------------------------------------- */
 
-#define GMSFS_CONNECT_REPLACE (1u << 0)
-#define GMSFS_CONNECT_ANY     (1u << 1)
+#define GMSFS_CONNECT_REPLACE    (1u << 0)
+#define GMSFS_CONNECT_ANY        (1u << 1)
+#define GMSFS_CONNECT_KEEP_PLACE (1u << 2)
 
 /*
  * gmsfs_set_connect_flags - how this handle connects from now on, where the store is not on its
@@ -272,6 +303,10 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
  *   beside a GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that has
  *   addresses reserved already keeps their kind, and calls that map another are -EXDEV. Of
  *   gmsfs_connect; a group's members do not change their kind.
+ *   GMSFS_CONNECT_KEEP_PLACE: after -ETIMEDOUT its place in the queue is kept for a second: who
+ *   asks again by then, for the same, goes on waiting where it was. Meanwhile a writer's place
+ *   holds readers off; a writer behind it, or for a reader anybody, is let past if the lock is
+ *   free in the moment between.
  * Errors: -EINVAL.
  */
 GMSFS_API int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags);
@@ -365,6 +400,52 @@ GMSFS_API int gmsfs_commit_layout(gmsfs_t *handle);
  * Errors: -ENOLCK (not the writer).
  */
 GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
+
+/*
+ * gmsfs_connect_start, gmsfs_connect_continue - take the lock without a thread that waits for it
+ *
+ * start: as gmsfs_connect_reserve, but where it would wait it answers -EINPROGRESS: the handle has
+ *   a place in the queue, as others that wait, and *fd is a descriptor for poll(2), epoll(7) or an
+ *   event loop, which is the handle's and must not be read or closed.
+ * continue: to be called when that is readable: 0: connected; -EINPROGRESS: not yet; anything
+ *   else: the end of it, with the errors of gmsfs_connect. But for -EINPROGRESS fd is closed.
+ * Neither waits for others. Meanwhile a thread of the library, which takes no signals, is in the
+ * queue in the caller's place: once granted, the lock is held, whether anybody asks or not.
+ * Until it has ended, other calls that take the lock are -EBUSY. gmsfs_disconnect ends it at once;
+ * gmsfs_cancel has the next continue answer -ECANCELED, and fd readable.
+ * Errors: as gmsfs_connect_reserve; -EINVAL (continue): nothing was started.
+ */
+GMSFS_API int gmsfs_connect_start(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
+                                  uint64_t reserve_bytes, int *fd);
+GMSFS_API int gmsfs_connect_continue(gmsfs_t *handle);
+
+#define GMSFS_NOTICE_LOST 1 /* the session is over: revoked, its store removed, its mount dead */
+#define GMSFS_NOTICE_LEAVE \
+    2 /* the store, or the mount, is being drained: holders are asked to go */
+
+/*
+ * gmsfs_notice_descriptor, gmsfs_notices - hear that a lock was lost, or that others want it
+ *
+ * descriptor: for poll(2): readable when something has happened on the mount, not only to this
+ *   handle, and when the mount is dead. It is the handle's, opened at the first call, and must not
+ *   be read or closed. -EHOSTUNREACH: `events` is not above the store.
+ * notices: looks, and makes the descriptor wait for what happens next: 0, or GMSFS_NOTICE_LOST,
+ *   once, after which the handle is not connected, or GMSFS_NOTICE_LEAVE, as long as that holds.
+ *   Of a handle that is not connected: 0. Works without the descriptor too.
+ */
+GMSFS_API int gmsfs_notice_descriptor(gmsfs_t *handle);
+GMSFS_API int gmsfs_notices(gmsfs_t *handle);
+
+/*
+ * gmsfs_cancel - end what another thread waits for in a call on this handle
+ *
+ * That call ends with -ECANCELED, at once where it waits for a lock or for memory, else where it
+ * would begin to wait; what it had got before is as after any other failure. One that is not held
+ * up ends as ever. A connection that gmsfs_connect_start began is given up. With handles of a
+ * group, any of them stands for all. Nothing that waits is no error. Errors: -EDEADLK: this thread
+ * is in a call on the handle.
+ */
+GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
 
 /* ---- Several stores as one: the ranks of a model ------------------------------------------- */
 
@@ -461,7 +542,8 @@ GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTE
 
 /* ---- Looking: asks the mount, needs no lock, does not wait for locks --------------------- */
 
-GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info);
+GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info, size_t info_bytes);
+#define gmsfs_get_info(handle, info) gmsfs_get_info(handle, info, sizeof(struct gmsfs_info))
 
 /*
  * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or sealed, or a
@@ -516,7 +598,10 @@ GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_acc
                                   int *fd);
 
 /* Needs no lock. Errors: -ENOENT (no such slot). */
-GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info);
+GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info,
+                                    size_t info_bytes);
+#define gmsfs_get_handle_info(handle, slot, info) \
+    gmsfs_get_handle_info(handle, slot, info, sizeof(struct gmsfs_handle_info))
 
 /*
  * gmsfs_list_handles - all allocations by slot; of the working copy while a writer works
@@ -524,7 +609,19 @@ GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs
  * tag: optional, only those with this tag. list: to be freed with free(3); NULL when empty.
  */
 GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **list,
-                                 size_t *count);
+                                 size_t *count, size_t item_bytes);
+#define gmsfs_list_handles(handle, tag, list, count) \
+    gmsfs_list_handles(handle, tag, list, count, sizeof(struct gmsfs_handle_info))
+
+/*
+ * gmsfs_set_memory_timeout - how long calls on this handle wait for memory that others give back
+ *
+ * timeout_ms: 0: not at all (-ENOMEM at once, as with GMSFS_ALLOC_NOWAIT); the mount's
+ *   alloc_timeout is the most; GMSFS_TIMEOUT_FOREVER, or -1, as after gmsfs_open: that one. Of
+ *   gmsfs_allocate_handle(s), gmsfs_create_mapping and gmsfs_reallocate_all_handles. Memory that is
+ *   set aside with a lock is waited for as the lock is.
+ */
+GMSFS_API int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms);
 
 /* Remove an allocation, a slab with all its pieces too, and the entries bound to it; mappings stay.
  * Errors: -ENOLCK, -ENOENT. */
@@ -603,25 +700,28 @@ GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 /* ---- Tier 2: mappings ----------------------------------------------------------------------- */
 
 #define GMSFS_SLAB_DEFAULT       UINT64_MAX
-#define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30)
+#define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30) /* the largest */
 
 /*
  * gmsfs_set_slab_bytes - from how large allocations gmsfs_create_mapping carves
  *
  * The number of allocations decides what attaching, sleeping and waking cost. So sizes up to that
  * of a slab are pieces of slabs. slab_bytes: rounded up to the granularity; 0: one allocation for
- * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: 2 GiB, less where an eighth of the device, or what
- * was announced at connect (gmsfs_connect_reserve), is less. Holds for what is created from now on.
- * A slab is allocated whole: a device that has less left is full (-ENOMEM).
+ * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: the first slab of a tag is as large as one granule
+ * or its first piece, each further one is twice as large, up to 2 GiB, or less where an eighth of
+ * the device, or what was announced at connect (gmsfs_connect_reserve), is less; and the first of
+ * all is as large as what was announced. So a tag costs at most about twice what it holds. Holds
+ * for what is created from now on. A slab is allocated whole: a device that has less left is full
+ * (-ENOMEM).
  */
 GMSFS_API int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes);
 
 /*
  * gmsfs_create_mapping - allocate, reserve and map for writing, in one call, all or nothing
  *
- * A size over that of a slab is an allocation of its own, with offset 0. A smaller one is a piece:
- * in the oldest slab with this tag that has room for it, in the first gap, at a multiple of 512
- * bytes. So the same calls in the same order give the same layout, and the same layout_hash.
+ * A size over that of the largest slab is an allocation of its own, with offset 0. A smaller one is
+ * a piece: in the oldest slab with this tag that has room for it, in the first gap, at a multiple
+ * of 512 bytes. So the same calls in the same order give the same layout, and the same layout_hash.
  * slot: optional; of the allocation, be it a slab. gmsfs_resolve tells the offset in it, which
  * metadata must say. Memory is zeroed, except that a piece where one was destroyed has its bytes.
  * Errors: as gmsfs_allocate_handle and gmsfs_map_va.
@@ -641,7 +741,9 @@ GMSFS_API int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_ac
  * Errors: as gmsfs_map_va; then nothing is mapped.
  */
 GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
-                               struct gmsfs_mapping **list, size_t *count);
+                               struct gmsfs_mapping **list, size_t *count, size_t item_bytes);
+#define gmsfs_attach_all(handle, access, list, count) \
+    gmsfs_attach_all(handle, access, list, count, sizeof(struct gmsfs_mapping))
 
 /*
  * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
@@ -657,7 +759,10 @@ GMSFS_API int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr);
 
 /* All mappings of this handle by address, in place of a slab its pieces, preserved ones included;
  * list as in attach_all. */
-GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count);
+GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count,
+                                  size_t item_bytes);
+#define gmsfs_list_mappings(handle, list, count) \
+    gmsfs_list_mappings(handle, list, count, sizeof(struct gmsfs_mapping))
 
 #define GMSFS_UNMAP_KEEP_LOCK (1u << 0)
 
@@ -688,6 +793,20 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
  *   unmapped), and those of gmsfs_connect and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict);
+
+/*
+ * gmsfs_unmap_tag, gmsfs_remap_tag - put to sleep and wake what has one tag; the rest stays mapped
+ *
+ * For an engine that gives back its KV cache apart from its weights, say, which are in one store.
+ * The lock is needed, and kept: what is allocated stays so, and this process has no mapping of it.
+ * remap: as gmsfs_remap_all_vas with strict 0, of what sleeps with this tag; all or nothing. What
+ * sleeps by its tag wakes with gmsfs_remap_all_vas as well, after gmsfs_unmap_all_vas.
+ * tag: "" for what has none. That nothing has it, or nothing sleeps or is awake, is no error.
+ * Errors: -ENOLCK: not connected; -EINVAL: all sleep (gmsfs_unmap_all_vas); those of
+ *   gmsfs_unmap_all_vas, and (remap) of gmsfs_remap_all_vas.
+ */
+GMSFS_API int gmsfs_unmap_tag(gmsfs_t *handle, const char *tag);
+GMSFS_API int gmsfs_remap_tag(gmsfs_t *handle, const char *tag);
 
 /*
  * gmsfs_retarget - map another store of the same shape at the same addresses
@@ -756,7 +875,9 @@ GMSFS_API int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size
 GMSFS_API int gmsfs_free_private(gmsfs_t *handle, void *ptr);
 
 /* What of the device this process has by this handle, for engines that size their caches. */
-GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info);
+GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info, size_t info_bytes);
+#define gmsfs_memory_info(handle, info) \
+    gmsfs_memory_info(handle, info, sizeof(struct gmsfs_memory_info))
 
 /*
  * gmsfs_resolve - which allocation, and where in it, `ptr` points to
@@ -923,7 +1044,10 @@ GMSFS_API int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes);
 GMSFS_API int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes);
 
 /* No lock is needed, and no call waits for others. */
-GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *stats);
+GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *stats,
+                                    size_t stats_bytes);
+#define gmsfs_graph_get_stats(pool, stats) \
+    gmsfs_graph_get_stats(pool, stats, sizeof(struct gmsfs_graph_stats))
 
 #define GMSFS_GRAPH_EAGER (1u << 0)
 
@@ -947,7 +1071,10 @@ GMSFS_API int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_b
 GMSFS_API int gmsfs_graph_space_free(gmsfs_graph_space_t *space);
 
 GMSFS_API int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space,
-                                          struct gmsfs_graph_space_stats *stats);
+                                          struct gmsfs_graph_space_stats *stats,
+                                          size_t stats_bytes);
+#define gmsfs_graph_space_get_stats(space, stats) \
+    gmsfs_graph_space_get_stats(space, stats, sizeof(struct gmsfs_graph_space_stats))
 
 /*
  * gmsfs_graph_space_alloc - a segment of a space: buffers, and whoever has no need of the pair

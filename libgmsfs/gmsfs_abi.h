@@ -154,6 +154,7 @@ struct gmsfs_ioc_alloc {
     char tag[256];         /* in: NUL-terminated UTF-8, may be empty */
     char name[256];        /* in: first name or "" for aNNNNNN by slot; out: the first name. With
                             * count > 1 a given name must end in decimal digits, which count up */
+    uint64_t timeout_ms;   /* in: how long to wait, where that is less; 0: -o alloc_timeout */
 };
 
 struct gmsfs_ioc_free {
@@ -230,6 +231,7 @@ struct gmsfs_ioc_reserve {
     uint64_t before; /* out: what was */
     uint32_t flags;  /* in: GMSFS_RESERVE_* */
     uint32_t pad;
+    uint64_t timeout_ms; /* in: as of ALLOC */
 };
 
 #define GMSFS_LIST_BY_SLOT (1u << 0) /* `first` is a slot, or lies between two */
@@ -355,18 +357,22 @@ struct gmsfs_ioc_region {
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 #define GMSFS_IOC_REGION          _IOWR('G', 17, struct gmsfs_ioc_region)
+/* CANCEL: on a `ctl`: an ACQUIRE, ALLOC or RESERVE by this file that waits ends, ECANCELED (the
+ * first) or EINTR, without a place kept, and a place that is kept is given up. ENOENT: there is
+ * none of these. Answers at once. */
+#define GMSFS_IOC_CANCEL _IO('G', 18)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 552, "alloc");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 560, "alloc");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_free) == 8, "free");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_export) == 56, "export");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_metadata) == 15392, "metadata");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_commit) == 48, "commit");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_abort) == 8, "abort");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_apply) == 24, "apply");
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 24, "reserve");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_reserve) == 32, "reserve");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_list) == 16368, "list");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_list_item) == 40, "list item");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_region_info) == 896, "region info");

@@ -70,7 +70,7 @@ static int graph_make_store(const char *path)
     return error;
 }
 
-static int graph_open_store(const char *path, struct gmsfs **handle, bool *is_made)
+static int graph_open_store(const char *path, struct gmsfs_store **handle, bool *is_made)
 {
     int error = gmsfs_open(path, handle);
 
@@ -204,7 +204,7 @@ gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool)
 /* Unless another call has the handle: then what was known before must do. */
 static void graph_ask_for_waiters(struct gmsfs_graph_pool *pool)
 {
-    struct gmsfs *handle = pool->handle;
+    struct gmsfs_store *handle = pool->handle;
     struct gmsfs_ioc_info info = {0};
     int error = -ENOLCK;
 
@@ -218,7 +218,8 @@ static void graph_ask_for_waiters(struct gmsfs_graph_pool *pool)
     gfs_graph_state_unlock(pool);
 }
 
-int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *out)
+int(gmsfs_graph_get_stats)(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *out,
+                           size_t out_bytes)
 {
     struct gmsfs_graph_stats stats = {0};
 
@@ -244,6 +245,6 @@ int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *ou
         stats.selected += space->selected;
     }
     gfs_graph_state_unlock(pool);
-    *out = stats;
+    gfs_give_struct(out, out_bytes, &stats, sizeof stats);
     return 0;
 }

@@ -78,7 +78,7 @@ struct gmsfs_graph_pool {
     pthread_mutex_t state;
     struct gmsfs_graph_pool *next; /* registry */
     size_t users;                  /* calls of the pair that are under way; registry */
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     uint64_t chunk_bytes;
     struct gfs_graph_guard guard;
 

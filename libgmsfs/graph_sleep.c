@@ -155,7 +155,7 @@ static int wake_all(struct gmsfs_graph_pool *pool, unsigned alloc_flags)
     return error;
 }
 
-static int wake_acquire(struct gmsfs *handle, uint64_t timeout_ms)
+static int wake_acquire(struct gmsfs_store *handle, uint64_t timeout_ms)
 {
     struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RW, .timeout_ms = timeout_ms};
 
@@ -231,7 +231,7 @@ static int sleep_unmap(struct gmsfs_graph_pool *pool)
 /* A session that is gone has taken the memory with it. */
 static int sleep_release(struct gmsfs_graph_pool *pool, unsigned flags)
 {
-    struct gmsfs *handle = pool->handle;
+    struct gmsfs_store *handle = pool->handle;
     int error;
 
     if (!(flags & GMSFS_GRAPH_KEEP))

@@ -290,14 +290,17 @@ int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
     return error;
 }
 
-int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space, struct gmsfs_graph_space_stats *out)
+int(gmsfs_graph_space_get_stats)(gmsfs_graph_space_t *space, struct gmsfs_graph_space_stats *out,
+                                 size_t out_bytes)
 {
+    struct gmsfs_graph_space_stats stats;
+
     if (!space || !out)
         return -EINVAL;
     if (atomic_load(&space->pool->handle->dead))
         return -ECHILD;
     gfs_graph_state_lock(space->pool);
-    *out = (struct gmsfs_graph_space_stats){
+    stats = (struct gmsfs_graph_space_stats){
         .base = (void *)space->base,
         .eager = space->eager,
         .address_bytes = space->reserved_bytes,
@@ -306,5 +309,6 @@ int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space, struct gmsfs_graph_s
         .live_bytes = space->live_bytes,
     };
     gfs_graph_state_unlock(space->pool);
+    gfs_give_struct(out, out_bytes, &stats, sizeof stats);
     return 0;
 }

@@ -134,7 +134,8 @@ static int group_take_readers(struct group *group)
 static int group_check_free(const struct group *group)
 {
     for (size_t i = 0; i < group->count; i++)
-        if (group->members[i].handle->mode != GMSFS_MODE_NONE)
+        if (group->members[i].handle->mode != GMSFS_MODE_NONE ||
+            group->members[i].handle->connecting)
             return -EBUSY;
     return 0;
 }
@@ -143,7 +144,7 @@ static int group_check_free(const struct group *group)
 static int group_open_for(struct group *group, enum gmsfs_mode *mode)
 {
     for (size_t i = 0; i < group->count && *mode != GMSFS_MODE_RO; i++) {
-        struct gmsfs *handle = group->members[i].handle;
+        struct gmsfs_store *handle = group->members[i].handle;
         int error = handle->writable ? 0 : gfs_ctl_open(handle, 1);
 
         if (error == -EACCES && *mode == GMSFS_MODE_RW_OR_RO)

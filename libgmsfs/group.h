@@ -23,7 +23,7 @@
 #define GROUP_AWAY 3
 
 struct member {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     int entered;
     int taken;                        /* the lock is ours, and the handle does not know it yet */
     struct gmsfs_ioc_acquire acquire; /* as granted */

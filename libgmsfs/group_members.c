@@ -44,6 +44,8 @@ int gfs_group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t
     for (size_t i = 0; i < count && !error; i++) {
         error = gfs_enter(group->members[i].handle);
         group->members[i].entered = !error;
+        if (!error && i > 0)
+            gfs_wait_share(group->members[i].handle, group->members[0].handle);
     }
     return error;
 }
@@ -51,6 +53,9 @@ int gfs_group_enter(struct group *group, gmsfs_t *const *handles, const uint64_t
 void gfs_group_leave(struct group *group)
 {
     free(group->by_device);
+    for (size_t i = 0; i < group->count; i++)
+        if (group->members[i].entered)
+            gfs_wait_dismiss(group->members[i].handle); /* before the first may be another call's */
     for (size_t i = 0; i < group->count; i++)
         if (group->members[i].entered)
             gfs_leave(group->members[i].handle);

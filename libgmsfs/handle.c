@@ -10,6 +10,7 @@
 
 #include "internal.h"
 
+#define HANDLE_CLOSED     64         /* so many closed ones are still known */
 #define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -32,7 +33,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
     *files = (struct handle_files){.dir_fd = -1, .ctl_fd = -1};
     files->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (files->dir_fd < 0 || fstatfs(files->dir_fd, &fs) < 0) {
-        error = -errno;
+        error = gfs_file_error(errno);
         goto out;
     }
     error = -ENOTTY;
@@ -44,7 +45,7 @@ static int handle_open_files(const char *path, struct handle_files *files)
         goto out;
     }
     memset(&info, 0, sizeof info);
-    error = gfs_ioctl(&(struct gmsfs){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
+    error = gfs_ioctl(&(struct gmsfs_store){.ctl_fd = files->ctl_fd}, GMSFS_IOC_INFO, &info);
     kind = gfs_memory_find_kind(info.memory);
     if (!error && !kind)
         error = -EOPNOTSUPP;
@@ -61,7 +62,7 @@ out:
     return error;
 }
 
-static void handle_set_files(struct gmsfs *handle, const struct handle_files *files)
+static void handle_set_files(struct gmsfs_store *handle, const struct handle_files *files)
 {
     handle->dir_fd = files->dir_fd;
     handle->ctl_fd = files->ctl_fd;
@@ -93,17 +94,46 @@ static int handle_path_absolute(const char *path, char **absolute)
     return 0;
 }
 
-static void handle_free(struct gmsfs *handle)
+static void handle_free_parts(struct gmsfs_store *handle)
 {
     free(handle->memory.wishes.streams);
     free(handle->copies);
     gmsfs_free_layout(handle->shape);
     gfs_slabs_free(&handle->slabs);
     gfs_vmap_free(&handle->map);
+    free(handle->path);
+}
+
+static void handle_free(struct gmsfs_store *handle)
+{
+    handle_free_parts(handle);
     pthread_mutex_destroy(&handle->state);
     pthread_mutex_destroy(&handle->op);
-    free(handle->path);
     free(handle);
+}
+
+/* ---- closed ones --------------------------------------------------------------------------- */
+
+static struct gmsfs_store *closed[HANDLE_CLOSED];
+static atomic_uint closed_count;
+
+/* Nothing of it is left but that it is closed: so a program that uses it all the same is told,
+ * while it is one of the last that were closed. */
+static void handle_retire(struct gmsfs_store *handle)
+{
+    struct gmsfs_store *oldest;
+
+    gfs_state_lock(handle);
+    handle_free_parts(handle);
+    handle->map = (struct gfs_vmap){0};
+    gfs_state_unlock(handle);
+    oldest = __atomic_exchange_n(&closed[atomic_fetch_add(&closed_count, 1) % HANDLE_CLOSED],
+                                 handle, __ATOMIC_ACQ_REL);
+    if (!oldest)
+        return;
+    pthread_mutex_destroy(&oldest->state);
+    pthread_mutex_destroy(&oldest->op);
+    free(oldest);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -111,7 +141,7 @@ static void handle_free(struct gmsfs *handle)
 int gmsfs_open(const char *path, gmsfs_t **out)
 {
     struct handle_files files;
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     int error;
 
     if (!path || !out)
@@ -124,8 +154,9 @@ int gmsfs_open(const char *path, gmsfs_t **out)
         return -ENOMEM;
     pthread_mutex_init(&handle->op, NULL);
     pthread_mutex_init(&handle->state, NULL);
-    handle->dir_fd = handle->ctl_fd = handle->fds_fd = -1;
+    handle->dir_fd = handle->ctl_fd = handle->fds_fd = handle->events_fd = -1;
     handle->slab_wish_bytes = GMSFS_SLAB_DEFAULT;
+    handle->memory_wait_ms = GMSFS_TIMEOUT_FOREVER;
     error = handle_path_absolute(path, &handle->path);
     if (!error) {
         gfs_gate_enter();
@@ -144,7 +175,7 @@ int gmsfs_open(const char *path, gmsfs_t **out)
     return error;
 }
 
-static void handle_drop_memory(struct gmsfs *handle)
+static void handle_drop_memory(struct gmsfs_store *handle)
 {
     GFS_SCOPE(scope);
 
@@ -161,25 +192,30 @@ void gmsfs_close(gmsfs_t *handle)
         return;
     /* In a forked child the mappings do not exist; their addresses may be something else's. */
     if (atomic_load(&handle->dead)) {
-        handle_free(handle);
+        if (atomic_exchange(&handle->dead, EBADF) != EBADF)
+            handle_retire(handle);
         return;
     }
-    pthread_mutex_lock(&handle->op);
+    if (gfs_enter_first(handle))
+        return;
     if (handle->map.reservation_count || handle->copy_count)
         handle_drop_memory(handle);
     gfs_memory_close(&handle->memory);
+    gfs_connect_give_up(handle);
     gfs_session_release(handle);
     gfs_gate_enter();
     gfs_fork_unregister(handle);
+    gfs_fd_close(&handle->events_fd);
     gfs_fd_close(&handle->fds_fd);
     gfs_fd_close(&handle->ctl_fd);
     gfs_fd_close(&handle->dir_fd);
     gfs_gate_leave();
-    pthread_mutex_unlock(&handle->op);
-    handle_free(handle);
+    atomic_store(&handle->dead, EBADF);
+    gfs_leave(handle);
+    handle_retire(handle);
 }
 
-int gfs_reopen(struct gmsfs *handle)
+int gfs_reopen(struct gmsfs_store *handle)
 {
     struct handle_files files;
     int error;
@@ -194,6 +230,7 @@ int gfs_reopen(struct gmsfs *handle)
         }
     }
     if (!error) {
+        gfs_fd_close(&handle->events_fd);
         gfs_fd_close(&handle->fds_fd);
         gfs_fd_close(&handle->ctl_fd);
         gfs_fd_close(&handle->dir_fd);
@@ -209,7 +246,7 @@ int gmsfs_reopen(gmsfs_t *handle)
 
     if (error)
         return error;
-    if (handle->mode != GMSFS_MODE_NONE)
+    if (handle->mode != GMSFS_MODE_NONE || handle->connecting)
         error = -EBUSY;
     for (size_t i = 0; i < handle->map.mapping_count && !error; i++)
         if (handle->map.mappings[i].live)

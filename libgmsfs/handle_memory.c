@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* What is reserved belongs to a device. */
-int gfs_set_memory(struct gmsfs *handle, const struct gfs_memory *memory)
+int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory)
 {
     const struct gfs_memory *old = &handle->memory;
     struct gfs_wishes wishes;
@@ -23,7 +23,7 @@ int gfs_set_memory(struct gmsfs *handle, const struct gfs_memory *memory)
     return 0;
 }
 
-int gfs_set_memory_kind(struct gmsfs *handle, const struct gfs_memory_kind *kind)
+int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memory_kind *kind)
 {
     struct gfs_memory memory;
 

@@ -15,28 +15,56 @@ uint64_t gfs_clock_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* The kernel says ECONNABORTED to those who were waiting when a mount died, ENOTCONN to others. */
-static int ioctl_once(struct gmsfs *handle, unsigned long request, void *argument)
+static int ioctl_once(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     if (ioctl(handle->ctl_fd, request, argument) >= 0)
         return 0;
-    return errno == ECONNABORTED ? -ENOTCONN : -errno;
+    return gfs_file_error(errno);
 }
 
-int gfs_ioctl(struct gmsfs *handle, unsigned long request, void *argument)
+static int ioctl_note_end(struct gmsfs_store *handle, int error)
+{
+    if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE) {
+        gfs_session_forget(handle);
+        handle->was_lost = 1;
+    }
+    return error;
+}
+
+int gfs_ioctl(struct gmsfs_store *handle, unsigned long request, void *argument)
 {
     int error;
 
     do
         error = ioctl_once(handle, request, argument);
     while (error == -EINTR);
-    if (error == -ESTALE && handle->mode != GMSFS_MODE_NONE)
-        gfs_session_forget(handle);
-    return error;
+    return ioctl_note_end(handle, error);
+}
+
+/* EINTR may be a signal, which does not end a wait, or CANCEL. */
+static int ioctl_wait_once(struct gmsfs_store *handle, unsigned long request, void *argument)
+{
+    int error = gfs_wait_begin(handle);
+
+    if (error)
+        return error;
+    error = ioctl_once(handle, request, argument);
+    gfs_wait_end(handle);
+    return error == -EINTR && gfs_wait_is_cancelled(handle) ? -ECANCELED : error;
+}
+
+int gfs_ioctl_waiting(struct gmsfs_store *handle, unsigned long request, void *argument)
+{
+    int error;
+
+    do
+        error = ioctl_wait_once(handle, request, argument);
+    while (error == -EINTR);
+    return ioctl_note_end(handle, error);
 }
 
 /* Of those that the handle was told, what goes with this mode. */
-static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
+static uint32_t acquire_flags(const struct gmsfs_store *handle, uint32_t mode)
 {
     int may_read = mode == GMSFS_MODE_RO || mode == GMSFS_MODE_RW_OR_RO;
     uint32_t flags = 0;
@@ -45,12 +73,14 @@ static uint32_t acquire_flags(const struct gmsfs *handle, uint32_t mode)
         flags |= GMSFS_ACQUIRE_ANY;
     if (handle->connect_flags & GMSFS_CONNECT_REPLACE && mode != GMSFS_MODE_RO)
         flags |= GMSFS_ACQUIRE_REPLACE;
+    if (handle->connect_flags & GMSFS_CONNECT_KEEP_PLACE)
+        flags |= GMSFS_ACQUIRE_AGAIN;
     return flags;
 }
 
 /* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
  * unanswered requests, which it reports as ETIMEDOUT before our own time is up. */
-int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_acquire request = *acquire;
     uint64_t timeout_ms = acquire->timeout_ms;
@@ -60,7 +90,7 @@ int gfs_ioctl_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     request.flags |= acquire_flags(handle, acquire->mode);
     for (;;) {
         *acquire = request;
-        error = ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+        error = ioctl_wait_once(handle, GMSFS_IOC_ACQUIRE, acquire);
         if (error != -EINTR && error != -ETIMEDOUT)
             return error;
         if (timeout_ms == GMSFS_TIMEOUT_FOREVER)

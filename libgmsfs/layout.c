@@ -169,7 +169,7 @@ void gmsfs_free_layout(struct gmsfs_layout *layout)
 }
 
 /* The bytes and the hash belong together if nothing was published in between. */
-static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
+static int layout_read_once(struct gmsfs_store *handle, struct gmsfs_layout **out)
 {
     struct gmsfs_ioc_info before = {0}, after = {0};
     uint8_t *bytes = NULL;
@@ -198,7 +198,7 @@ static int layout_read_once(struct gmsfs *handle, struct gmsfs_layout **out)
     return error;
 }
 
-int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout)
+int gfs_layout_read(struct gmsfs_store *handle, struct gmsfs_layout **layout)
 {
     int error = -EAGAIN;
 

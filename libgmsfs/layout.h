@@ -17,6 +17,6 @@
 int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **layout);
 
 /* gmsfs_read_layout, inside op. */
-int gfs_layout_read(struct gmsfs *handle, struct gmsfs_layout **layout);
+int gfs_layout_read(struct gmsfs_store *handle, struct gmsfs_layout **layout);
 
 #endif

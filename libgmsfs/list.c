@@ -86,7 +86,7 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
 
 /* -EAGAIN: the layout changed between two pages. `loosely`, what is removed or renamed meanwhile
  * may be in the list or not, as in a directory that is read. */
-static int list_read_pages(struct gmsfs *handle, struct list *list, int loosely)
+static int list_read_pages(struct gmsfs_store *handle, struct list *list, int loosely)
 {
     struct gmsfs_ioc_list page = {.flags = GMSFS_LIST_BY_SLOT};
     int error;
@@ -105,7 +105,7 @@ static int list_read_pages(struct gmsfs *handle, struct list *list, int loosely)
     return error;
 }
 
-int gfs_list(struct gmsfs *handle, struct gmsfs_handle_info **out, size_t *count)
+int gfs_list(struct gmsfs_store *handle, struct gmsfs_handle_info **out, size_t *count)
 {
     struct list list = {0};
     int error = -EAGAIN;
@@ -138,7 +138,7 @@ const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *
 }
 
 /* page: first, flags and layout in. -ENOENT: there is none from there on. */
-static int list_read_one(struct gmsfs *handle, struct gmsfs_ioc_list *page,
+static int list_read_one(struct gmsfs_store *handle, struct gmsfs_ioc_list *page,
                          struct gmsfs_handle_info *info)
 {
     const uint8_t *at = page->data;
@@ -154,7 +154,7 @@ static int list_read_one(struct gmsfs *handle, struct gmsfs_ioc_list *page,
     return error ? error : list_read_item(&at, page->data + page->bytes, info);
 }
 
-int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info *info)
+int gfs_list_find(struct gmsfs_store *handle, uint64_t slot, struct gmsfs_handle_info *info)
 {
     struct gmsfs_ioc_list page;
     int error;
@@ -168,7 +168,7 @@ int gfs_list_find(struct gmsfs *handle, uint64_t slot, struct gmsfs_handle_info 
 
 /* Slots rise with ranks. So where the slots of the first and of the last rank lie as far apart as
  * there are allocations, those between have no gap. */
-int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count)
+int gfs_list_in_a_row(struct gmsfs_store *handle, uint64_t *first, uint64_t *count)
 {
     struct gmsfs_handle_info info;
     struct gmsfs_ioc_list page;
@@ -185,7 +185,8 @@ int gfs_list_in_a_row(struct gmsfs *handle, uint64_t *first, uint64_t *count)
 
 /* ---- public ------------------------------------------------------------------------------- */
 
-int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *out)
+int(gmsfs_get_handle_info)(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *out,
+                           size_t out_bytes)
 {
     struct gmsfs_handle_info info;
     int error;
@@ -198,15 +199,16 @@ int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_in
     error = gfs_list_find(handle, slot, &info);
     gfs_leave(handle);
     if (!error)
-        *out = info;
+        gfs_give_struct(out, out_bytes, &info, sizeof info);
     return error;
 }
 
-int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **out,
-                       size_t *out_count)
+int(gmsfs_list_handles)(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **out,
+                        size_t *out_count, size_t item_bytes)
 {
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0, kept = 0;
+    void *given;
     int error;
 
     if (!out || !out_count)
@@ -225,7 +227,13 @@ int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_inf
         free(list);
         list = NULL;
     }
-    *out = list;
+    given = list;
+    error = gfs_give_list(&given, kept, item_bytes, sizeof *list);
+    if (error) {
+        free(given);
+        return error;
+    }
+    *out = given;
     *out_count = kept;
     return 0;
 }

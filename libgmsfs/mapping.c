@@ -51,7 +51,8 @@ static size_t mapping_describe_pieces(const struct gfs_slab *slab,
 }
 
 /* In place of a slab its pieces. */
-static int mapping_list(const struct gmsfs *handle, struct gmsfs_mapping **list, size_t *count)
+static int mapping_list(const struct gmsfs_store *handle, struct gmsfs_mapping **list,
+                        size_t *count)
 {
     const struct gfs_vmap *map = &handle->map;
     size_t room = map->mapping_count;
@@ -77,10 +78,12 @@ static int mapping_list(const struct gmsfs *handle, struct gmsfs_mapping **list,
     return 0;
 }
 
-int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count)
+int(gmsfs_list_mappings)(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count,
+                         size_t item_bytes)
 {
     struct gmsfs_mapping *made;
     size_t made_count;
+    void *given;
     int error;
 
     if (!list || !count)
@@ -90,11 +93,17 @@ int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *co
         return error;
     error = mapping_list(handle, &made, &made_count);
     gfs_leave(handle);
-    if (!error) {
-        *list = made;
-        *count = made_count;
+    if (error)
+        return error;
+    given = made;
+    error = gfs_give_list(&given, made_count, item_bytes, sizeof *made);
+    if (error) {
+        free(given);
+        return error;
     }
-    return error;
+    *list = given;
+    *count = made_count;
+    return 0;
 }
 
 int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset)
@@ -104,7 +113,7 @@ int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *of
     if (!handle)
         return -EINVAL;
     if (atomic_load(&handle->dead))
-        return -ECHILD;
+        return -atomic_load(&handle->dead);
     gfs_state_lock(handle);
     mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (mapping && slot)
@@ -122,7 +131,7 @@ int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr)
     if (!handle || !ptr)
         return -EINVAL;
     if (atomic_load(&handle->dead))
-        return -ECHILD;
+        return -atomic_load(&handle->dead);
     gfs_state_lock(handle);
     for (size_t i = 0; i < handle->map.mapping_count && error; i++) {
         const struct gfs_mapping *mapping = handle->map.mappings + i;
@@ -150,7 +159,7 @@ static int mapping_set_tag(struct gfs_mapping *mapping, const char *tag)
     return 0;
 }
 
-static int mapping_has_tags(const struct gmsfs *handle)
+static int mapping_has_tags(const struct gmsfs_store *handle)
 {
     for (size_t i = 0; i < handle->map.mapping_count; i++)
         if (!handle->map.mappings[i].tag &&
@@ -161,7 +170,7 @@ static int mapping_has_tags(const struct gmsfs *handle)
 
 /* A reader's ranks are those that it attached: while it holds the lock they are the layout's, and
  * after a revocation they are all that it can wake up by. A writer's change. */
-static int mapping_learn_one(const struct gmsfs *handle, struct gfs_mapping *mapping,
+static int mapping_learn_one(const struct gmsfs_store *handle, struct gfs_mapping *mapping,
                              const struct gmsfs_handle_info *list, size_t count)
 {
     const struct gmsfs_handle_info *info;
@@ -176,7 +185,7 @@ static int mapping_learn_one(const struct gmsfs *handle, struct gfs_mapping *map
 }
 
 /* By one look for some hundred allocations. */
-static int mapping_learn_by_list(struct gmsfs *handle)
+static int mapping_learn_by_list(struct gmsfs_store *handle)
 {
     struct gmsfs_handle_info *list = NULL;
     size_t count = 0;
@@ -195,7 +204,7 @@ static int mapping_learn_by_list(struct gmsfs *handle)
     return error;
 }
 
-int gfs_mapping_learn_ranks(struct gmsfs *handle)
+int gfs_mapping_learn_ranks(struct gmsfs_store *handle)
 {
     uint64_t first = 0, count = 0;
     size_t ours = 0;
@@ -216,14 +225,14 @@ int gfs_mapping_learn_ranks(struct gmsfs *handle)
     return 0;
 }
 
-int gfs_mapping_learn_tags(struct gmsfs *handle)
+int gfs_mapping_learn_tags(struct gmsfs_store *handle)
 {
     if (handle->mode == GMSFS_MODE_NONE || mapping_has_tags(handle))
         return 0;
     return mapping_learn_by_list(handle);
 }
 
-int gfs_mapping_learn_for_sleep(struct gmsfs *handle)
+int gfs_mapping_learn_for_sleep(struct gmsfs_store *handle)
 {
     if (handle->mode == GMSFS_MODE_RW && mapping_has_tags(handle))
         return gfs_mapping_learn_ranks(handle);

@@ -17,7 +17,7 @@ static int metadata_check(const struct gmsfs_metadata *entry)
     return entry->value_bytes > GMSFS_VALUE_MAX ? -EFBIG : 0;
 }
 
-static int metadata_put_small(struct gmsfs *handle, const struct gmsfs_metadata *entry)
+static int metadata_put_small(struct gmsfs_store *handle, const struct gmsfs_metadata *entry)
 {
     struct gmsfs_ioc_metadata request;
     size_t key_bytes = strlen(entry->key);
@@ -102,7 +102,8 @@ struct metadata_found {
     size_t value_bytes;
 };
 
-static int metadata_get_small(struct gmsfs *handle, const char *key, struct metadata_found *found)
+static int metadata_get_small(struct gmsfs_store *handle, const char *key,
+                              struct metadata_found *found)
 {
     struct gmsfs_ioc_metadata request;
     int error;
@@ -127,7 +128,7 @@ static int metadata_get_small(struct gmsfs *handle, const char *key, struct meta
 }
 
 /* Two looks at the binding: an entry that is put again in between is not torn. */
-static int metadata_get_binding(struct gmsfs *handle, const char *path,
+static int metadata_get_binding(struct gmsfs_store *handle, const char *path,
                                 struct metadata_found *found)
 {
     char allocation[GMSFS_NAME_MAX + 1], target[sizeof "allocations/" + GMSFS_NAME_MAX];
@@ -147,7 +148,8 @@ static int metadata_get_binding(struct gmsfs *handle, const char *path,
     return gfs_xattr_u64(handle->dir_fd, target, "user.gmsfs.slot", &found->slot);
 }
 
-static int metadata_get_large(struct gmsfs *handle, const char *key, struct metadata_found *found)
+static int metadata_get_large(struct gmsfs_store *handle, const char *key,
+                              struct metadata_found *found)
 {
     char path[sizeof "metadata/" + GFS_ENCODED_KEY_BYTES] = "metadata/";
     int error = gfs_key_encode(key, path + strlen(path));

@@ -92,7 +92,7 @@ static int private_check_range(const struct gfs_vmap *map, uintptr_t va, uint64_
     return 0;
 }
 
-static int private_make_room(struct gmsfs *handle)
+static int private_make_room(struct gmsfs_store *handle)
 {
     size_t room = handle->copy_room ? handle->copy_room * 2 : 8;
     struct gfs_copy *grown;
@@ -152,7 +152,7 @@ int gmsfs_free_private(gmsfs_t *handle, void *ptr)
     return error;
 }
 
-void gfs_private_drop_all(struct gmsfs *handle)
+void gfs_private_drop_all(struct gmsfs_store *handle)
 {
     for (size_t i = 0; i < handle->copy_count; i++)
         gfs_memory_drop_copy(&handle->memory, handle->copies + i);
@@ -194,7 +194,7 @@ static int private_count_shared(const struct gfs_vmap *map, struct gmsfs_memory_
     return 0;
 }
 
-int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *out)
+int(gmsfs_memory_info)(gmsfs_t *handle, struct gmsfs_memory_info *out, size_t out_bytes)
 {
     struct gmsfs_memory_info info = {0};
     int error = out ? gfs_enter(handle) : -EINVAL;
@@ -206,6 +206,6 @@ int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *out)
         info.private_bytes += handle->copies[i].size_bytes;
     gfs_leave(handle);
     if (!error)
-        *out = info;
+        gfs_give_struct(out, out_bytes, &info, sizeof info);
     return error;
 }

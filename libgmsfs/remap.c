@@ -17,11 +17,17 @@ struct remap_item {
 };
 
 struct remap {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     struct remap_item *items; /* sorted by (by_slot, key) */
     size_t count, mapped;
     uint64_t devices; /* which may touch what comes back */
+    const char *tag;  /* NULL: all that sleep */
 };
+
+static int remap_has_tag(const struct gfs_mapping *mapping, const char *tag)
+{
+    return !tag || (mapping->tag && strcmp(mapping->tag, tag) == 0);
+}
 
 static int remap_compare(const void *left, const void *right)
 {
@@ -42,7 +48,7 @@ static int remap_collect(struct remap *remap)
     if (!remap->items)
         return -ENOMEM;
     for (size_t i = 0; i < map->mapping_count; i++)
-        if (!map->mappings[i].live)
+        if (!map->mappings[i].live && remap_has_tag(map->mappings + i, remap->tag))
             remap->items[remap->count++].mapping = map->mappings + i;
     return 0;
 }
@@ -123,7 +129,7 @@ static int remap_is_waking(const struct gfs_mapping *mapping, const void *contex
 static int remap_settle(struct remap *remap)
 {
     static const enum gmsfs_access each[] = {GMSFS_ACCESS_READ, GMSFS_ACCESS_WRITE};
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     uint64_t size_bytes;
     uintptr_t va;
     int error = 0;
@@ -139,7 +145,7 @@ static int remap_settle(struct remap *remap)
 
 static void remap_undo(struct remap *remap)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     uint64_t size_bytes;
     size_t at = 0;
     uintptr_t va;
@@ -153,7 +159,7 @@ static void remap_undo(struct remap *remap)
 /* All descriptors of the export, and rights in the end. */
 static int remap_redeem(struct remap *remap, struct gfs_export *export)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     int error = gfs_memory_find_devices(&handle->memory, &remap->devices);
 
     if (error)
@@ -176,7 +182,7 @@ static int remap_redeem(struct remap *remap, struct gfs_export *export)
 
 static void remap_finish(struct remap *remap)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
 
     gfs_state_lock(handle);
     for (size_t i = 0; i < remap->count; i++) {
@@ -195,13 +201,13 @@ static void remap_finish(struct remap *remap)
 
 /* ---- unmap -------------------------------------------------------------------------------- */
 
+/* context: a tag, or NULL for all. */
 static int remap_is_live(const struct gfs_mapping *mapping, const void *context)
 {
-    (void)context;
-    return mapping->live;
+    return mapping->live && remap_has_tag(mapping, context);
 }
 
-int gfs_remap_unmap_all(struct gmsfs *handle)
+static int remap_unmap(struct gmsfs_store *handle, const char *tag)
 {
     uint64_t size_bytes;
     size_t at = 0, first;
@@ -210,16 +216,21 @@ int gfs_remap_unmap_all(struct gmsfs *handle)
 
     if (error)
         return error;
-    while (first = at,
-           gfs_vmap_next_run(&handle->map, &at, remap_is_live, NULL, &va, &size_bytes)) {
+    while (first = at, gfs_vmap_next_run(&handle->map, &at, remap_is_live, tag, &va, &size_bytes)) {
         int failed = gfs_memory_unmap(&handle->memory, va, size_bytes);
         error = error ? error : failed;
         gfs_state_lock(handle);
         for (size_t i = first; i < at; i++)
-            handle->map.mappings[i].live = failed && handle->map.mappings[i].live;
+            if (remap_is_live(handle->map.mappings + i, tag))
+                handle->map.mappings[i].live = failed != 0;
         gfs_state_unlock(handle);
     }
     return error;
+}
+
+int gfs_remap_unmap_all(struct gmsfs_store *handle)
+{
+    return remap_unmap(handle, NULL);
 }
 
 int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
@@ -252,7 +263,7 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
 /* Does the layout that is there now hold what the mapping showed, and where? A writer is not told
  * the hash of what is there, so it cannot tell that another commit left the structure as it was. */
-static int remap_check(const struct gmsfs *handle, struct remap_item *item, enum gfs_wake as)
+static int remap_check(const struct gmsfs_store *handle, struct remap_item *item, enum gfs_wake as)
 {
     const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
     int had_hash = !gfs_is_zero(then->layout_hash);
@@ -270,7 +281,7 @@ static int remap_check(const struct gmsfs *handle, struct remap_item *item, enum
     return 0;
 }
 
-int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export)
+int gfs_remap_acquire(struct gmsfs_store *handle, uint64_t timeout_ms, struct gfs_export *export)
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = GMSFS_MODE_RO, .flags = GMSFS_ACQUIRE_EXPORT, .timeout_ms = timeout_ms};
@@ -288,7 +299,7 @@ int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_expo
 
 static int remap_all(struct remap *remap, struct gfs_export *export, enum gfs_wake as)
 {
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     int error = 0;
 
     export->access = GMSFS_ACCESS_READ;
@@ -305,7 +316,7 @@ static int remap_all(struct remap *remap, struct gfs_export *export, enum gfs_wa
     return error ? error : remap_redeem(remap, export);
 }
 
-int gfs_remap_wake(struct gmsfs *handle, struct gfs_export *export, enum gfs_wake as)
+int gfs_remap_wake(struct gmsfs_store *handle, struct gfs_export *export, enum gfs_wake as)
 {
     struct remap remap = {.handle = handle};
     int error = remap_collect(&remap);
@@ -336,6 +347,46 @@ int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict)
         error = gfs_remap_wake(handle, &export, strict ? GFS_WAKE_BYTES : GFS_WAKE_STRUCTURE);
     if (error && mine)
         gfs_session_release(handle);
+    return error;
+}
+
+/* ---- by tag ------------------------------------------------------------------------------- */
+
+static int remap_check_tag(const struct gmsfs_store *handle)
+{
+    if (handle->unmapped)
+        return -EINVAL;
+    return handle->mode == GMSFS_MODE_NONE ? -ENOLCK : 0;
+}
+
+int gmsfs_unmap_tag(gmsfs_t *handle, const char *tag)
+{
+    GFS_VA_SCOPE(scope);
+    int error = tag ? gfs_va_enter(handle, &scope) : -EINVAL;
+
+    if (!error)
+        error = remap_check_tag(handle);
+    if (!error)
+        error = gfs_mapping_learn_for_sleep(handle);
+    return error ? error : remap_unmap(handle, tag);
+}
+
+int gmsfs_remap_tag(gmsfs_t *handle, const char *tag)
+{
+    GFS_VA_SCOPE(scope);
+    struct gfs_export export = {0};
+    struct remap remap = {.handle = handle, .tag = tag};
+    int error = tag ? gfs_va_enter(handle, &scope) : -EINVAL;
+
+    if (!error)
+        error = remap_check_tag(handle);
+    if (!error)
+        error = remap_collect(&remap);
+    if (!error)
+        error = remap_all(&remap, &export, GFS_WAKE_STRUCTURE);
+    if (!error)
+        remap_finish(&remap);
+    free(remap.items);
     return error;
 }
 
@@ -447,11 +498,15 @@ static int remap_reserve(struct remap *remap, struct gmsfs_ioc_reserve *reserve)
     for (size_t i = 0; i < remap->count; i++)
         if (i == 0 || !remap_same_memory(remap->items + i - 1, remap->items + i))
             reserve->bytes += remap->items[i].mapping->aligned_bytes;
-    return gfs_ioctl(remap->handle, GMSFS_IOC_RESERVE, reserve);
+    if (remap->handle->memory_wait_ms == 0)
+        reserve->flags |= GMSFS_RESERVE_NOWAIT;
+    else if (remap->handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
+        reserve->timeout_ms = remap->handle->memory_wait_ms;
+    return gfs_ioctl_waiting(remap->handle, GMSFS_IOC_RESERVE, reserve);
 }
 
 /* Failed: the memory is anybody's again, but for what was set aside before. */
-static void remap_unreserve(struct gmsfs *handle, const struct gmsfs_ioc_reserve *reserve)
+static void remap_unreserve(struct gmsfs_store *handle, const struct gmsfs_ioc_reserve *reserve)
 {
     struct gmsfs_ioc_reserve back = {.bytes = reserve->before, .flags = GMSFS_RESERVE_NOWAIT};
 
@@ -465,7 +520,7 @@ static int remap_reallocate(struct remap *remap)
 {
     struct remap_fresh fresh = {.first_rank = UINT64_MAX};
     struct gfs_export export = {.access = GMSFS_ACCESS_WRITE};
-    struct gmsfs *handle = remap->handle;
+    struct gmsfs_store *handle = remap->handle;
     struct gmsfs_ioc_reserve reserve;
     int error = remap_need_tags(remap);
 

@@ -18,10 +18,10 @@ enum gfs_wake {
 };
 
 /* Goes on after a failure: what can be given back is. */
-int gfs_remap_unmap_all(struct gmsfs *handle);
+int gfs_remap_unmap_all(struct gmsfs_store *handle);
 /* The reader's lock, with a ticket for all that is in the layout. */
-int gfs_remap_acquire(struct gmsfs *handle, uint64_t timeout_ms, struct gfs_export *export);
+int gfs_remap_acquire(struct gmsfs_store *handle, uint64_t timeout_ms, struct gfs_export *export);
 /* With a lock: maps all that is preserved, or nothing. export: of gfs_remap_acquire, or zeros. */
-int gfs_remap_wake(struct gmsfs *handle, struct gfs_export *export, enum gfs_wake as);
+int gfs_remap_wake(struct gmsfs_store *handle, struct gfs_export *export, enum gfs_wake as);
 
 #endif

@@ -10,7 +10,7 @@
 /* `other` is a handle of its own until both change what they stand for: then it has the old store,
  * and closing it gives that back. */
 struct retarget {
-    struct gmsfs *handle, *other;
+    struct gmsfs_store *handle, *other;
     struct gfs_export export;     /* of what `other` has locked */
     uint8_t hash[16];             /* the layout of what is mapped */
     struct gmsfs_layout *layout;  /* the other's, where it had to be read; owned */
@@ -86,7 +86,7 @@ static int retarget_find_hash(struct retarget *retarget)
 /* Kept: the store may change while the handle sleeps, or be removed. */
 static int retarget_find_shape(struct retarget *retarget)
 {
-    struct gmsfs *handle = retarget->handle;
+    struct gmsfs_store *handle = retarget->handle;
     struct gmsfs_layout *layout = NULL;
     char text[GMSFS_HASH_TEXT_BYTES];
     int error;
@@ -144,12 +144,12 @@ static int retarget_look(struct retarget *retarget)
 
 static int retarget_check(const struct retarget *retarget)
 {
-    const struct gmsfs *handle = retarget->handle;
+    const struct gmsfs_store *handle = retarget->handle;
     int live = 0;
 
     for (size_t i = 0; i < handle->map.mapping_count; i++)
         live |= handle->map.mappings[i].live;
-    if (gfs_session_writes(handle) || (handle->unmapped && live))
+    if (gfs_session_writes(handle) || handle->connecting || (handle->unmapped && live))
         return -EBUSY;
     if (live && handle->mode == GMSFS_MODE_NONE)
         return -ENOLCK;
@@ -157,7 +157,7 @@ static int retarget_check(const struct retarget *retarget)
 }
 
 /* Host memory has no device that tells two mounts apart: each mount is one. */
-static int retarget_is_elsewhere(const struct gmsfs *a, const struct gmsfs *b)
+static int retarget_is_elsewhere(const struct gmsfs_store *a, const struct gmsfs_store *b)
 {
     struct stat one, other;
 
@@ -196,7 +196,7 @@ static int retarget_take(struct retarget *retarget, uint64_t timeout_ms)
 /* Whatever says which store it is. In the gate, for a child of fork() closes what it finds. */
 static void retarget_swap(struct retarget *retarget)
 {
-    struct gmsfs *a = retarget->handle, *b = retarget->other;
+    struct gmsfs_store *a = retarget->handle, *b = retarget->other;
     uint8_t token[GMSFS_TOKEN_BYTES];
 
     gfs_gate_enter();
@@ -221,7 +221,7 @@ static void retarget_swap(struct retarget *retarget)
 
 static int retarget_unmap(struct retarget *retarget)
 {
-    struct gmsfs *handle = retarget->handle;
+    struct gmsfs_store *handle = retarget->handle;
 
     if (handle->unmapped || handle->map.mapping_count == 0)
         return 0;
@@ -246,7 +246,7 @@ static int retarget_let_go(struct retarget *retarget)
  * What cannot be had as it was is left asleep. */
 static void retarget_return(struct retarget *retarget)
 {
-    struct gmsfs *handle = retarget->handle;
+    struct gmsfs_store *handle = retarget->handle;
     struct gfs_export export = {0};
     int error = 0;
 
@@ -261,7 +261,7 @@ static void retarget_return(struct retarget *retarget)
 
 static int retarget_wake(struct retarget *retarget)
 {
-    struct gmsfs *handle = retarget->handle;
+    struct gmsfs_store *handle = retarget->handle;
     int error;
 
     retarget->other->ident.epoch = handle->ident.epoch + 1;

@@ -62,7 +62,7 @@ int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
 
 /* A file that cannot be asked is closed, which ends its session too: one that stayed behind unknown
  * would be in the way of the next. */
-int gfs_session_drop(struct gmsfs *handle)
+int gfs_session_drop(struct gmsfs_store *handle)
 {
     int error = gfs_ioctl(handle, GMSFS_IOC_RELEASE, NULL);
 
@@ -71,7 +71,7 @@ int gfs_session_drop(struct gmsfs *handle)
     return error && gfs_ctl_open(handle, 0) ? error : 0;
 }
 
-int gfs_session_release(struct gmsfs *handle)
+int gfs_session_release(struct gmsfs_store *handle)
 {
     int error;
 
@@ -84,7 +84,7 @@ int gfs_session_release(struct gmsfs *handle)
 }
 
 /* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
-static int session_acquire_retry(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+static int session_acquire_retry(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_acquire request = *acquire;
     int error = gfs_ioctl_acquire(handle, acquire);
@@ -98,7 +98,7 @@ static int session_acquire_retry(struct gmsfs *handle, struct gmsfs_ioc_acquire 
     return gfs_ioctl_acquire(handle, acquire);
 }
 
-int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     int error;
 
@@ -115,7 +115,8 @@ int gfs_session_take(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     return session_acquire_retry(handle, acquire);
 }
 
-void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acquire, int committed)
+void gfs_session_note(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
+                      int committed)
 {
     gfs_session_begin(handle, &(struct gfs_grant){.mode = acquire->mode,
                                                   .session = acquire->session,
@@ -126,16 +127,11 @@ void gfs_session_note(struct gmsfs *handle, const struct gmsfs_ioc_acquire *acqu
                                                   .committed = committed});
 }
 
-int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
+static int session_learn(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_info info;
     int error;
 
-    if (handle->mode != GMSFS_MODE_NONE)
-        return -EBUSY;
-    error = gfs_session_take(handle, acquire);
-    if (error)
-        return error;
     memset(&info, 0, sizeof info);
     if (acquire->mode == GMSFS_MODE_RW) {
         error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
@@ -148,11 +144,21 @@ int gfs_session_acquire(struct gmsfs *handle, struct gmsfs_ioc_acquire *acquire)
     return 0;
 }
 
+int gfs_session_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    int error;
+
+    if (handle->mode != GMSFS_MODE_NONE || handle->connecting)
+        return -EBUSY;
+    error = gfs_session_take(handle, acquire);
+    return error ? error : session_learn(handle, acquire);
+}
+
 /* ---- public ------------------------------------------------------------------------------- */
 
 /* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
  * then what maps is refused, not the lock. */
-static int session_choose_memory(struct gmsfs *handle)
+static int session_choose_memory(struct gmsfs_store *handle)
 {
     int anywhere = handle->connect_flags & GMSFS_CONNECT_ANY && handle->mode == GMSFS_MODE_RO;
     const struct gfs_memory_kind *kind;
@@ -177,28 +183,53 @@ int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
     return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
 }
 
+int gfs_session_check_wish(enum gmsfs_mode mode, uint64_t reserve_bytes)
+{
+    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO &&
+        mode != GMSFS_MODE_RW_DATA_OR_RW)
+        return -EINVAL;
+    return mode == GMSFS_MODE_RO && reserve_bytes ? -EINVAL : 0;
+}
+
+static int session_begin_work(struct gmsfs_store *handle, uint64_t reserve_bytes)
+{
+    int error;
+
+    handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
+    error = session_choose_memory(handle);
+    if (error)
+        gfs_session_release(handle);
+    return error;
+}
+
+int gfs_session_settle(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
+                       uint64_t reserve_bytes)
+{
+    int error = session_learn(handle, acquire);
+
+    return error ? error : session_begin_work(handle, reserve_bytes);
+}
+
+int gfs_session_connect(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    uint64_t reserve_bytes = acquire->reserve_bytes;
+    int error = gfs_session_acquire(handle, acquire);
+
+    return error ? error : session_begin_work(handle, reserve_bytes);
+}
+
 int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
                           uint64_t reserve_bytes)
 {
     struct gmsfs_ioc_acquire acquire = {
         .mode = mode, .timeout_ms = timeout_ms, .reserve_bytes = reserve_bytes};
-    int error;
+    int error = gfs_session_check_wish(mode, reserve_bytes);
 
-    if (mode != GMSFS_MODE_RO && mode != GMSFS_MODE_RW && mode != GMSFS_MODE_RW_OR_RO &&
-        mode != GMSFS_MODE_RW_DATA_OR_RW)
-        return -EINVAL;
-    if (mode == GMSFS_MODE_RO && reserve_bytes)
-        return -EINVAL;
-    error = gfs_enter(handle);
+    if (!error)
+        error = gfs_enter(handle);
     if (error)
         return error;
-    error = gfs_session_acquire(handle, &acquire);
-    if (!error) {
-        handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
-        error = session_choose_memory(handle);
-        if (error)
-            gfs_session_release(handle);
-    }
+    error = gfs_session_connect(handle, &acquire);
     gfs_leave(handle);
     return error;
 }
@@ -214,7 +245,7 @@ int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES])
     error = gfs_enter(handle);
     if (error)
         return error;
-    if (handle->mode != GMSFS_MODE_NONE) {
+    if (handle->mode != GMSFS_MODE_NONE || handle->connecting) {
         error = -EBUSY;
         goto out;
     }
@@ -243,10 +274,11 @@ out:
 
 int gmsfs_disconnect(gmsfs_t *handle)
 {
-    int error = gfs_enter(handle);
+    int error = gfs_enter_first(handle);
 
     if (error)
         return error;
+    gfs_connect_give_up(handle);
     error = gfs_session_release(handle);
     gfs_leave(handle);
     return error;
@@ -255,7 +287,7 @@ int gmsfs_disconnect(gmsfs_t *handle)
 /* The mappings of the layout that is published must not be written to any more. */
 static int session_is_writable(const struct gfs_mapping *mapping, const void *context)
 {
-    const struct gmsfs *handle = context;
+    const struct gmsfs_store *handle = context;
 
     return mapping->live && mapping->access == GMSFS_ACCESS_WRITE &&
            mapping->ident.epoch == handle->ident.epoch;
@@ -263,7 +295,7 @@ static int session_is_writable(const struct gfs_mapping *mapping, const void *co
 
 /* For every device that was let in when a mapping was made: those that the program has named since
  * are others, perhaps. So a change of rights is one of reading or writing, never of who. */
-static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
+static int session_protect(struct gmsfs_store *handle, enum gmsfs_access access)
 {
     uint64_t size_bytes;
     size_t at = 0;
@@ -278,7 +310,7 @@ static int session_protect(struct gmsfs *handle, enum gmsfs_access access)
     return error;
 }
 
-static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
+static int session_publish_layout(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     int error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, commit);
 
@@ -288,7 +320,7 @@ static int session_publish_layout(struct gmsfs *handle, struct gmsfs_ioc_commit 
 }
 
 /* What is written before is published, and nothing is written after. */
-static int session_close_and_publish(struct gmsfs *handle, struct gmsfs_ioc_commit *commit)
+static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     GFS_SCOPE(scope);
     int error = gfs_memory_enter(&handle->memory, 0, &scope);
@@ -305,7 +337,7 @@ static int session_close_and_publish(struct gmsfs *handle, struct gmsfs_ioc_comm
     return error;
 }
 
-int gfs_session_commit(struct gmsfs *handle, unsigned flags, const uint8_t *group)
+int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group)
 {
     struct gmsfs_ioc_commit commit = {.flags = flags};
     int error = handle->mode == GMSFS_MODE_RW ? 0 : -ENOLCK;
@@ -381,7 +413,7 @@ int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags)
 
     if (error)
         return error;
-    if (flags & ~(GMSFS_CONNECT_REPLACE | GMSFS_CONNECT_ANY))
+    if (flags & ~(GMSFS_CONNECT_REPLACE | GMSFS_CONNECT_ANY | GMSFS_CONNECT_KEEP_PLACE))
         error = -EINVAL;
     else
         handle->connect_flags = flags;
@@ -389,8 +421,9 @@ int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags)
     return error;
 }
 
-int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
+int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
 {
+    struct gmsfs_info own = {0};
     struct gmsfs_ioc_info info;
     int error = gfs_enter(handle);
 
@@ -401,27 +434,27 @@ int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *out)
     gfs_leave(handle);
     if (error)
         return error;
-    memset(out, 0, sizeof *out);
-    memcpy(out->store_id, info.store_id, 16);
-    memcpy(out->device_uuid, info.device_uuid, 16);
-    memcpy(out->group, info.group, 16);
+    memcpy(own.store_id, info.store_id, 16);
+    memcpy(own.device_uuid, info.device_uuid, 16);
+    memcpy(own.group, info.group, 16);
     if (!gfs_is_zero(info.layout_hash))
-        gfs_hex_format(info.layout_hash, out->layout_hash);
-    out->state = info.state;
-    out->mode = info.mode;
-    out->memory = handle->is_beside ? GMSFS_MEMORY_HOST : info.memory;
-    out->committed = info.committed != 0;
-    out->generation = info.generation;
-    out->session = info.session;
-    out->allocations = info.allocations;
-    out->entries = info.entries;
-    out->total_bytes = info.total_bytes;
-    out->granularity_bytes = info.granularity_bytes;
-    out->readers = info.readers;
-    out->writers_waiting = info.writers_waiting;
-    out->sealed = info.sealed != 0;
-    out->residency = info.residency;
-    out->moves = info.moves;
+        gfs_hex_format(info.layout_hash, own.layout_hash);
+    own.state = info.state;
+    own.mode = info.mode;
+    own.memory = handle->is_beside ? GMSFS_MEMORY_HOST : info.memory;
+    own.committed = info.committed != 0;
+    own.generation = info.generation;
+    own.session = info.session;
+    own.allocations = info.allocations;
+    own.entries = info.entries;
+    own.total_bytes = info.total_bytes;
+    own.granularity_bytes = info.granularity_bytes;
+    own.readers = info.readers;
+    own.writers_waiting = info.writers_waiting;
+    own.sealed = info.sealed != 0;
+    own.residency = info.residency;
+    own.moves = info.moves;
+    gfs_give_struct(out, out_bytes, &own, sizeof own);
     return 0;
 }
 

@@ -9,7 +9,7 @@
 
 /* Slots go on meaning the same where this handle sees the very layout that it last saw: no commit
  * since, no writer's work of its own dropped, and not a layout begun on an empty store. */
-void gfs_session_begin(struct gmsfs *handle, const struct gfs_grant *grant)
+void gfs_session_begin(struct gmsfs_store *handle, const struct gfs_grant *grant)
 {
     struct gfs_ident *ident = &handle->ident;
     int same = memcmp(ident->store_id, grant->store_id, 16) == 0 &&
@@ -31,7 +31,7 @@ void gfs_session_begin(struct gmsfs *handle, const struct gfs_grant *grant)
     handle->announced_bytes = 0;
 }
 
-void gfs_session_forget(struct gmsfs *handle)
+void gfs_session_forget(struct gmsfs_store *handle)
 {
     gfs_state_lock(handle);
     if (handle->mode == GMSFS_MODE_RW)
@@ -42,13 +42,13 @@ void gfs_session_forget(struct gmsfs *handle)
     gfs_state_unlock(handle);
 }
 
-int gfs_session_writes(const struct gmsfs *handle)
+int gfs_session_writes(const struct gmsfs_store *handle)
 {
     return handle->mode == GMSFS_MODE_RW || handle->mode == GMSFS_MODE_RW_DATA;
 }
 
 /* What this session has mapped is of the layout that its work has become. In the state's lock. */
-static void session_take_layout(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit,
+static void session_take_layout(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit,
                                 int is_committed)
 {
     struct gfs_ident *ident = &handle->ident;
@@ -66,7 +66,7 @@ static void session_take_layout(struct gmsfs *handle, const struct gmsfs_ioc_com
     }
 }
 
-void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+void gfs_session_publish(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit)
 {
     gfs_state_lock(handle);
     session_take_layout(handle, commit, 1);
@@ -78,7 +78,7 @@ void gfs_session_publish(struct gmsfs *handle, const struct gmsfs_ioc_commit *co
     gfs_state_unlock(handle);
 }
 
-void gfs_session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commit)
+void gfs_session_seal(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit)
 {
     gfs_state_lock(handle);
     session_take_layout(handle, commit, 0);
@@ -89,12 +89,15 @@ void gfs_session_seal(struct gmsfs *handle, const struct gmsfs_ioc_commit *commi
 
 /* ---- properties --------------------------------------------------------------------------- */
 
-static int state_enter(struct gmsfs *handle)
+static int state_enter(struct gmsfs_store *handle)
 {
+    int dead;
+
     if (!handle)
         return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -ECHILD;
+    dead = atomic_load(&handle->dead);
+    if (dead)
+        return -dead;
     gfs_state_lock(handle);
     return 0;
 }

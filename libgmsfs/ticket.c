@@ -25,7 +25,7 @@ struct ticket_message {
 
 /* What is left to do of one export, over several tickets if need be. */
 struct ticket_transfer {
-    struct gmsfs *handle;
+    struct gmsfs_store *handle;
     gfs_take_fn *take;
     void *context;
     uint64_t taken;
@@ -36,7 +36,7 @@ struct ticket_transfer {
 
 /* Where there is no /proc: by the store's path, if it is short enough and still leads to the mount.
  * -ENAMETOOLONG: it is not. */
-static int ticket_connect_path(struct gmsfs *handle, int root, int fd)
+static int ticket_connect_path(struct gmsfs_store *handle, int root, int fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const size_t room = sizeof address.sun_path;
@@ -57,7 +57,7 @@ static int ticket_connect_path(struct gmsfs *handle, int root, int fd)
 
 /* Inside the gate. The mount's root is the directory above the store, by whatever name. The path
  * goes through /proc/self/fd because sun_path holds 107 bytes. */
-static int ticket_connect_once(struct gmsfs *handle)
+static int ticket_connect_once(struct gmsfs_store *handle)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int root, fd, error = 0;
@@ -86,7 +86,7 @@ out:
 }
 
 /* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */
-static int ticket_connect(struct gmsfs *handle)
+static int ticket_connect(struct gmsfs_store *handle)
 {
     uint64_t start_ms = gfs_clock_ms();
     int error;
@@ -301,7 +301,7 @@ static int ticket_redeem_once(struct ticket_transfer *transfer, const uint8_t ti
     return error;
 }
 
-int gfs_export_check(const struct gmsfs *handle, enum gmsfs_access access)
+int gfs_export_check(const struct gmsfs_store *handle, enum gmsfs_access access)
 {
     if (access != GMSFS_ACCESS_READ && access != GMSFS_ACCESS_WRITE)
         return -EINVAL;
@@ -310,7 +310,7 @@ int gfs_export_check(const struct gmsfs *handle, enum gmsfs_access access)
     return access == GMSFS_ACCESS_WRITE && !gfs_session_writes(handle) ? -EACCES : 0;
 }
 
-int gfs_export_ticket(struct gmsfs *handle, struct gfs_export *export)
+int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export)
 {
     struct gmsfs_ioc_export request = {
         .first = export->first,
@@ -331,7 +331,7 @@ int gfs_export_ticket(struct gmsfs *handle, struct gfs_export *export)
 
 /* A kept connection may have died with its daemon's patience, and a ticket with time: so one more
  * try, from the first descriptor that has not come. */
-int gfs_export_redeem(struct gmsfs *handle, struct gfs_export *export, gfs_take_fn *take,
+int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context)
 {
     struct ticket_transfer transfer = {.handle = handle, .take = take, .context = context};
@@ -373,7 +373,7 @@ static int ticket_take_single(void *context, const struct gmsfs_fds_item *item, 
     return single->take(single->context, item, fd);
 }
 
-static int ticket_export_rank(struct gmsfs *handle, uint64_t rank, enum gmsfs_access access,
+static int ticket_export_rank(struct gmsfs_store *handle, uint64_t rank, enum gmsfs_access access,
                               struct ticket_single *single)
 {
     struct gfs_export export = {.first = rank, .count = 1, .access = access};
@@ -385,8 +385,8 @@ static int ticket_export_rank(struct gmsfs *handle, uint64_t rank, enum gmsfs_ac
 
 /* Without gaps rank and slot are equal. Guessing is for readers: a writable descriptor of the
  * wrong allocation would cost the writer its rollback. */
-int gfs_export_slot(struct gmsfs *handle, uint64_t slot, uint64_t rank, enum gmsfs_access access,
-                    gfs_take_fn *take, void *context)
+int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, uint64_t rank,
+                    enum gmsfs_access access, gfs_take_fn *take, void *context)
 {
     struct ticket_single single = {.slot = slot, .take = take, .context = context};
     struct gmsfs_handle_info info;

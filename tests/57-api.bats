@@ -164,3 +164,9 @@ group_api() { # NAME
 @test "api: user" {
     api user
 }
+
+# Waits for memory are ended by their makers: the mount's own bound is far away.
+@test "api: wait" {
+    start_mount size=64M,alloc_timeout=60
+    GMSFS_TEST_STORE=$M/weights api_test wait
+}

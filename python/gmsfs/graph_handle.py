@@ -46,7 +46,8 @@ class PoolHandle(Handle):
     def __init__(self, path, chunk_bytes):
         self._open(path, "gmsfs_graph_open", chunk_bytes)
         raw = abi.Info()
-        self.check("gmsfs_get_info", self.lib.gmsfs_get_info(self.device_pointer(), ctypes.byref(raw)))
+        pointer, size = self.device_pointer(), ctypes.sizeof(raw)
+        self.check("gmsfs_get_info", self.lib.gmsfs_get_info(pointer, ctypes.byref(raw), size))
         self.kind = memory.find(self.path, memory.name_of(raw.memory))
         self.device = None
         if self.kind.find_ordinal:
@@ -70,7 +71,7 @@ class PoolHandle(Handle):
 
     def stats(self):
         raw = abi.GraphStats()
-        self.call("gmsfs_graph_get_stats", ctypes.byref(raw))
+        self.call("gmsfs_graph_get_stats", ctypes.byref(raw), ctypes.sizeof(raw))
         return Stats(bool(raw.awake), *(getattr(raw, name) for name in Stats._fields[1:]))
 
     def alloc_error(self):
@@ -102,7 +103,7 @@ class SpaceHandle:
 
     def stats(self):
         raw = abi.GraphSpaceStats()
-        self._call("gmsfs_graph_space_get_stats", ctypes.byref(raw))
+        self._call("gmsfs_graph_space_get_stats", ctypes.byref(raw), ctypes.sizeof(raw))
         return SpaceStats(
             raw.base or 0,
             bool(raw.eager),

@@ -142,7 +142,7 @@ class Store:
     @property
     def info(self):
         raw = abi.Info()
-        self._live().call("gmsfs_get_info", ctypes.byref(raw))
+        self._live().call("gmsfs_get_info", ctypes.byref(raw), ctypes.sizeof(raw))
         group = bytes(raw.group)
         return Info(
             store_id=bytes(raw.store_id).hex(),
@@ -303,7 +303,8 @@ class Store:
     def _attach_all(self, handle, access):
         mappings, count = ctypes.POINTER(abi.Mapping)(), ctypes.c_size_t()
         readonly = access == abi.ACCESS_READ
-        handle.call("gmsfs_attach_all", access, ctypes.byref(mappings), ctypes.byref(count))
+        size = ctypes.sizeof(abi.Mapping)
+        handle.call("gmsfs_attach_all", access, ctypes.byref(mappings), ctypes.byref(count), size)
         try:  # all or none: another thread, or a call after a Ctrl-C, must not find half of them
             self._buffers = {
                 one.slot: self._buffer(one.ptr, one.aligned_bytes, one.rank, one.slot, readonly)
@@ -325,7 +326,8 @@ class Store:
 
     def _list(self, handle):
         rows, count = ctypes.POINTER(abi.HandleInfo)(), ctypes.c_size_t()
-        handle.call("gmsfs_list_handles", None, ctypes.byref(rows), ctypes.byref(count))
+        size = ctypes.sizeof(abi.HandleInfo)
+        handle.call("gmsfs_list_handles", None, ctypes.byref(rows), ctypes.byref(count), size)
         try:
             return [abi.HandleInfo.from_buffer_copy(rows[i]) for i in range(count.value)]
         finally:

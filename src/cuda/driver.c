@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
 static struct drv table;
 static bool is_open;
+static atomic_bool begun; /* this process has called the driver, or is about to */
+static bool is_forked;    /* this is a child of one that had */
 
 struct symbol {
     const char *name;
@@ -108,6 +111,15 @@ static int load(struct drv *driver, char *why, size_t why_bytes)
     return 0; /* the library stays: its functions are in the table */
 }
 
+/* The driver refuses this where the program itself had used it before it forked. */
+static int initialise(char *why, size_t why_bytes)
+{
+    enum drv_result result = table.cuInit(0);
+    int error = drv_explain(&table, "cuInit", result, why, why_bytes);
+
+    return result == DRV_NOT_INITIALIZED ? -ECHILD : error;
+}
+
 int drv_open(const struct drv **driver, char *why, size_t why_bytes)
 {
     char none[1];
@@ -117,11 +129,17 @@ int drv_open(const struct drv **driver, char *why, size_t why_bytes)
         why = none;
         why_bytes = sizeof(none);
     }
+    atomic_store(&begun, true);
     pthread_mutex_lock(&mutex);
-    if (!is_open) {
+    if (is_forked) {
+        snprintf(why, why_bytes,
+                 "the CUDA driver was used before fork(): it does not work in the "
+                 "child, which has to exec(), or be made before");
+        error = -ECHILD;
+    } else if (!is_open) {
         error = load(&table, why, why_bytes);
         if (error == 0)
-            error = drv_explain(&table, "cuInit", table.cuInit(0), why, why_bytes);
+            error = initialise(why, why_bytes);
         is_open = error == 0;
     }
     pthread_mutex_unlock(&mutex);
@@ -131,6 +149,12 @@ int drv_open(const struct drv **driver, char *why, size_t why_bytes)
             why[0] = '\0';
     }
     return error;
+}
+
+void drv_fork_child(void)
+{
+    pthread_mutex_init(&mutex, NULL);
+    is_forked = is_forked || atomic_load(&begun);
 }
 
 /* ---- devices ------------------------------------------------------------------------------- */

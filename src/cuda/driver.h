@@ -30,6 +30,11 @@ struct drv {
  * tries again. */
 int drv_open(const struct drv **driver, char *why, size_t why_bytes);
 
+/* In the child, after fork(2), by whoever hears of it. Where the parent had called drv_open, or was
+ * in it, every call of that in the child is -ECHILD: the driver does not work there, and what it
+ * has locked stays so. */
+void drv_fork_child(void);
+
 /* The device with this uuid: ordinals differ from process to process (CUDA_VISIBLE_DEVICES), uuids
  * do not. -ENODEV: this process sees none such; `error` as in drv_open. */
 int drv_find(const struct drv *driver, const uint8_t uuid[16], drv_device *device, char *error,

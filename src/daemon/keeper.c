@@ -24,7 +24,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char *keeper_path(const struct keeper *keeper)

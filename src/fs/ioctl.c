@@ -185,6 +185,28 @@ static void do_release(struct fs_request *request, const struct core_file *file)
         ioctl_release(request, file);
 }
 
+/* A handle of the library waits for one thing at a time. */
+static int cancel_alloc(struct fs *fs, uint64_t file)
+{
+    for (struct fs_request *request = fs->requests; request; request = request->next) {
+        if (request->file != file || !request->service.alloc)
+            continue;
+        service_interrupt(fs->service, &request->service);
+        return 0;
+    }
+    return -ENOENT;
+}
+
+static void do_cancel(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    uint64_t id = file->id; /* `file` may go with what is cancelled */
+    int error = service_cancel_wait(fs->service, id);
+    if (error == -ENOENT)
+        error = cancel_alloc(fs, id);
+    finish_now(request, error, 0);
+}
+
 /* ---- metadata ---------------------------------------------------------------------------- */
 
 static void do_put(struct fs_request *request, const struct core_file *file)
@@ -285,6 +307,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
                                     ioctl_reserve},
     [_IOC_NR(GMSFS_IOC_LIST)] = {sizeof(struct gmsfs_ioc_list), ON_ANY, false, do_list},
+    [_IOC_NR(GMSFS_IOC_CANCEL)] = {0, ON_CTL, false, do_cancel},
     [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
 };
 

@@ -194,6 +194,7 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
         .name = argument->name,
         .tag = argument->tag,
         .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
+        .timeout_ms = argument->timeout_ms,
     };
     request->reply = on_allocated;
     fs_request_submitted(request, service_alloc(fs->service, &by, &alloc, &request->service));
@@ -237,6 +238,7 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
         .bytes = argument->bytes,
         .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
         .wait = !(argument->flags & GMSFS_RESERVE_NOWAIT),
+        .timeout_ms = argument->timeout_ms,
         .as_acquire = (argument->flags & GMSFS_RESERVE_AS_ACQUIRE) != 0,
         .replacing = (argument->flags & GMSFS_RESERVE_REPLACING) != 0,
     };

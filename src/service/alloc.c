@@ -294,11 +294,15 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
     return op;
 }
 
-/* A request that stays unanswered beyond the kernel's bound would end the mount. */
-static uint64_t alloc_timeout_ms(const struct service *s, const struct service_request *request)
+/* A request that stays unanswered beyond the kernel's bound would end the mount. wished_ms: 0: no
+ * other than the mount's. */
+static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
+                                 const struct service_request *request)
 {
-    uint64_t wait_max_ms = service_wait_max_ms(request);
-    return s->options.alloc_timeout_ms < wait_max_ms ? s->options.alloc_timeout_ms : wait_max_ms;
+    uint64_t least_ms = service_wait_max_ms(request);
+    if (s->options.alloc_timeout_ms < least_ms)
+        least_ms = s->options.alloc_timeout_ms;
+    return wished_ms && wished_ms < least_ms ? wished_ms : least_ms;
 }
 
 int service_alloc(struct service *s, const struct service_actor *by,
@@ -329,7 +333,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;
     else if (alloc->wait)
-        op->deadline_ms = service_now(s) + alloc_timeout_ms(s, request);
+        op->deadline_ms = service_now(s) + alloc_timeout_ms(s, alloc->timeout_ms, request);
     op_start(s, op);
     return 0;
 }
@@ -359,7 +363,7 @@ int service_set_aside(struct service *s, const struct service_actor *by,
         op->aside = true;
         op->before_bytes = held->reserved_bytes + held->due_bytes;
         if (wanted->wait)
-            op->deadline_ms = service_now(s) + alloc_timeout_ms(s, request);
+            op->deadline_ms = service_now(s) + alloc_timeout_ms(s, wanted->timeout_ms, request);
         op_start(s, op);
         return 0;
     }

@@ -16,6 +16,7 @@ struct service_alloc {
     const char *name, *tag; /* name "": aNNNNNN */
     const char *wire_id;    /* that the client chose; NULL: none. Of one allocation alone */
     bool wait;
+    uint64_t timeout_ms; /* with wait: alloc_timeout, or this where it is less; 0: nothing said */
     bool waits_for_ever; /* beyond alloc_timeout, as long as the request is not interrupted */
 };
 
@@ -26,9 +27,10 @@ int service_alloc(struct service *s, const struct service_actor *by,
 int service_await_freeing(struct service *s, struct service_request *request);
 
 struct service_set_aside {
-    uint64_t bytes;  /* beside what is allocated; less than before gives back */
-    bool at_least;   /* or more, if more is set aside already */
-    bool wait;       /* for memory, as ALLOC */
+    uint64_t bytes; /* beside what is allocated; less than before gives back */
+    bool at_least;  /* or more, if more is set aside already */
+    bool wait;      /* for memory, as ALLOC */
+    uint64_t timeout_ms;
     bool as_acquire; /* by the rules of ACQUIRE, which may not wait: -EAGAIN, -ENOMEM */
     bool replacing;  /* as_acquire: what the store has committed counts first */
 };

@@ -40,6 +40,8 @@ void service_undo_open(struct service *s, uint64_t file);
 /* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR,
  * and one whose memory is being made ends between two pieces, with nothing. */
 void service_interrupt(struct service *s, struct service_request *request);
+/* Ends the wait for a lock of this file, -ECANCELED, or gives up its kept place. -ENOENT */
+int service_cancel_wait(struct service *s, uint64_t file);
 /* How many processes of the caller service_flush looks at: 1 or 0. */
 size_t service_flush_asks(const struct service *s, uint64_t file);
 /* close(2) of one duplicate by `caller`: -ECANCELED for the implicit writer's last file; ends

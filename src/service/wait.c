@@ -164,6 +164,18 @@ uint64_t service_parked_moment(const struct service *s)
     return s->parked.count > 0 ? s->parked_until_ms : UINT64_MAX;
 }
 
+int service_cancel_wait(struct service *s, uint64_t file)
+{
+    for (size_t i = 0; i < s->core->waiters.count; i++) {
+        const struct core_waiter *waiter = s->core->waiters.items[i];
+        if (waiter->file != file)
+            continue;
+        end_wait(s, waiter->id, -ECANCELED, 0);
+        return 0;
+    }
+    return -ENOENT;
+}
+
 void service_interrupt(struct service *s, struct service_request *request)
 {
     if (request->alloc) {

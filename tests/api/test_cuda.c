@@ -2,6 +2,7 @@
 /* libgmsfs on a GPU's memory: a store of the second GPU of the fake driver's machine. */
 #include <dlfcn.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 
 #include "api.h"
 #include "cuda_fixture.h"
@@ -41,6 +42,51 @@ static gmsfs_t *open_attached(unsigned char *ptrs[PIECES])
         ptrs[i] = list[i].ptr;
     free(list);
     return reader;
+}
+
+/* What a child of fork() gets that opens the store itself, and wants memory. */
+static int reserve_in_child(void)
+{
+    int status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        char why[GMSFS_DEVICE_ERROR_BYTES] = "";
+        gmsfs_t *store = NULL;
+        void *va = NULL;
+        int error;
+
+        alarm(10);
+        error = gmsfs_open(store_path(), &store);
+        if (!error)
+            error = gmsfs_reserve_va(store, 1, &va);
+        if (error == -ECHILD && gmsfs_device_error(store, why) == 0 && !strstr(why, "fork"))
+            error = -EPROTO;
+        gmsfs_close(store);
+        _exit(-error);
+    }
+    check_int(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -EINTR;
+}
+
+/* The first test: later ones use the driver. */
+TAP_TEST(child_of_a_process_that_has_not_used_the_driver_uses_it)
+{
+    gmsfs_t *store = open_store(); /* which does not */
+
+    check_int(reserve_in_child(), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(child_of_a_process_that_has_used_the_driver_is_told)
+{
+    gmsfs_t *store = open_store();
+    void *va = NULL;
+
+    check_int(gmsfs_reserve_va(store, 1, &va), 0);
+    check_int(reserve_in_child(), -ECHILD);
+    check_int(gmsfs_free_va(store, va), 0);
+    gmsfs_close(store);
 }
 
 TAP_TEST(store_says_whose_memory_it_is)

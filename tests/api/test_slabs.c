@@ -76,23 +76,113 @@ TAP_TEST(tags_do_not_share_a_slab)
     gmsfs_close(store);
 }
 
-TAP_TEST(default_slab_is_an_eighth_of_a_small_device)
+/* The sizes of all allocations with a tag; how many they are. */
+static size_t sizes_of(gmsfs_t *store, const char *tag, uint64_t *sizes, size_t room)
 {
-    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
-    uint64_t granularity = granularity_of(store), expected;
     struct gmsfs_handle_info *list = NULL;
-    struct statvfs device;
     size_t count = 0;
 
-    require(statvfs(store_path(), &device) == 0);
-    expected = device.f_blocks * device.f_frsize / 8 / granularity * granularity;
-    require(expected >= granularity && expected < GMSFS_SLAB_DEFAULT_BYTES);
-    create(store, 100, "t", 1);
-    check_int(gmsfs_list_handles(store, NULL, &list, &count), 0);
-    require(count == 1);
-    check_int(list[0].size_bytes, expected);
+    check_int(gmsfs_list_handles(store, tag, &list, &count), 0);
+    require(count <= room);
+    for (size_t i = 0; i < count; i++)
+        sizes[i] = list[i].size_bytes;
     free(list);
+    return count;
+}
+
+TAP_TEST(default_slabs_of_a_tag_begin_with_a_granule_and_double)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    uint64_t granularity = granularity_of(store), sizes[8];
+
+    for (int i = 0; i < 7; i++)
+        create(store, granularity, "t", 1);
+    require(sizes_of(store, "t", sizes, 8) == 3);
+    check_int(sizes[0], granularity);
+    check_int(sizes[1], 2 * granularity);
+    check_int(sizes[2], 4 * granularity);
     gmsfs_close(store);
+}
+
+TAP_TEST(default_slab_has_room_for_a_piece_that_is_larger)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    uint64_t granularity = granularity_of(store), sizes[8];
+
+    create(store, 3 * granularity - 1, "t", 1);
+    create(store, granularity, "t", 1);
+    require(sizes_of(store, "t", sizes, 8) == 2);
+    check_int(sizes[0], 3 * granularity);
+    check_int(sizes[1], 2 * granularity);
+    gmsfs_close(store);
+}
+
+TAP_TEST(default_slab_is_an_eighth_of_a_small_device_at_most)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    uint64_t granularity = granularity_of(store), limit, sizes[16], bytes = 0;
+    struct statvfs device;
+    size_t count;
+
+    require(statvfs(store_path(), &device) == 0);
+    limit = device.f_blocks * device.f_frsize / 8 / granularity * granularity;
+    require(limit > 2 * granularity && limit < GMSFS_SLAB_DEFAULT_BYTES);
+    while (bytes < 4 * limit) {
+        create(store, granularity, "t", 1);
+        bytes += granularity;
+    }
+    count = sizes_of(store, "t", sizes, 16);
+    check_int(sizes[count - 1], limit);
+    gmsfs_close(store);
+}
+
+TAP_TEST(small_pieces_of_many_tags_cost_a_granule_each)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    struct gmsfs_info info = {0};
+    char tag[] = "tag 0";
+
+    for (int i = 0; i < 8; i++, tag[4]++)
+        create(store, 1024, tag, 1);
+    check_int(gmsfs_get_info(store, &info), 0);
+    check_int(info.total_bytes, 8 * info.granularity_bytes);
+    gmsfs_close(store);
+}
+
+/* Ten megabytes of it, in sizes such as a small model has. */
+static void build_small_model(struct gmsfs_info *info)
+{
+    gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
+    unsigned char *scratch;
+
+    for (int i = 0; i < 16; i++) {
+        create(store, (uint64_t)600 << 10, "w", 1);
+        create(store, 4096, "w", 1);
+    }
+    scratch = create(store, 100, "scratch", 1);
+    check_int(gmsfs_destroy_mapping(store, scratch), 0);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    check_int(gmsfs_get_info(store, info), 0);
+    gmsfs_close(store);
+}
+
+TAP_TEST(small_model_costs_little_more_than_it_has)
+{
+    struct gmsfs_info info = {0};
+
+    build_small_model(&info);
+    check_int(info.allocations, 3); /* what was destroyed is not among them */
+    check(info.total_bytes <= (uint64_t)14 << 20);
+}
+
+TAP_TEST(same_calls_give_the_same_hash_with_growing_slabs)
+{
+    struct gmsfs_info first = {0}, second = {0};
+
+    build_small_model(&first);
+    build_small_model(&second);
+    check_str(first.layout_hash, second.layout_hash);
+    check_int(strlen(first.layout_hash), 32);
 }
 
 TAP_TEST(slab_is_as_large_as_what_was_announced_where_that_is_less)

@@ -360,3 +360,58 @@ TAP_TEST(sleeper_keeps_its_connection_and_makes_another_when_it_was_dropped)
     check_int(count_fds(), awake);
     gmsfs_close(reader);
 }
+
+/* Two tags in one store, and a reader of both: weights and cache. */
+static gmsfs_t *open_two_tags(unsigned char **weights, unsigned char **cache)
+{
+    gmsfs_t *store = open_fresh_writer();
+    void *ptr[2] = {NULL, NULL};
+
+    check_int(gmsfs_create_mapping(store, 4096, "weights", NULL, &ptr[0]), 0);
+    check_int(gmsfs_create_mapping(store, 4096, "kv_cache", NULL, &ptr[1]), 0);
+    require(ptr[0] && ptr[1]);
+    memset(ptr[0], 1, 4096);
+    memset(ptr[1], 2, 4096);
+    check_int(gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL), 0);
+    *weights = ptr[0];
+    *cache = ptr[1];
+    return store;
+}
+
+TAP_TEST(one_tag_sleeps_and_wakes_while_the_other_is_used)
+{
+    unsigned char *weights, *cache;
+    gmsfs_t *store = open_two_tags(&weights, &cache);
+    struct gmsfs_memory_info info = {0};
+
+    check_int(gmsfs_unmap_tag(store, "kv_cache"), 0);
+    check_int(weights[4095], 1);
+    check_str(rights_at(cache), "---p");
+    check_int(gmsfs_is_unmapped(store), 0);
+    check_int(gmsfs_memory_info(store, &info), 0);
+    check_int(info.shared_bytes, info.preserved_bytes);
+    check_int(gmsfs_unmap_tag(store, "kv_cache"), 0);
+    check_int(gmsfs_remap_tag(store, "weights"), 0);
+    check_str(rights_at(cache), "---p");
+    check_int(gmsfs_remap_tag(store, "kv_cache"), 0);
+    check_int(cache[4095], 2);
+    check_int(gmsfs_unmap_tag(store, "nobody's"), 0);
+    check_int(weights[0], 1);
+    gmsfs_close(store);
+}
+
+TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
+{
+    unsigned char *weights, *cache;
+    gmsfs_t *store = open_two_tags(&weights, &cache);
+
+    check_int(gmsfs_unmap_tag(store, "weights"), 0);
+    check_int(gmsfs_unmap_all_vas(store, 0), 0);
+    check_int(gmsfs_remap_tag(store, "weights"), -EINVAL);
+    check_int(gmsfs_remap_all_vas(store, WAIT_MS, 1), 0);
+    check_int(weights[0], 1);
+    check_int(cache[0], 2);
+    check_int(gmsfs_disconnect(store), 0);
+    check_int(gmsfs_unmap_tag(store, "weights"), -ENOLCK);
+    gmsfs_close(store);
+}

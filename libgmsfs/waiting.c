@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waits for others, and who ends them from another thread.
+ *
+ * A call has a note of what it waits for, which is found by each handle that it has entered. All
+ * notes are under one mutex, held for moments: CANCEL, which is given under it, waits for nobody.
+ */
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "internal.h"
+
+static pthread_mutex_t wait_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wait_over = PTHREAD_COND_INITIALIZER;
+static uint64_t wait_calls;
+
+/* ---- the call ------------------------------------------------------------------------------ */
+
+void gfs_wait_admit(struct gmsfs_store *handle)
+{
+    pthread_mutex_lock(&wait_mutex);
+    handle->own_call = (struct gfs_call){.number = ++wait_calls};
+    handle->call = &handle->own_call;
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+void gfs_wait_share(struct gmsfs_store *handle, struct gmsfs_store *with)
+{
+    pthread_mutex_lock(&wait_mutex);
+    handle->call = with->call;
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+void gfs_wait_dismiss(struct gmsfs_store *handle)
+{
+    pthread_mutex_lock(&wait_mutex);
+    handle->call = NULL;
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+int gfs_wait_begin(struct gmsfs_store *handle)
+{
+    int error = 0;
+
+    pthread_mutex_lock(&wait_mutex);
+    if (handle->call && handle->call->cancelled)
+        error = -ECANCELED;
+    else if (handle->call)
+        handle->call->waits_on = handle;
+    pthread_mutex_unlock(&wait_mutex);
+    return error;
+}
+
+void gfs_wait_end(struct gmsfs_store *handle)
+{
+    pthread_mutex_lock(&wait_mutex);
+    if (handle->call)
+        handle->call->waits_on = NULL;
+    pthread_cond_broadcast(&wait_over);
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+int gfs_wait_is_cancelled(struct gmsfs_store *handle)
+{
+    int cancelled;
+
+    pthread_mutex_lock(&wait_mutex);
+    cancelled = handle->call && handle->call->cancelled;
+    pthread_mutex_unlock(&wait_mutex);
+    return cancelled;
+}
+
+/* ---- the other thread ---------------------------------------------------------------------- */
+
+/* A call that is about to wait is not in the mount yet: so again, until it is over or waits no
+ * more. */
+void gfs_wait_cancel(struct gmsfs_store *handle)
+{
+    struct timespec until;
+    uint64_t number = 0;
+
+    pthread_mutex_lock(&wait_mutex);
+    if (handle->call) {
+        number = handle->call->number;
+        handle->call->cancelled = 1;
+    }
+    while (number && handle->call && handle->call->number == number && handle->call->waits_on) {
+        ioctl(handle->call->waits_on->ctl_fd, GMSFS_IOC_CANCEL);
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += GFS_AGAIN_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&wait_over, &wait_mutex, &until);
+    }
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+int gmsfs_cancel(gmsfs_t *handle)
+{
+    int dead = handle ? atomic_load(&handle->dead) : EINVAL, error;
+
+    if (dead)
+        return -dead;
+    if (atomic_load(&handle->holder) == (uintptr_t)pthread_self())
+        return -EDEADLK;
+    gfs_hold_thread();
+    gfs_wait_cancel(handle);
+    gfs_let_thread();
+    if (!atomic_load(&handle->connecting))
+        return 0;
+    error = gfs_enter_first(handle);
+    if (error)
+        return error;
+    gfs_connect_cancel(handle);
+    gfs_leave(handle);
+    return 0;
+}
+
+/* ---- fork ---------------------------------------------------------------------------------- */
+
+void gfs_wait_fork_prepare(void)
+{
+    pthread_mutex_lock(&wait_mutex);
+}
+
+void gfs_wait_fork_parent(void)
+{
+    pthread_mutex_unlock(&wait_mutex);
+}
+
+void gfs_wait_fork_child(void)
+{
+    pthread_mutex_init(&wait_mutex, NULL);
+    pthread_cond_init(&wait_over, NULL);
+}

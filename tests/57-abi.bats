@@ -1,0 +1,68 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# libgmsfs as programs are built with it: what it exports, its structs, its version, C++.
+#
+# tests/data/abi has what was recorded: a difference is a new interface. What has been released is
+# only added to; then `O=build tests/data/abi/record` writes it anew.
+
+load helpers
+
+# A line for each, as nm has them: "gmsfs_open@@GMSFS_0.1".
+exported_symbols() {
+    nm -D --defined-only "$BUILD/libgmsfs.so.0" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
+}
+
+@test "the shared library exports what was recorded, with versions" {
+    diff "$ROOT/tests/data/abi/symbols" <(exported_symbols)
+}
+
+@test "structs and constants of gmsfs.h are what was recorded" {
+    diff "$ROOT/tests/data/abi/structs" <("$BUILD/tests/tools/abi_structs")
+}
+
+@test "the static library has the same names and no others" {
+    local names
+    names=$(nm --defined-only -g "$BUILD/libgmsfs.a" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)
+    diff <(exported_symbols | sed 's/@.*//') <(echo "$names")
+}
+
+@test "a program links with the static library alone" {
+    printf '#include <gmsfs.h>\nint main(void) { return gmsfs_version_number() != GMSFS_VERSION_NUMBER; }\n' \
+        >"$T/a.c"
+    cc -I"$ROOT/libgmsfs" -o "$T/a" "$T/a.c" "$BUILD/libgmsfs.a" -pthread $(sanitizer_flags)
+    "$T/a"
+}
+
+@test "the library's version is the command's" {
+    printf '#include <gmsfs.h>\n#include <stdio.h>\nint main(void) { puts(gmsfs_version()); }\n' >"$T/v.c"
+    cc -I"$ROOT/libgmsfs" -o "$T/v" "$T/v.c" "$BUILD/libgmsfs.a" -pthread $(sanitizer_flags)
+    [[ $("$GMSFS" --version) == *"$("$T/v")"* ]]
+}
+
+# The flags that a program needs which links with a sanitized library.
+sanitizer_flags() {
+    if nm "$BUILD/libgmsfs.a" 2>/dev/null | grep -q __asan_; then
+        echo -fsanitize=address,undefined
+    fi
+}
+
+@test "the C++ header compiles alone, without exceptions" {
+    local compiler
+    echo '#include <gmsfs.hpp>' >"$T/h.cc"
+    echo '#include <gmsfs.hpp>' >>"$T/h.cc"
+    for compiler in g++ clang++; do
+        command -v "$compiler" >/dev/null || continue
+        "$compiler" -std=c++17 -fno-exceptions -fno-rtti -Wall -Wextra -pedantic -Werror \
+            -I"$ROOT/libgmsfs" -fsyntax-only "$T/h.cc"
+    done
+}
+
+@test "a C++ program publishes and reads by the header" {
+    command -v g++ >/dev/null || requires g++
+    start_mount
+    g++ -std=c++17 -fno-exceptions -Wall -Wextra -Werror -I"$ROOT/libgmsfs" -o "$T/p" \
+        "$ROOT/tests/data/abi/program.cc" "$BUILD/libgmsfs.a" -pthread $(sanitizer_flags)
+    "$T/p" "$M/weights"
+    [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed what it opened
+}
