@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "gguf.h"
 #include "safetensors.h"
 
 #define BITS_PER_BYTE 8u
@@ -137,11 +138,18 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     uint32_t ndim = safetensors_torch_shape(tensor, shape);
     char *text = NULL;
 
+    if (tensor->is_value)
+        return gguf_long_value_json(tensor->size_bytes);
     safetensors_stride(shape, ndim, stride);
     json_t *value =
         json_pack("{s:s, s:o, s:o, s:s}", "dtype", safetensors_torch_name(tensor->dtype), "shape",
                   json_from_numbers(shape, ndim), "stride", json_from_numbers(stride, ndim),
                   "tensor_type", "parameter");
+    if (value != NULL && tensor->ggml_type != NULL &&
+        json_object_set_new(value, "ggml_type", json_string(tensor->ggml_type)) != 0) {
+        json_decref(value);
+        return NULL;
+    }
     if (value != NULL)
         text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(value);

@@ -12,51 +12,9 @@
 #include "safetensors_parts.h"
 
 #define LENGTH_BYTES    8u
-#define BEGINNING_BYTES 32u /* that tell what a file is */
+#define BEGINNING_BYTES 256u /* that tell what a file is */
 #define FETCH_AGAIN     "fetch the file again"
 #define WRITE_AGAIN     "write the file again with the safetensors library"
-
-/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
-static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
-{
-    size_t total_bytes = 0;
-
-    /* Never of size 0, which realloc() may answer with NULL. */
-    if (__builtin_mul_overflow(count + more + 1, item_bytes, &total_bytes))
-        return NULL;
-    return realloc(array, total_bytes);
-}
-
-static int add_opened(struct model *model, const char *path, struct failure *failure)
-{
-    struct model_file *files = NULL;
-    struct model_file *file;
-    char *copy = NULL;
-    int error;
-
-    if (model->file_count >= SAFETENSORS_MAX_FILES)
-        return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "is one file too many; a model has at most %u",
-                                SAFETENSORS_MAX_FILES);
-    copy = strdup(path);
-    if (copy != NULL)
-        files = grow(model->files, model->file_count, 1, sizeof(*files));
-    if (files == NULL) {
-        free(copy);
-        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    }
-    model->files = files;
-    file = &model->files[model->file_count];
-    memset(file, 0, sizeof(*file));
-    error = safetensors_open_file(path, &file->fd, &file->size_bytes, failure);
-    if (error != 0) {
-        free(copy);
-        return error;
-    }
-    file->path = copy;
-    model->file_count++;
-    return 0;
-}
 
 /* How long the header is; *other: what else the file may be, if it is no safetensors file. */
 static int read_length(const struct model_file *file, uint64_t *length, const char **other,
@@ -131,7 +89,8 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struc
     if (!json_is_object(metadata))
         return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "__metadata__ is not an object of strings; " WRITE_AGAIN);
-    pairs = grow(model->pairs, model->pair_count, json_object_size(metadata), sizeof(*pairs));
+    pairs = safetensors_grow(model->pairs, model->pair_count, json_object_size(metadata),
+                             sizeof(*pairs));
     if (pairs == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     model->pairs = pairs;
@@ -317,7 +276,7 @@ static int add_header(struct model *model, uint32_t file, json_t *header, struct
     json_t *value;
     int error = 0;
 
-    tensors = grow(model->tensors, first, json_object_size(header), sizeof(*tensors));
+    tensors = safetensors_grow(model->tensors, first, json_object_size(header), sizeof(*tensors));
     if (tensors == NULL)
         return safetensors_fail(failure, -ENOMEM, model->files[file].path, NULL, "out of memory");
     model->tensors = tensors;
@@ -337,7 +296,7 @@ int safetensors_add_file(struct model *model, const char *path, struct failure *
 {
     json_t *header = NULL;
     uint32_t file = (uint32_t)model->file_count;
-    int error = add_opened(model, path, failure);
+    int error = safetensors_add_opened(model, path, failure);
 
     if (error != 0)
         return error;

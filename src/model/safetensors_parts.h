@@ -37,6 +37,16 @@ int safetensors_parse_object(const char *path, const char *what, const char *byt
  */
 const char *safetensors_other(const char *bytes, size_t size_bytes);
 
+/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
+void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes);
+
+/* Adds a file that is open; nothing of it is read yet. */
+int safetensors_add_opened(struct model *model, const char *path, struct failure *failure);
+
+/* Adds one GGUF file, validated, one of `count` that are one model; tensors are appended unsorted.
+ */
+int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure);
+
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 
