@@ -154,6 +154,10 @@ int safetensors_finish(struct model *model, struct failure *failure)
         const char *path = model->files[tensor->file].path;
 
         model->value_count += tensor->is_value;
+        if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0 &&
+            model->tensors[i - 1].file == tensor->file)
+            return safetensors_fail(failure, -EINVAL, path, tensor->name,
+                                    "is a duplicate: the file has the name twice; fetch it again");
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0)
             return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                     "is also in %.300s; load files of one model only, each once",

@@ -47,6 +47,17 @@ int safetensors_add_opened(struct model *model, const char *path, struct failure
  */
 int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure);
 
+/*
+ * Adds the tensors of a header that is as all write it, and says where its __metadata__ stands, or
+ * NULL. -EAGAIN: it is not, or memory lacks, and nothing was added. Who calls checks what is
+ * between tensors.
+ */
+int safetensors_pull_header(struct model *model, uint32_t file, const char *bytes,
+                            size_t size_bytes, const char **metadata, size_t *metadata_bytes);
+
+/* Takes back those from `first` on. */
+void safetensors_drop_tensors(struct model *model, size_t first);
+
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 
