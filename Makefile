@@ -54,7 +54,7 @@ FAULTERS   := $(filter-out hook_%,$(sort $(patsubst tests/fault/%.c,%,$(wildcard
 BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
-PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py))
+PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py)) python/gmsfs/py.typed
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs.hpp
 
 # The one file with main(); everything else of src/ is what unit programs link.
@@ -323,7 +323,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan soak crash-test fuzz fuzzers lint deb check-deb gpu-bench gpu-check
+.PHONY: demo test bench check-asan soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -404,6 +404,10 @@ fuzz:
 
 fuzzers: $(FUZZERS:%=$(O)/tests/fuzz/%)
 
+# Takes neither PREFIX nor a compiler of Python's: the package is Python, the library is built.
+wheel: $(LIB_SO)
+	@scripts/make-wheel $(LIB_SO) $(O)
+
 deb:
 	@scripts/deps deb
 	@O=$(O) scripts/make-deb $(VERSION)
@@ -443,6 +447,7 @@ help:
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \
+	  'make wheel        a wheel of the Python package that brings libgmsfs, in build' \
 	  'make deb          Debian packages, in build/deb; make check-deb installs them in a clean Debian' \
 	  'make format       clang-format over everything' \
 	  'make clean        removes build/' '' \

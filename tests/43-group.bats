@@ -112,8 +112,8 @@ nobody_holds() {
     assert_match "$output" 'force is for --group'
     cli -1 load --group "${GROUP[@]}" "$T/rank0/./weights=${MODELS[0]}"
     assert_match "$output" 'two of the stores are one and the same'
-    cli -1 load --group "${GROUP[@]}" "$T/rank0/none=${MODELS[0]}"
-    assert_match "$output" 'no such store'
+    cli -1 load --group "${GROUP[@]}" "$T/none=${MODELS[0]}"
+    assert_match "$output" 'there is no gmsfs mount'
     nobody_holds
     assert_eq "$(generations)" '0 0 0 0' generations
 }

@@ -49,6 +49,25 @@ setup() {
     GMSFS_TEST_MOUNT='' python -m unittest -v test_abi
 }
 
+@test "Python opens a store as safetensors opens a file, with slices" {
+    python_tests test_safe
+}
+
+@test "a wheel brings the library, and needs nothing else that is installed" {
+    requires readelf
+    python_with ctypes
+    start_mount
+    run_logged -0 "$ROOT/scripts/make-wheel" "$BUILD/libgmsfs.so.0" "$T"
+    assert_match "$output" 'gmsfs-[0-9.]+-py3-none-manylinux_2_[0-9]+_.*\.whl$'
+    run_logged -0 "$PYTHON" -m zipfile -e "$output" "$T/site"
+    unset GMSFS_LIBRARY
+    PYTHONPATH=$T/site python -c 'import sys, gmsfs
+gmsfs.publish(sys.argv[1], {"t": b"bytes"})
+with gmsfs.open(sys.argv[1]) as store:
+    print(bytes(store.views()["t"]), gmsfs.library.get()._name)' "$M/weights"
+    assert_match "$output" "b'bytes' $T/site/gmsfs/libgmsfs.so.0"
+}
+
 @test "torch tensors over host memory are the file's, live as long as they are used, and are published" {
     python_tests test_torch torch
 }

@@ -27,6 +27,7 @@ from .errors import (
 )
 from .layout import TensorSpec
 from .publish import publish
+from .safe import Slice, safe_open
 from .store import Info, Store, open
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ __all__ = [
     "LibraryError",
     "NoMemory",
     "NoLock",
+    "Slice",
     "Stale",
     "Store",
     "TensorSpec",
@@ -49,4 +51,5 @@ __all__ = [
     "WouldBlock",
     "open",
     "publish",
+    "safe_open",
 ]

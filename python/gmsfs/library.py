@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding libgmsfs: by its soname, or where GMSFS_LIBRARY says."""
+"""Finding libgmsfs: where GMSFS_LIBRARY says, beside this file, where a wheel has it, or by its soname."""
 
 import ctypes
 import os
@@ -22,8 +22,13 @@ def get():
     if _library is None:
         with _lock:
             if _library is None:
-                _library = _open(os.environ.get("GMSFS_LIBRARY") or abi.SONAME)
+                _library = _open(_find())
     return _library
+
+
+def _find():
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), abi.SONAME)
+    return os.environ.get("GMSFS_LIBRARY") or (beside if os.path.exists(beside) else abi.SONAME)
 
 
 def _open(name):

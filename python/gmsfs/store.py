@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store, opened: its lock, its memory as tensors, sleeping and waking, commit and abort."""
 
+from __future__ import annotations
+
 import ctypes
 import errno
 import io
 import json
 import os
-from typing import NamedTuple
+import sys
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from . import abi, layout, library, memory
 from .buffers import Buffer
@@ -36,11 +39,18 @@ class Info(NamedTuple):
     readers: int
     writers_waiting: int
     sealed: bool
-    residency: tuple  # where the committed bytes are: of "device", "host", "disk"; () for nowhere
+    residency: tuple[str, ...]  # where the committed bytes are: of "device", "host", "disk"; () for nowhere
     moves: int  # how often their place has changed: other physical memory each time
 
 
-def open(path, mode="ro", timeout=None, *, reserve_bytes=0, token=None):
+def open(
+    path: Any,
+    mode: str = "ro",
+    timeout: Optional[float] = None,
+    *,
+    reserve_bytes: int = 0,
+    token: Optional[str] = None,
+) -> Store:
     """Opens the store at `path` and takes its lock.
 
     mode: "ro" waits until something is committed and no writer is there; "rw" waits until nobody has
@@ -90,10 +100,10 @@ class Store:
         elif self._handle.abandoned:
             what = "interrupted"
         else:
-            what = self.mode or "no lock"
+            what = _mode_name(self._granted()) or "no lock"
         return f"<gmsfs.Store {self._path}: {what}>"
 
-    def __enter__(self):
+    def __enter__(self) -> Store:
         self._live()
         return self
 
@@ -119,7 +129,7 @@ class Store:
             )
         return self._handle
 
-    def close(self):
+    def close(self) -> None:
         """Gives the lock back; a writer that has not committed aborts.
 
         Tensors stay valid: the memory is unmapped when the last of them is gone. But then nothing
@@ -136,11 +146,11 @@ class Store:
     # ---- looking ------------------------------------------------------------------------------
 
     @property
-    def path(self):
+    def path(self) -> str:
         return self._path
 
     @property
-    def info(self):
+    def info(self) -> Info:
         raw = abi.Info()
         self._live().call("gmsfs_get_info", ctypes.byref(raw), ctypes.sizeof(raw))
         group = bytes(raw.group)
@@ -167,40 +177,51 @@ class Store:
         )
 
     @property
-    def state(self):
+    def state(self) -> str:
         """The word that the file `state` says, such as COMMITTED; gmsfs(5) has them all."""
         return self.info.state
 
     @property
-    def layout_hash(self):
+    def layout_hash(self) -> str:
         """32 hex digits: the structure of what is committed or sealed; "" for nothing, or while a writer
         may change it."""
         return self.info.layout_hash
 
     @property
-    def generation(self):
+    def generation(self) -> int:
         """The number of the commit, or seal, whose layout this Store has."""
         handle = self._live()
         return handle.lib.gmsfs_generation(handle.pointer)
 
     @property
-    def mode(self):
-        """The lock that this Store has: "ro", "rw", "rw_data", or "" for none."""
+    def mode(self) -> str:
+        """The lock that this Store has: "ro", "rw", "rw_data", or "" for none. Stale where it had one
+        that was taken from it: revoked, its store removed, or its mount dead."""
+        granted = self._granted()
+        if granted:
+            raw = abi.Info()
+            self._live().call("gmsfs_get_info", ctypes.byref(raw))
+            if raw.mode == abi.MODE_NONE:
+                raise make(errno.ESTALE, self._path, "gmsfs_get_info")
+        return _mode_name(granted)
+
+    def _granted(self):
+        """As the library remembers it, without asking the mount."""
         handle = self._live()
-        return _mode_name(handle.lib.gmsfs_granted_lock(handle.pointer))
+        return handle.lib.gmsfs_granted_lock(handle.pointer)
 
     @property
-    def writable(self):
+    def writable(self) -> bool:
         """Whether this Store is the writer: with "rw" of everything, with "rw_data" of bytes."""
         return self.mode in ("rw", "rw_data")
 
     @property
-    def asleep(self):
+    def asleep(self) -> bool:
         handle = self._live()
         return bool(handle.lib.gmsfs_is_unmapped(handle.pointer))
 
     @property
-    def token(self):
+    def token(self) -> str:
         """What lets another process join this session: open(path, token=...). A secret."""
         raw = abi.TOKEN()
         self._live().call("gmsfs_session_token", raw)
@@ -215,7 +236,7 @@ class Store:
             raise ValueError(f"a token is a string of {2 * abi.TOKEN_BYTES} hex digits")
         self._live().call("gmsfs_join", abi.TOKEN(*raw))
 
-    def on_drain(self, callback):
+    def on_drain(self, callback: Callable[[Optional[float]], Any]) -> DrainWatch:
         """Calls callback(deadline) when somebody drains the store, and so asks its holders to leave: now,
         if that is so already, and again for another deadline. deadline: as time.time() counts, or None
         where none was said. It is called in a thread of its own, which must not use this Store while
@@ -228,28 +249,32 @@ class Store:
         return watch
 
     @property
-    def metadata(self):
+    def metadata(self) -> Metadata:
         """The entries as a mapping of str to bytes; changing it is the writer's."""
         return Metadata(self)
 
     # ---- memory -------------------------------------------------------------------------------
 
-    def tensors(self, framework=None, names=None):
+    def tensors(
+        self, framework: Optional[str] = None, names: Optional[Iterable[str]] = None
+    ) -> Dict[str, Any]:
         """All tensors by name, over the memory itself.
 
-        framework: "torch" or "numpy"; None is torch for GPU memory and NumPy for host memory.
+        framework: "torch" or "numpy"; None is torch where this program has imported it, and for GPU
+        memory, else NumPy.
         names: only these.
         A reader's NumPy arrays are marked read-only. torch knows no such mark: writing to a reader's
         tensor faults. Types that NumPy lacks are ml_dtypes' where that is installed, else unsigned
         integers with the same bits.
         """
         if framework is None:
-            framework = memory.find(self._path, self.info.memory).framework
+            kind = memory.find(self._path, self.info.memory)
+            framework = "torch" if "torch" in sys.modules else kind.framework
         wrapper = _wrapper(framework)
         buffers, specs = self._attach(names)
         return wrapper.tensors(self._path, buffers, specs)
 
-    def views(self, names=None):
+    def views(self, names: Optional[Iterable[str]] = None) -> Dict[str, memoryview]:
         """The bytes of all tensors by name, as memoryviews of host memory; needs no other package."""
         buffers, specs = self._attach(names)
         whole = [buffer.view() for buffer in buffers]
@@ -257,11 +282,11 @@ class Store:
             spec.name: whole[spec.rank][spec.offset : spec.offset + spec.nbytes] for spec in specs
         }
 
-    def specs(self, names=None):
+    def specs(self, names: Optional[Iterable[str]] = None) -> Dict[str, layout.TensorSpec]:
         """What each tensor is and where: TensorSpecs by name."""
         return {spec.name: spec for spec in self._attach(names)[1]}
 
-    def buffers(self):
+    def buffers(self) -> List[Buffer]:
         """The allocations' memory, mapped, by rank."""
         return self._attach_buffers()
 
@@ -360,7 +385,7 @@ class Store:
 
     # ---- sleeping -----------------------------------------------------------------------------
 
-    def sleep(self, keep_lock=False):
+    def sleep(self, keep_lock: bool = False) -> None:
         """Gives the memory back, and the lock unless keep_lock; keeps every address.
 
         Tensors stay as they are, and touching one faults until wake(). Waits for the GPU's work first.
@@ -369,7 +394,7 @@ class Store:
         self._live().call("gmsfs_unmap_all_vas", int(keep_lock))
         self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
 
-    def wake(self, timeout=None, strict=False):
+    def wake(self, timeout: Optional[float] = None, strict: bool = False) -> int:
         """Takes the reader's lock again ("rw_data": that one), and maps the same layout at the same
         addresses.
 
@@ -391,7 +416,7 @@ class Store:
             raise
         return self.info.moves
 
-    def retarget(self, path, timeout=None):
+    def retarget(self, path: Any, timeout: Optional[float] = None) -> int:
         """Maps the store at `path` at the addresses of this one, which is given back: a slot for one
         adapter after the other. Every tensor stays, and shows the other store's bytes.
 
@@ -419,7 +444,7 @@ class Store:
             }
         return self.info.moves
 
-    def set_streams(self, streams):
+    def set_streams(self, streams: Iterable[Any]) -> None:
         """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):
         while one does, what maps or unmaps raises Busy, so no capture is disturbed."""
         pointers = [getattr(stream, "cuda_stream", stream) for stream in streams]
@@ -430,8 +455,15 @@ class Store:
     # ---- the writer ---------------------------------------------------------------------------
 
     def publish(
-        self, tensors, metadata=None, *, tag="weights", chunk_bytes=None, stay=False, seal=False
-    ):
+        self,
+        tensors: Dict[str, Any],
+        metadata: Optional[Dict[str, str]] = None,
+        *,
+        tag: str = "weights",
+        chunk_bytes: Optional[int] = None,
+        stay: bool = False,
+        seal: bool = False,
+    ) -> None:
         """Replaces what is in the store by these tensors, and commits, or seals instead (commit_layout).
         See gmsfs.publish."""
         from .publish import Plan, write
@@ -441,7 +473,7 @@ class Store:
         end = self.commit_layout if seal else lambda: self.commit(stay)
         write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, end)
 
-    def commit(self, stay=False):
+    def commit(self, stay: bool = False) -> None:
         """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;
         else the lock is given back. A writer's tensors become read-only."""
         handle = self._live()
@@ -451,7 +483,7 @@ class Store:
         handle.check("gmsfs_commit", result)
         self._in_part = bool(self._buffers)
 
-    def commit_layout(self):
+    def commit_layout(self) -> None:
         """Seals the writer's layout: what tensors there are is final, their bytes go on changing.
         Store.mode is "rw_data" then. However this ends, layout and bytes stay for who opens the store
         with "rw_data_or_rw" next: for a KV cache that survives its process."""
@@ -468,7 +500,7 @@ class Store:
         except (OSError, ValueError):
             return ""
 
-    def abort(self):
+    def abort(self) -> bool:
         """Discards the writer's layout and gives the lock back. True: what was committed before is
         there again; False: the store is EMPTY, for its bytes may have been changed. With "rw_data" it
         only gives the lock back (False): what is sealed stays as it is."""

@@ -7,7 +7,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
-#include "cli/store_open.h"
+#include "cli/store_make.h"
 #include "cli/ui.h"
 #include "mover/work.h"
 
@@ -18,10 +18,11 @@
 #include <string.h>
 
 static const char usage[] =
-    "Usage: gmsfs load [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
+    "Usage: gmsfs load [OPTION...] STORE FILE... | INDEX.json | DIRECTORY\n"
     "       gmsfs load --group [--force] [OPTION...] STORE=FILE...\n"
     "\n"
-    "Loads a model into a store: validates the files, takes the writer's lock together with all "
+    "Loads a model into a store, which is made where it is not there: safetensors or GGUF files,\n"
+    "or a directory that has them. Validates them, takes the writer's lock together with all "
     "the\n"
     "memory that the model needs, replaces what the store had, and commits. On any error, or\n"
     "Ctrl-C, nothing is committed.\n"
@@ -30,7 +31,7 @@ static const char usage[] =
     "named several times, for a rank of several files. Where such a load is in them already, it\n"
     "is left as it is.\n"
     "\n"
-    "      --group          each operand is STORE=FILE.safetensors or STORE=INDEX.json\n"
+    "      --group          each operand is STORE=FILE, STORE=INDEX.json or STORE=DIRECTORY\n"
     "      --force          with --group: load anew also what is whole already\n"
     "      --chunk SIZE     size of the allocations that tensors are packed into (default: 2G on\n"
     "                       a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
@@ -60,10 +61,12 @@ static int load_commit(struct load *load)
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     error = gmsfs_commit(load->handle, 0, NULL);
-    if (error)
+    if (error) {
         load_explain_commit(load, error);
-    else
+    } else {
+        store_make_keep();
         output_set_done();
+    }
     load->generation = gmsfs_generation(load->handle);
     return error ? CLI_FAILURE : CLI_OK;
 }
@@ -104,7 +107,7 @@ static int load_into_store(struct load *load)
 {
     int status;
 
-    if (store_open(load->store, &load->handle) != 0)
+    if (store_open_or_make(load->store, &load->handle) != 0)
         return CLI_FAILURE;
     status = load_check_sources(load, load->model);
     if (status == CLI_OK)
@@ -131,6 +134,7 @@ static int load_do(struct load *load)
 
     load->begun_ms = cli_now_ms();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    signals_set_undo(store_make_undo);
     load->staging = staging_new();
     if (!load->staging)
         return cli_out_of_memory();
@@ -139,6 +143,7 @@ static int load_do(struct load *load)
         status = load_into_store(load);
     staging_free(load->staging);
     load_free(load);
+    store_make_undo();
     return status;
 }
 
@@ -200,7 +205,7 @@ static int load_run(int argc, char **argv)
 
 const struct cli_command cmd_load = {
     .name = "load",
-    .summary = "load a safetensors model into a store",
+    .summary = "load a model into a store",
     .usage = usage,
     .run = load_run,
 };

@@ -12,14 +12,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MS_PER_S 1000.0
+#define MS_PER_S    1000.0
+#define GGUF_SUFFIX ".gguf"
 
 static const char usage[] =
-    "Usage: gmsfs save [OPTION...] STORE FILE.safetensors\n"
+    "Usage: gmsfs save [OPTION...] STORE FILE.safetensors | FILE.gguf\n"
     "\n"
     "Holds the reader's lock and writes the tensors of a store, byte for byte, into a file that\n"
     "'gmsfs load' and others read. The file appears, or replaces an older one, when all is on\n"
-    "disk; on any error, or Ctrl-C, nothing is left of it.\n"
+    "disk; on any error, or Ctrl-C, nothing is left of it. A store that was loaded from a GGUF\n"
+    "file can be written as one again.\n"
     "\n"
     "      --shard-size SIZE   files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
     "                          and so on, and FILE.safetensors.index.json that names them\n"
@@ -58,8 +60,8 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
 static int save_tensors(struct save *save)
 {
     uint64_t start_ms = cli_now_ms();
-    int status = reader_get_tensors(
-        &save->reader, "no safetensors file can hold it, so nothing was saved", &save->tensors);
+    int status = reader_get_tensors(&save->reader, "no file can hold it, so nothing was saved",
+                                    &save->tensors);
 
     if (status != CLI_OK)
         return status;
@@ -93,14 +95,21 @@ static int save_do(struct save *save)
     return status;
 }
 
+static bool save_ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), ending = strlen(suffix);
+
+    return length > ending && strcmp(name + length - ending, suffix) == 0;
+}
+
 static int save_check_path(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t length = strlen(name), ending = strlen(SAFETENSORS_SUFFIX);
 
-    if (length > ending && strcmp(name + length - ending, SAFETENSORS_SUFFIX) == 0)
+    if (save_ends_with(name, SAFETENSORS_SUFFIX) || save_ends_with(name, GGUF_SUFFIX))
         return CLI_OK;
-    return cli_usage_error("'%s': a file name that ends in " SAFETENSORS_SUFFIX " is needed", path);
+    return cli_usage_error(
+        "'%s': a file name that ends in " SAFETENSORS_SUFFIX " or " GGUF_SUFFIX " is needed", path);
 }
 
 static int save_run(int argc, char **argv)
@@ -132,16 +141,19 @@ static int save_run(int argc, char **argv)
     if (status != CLI_OK)
         return status;
     if (argc - optind != 2)
-        return cli_usage_error("a STORE and a FILE.safetensors are needed");
+        return cli_usage_error("a STORE and a FILE are needed");
     save.store = argv[optind];
     save.path = argv[optind + 1];
     status = save_check_path(save.path);
+    save.as_gguf = save_ends_with(save.path, GGUF_SUFFIX);
+    if (status == CLI_OK && save.as_gguf && save.shard_bytes)
+        return cli_usage_error("--shard-size is for safetensors files: a GGUF file is one");
     return status == CLI_OK ? save_do(&save) : status;
 }
 
 const struct cli_command cmd_save = {
     .name = "save",
-    .summary = "write the tensors of a store into safetensors files",
+    .summary = "write the tensors of a store into files",
     .usage = usage,
     .run = save_run,
 };

@@ -6,6 +6,7 @@
 #include "cli/reader.h"
 #include "cli/store_memory.h"
 #include "cli/ui.h"
+#include "model/open.h"
 #include "model/safetensors.h"
 #include "mover/direct.h"
 #include "mover/work.h"
@@ -22,7 +23,7 @@
 #define VERIFY_ROOM_BYTES (WORK_PIECE_BYTES + DIRECT_ALIGN_BYTES)
 
 static const char usage[] =
-    "Usage: gmsfs verify [OPTION...] STORE FILE.safetensors... | INDEX.json\n"
+    "Usage: gmsfs verify [OPTION...] STORE FILE... | INDEX.json | DIRECTORY\n"
     "\n"
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
     "description and all its bytes. Names what differs; tensors of the store that are in none of\n"
@@ -120,6 +121,21 @@ static void verify_metadata(struct verify *verify)
         verify->bad++;
     }
     free(json);
+}
+
+/* Key-values of a GGUF file. */
+static void verify_entries(struct verify *verify)
+{
+    for (size_t i = 0; i < verify->model->entry_count; i++) {
+        const struct model_entry *from = &verify->model->entries[i];
+        const struct gmsfs_layout_entry *entry = reader_find(&verify->reader, from->key);
+        if (entry && entry->value_bytes == from->size_bytes &&
+            memcmp(entry->value, from->bytes, from->size_bytes) == 0)
+            continue;
+        cli_error("%s: '%s' of the file: %s", verify->store, from->key,
+                  entry ? "the store has another value" : "not in the store");
+        verify->bad++;
+    }
 }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
@@ -323,9 +339,9 @@ static int verify_print_result(const struct verify *verify, uint64_t passed_ms)
     if (verify->quiet)
         return CLI_OK;
     ui_line(stdout, "verified %s: %zu tensors, %" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s",
-            verify->store, verify->model->tensor_count, verify->model->tensor_bytes,
-            size_format(verify->model->tensor_bytes, size), (double)passed_ms / MS_PER_S,
-            progress_rate(verify->model->tensor_bytes, passed_ms));
+            verify->store, verify->model->tensor_count - verify->model->value_count,
+            verify->model->tensor_bytes, size_format(verify->model->tensor_bytes, size),
+            (double)passed_ms / MS_PER_S, progress_rate(verify->model->tensor_bytes, passed_ms));
     if (more)
         printf("%zu more tensors of the store are in none of the files\n", more);
     return CLI_OK;
@@ -347,6 +363,7 @@ static int verify_compare(struct verify *verify)
         return cli_out_of_memory();
     }
     verify_metadata(verify);
+    verify_entries(verify);
     status = verify_bytes(verify, sizes);
     free(sizes);
     return status == CLI_OK ? verify_print_result(verify, cli_now_ms() - start_ms) : status;
@@ -357,7 +374,7 @@ static int verify_do(struct verify *verify)
     struct failure failure;
     int status = CLI_FAILURE;
 
-    if (safetensors_open(verify->files, verify->file_count, &verify->model, &failure) != 0)
+    if (model_open(verify->files, verify->file_count, &verify->model, &failure) != 0)
         cli_failure(&failure);
     else
         status = reader_open(&verify->reader, verify->store, verify->timeout_ms, verify->quiet);

@@ -124,15 +124,16 @@ static void target_close(struct target *target)
     close(target->fd);
 }
 
-/* One step of a tensor, or less; *size_bytes is what was copied. Steps end at a page of the memory,
- * or at one of the file where that is read past the page cache. */
+/* One step from a place in a tensor on, of `left` bytes or less; *size_bytes is what was copied.
+ * Steps end at a page of the memory, or at one of the file where that is read past the page cache.
+ */
 static int copy_step(struct copy *copy, const struct load *load, size_t index,
                      const struct target *target, struct staging_lane *lane, uint64_t at,
-                     size_t *size_bytes)
+                     uint64_t left, size_t *size_bytes)
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
     struct direct_file *file = &load->inputs[tensor->file];
-    uint64_t from = tensor->offset_bytes + at, left = tensor->size_bytes - at;
+    uint64_t from = tensor->offset_bytes + at;
     uint64_t to = load->plan.places[index].offset_bytes + at;
     bool is_direct = direct_is_on(file), is_mapped = target->map && !is_direct;
     size_t room_bytes = is_direct ? COPY_DIRECT_BYTES : COPY_BUFFER_BYTES;
@@ -154,17 +155,42 @@ static int copy_step(struct copy *copy, const struct load *load, size_t index,
     return error ? copy_fail(copy, load, index, "write it to the store's memory", error) : 0;
 }
 
-static int copy_tensor(struct copy *copy, const struct load *load, size_t index,
-                       const struct target *target, struct staging_lane *lane)
+/* Whether a tensor goes on where another one ends, in the file and in the store. */
+static bool copy_is_next(const struct load *load, size_t index, size_t next)
 {
-    uint64_t size_bytes = load->model->tensors[index].size_bytes, at = 0;
+    const struct model_tensor *a = &load->model->tensors[index], *b = &load->model->tensors[next];
+    const struct pack_place *places = load->plan.places;
+
+    return b->file == a->file && b->offset_bytes == a->offset_bytes + a->size_bytes &&
+           places[next].offset_bytes == places[index].offset_bytes + a->size_bytes;
+}
+
+/* How many of the tensors are one run of bytes in both, and how long it is: what is small is not
+ * read and written one by one. */
+static size_t copy_find_run(const struct load *load, const size_t *tensors, size_t count,
+                            uint64_t *size_bytes)
+{
+    size_t length = 1;
+
+    *size_bytes = load->model->tensors[tensors[0]].size_bytes;
+    for (; length < count && copy_is_next(load, tensors[length - 1], tensors[length]); length++)
+        *size_bytes += load->model->tensors[tensors[length]].size_bytes;
+    return length;
+}
+
+static int copy_run_of(struct copy *copy, const struct load *load, const size_t *tensors,
+                       uint64_t size_bytes, const struct target *target, struct staging_lane *lane)
+{
+    uint64_t at = 0, begin = 0; /* of the tensor that a step begins in */
     size_t step = 0;
     int error = 0;
 
     while (!error && at < size_bytes) {
         if (atomic_load(&copy->stopped))
             return -ECANCELED;
-        error = copy_step(copy, load, index, target, lane, at, &step);
+        while (at - begin >= load->model->tensors[*tensors].size_bytes)
+            begin += load->model->tensors[*tensors++].size_bytes;
+        error = copy_step(copy, load, *tensors, target, lane, at - begin, size_bytes - at, &step);
         at += step;
         atomic_fetch_add(&copy->moved_bytes, step);
     }
@@ -184,8 +210,11 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
     if (error)
         error = copy_fail(copy, item->load, copy->tensors[item->first],
                           "map the store's memory for it", error);
-    for (size_t i = item->first; !error && i < item->end; i++)
-        error = copy_tensor(copy, item->load, copy->tensors[i], &target, own);
+    for (size_t i = item->first, length; !error && i < item->end; i += length) {
+        uint64_t size_bytes;
+        length = copy_find_run(item->load, copy->tensors + i, item->end - i, &size_bytes);
+        error = copy_run_of(copy, item->load, copy->tensors + i, size_bytes, &target, own);
+    }
     target_close(&target);
     if (error)
         atomic_store(&copy->stopped, true);

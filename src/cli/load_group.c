@@ -7,7 +7,7 @@
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
-#include "cli/store_open.h"
+#include "cli/store_make.h"
 #include "cli/store_space.h"
 #include "cli/store_state.h"
 #include "cli/ui.h"
@@ -155,7 +155,7 @@ static int group_open(struct load_group *group)
 
     for (size_t i = 0; status == CLI_OK && i < group->count; i++) {
         struct load *rank = &group->ranks[i];
-        if (store_open(rank->store, &rank->handle) != 0)
+        if (store_open_or_make(rank->store, &rank->handle) != 0)
             return CLI_FAILURE;
         group->handles[i] = rank->handle;
         status = group_check_permission(rank);
@@ -337,10 +337,12 @@ static int group_commit(struct load_group *group, uint8_t id[16])
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     error = gmsfs_commit_group(group->handles, group->count, 0, id);
-    if (error)
+    if (error) {
         group_explain_commit(group, id, error);
-    else
+    } else {
+        store_make_keep();
         output_set_done();
+    }
     for (size_t i = 0; i < group->count; i++)
         group->ranks[i].generation = gmsfs_generation(group->handles[i]);
     return error ? CLI_FAILURE : CLI_OK;
@@ -443,6 +445,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     if (!asked.staging)
         return cli_out_of_memory();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    signals_set_undo(store_make_undo);
     status = group_make_ranks(&group, &asked, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = load_plan(&group.ranks[i]);
@@ -450,5 +453,6 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
         status = group_into_stores(&group);
     staging_free(asked.staging);
     group_free(&group);
+    store_make_undo();
     return status;
 }

@@ -3,6 +3,7 @@
 #include "cli/load.h"
 
 #include "cli/store_key.h"
+#include "model/open.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,6 +30,23 @@ static int load_check_tensor(const struct load *load, size_t index)
     return CLI_OK;
 }
 
+/* Key-values of a GGUF file. */
+static int load_check_entry(const struct load *load, const struct model_entry *entry)
+{
+    char name[STORE_ENCODED_BYTES];
+
+    if (store_encode_key(entry->key, name) != 0)
+        cli_error("%s: key '%.300s': a store takes names of 1 to %u bytes (/ and %% count as "
+                  "three); rename it in the file",
+                  load->model->files[0].path, entry->key, GMSFS_NAME_MAX);
+    else if (entry->size_bytes > GMSFS_VALUE_MAX)
+        cli_error("%s: key '%s' takes %zu bytes; a store takes %u", load->model->files[0].path,
+                  entry->key, entry->size_bytes, GMSFS_VALUE_MAX);
+    else
+        return CLI_OK;
+    return CLI_FAILURE;
+}
+
 static int load_describe(struct load *load)
 {
     size_t count = load->model->tensor_count;
@@ -49,6 +67,8 @@ static int load_describe(struct load *load)
                   GMSFS_VALUE_MAX);
         status = CLI_FAILURE;
     }
+    for (size_t i = 0; status == CLI_OK && i < load->model->entry_count; i++)
+        status = load_check_entry(load, &load->model->entries[i]);
     return status;
 }
 
@@ -110,7 +130,7 @@ int load_plan(struct load *load)
     struct failure failure;
     int status;
 
-    if (safetensors_open(load->files, load->file_count, &load->model, &failure) != 0)
+    if (model_open(load->files, load->file_count, &load->model, &failure) != 0)
         return cli_failure(&failure);
     status = load_describe(load);
     return status == CLI_OK ? load_sort(load) : status;

@@ -125,10 +125,17 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
             .value_bytes = strlen(load->metadata),
             .slot = GMSFS_SLOT_NONE,
         };
+    for (size_t i = 0; i < model->entry_count; i++)
+        entries[count++] = (struct gmsfs_metadata){
+            .key = model->entries[i].key,
+            .value = model->entries[i].bytes,
+            .value_bytes = model->entries[i].size_bytes,
+            .slot = GMSFS_SLOT_NONE,
+        };
     error = gmsfs_metadata_put_many(load->handle, entries, count, &culprit);
     if (error && culprit < count)
-        cli_error("%s: the store refuses the entry of tensor '%s': %s", load->store,
-                  entries[culprit].key, strerror(-error));
+        cli_error("%s: the store refuses the entry '%s': %s", load->store, entries[culprit].key,
+                  strerror(-error));
     else if (error)
         store_explain(load->store, "put the metadata", error);
     return error ? CLI_FAILURE : CLI_OK;
@@ -136,7 +143,7 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
 
 int load_put_metadata(struct load *load)
 {
-    size_t room = load->model->tensor_count + 1;
+    size_t room = load->model->tensor_count + load->model->entry_count + 1;
     struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
     int status;
 
@@ -173,7 +180,8 @@ const char *load_abort_store(struct load *load)
 void load_print_store(const struct load *load)
 {
     ui_line(stdout, "committed %s: %zu tensors in %" PRIu32 " allocations, generation %" PRIu64,
-            load->store, load->model->tensor_count, load->plan.allocation_count, load->generation);
+            load->store, load->model->tensor_count - load->model->value_count,
+            load->plan.allocation_count, load->generation);
 }
 
 static double load_seconds(uint64_t from_ms, uint64_t to_ms)

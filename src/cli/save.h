@@ -37,6 +37,7 @@ struct save {
     uint64_t timeout_ms;
     struct sink_way way;
     bool quiet;
+    bool as_gguf;
 
     /* Of the store. */
     struct reader reader;
@@ -59,6 +60,7 @@ struct save {
 
 /* save_plan.c: names, headers and places. */
 int save_plan(struct save *save);
+int save_plan_gguf(struct save *save); /* save_gguf.c: the same of a GGUF file's */
 void save_plan_free(struct save *save);
 
 /* save_write.c: writes the files and puts them in place. CLI_OK, CLI_FAILURE, or 128 + the signal

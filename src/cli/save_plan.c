@@ -197,6 +197,8 @@ int save_plan(struct save *save)
     json_t *metadata = NULL;
     int status = save_plan_tensors(save);
 
+    if (status == CLI_OK && save->as_gguf)
+        return save_plan_gguf(save);
     if (status == CLI_OK)
         status = save_get_metadata(save, &metadata);
     if (status == CLI_OK)

@@ -21,6 +21,7 @@
 #define MAX_TRIES     10000u
 #define FILE_MODE     0666
 #define FD_PATH_BYTES 32
+#define ZERO_BYTES    4096
 /* Each is open until the end. */
 #define UNNAMED_MAX_FILES 256u
 
@@ -269,7 +270,36 @@ static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
     return error;
 }
 
-/* A piece of the file, whatever lies in it: the header, and tensors side by side. */
+/* Zeros up to where the next tensor begins, of formats that align them. */
+static int save_zeros(struct sink_stream *stream, uint64_t until)
+{
+    static const uint8_t zeros[ZERO_BYTES];
+    int error = 0;
+
+    while (!error && stream->at < until) {
+        uint64_t left = until - stream->at;
+        error = sink_put(stream, zeros, left < sizeof(zeros) ? (size_t)left : sizeof(zeros));
+    }
+    return error;
+}
+
+static int save_tensors(const struct save_copy *copy, uint64_t end, struct sink_stream *stream,
+                        struct staging_lane *lane)
+{
+    const struct save *save = copy->save;
+    size_t behind = copy->file->first + copy->file->count;
+    int error = 0;
+
+    for (size_t i = save_find(copy, stream->at); !error && i < behind && stream->at < end; i++) {
+        uint64_t begin = save->offsets[i] < end ? save->offsets[i] : end;
+        error = save_zeros(stream, begin);
+        if (!error && save->sizes[i] > 0 && stream->at < end)
+            error = save_tensor(copy, i, end, stream, lane);
+    }
+    return error ? error : save_zeros(stream, end);
+}
+
+/* A piece of the file, whatever lies in it: the header, and tensors one behind the other. */
 static int save_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct save_copy *copy = context;
@@ -284,9 +314,8 @@ static int save_piece(void *context, const struct work_piece *piece, void *own)
         error =
             sink_put(&stream, (const uint8_t *)file->head + stream.at,
                      (end < file->head_bytes ? (size_t)end : file->head_bytes) - (size_t)stream.at);
-    for (size_t i = save_find(copy, stream.at); !error && stream.at < end; i++)
-        if (copy->save->sizes[i] > 0)
-            error = save_tensor(copy, i, end, &stream, own);
+    if (!error)
+        error = save_tensors(copy, end, &stream, own);
     return error ? error : sink_end(&stream);
 }
 

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 static volatile sig_atomic_t deferred_now;
 static volatile sig_atomic_t noted;
 static const char *last_words;
+static void (*undo_all)(void);
 
 static void signals_on(int number)
 {
@@ -20,6 +22,10 @@ static void signals_on(int number)
         return;
     ignored = write(STDERR_FILENO, last_words, strlen(last_words));
     (void)ignored;
+    if (undo_all) {
+        close_range(STDERR_FILENO + 1, UINT_MAX, 0);
+        undo_all();
+    }
     _exit(CLI_SIGNALED + number);
 }
 
@@ -35,6 +41,11 @@ void signals_install(const char *text)
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &action, NULL);
     }
+}
+
+void signals_set_undo(void (*undo)(void))
+{
+    undo_all = undo;
 }
 
 void signals_defer(bool deferred)

@@ -20,6 +20,11 @@ static bool store_is_mount(const char *path, bool inside)
     return found;
 }
 
+bool store_could_be(const char *path)
+{
+    return store_is_mount(path, true);
+}
+
 static int store_explain_open(const char *path, int error)
 {
     switch (error) {

@@ -10,6 +10,11 @@
 
 #include "gmsfs.h"
 
+#include <stdbool.h>
+
+/* Whether a store of that path could be made: it lies at the top of a mount. */
+bool store_could_be(const char *path);
+
 /* Opens the store at `path` as gmsfs_open does; a failure is explained. 0 or a negative errno. */
 int store_open(const char *path, gmsfs_t **handle);
 

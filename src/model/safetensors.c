@@ -77,6 +77,11 @@ void safetensors_close(struct model *model)
         free(model->files[i].path);
     }
     free(model->tensors);
+    for (size_t i = 0; i < model->entry_count; i++) {
+        free(model->entries[i].key);
+        free(model->entries[i].bytes);
+    }
+    free(model->entries);
     free(model->pairs);
     free(model->files);
     free(model);

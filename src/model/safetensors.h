@@ -18,6 +18,7 @@
 
 #include "base/failure.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,6 +69,15 @@ struct model_tensor {
     uint64_t *shape;       /* as the file says it, in elements */
     uint64_t offset_bytes; /* from the start of the file */
     uint64_t size_bytes;   /* 0 where a dimension is 0 */
+    const char *ggml_type; /* of a GGUF file, a constant; NULL: of none */
+    bool is_value;         /* no tensor, but a long value of a GGUF file, as bytes */
+};
+
+/* An entry that is bound to no memory. */
+struct model_entry {
+    char *key;
+    char *bytes;
+    size_t size_bytes;
 };
 
 /* One pair of a file's __metadata__. */
@@ -82,8 +92,11 @@ struct model {
     size_t file_count;
     struct model_tensor *tensors; /* sorted bytewise by name, no name twice */
     size_t tensor_count;
+    size_t value_count;       /* of them, how many are no tensors, but long values */
     struct model_pair *pairs; /* by file, then key */
     size_t pair_count;
+    struct model_entry *entries; /* of a GGUF file; a safetensors file has pairs */
+    size_t entry_count;
     uint64_t tensor_bytes; /* of all tensors together */
 };
 
@@ -128,6 +141,7 @@ uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *sh
 /*
  * The metadata value of a tensor, NUL-terminated, free(3) by the caller; NULL when out of memory:
  * {"dtype":"torch.bfloat16","shape":[2,3],"stride":[3,1],"tensor_type":"parameter"}
+ * Of a GGUF file it has "ggml_type" as well; what is a long value of one says its length alone.
  */
 char *safetensors_value_json(const struct model_tensor *tensor);
 

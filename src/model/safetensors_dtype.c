@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element types, sizes and strides, and how a tensor is described to torch. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
 
+#include "gguf.h"
 #include "safetensors.h"
 
-#define BITS_PER_BYTE 8u
+#define BITS_PER_BYTE     8u
+#define VALUE_WORDS_BYTES 256u /* of a value, all but its numbers */
+#define NUMBER_BYTES      21u  /* with a comma */
 
 struct dtype_row {
     const char *name;
@@ -116,18 +121,14 @@ uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *sh
     return 1;
 }
 
-static json_t *json_from_numbers(const uint64_t *numbers, uint32_t count)
+/* A text that is made piece by piece in room that is enough. */
+static char *put_numbers(char *at, const char *name, const uint64_t *numbers, uint32_t count)
 {
-    json_t *array = json_array();
-
-    /* A NULL array or number makes the append fail, which is all that is needed. */
-    for (uint32_t i = 0; i < count; i++) {
-        if (json_array_append_new(array, json_integer((json_int_t)numbers[i])) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
+    at += sprintf(at, ",\"%s\":[", name);
+    for (uint32_t i = 0; i < count; i++)
+        at += sprintf(at, "%s%" PRIu64, i ? "," : "", numbers[i]);
+    *at++ = ']';
+    return at;
 }
 
 char *safetensors_value_json(const struct model_tensor *tensor)
@@ -135,17 +136,18 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     uint64_t shape[SAFETENSORS_MAX_DIMENSIONS];
     uint64_t stride[SAFETENSORS_MAX_DIMENSIONS];
     uint32_t ndim = safetensors_torch_shape(tensor, shape);
-    char *text = NULL;
+    char text[VALUE_WORDS_BYTES + 2 * SAFETENSORS_MAX_DIMENSIONS * NUMBER_BYTES], *at = text;
 
+    if (tensor->is_value)
+        return gguf_long_value_json(tensor->size_bytes);
     safetensors_stride(shape, ndim, stride);
-    json_t *value =
-        json_pack("{s:s, s:o, s:o, s:s}", "dtype", safetensors_torch_name(tensor->dtype), "shape",
-                  json_from_numbers(shape, ndim), "stride", json_from_numbers(stride, ndim),
-                  "tensor_type", "parameter");
-    if (value != NULL)
-        text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
-    json_decref(value);
-    return text;
+    at += sprintf(at, "{\"dtype\":\"%s\"", safetensors_torch_name(tensor->dtype));
+    if (tensor->ggml_type != NULL)
+        at += sprintf(at, ",\"ggml_type\":\"%s\"", tensor->ggml_type);
+    at = put_numbers(at, "shape", shape, ndim);
+    at = put_numbers(at, "stride", stride, ndim);
+    strcpy(at, ",\"tensor_type\":\"parameter\"}");
+    return strdup(text);
 }
 
 /* Under its key; where that has another value already, a key of a file's own that looks so

@@ -12,51 +12,9 @@
 #include "safetensors_parts.h"
 
 #define LENGTH_BYTES    8u
-#define BEGINNING_BYTES 32u /* that tell what a file is */
+#define BEGINNING_BYTES 256u /* that tell what a file is */
 #define FETCH_AGAIN     "fetch the file again"
 #define WRITE_AGAIN     "write the file again with the safetensors library"
-
-/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
-static void *grow(void *array, size_t count, size_t more, size_t item_bytes)
-{
-    size_t total_bytes = 0;
-
-    /* Never of size 0, which realloc() may answer with NULL. */
-    if (__builtin_mul_overflow(count + more + 1, item_bytes, &total_bytes))
-        return NULL;
-    return realloc(array, total_bytes);
-}
-
-static int add_opened(struct model *model, const char *path, struct failure *failure)
-{
-    struct model_file *files = NULL;
-    struct model_file *file;
-    char *copy = NULL;
-    int error;
-
-    if (model->file_count >= SAFETENSORS_MAX_FILES)
-        return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "is one file too many; a model has at most %u",
-                                SAFETENSORS_MAX_FILES);
-    copy = strdup(path);
-    if (copy != NULL)
-        files = grow(model->files, model->file_count, 1, sizeof(*files));
-    if (files == NULL) {
-        free(copy);
-        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    }
-    model->files = files;
-    file = &model->files[model->file_count];
-    memset(file, 0, sizeof(*file));
-    error = safetensors_open_file(path, &file->fd, &file->size_bytes, failure);
-    if (error != 0) {
-        free(copy);
-        return error;
-    }
-    file->path = copy;
-    model->file_count++;
-    return 0;
-}
 
 /* How long the header is; *other: what else the file may be, if it is no safetensors file. */
 static int read_length(const struct model_file *file, uint64_t *length, const char **other,
@@ -82,8 +40,9 @@ static int read_length(const struct model_file *file, uint64_t *length, const ch
     return 0;
 }
 
-/* The header as JSON; sets where the data starts. */
-static int read_header(struct model_file *file, json_t **header, struct failure *failure)
+/* The header's text, to be freed, which is an object if it is JSON; sets where the data starts. */
+static int read_header(struct model_file *file, char **header, size_t *header_bytes,
+                       struct failure *failure)
 {
     const char *other = NULL;
     uint64_t length = 0;
@@ -113,12 +72,14 @@ static int read_header(struct model_file *file, json_t **header, struct failure 
         error = safetensors_fail(failure, -EINVAL, file->path, NULL,
                                  "its header does not start with '{'; this is no safetensors file, "
                                  "or " FETCH_AGAIN);
-    else
-        error = safetensors_parse_object(file->path, "the header", bytes, (size_t)length, header,
-                                         failure);
-    free(bytes);
+    if (error) {
+        free(bytes);
+        return error;
+    }
+    *header = bytes;
+    *header_bytes = (size_t)length;
     file->data_offset_bytes = LENGTH_BYTES + length;
-    return error;
+    return 0;
 }
 
 static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *failure)
@@ -131,7 +92,8 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struc
     if (!json_is_object(metadata))
         return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "__metadata__ is not an object of strings; " WRITE_AGAIN);
-    pairs = grow(model->pairs, model->pair_count, json_object_size(metadata), sizeof(*pairs));
+    pairs = safetensors_grow(model->pairs, model->pair_count, json_object_size(metadata),
+                             sizeof(*pairs));
     if (pairs == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
     model->pairs = pairs;
@@ -309,41 +271,75 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
     return 0;
 }
 
-static int add_header(struct model *model, uint32_t file, json_t *header, struct failure *failure)
+/* By a tree, whatever is in it. */
+static int add_header(struct model *model, uint32_t file, const char *bytes, size_t size_bytes,
+                      struct failure *failure)
 {
-    size_t first = model->tensor_count;
     struct model_tensor *tensors;
+    json_t *header = NULL;
     const char *name;
     json_t *value;
-    int error = 0;
+    int error = safetensors_parse_object(model->files[file].path, "the header", bytes, size_bytes,
+                                         &header, failure);
 
-    tensors = grow(model->tensors, first, json_object_size(header), sizeof(*tensors));
+    if (error != 0)
+        return error;
+    tensors = safetensors_grow(model->tensors, model->tensor_count, json_object_size(header),
+                               sizeof(*tensors));
     if (tensors == NULL)
-        return safetensors_fail(failure, -ENOMEM, model->files[file].path, NULL, "out of memory");
-    model->tensors = tensors;
+        error = safetensors_fail(failure, -ENOMEM, model->files[file].path, NULL, "out of memory");
+    else
+        model->tensors = tensors;
     json_object_foreach (header, name, value) {
+        if (error != 0)
+            break;
         if (strcmp(name, SAFETENSORS_METADATA_KEY) == 0)
             error = add_pairs(model, file, value, failure);
         else
             error = add_tensor(model, file, name, value, failure);
-        if (error != 0)
-            return error;
     }
-    return check_cover(model->tensors + first, model->tensor_count - first, &model->files[file],
-                       failure);
+    json_decref(header);
+    return error;
+}
+
+/* What all files have is taken in one pass; -EAGAIN: this one has something else. */
+static int pull_header(struct model *model, uint32_t file, const char *bytes, size_t size_bytes,
+                       struct failure *failure)
+{
+    size_t first = model->tensor_count, metadata_bytes;
+    const char *metadata;
+    json_t *pairs;
+    int error = safetensors_pull_header(model, file, bytes, size_bytes, &metadata, &metadata_bytes);
+
+    if (error != 0 || metadata == NULL)
+        return error;
+    pairs = json_loadb(metadata, metadata_bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (pairs == NULL) {
+        safetensors_drop_tensors(model, first);
+        return -EAGAIN;
+    }
+    error = add_pairs(model, file, pairs, failure);
+    json_decref(pairs);
+    return error;
 }
 
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure)
 {
-    json_t *header = NULL;
+    size_t first = model->tensor_count, header_bytes = 0;
     uint32_t file = (uint32_t)model->file_count;
-    int error = add_opened(model, path, failure);
+    char *header = NULL;
+    int error = safetensors_add_opened(model, path, failure);
 
     if (error != 0)
         return error;
-    error = read_header(&model->files[file], &header, failure);
+    error = read_header(&model->files[file], &header, &header_bytes, failure);
     if (error == 0)
-        error = add_header(model, file, header, failure);
-    json_decref(header);
-    return error;
+        error = pull_header(model, file, header, header_bytes, failure);
+    if (error == -EAGAIN)
+        error = add_header(model, file, header, header_bytes, failure);
+    free(header);
+    if (error != 0)
+        return error;
+    return check_cover(model->tensors + first, model->tensor_count - first, &model->files[file],
+                       failure);
 }

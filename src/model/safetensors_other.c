@@ -1,12 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a file is that is no safetensors file: so that whoever named it learns more than that. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "safetensors_parts.h"
 
-#define OTHER_FORMAT "; gmsfs loads safetensors: fetch the model in that format, or convert it"
+#define OTHER_FORMAT \
+    "; gmsfs loads safetensors and GGUF: fetch the model in one of those, or convert it"
 #define TORCH_FORMAT OTHER_FORMAT " (torch.load, then safetensors.torch.save_file)"
+#define PICKLE       "is a pickle, as PyTorch wrote .bin, .pt and .pth" TORCH_FORMAT
+#define WEB_PAGE     "is a web page; fetch the file again, perhaps after a login"
+#define OLD_GGML     "is a model of llama.cpp from before GGUF" OTHER_FORMAT
 #define LENGTH_BYTES 8u
+
+/* Of a member of a ZIP archive: where its name stands in it. */
+#define ZIP_MAGIC     "PK\x03\x04"
+#define ZIP_LENGTH_AT 26u
+#define ZIP_NAME_AT   30u
+#define PICKLE_FIRST  2 /* versions of the format that begin with it */
+#define PICKLE_LAST   5
+#define ONNX_PRODUCER 0x12 /* the field behind the version, a text */
+#define ONNX_VERSION  0x08 /* the first field, a number */
+#define ONNX_LEAST    3u
+
+static bool name_ends(const char *name, size_t name_bytes, const char *suffix)
+{
+    size_t end = strlen(suffix);
+
+    return name_bytes >= end && memcmp(name + name_bytes - end, suffix, end) == 0;
+}
+
+/* By the name of its first member. */
+static const char *other_zip(const char *bytes, size_t size_bytes)
+{
+    size_t name_bytes = 0;
+
+    if (size_bytes > ZIP_NAME_AT)
+        name_bytes = (unsigned char)bytes[ZIP_LENGTH_AT] |
+                     (size_t)(unsigned char)bytes[ZIP_LENGTH_AT + 1] << 8;
+    if (size_bytes <= ZIP_NAME_AT || name_bytes > size_bytes - ZIP_NAME_AT)
+        name_bytes = 0;
+    if (name_ends(bytes + ZIP_NAME_AT, name_bytes, ".npy"))
+        return "is an archive of NumPy arrays (.npz)" OTHER_FORMAT
+               " (numpy.load, then safetensors.numpy.save_file)";
+    return "is a ZIP archive, as PyTorch writes .bin, .pt and .pth" TORCH_FORMAT;
+}
+
+/* Formats without a magic word. */
+static const char *other_shape(const char *bytes, size_t size_bytes)
+{
+    if (size_bytes > 2 && bytes[0] == '\x80' && bytes[1] >= PICKLE_FIRST && bytes[1] <= PICKLE_LAST)
+        return PICKLE;
+    if (size_bytes > LENGTH_BYTES && memcmp(bytes + 4, "TFL3", 4) == 0)
+        return "is a TensorFlow Lite model" OTHER_FORMAT;
+    if (size_bytes > ONNX_LEAST && bytes[0] == ONNX_VERSION && bytes[1] > 0 &&
+        bytes[2] == ONNX_PRODUCER)
+        return "is an ONNX model" OTHER_FORMAT;
+    /* The length of a header is less than 2^32, so a file that is cut off has zeros here. */
+    if (size_bytes >= LENGTH_BYTES && bytes[0] == '{' && !memchr(bytes, '\0', LENGTH_BYTES))
+        return "is JSON and no safetensors file; an index has to be named *.json";
+    return NULL;
+}
 
 const char *safetensors_other(const char *bytes, size_t size_bytes)
 {
@@ -16,18 +70,22 @@ const char *safetensors_other(const char *bytes, size_t size_bytes)
         size_t magic_bytes;
         const char *text;
     } others[] = {
-        {BEGINS("GGUF"), "is a GGUF file, of llama.cpp" OTHER_FORMAT},
-        {BEGINS("PK\x03\x04"),
-         "is a ZIP archive, as PyTorch writes .bin, .pt and .pth" TORCH_FORMAT},
-        {BEGINS("\x80\x02\x8a\nl\xfc\x9c\x46\xf9"),
-         "is a pickle, as PyTorch wrote .bin, .pt and .pth" TORCH_FORMAT},
+        {BEGINS("GGUF"), "is a GGUF file, and the others are not; load those of one format"},
+        {BEGINS("lmgg"), OLD_GGML},
+        {BEGINS("fmgg"), OLD_GGML},
+        {BEGINS("tjgg"), OLD_GGML},
         {BEGINS("\x89HDF\r\n"), "is an HDF5 file" OTHER_FORMAT},
-        {BEGINS("\x93NUMPY"), "is a NumPy array" OTHER_FORMAT},
+        {BEGINS("\x93NUMPY"), "is a NumPy array (.npy)" OTHER_FORMAT},
+        {BEGINS("\x1f\x8b"), "is compressed by gzip; unpack it first"},
+        {BEGINS("\x28\xb5\x2f\xfd"), "is compressed by zstd; unpack it first"},
+        {BEGINS("\xfd"
+                "7zXZ"),
+         "is compressed by xz; unpack it first"},
         {BEGINS("version https://git-lfs"),
          "is a pointer of Git LFS and not the file itself; 'git lfs pull' fetches that"},
-        {BEGINS("<!DOCTYPE"), "is a web page; fetch the file again, perhaps after a login"},
-        {BEGINS("<!doctype"), "is a web page; fetch the file again, perhaps after a login"},
-        {BEGINS("<html"), "is a web page; fetch the file again, perhaps after a login"},
+        {BEGINS("<!DOCTYPE"), WEB_PAGE},
+        {BEGINS("<!doctype"), WEB_PAGE},
+        {BEGINS("<html"), WEB_PAGE},
     };
 #undef BEGINS
 
@@ -35,8 +93,7 @@ const char *safetensors_other(const char *bytes, size_t size_bytes)
         if (size_bytes >= others[i].magic_bytes &&
             memcmp(bytes, others[i].magic, others[i].magic_bytes) == 0)
             return others[i].text;
-    /* The length of a header is less than 2^32, so a file that is cut off has zeros here. */
-    if (size_bytes >= LENGTH_BYTES && bytes[0] == '{' && !memchr(bytes, '\0', LENGTH_BYTES))
-        return "is JSON and no safetensors file; an index has to be named *.json";
-    return NULL;
+    if (size_bytes >= strlen(ZIP_MAGIC) && memcmp(bytes, ZIP_MAGIC, strlen(ZIP_MAGIC)) == 0)
+        return other_zip(bytes, size_bytes);
+    return other_shape(bytes, size_bytes);
 }

@@ -55,8 +55,10 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struc
     } else if (!S_ISREG(status.st_mode)) {
         error = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
         safetensors_fail(failure, error, path, NULL,
-                         "is no regular file; name the model's *.safetensors files or its "
-                         "*.safetensors.index.json");
+                         S_ISDIR(status.st_mode) ? "is a directory; name it alone, or files"
+                                                 : "is no regular file; name the model's "
+                                                   "*.safetensors files or its "
+                                                   "*.safetensors.index.json");
     }
     if (error != 0) {
         close(file);
@@ -91,6 +93,47 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
     return 0;
 }
 
+void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes)
+{
+    size_t total_bytes = 0;
+
+    /* Never of size 0, which realloc() may answer with NULL. */
+    if (__builtin_mul_overflow(count + more + 1, item_bytes, &total_bytes))
+        return NULL;
+    return realloc(array, total_bytes);
+}
+
+int safetensors_add_opened(struct model *model, const char *path, struct failure *failure)
+{
+    struct model_file *files = NULL;
+    struct model_file *file;
+    char *copy = NULL;
+    int error;
+
+    if (model->file_count >= SAFETENSORS_MAX_FILES)
+        return safetensors_fail(failure, -EINVAL, path, NULL,
+                                "is one file too many; a model has at most %u",
+                                SAFETENSORS_MAX_FILES);
+    copy = strdup(path);
+    if (copy != NULL)
+        files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
+    if (files == NULL) {
+        free(copy);
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
+    }
+    model->files = files;
+    file = &model->files[model->file_count];
+    memset(file, 0, sizeof(*file));
+    error = safetensors_open_file(path, &file->fd, &file->size_bytes, failure);
+    if (error != 0) {
+        free(copy);
+        return error;
+    }
+    file->path = copy;
+    model->file_count++;
+    return 0;
+}
+
 static int tensor_compare(const void *left, const void *right)
 {
     const struct model_tensor *l = left;
@@ -110,6 +153,11 @@ int safetensors_finish(struct model *model, struct failure *failure)
         const struct model_tensor *tensor = &model->tensors[i];
         const char *path = model->files[tensor->file].path;
 
+        model->value_count += tensor->is_value;
+        if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0 &&
+            model->tensors[i - 1].file == tensor->file)
+            return safetensors_fail(failure, -EINVAL, path, tensor->name,
+                                    "is a duplicate: the file has the name twice; fetch it again");
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0)
             return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                     "is also in %.300s; load files of one model only, each once",

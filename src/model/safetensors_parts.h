@@ -37,6 +37,27 @@ int safetensors_parse_object(const char *path, const char *what, const char *byt
  */
 const char *safetensors_other(const char *bytes, size_t size_bytes);
 
+/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
+void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes);
+
+/* Adds a file that is open; nothing of it is read yet. */
+int safetensors_add_opened(struct model *model, const char *path, struct failure *failure);
+
+/* Adds one GGUF file, validated, one of `count` that are one model; tensors are appended unsorted.
+ */
+int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure);
+
+/*
+ * Adds the tensors of a header that is as all write it, and says where its __metadata__ stands, or
+ * NULL. -EAGAIN: it is not, or memory lacks, and nothing was added. Who calls checks what is
+ * between tensors.
+ */
+int safetensors_pull_header(struct model *model, uint32_t file, const char *bytes,
+                            size_t size_bytes, const char **metadata, size_t *metadata_bytes);
+
+/* Takes back those from `first` on. */
+void safetensors_drop_tensors(struct model *model, size_t first);
+
 /* Adds one safetensors file, validated; tensors are appended unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 

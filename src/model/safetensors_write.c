@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/safetensors_write.h"
 
+#include "model/gguf.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -92,6 +94,14 @@ static int write_take_shape(struct model_tensor *tensor, const uint64_t *shape, 
     return -EINVAL;
 }
 
+static const char *write_find_ggml(const json_t *json)
+{
+    const char *name = json_string_value(json_object_get(json, "ggml_type"));
+    const struct gguf_type *type = name ? gguf_find_type_name(name) : NULL;
+
+    return type ? type->name : NULL;
+}
+
 static int write_take(const json_t *json, struct model_tensor *tensor, const char **why)
 {
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
@@ -122,6 +132,8 @@ int safetensors_from_value(const void *value, size_t value_bytes, struct model_t
 
     memset(tensor, 0, sizeof(*tensor));
     error = write_take(json, tensor, why);
+    if (!error)
+        tensor->ggml_type = write_find_ggml(json);
     json_decref(json);
     return error;
 }

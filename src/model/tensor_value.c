@@ -45,6 +45,7 @@ int tensor_value_parse(const void *value, size_t value_bytes, struct tensor_valu
 {
     json_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
     const char *dtype = json_string_value(json_object_get(json, "dtype"));
+    const char *ggml = json_string_value(json_object_get(json, "ggml_type"));
     json_t *shape = json_object_get(json, "shape");
     uint64_t count, element;
 
@@ -56,6 +57,8 @@ int tensor_value_parse(const void *value, size_t value_bytes, struct tensor_valu
     tensor->is_tensor = true;
     element = tensor_value_element_bytes(dtype);
     tensor->has_size = element > 0 && !__builtin_mul_overflow(count, element, &tensor->size_bytes);
+    if (ggml)
+        dtype = ggml;
     tensor->dtype =
         strdup(strncmp(dtype, TORCH, strlen(TORCH)) == 0 ? dtype + strlen(TORCH) : dtype);
     tensor->shape = json_incref(shape);

@@ -180,6 +180,19 @@ class Errors(StoreCase):
                     with self.assertRaisesRegex(TypeError, "neither copied nor sent"):
                         way(thing)
 
+    def test_a_reader_that_was_revoked_learns_it_at_the_next_touch(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            store.specs()
+            with open(os.path.join(self.path, "abort"), "w", encoding="ascii") as file:
+                file.write(f"revoke {store.info.session}")
+            for touch in (store.tensors, store.views, store.specs, store.buffers):
+                with self.assertRaisesRegex(gmsfs.Stale, "revoked"):
+                    touch()
+            with self.assertRaises(gmsfs.Stale):
+                store.mode
+            self.assertIn("ro", repr(store))
+
     def test_a_revoked_session_is_stale(self):
         gmsfs.publish(self.path, {"t": b"1"})
         with gmsfs.open(self.path) as store:

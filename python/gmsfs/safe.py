@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store by the words of safetensors.safe_open: one tensor, or a piece of one, at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional
+
+from . import dtypes
+from .store import Store, open
+
+METADATA_KEY = "__metadata__"
+FRAMEWORKS = {"pt": "torch", "torch": "torch", "np": "numpy", "numpy": "numpy"}
+# The safetensors names of torch's dtypes, where they are not the upper-case number and letter.
+_NAMES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32",
+    "int32": "I32", "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16",
+    "float32": "F32", "float64": "F64", "complex64": "C64", "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0", "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+}
+
+
+class Slice:
+    """A tensor that is not made yet: its shape and dtype, and [...] for a piece of it."""
+
+    def __init__(self, owner: "safe_open", name: str) -> None:
+        self._owner = owner
+        self._spec = owner._spec(name)
+
+    def get_shape(self) -> List[int]:
+        return list(self._spec.shape)
+
+    def get_dtype(self) -> str:
+        """As safetensors calls it: "F32"."""
+        name = dtypes.strip(self._spec.dtype)
+        return _NAMES.get(name, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._owner.get_tensor(self._spec.name)[index]
+
+
+class safe_open:
+    """`with gmsfs.safe_open(store, framework="pt") as f:` in place of safetensors.safe_open(file, ...).
+
+    Tensors lie over the store's memory, on its device: nothing is copied or read, so a slice costs
+    nothing but itself, and no `device` is asked for. timeout: as of gmsfs.open.
+    """
+
+    def __init__(self, path: Any, framework: str = "pt", timeout: Optional[float] = None) -> None:
+        if framework not in FRAMEWORKS:
+            raise ValueError(f'framework is "pt" or "np", not {framework!r}')
+        self._framework = FRAMEWORKS[framework]
+        self._store: Store = open(path, "ro", timeout)
+        self._specs: Optional[Dict[str, Any]] = None
+
+    def __enter__(self) -> "safe_open":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._store.close()
+
+    def _all(self) -> Dict[str, Any]:
+        if self._specs is None:
+            self._specs = self._store.specs()
+        return self._specs
+
+    def _spec(self, name: str) -> Any:
+        try:
+            return self._all()[name]
+        except KeyError:
+            raise KeyError(f"{self._store.path}: no tensor is called {name!r}") from None
+
+    def keys(self) -> List[str]:
+        """The names, sorted."""
+        return sorted(self._all())
+
+    def offset_keys(self) -> List[str]:
+        """The names, as they lie in memory."""
+        return list(self._all())
+
+    def metadata(self) -> Optional[Dict[str, str]]:
+        """__metadata__ of the files that were loaded, or None."""
+        try:
+            value = self._store.metadata[METADATA_KEY]
+        except KeyError:
+            return None
+        found = json.loads(value)
+        return found if isinstance(found, dict) else None
+
+    def get_tensor(self, name: str) -> Any:
+        self._spec(name)
+        return self._store.tensors(self._framework, [name])[name]
+
+    def get_slice(self, name: str) -> Slice:
+        return Slice(self, name)

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_make - a store that a command makes because it is not there, and removes where it fails
+ *
+ * For the commands that fill stores. What was made is forgotten by store_make_keep() once something
+ * is committed in it; until then store_make_undo() removes it again, also from a signal's handler.
+ * Only stores that this process made are ever removed, and only while they are empty.
+ */
+#ifndef GMSFS_CLI_STORE_MAKE_H
+#define GMSFS_CLI_STORE_MAKE_H
+
+#include "gmsfs.h"
+
+/* store_open(), after a mkdir(2) where the path is no store but could be one. */
+int store_open_or_make(const char *path, gmsfs_t **handle);
+
+/* Something was committed: they all stay. */
+void store_make_keep(void);
+/* Removes those that were made; whoever has one of them open has closed it. Async-signal-safe. */
+void store_make_undo(void);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/open.h"
+
+#include "model/gguf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "safetensors_parts.h"
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* What cannot be opened is no GGUF file, and said by who opens it. */
+static bool is_gguf(const char *path)
+{
+    char magic[sizeof(GGUF_MAGIC) - 1];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    ssize_t got = fd < 0 ? -1 : pread(fd, magic, sizeof(magic), 0);
+
+    if (fd >= 0)
+        close(fd);
+    return got == (ssize_t)sizeof(magic) && memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0;
+}
+
+static int open_gguf(const char *const *paths, size_t count, struct model **model,
+                     struct failure *failure)
+{
+    struct model *opened = calloc(1, sizeof(*opened));
+    int error = opened ? 0 : safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
+
+    *model = NULL;
+    for (size_t i = 0; !error && i < count; i++)
+        error = gguf_add_file(opened, paths[i], count, failure);
+    if (!error)
+        error = safetensors_finish(opened, failure);
+    if (error)
+        safetensors_close(opened);
+    else
+        *model = opened;
+    return error;
+}
+
+static int open_files(const char *const *paths, size_t count, struct model **model,
+                      struct failure *failure)
+{
+    size_t gguf = 0;
+
+    for (size_t i = 0; i < count; i++)
+        gguf += is_gguf(paths[i]);
+    if (gguf && gguf < count) {
+        *model = NULL;
+        return safetensors_fail(failure, -EINVAL, paths[0], NULL,
+                                "and the others are files of more than one format; load those of "
+                                "one");
+    }
+    return gguf ? open_gguf(paths, count, model, failure)
+                : safetensors_open(paths, count, model, failure);
+}
+
+int model_open(const char *const *paths, size_t count, struct model **model,
+               struct failure *failure)
+{
+    char **found = NULL;
+    size_t found_count = 0;
+    int error;
+
+    if (count != 1 || !is_directory(paths[0]))
+        return open_files(paths, count, model, failure);
+    *model = NULL;
+    error = model_find(paths[0], &found, &found_count, failure);
+    if (!error)
+        error = open_files((const char *const *)found, found_count, model, failure);
+    for (size_t i = 0; i < found_count; i++)
+        free(found[i]);
+    free(found);
+    return error;
+}

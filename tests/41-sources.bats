@@ -1,0 +1,243 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What gmsfs load takes: GGUF files, directories, and a store that is not there yet; and what it
+# says of files that it does not take.
+
+# shellcheck disable=SC2016 # shells within shells have variables of their own
+
+load helpers
+
+make_gguf() { # NAME [OPTION...]: sets MODEL
+    requires python3 || return 1
+    MODEL=$T/$1
+    python3 "$ROOT/tests/tools/make_gguf.py" "$MODEL" "${@:2}"
+}
+
+make_model() { # DIRECTORY SHARDS: a directory as Hugging Face has them
+    requires python3 || return 1
+    "$ROOT/scripts/make-model" --out "$1" --size 1M --shards "$2" >"$T/made"
+    echo '{}' >"$1/config.json"
+}
+
+refused() { # WORDS FILE...: nothing is made for them
+    local words=$1
+    cli -1 load "$M/new" "${@:2}"
+    assert_match "$output" "$words"
+    [[ ! -e $M/new ]] || fail "a store was left"
+}
+
+zip_of() { # PATH MEMBER
+    python3 -c 'import sys, zipfile
+zipfile.ZipFile(sys.argv[1], "w").writestr(sys.argv[2], b"bytes")' "$1" "$2"
+}
+
+# ---- GGUF ------------------------------------------------------------------------------------
+
+@test "a GGUF file goes in and comes out, byte for byte" {
+    start_mount size=64M
+    make_gguf m.gguf
+    cli load "$M/weights" "$MODEL"
+    assert_match "$output" 'committed .*: 8 tensors in 1 allocations'
+    cli verify "$M/weights" "$MODEL"
+    assert_match "$output" '^verified .*: 8 tensors'
+    cli save "$M/weights" "$T/out.gguf"
+    [[ $output != *'were not saved'* ]] || fail "not all was saved"
+    cmp "$MODEL" "$T/out.gguf" || fail "the file is another one"
+}
+
+@test "a GGUF file of another alignment, version or without any value comes out as it was" {
+    start_mount size=64M
+    make_gguf m.gguf --alignment 4096 --tokens 3
+    cli load -q "$M/weights" "$MODEL"
+    cli save -q --threads 1 "$M/weights" "$T/out.gguf"
+    cmp "$MODEL" "$T/out.gguf" || fail "of another alignment"
+    python3 - "$ROOT/tests/tools" "$T/two.gguf" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import make_gguf
+open(sys.argv[2], "wb").write(make_gguf.model([], make_gguf.TENSORS[:2], version=2))
+END
+    cli load -q "$M/weights" "$T/two.gguf"
+    cli save -q "$M/weights" "$T/out.gguf"
+    cmp "$T/two.gguf" "$T/out.gguf" || fail "of version 2"
+}
+
+@test "types, shapes and values of a GGUF file are entries that others can read" {
+    requires jq
+    start_mount size=64M
+    make_gguf m.gguf
+    cli load -q "$M/weights" "$MODEL"
+    assert_eq "$(jq -c . "$M/weights/metadata/token_embd.weight")" \
+        '{"dtype":"torch.uint8","ggml_type":"Q4_K","shape":[40,144],"stride":[144,1],"tensor_type":"parameter"}'
+    assert_eq "$(jq -c '[.dtype, .ggml_type, .shape]' "$M/weights/metadata/blk.0.half")" \
+        '["torch.float16","F16",[2,2,1,3]]'
+    assert_eq "$(jq -c '[.version, .alignment, .keys[0]]' "$M/weights/metadata/__gguf__")" \
+        '[3,32,"general.architecture"]'
+    # A string: number 8, its length, its bytes.
+    assert_eq "$(od -An -tu1 "$M/weights/metadata/gguf:general.architecture" | xargs)" \
+        '8 0 0 0 5 0 0 0 0 0 0 0 108 108 97 109 97'
+    assert_eq "$(jq -c 'keys' "$M/weights/metadata/gguf:tokenizer.ggml.tokens")" '["bytes","format"]'
+    cli ls "$M/weights"
+    assert_match "$output" 'token_embd.weight +Q4_K'
+}
+
+@test "sum sums the tensors of a GGUF file, and an image of its store comes back as the file" {
+    requires xxhsum
+    local sum
+    start_mount size=64M
+    make_gguf m.gguf
+    cli load -q "$M/weights" "$MODEL"
+    sum=$(dd if="$M/weights/allocations/a000000" status=none iflag=skip_bytes,count_bytes \
+        skip="$(getfattr --only-values -n user.gmsfs.offset "$M/weights/metadata/output.weight")" \
+        count=$((2 * 210 * 9)) | xxhsum -q -H2)
+    cli sum "$M/weights"
+    assert_match "$output" "${sum%% *}  output.weight"
+    cli image save "$M/weights" "$T/image"
+    cli image load "$M/weights" "$T/image"
+    cli save -q "$M/weights" "$T/out.gguf"
+    cmp "$MODEL" "$T/out.gguf" || fail "the file is another one"
+}
+
+@test "verify finds another byte, and another value, of a GGUF file" {
+    start_mount size=64M
+    make_gguf m.gguf
+    cli load -q "$M/weights" "$MODEL"
+    make_gguf m.gguf --seed 1
+    cli -1 verify "$M/weights" "$MODEL"
+    assert_match "$output" "tensor 'blk.0.ffn_up.weight' .*: byte [0-9]+ of .* is the first that differs"
+    make_gguf m.gguf --tokens 3
+    cli -1 verify "$M/weights" "$MODEL"
+    assert_match "$output" "'gguf:tokenizer.ggml.tokens' of the file: the store has another value"
+}
+
+@test "a GGUF model in several files is one model" {
+    start_mount size=64M
+    make_gguf m --split 3
+    cli load "$M/weights" "$MODEL"-*.gguf
+    assert_match "$output" ': 8 tensors'
+    cli verify "$M/weights" "$MODEL"-*.gguf
+    refused 'is one of 3 files of a model, and 1 are given' "$MODEL-00001-of-00003.gguf"
+    refused 'only the first file of a model may have' "$MODEL"-0000{2,1,3}-of-00003.gguf
+    cli save -q "$M/weights" "$T/whole.gguf"
+    cli load -q "$M/weights" "$T/whole.gguf"
+    cli verify -q "$M/weights" "$T/whole.gguf"
+}
+
+@test "a GGUF file that is cut off or damaged is refused, whatever byte it is" {
+    local size
+    start_mount size=64M
+    make_gguf m.gguf --tokens 10
+    size=$(stat -c %s "$MODEL")
+    for length in 4 20 100 700 $((size - 64)); do
+        head -c "$length" "$MODEL" >"$T/cut.gguf"
+        refused 'truncated; fetch the file again' "$T/cut.gguf"
+    done
+    { cat "$MODEL"; head -c 64 /dev/zero; } >"$T/long.gguf"
+    refused 'belong to no tensor' "$T/long.gguf"
+    printf 'GGUF\0\0\0\3' >"$T/big.gguf"
+    refused 'of a big-endian machine' "$T/big.gguf"
+    printf 'GGUF\1\0\0\0' >"$T/old.gguf"
+    refused 'of version 1' "$T/old.gguf"
+}
+
+@test "what is no GGUF model is not saved as one" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    cli load -q "$M/weights" "$T/model"
+    cli -1 save "$M/weights" "$T/out.gguf"
+    assert_match "$output" 'it has no entry __gguf__'
+    [[ ! -e $T/out.gguf ]]
+    cli -2 save --shard-size 1M "$M/weights" "$T/out.gguf"
+    assert_match "$output" 'a GGUF file is one'
+}
+
+# ---- directories -----------------------------------------------------------------------------
+
+@test "a directory is loaded as its index, its one file, or its GGUF files" {
+    start_mount size=64M
+    make_model "$T/sharded" 3
+    cli load "$M/weights" "$T/sharded/"
+    cli verify "$M/weights" "$T/sharded"
+    make_model "$T/single" 1
+    cli load "$M/weights" "$T/single"
+    cli verify "$M/weights" "$T/single"
+    mkdir "$T/gguf"
+    make_gguf gguf/m --split 3
+    cli load "$M/weights" "$T/gguf"
+    assert_match "$output" ': 8 tensors'
+    rm "$T/sharded/"*.index.json
+    cli load -q "$M/weights" "$T/sharded"
+    cli verify -q "$M/weights" "$T/sharded/"*.safetensors
+}
+
+@test "a directory of several models, or of none, is refused by names" {
+    start_mount size=64M
+    make_model "$T/model" 3
+    rm "$T/model/"*.index.json "$T/model/"*-00002-*
+    refused "has more than one model \('model-00001-of-00003.safetensors' and" "$T/model"
+    mkdir "$T/torch"
+    refused 'has no safetensors and no GGUF file' "$T/torch"
+    : >"$T/torch/pytorch_model.bin"
+    refused "'pytorch_model.bin' is of a format that gmsfs does not load" "$T/torch"
+    refused 'is a directory; name it alone' "$T/model" "$T/torch"
+}
+
+@test "files of other formats are named for what they are" {
+    requires python3
+    start_mount size=64M
+    zip_of "$T/model.bin" archive/data.pkl
+    refused 'is a ZIP archive, as PyTorch writes' "$T/model.bin"
+    zip_of "$T/model.npz" weight.npy
+    refused 'is an archive of NumPy arrays' "$T/model.npz"
+    printf '\200\4\225\20\0\0\0\0\0\0\0' >"$T/model.pt"
+    refused 'is a pickle' "$T/model.pt"
+    printf '\10\12\22\7pytorch\32\0052.1.0:' >"$T/model.onnx"
+    refused 'is an ONNX model' "$T/model.onnx"
+    printf '\223NUMPY\1\0v\0' >"$T/model.npy"
+    refused 'is a NumPy array' "$T/model.npy"
+    printf '\37\213\10\0\0\0\0\0\0\3' >"$T/model.gz"
+    refused 'is compressed by gzip' "$T/model.gz"
+    make_gguf m.gguf --tokens 1
+    make_model "$T/single" 1
+    refused 'of more than one format' "$MODEL" "$T/single/"*.safetensors
+}
+
+# ---- a store that is not there ----------------------------------------------------------------
+
+@test "load makes the store that is not there, and leaves none where it fails" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    cli load "$M/new" "$T/model"
+    assert_state new COMMITTED
+    rmdir "$M/new"
+    cli load --group --chunk 1M "$M/new=$T/model" "$M/newer=$T/model"
+    assert_state newer COMMITTED
+    rmdir "$M/new" "$M/newer"
+    refused 'the model does not fit' --chunk 1 "$T/model"
+    cli -1 load --group "$M/new=$T/model" "$M/a/b=$T/model"
+    [[ ! -e $M/new ]] || fail "a store was left"
+    cli -1 load "$T/none/new" "$T/model"
+    assert_match "$output" 'there is no gmsfs mount'
+}
+
+@test "a store that load made goes with a signal, and one that was there stays" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    make_model "$T/large" 1
+    # The memory is somebody else's, so the load waits.
+    spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 64M "$GMSFS_STORE/allocations/all"; sleep 60'
+    wait_until 5 test -e "$M/weights/allocations/all"
+    spawn timeout 60 "$GMSFS" load "$M/new" "$T/model"
+    wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+    test -d "$M/new"
+    pkill -TERM -P "$SPAWNED" gmsfs
+    wait_exit "$SPAWNED" 20
+    assert_eq "$status" 143
+    [[ ! -e $M/new ]] || fail "a store was left"
+    mkdir "$M/mine"
+    cli -3 load --timeout 0 "$M/mine" "$T/model"
+    test -d "$M/mine" || fail "a store was removed that load had not made"
+    cli -3 load --timeout 0 "$M/new" "$T/model"
+    [[ ! -e $M/new ]] || fail "a store was left"
+}
