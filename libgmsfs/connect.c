@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting while the caller does something else: the one place where the library has a thread.
+/* Connecting while the caller does something else, which is the one place where the library has a
+ * thread; giving up what waits, and the lock.
  *
  * A place in the queue is the request that waits there. So a thread has that request, and nothing
  * else of the handle; when it is answered, a descriptor is readable, and the caller takes what came
@@ -179,6 +180,39 @@ int gmsfs_connect_continue(gmsfs_t *handle)
         if (!error)
             error = gfs_session_settle(handle, &acquire, reserve_bytes);
     }
+    gfs_leave(handle);
+    return error;
+}
+
+int gmsfs_cancel(gmsfs_t *handle)
+{
+    int dead = handle ? atomic_load(&handle->dead) : EINVAL, error;
+
+    if (dead)
+        return -dead;
+    if (atomic_load(&handle->holder) == (uintptr_t)pthread_self())
+        return -EDEADLK;
+    gfs_hold_thread();
+    gfs_wait_cancel(handle);
+    gfs_let_thread();
+    if (!atomic_load(&handle->connecting))
+        return 0;
+    error = gfs_enter_first(handle);
+    if (error)
+        return error;
+    gfs_connect_cancel(handle);
+    gfs_leave(handle);
+    return 0;
+}
+
+int gmsfs_disconnect(gmsfs_t *handle)
+{
+    int error = gfs_enter_first(handle);
+
+    if (error)
+        return error;
+    gfs_connect_give_up(handle);
+    error = gfs_session_release(handle);
     gfs_leave(handle);
     return error;
 }

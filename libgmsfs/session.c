@@ -272,18 +272,6 @@ out:
     return error;
 }
 
-int gmsfs_disconnect(gmsfs_t *handle)
-{
-    int error = gfs_enter_first(handle);
-
-    if (error)
-        return error;
-    gfs_connect_give_up(handle);
-    error = gfs_session_release(handle);
-    gfs_leave(handle);
-    return error;
-}
-
 /* The mappings of the layout that is published must not be written to any more. */
 static int session_is_writable(const struct gfs_mapping *mapping, const void *context)
 {

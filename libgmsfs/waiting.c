@@ -95,27 +95,6 @@ void gfs_wait_cancel(struct gmsfs_store *handle)
     pthread_mutex_unlock(&wait_mutex);
 }
 
-int gmsfs_cancel(gmsfs_t *handle)
-{
-    int dead = handle ? atomic_load(&handle->dead) : EINVAL, error;
-
-    if (dead)
-        return -dead;
-    if (atomic_load(&handle->holder) == (uintptr_t)pthread_self())
-        return -EDEADLK;
-    gfs_hold_thread();
-    gfs_wait_cancel(handle);
-    gfs_let_thread();
-    if (!atomic_load(&handle->connecting))
-        return 0;
-    error = gfs_enter_first(handle);
-    if (error)
-        return error;
-    gfs_connect_cancel(handle);
-    gfs_leave(handle);
-    return 0;
-}
-
 /* ---- fork ---------------------------------------------------------------------------------- */
 
 void gfs_wait_fork_prepare(void)

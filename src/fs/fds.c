@@ -9,7 +9,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
-#include "fs/fds_answer.h"
+#include "fs/fds_connection.h"
 #include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
 #include "fs/fds_region.h"
@@ -22,43 +22,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-struct connection {
-    struct event_watch watch;
-    struct fs *fs;
-    struct fds_answer answer;
-    struct event_held held; /* descriptors are to be sent when what was recorded counts */
-    uint32_t uid;
-    int pid;
-    bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
-    uint64_t active_ms;    /* last progress */
-    struct service_redeemed ticket;
-    uint64_t sent;
-    uint32_t batch;
-    struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
-    struct service_drain drain;        /* of a store; it ends with the connection */
-};
-
-struct fs_connections {
-    size_t count;
-    struct connection *items[SERVICE_MAX_CONNECTIONS];
-};
-
-static struct service_peer peer_of(const struct connection *connection)
-{
-    return (struct service_peer){.uid = connection->uid,
-                                 .process = {.pid = (uint64_t)connection->pid}};
-}
-
-/* The mount serves again. */
-static int end_drain(struct connection *connection)
-{
-    struct service_peer peer = peer_of(connection);
-    int error = service_serve(connection->fs->service, &peer);
-    if (!error)
-        connection->fs->drainer = NULL;
-    return error;
-}
 
 static void drop(struct connection *connection)
 {
@@ -76,7 +39,7 @@ static void drop(struct connection *connection)
     close(connection->watch.fd);
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
     if (fs->drainer == connection)
-        end_drain(connection);
+        fds_drain_serve(connection);
     service_end_drain(fs->service, &connection->drain);
     if (connection->registering)
         fds_region_forget(connection->registering);
@@ -94,28 +57,6 @@ void fs_fds_drop_all(struct fs *fs)
     fs->connections = NULL;
 }
 
-/* store NULL: the mount's drain. */
-static bool is_claimed(void *context, const struct core_store *store)
-{
-    const struct fs *fs = context;
-    const struct fs_connections *all = fs->connections;
-    bool found = !store && fs->drainer;
-    for (size_t i = 0; store && all && i < all->count && !found; i++)
-        found =
-            all->items[i]->drain.store == store->id && all->items[i]->drain.id == store->drain.id;
-    return found;
-}
-
-/* Drainers have come again by now, or have gone. True: they may still come. */
-static bool await_drainers(struct fs *fs)
-{
-    if (!fs->unclaimed_until_ms || fs->now_ms < fs->unclaimed_until_ms)
-        return fs->unclaimed_until_ms != 0;
-    fs->unclaimed_until_ms = 0;
-    service_end_unclaimed_drains(fs->service, is_claimed, fs);
-    return false;
-}
-
 static void warn(struct connection *connection, const char *what)
 {
     if (fs_may_warn(connection->fs))
@@ -125,17 +66,9 @@ static void warn(struct connection *connection, const char *what)
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-static int send_answer(struct connection *connection, int error, uint64_t remaining)
-{
-    struct gmsfs_fds_header header = {
-        .version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining};
-    connection->sending = false;
-    return fds_answer_send(&connection->answer, &header, sizeof header);
-}
-
 static int send_error(struct connection *connection, int error)
 {
-    return send_answer(connection, error, 0);
+    return fds_send_answer(connection, error, 0);
 }
 
 struct batch {
@@ -235,24 +168,12 @@ static void on_answer_failed(struct fds_answer *answer)
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
-/* Who is to have the descriptors: not who connected, where that has forked since. pid 0: it cannot
- * be seen. */
-static int find_sender(struct connection *connection, int pid, struct core_process *process)
-{
-    struct fs *fs = connection->fs;
-    struct service_caller caller = {0};
-    int error = fs->host.resolve(fs->host.context, (uint32_t)pid, 1, &caller);
-    if (!error && caller.process_count > 0)
-        *process = caller.processes[0];
-    return error;
-}
-
 static void redeem(struct connection *connection, const struct gmsfs_fds_request *request,
                    int sender)
 {
     struct fs *fs = connection->fs;
     struct service_peer peer = {.uid = connection->uid};
-    int error = find_sender(connection, sender, &peer.process);
+    int error = fds_find_sender(connection, sender, &peer.process);
     if (!error)
         error = service_redeem(fs->service, request->ticket, &peer, &connection->ticket);
     if (error) {
@@ -270,114 +191,9 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
         go_on(connection);
 }
 
-static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)
-{
-    struct fs *fs = connection->fs;
-    bool is_unclaimed =
-        fs->unclaimed_until_ms && fs->core->draining && fs->core->sessions.count > 0;
-    if (fs->drainer ? fs->drainer != connection : is_unclaimed)
-        return -EBUSY;
-    bool was_drained = fs->core->draining && !fs->drainer;
-    int error = service_drain(fs->service, peer, revoke);
-    if (error)
-        return error;
-    if (!was_drained) /* a mount that is drained for good stays so when this one goes */
-        fs->drainer = connection;
-    log_info("%s: process %d (uid %u) drains the mount", fs->options.mountpoint, connection->pid,
-             connection->uid);
-    return 0;
-}
-
-struct drain_answer {
-    struct gmsfs_fds_header header;
-    struct gmsfs_fds_drain drain;
-};
-
-/* drainer NULL: there is an error. */
-static void answer_drain(struct connection *connection, int error,
-                         const struct core_drainer *drainer)
-{
-    struct drain_answer answer = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
-    if (!error && drainer)
-        memcpy(answer.drain.token, drainer->token, sizeof answer.drain.token);
-    if (fds_answer_send(&connection->answer, &answer, sizeof answer))
-        drop(connection);
-}
-
-/* Which process drains: the next worker is to know it again. */
-static struct service_peer drainer_of(struct connection *connection, int sender)
-{
-    struct service_peer peer = peer_of(connection);
-    struct core_process process = {0};
-    if (find_sender(connection, sender, &process) == 0 && process.pid)
-        peer.process = process;
-    return peer;
-}
-
-static int resume_drain(struct connection *connection, const struct service_peer *peer,
-                        const uint8_t token[16])
-{
-    struct fs *fs = connection->fs;
-    struct service_drain own = {0};
-    bool is_mount;
-    int error = service_resume_drain(fs->service, peer, token, &own, &is_mount);
-    if (error)
-        return error;
-    if (is_mount
-            ? fs->drainer && fs->drainer != connection
-            : connection->drain.store != 0 || is_claimed(fs, core_find_store(fs->core, own.store)))
-        return -EBUSY;
-    if (is_mount)
-        fs->drainer = connection;
-    else
-        connection->drain = own;
-    log_info("%s: process %d (uid %u) goes on with its drain", fs->options.mountpoint,
-             connection->pid, connection->uid);
-    return 0;
-}
-
-/* DRAIN, DRAIN_END, SERVE. */
-static void drain(struct connection *connection, const struct gmsfs_fds_request *request,
-                  int sender)
-{
-    struct fs *fs = connection->fs;
-    struct service_peer peer = drainer_of(connection, sender);
-    uint64_t remaining = 0;
-    int error;
-    if (request->op == GMSFS_FDS_DRAIN) {
-        error = begin_drain(connection, &peer, request->batch != 0);
-        answer_drain(connection, error, &fs->core->drainer);
-        return;
-    }
-    if (request->op == GMSFS_FDS_DRAIN_END) {
-        error = service_drain_end(fs->service, &peer, &remaining);
-        if (!error)
-            fs->drainer = NULL;
-    } else {
-        error = end_drain(connection);
-    }
-    if (send_answer(connection, error, remaining))
-        drop(connection);
-}
-
-/* STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
-static void drain_store(struct connection *connection, const struct gmsfs_fds_request *request,
-                        int sender)
-{
-    struct fs *fs = connection->fs;
-    struct service_peer peer = drainer_of(connection, sender);
-    uint64_t remaining;
-    int error = fds_drain_ask(fs, &peer, request, &connection->drain, &remaining);
-    if (request->op == GMSFS_FDS_STORE_DRAIN) {
-        const struct core_store *store = core_find_store(fs->core, connection->drain.store);
-        answer_drain(connection, error, store ? &store->drain.by : NULL);
-    } else if (send_answer(connection, error, remaining))
-        drop(connection);
-}
-
 static int trust(struct connection *connection, const uint8_t uuid[16])
 {
-    struct service_peer peer = peer_of(connection);
+    struct service_peer peer = fds_peer_of(connection);
     struct fs *fs = connection->fs;
     int error = service_trust(fs->service, &peer, uuid);
     if (!error)
@@ -397,7 +213,7 @@ static void fence(struct connection *connection, const struct gmsfs_fds_request 
 static void unmount(struct connection *connection)
 {
     struct fs *fs = connection->fs;
-    struct service_peer peer = peer_of(connection);
+    struct service_peer peer = fds_peer_of(connection);
     int error = service_may_unmount(fs->service, &peer);
     if (!error) { /* what is answered is to be done, whatever becomes of this process */
         log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
@@ -443,7 +259,7 @@ static void ask_region(struct connection *connection, struct fds_received *recei
                                      .object = received->object};
     received->object = -1;
     /* One that cannot be seen now asks all the same: only `events` and `sessions` name it. */
-    find_sender(connection, received->sender, &asker.peer.process);
+    fds_find_sender(connection, received->sender, &asker.peer.process);
     int error = fds_region_ask(&asker, &received->region, on_region_answered, connection,
                                &connection->registering);
     if (!error && connection->registering)
@@ -472,20 +288,14 @@ static void serve(struct connection *connection, struct fds_received *received)
         break;
     case GMSFS_FDS_DRAIN:
     case GMSFS_FDS_DRAIN_END:
+    case GMSFS_FDS_DRAIN_RESUME:
     case GMSFS_FDS_SERVE:
-        drain(connection, request, received->sender);
-        break;
     case GMSFS_FDS_STORE_DRAIN:
     case GMSFS_FDS_STORE_HOLDERS:
     case GMSFS_FDS_STORE_SERVE:
-        drain_store(connection, request, received->sender);
-        break;
-    case GMSFS_FDS_DRAIN_RESUME: {
-        struct service_peer peer = drainer_of(connection, received->sender);
-        if (send_error(connection, resume_drain(connection, &peer, request->ticket)))
+        if (fds_drain_answer(connection, request, received->sender))
             drop(connection);
         break;
-    }
     case GMSFS_FDS_REGION_REGISTER:
     case GMSFS_FDS_REGION_UNREGISTER:
     case GMSFS_FDS_REGION_UNREGISTER_ALL:
@@ -651,7 +461,7 @@ bool fs_fds_tick(struct fs *fs)
 {
     if (fs->listener_rests)
         listen_or_rest(fs);
-    bool busy = fs->listener_rests | await_drainers(fs);
+    bool busy = fs->listener_rests | fds_drain_await(fs);
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {

@@ -2,11 +2,14 @@
 #include "fs/fds_drain.h"
 
 #include "base/log.h"
+#include "gmsfs_abi.h"
+#include "service/admin.h"
 
 #include <errno.h>
+#include <string.h>
 
-static int begin(struct fs *fs, const struct service_peer *peer,
-                 const struct gmsfs_fds_request *request, struct service_drain *own)
+static int begin_store(struct fs *fs, const struct service_peer *peer,
+                       const struct gmsfs_fds_request *request, struct service_drain *own)
 {
     int error = service_drain_store(fs->service, peer, request->ticket, request->batch, own);
     const struct core_store *store = error ? NULL : core_find_store(fs->core, own->store);
@@ -17,17 +20,164 @@ static int begin(struct fs *fs, const struct service_peer *peer,
     return error;
 }
 
-int fds_drain_ask(struct fs *fs, const struct service_peer *peer,
-                  const struct gmsfs_fds_request *request, struct service_drain *own,
-                  uint64_t *remaining)
+static int ask_store(struct fs *fs, const struct service_peer *peer,
+                     const struct gmsfs_fds_request *request, struct service_drain *own,
+                     uint64_t *remaining)
 {
     *remaining = 0;
     switch (request->op) {
     case GMSFS_FDS_STORE_DRAIN:
-        return begin(fs, peer, request, own);
+        return begin_store(fs, peer, request, own);
     case GMSFS_FDS_STORE_HOLDERS:
         return service_count_holders(fs->service, peer, own, request->batch != 0, remaining);
     default:
         return service_serve_store(fs->service, peer, request->ticket);
+    }
+}
+
+/* ---- of the mount ------------------------------------------------------------------------ */
+
+int fds_drain_serve(struct connection *connection)
+{
+    struct service_peer peer = fds_peer_of(connection);
+    int error = service_serve(connection->fs->service, &peer);
+    if (!error)
+        connection->fs->drainer = NULL;
+    return error;
+}
+
+/* store NULL: the mount's drain. */
+static bool is_claimed(void *context, const struct core_store *store)
+{
+    const struct fs *fs = context;
+    const struct fs_connections *all = fs->connections;
+    bool found = !store && fs->drainer;
+    for (size_t i = 0; store && all && i < all->count && !found; i++)
+        found =
+            all->items[i]->drain.store == store->id && all->items[i]->drain.id == store->drain.id;
+    return found;
+}
+
+bool fds_drain_await(struct fs *fs)
+{
+    if (!fs->unclaimed_until_ms || fs->now_ms < fs->unclaimed_until_ms)
+        return fs->unclaimed_until_ms != 0;
+    fs->unclaimed_until_ms = 0;
+    service_end_unclaimed_drains(fs->service, is_claimed, fs);
+    return false;
+}
+
+static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)
+{
+    struct fs *fs = connection->fs;
+    bool is_unclaimed =
+        fs->unclaimed_until_ms && fs->core->draining && fs->core->sessions.count > 0;
+    if (fs->drainer ? fs->drainer != connection : is_unclaimed)
+        return -EBUSY;
+    bool was_drained = fs->core->draining && !fs->drainer;
+    int error = service_drain(fs->service, peer, revoke);
+    if (error)
+        return error;
+    if (!was_drained) /* a mount that is drained for good stays so when this one goes */
+        fs->drainer = connection;
+    log_info("%s: process %d (uid %u) drains the mount", fs->options.mountpoint, connection->pid,
+             connection->uid);
+    return 0;
+}
+
+struct drain_answer {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_drain drain;
+};
+
+/* drainer NULL: there is an error. */
+static int answer_begun(struct connection *connection, int error,
+                        const struct core_drainer *drainer)
+{
+    struct drain_answer answer = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
+    if (!error && drainer)
+        memcpy(answer.drain.token, drainer->token, sizeof answer.drain.token);
+    return fds_answer_send(&connection->answer, &answer, sizeof answer);
+}
+
+/* Which process drains: the next worker is to know it again. */
+static struct service_peer drainer_of(struct connection *connection, int sender)
+{
+    struct service_peer peer = fds_peer_of(connection);
+    struct core_process process = {0};
+    if (fds_find_sender(connection, sender, &process) == 0 && process.pid)
+        peer.process = process;
+    return peer;
+}
+
+static int resume_drain(struct connection *connection, const struct service_peer *peer,
+                        const uint8_t token[16])
+{
+    struct fs *fs = connection->fs;
+    struct service_drain own = {0};
+    bool is_mount;
+    int error = service_resume_drain(fs->service, peer, token, &own, &is_mount);
+    if (error)
+        return error;
+    if (is_mount
+            ? fs->drainer && fs->drainer != connection
+            : connection->drain.store != 0 || is_claimed(fs, core_find_store(fs->core, own.store)))
+        return -EBUSY;
+    if (is_mount)
+        fs->drainer = connection;
+    else
+        connection->drain = own;
+    log_info("%s: process %d (uid %u) goes on with its drain", fs->options.mountpoint,
+             connection->pid, connection->uid);
+    return 0;
+}
+
+/* DRAIN, DRAIN_END, SERVE. */
+static int drain_mount(struct connection *connection, const struct service_peer *peer,
+                       const struct gmsfs_fds_request *request)
+{
+    struct fs *fs = connection->fs;
+    uint64_t remaining = 0;
+    int error;
+    if (request->op == GMSFS_FDS_DRAIN) {
+        error = begin_drain(connection, peer, request->batch != 0);
+        return answer_begun(connection, error, &fs->core->drainer);
+    }
+    if (request->op == GMSFS_FDS_DRAIN_END) {
+        error = service_drain_end(fs->service, peer, &remaining);
+        if (!error)
+            fs->drainer = NULL;
+    } else {
+        error = fds_drain_serve(connection);
+    }
+    return fds_send_answer(connection, error, remaining);
+}
+
+/* STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
+static int drain_store(struct connection *connection, const struct service_peer *peer,
+                       const struct gmsfs_fds_request *request)
+{
+    struct fs *fs = connection->fs;
+    uint64_t remaining;
+    int error = ask_store(fs, peer, request, &connection->drain, &remaining);
+    if (request->op != GMSFS_FDS_STORE_DRAIN)
+        return fds_send_answer(connection, error, remaining);
+    const struct core_store *store = core_find_store(fs->core, connection->drain.store);
+    return answer_begun(connection, error, store ? &store->drain.by : NULL);
+}
+
+int fds_drain_answer(struct connection *connection, const struct gmsfs_fds_request *request,
+                     int sender)
+{
+    struct service_peer peer = drainer_of(connection, sender);
+    switch (request->op) {
+    case GMSFS_FDS_DRAIN:
+    case GMSFS_FDS_DRAIN_END:
+    case GMSFS_FDS_SERVE:
+        return drain_mount(connection, &peer, request);
+    case GMSFS_FDS_DRAIN_RESUME:
+        return fds_send_answer(connection, resume_drain(connection, &peer, request->ticket), 0);
+    default:
+        return drain_store(connection, &peer, request);
     }
 }

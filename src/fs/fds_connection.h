@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fds_connection - a connection of the ticket socket
+ *
+ * For fds.c, whose these are, and for what serves requests of one.
+ */
+#ifndef GMSFS_FS_FDS_CONNECTION_H
+#define GMSFS_FS_FDS_CONNECTION_H
+
+#include "fs/fds_answer.h"
+#include "fs/fs_internal.h"
+#include "service/drain.h"
+
+struct connection {
+    struct event_watch watch;
+    struct fs *fs;
+    struct fds_answer answer;
+    struct event_held held; /* descriptors are to be sent when what was recorded counts */
+    uint32_t uid;
+    int pid;
+    bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
+    uint64_t active_ms;    /* last progress */
+    struct service_redeemed ticket;
+    uint64_t sent;
+    uint32_t batch;
+    struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
+    struct service_drain drain;        /* of a store; it ends with the connection */
+};
+
+struct fs_connections {
+    size_t count;
+    struct connection *items[SERVICE_MAX_CONNECTIONS];
+};
+
+struct service_peer fds_peer_of(const struct connection *connection);
+/* Who is to have the descriptors: not who connected, where that has forked since. pid 0: it cannot
+ * be seen. */
+int fds_find_sender(struct connection *connection, int pid, struct core_process *process);
+/* A header without descriptors. As fds_answer_send. */
+int fds_send_answer(struct connection *connection, int error, uint64_t remaining);
+
+#endif
