@@ -68,5 +68,7 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
     check_int(offsetof(struct fs_ledger, started_ms), 131592);
     check_int(offsetof(struct fs_ledger, handles_end), 131600);
     check_int(offsetof(struct fs_ledger, handles), 131608);
-    check_int(sizeof(struct fs_kept_handle), 40);
+    check_int(sizeof(struct fs_kept_handle), 80);
+    check_int(offsetof(struct fs_ledger, recovery), 131608 + 65536 * 80);
+    check_int(sizeof(struct fs_recovery), 152);
 }
