@@ -353,6 +353,7 @@ class GmsCase(unittest.TestCase):
 
 
 WORKER = int(os.environ["GMSFS_TEST_WORKER"])
+KEEPER = int(os.environ["GMSFS_TEST_KEEPER"])
 
 
 def anonymous_bytes(pid):
@@ -374,6 +375,16 @@ def worker_anonymous_bytes():
 
 def worker_descriptors():
     return descriptors(WORKER)
+
+
+def connection_bytes():
+    """Memory of what has come from clients and is not served: the keeper holds it."""
+    directory = f"/proc/{KEEPER}/fd"
+    for number in os.listdir(directory):
+        path = os.path.join(directory, number)
+        if os.readlink(path).startswith("/memfd:gmsfs-connections"):
+            return os.stat(path).st_blocks * 512
+    raise AssertionError("the keeper has no memory of connections")
 
 
 CLIENT_MESSAGES = {  # what requests hold where a test does not care

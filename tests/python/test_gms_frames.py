@@ -14,6 +14,7 @@ from gms_client import V0_REQUESTS, V1_REQUESTS, encode, fields_of, frame
 from gms_support import (
     PIECE,
     GmsCase,
+    connection_bytes,
     sample,
     wait_until,
     worker_anonymous_bytes,
@@ -424,19 +425,16 @@ class Floods(GmsCase):
         client.send_raw(struct.pack(">I", self.LONG + 1024) + b"\x81" + bytes(self.LONG))
         return client
 
-    @unittest.skipIf(os.environ.get("SANITIZE"), "a sanitizer keeps what is freed for a while")
     def test_long_requests_that_are_gone_take_no_memory_whoever_else_sends_one(self):
-        """Each is a block of its own. Left to itself, malloc would learn from the first one to put such
-        blocks into the heap, where all of them stay as long as one behind them."""
         self.commit_content()
         self.half_a_long_request().close()
         self.wait_state("COMMITTED")
-        before = worker_anonymous_bytes()
+        before = connection_bytes()
         clients = [self.half_a_long_request() for _ in range(8)]
-        wait_until(lambda: worker_anonymous_bytes() - before > 6 * self.LONG, "all are there")
+        wait_until(lambda: connection_bytes() - before > 6 * self.LONG, "all are there")
         for client in clients[:-1]:
             client.close()
-        wait_until(lambda: worker_anonymous_bytes() - before < 3 * self.LONG, "that of seven is free")
+        wait_until(lambda: connection_bytes() - before < 3 * self.LONG, "that of seven is free")
         self.assertFalse(clients[-1].is_closed())
 
     def test_exports_that_nobody_receives_leave_no_descriptors_behind(self):
