@@ -32,8 +32,7 @@ static uint64_t threshold_bytes(const struct journal *journal)
     if (text)
         return strtoull(text, NULL, 10);
 #endif
-    return JOURNAL_SNAPSHOT_BYTES +
-           (last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES);
+    return JOURNAL_SNAPSHOT_BYTES + (last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES);
 }
 
 /* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
