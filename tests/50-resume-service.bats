@@ -84,7 +84,6 @@ transfers() { # COUNT
 
 # ---- moves -----------------------------------------------------------------------------------
 
-# bats test_tags=host
 @test "a move that was ordered is begun anew, again and again, and ends where it was to" {
     start_tiers size=64M,host_size=64M
     committed
@@ -113,7 +112,6 @@ store_bytes() {
     jq .bytes "$W/info"
 }
 
-# bats test_tags=host
 @test "who waits in promote hears of the end and of nothing else" {
     start_tiers size=64M,host_size=64M
     committed
@@ -130,7 +128,6 @@ store_bytes() {
     bytes_are_right
 }
 
-# bats test_tags=host
 @test "a store that comes back for who waits in its lock is granted to him" {
     start_tiers size=64M,host_size=64M
     committed

@@ -33,7 +33,7 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
     int error = record_decode(entry->bytes, entry->size, &record, &arena);
 
     if (error)
-        return failure_set(replaying->failure, error,
+        return failure_set(replaying->failure, error == -EINVAL ? -EPROTO : error,
                            "the journal is damaged: record %" PRIu64 " is none",
                            replaying->records);
     error = core_apply(replaying->core, &record, &outcome);
@@ -41,9 +41,9 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
     if (error && outcome.noted)
         error = 0;
     if (error)
-        failure_set(replaying->failure, error == -ENOMEM ? error : -EPROTO,
-                    "the journal's record %" PRIu64 " (%s) cannot be applied: %s",
-                    replaying->records, record_type_name(record.type), strerror(-error));
+        error = failure_set(replaying->failure, error == -ENOMEM ? error : -EPROTO,
+                            "the journal's record %" PRIu64 " (%s) cannot be applied: %s",
+                            replaying->records, record_type_name(record.type), strerror(-error));
     record_decode_free(arena);
     replaying->records++;
     return error;

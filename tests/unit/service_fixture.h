@@ -271,20 +271,24 @@ static struct core *copy_core(void)
     return copy;
 }
 
-/* Another one goes on with the state, and what the keeper has. Jobs that were deferred are lost. */
+/* Another one goes on with the state, and what the keeper has. Jobs that were deferred do nothing.
+ */
 __attribute__((unused)) static void service_restart(void)
 {
     struct service_options options = fixture_options();
     struct service_kept taken[sizeof kept / sizeof kept[0]];
     struct core *core = copy_core();
     size_t count = kept_count;
+    bool deferring = defers;
 
     for (size_t i = 0; i < count; i++)
         taken[i] =
             (struct service_kept){.id = kept[i].id, .fd = fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0)};
+    service_stop(service);
+    run_deferred();
+    defers = deferring;
     service_free(service);
     vmm_close(vmm);
-    deferred_count = 0;
     fixture_watches = 0;
     open_memory();
     require(service_restore(vmm, &options, &fixture_host, core, taken, count, &service) == 0);
