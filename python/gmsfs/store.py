@@ -200,7 +200,7 @@ class Store:
         granted = self._granted()
         if granted:
             raw = abi.Info()
-            self._live().call("gmsfs_get_info", ctypes.byref(raw))
+            self._live().call("gmsfs_get_info", ctypes.byref(raw), ctypes.sizeof(raw))
             if raw.mode == abi.MODE_NONE:
                 raise make(errno.ESTALE, self._path, "gmsfs_get_info")
         return _mode_name(granted)

@@ -213,24 +213,68 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
-/* Shared with the copier, which is there when it is wanted. */
-static int count_rings(pid_t pid)
+/* The copier's ring is there when it is wanted; the journal always. */
+static bool is_memory(const char *link)
 {
-    return tool_count_fds(pid, "memfd:gmsfs-ring");
+    if (strstr(link, "memfd:"))
+        return !strstr(link, "memfd:gmsfs-ring") && !strstr(link, "memfd:journal");
+    return strstr(link, "/#") || strstr(link, "/gpus/gpu");
+}
+
+#define MAX_FILES 4096
+
+struct memory_files { /* one may have two descriptors, for writers and for readers */
+    int fds, files;
+    ino_t inodes[MAX_FILES];
+    dev_t devices[MAX_FILES];
+};
+
+static void note_file(struct memory_files *memory, const struct stat *st)
+{
+    memory->fds++;
+    for (int i = 0; i < memory->files; i++)
+        if (memory->inodes[i] == st->st_ino && memory->devices[i] == st->st_dev)
+            return;
+    if (memory->files == MAX_FILES)
+        tool_die("more than %d files of memory", MAX_FILES);
+    memory->inodes[memory->files] = st->st_ino;
+    memory->devices[memory->files++] = st->st_dev;
 }
 
 /* Host memory, the files without names of a disk, and what the GPUs of tests/fake_cuda have. */
+static const struct memory_files *find_memory(pid_t pid)
+{
+    static struct memory_files memory;
+    struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);
+    DIR *stream = opendir(dir.text);
+    struct dirent *entry;
+    char link[PATH_MAX];
+    struct stat st;
+
+    memory.fds = memory.files = 0;
+    while (stream && (entry = readdir(stream)) != NULL) {
+        ssize_t n = readlinkat(dirfd(stream), entry->d_name, link, sizeof(link) - 1);
+
+        link[n > 0 ? n : 0] = '\0';
+        if (is_memory(link) && fstatat(dirfd(stream), entry->d_name, &st, 0) == 0)
+            note_file(&memory, &st);
+    }
+    if (stream)
+        closedir(stream);
+    return &memory;
+}
+
 static int count_memory(pid_t pid)
 {
-    return tool_count_fds(pid, "memfd:") - tool_count_fds(pid, "memfd:journal") - count_rings(pid) +
-           tool_count_fds(pid, "/#") + tool_count_fds(pid, "/gpus/gpu");
+    return find_memory(pid)->files;
 }
 
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
     struct footprint footprint = {
-        .fds = tool_count_fds(pid, NULL) - count_memory(pid) - count_rings(pid),
+        .fds = tool_count_fds(pid, NULL) - find_memory(pid)->fds -
+               tool_count_fds(pid, "memfd:gmsfs-ring"),
     };
 
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));
@@ -254,7 +298,6 @@ static uint64_t allocations_of_mount(const struct target *of)
     return count;
 }
 
-/* A worker has a second descriptor, for readers, of what was handed out. */
 static bool has_leaked(pid_t pid, const struct footprint *before, uint64_t least, uint64_t most)
 {
     uint64_t memory = (uint64_t)count_memory(pid);

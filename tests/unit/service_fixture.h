@@ -34,7 +34,7 @@ static bool defers;
 static struct job *deferred[64];
 static size_t deferred_count;
 static unsigned submitted[SERVICE_POOL_COUNT]; /* jobs, since service_start */
-static struct service_kept kept[64];           /* what the keeper has, by number */
+static struct service_kept kept[256];          /* what the keeper has, by number */
 static size_t kept_count;
 static uint64_t unwatchable;          /* a pid for which there is no descriptor; 0: none */
 static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
@@ -170,15 +170,23 @@ static void forget_kept(size_t at)
     memmove(&kept[at], &kept[at + 1], (--kept_count - at) * sizeof kept[0]);
 }
 
+static void drop_kept(uint64_t id)
+{
+    size_t at = 0;
+
+    while (at < kept_count && kept[at].id != id)
+        at++;
+    if (at < kept_count)
+        forget_kept(at);
+}
+
+/* With the readers' one, as the keeper does it. */
 static void host_drop(void *context, const uint64_t *memories, size_t count)
 {
     (void)context;
     for (size_t i = 0; i < count; i++) {
-        size_t at = 0;
-        while (at < kept_count && kept[at].id != memories[i])
-            at++;
-        if (at < kept_count)
-            forget_kept(at);
+        drop_kept(memories[i]);
+        drop_kept(memories[i] | SERVICE_MEMORY_READONLY);
     }
 }
 

@@ -39,9 +39,9 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_CLEAR_SUSPECT;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_STORE_SERVE;
+    request.op = GMSFS_FDS_DRAIN_RESUME;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_STORE_SERVE + 1;
+    request.op = GMSFS_FDS_DRAIN_RESUME + 1;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_STORE_DRAIN;
     request.batch = UINT32_MAX;
