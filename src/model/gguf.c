@@ -155,7 +155,7 @@ static char *make_key(const struct gguf_text *key)
 
     if (!made)
         return NULL;
-    memcpy(made, GGUF_KEY_PREFIX, prefix);
+    strcpy(made, GGUF_KEY_PREFIX);
     memcpy(made + prefix, key->bytes, key->size_bytes);
     return made;
 }

@@ -7,7 +7,7 @@
   gms_resume.py churn SOCKET SECONDS      a writer that asks without a pause, one by one and many ahead;
                                           what is done twice or not at all shows in slots, keys and lists
   gms_resume.py read SOCKET SECONDS       a reader that exports and looks at everything again and again
-  gms_resume.py long SOCKET DIRECTORY     asks for a list that is longer than sockets take, reads a part of it,
+  gms_resume.py long SOCKET DIRECTORY     asks for a list longer than sockets take, reads a part of it,
                                           says `begun`, and reads the rest when DIRECTORY/0 is there: says
                                           `whole` or `closed`
 """

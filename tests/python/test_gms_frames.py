@@ -5,7 +5,6 @@ import os
 import select
 import struct
 import time
-import unittest
 
 import msgpack
 
