@@ -31,6 +31,7 @@ static int drop_all(struct apply *apply)
         core_drop_fixed(core, store);
         store->changed_ms = apply->record->wall_ms;
     }
+    core->drainer = (struct core_drainer){0}; /* it has what it wanted: whoever goes, this stays */
     return 0;
 }
 
@@ -45,7 +46,10 @@ int apply_drain_mount(struct apply *apply)
         return -EINVAL;
     if (on && !core->draining && core->fence.is_up)
         return -EBUSY;
-    core->drainer = on ? apply_get_drainer(apply) : (struct core_drainer){0};
+    if (!on)
+        core->drainer = (struct core_drainer){0};
+    else if (!core->draining || core_has_drainer(core))
+        core->drainer = apply_get_drainer(apply);
     if (core->draining == on)
         return 0;
     core->draining = on;

@@ -590,7 +590,7 @@ struct core {
     size_t reserving;        /* waiters with reserve_bytes */
     size_t displaced;        /* stores that are committed, and not on the device */
     bool draining;
-    struct core_drainer drainer; /* zero: it does not drain */
+    struct core_drainer drainer; /* zero: it does not drain, or is drained for good */
     bool lost;                   /* the device */
     uint64_t resumes;            /* how often a worker was replaced */
     bool is_resuming;            /* who waited for the last one is coming back */
@@ -670,6 +670,8 @@ const struct core_session *core_find_token(const struct core *core, const uint8_
 /* The store whose drain is that of this token; NULL: none. And is the mount's? */
 const struct core_store *core_find_drained(const struct core *core, const uint8_t token[16]);
 bool core_is_drainer(const struct core *core, const uint8_t token[16]);
+/* Somebody drains the mount, and has not come to the end. */
+bool core_has_drainer(const struct core *core);
 enum core_health core_get_health(const struct core *core);
 /* Of RW or RW_DATA; or NULL */
 const struct core_session *core_get_writer(const struct core *core, uint64_t store);

@@ -38,6 +38,13 @@ bool core_is_drainer(const struct core *core, const uint8_t token[16])
     return core->draining && is_drainer(&core->drainer, token);
 }
 
+bool core_has_drainer(const struct core *core)
+{
+    static const uint8_t none[sizeof core->drainer.token];
+
+    return core->draining && memcmp(core->drainer.token, none, sizeof none) != 0;
+}
+
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16])
 {
     static const uint8_t none[16];

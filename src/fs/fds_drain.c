@@ -70,8 +70,7 @@ bool fds_drain_await(struct fs *fs)
 static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)
 {
     struct fs *fs = connection->fs;
-    bool is_unclaimed =
-        fs->unclaimed_until_ms && fs->core->draining && fs->core->sessions.count > 0;
+    bool is_unclaimed = fs->unclaimed_until_ms && core_has_drainer(fs->core);
     if (fs->drainer ? fs->drainer != connection : is_unclaimed)
         return -EBUSY;
     bool was_drained = fs->core->draining && !fs->drainer;

@@ -141,7 +141,7 @@ void service_end_unclaimed_drains(struct service *s,
 {
     const struct core *core = s->core;
 
-    if (core->draining && core->sessions.count > 0 && !is_claimed(context, NULL))
+    if (core_has_drainer(core) && !is_claimed(context, NULL))
         service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];

@@ -303,19 +303,12 @@ static const char *after_of(const struct outcome *outcome)
     return strstr(outcome->said, "--\n");
 }
 
-/* The mount is drained, and the client goes without having heard of it: the next worker cannot tell
- * whether it has heard, and a mount that is drained stays so. */
-static bool is_undecided(const struct deed *deed, const struct outcome *outcome)
-{
-    return strcmp(deed->name, "drain-broken-off") == 0 && strstr(outcome->said, "ENODEV");
-}
-
 static void judge(const struct deed *deed, const struct learnt *learnt,
                   const struct outcome *outcome)
 {
     const struct outcome *wanted = &learnt->outcome;
 
-    if (may_break(deed, outcome) || is_undecided(deed, outcome))
+    if (may_break(deed, outcome))
         return;
     if (learnt->moves) {
         if (!matches(after_of(wanted), after_of(outcome)))
