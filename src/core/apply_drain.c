@@ -31,7 +31,16 @@ static int drop_all(struct apply *apply)
         core_drop_fixed(core, store);
         store->changed_ms = apply->record->wall_ms;
     }
-    core->drainer = (struct core_drainer){0}; /* it has what it wanted: whoever goes, this stays */
+    return 0;
+}
+
+static int end_for_good(struct core *core)
+{
+    if (!core->draining)
+        return -EINVAL;
+    if (core->sessions.count > 0)
+        return -EBUSY;
+    core->drainer = (struct core_drainer){0};
     return 0;
 }
 
@@ -42,6 +51,8 @@ int apply_drain_mount(struct apply *apply)
 
     if (apply->record->flags == CORE_DRAIN_DROP)
         return drop_all(apply);
+    if (apply->record->flags == CORE_DRAIN_OVER)
+        return end_for_good(core);
     if (apply->record->flags & ~(uint32_t)CORE_DRAIN_ON)
         return -EINVAL;
     if (on && !core->draining && core->fence.is_up)

@@ -343,7 +343,8 @@ enum record_type {
                        waits is refused (-ECANCELED). -EBUSY behind a fence, whose checkpoint
                        needs what would be dropped. CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
-                       draining. 0: serves again. ON: bytes16 = token, process and uid are the
+                       draining. CORE_DRAIN_OVER, likewise: its drainer has come to its end,
+                       and it stays drained, whoever goes. 0: serves again. ON: bytes16 = token, process and uid are the
                        drainer's; again: another drainer */
     RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
                        be damaged; a store is suspect as long as it holds some of that, and grants
@@ -436,6 +437,7 @@ enum record_type {
 #define CORE_DRAIN_ON           (1u << 0)
 #define CORE_RESUME_END         (1u << 0)
 #define CORE_DRAIN_DROP         (1u << 1)
+#define CORE_DRAIN_OVER         (1u << 2)
 #define CORE_NOTE_SUSPECT       (1u << 0)
 #define CORE_NOTE_LOST          (1u << 1)
 #define CORE_NOTE_TRUST         (1u << 2)

@@ -196,8 +196,9 @@ static uint64_t read_clock_us(clockid_t clock)
 /* For the next worker, which tells of it in the mount. */
 static void note_recovery(struct fs_ledger *ledger, const char *cause)
 {
-    ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
-                                            .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
+    if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
+        ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
+                                                .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
     snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);
 }
 
@@ -244,6 +245,23 @@ static bool plan_restart(struct keeper *keeper)
     return true;
 }
 
+/* No process could be had: that may be over in a moment. */
+static bool try_later(struct keeper *keeper, int error)
+{
+    struct keeper_restarts *restarts = &keeper->restarts;
+
+    keeper_close(&keeper->control_fd);
+    keeper_close(&keeper->keep_fd);
+    keeper->worker = -1;
+    restarts->in_row++;
+    log_error("%s: cannot start another worker: %s; what is held stays held, and it is tried again",
+              keeper_path(keeper), strerror(-error));
+    if (are_too_many(keeper))
+        return false;
+    restarts->next_ms = keeper_now_ms() + FIRST_PAUSE_MS + choose_pause_ms(restarts->in_row);
+    return true;
+}
+
 bool keeper_restart_worker(struct keeper *keeper)
 {
     if (!keeper->restarts.next_ms && !plan_restart(keeper))
@@ -254,7 +272,5 @@ bool keeper_restart_worker(struct keeper *keeper)
         return true;
     keeper->restarts.next_ms = 0;
     int error = keeper_start_worker(keeper);
-    if (error)
-        log_error("%s: cannot start another worker: %s", keeper_path(keeper), strerror(-error));
-    return !error;
+    return !error || try_later(keeper, error);
 }

@@ -537,6 +537,8 @@ int worker_main(const struct worker_setup *setup)
     }
     if (error && worker.journal) /* the next one is to find what we found */
         journal_rewind(worker.journal, 0);
+    if (error && worker.resumes) /* and nothing is taken apart of what it goes on with */
+        _exit(1);
     if (worker.loop)
         end(&worker);
     keep_close(&worker.keep);

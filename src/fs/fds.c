@@ -38,8 +38,10 @@ static void drop(struct connection *connection)
     fds_answer_forget(&connection->answer);
     close(connection->watch.fd);
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
-    if (fs->drainer == connection)
-        fds_drain_serve(connection);
+    if (fs->drainer == connection && fds_drain_serve(connection)) {
+        fs->drainer = NULL; /* without memory for the record: the tick ends what nobody claims */
+        fs->unclaimed_until_ms = fs->now_ms;
+    }
     service_end_drain(fs->service, &connection->drain);
     if (connection->registering)
         fds_region_forget(connection->registering);

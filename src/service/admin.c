@@ -85,7 +85,10 @@ int service_drain_end(struct service *s, const struct service_peer *peer, uint64
     error = s->core->draining ? service_apply_record(s, &record, NULL) : -ECANCELED;
     vmm_get_info(s->vmm, &info);
     *left = error ? s->core->sessions.count : info.used_bytes;
-    return !error && info.used_bytes > 0 ? -EAGAIN : error;
+    if (error || info.used_bytes > 0)
+        return error ? error : -EAGAIN;
+    record.flags = CORE_DRAIN_OVER;
+    return service_apply_record(s, &record, NULL);
 }
 
 const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16])
