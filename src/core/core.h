@@ -344,8 +344,8 @@ enum record_type {
                        needs what would be dropped. CORE_DRAIN_DROP: what is committed is
                        dropped in every store; -EBUSY while there are sessions, -EINVAL unless
                        draining. CORE_DRAIN_OVER, likewise: its drainer has come to its end,
-                       and it stays drained, whoever goes. 0: serves again. ON: bytes16 = token, process and uid are the
-                       drainer's; again: another drainer */
+                       and it stays drained, whoever goes. 0: serves again. ON: bytes16 =
+                       token, process and uid are the drainer's; again: another drainer */
     RECORD_HEALTH,  /* flags CORE_NOTE_*, name = why. SUSPECT: all memory that there is may
                        be damaged; a store is suspect as long as it holds some of that, and grants
                        no RO (-EIO). LOST: whoever waits is refused and no session is granted
