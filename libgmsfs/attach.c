@@ -123,20 +123,35 @@ static int attach_all(struct attach *attach, size_t item_bytes, void **list)
     return 0;
 }
 
-int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
-                      size_t *count, size_t item_bytes)
+static int attach_once(gmsfs_t *handle, enum gmsfs_access access, void **made, uint64_t *count,
+                       size_t item_bytes)
 {
     GFS_VA_SCOPE(scope);
     struct attach attach = {.handle = handle, .access = access};
-    void *made = NULL;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    error = attach_all(&attach, item_bytes, list ? &made : NULL);
+    error = attach_all(&attach, item_bytes, made);
     free(attach.mappings);
+    *count = attach.count;
+    return error;
+}
+
+int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
+                      size_t *count, size_t item_bytes)
+{
+    uint64_t attached = 0;
+    void *made = NULL;
+    int error;
+
+    do {
+        free(made);
+        made = NULL;
+        error = attach_once(handle, access, list ? &made : NULL, &attached, item_bytes);
+    } while (gfs_session_follow_memory(handle, error));
     if (!error && count)
-        *count = attach.count;
+        *count = attached;
     if (!error && list)
         *list = made;
     else
