@@ -194,8 +194,9 @@ int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acqui
 /* ... or this makes it the handle's session. committed: when the grant came, was anything? */
 void gfs_session_note(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
                       int committed);
-/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked once
- * more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of scopes. */
+/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked
+ * once more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of
+ * scopes. */
 int gfs_session_follow_memory(struct gmsfs_store *handle, int error);
 /* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group);

@@ -269,8 +269,8 @@ static int count_memory(pid_t pid)
     return find_memory(pid)->files;
 }
 
-/* Without what a worker has only once somebody has asked it: who asked last (its name and its pidfd),
- * and the copier's ring with its socket. */
+/* Without what a worker has only once somebody has asked it: who asked last (its name and its
+ * pidfd), and the copier's ring with its socket. */
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
