@@ -218,7 +218,11 @@ static bool plan_restart(struct keeper *keeper)
         return false;
     hear_last_words(keeper);
     keeper_describe_end(keeper->worker_status, how, sizeof how);
-    note_recovery(keeper->ledger, keeper_is_yielding(keeper) ? "made way for another build" : how);
+    if (keeper_is_yielding(keeper))
+        snprintf(how, sizeof how, "made way for %s",
+                 keeper->visit.stage == VISIT_GIVING ? "another keeper (gmsfs mount --takeover)"
+                                                     : "another build (gmsfs upgrade)");
+    note_recovery(keeper->ledger, how);
     if (keeper_is_yielding(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};

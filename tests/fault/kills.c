@@ -89,7 +89,8 @@ static void sort_events(char *text)
     size_t count = 0, used = 0;
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (count < 4096 && !strstr(line, "\"worker_resumed\""))
+        if (count < 4096 && !strstr(line, "\"worker_resumed\"") &&
+            !strstr(line, "\"recovered\""))
             lines[count++] = line;
     qsort(lines, count, sizeof *lines, compare_lines);
     for (size_t i = 0; i < count; i++)
