@@ -228,6 +228,7 @@ static int restore_memory(struct restoring *r)
         error = 0;
     }
     drop_gathered(r);
+    service_tell_lost_regions(s);
     for (size_t i = 0; i < r->count; i++)
         pass_over(s, r->kept[i].id);
     for (size_t i = 0; i < core_count_memories(s->core); i++)
