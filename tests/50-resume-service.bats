@@ -174,6 +174,47 @@ audit_has_all() {
     assert_eq "$(grep -c worker_resumed "$T/audit")" 10 'deaths'
 }
 
+# ---- requests --------------------------------------------------------------------------------
+
+requests_wait() { # COUNT
+    [[ $(awk '$3 == "waiting"' "$M/weights/sessions" | wc -l) -eq $1 ]]
+}
+
+@test "requests that wait are bounded, with a share for each user, and others are served" {
+    export GMSFS_MAX_REQUESTS=32
+    local i waiting=0
+    start_mount
+    W=$M/weights
+    chmod 666 "$W/../weights" 2>/dev/null || true
+    hold open "$W/lock" rw
+    for i in {1..16}; do
+        spawn setpriv --reuid=4711 --regid=4711 --clear-groups "$GMSCTL" open "$W/lock" r
+    done
+    wait_until 10 grep -q '"event":"bound".*"bound":"requests","share":true' "$M/events"
+    waiting=$(awk '$3 == "waiting"' "$W/sessions" | wc -l)
+    [[ $waiting -ge 8 && $waiting -lt 16 ]]
+    kill_worker
+    wait_until 5 requests_wait "$waiting"
+    let_go "$HOLDER"
+}
+
+@test "an allocation that waits for memory keeps its time over the worker's death" {
+    local start_ms took_ms
+    start_mount size=4M,granularity=64K,alloc_timeout=3
+    W=$M/weights
+    mkdir "$M/other"
+    hold open "$M/other/lock" rw alloc 4194304 1 '' ''
+    start_ms=$(date +%s%3N)
+    spawn "$GMSCTL" open "$W/lock" rw alloc 65536 1 '' ''
+    sleep 2 # two thirds of its time
+    kill_worker
+    wait_exit "$SPAWNED"
+    took_ms=$(($(date +%s%3N) - start_ms))
+    assert_match "$(output_of "$SPAWNED")" ENOMEM
+    [[ $took_ms -ge 2900 && $took_ms -lt 4700 ]] || fail "it waited for $took_ms ms"
+    let_go "$HOLDER"
+}
+
 # ---- snapshots -------------------------------------------------------------------------------
 
 # Another one is begun with the end of each: nearly always one is being written.
