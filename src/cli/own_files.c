@@ -50,7 +50,7 @@ bool own_files_warn(const char *path)
 {
     static bool told;
     char directory[PATH_MAX], file[PATH_MAX];
-    int number;
+    int number = -1;
 
     if (!realpath(path, directory) || !find_own(directory, &number, file))
         return false;
