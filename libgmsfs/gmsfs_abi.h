@@ -429,7 +429,9 @@ enum gmsfs_fds_op {
     GMSFS_FDS_TAKEOVER =
         19, /* the connection becomes one of two keepers, of which this one goes on */
     /* DRAIN and STORE_DRAIN answer struct gmsfs_fds_drain. Where the connection breaks, a drain
-     * goes on for GMSFS_FDS_DRAIN_MS, for its process to connect again and show its token. */
+     * goes on for GMSFS_FDS_DRAIN_MS, for its process to connect again and show its token; one
+     * that has no answer yet asks for the same again, and is answered as if it had been the first
+     * time, but where the daemon cannot see its process: EBUSY until then. */
     GMSFS_FDS_DRAIN_RESUME = 20, /* `ticket` is the token: the drain is this connection's.
                                   * ECANCELED: it is over; EPERM: another process's; EBUSY: it is
                                   * another connection's */

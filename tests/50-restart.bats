@@ -87,6 +87,70 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     run_logged ! mountpoint -q "$M"
 }
 
+# The worker that was asked is killed before it has answered; the unmount is done all the same.
+@test "an ordinary user's unmount is done once and told, though the worker dies over its answer" {
+    requires user-fuse || return 1
+    export GMSFS_DIE_ANSWERING_FDS=$T/deaths
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    forget_mount "$M"
+    printf xx >"$T/deaths" # who it is that serves is asked before
+    chmod 666 "$T/deaths"
+    run_logged -0 as_user "$GMSFS" umount "$M"
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    run_logged ! mountpoint -q "$M"
+    process_gone "$KEEPER"
+    assert_eq "$(grep -c 'a client asks for the unmount' "$LOG")" 1 'unmounts'
+    grep -q ': ended; no client held a file' "$LOG"
+}
+
+@test "umount(8) of a mount whose worker dies just then ends it in order" {
+    start_mount
+    publish
+    forget_mount "$M"
+    local worker
+    worker=$(worker_of "$KEEPER")
+    kill -STOP "$worker"
+    spawn umount "$M"
+    kill -KILL "$worker"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    wait_until_any 10 process_gone "$KEEPER"
+    grep -q ': ended; no client held a file' "$LOG"
+    run_logged ! grep -q 'does not send requests again\|cannot go on' "$LOG"
+}
+
+is_pausing() { # SECONDS: before the next worker
+    grep -q "another one is started in $1 s" "$LOG"
+}
+
+# Three in a row that are at one request are too many for it; who only comes after them is not one.
+@test "workers that end before they serve do not count against the request that the last one was at" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    start_mount
+    printf x >"$T/deaths"
+    touch "$GMSFS_LAST_WORKER"
+    spawn mkdir "$M/other"
+    wait_until_any 10 is_pausing 0.1
+    rm "$GMSFS_LAST_WORKER"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ -d $M/other ]]
+    run_logged ! grep -q 'ended while they served one request' "$LOG"
+}
+
+@test "a request that three workers in a row end at is answered with an error" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    start_mount
+    printf xxx >"$T/deaths"
+    run timeout 20 mkdir "$M/other"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$output" 'Input/output error'
+    grep -q '3 workers in a row ended while they served one request' "$LOG"
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    run_logged -0 timeout 20 mkdir "$M/other"
+}
+
 @test "readers of an ordinary user's mount get descriptors from the next worker as well" {
     requires user-fuse || return 1
     MOUNT_VIA=("${AS_USER[@]}")

@@ -166,6 +166,30 @@ sequence_is_whole() { # FILE...: every event, once
     [[ -d $M/weights && -d $M/third ]]
 }
 
+@test "a text that is read in parts goes on as it was, and one that was read has its end, over deaths" {
+    start
+    spawn "$GMSCTL" open "$M/metrics" r read 100 say begun until "$T/go" read 1000000 read 100 \
+        open "$M/device" r read 1000000 say read until "$T/on" read 100 say "done"
+    wait_until 5 said "$SPAWNED" begun
+    cp "$M/metrics" "$T/before"
+    mkdir "$M/grown" # so there is more to tell
+    kill_worker
+    kill_worker
+    touch "$T/go"
+    wait_until 5 said "$SPAWNED" read
+    kill_worker
+    mkdir "$M/grown-more"
+    touch "$T/on"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    output_of "$SPAWNED" | sed '/^begun$/d; /^read$/,$d' >"$T/read"
+    # what was read is one text of the time before: it knows of no store that came later, nor of a death
+    run_logged ! grep -q 'grown' "$T/read"
+    grep -qx 'gmsfs_recoveries_total 0' "$T/read"
+    [[ $(wc -l <"$T/read") -ge $(($(wc -l <"$T/before") - 1)) ]]
+    assert_eq "$(output_of "$SPAWNED" | sed '1,/^read$/d' | grep .)" 'done' 'what follows the end'
+}
+
 waits_for_holders() {
     [[ $(output_of "$SPAWNED") == *'waiting for 1 session'* ]]
 }
@@ -204,6 +228,57 @@ waits_for_holders() {
     wait_exit "$SPAWNED"
     assert_eq "$status" 0 "$(output_of "$SPAWNED")"
     wait_until 5 test "$(jq .draining "$W/info")" = false
+}
+
+@test "a drain whose worker dies before it has answered, whatever was asked, is asked for again" {
+    export GMSFS_DIE_ANSWERING_FDS=$T/deaths
+    start
+    hold open "$W/lock" rw
+    printf xx >"$T/deaths" # the drain is begun, and again
+    spawn "$GMSFS" drain "$M"
+    wait_until 5 waits_for_holders
+    assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
+    assert_eq "$(jq .draining "$M/device")" true draining
+    printf x >"$T/deaths" # somewhere in what is asked meanwhile
+    wait_until_any 10 resumed_more_than 2
+    kill -STOP "$SPAWNED"
+    let_go "$HOLDER"
+    printf x >"$T/deaths" # the answer that it has ended
+    kill -CONT "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ $(output_of "$SPAWNED") != *daemon* ]]
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    assert_eq "$(jq .draining "$M/device")" true 'draining when it is done'
+    printf x >"$T/deaths"
+    run_logged -0 cli drain --undo "$M"
+    assert_eq "$(jq .draining "$M/device")" false 'draining when it is undone'
+}
+
+@test "a drain of a store whose worker dies before it has answered goes on as if it had" {
+    export GMSFS_DIE_ANSWERING_FDS=$T/deaths
+    start
+    printf x >"$T/deaths"
+    # shellcheck disable=SC2016 # another shell expands it
+    run_logged -0 cli drain "$W" -- bash -c 'jq .draining "$1/info"' _ "$W"
+    assert_match "$output" true
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    wait_until 5 serves_again
+}
+
+@test "a drain that has a file of the store from the shell says that it waits for itself" {
+    local seconds=$((2 * SLOW))
+    start
+    exec 6<>"$W/lock"
+    run "$GMSFS" drain --timeout "$seconds" "$W"
+    assert_eq "$status" 3 'exit status: sessions were left'
+    assert_match "$output" "process [0-9]+. waits for itself: its descriptor 6 is $W/lock"
+    run "$GMSFS" drain -q --timeout "$seconds" "$M"
+    assert_eq "$status" 3 'exit status: sessions were left'
+    assert_match "$output" "waits for itself: its descriptor 6 is $W/lock"
+    exec 6>&-
+    run_logged -0 cli drain "$W"
+    [[ $output != *itself* ]]
 }
 
 serves_again() {

@@ -174,6 +174,110 @@ audit_has_all() {
     assert_eq "$(grep -c worker_resumed "$T/audit")" 10 'deaths'
 }
 
+# ---- clients that are killed ----------------------------------------------------------------
+
+# Kills the worker and then this client; the next worker comes after that.
+kill_with_worker() { # PID
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -STOP "$KEEPER"
+    kill -KILL "$(worker_of "$KEEPER")"
+    kill -KILL "$1"
+    kill -CONT "$KEEPER"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
+@test "an abort that waits is done though who asked for it is killed with the worker" {
+    export GMSFS_GATE=$T/gate
+    local reader
+    start_mount
+    W=$M/weights
+    committed
+    exec 5<>"$W/lock"
+    touch "$GMSFS_GATE"
+    spawn dd "if=$W/allocations/a" "of=$T/read" bs=70000 count=1 status=none
+    reader=$SPAWNED
+    wait_until 5 transfers 1
+    spawn bash -c 'echo 1 >"$1/abort"' _ "$W"
+    wait_until 5 is_blocked "$SPAWNED"
+    assert_state weights RW
+    kill_with_worker "$SPAWNED"
+    rm "$GMSFS_GATE"
+    wait_exit "$reader"
+    wait_until 5 state_is weights COMMITTED
+    run_logged -1 bash -c 'echo 1 >"$1/commit"' _ "$W" # the session is over
+    exec 5>&-
+    bytes_are_right
+}
+
+is_blocked() { # PID: in a request to the mount
+    grep -q 'fuse\|request_wait' "/proc/$1/wchan" || [[ $(awk '{print $1}' "/proc/$1/syscall") == 1 ]]
+}
+
+@test "who is killed with the worker leaves no session and no place in the queue" {
+    local waiter
+    start_mount
+    W=$M/weights
+    hold open "$W/lock" rw
+    spawn "$GMSCTL" open "$W/lock" rw say held pause
+    waiter=$SPAWNED
+    wait_for_waiters weights 1
+    kill_with_worker "$waiter"
+    wait_until 5 requests_wait 0
+    assert_state weights RW
+    kill_with_worker "$HOLDER"
+    wait_until 5 state_is weights EMPTY
+    assert_eq "$(wc -l <"$W/sessions")" 0 'sessions and waiters'
+    run_logged -0 timeout 10 "$GMSCTL" open "$W/lock" rwn
+}
+
+# ---- requests --------------------------------------------------------------------------------
+
+some_are_refused() {
+    grep -q EDQUOT "$T"/spawn.*
+}
+
+requests_wait() { # COUNT
+    [[ $(awk '$3 == "waiting"' "$M/weights/sessions" | wc -l) -eq $1 ]]
+}
+
+@test "requests that wait are bounded, with a share for each user, and others are served" {
+    export GMSFS_MAX_REQUESTS=32
+    local i waiting
+    requires root
+    start_mount
+    W=$M/weights
+    hold open "$W/lock" rw
+    for i in {1..20}; do
+        spawn setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all \
+            "$GMSCTL" open "$W/lock" r
+    done
+    wait_until 10 some_are_refused || { cat "$W/sessions" "$T"/spawn.* ; false; }
+    grep -q '"event":"bound".*"bound":"requests","share":true' "$M/events"
+    waiting=$(awk '$3 == "waiting"' "$W/sessions" | wc -l)
+    [[ $waiting -ge 8 && $waiting -lt 20 ]]
+    kill_worker
+    wait_until 5 requests_wait "$waiting"
+    let_go "$HOLDER"
+}
+
+@test "an allocation that waits for memory keeps its time over the worker's death" {
+    local start_ms took_ms
+    start_mount size=4M,granularity=64K,alloc_timeout=3
+    W=$M/weights
+    mkdir "$M/other"
+    hold open "$M/other/lock" rw alloc 4194304 1 '' ''
+    start_ms=$(date +%s%3N)
+    spawn "$GMSCTL" open "$W/lock" rw alloc 65536 1 '' ''
+    sleep 2 # two thirds of its time
+    kill_worker
+    wait_exit "$SPAWNED"
+    took_ms=$(($(date +%s%3N) - start_ms))
+    assert_match "$(output_of "$SPAWNED")" ENOMEM
+    [[ $took_ms -ge 2900 && $took_ms -lt 4700 ]] || fail "it waited for $took_ms ms"
+    let_go "$HOLDER"
+}
+
 # ---- snapshots -------------------------------------------------------------------------------
 
 # Another one is begun with the end of each: nearly always one is being written.

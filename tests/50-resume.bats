@@ -264,6 +264,23 @@ queue_is() { # PID...: those in the lock's queue, in order
     grep -qx 'gmsfs_recoveries_total 2' "$M/metrics"
 }
 
+recoveries() { # the cause of each that events tell of, the oldest first
+    jq -r 'select(.event == "recovered" and .took_us > 0 and .took_us < 60000000) | .cause' "$M/events"
+}
+
+@test "events tell of each recovery what it was for and how long it took" {
+    start
+    kill_worker
+    kill -SEGV "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than 1
+    run_logged -0 recoveries
+    assert_match "${lines[0]}" 'was killed by signal 9'
+    assert_match "${lines[1]}" 'was killed by signal 11'
+    assert_eq "${#lines[@]}" 2 recoveries
+    assert_eq "$(tail -n 1 "$M/events" | jq -c '[.cause, .took_us]')" \
+        "$(jq -c '.last_recovery | [.cause, .took_us]' "$M/device")" 'the last one, as device has it'
+}
+
 @test "the last time's cause and how long it took are told" {
     start
     assert_eq "$(jq -c '[.recoveries, .last_recovery]' "$M/device")" '[0,null]' 'before it'

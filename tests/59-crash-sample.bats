@@ -59,7 +59,7 @@ kills_at() {
     kills_at 1 0 lock/wait
 }
 
-@test "two workers in a row that are killed at a step of an allocation" {
+@test "two and three workers in a row that are killed at a step of an allocation, also as they resume" {
     kills_at 23 17 memory/alloc
 }
 

@@ -13,6 +13,7 @@
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
+#include "cli/own_files.h"
 #include "cli/signals.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
@@ -116,6 +117,7 @@ static void drain_say_sessions(const struct drain *drain, const struct mount *mo
 {
     char *holders;
 
+    own_files_warn(mount->path);
     if (drain->quiet)
         return;
     holders = mount_look_holders(mount);
@@ -181,7 +183,7 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
         return drain_explain(mount, asked.fd);
     signals_install("");
     signals_defer(true);
-    error = drain->undo ? daemon_ask(asked.fd, GMSFS_FDS_SERVE, 0, NULL)
+    error = drain->undo ? daemon_ask_serve(mount->path, asked.fd)
                         : daemon_drain_begin(&asked, GMSFS_FDS_DRAIN, no_store, drain->revoke);
     if (error)
         status = drain_explain(mount, error);

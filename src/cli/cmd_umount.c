@@ -59,7 +59,7 @@ struct umount {
 
 static int umount_by_daemon(const struct mount *mount)
 {
-    int error = daemon_ask_once(mount->path, GMSFS_FDS_UNMOUNT);
+    int error = daemon_ask_unmount(mount->path);
 
     return error ? error : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
 }

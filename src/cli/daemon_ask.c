@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_S 5
+#define ASK_AGAIN_MS    10
 #define SOCKET          ".fds"
 
 static int connect_at(const struct sockaddr_un *address)
@@ -65,10 +66,56 @@ static ssize_t converse(int fd, const struct gmsfs_fds_request *request, void *a
     return got;
 }
 
-static int exchange(int fd, const struct gmsfs_fds_request *request, uint64_t *remaining)
+static bool is_broken(ssize_t error)
+{
+    return error == -EPIPE || error == -ECONNRESET;
+}
+
+/* As converse, of whichever worker of the daemon answers: one that ends breaks the connection, and
+ * nobody can tell whether it did what was asked, so that is to be such that it can be asked again.
+ * The new connection is `fd` as well. */
+static ssize_t converse_until_answered(const char *path, int fd,
+                                       const struct gmsfs_fds_request *request, void *answer,
+                                       size_t room)
+{
+    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+    ssize_t got = converse(fd, request, answer, room);
+    int other;
+
+    while (got == 0 || is_broken(got)) {
+        if (signals_get())
+            return -EINTR;
+        if (cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) == 0)
+            return -ECONNRESET;
+        nanosleep(&pause, NULL);
+        other = daemon_connect(path);
+        if (other < 0)
+            return other;
+        dup3(other, fd, O_CLOEXEC);
+        close(other);
+        got = converse(fd, request, answer, room);
+    }
+    return got;
+}
+
+/* Nobody listens there any more: what a connection says that is made after one broke. */
+static bool is_closed(ssize_t error)
+{
+    return error == -ECONNREFUSED || error == -ENOENT;
+}
+
+static bool is_gone(ssize_t error)
+{
+    return is_closed(error) || error == -ENOTCONN || error == -ECONNABORTED;
+}
+
+static int exchange(const char *path, int fd, const struct gmsfs_fds_request *request,
+                    uint64_t *remaining)
 {
     struct gmsfs_fds_header header;
-    ssize_t got = converse(fd, request, &header, sizeof(header));
+    ssize_t got = path ? converse_until_answered(path, fd, request, &header, sizeof(header))
+                       : converse(fd, request, &header, sizeof(header));
 
     if (got < 0)
         return (int)got;
@@ -84,7 +131,7 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
     const struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
 
-    return exchange(fd, &request, remaining);
+    return exchange(NULL, fd, &request, remaining);
 }
 
 int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
@@ -93,16 +140,13 @@ int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t b
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
 
     memcpy(request.ticket, id, sizeof(request.ticket));
-    return exchange(fd, &request, remaining);
+    return exchange(NULL, fd, &request, remaining);
 }
 
 /* ---- drains ------------------------------------------------------------------------------ */
 
-static bool is_broken(int error)
-{
-    return error == -EPIPE || error == -ECONNRESET;
-}
-
+/* A worker that ends before it has answered may have begun the drain: the next one knows its
+ * process, and gives it the token. */
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch)
 {
@@ -114,7 +158,9 @@ int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const u
     ssize_t got;
 
     memcpy(request.ticket, id, sizeof(request.ticket));
-    got = converse(drain->fd, &request, &answer, sizeof(answer));
+    got = converse_until_answered(drain->path, drain->fd, &request, &answer, sizeof(answer));
+    if (is_gone(got))
+        return -ECONNRESET;
     if (got < 0)
         return (int)got;
     if (got < (ssize_t)sizeof(answer.header))
@@ -135,8 +181,8 @@ int daemon_drain_mend(struct daemon_drain *drain)
         return error;
     while (cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) > 0 && !signals_get()) {
         fd = daemon_connect(drain->path);
-        if (fd == -ECONNREFUSED || fd == -ENOENT || fd == -ENOTCONN || fd == -ECONNABORTED)
-            return -ECONNRESET; /* the mount has gone */
+        if (is_gone(fd))
+            return -ECONNRESET;
         error = fd;
         if (fd >= 0)
             error = daemon_ask_of(fd, GMSFS_FDS_DRAIN_RESUME, drain->token, 0, NULL);
@@ -154,6 +200,17 @@ int daemon_drain_mend(struct daemon_drain *drain)
     return signals_get() ? -EINTR : error;
 }
 
+/* The worker has answered that the drain is over and nobody's any more, or somebody undid it: the
+ * next one tells which, to whoever may drain. */
+static int ask_for_good(struct daemon_drain *drain, uint64_t *remaining)
+{
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                              .op = GMSFS_FDS_DRAIN_END};
+    int error = exchange(drain->path, drain->fd, &request, remaining);
+
+    return is_gone(error) ? -ECONNRESET : error;
+}
+
 int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
                      uint64_t *remaining)
 {
@@ -161,6 +218,8 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
 
     while (is_broken(error)) {
         error = daemon_drain_mend(drain);
+        if (error == -ECANCELED && op == GMSFS_FDS_DRAIN_END)
+            return ask_for_good(drain, remaining);
         if (error)
             break;
         error = daemon_ask(drain->fd, op, batch, remaining);
@@ -176,16 +235,30 @@ int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16
     if (fd < 0)
         return fd;
     memcpy(request.ticket, id, sizeof(request.ticket));
-    error = exchange(fd, &request, NULL);
+    error = exchange(path, fd, &request, NULL);
     close(fd);
-    return error;
+    return is_gone(error) ? -ECONNRESET : error;
 }
 
-int daemon_ask_once(const char *path, enum gmsfs_fds_op op)
+int daemon_ask_serve(const char *path, int fd)
 {
-    static const uint8_t none[16];
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_SERVE};
+    int error = exchange(path, fd, &request, NULL);
 
-    return daemon_ask_store(path, op, none);
+    return is_gone(error) ? -ECONNRESET : error;
+}
+
+int daemon_ask_unmount(const char *path)
+{
+    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
+                                              .op = GMSFS_FDS_UNMOUNT};
+    int fd = daemon_connect(path), error;
+
+    if (fd < 0)
+        return fd;
+    error = exchange(path, fd, &request, NULL);
+    close(fd);
+    return is_closed(error) ? 0 : error; /* the socket is the first that goes */
 }
 
 /* A daemon that does not know the request answers a header alone. */
@@ -251,11 +324,18 @@ static int receive_sender(int fd)
 
 int daemon_ask_pid(const char *path)
 {
-    int fd = daemon_connect(path), pid;
+    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+    int fd, pid;
 
-    if (fd < 0)
-        return fd;
-    pid = receive_sender(fd);
-    close(fd);
-    return pid;
+    for (;;) {
+        fd = daemon_connect(path);
+        if (fd < 0)
+            return fd;
+        pid = receive_sender(fd);
+        close(fd);
+        if (!is_broken(pid) || cli_left_ms(start_ms, REPLY_TIMEOUT_S * 1000) == 0)
+            return pid;
+        nanosleep(&pause, NULL);
+    }
 }

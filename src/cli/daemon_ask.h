@@ -24,6 +24,9 @@ int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining
 int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
                   uint64_t *remaining);
 
+/* SERVE of the mount at `path`, over a connection to it. Asks again, as the next. */
+int daemon_ask_serve(const char *path, int fd);
+
 /* A drain outlives the connection by which it was asked for, where the daemon's worker is replaced:
  * then another connection is made, unheard. */
 struct daemon_drain {
@@ -42,11 +45,11 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
 int daemon_drain_mend(struct daemon_drain *drain);
 
 /* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
- * seen, or a negative errno. */
+ * seen, or a negative errno. Where that one ends before it has answered, the next. */
 int daemon_ask_pid(const char *path);
 
-/* Connects, asks, closes. */
-int daemon_ask_once(const char *path, enum gmsfs_fds_op op);
+/* Connects, asks and closes; asks again where the daemon's worker ended before it had answered. */
+int daemon_ask_unmount(const char *path);
 /* The same of one store, by its id; zeros: of all. */
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16]);
 /* One of the FENCE ops; token: that of who ends it. *answer is zeros where none came. -EOPNOTSUPP:

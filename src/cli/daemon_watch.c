@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define ASK_MS      2000
+#define OPENS       5 /* workers that are asked, where one ends after the other */
 #define MEMORY_NAME "/memfd:gmsfs (deleted)" /* as /proc shows it */
 #define PATH_BYTES  64
 
@@ -132,7 +133,8 @@ static int find_memory(struct daemon_watch *watch)
     return error;
 }
 
-int daemon_watch_open(struct daemon_watch *watch, const char *mount)
+/* -ECHILD: the worker that was asked has ended, and another one may serve by now. */
+static int open_once(struct daemon_watch *watch, const char *mount)
 {
     int worker = ask_worker(mount);
 
@@ -142,10 +144,23 @@ int daemon_watch_open(struct daemon_watch *watch, const char *mount)
     watch->keeper = find_keeper(worker);
     watch->pidfd = (int)syscall(SYS_pidfd_open, watch->keeper, 0);
     if (watch->pidfd < 0)
-        return -errno;
-    if (find_keeper(worker) != watch->keeper)
-        return -ESRCH; /* it ended just now, and the number may be another's */
-    return find_memory(watch);
+        return errno == ESRCH ? -ECHILD : -errno;
+    if (find_keeper(worker) == watch->keeper)
+        return find_memory(watch);
+    daemon_watch_close(watch); /* it ended just now, and the number may be another's */
+    return -ECHILD;
+}
+
+int daemon_watch_open(struct daemon_watch *watch, const char *mount)
+{
+    int error;
+
+    for (int i = 0; i < OPENS; i++) {
+        error = open_once(watch, mount);
+        if (error != -ECHILD)
+            return error;
+    }
+    return -ESRCH;
 }
 
 void daemon_watch_close(struct daemon_watch *watch)

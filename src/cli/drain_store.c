@@ -9,6 +9,7 @@
 #include "cli/daemon_explain.h"
 #include "cli/holders.h"
 #include "cli/output.h"
+#include "cli/own_files.h"
 #include "cli/run.h"
 #include "cli/signals.h"
 #include "cli/store_file.h"
@@ -81,6 +82,8 @@ static void say_holders(const struct waiting *waiting, uint64_t left)
     json_t *rows, *row;
     size_t i;
 
+    if (left != waiting->said)
+        own_files_warn(waiting->drain->path);
     if (waiting->drain->quiet || left == waiting->said)
         return;
     rows = holders_read(waiting->drain->path);

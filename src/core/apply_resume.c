@@ -4,6 +4,7 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Those that are over go from the table, so the next one is found by its id. */
 static void end_sessions(struct apply *apply)
@@ -39,24 +40,47 @@ static void keep_places(struct apply *apply)
     }
 }
 
+static struct core_event *add_event(struct apply *apply, enum core_event_type type)
+{
+    struct core *core = apply->core;
+    struct core_event *event = &core->events[core->next_event % core->options.limits.events];
+
+    core_add_event(apply, type, NULL, NULL);
+    event->resumes = core->resumes;
+    return event;
+}
+
+static int end_resuming(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct core_event *event;
+
+    if (record->name_bytes >= sizeof event->cause ||
+        (record->name_bytes > 0 &&
+         (!apply->core->is_resuming || memchr(record->name, '\0', record->name_bytes))))
+        return -EINVAL;
+    apply->core->is_resuming = false;
+    if (record->name_bytes > 0) {
+        event = add_event(apply, CORE_EVENT_RECOVERED);
+        memcpy(event->cause, record->name, record->name_bytes);
+        event->took_us = record->count;
+    }
+    return apply_time(apply);
+}
+
 int apply_resume(struct apply *apply)
 {
     struct core *core = apply->core;
-    uint64_t seq;
 
     if (apply->record->flags & ~CORE_RESUME_END)
         return -EINVAL;
-    if (apply->record->flags) {
-        core->is_resuming = false;
-        return apply_time(apply);
-    }
+    if (apply->record->flags)
+        return end_resuming(apply);
     keep_places(apply);
     core->is_resuming = true;
     end_sessions(apply);
     undo_making(apply);
     core->resumes++;
-    seq = core->next_event;
-    core_add_event(apply, CORE_EVENT_RESUMED, NULL, NULL);
-    core->events[seq % core->options.limits.events].resumes = core->resumes;
+    add_event(apply, CORE_EVENT_RESUMED);
     return 0;
 }

@@ -410,7 +410,9 @@ enum record_type {
                            it, or 0. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
     RECORD_RESUME,      /* a new worker goes on with this state: see RESUMING. flags
-                           CORE_RESUME_END: all who could come back have; grants as TIME */
+                           CORE_RESUME_END: all who could come back have; grants as TIME. With a
+                           name, the cause, and count, the microseconds since the last worker's
+                           end, that is an event, too: -EINVAL where nothing was resumed */
     RECORD_TYPE_COUNT,
 };
 

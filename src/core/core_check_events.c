@@ -26,7 +26,7 @@ static bool is_of_copies(enum core_event_type type)
 static int check_event(const struct core *core, struct failure *failure, uint64_t seq)
 {
     const struct core_event *event = core_find_event(core, seq);
-    bool of_bound, of_region;
+    bool of_bound, of_region, of_recovery;
 
     if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
         return WRONG("event %" PRIu64 ": it is none", seq);
@@ -34,6 +34,7 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     of_region = event->type == CORE_EVENT_REGION_REGISTERED ||
                 event->type == CORE_EVENT_REGION_UNREGISTERED ||
                 event->type == CORE_EVENT_REGION_ENDED;
+    of_recovery = event->type == CORE_EVENT_RECOVERED;
     if (!core_is_text(event->store, sizeof event->store) ||
         !core_is_text(event->comm, sizeof event->comm) ||
         !core_is_text(event->bound, sizeof event->bound) ||
@@ -45,8 +46,8 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         return WRONG("event %" PRIu64 ": it has a bound that is not its own", seq);
     if (!core_is_text(event->region, sizeof event->region) ||
         (of_region ? region_check_name(event->region, strlen(event->region)) < 0
-                   : event->region[0] != '\0'))
-        return WRONG("event %" PRIu64 ": it has a region that is not its own", seq);
+                   : (event->region[0] != '\0') != of_recovery))
+        return WRONG("event %" PRIu64 ": it has a region or a cause that is not its own", seq);
     if (!core_is_text(event->pool, sizeof event->pool) ||
         (event->type == CORE_EVENT_OVER_QUOTA ? !core_is_pool_name(event->pool)
                                               : event->pool[0] != '\0'))
@@ -59,7 +60,8 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
         return WRONG("event %" PRIu64 ": nobody asked for it", seq);
     if (event->tier >= CORE_PLACE_COUNT ||
-        (!is_of_copies(event->type) && (event->tier != 0 || event->took_ms != 0)) ||
+        (!is_of_copies(event->type) &&
+         (event->tier != 0 || (event->took_ms != 0 && !of_recovery))) ||
         (event->type != CORE_EVENT_MOVE_FAILED && event->type != CORE_EVENT_COPY_DROPPED &&
          event->error != 0))
         return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
@@ -68,8 +70,9 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);
     if (event->deadline_ms != 0 && event->type != CORE_EVENT_STORE_DRAINING)
         return WRONG("event %" PRIu64 ": it has a deadline that is not its own", seq);
-    if (event->type == CORE_EVENT_RESUMED ? event->resumes == 0 || event->resumes > core->resumes
-                                          : event->resumes != 0)
+    if (event->type == CORE_EVENT_RESUMED || of_recovery
+            ? event->resumes == 0 || event->resumes > core->resumes
+            : event->resumes != 0)
         return WRONG("event %" PRIu64 ": no worker was replaced so often", seq);
     return 0;
 }

@@ -116,12 +116,30 @@ static void hear_last_words(struct keeper *keeper)
         ;
 }
 
+/* It is one of those without an answer now, for the next worker is not at it yet. Where they have
+ * taken all places it stays: so does the place of one that waits. */
+static void shelve_served(struct fs_ledger *ledger)
+{
+    uint64_t served = ledger->unique[0];
+
+    for (unsigned i = 1; served && i < FS_LEDGER_SLOTS; i++) {
+        if (ledger->unique[i])
+            continue;
+        ledger->unique[i] = served;
+        ledger->unique[0] = served = 0;
+    }
+}
+
 /* The request that the dead worker was at. One that several in a row died of is answered, or the
- * kernel would send it to the next one, too. */
+ * kernel would send it to the next one, too. A worker that ended before it came to any says nothing
+ * of one. */
 static void refuse_poison(struct keeper *keeper)
 {
     uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
 
+    if (!number && keeper->restarts.in_vain > 0)
+        return;
+    shelve_served(keeper->ledger);
     keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
     keeper->poison = number;
     if (keeper->poisoned + 1 < KEEPER_POISONED)
@@ -130,7 +148,6 @@ static void refuse_poison(struct keeper *keeper)
               "input/output error",
               keeper_path(keeper), KEEPER_POISONED);
     refuse_one(keeper->fuse_fd, served, -EIO);
-    keeper->ledger->unique[0] = 0;
 }
 
 /* ---- the next one -------------------------------------------------------------------------- */
@@ -218,7 +235,11 @@ static bool plan_restart(struct keeper *keeper)
         return false;
     hear_last_words(keeper);
     keeper_describe_end(keeper->worker_status, how, sizeof how);
-    note_recovery(keeper->ledger, keeper_is_yielding(keeper) ? "made way for another build" : how);
+    if (keeper_is_yielding(keeper))
+        snprintf(how, sizeof how, "made way for %s",
+                 keeper->visit.stage == VISIT_GIVING ? "another keeper (gmsfs mount --takeover)"
+                                                     : "another build (gmsfs upgrade)");
+    note_recovery(keeper->ledger, how);
     if (keeper_is_yielding(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};

@@ -279,8 +279,10 @@ static void host_session_resumed(void *context)
                                    .value = worker_now_us() - worker->began_us};
     struct fs_recovery *recovery = &worker->setup->ledger->recovery;
 
-    recovery->took_us = worker_now_us() - recovery->noticed_us;
-    service_end_restore(worker->service);
+    uint64_t took_us = worker_now_us() - recovery->noticed_us;
+    service_end_restore(worker->service, recovery->cause, took_us);
+    transaction_end(&worker->transaction);
+    recovery->took_us = took_us; /* until here it goes on with a next worker */
     worker_tell_keeper(worker, &message);
     die_if_told();
 }

@@ -8,13 +8,41 @@
 #include <errno.h>
 #include <string.h>
 
+/* store NULL: the mount's drain. */
+static bool is_claimed(void *context, const struct core_store *store)
+{
+    const struct fs *fs = context;
+    const struct fs_connections *all = fs->connections;
+    bool found = !store && fs->drainer;
+    for (size_t i = 0; store && all && i < all->count && !found; i++)
+        found =
+            all->items[i]->drain.store == store->id && all->items[i]->drain.id == store->drain.id;
+    return found;
+}
+
+static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
+            return store;
+    }
+    return NULL;
+}
+
 static int begin_store(struct fs *fs, const struct service_peer *peer,
                        const struct gmsfs_fds_request *request, struct service_drain *own)
 {
-    int error = service_drain_store(fs->service, peer, request->ticket, request->batch, own);
-    const struct core_store *store = error ? NULL : core_find_store(fs->core, own->store);
+    const struct core_store *store = find_store(fs->core, request->ticket);
+    bool is_unheard = store && store->drain.is_on && own->store == 0 && !is_claimed(fs, store) &&
+                      service_is_drainer(&store->drain.by, peer);
 
-    if (store)
+    if (is_unheard) /* the last worker ended before it had answered */
+        *own = (struct service_drain){.store = store->id, .id = store->drain.id};
+    int error = service_drain_store(fs->service, peer, request->ticket, request->batch, own);
+    if (error && is_unheard)
+        *own = (struct service_drain){0};
+    if (!error)
         log_info("%s: process %llu (uid %u) drains the store '%s'", fs->options.mountpoint,
                  (unsigned long long)peer->process.pid, peer->uid, store->name);
     return error;
@@ -46,18 +74,6 @@ int fds_drain_serve(struct connection *connection)
     return error;
 }
 
-/* store NULL: the mount's drain. */
-static bool is_claimed(void *context, const struct core_store *store)
-{
-    const struct fs *fs = context;
-    const struct fs_connections *all = fs->connections;
-    bool found = !store && fs->drainer;
-    for (size_t i = 0; store && all && i < all->count && !found; i++)
-        found =
-            all->items[i]->drain.store == store->id && all->items[i]->drain.id == store->drain.id;
-    return found;
-}
-
 bool fds_drain_await(struct fs *fs)
 {
     if (!fs->unclaimed_until_ms || fs->now_ms < fs->unclaimed_until_ms)
@@ -70,10 +86,11 @@ bool fds_drain_await(struct fs *fs)
 static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)
 {
     struct fs *fs = connection->fs;
-    bool is_unclaimed = fs->unclaimed_until_ms && core_has_drainer(fs->core);
-    if (fs->drainer ? fs->drainer != connection : is_unclaimed)
+    bool is_anothers = fs->unclaimed_until_ms && core_has_drainer(fs->core) &&
+                       !service_is_drainer(&fs->core->drainer, peer);
+    if (fs->drainer ? fs->drainer != connection : is_anothers)
         return -EBUSY;
-    bool was_drained = fs->core->draining && !fs->drainer;
+    bool was_drained = fs->core->draining && !core_has_drainer(fs->core);
     int error = service_drain(fs->service, peer, revoke);
     if (error)
         return error;

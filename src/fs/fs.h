@@ -58,7 +58,7 @@ struct fs_host {
 };
 
 /* Of struct fs_ledger below. */
-#define FS_LEDGER_VERSION 1u
+#define FS_LEDGER_VERSION 2u
 /* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
@@ -90,13 +90,18 @@ struct fs_kept_handle {
  * The requests that are not answered yet, by the kernel's numbers: when the mount ends although
  * they wait, the keeper answers them ENOTCONN, for the kernel alone would say ECONNABORTED; and
  * where the kernel does not send them again, the next worker answers EIO. So one leaves a while
- * after its answer has left. Slot 0 is the request being served. One that finds no slot is only
- * less well answered. 0: free.
+ * after its answer has left. Slot 0 is the request being served; of a worker that died the keeper
+ * puts it with the others. No more can be unanswered than there are slots for
+ * (SERVICE_BOUND_REQUESTS and FS_LEDGER_CLOSING); beyond that a close is only less well answered.
+ * 0: free.
  */
 #define FS_LEDGER_SLOTS 16384u
+/* Of these, for requests that are not refused whatever waits: closes. One is the keeper's. */
+#define FS_LEDGER_CLOSING 1024u
 /* In such a number: the kernel has sent the request again. */
-#define FS_RESENT_BIT (UINT64_C(1) << 63)
-#define FS_INIT_BYTES 512u
+#define FS_RESENT_BIT        (UINT64_C(1) << 63)
+#define FS_INIT_BYTES        512u
+#define FS_INIT_ANSWER_BYTES 128u
 
 /* The last time that a worker was replaced. */
 struct fs_recovery {
@@ -114,6 +119,9 @@ struct fs_ledger {
     _Atomic uint32_t handles_end; /* places behind were never used */
     struct fs_kept_handle handles[CORE_MAX_FILES];
     struct fs_recovery recovery;
+    _Atomic uint32_t init_answer_bytes; /* of what the kernel was answered; 0: nothing yet */
+    uint8_t init_answer[FS_INIT_ANSWER_BYTES];
+    uint64_t since_ms[FS_LEDGER_SLOTS]; /* monotonic: since when each request is unanswered */
 };
 
 struct fs_options {

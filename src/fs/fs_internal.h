@@ -13,6 +13,7 @@
 #include "fs/fs.h"
 #include "fs/gather.h"
 #include "fs/graph_entry.h"
+#include "fs/init.h"
 #include "fs/node.h"
 #include "fs/shown.h"
 #include "gmsfs_abi.h"
@@ -31,7 +32,7 @@
 #define FS_REQUESTS_PER_TURN 64u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     4u
-#define FS_MAX_WRITE_BYTES   (1u << 20)
+#define FS_MAX_WRITE_BYTES   FS_INIT_MAX_WRITE
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
 #define FS_MESSAGES_PER_TURN 16u
@@ -64,6 +65,10 @@ struct fs_handle {
 struct connection;
 struct fs_connections;
 
+struct fs_former { /* a request that the kernel sends again; by their numbers */
+    uint64_t unique, since_ms;
+};
+
 struct fs_look { /* a thread that was told to look at a path again; see fs_gone */
     uint32_t tid;
     uint64_t until_ms;
@@ -84,6 +89,7 @@ struct fs {
     bool is_crowded; /* the last look for another request found one */
     unsigned quiet_turns;
     bool initialized, ready, over;
+    bool init_differs;       /* the kernel was answered otherwise when the mount began */
     bool can_resend;         /* the kernel, what was not answered */
     bool resuming;           /* what the kernel sends again is being read */
     unsigned plain_requests; /* of others, since the last of these */
@@ -94,6 +100,8 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
+    struct fs_former *former; /* that the last worker had not answered; NULL: none, or forgotten */
+    size_t former_count;
     uint32_t ledger_left[FS_LEDGER_SLOTS], ledger_left_count; /* answered in this step */
     uint32_t kept_next;                                       /* kept.c's */
     struct idvec viewed; /* layouts that files show: shown.c's */
@@ -158,6 +166,7 @@ struct fs_request {
     size_t bytes;    /* read, write: how many; ioctl: the room for the answer */
     void *buffer;    /* write: the stolen buffer of the request */
     bool is_stolen;  /* `buffer` is one of the session's size */
+    bool is_counted; /* within SERVICE_BOUND_REQUESTS */
     char name[256];
     struct fuse_file_info info;       /* open, create */
     struct service_export export;     /* EXPORT, ACQUIRE */
@@ -176,10 +185,18 @@ static inline struct fs *fs_of(fuse_req_t req)
 
 /* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
+/* Those that the last worker had not answered are the kernel's again; when they came is kept until
+ * fs_ledger_forget. */
+void fs_ledger_give_back(struct fs *fs);
+void fs_ledger_forget(struct fs *fs);
 /* All that was answered has left: none is served. */
 void fs_ledger_settle(struct fs *fs);
-/* NULL: no memory, and the request was answered so. */
+/* NULL: no memory, or too many are not answered yet (-EDQUOT: of its user), and the request was
+ * answered so. */
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes);
+/* Of a close, which is never refused for what else waits. NULL: no memory, and it was answered so.
+ */
+struct fs_request *fs_request_new_closing(fuse_req_t req, fs_reply reply);
 /* For a call of the service that nobody waits for. NULL: no memory */
 struct fs_request *fs_request_new_unheard(struct fs *fs);
 /* Before the service is called: an INTERRUPT ends it. False: it was interrupted already, and
@@ -192,6 +209,10 @@ void fs_request_finish(struct fs_request *request, int error, const struct servi
 void fs_requests_abandon(struct fs *fs);
 /* resume.c */
 void fs_keep_init(struct fs *fs, const void *request, size_t bytes);
+/* Its answer, as writev(2) has it; where one was given before, it is to be the same. */
+void fs_keep_init_answer(struct fs *fs, const struct iovec *parts, int count, size_t bytes);
+/* What was answered, if a worker before this one did that. */
+void fs_repeat_choice(const struct fs *fs, struct fuse_conn_info *connection);
 int fs_repeat_init(struct fs *fs);
 /* Does a kernel of FUSE 7.`protocol_minor` send again what was not answered? */
 bool fs_can_resend(unsigned protocol_minor);
@@ -226,6 +247,10 @@ int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
                  struct service_actor *by);
 /* May whoever asks do this (SERVICE_READ, …) with what is in the store, by a path? 0, -EACCES */
 int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights);
+
+/* For tests: as many answers as the file that this variable names has bytes are the last thing that
+ * a worker was about to do. */
+void fs_die_if_told(const char *variable);
 
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);
@@ -305,7 +330,12 @@ enum fs_gathered_change {
     FS_GATHERED_PUT,       /* the value is the entry's */
     FS_GATHERED_DROP,      /* there is nothing gathered */
     FS_GATHERED_LOST,      /* what is gathered would be lost with this worker */
+    FS_GATHERED_TEXT,      /* nothing is: these bytes are the text that the file shows */
 };
+/* The text that the handle shows. False: it would be lost with this worker. */
+bool fs_note_text(struct fs *fs, struct fs_handle *handle);
+/* It is not shown any more. */
+void fs_forget_text(struct fs *fs, struct fs_handle *handle);
 /* -ENOMEM: it must not be done. */
 int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_change change,
                      uint64_t offset, const void *bytes, size_t size);

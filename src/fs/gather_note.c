@@ -10,6 +10,7 @@
 #include "fs/fs_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NOTED_BYTES (2u << 20) /* of one file */
@@ -87,11 +88,49 @@ static int note_value(struct fs *fs, struct fs_handle *handle)
     return error;
 }
 
+/* ---- texts that are read in parts ----------------------------------------------------------- */
+
+bool fs_note_text(struct fs *fs, struct fs_handle *handle)
+{
+    const struct fs_shown *shown = &handle->shown;
+
+    if (!count(fs, handle, shown->size))
+        return false;
+    if (put_note(fs, handle, FS_GATHERED_TEXT, 0, shown->bytes, shown->size) == 0)
+        return true;
+    uncount(fs, handle);
+    return false;
+}
+
+void fs_forget_text(struct fs *fs, struct fs_handle *handle)
+{
+    if (handle->shown.is_noted)
+        uncount(fs, handle);
+    handle->shown.is_noted = false;
+}
+
+/* The last one counts. What is wrong with it is found when it is held against its print. */
+static void restore_text(struct fs *fs, struct fs_handle *handle, const void *bytes, size_t size)
+{
+    uint8_t *text = malloc(size ? size : 1);
+
+    fs_shown_drop(fs, handle);
+    if (!text)
+        return;
+    memcpy(text, bytes, size);
+    if (fs_shown_set(fs, handle, text, size) == 0)
+        handle->shown.is_noted = count(fs, handle, size);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 static void note_handle(struct fs *fs, struct fs_handle *handle)
 {
     const struct fs_gathered *gathered = &handle->gathered;
     int error = 0;
 
+    if (handle->shown.is_noted)
+        handle->shown.is_noted = fs_note_text(fs, handle);
     if (handle->notes_nothing && handle->has_gathered && !handle->dirty)
         error = put_note(fs, handle, FS_GATHERED_PUT, 0, NULL, 0);
     else if (handle->notes_nothing)
@@ -185,6 +224,9 @@ void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
     case FS_GATHERED_RESIZE:
         error = restore_bytes(fs, handle, &note, (const uint8_t *)bytes + sizeof note,
                               size - sizeof note);
+        break;
+    case FS_GATHERED_TEXT:
+        restore_text(fs, handle, (const uint8_t *)bytes + sizeof note, size - sizeof note);
         break;
     case FS_GATHERED_PUT:
         restore_put(fs, handle);

@@ -192,7 +192,7 @@ void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
         error = error ? error : asked; /* it may have been a lost write */
     }
     if (!error && kind == NODE_ALLOCATION) {
-        struct fs_request *request = fs_request_new(req, fs_reply_done, 0);
+        struct fs_request *request = fs_request_new_closing(req, fs_reply_done);
         if (request)
             fs_request_submitted(request, service_settle(fs->service, info->fh, &request->service));
         return;

@@ -121,11 +121,26 @@ static bool is_to_be_made(const struct fs_shown *shown, uint64_t offset)
     return offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size);
 }
 
+/* Where a text is read on of which the last worker has made another one, it is not put together of
+ * the two. */
+static int make_text(struct fs *fs, struct fs_handle *handle, uint64_t offset)
+{
+    const struct fs_shown before = handle->shown;
+    int error = refresh(fs, handle);
+    if (error || offset == 0 || !before.is_lost ||
+        fs_shown_is_same(fs, handle, before.size, before.print))
+        return error;
+    fs_shown_drop(fs, handle);
+    handle->shown = (struct fs_shown){
+        .size = before.size, .is_fixed = true, .is_lost = true, .print = before.print};
+    return -EIO;
+}
+
 static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, uint64_t offset)
 {
     struct fs *fs = fs_of(req);
     const struct fs_shown *shown = &handle->shown;
-    int error = is_to_be_made(shown, offset) ? refresh(fs, handle) : 0;
+    int error = is_to_be_made(shown, offset) ? make_text(fs, handle, offset) : 0;
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -134,6 +149,8 @@ static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, ui
         size = 0;
     else if (size > shown->size - offset)
         size = shown->size - (size_t)offset;
+    if (size)
+        fs_shown_keep(fs, handle, (size_t)offset + size);
     fuse_reply_buf(req, size ? (const char *)shown->bytes + offset : NULL, size);
     if (size == 0 && offset > 0)
         fs_shown_finish(fs, handle);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_GROUPS 64
 
@@ -27,14 +28,67 @@ void fs_ledger_serve(struct fs *fs, uint64_t unique)
         fs->options.ledger->unique[0] = unique;
 }
 
+static int compare_former(const void *left, const void *right)
+{
+    uint64_t a = ((const struct fs_former *)left)->unique;
+    uint64_t b = ((const struct fs_former *)right)->unique;
+    return (a > b) - (a < b);
+}
+
+/* Without memory for it they begin to wait anew. */
+void fs_ledger_give_back(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    size_t count = 0;
+    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++)
+        count += ledger->unique[i] != 0;
+    fs->former = count ? calloc(count, sizeof *fs->former) : NULL;
+    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
+        uint64_t unique = ledger->unique[i] & ~FS_RESENT_BIT;
+        if (unique && fs->former && ledger->since_ms[i])
+            fs->former[fs->former_count++] =
+                (struct fs_former){.unique = unique, .since_ms = ledger->since_ms[i]};
+        ledger->unique[i] = 0;
+        ledger->since_ms[i] = 0;
+    }
+    if (fs->former_count)
+        qsort(fs->former, fs->former_count, sizeof *fs->former, compare_former);
+}
+
+void fs_ledger_forget(struct fs *fs)
+{
+    free(fs->former);
+    fs->former = NULL;
+    fs->former_count = 0;
+}
+
+static uint64_t read_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* When the request that is served now came first. */
+static uint64_t find_since_ms(const struct fs *fs, uint64_t unique)
+{
+    struct fs_former wanted = {.unique = unique & ~FS_RESENT_BIT};
+    const struct fs_former *former = NULL;
+    if (fs->former && unique & FS_RESENT_BIT)
+        former = bsearch(&wanted, fs->former, fs->former_count, sizeof wanted, compare_former);
+    return former ? former->since_ms : read_now_ms();
+}
+
 static void enter_ledger(struct fs *fs, struct fs_request *request)
 {
     struct fs_ledger *ledger = fs->options.ledger;
     if (!ledger || fs->ledger_used == FS_LEDGER_SLOTS - 1)
         return;
+    request->service.since_ms = find_since_ms(fs, ledger->unique[0]);
     do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
         fs->ledger_next = fs->ledger_next % (FS_LEDGER_SLOTS - 1) + 1;
     } while (ledger->unique[fs->ledger_next]);
+    ledger->since_ms[fs->ledger_next] = request->service.since_ms;
     ledger->unique[fs->ledger_next] = ledger->unique[0];
     request->ledger_slot = fs->ledger_next;
     fs->ledger_used++;
@@ -76,6 +130,8 @@ static void free_request(struct fs_request *request)
     else
         free(request->buffer);
     fs_gather_discard(fs, &request->document);
+    if (fs && request->is_counted)
+        service_give(fs->service, SERVICE_BOUND_REQUESTS, request->uid, 1);
     if (fs)
         service_forget_write(fs->service, &request->admitted);
     free(request);
@@ -121,9 +177,27 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
     return request;
 }
 
+_Static_assert(SERVICE_MAX_REQUESTS + FS_LEDGER_CLOSING + 2 <= FS_LEDGER_SLOTS,
+               "whatever waits is in the ledger");
+
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes)
 {
-    struct fs_request *request = new_request(fs_of(req), req, reply, payload_bytes);
+    struct fs *fs = fs_of(req);
+    uint32_t uid = fuse_req_ctx(req)->uid;
+    int error = service_take(fs->service, SERVICE_BOUND_REQUESTS, 0, uid, 1);
+    struct fs_request *request = error ? NULL : new_request(fs, req, reply, payload_bytes);
+    if (request)
+        request->is_counted = true;
+    else if (!error)
+        service_give(fs->service, SERVICE_BOUND_REQUESTS, uid, 1);
+    if (!request)
+        fs_reply_error(req, error ? error : -ENOMEM);
+    return request;
+}
+
+struct fs_request *fs_request_new_closing(fuse_req_t req, fs_reply reply)
+{
+    struct fs_request *request = new_request(fs_of(req), req, reply, 0);
     if (!request)
         fs_reply_error(req, -ENOMEM);
     return request;

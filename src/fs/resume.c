@@ -40,6 +40,38 @@ void fs_keep_init(struct fs *fs, const void *request, size_t bytes)
     atomic_store(&ledger->init_bytes, (uint32_t)bytes);
 }
 
+void fs_keep_init_answer(struct fs *fs, const struct iovec *parts, int count, size_t bytes)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    uint8_t answer[FS_INIT_ANSWER_BYTES] = {0};
+    uint32_t known = atomic_load(&ledger->init_answer_bytes);
+    size_t used = 0;
+
+    for (int i = 0; i < count && bytes <= sizeof answer; used += parts[i++].iov_len)
+        memcpy(answer + used, parts[i].iov_base, parts[i].iov_len);
+    if (known) {
+        fs->init_differs = bytes != known || memcmp(answer, ledger->init_answer, known) != 0;
+        return;
+    }
+    if (bytes > sizeof answer)
+        return;
+    memcpy(ledger->init_answer, answer, bytes);
+    atomic_store(&ledger->init_answer_bytes, (uint32_t)bytes);
+}
+
+void fs_repeat_choice(const struct fs *fs, struct fuse_conn_info *connection)
+{
+    const struct fs_ledger *ledger = fs->options.ledger;
+    struct fuse_init_out agreed = {0};
+    size_t head = sizeof(struct fuse_out_header), bytes = atomic_load(&ledger->init_answer_bytes);
+
+    if (bytes <= head)
+        return;
+    bytes -= head;
+    memcpy(&agreed, ledger->init_answer + head, bytes < sizeof agreed ? bytes : sizeof agreed);
+    fs_init_repeat(connection, &agreed);
+}
+
 int fs_repeat_init(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -51,7 +83,11 @@ int fs_repeat_init(struct fs *fs)
     fuse_session_process_buf(fs->session, &request);
     fs->mutes_answers = false;
     fs->ready = fs->initialized;
-    return fs->initialized ? 0 : -EPROTO;
+    if (fs->init_differs)
+        log_error("%s: this gmsfs, or its libfuse, cannot serve the kernel as was agreed when the "
+                  "mount began (FUSE_INIT); mount anew to use it",
+                  fs->options.mountpoint);
+    return fs->initialized && !fs->init_differs ? 0 : -EPROTO;
 }
 
 static void notify_poll(struct fs *fs, uint64_t poll)
@@ -87,19 +123,20 @@ static void refuse_requests(struct fs *fs)
     }
 }
 
-static void forget_requests(struct fs *fs)
-{
-    struct fs_ledger *ledger = fs->options.ledger;
-
-    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++)
-        ledger->unique[i] = 0;
-}
-
 /* A poll that the last worker was to wake: whoever sleeps in it looks again, and asks anew. */
 static void wake_poll(struct fs *fs, uint64_t poll)
 {
     if (poll)
         notify_poll(fs, poll);
+}
+
+static void restore_reading(struct fs *fs, struct fs_handle *handle,
+                            const struct fs_kept_position *from)
+{
+    if (node_get_kind(handle->node) == NODE_EVENTS)
+        fs_events_restore(fs, handle, from);
+    else
+        fs_shown_restore(fs, handle, from);
 }
 
 /* Those that the last worker had, as far as their files are open still. */
@@ -117,7 +154,7 @@ static void restore_handles(struct fs *fs)
         handle = core_find_file(fs->core, file) ? fs_handle_get(fs, file, kept->node) : NULL;
         if (handle) {
             handle->kept = kept;
-            fs_events_restore(fs, handle, fs_kept_position(kept));
+            restore_reading(fs, handle, fs_kept_position(kept));
         } else {
             atomic_store(&kept->file, 0);
         }
@@ -145,7 +182,7 @@ int fs_ask_again(struct fs *fs)
 
     if (error)
         refuse_requests(fs);
-    forget_requests(fs);
+    fs_ledger_give_back(fs);
     restore_handles(fs);
     return error ? -EOPNOTSUPP : 0;
 }

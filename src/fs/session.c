@@ -3,6 +3,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
+#include "fs/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,21 +27,11 @@
 #define FS_MAX_PAGES      256u
 #define BUFFER_HEAD_BYTES (64u << 10)
 
-/* As large as libfuse can say. With the default of 12, slow transfers hold back RELEASEs. */
-#define MAX_BACKGROUND 65535u
-
 static void on_init(void *userdata, struct fuse_conn_info *connection)
 {
     struct fs *fs = userdata;
-    connection->max_background = MAX_BACKGROUND;
-    connection->max_write = FS_MAX_WRITE_BYTES;
-    /* Asynchronous direct I/O would hand out a gigabyte of one io_submit(2) at once: without it a
-     * thread has one megabyte under way, and waits as everybody does. */
-    connection->want &=
-        ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-                    FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_ASYNC_DIO);
-    if (connection->capable & FUSE_CAP_IOCTL_DIR)
-        connection->want |= FUSE_CAP_IOCTL_DIR;
+    fs_init_choose(connection);
+    fs_repeat_choice(fs, connection);
     if (!(connection->want & FUSE_CAP_ATOMIC_O_TRUNC))
         log_warning("%s: this kernel truncates files before they are opened: `> file` may change "
                     "an allocation before the lock is held",
@@ -114,6 +105,7 @@ static void end_resuming(struct fs *fs)
         return;
     fs->resuming = false;
     fs->plain_requests = 0;
+    fs_ledger_forget(fs);
     fs->host.session_resumed(fs->host.context);
 }
 
@@ -190,10 +182,9 @@ static void on_readable(struct event_watch *watch, uint32_t events)
 }
 
 #ifdef GMSFS_TEST_HOOKS
-/* As many answers as this file has bytes are the last thing that a worker was about to do. */
-static void die_if_told(void)
+void fs_die_if_told(const char *variable)
 {
-    const char *path = getenv("GMSFS_DIE_ANSWERING");
+    const char *path = getenv(variable);
     struct stat file;
 
     if (!path || stat(path, &file) || file.st_size == 0)
@@ -202,8 +193,9 @@ static void die_if_told(void)
         raise(SIGKILL);
 }
 #else
-static void die_if_told(void)
+void fs_die_if_told(const char *variable)
 {
+    (void)variable;
 }
 #endif
 
@@ -212,11 +204,13 @@ static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userd
 {
     struct fs *fs = userdata;
     size_t bytes = 0;
-    for (int i = 0; i < count && fs->mutes_answers; i++)
+    for (int i = 0; i < count; i++)
         bytes += parts[i].iov_len;
+    if (fs->initialized && !fs->ready)
+        fs_keep_init_answer(fs, parts, count, bytes);
     if (fs->mutes_answers)
         return (ssize_t)bytes;
-    die_if_told();
+    fs_die_if_told("GMSFS_DIE_ANSWERING");
     ssize_t put = fs->host.answer(fs->host.context, fd, parts, count, fs->answered_file);
     if (put >= 0)
         return put;
@@ -319,6 +313,7 @@ void fs_free(struct fs *fs)
     fs_handles_free(fs);
     if (fs->session)
         fuse_session_destroy(fs->session);
+    fs_ledger_forget(fs);
     free(fs->buffer.mem);
     for (size_t i = 0; i < fs->spare_count; i++)
         free(fs->spare_buffers[i]);

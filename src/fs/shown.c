@@ -86,6 +86,7 @@ static void remove_viewer(struct fs *fs, const struct fs_handle *handle, const s
 void fs_shown_finish(struct fs *fs, struct fs_handle *handle)
 {
     struct fs_shown *shown = &handle->shown;
+    fs_forget_text(fs, handle);
     if (shown->shared) {
         remove_viewer(fs, handle, shown->shared);
         service_discard_blob(fs->service, shown->shared);

@@ -24,6 +24,9 @@ struct fs_shown {
     struct blob *shared; /* whose bytes they are; NULL: they are the handle's own */
     size_t size, at;     /* at: events.c's */
     bool is_fixed;       /* there is a text, or was one of this size */
+    bool is_noted;       /* for a next worker, with its bytes */
+    bool is_lost;        /* its bytes were, with the last worker */
+    uint64_t print;      /* of the bytes, also where they are lost; 0: not known */
 };
 
 /* Takes `text` (malloc'ed). -EDQUOT, -ENOMEM: the bound; then it is freed. */
@@ -33,5 +36,14 @@ int fs_shown_share(struct fs *fs, struct fs_handle *handle, struct blob *text);
 /* Nobody reads on, but for the end. */
 void fs_shown_finish(struct fs *fs, struct fs_handle *handle);
 void fs_shown_drop(struct fs *fs, struct fs_handle *handle);
+
+/* shown_kept.c: a text that is read on behind a worker's death is the one that it was. */
+struct fs_kept_position;
+/* `end` bytes of it are about to have been read. What a next worker is to know is in memory that
+ * outlives this one, and the bytes of a text that is read in parts are noted. */
+void fs_shown_keep(struct fs *fs, struct fs_handle *handle, size_t end);
+void fs_shown_restore(struct fs *fs, struct fs_handle *handle, const struct fs_kept_position *from);
+/* The text was made anew though it is read on: is it what it was before, of this size? */
+bool fs_shown_is_same(struct fs *fs, const struct fs_handle *handle, size_t size, uint64_t print);
 
 #endif

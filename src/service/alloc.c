@@ -305,6 +305,16 @@ static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
     return wished_ms && wished_ms < least_ms ? wished_ms : least_ms;
 }
 
+/* Also where it was asked of the worker before. */
+static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
+                                  const struct service_request *request)
+{
+    uint64_t since_ms = request->since_ms ? request->since_ms : service_now(s);
+    uint64_t timeout_ms = alloc_timeout_ms(s, wished_ms, request);
+
+    return timeout_ms < UINT64_MAX - since_ms ? since_ms + timeout_ms : UINT64_MAX;
+}
+
 int service_alloc(struct service *s, const struct service_actor *by,
                   const struct service_alloc *alloc, struct service_request *request)
 {
@@ -333,7 +343,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;
     else if (alloc->wait)
-        op->deadline_ms = service_now(s) + alloc_timeout_ms(s, alloc->timeout_ms, request);
+        op->deadline_ms = alloc_deadline_ms(s, alloc->timeout_ms, request);
     op_start(s, op);
     return 0;
 }
@@ -363,7 +373,7 @@ int service_set_aside(struct service *s, const struct service_actor *by,
         op->aside = true;
         op->before_bytes = held->reserved_bytes + held->due_bytes;
         if (wanted->wait)
-            op->deadline_ms = service_now(s) + alloc_timeout_ms(s, wanted->timeout_ms, request);
+            op->deadline_ms = alloc_deadline_ms(s, wanted->timeout_ms, request);
         op_start(s, op);
         return 0;
     }

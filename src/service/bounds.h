@@ -26,6 +26,7 @@ enum service_bound {
     SERVICE_BOUND_FRAMES,      /* bytes of long requests and answers of GMS clients; ENOMEM */
     SERVICE_BOUND_NOTES,       /* bytes that clients have gathered, noted for a next worker: what is
                                   beyond is never refused, and lost with the worker */
+    SERVICE_BOUND_REQUESTS,    /* of the kernel, that are not answered yet; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
 
@@ -39,6 +40,7 @@ enum service_bound {
 #define SERVICE_SPOOLS           4u /* times the bound of one */
 #define SERVICE_MAX_FRAME_BYTES  (256ull << 20)
 #define SERVICE_MAX_NOTED_BYTES  (16ull << 20)
+#define SERVICE_MAX_REQUESTS     15358u
 
 /* Takes `more` for this user of this store (0: none in particular). 0, -EDQUOT, what the bound
  * says, -ENOMEM */

@@ -120,6 +120,11 @@ static bool is_same(const struct core_drainer *drainer, const struct service_pee
            drainer->process.start == peer->process.start;
 }
 
+bool service_is_drainer(const struct core_drainer *drainer, const struct service_peer *peer)
+{
+    return peer->process.pid != 0 && is_same(drainer, peer);
+}
+
 int service_resume_drain(struct service *s, const struct service_peer *peer,
                          const uint8_t token[16], struct service_drain *own, bool *is_mount)
 {

@@ -30,6 +30,9 @@ int service_serve_store(struct service *s, const struct service_peer *peer, cons
  * the mount's, and not *own. -ECANCELED: it is over; -EPERM: another process's */
 int service_resume_drain(struct service *s, const struct service_peer *peer,
                          const uint8_t token[16], struct service_drain *own, bool *is_mount);
+/* Does this process drain? It may not know yet, where the last worker ended before it had answered.
+ * Of one that cannot be seen nobody knows. */
+bool service_is_drainer(const struct core_drainer *drainer, const struct service_peer *peer);
 /* The drains whose owners did not come again, of all there are: NULL is the mount's, which ends
  * only if it waits for sessions. */
 void service_end_unclaimed_drains(struct service *s,

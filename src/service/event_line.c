@@ -48,6 +48,7 @@ static const char *const names[] = {
     [CORE_EVENT_HEALED] = "healed",
     [CORE_EVENT_EVICTED] = "evicted",
     [CORE_EVENT_RESUMED] = "worker_resumed",
+    [CORE_EVENT_RECOVERED] = "recovered",
 };
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
@@ -111,8 +112,12 @@ static int set_details(json_t *object, const struct core_event *event, bool may_
     if (event->type == CORE_EVENT_MOVE_FAILED || event->error != 0)
         failed |=
             json_object_set_new(object, "error", json_string(strerrorname_np((int)event->error)));
-    if (event->type == CORE_EVENT_RESUMED)
+    if (event->type == CORE_EVENT_RESUMED || event->type == CORE_EVENT_RECOVERED)
         failed |= set_number(object, "resumes", event->resumes);
+    if (event->type == CORE_EVENT_RECOVERED) {
+        failed |= set_text(object, "cause", event->cause, sizeof event->cause);
+        return failed | set_number(object, "took_us", event->took_us);
+    }
     if (event->region[0] && may_name)
         failed |= set_text(object, "region", event->region, sizeof event->region);
     return failed;

@@ -109,8 +109,9 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
 /* Closes the files of connections (service_open.connection) that nobody goes on with. */
 void service_close_connections(struct service *service,
                                bool (*is_claimed)(void *context, uint64_t file), void *context);
-/* All that waited has asked again. */
-void service_end_restore(struct service *service);
+/* All that waited has asked again, so many microseconds after the last process ended, for this
+ * cause, which `events` tell ("": they do not). */
+void service_end_restore(struct service *service, const char *cause, uint64_t took_us);
 /* No move begins any more, and those under way end with the step that they are at: before the end,
  * while helpers still finish what they have. */
 void service_end_moves(struct service *service);

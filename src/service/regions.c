@@ -7,6 +7,7 @@
  */
 #include "service/regions.h"
 
+#include "base/log.h"
 #include "service/rights.h"
 #include "service/service_internal.h"
 #include "service/sessions.h"
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,6 +144,19 @@ int service_restore_region(struct service *s, uint64_t memory, int fd)
     if (error)
         free(object);
     return error;
+}
+
+void service_tell_lost_regions(const struct service *s)
+{
+    const struct idvec *regions = &s->core->regions.items;
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct region *region = regions->items[i];
+        if (region->memory && !idvec_find(&s->region_objects, region->memory))
+            log_error("region %" PRIu64 " of user %u (%" PRIu64
+                      " bytes) has no descriptor: it is lost, and who asks for it is told ESTALE; "
+                      "unregister it and register it anew",
+                      region->id, region->uid, region->byte_size);
+    }
 }
 
 int service_get_region_descriptor(const struct service *s, uint64_t region,

@@ -228,6 +228,7 @@ static int restore_memory(struct restoring *r)
         error = 0;
     }
     drop_gathered(r);
+    service_tell_lost_regions(s);
     for (size_t i = 0; i < r->count; i++)
         pass_over(s, r->kept[i].id);
     for (size_t i = 0; i < core_count_memories(s->core); i++)
@@ -284,8 +285,12 @@ int service_restore(struct vmm *vmm, const struct service_options *options,
     return 0;
 }
 
-void service_end_restore(struct service *s)
+void service_end_restore(struct service *s, const char *cause, uint64_t took_us)
 {
-    struct record record = {.type = RECORD_RESUME, .flags = CORE_RESUME_END};
+    struct record record = {.type = RECORD_RESUME,
+                            .flags = CORE_RESUME_END,
+                            .name = cause,
+                            .name_bytes = strlen(cause),
+                            .count = took_us};
     service_apply_record(s, &record, NULL);
 }

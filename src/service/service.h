@@ -87,6 +87,9 @@ struct service_request {
     /* How long it may go unanswered: FUSE's requests have a bound of the kernel's. 0 is for ever.
      */
     uint64_t wait_max_ms;
+    /* When it was asked for, as service_host.now_ms has it: of the worker before, where this one
+     * was asked again. 0: now. */
+    uint64_t since_ms;
     /* The service's: what the request waits in, so that it can be interrupted; NULL: not there. */
     struct parked *parked;
     struct alloc_op *alloc;

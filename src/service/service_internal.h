@@ -168,6 +168,8 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
 /* service_restore: */
 /* The descriptor of what a region is on, which becomes the service's. -ENOENT: no region has it */
 int service_restore_region(struct service *s, uint64_t memory, int fd);
+/* Those that nobody has a descriptor of any more: the others, and all else, are as they were. */
+void service_tell_lost_regions(const struct service *s);
 void service_restore_watches(struct service *s);
 /* What those had ends that have exited meanwhile, or cannot be watched. */
 void service_settle_watches(struct service *s);

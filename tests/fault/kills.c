@@ -8,8 +8,9 @@
  * `run` does the deeds of deeds.h: some times to learn how they go, then once for each step
  * (kill.h) that the worker makes meanwhile, or for each EVERY-th, with the worker killed before it.
  * With AGAIN (not 0), each of these once more for each AGAIN-th step of the worker that takes its
- * place, which is killed as well. The client must be answered as if nothing had happened, once; the
- * state and the events afterwards are those that the deed leads to; nothing may be left behind.
+ * place, which is killed as well, and once more with a third one killed as it resumes. The client
+ * must be answered as if nothing had happened, once; the state and the events afterwards are those
+ * that the deed leads to; nothing may be left behind.
  *
  * What differs from one undisturbed run to the next (ids, tokens, times) is not compared. Prints a
  * line for each thing that is wrong, with the steps, and a last line of numbers; exit status 1 if
@@ -18,9 +19,10 @@
 #include "kill.h"
 #include "scripts.h"
 
-#define SETTLE_MS   5000u
-#define LEARN_RUNS  3
-#define EVENTS_ROOM (1u << 18)
+#define SETTLE_MS      5000u
+#define LEARN_RUNS     3
+#define RESUMING_STEPS 13 /* of a worker that goes on, more or less */
+#define EVENTS_ROOM    (1u << 18)
 
 static struct kill_control *kills;
 static pid_t keeper;
@@ -53,9 +55,8 @@ static void map_kill_control(const char *path)
 }
 
 /* -1: no such kill. */
-static void arm_kills(int first, int second)
+static void arm_kills(const int wanted[KILL_MOST])
 {
-    int wanted[KILL_MOST] = {first, second, -1};
 
     for (unsigned i = 0; i < KILL_MOST; i++)
         kills->after[i] = wanted[i] < 0 ? KILL_NEVER : wanted[i];
@@ -89,7 +90,7 @@ static void sort_events(char *text)
     size_t count = 0, used = 0;
 
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        if (count < 4096 && !strstr(line, "\"worker_resumed\""))
+        if (count < 4096 && !strstr(line, "\"worker_resumed\"") && !strstr(line, "\"recovered\""))
             lines[count++] = line;
     qsort(lines, count, sizeof *lines, compare_lines);
     for (size_t i = 0; i < count; i++)
@@ -149,14 +150,14 @@ static void look_at_state(struct outcome *outcome)
 }
 
 /* False: nothing can be said of the deed, for it hangs. */
-static bool do_deed(const struct deed *deed, int first, int second, struct outcome *outcome)
+static bool do_deed(const struct deed *deed, const int wanted[KILL_MOST], struct outcome *outcome)
 {
     static struct ran ran, after;
     struct deed_run run;
 
     read_events(outcome->events, sizeof outcome->events); /* until here */
     run = prepare_deed(deed);
-    arm_kills(first, second);
+    arm_kills(wanted);
     finish_deed(&run, &ran);
     bool came_to_rest = wait_until_idle();
     kills->armed = false;
@@ -257,6 +258,7 @@ struct learnt {
 
 static void learn(const struct deed *deed, struct learnt *learnt)
 {
+    static const int none[KILL_MOST] = {-1, -1, -1};
     static struct outcome again;
 
     learnt->moves = strstr(deed->words, "residency") || strcmp(deed->group, "evictions") == 0;
@@ -264,7 +266,7 @@ static void learn(const struct deed *deed, struct learnt *learnt)
     learnt->said_varies = learnt->status_varies;
     learnt->events_vary = strstr(deed->words, "alarm ");
     for (int i = 0; i < LEARN_RUNS; i++) {
-        if (!begin_in_new_store() || !do_deed(deed, -1, -1, i ? &again : &learnt->outcome))
+        if (!begin_in_new_store() || !do_deed(deed, none, i ? &again : &learnt->outcome))
             tool_die("%s/%s: does not end where nothing befalls it", deed->group, deed->name);
         if (i == 0)
             continue;
@@ -290,10 +292,17 @@ static bool may_break(const struct deed *deed, const struct outcome *outcome)
             strstr(outcome->said, "ECONNREFUSED"));
 }
 
+/* Three workers have ended at it: it is answered so (keeper_restart.c). */
+static bool is_refused(const struct outcome *outcome)
+{
+    return kills->kills == KILL_MOST && strstr(outcome->said, "EIO");
+}
+
 static void tell(const struct deed *deed, const char *what, const char *wanted, const char *got)
 {
-    complain("%s/%s: killed before %s (%d)%s%s: %s", deed->group, deed->name, kills->at[0], trials,
-             kills->kills > 1 ? ", then before " : "", kills->kills > 1 ? kills->at[1] : "", what);
+    complain("%s/%s: killed before %s (%d)%s%s%s%s: %s", deed->group, deed->name, kills->at[0],
+             trials, kills->kills > 1 ? ", then before " : "", kills->kills > 1 ? kills->at[1] : "",
+             kills->kills > 2 ? ", then before " : "", kills->kills > 2 ? kills->at[2] : "", what);
     if (wanted)
         printf("  wanted:\n%s\n  got:\n%s\n", wanted, got);
 }
@@ -308,7 +317,7 @@ static void judge(const struct deed *deed, const struct learnt *learnt,
 {
     const struct outcome *wanted = &learnt->outcome;
 
-    if (may_break(deed, outcome))
+    if (may_break(deed, outcome) || is_refused(outcome))
         return;
     if (learnt->moves) {
         if (!matches(after_of(wanted), after_of(outcome)))
@@ -325,13 +334,15 @@ static void judge(const struct deed *deed, const struct learnt *learnt,
 }
 
 /* How many workers were killed; -1: the mount is of no more use. */
-static int try_kills(const struct deed *deed, const struct learnt *learnt, int first, int second)
+static int try_kills(const struct deed *deed, const struct learnt *learnt, int first, int second,
+                     int third)
 {
     static struct outcome outcome;
+    const int wanted[KILL_MOST] = {first, second, third};
 
     if (!begin_in_new_store())
         return -1;
-    bool ended = do_deed(deed, first, second, &outcome);
+    bool ended = do_deed(deed, wanted, &outcome);
     if (kills->kills == 0)
         return 0;
     trials++;
@@ -375,6 +386,22 @@ struct wish {
     int every, again; /* 0: no second kill */
 };
 
+/* The next worker is killed, too, and the one after it at one of its first steps: as it resumes. As
+ * try_kills. */
+static int try_again(const struct deed *deed, const struct learnt *learnt, const struct wish *wish,
+                     int first)
+{
+    int got;
+
+    for (int second = first % wish->again;; second += wish->again) {
+        got = try_kills(deed, learnt, first, second, -1);
+        if (got > 1)
+            got = try_kills(deed, learnt, first, second, (first + second) % RESUMING_STEPS);
+        if (got <= 1)
+            return got;
+    }
+}
+
 static bool try_deed(const struct deed *deed, const struct wish *wish)
 {
     static struct learnt learnt;
@@ -387,11 +414,9 @@ static bool try_deed(const struct deed *deed, const struct wish *wish)
         return false;
     int fds = count_keepers();
     for (int first = (int)(deed - DEEDS) % wish->every; got > 0; first += wish->every) {
-        got = try_kills(deed, &learnt, first, -1);
-        if (got <= 0 || !wish->again)
-            continue;
-        for (int second = first % wish->again; (got = try_kills(deed, &learnt, first, second)) > 1;)
-            second += wish->again;
+        got = try_kills(deed, &learnt, first, -1, -1);
+        if (got > 0 && wish->again)
+            got = try_again(deed, &learnt, wish, first);
     }
     if (got < 0 || !begin_in_new_store() || !keeper_has(fds))
         return false;

@@ -749,7 +749,8 @@ static int step_resume(void)
     uint64_t aside_bytes = count_aside(), reserved_bytes = core->reserved_bytes;
     uint64_t moves = sum_moves();
     uint32_t flags = one_in(3);
-    int error = apply((struct record){.type = RECORD_RESUME, .flags = flags | 2 * one_in(20)});
+    struct record record = {.type = RECORD_RESUME, .flags = flags | 2 * one_in(20)};
+    int error = apply(flags && now % 2 ? named(record, "was killed") : record);
 
     if (error < 0 || flags)
         return error;

@@ -468,7 +468,7 @@ TAP_TEST(records_of_each_type_come_back_from_what_was_frozen)
 TAP_TEST(numbers_that_are_written_stay_what_they_are)
 {
     check_int(RECORD_RESUME, 54);
-    check_int(CORE_EVENT_RESUMED, 40);
+    check_int(CORE_EVENT_RECOVERED, 41);
     check_int(CORE_KIND_RESIDENCY, 13);
     check_int(CORE_PLACE_NONE, 3);
     check_int(LOCK_MODE_RW_DATA, 3);

@@ -356,3 +356,40 @@ TAP_TEST(each_time_is_counted_and_told)
     }
     check_int(apply((struct record){.type = RECORD_RESUME, .flags = 2}), -EINVAL);
 }
+
+TAP_TEST(the_end_of_a_recovery_tells_its_cause_and_how_long_it_took)
+{
+    struct record end = {.type = RECORD_RESUME, .flags = CORE_RESUME_END, .count = 12345};
+
+    core_start();
+    check_int(apply(named(end, "nothing was resumed")), -EINVAL);
+    check_int(resume(), 0);
+    check_int(apply(named(end, "was killed by signal 9 (Killed)")), 0);
+    check_int(last_event(), CORE_EVENT_RECOVERED);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+    check_str(event->cause, "was killed by signal 9 (Killed)");
+    check_int(event->took_us, 12345);
+    check_int(event->resumes, 1);
+    check_int(resume(), 0);
+    check_int(apply(end), 0); /* nothing is known of it: nothing is told */
+    check_int(last_event(), CORE_EVENT_RESUMED);
+}
+
+TAP_TEST(a_cause_that_is_no_text_is_refused)
+{
+    char longer[256];
+    struct record end = {.type = RECORD_RESUME, .flags = CORE_RESUME_END, .name = longer};
+
+    memset(longer, 'x', sizeof longer);
+    core_start();
+    check_int(resume(), 0);
+    end.name_bytes = sizeof longer;
+    check_int(apply(end), -EINVAL);
+    check(core->is_resuming);
+    end.name_bytes = sizeof longer - 1;
+    longer[7] = '\0';
+    check_int(apply(end), -EINVAL);
+    longer[7] = '7';
+    check_int(apply(end), 0);
+    check_int(strlen(core_find_event(core, core->next_event - 1)->cause), 255);
+}

@@ -5,8 +5,11 @@
  * that a mount cannot be upgraded across.
  */
 #include "fs/fs.h"
+#include "fs/init.h"
 #include "fs/node.h"
 #include "tap.h"
+
+#include <linux/fuse.h>
 
 static const struct {
     const char *name;
@@ -62,7 +65,7 @@ TAP_TEST(a_number_of_a_node_is_made_as_it_was)
 /* Worker and keeper of two builds both look into it. */
 TAP_TEST(the_ledger_is_laid_out_as_it_was)
 {
-    check_int(FS_LEDGER_VERSION, 1);
+    check_int(FS_LEDGER_VERSION, 2);
     check_int(offsetof(struct fs_ledger, init_bytes), 131072);
     check_int(offsetof(struct fs_ledger, init), 131080);
     check_int(offsetof(struct fs_ledger, started_ms), 131592);
@@ -71,4 +74,67 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
     check_int(sizeof(struct fs_kept_handle), 80);
     check_int(offsetof(struct fs_ledger, recovery), 131608 + 65536 * 80);
     check_int(sizeof(struct fs_recovery), 152);
+    check_int(offsetof(struct fs_ledger, init_answer_bytes), 131608 + 65536 * 80 + 152);
+    check_int(offsetof(struct fs_ledger, init_answer), 131608 + 65536 * 80 + 156);
+    check_int(offsetof(struct fs_ledger, since_ms), 131608 + 65536 * 80 + 288);
+}
+
+/* A kernel that is capable of everything, and what libfuse 3.14 wants then. */
+static struct fuse_conn_info meet_kernel(void)
+{
+    return (struct fuse_conn_info){.proto_major = 7,
+                                   .proto_minor = 45,
+                                   .max_readahead = 131072,
+                                   .capable = UINT32_MAX,
+                                   .want = FUSE_CAP_ASYNC_READ | FUSE_CAP_AUTO_INVAL_DATA |
+                                           FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ASYNC_DIO |
+                                           FUSE_CAP_IOCTL_DIR | FUSE_CAP_ATOMIC_O_TRUNC |
+                                           FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS |
+                                           FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE};
+}
+
+static const uint32_t frozen_flags = FUSE_ASYNC_READ | FUSE_AUTO_INVAL_DATA | FUSE_HANDLE_KILLPRIV |
+                                     FUSE_ATOMIC_O_TRUNC | FUSE_DO_READDIRPLUS |
+                                     FUSE_PARALLEL_DIROPS;
+
+TAP_TEST(what_a_mount_asks_of_the_kernel_is_what_it_was)
+{
+    struct fuse_conn_info chosen = meet_kernel();
+
+    fs_init_choose(&chosen);
+    check_int(chosen.want, FUSE_CAP_ASYNC_READ | FUSE_CAP_AUTO_INVAL_DATA |
+                               FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_IOCTL_DIR |
+                               FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_READDIRPLUS |
+                               FUSE_CAP_PARALLEL_DIROPS);
+    check_int(chosen.max_background, 65535);
+    check_int(chosen.max_write, 1 << 20);
+}
+
+TAP_TEST(what_was_answered_once_is_kept_to_whatever_would_be_chosen_now)
+{
+    const struct fuse_init_out same = {.major = 7,
+                                       .minor = 38,
+                                       .max_readahead = 131072,
+                                       .flags = frozen_flags,
+                                       .max_background = 65535,
+                                       .congestion_threshold = 49151,
+                                       .max_write = 1 << 20,
+                                       .time_gran = 1};
+    struct fuse_init_out other = same;
+    struct fuse_conn_info chosen = meet_kernel(), repeated = meet_kernel();
+
+    fs_init_choose(&chosen);
+    fs_init_choose(&repeated);
+    fs_init_repeat(&repeated, &same);
+    check_int(repeated.want, chosen.want);
+    check_int(repeated.max_background, 65535);
+    check_int(repeated.max_write, 1 << 20);
+    other.flags = FUSE_WRITEBACK_CACHE | FUSE_ASYNC_DIO;
+    other.max_write = 65536;
+    other.max_background = 12;
+    fs_init_repeat(&repeated, &other);
+    check_int(repeated.want, FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_ASYNC_DIO | FUSE_CAP_IOCTL_DIR);
+    check_int(repeated.max_background, 12);
+    check_int(repeated.max_write, 65536);
+    check_int(repeated.congestion_threshold, 49151);
 }

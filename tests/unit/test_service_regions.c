@@ -2,6 +2,7 @@
 /* Registering while others register, where descriptors lack, and what becomes of descriptors. */
 #include "service/admin.h"
 #include "service/regions.h"
+#include "service/service_internal.h"
 #include "service/tickets.h"
 
 #include "service_fixture.h"
@@ -180,5 +181,43 @@ TAP_TEST(an_open_region_is_its_owners_and_gets_its_descriptor)
     service_close(service, file);
     check(!is_open(anna.fd));
     check_int(service_get_descriptor(service, &redeemed, 0, &descriptor), -ESTALE);
+    service_end();
+}
+
+static int get_descriptor(uint32_t uid, const char *name)
+{
+    struct service_descriptor descriptor;
+
+    return service_get_region_descriptor(service, find(uid, name)->id, &descriptor);
+}
+
+static void forget_kept_of(const struct region *region)
+{
+    size_t i = 0;
+
+    while (i < kept_count && kept[i].id != region->memory)
+        i++;
+    require(i < kept_count);
+    forget_kept(i);
+}
+
+TAP_TEST(a_region_whose_descriptor_is_lost_over_a_death_is_stale_and_no_other_is)
+{
+    struct asking anna = new_asking(ANNA), ben = new_asking(BEN);
+
+    service_start();
+    ask(&anna, "lost", ANNA);
+    ask(&ben, "held", BEN);
+    require(find(ANNA, "lost") && find(BEN, "held"));
+    forget_kept_of(find(ANNA, "lost"));
+    service_restart();
+    require(find(ANNA, "lost") && find(BEN, "held"));
+    check_int(get_descriptor(ANNA, "lost"), -ESTALE);
+    check_int(get_descriptor(BEN, "held"), 0);
+    check_int(unregister(ANNA, ANNA, "lost"), 0); /* and can be registered anew */
+    ask(&anna, "lost", ANNA);
+    check_int(get_descriptor(ANNA, "lost"), 0);
+    check_int(unregister(ANNA, ANNA, "lost"), 0);
+    check_int(unregister(BEN, BEN, "held"), 0);
     service_end();
 }
