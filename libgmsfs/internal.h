@@ -135,6 +135,8 @@ void gfs_connect_fork_child(struct gmsfs_store *handle);
 
 /* ---- version.c ---------------------------------------------------------------------------- */
 
+/* -EINVAL: no struct of ours is as large, nor will be. */
+int gfs_check_struct(size_t out_bytes);
 /* A struct of a program that may know fewer fields, or more, which are zeros then. */
 void gfs_give_struct(void *out, size_t out_bytes, const void *own, size_t own_bytes);
 /* A list of such, which it frees. On failure it stays as it is. */

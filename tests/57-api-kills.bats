@@ -115,6 +115,10 @@ api_killed() {
     api_killed seal
 }
 
+@test "api under kills: sizes" {
+    api_killed sizes
+}
+
 @test "api under kills: slabs" {
     api_killed slabs
 }

@@ -95,6 +95,10 @@ api() { # NAME
     api seal
 }
 
+@test "api: sizes" {
+    api sizes
+}
+
 @test "api: slabs" {
     api slabs
 }
