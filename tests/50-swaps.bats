@@ -4,7 +4,7 @@
 # Takeovers and upgrades, forth and back between two builds, while clients of every kind are at work: locks, sessions
 # and what is mapped are right after each as they were right before.
 #
-# shellcheck disable=SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
+# shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
 
 load helpers
 load python
@@ -26,9 +26,9 @@ install_build() { # NUMBER
 }
 
 # Its program is the test's own, $T/gmsfs.
-start() { # [OPTIONS]
+start() {
     install_build 0
-    GMSFS=$T/gmsfs start_gms_mount "$@"
+    GMSFS=$T/gmsfs start_gms_mount
     mkdir "$M/mapped"
     run_logged -0 timeout 30 "$SHARER" load "$M/mapped" 20 70000
 }

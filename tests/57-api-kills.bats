@@ -2,86 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
-# whoever calls libgmsfs notices nothing.
+# whoever calls libgmsfs notices nothing. Those of groups, graph pools and places are in
+# 57-group-kills.
 
 load helpers
 load api
 
-KILLS=6
-
-# Every mount's worker, as soon as it goes on after the last time.
-kill_workers() {
-    local at
-    for at in "${!KEEPER_OF[@]}"; do
-        [[ $(grep -c ' goes on, ' "${LOG_OF[$at]}") -ge ${KILLED[$at]-0} ]] || continue
-        KILLED[$at]=$((${KILLED[$at]-0} + 1))
-        kill -KILL "$(worker_of "${KEEPER_OF[$at]}")"
-    done
-}
-
-# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart.
-api_killed() {
-    local -A KILLED=()
-    local kills=0 at
-    start_api "$1"
-    while [[ $kills -lt $KILLS ]]; do
-        spawn "$BUILD/tests/api/test_$1" "${@:2}"
-        until process_gone "$SPAWNED"; do
-            kill_workers
-            sleep "0.0$((RANDOM % 7 + 3))"
-        done
-        wait_exit "$SPAWNED"
-        assert_eq "$status" 0 "$(output_of "$SPAWNED")"
-        kills=0
-        for at in "${!KILLED[@]}"; do
-            kills=$((kills + ${KILLED[$at]}))
-        done
-    done
-}
-
-@test "api under kills: adapters" {
-    api_killed adapters
-}
-
-@test "api under kills: graph" {
-    api_killed graph
-}
-
-@test "api under kills: graph_cuda" {
-    api_killed graph_cuda
-}
-
-@test "api under kills: graph_pair" {
-    api_killed graph_pair
-}
-
-@test "api under kills: graph_random" {
-    api_killed graph_random
-}
-
-@test "api under kills: graph_turns" {
-    api_killed graph_turns
-}
-
-@test "api under kills: group" {
-    api_killed group
-}
-
-@test "api under kills: group_evict" {
-    api_killed group_evict
-}
-
-@test "api under kills: group_places" {
-    api_killed group_places
-}
-
-@test "api under kills: group_reserve" {
-    api_killed group_reserve
-}
-
-@test "api under kills: group_wait" {
-    api_killed group_wait
-}
+SHARER=$BUILD/tests/tools/sharer
 
 @test "api under kills: cuda" {
     api_killed cuda
@@ -127,22 +54,6 @@ api_killed() {
     api_killed slabs
 }
 
-@test "api under kills: places" {
-    api_killed places
-}
-
-@test "api under kills: places_cuda" {
-    api_killed places_cuda
-}
-
-@test "api under kills: retarget" {
-    api_killed retarget
-}
-
-@test "api under kills: retarget_cuda" {
-    api_killed retarget_cuda
-}
-
 @test "api under kills: sleep" {
     api_killed sleep
 }
@@ -157,4 +68,34 @@ api_killed() {
 
 @test "api under kills: wait" {
     api_killed wait
+}
+
+went_on() { # COUNT: so many have gone on
+    [[ $(grep -c ' goes on, ' "$LOG") -ge $1 ]]
+}
+
+# It runs for a moment with each of them, which is then killed: none gets to the end of what it asks for.
+@test "one attach goes on over worker after worker" {
+    local kills=0 worker
+    start_mount size=64M,granularity=4K
+    run_logged -0 timeout 60 "$SHARER" load "$M/weights" 3000 4096
+    # shellcheck disable=SC2016 # that shell's own number
+    spawn bash -c 'kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 3000
+    wait_until 5 is_stopped "$SPAWNED"
+    until process_gone "$SPAWNED"; do
+        worker=$(worker_of "$KEEPER")
+        kill -CONT "$SPAWNED"
+        sleep 0.003
+        kill -KILL "$worker"
+        kill -STOP "$SPAWNED" 2>/dev/null || break
+        kills=$((kills + 1))
+        wait_until_any 10 went_on "$kills"
+    done
+    wait_exit "$SPAWNED" 60
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ $kills -ge 3 ]] || fail "the worker was killed $kills times only"
+}
+
+is_stopped() { # PID
+    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$1/status") == T ]]
 }

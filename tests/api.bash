@@ -2,7 +2,7 @@
 #
 # What the programs of tests/api need around them.
 #
-# shellcheck shell=bash disable=SC2153 # M is start_mount's
+# shellcheck shell=bash disable=SC2153,SC2154 # M is start_mount's, status is set by bats
 
 # start_api NAME: mounts, with stores that are the program's alone. Some fill the device, and want to
 # hear of it soon.
@@ -70,4 +70,38 @@ start_api_group() {
     GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
     export GMSFS_TEST_GROUP
     start_mount alloc_timeout=0.5
+}
+
+# ---- under kills ------------------------------------------------------------------------------
+
+KILLS=6
+
+# Every mount's worker, as soon as it goes on after the last time.
+kill_workers() {
+    local at
+    for at in "${!KEEPER_OF[@]}"; do
+        [[ $(grep -c ' goes on, ' "${LOG_OF[$at]}") -ge ${KILLED[$at]-0} ]] || continue
+        KILLED[$at]=$((${KILLED[$at]-0} + 1))
+        kill -KILL "$(worker_of "${KEEPER_OF[$at]}")"
+    done
+}
+
+# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart.
+api_killed() {
+    local -A KILLED=()
+    local kills=0 at
+    start_api "$1"
+    while [[ $kills -lt $KILLS ]]; do
+        spawn "$BUILD/tests/api/test_$1" "${@:2}"
+        until process_gone "$SPAWNED"; do
+            kill_workers
+            sleep "0.0$((RANDOM % 7 + 3))"
+        done
+        wait_exit "$SPAWNED"
+        assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+        kills=0
+        for at in "${!KILLED[@]}"; do
+            kills=$((kills + ${KILLED[$at]}))
+        done
+    done
 }
