@@ -78,9 +78,9 @@ went_on() { # COUNT: so many have gone on
 @test "one attach goes on over worker after worker" {
     local kills=0 worker
     start_mount size=64M,granularity=4K
-    run_logged -0 timeout 60 "$SHARER" load "$M/weights" 3000 4096
+    run_logged -0 timeout 60 "$SHARER" load "$M/weights" 6000 4096
     # shellcheck disable=SC2016 # that shell's own number
-    spawn bash -c 'kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 3000
+    spawn bash -c 'ulimit -n 24; kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 6000
     wait_until 5 is_stopped "$SPAWNED"
     until process_gone "$SPAWNED"; do
         worker=$(worker_of "$KEEPER")
