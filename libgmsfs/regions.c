@@ -118,9 +118,9 @@ struct regions_ask {
     /* Of a request without an answer: 1: it was carried out, 0: not; -errno. NULL: it may be made
      * twice. */
     int (*was_done)(struct gmsfs_regions *regions, const struct regions_ask *ask);
-    uint64_t began_ms;                   /* REGISTER: by the wall clock */
-    const struct gmsfs_region_info *old; /* UNREGISTER: what is to go; of all: the first */
-    uint64_t old_count;                  /* how many; of all they are asked for again */
+    /* What had the name before; of all: the first that is to go. NULL: nothing. */
+    const struct gmsfs_region_info *old;
+    uint64_t old_count; /* how many; of all they are asked for again */
 };
 
 /* Inside. The answer as it is, error and all. */
@@ -203,14 +203,6 @@ static int regions_look(struct gmsfs_regions *regions, uint32_t uid, const char 
     return error ? error : answer.header.count == 1;
 }
 
-static uint64_t regions_wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* What was there before the call, or is of another description, is not its region. */
 static int regions_was_registered(struct gmsfs_regions *regions, const struct regions_ask *ask)
 {
@@ -220,7 +212,7 @@ static int regions_was_registered(struct gmsfs_regions *regions, const struct re
 
     if (found <= 0)
         return found;
-    return info.registered_ms >= ask->began_ms && info.kind == request->kind &&
+    return !(ask->old && ask->old->id == info.id) && info.kind == request->kind &&
            info.offset == request->offset && info.byte_size == request->byte_size &&
            (info.kind != GMSFS_REGION_CUDA || info.device_id == request->device_id) &&
            memcmp(info.raw_handle, request->raw_handle, sizeof info.raw_handle) == 0 &&
@@ -343,11 +335,25 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
     free(regions);
 }
 
+/* What has the name before is looked at first, to be told apart from what it is about to have. */
+static int regions_register(struct gmsfs_regions *regions,
+                            const struct gmsfs_fds_region_request *request, int fd,
+                            enum gmsfs_region_reason *reason)
+{
+    struct regions_ask ask = {.request = request, .fd = fd, .was_done = regions_was_registered};
+    struct gfs_regions_answer answer;
+    struct gmsfs_region_info old;
+
+    /* What else it may fail of REGISTER tells better. */
+    if (gmsfs_region_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old) == 0)
+        ask.old = &old;
+    return regions_call(regions, &ask, &answer, reason);
+}
+
 int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_request *wish,
                           enum gmsfs_region_reason *reason)
 {
     struct gmsfs_fds_region_request request;
-    struct gfs_regions_answer answer;
     int fd = -1, opened = 0, error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
@@ -367,12 +373,7 @@ int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_re
     if (!error)
         error = regions_find_object(regions, wish, reason, &fd, &opened);
     if (!error)
-        error = regions_call(regions,
-                             &(struct regions_ask){.request = &request,
-                                                   .fd = fd,
-                                                   .was_done = regions_was_registered,
-                                                   .began_ms = regions_wall_ms()},
-                             &answer, reason);
+        error = regions_register(regions, &request, fd, reason);
     if (opened)
         close(fd);
     return error;
