@@ -84,9 +84,9 @@ static int attach_prepare(struct attach *attach, const struct gfs_export *export
 /* The list as a program knows it, whose items may be of another size. */
 static int attach_prepare_list(const struct attach *attach, size_t item_bytes, void **list)
 {
-    if (item_bytes == 0)
+    if (item_bytes == 0 || gfs_check_struct(item_bytes))
         return -EINVAL;
-    *list = item_bytes < SIZE_MAX / (attach->count + 1) ? calloc(attach->count, item_bytes) : NULL;
+    *list = calloc(attach->count, item_bytes);
     return *list ? 0 : -ENOMEM;
 }
 

@@ -431,7 +431,8 @@ int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
     if (error)
         return error;
     memset(&info, 0, sizeof info);
-    error = out ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
+    error =
+        out && !gfs_check_struct(out_bytes) ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
     gfs_leave(handle);
     if (error)
         return error;
