@@ -24,6 +24,18 @@ setup() {
     python_tests test_lock
 }
 
+@test "Python waits in an event loop, and who is cancelled leaves no waiter" {
+    python_tests test_waiting ctypes
+}
+
+@test "Python is told of a lock that was taken from it, whatever it touches" {
+    python_tests test_lost
+}
+
+@test "Python takes several stores as one, copies tensors, and sleeps by tag" {
+    python_tests test_together
+}
+
 @test "Python hears that a store is drained, from when on and by when" {
     python_tests test_drain ctypes
 }

@@ -37,7 +37,7 @@ class Timeout(Error, TimeoutError):
 
 
 class Canceled(Error):
-    """ECANCELED: an administrator ended the wait."""
+    """ECANCELED: an administrator ended the wait, or Store.cancel did."""
 
 
 class Stale(Error):
@@ -141,6 +141,14 @@ _WAYS_OUT = {
     ): "the layout (strict: the generation) is not the one that was "
     "unmapped; close the store and open it again",
     ("gmsfs_remap_all_vas", errno.EINVAL): "it does not sleep",
+    ("gmsfs_reallocate_all_handles", errno.EINVAL): "it does not sleep; sleep() it first",
+    ("gmsfs_unmap_tag", errno.EINVAL): "all of it sleeps",
+    ("gmsfs_remap_tag", errno.EINVAL): "all of it sleeps; wake() it",
+    ("gmsfs_connect_group", errno.ESTALE): "they are committed, but not together: a mix of two loads, or "
+    "one was removed or revoked meanwhile; load them anew",
+    ("gmsfs_connect_group", errno.EINVAL): "a store is named twice",
+    ("gmsfs_connect_group", errno.ENODATA): "one of them has given up its bytes; load them anew",
+    ("gmsfs_copy_private", errno.ENOENT): "it is not mapped now; wake() it first",
     ("gmsfs_retarget", errno.ESTALE): "its layout has another shape than what is mapped: other "
     "allocations or tensors; open it by itself",
     ("gmsfs_retarget", errno.EXDEV): "it is on another device; open it by itself",
@@ -207,7 +215,7 @@ _WAYS_OUT = {
     errno.EAGAIN: "somebody else has the lock, or can write what is sealed; give a timeout to wait, and "
     "see 'gmsfs status' for who",
     errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",
-    errno.ECANCELED: "an administrator ended the wait",
+    errno.ECANCELED: "an administrator ended the wait, or cancel() in another thread",
     errno.ECHILD: "it was opened before fork(); a child opens the store itself",
     errno.ENOTCONN: "the mount is dead; mount it again, then open the store again",
     errno.ESTALE: "the session was revoked or the store removed; open it again",

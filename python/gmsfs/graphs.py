@@ -220,8 +220,6 @@ class GraphPool:
     def __repr__(self):
         if self._handle is None:
             what = "closed"
-        elif self._handle.abandoned:
-            what = "interrupted"
         else:
             what = "asleep" if self.asleep else "awake"
         return f"<gmsfs.graphs.GraphPool {self._path}: {what}>"
@@ -248,14 +246,6 @@ class GraphPool:
     def _live(self):
         if self._handle is None:
             raise ValueError(f"{self._path} is closed")
-        if self._handle.abandoned:
-            raise errors.make(
-                errno.EBUSY,
-                self._path,
-                "gmsfs_graph_wake",
-                "its wait for the store was interrupted, and gives back what it gets when its turn comes; "
-                "try again after that",
-            )
         return self._handle
 
     def _check_awake(self, call):
@@ -287,8 +277,7 @@ class GraphPool:
                 self._forget(capture)
             self._shapes.clear()
             self._pending.clear()
-            if not handle.abandoned:
-                handle.fall_asleep()
+            handle.fall_asleep()
 
     # ---- looking ------------------------------------------------------------------------------
 

@@ -33,6 +33,19 @@ def encode_text(text, most=abi.KEY_MAX):
     return encoded if 0 < len(encoded) <= most and b"\0" not in encoded else None
 
 
+def encode_tag(store, tag):
+    """A tag as the library takes it; "" for none."""
+    encoded = b"" if tag == "" else isinstance(tag, str) and encode_text(tag)
+    if not isinstance(encoded, bytes):
+        raise make(
+            errno.EINVAL,
+            store,
+            f"tag {tag!r}",
+            f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
+        )
+    return encoded
+
+
 class Metadata(collections.abc.MutableMapping):
     """store.metadata: get, put and delete entries. Reading needs no lock, changing the writer's."""
 
@@ -41,7 +54,10 @@ class Metadata(collections.abc.MutableMapping):
 
     def get_entry(self, key):
         """(value, slot, offset); slot is None where the entry is bound to no allocation."""
-        handle = self._store._live()
+        return self.find(self._store._touch(), key)
+
+    def find(self, handle, key):
+        """As get_entry, of a Handle whose session was looked at."""
         slot, offset = ctypes.c_uint64(), ctypes.c_uint64()
         value, value_bytes = ctypes.c_void_p(), ctypes.c_size_t()
         try:
@@ -65,7 +81,7 @@ class Metadata(collections.abc.MutableMapping):
 
     def put(self, key, value, slot=None, offset=0):
         """Sets an entry, bound to an allocation where a slot is given."""
-        handle = self._store._live()
+        handle = self._store._touch()
         value = bytes(memoryview(value))  # of a number, bytes() would make as many zeros
         entry = abi.Metadata(
             encode_key(handle.path, key),
@@ -78,7 +94,7 @@ class Metadata(collections.abc.MutableMapping):
 
     def keys_from(self, prefix=""):
         """The keys that begin with `prefix`, in bytewise order."""
-        handle = self._store._live()
+        handle = self._store._touch()
         keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
         handle.call(
             "gmsfs_metadata_list",
@@ -98,7 +114,7 @@ class Metadata(collections.abc.MutableMapping):
         self.put(key, value)
 
     def __delitem__(self, key):
-        handle = self._store._live()
+        handle = self._store._touch()
         try:
             handle.call("gmsfs_metadata_delete", encode_key(handle.path, key))
         except Error as error:

@@ -69,7 +69,7 @@ class Plan:
         self.places = []  # of items: (allocation, offset)
         self.allocations = []  # sizes
         self.aligned_bytes = 0
-        self.tag = self._tag(tag)
+        self.tag = metadata_module.encode_tag(path, tag)
         self.metadata = self._metadata(metadata)
         seen = {}
         if not callable(getattr(tensors, "items", None)):
@@ -105,17 +105,6 @@ class Plan:
                 self.path,
                 METADATA_KEY,
                 f"it is JSON of at most {abi.VALUE_MAX} bytes of UTF-8",
-            )
-        return encoded
-
-    def _tag(self, tag):
-        encoded = b"" if tag == "" else isinstance(tag, str) and metadata_module.encode_text(tag)
-        if not isinstance(encoded, bytes):
-            raise make(
-                errno.EINVAL,
-                self.path,
-                f"tag {tag!r}",
-                f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
             )
         return encoded
 
@@ -169,6 +158,8 @@ class Plan:
 
     def _look_torch(self, torch, name, source):
         dtype = dtypes.strip(str(source.dtype))
+        if getattr(source, "is_nested", False):
+            raise self._fail(name, "a nested tensor has no one shape; publish its parts, of unbind()")
         if source.layout != torch.strided or source.is_meta or dtypes.item_bytes(dtype) is None:
             raise self._fail(
                 name,

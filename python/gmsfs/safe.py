@@ -7,7 +7,8 @@ import json
 from typing import Any, Dict, List, Optional
 
 from . import dtypes
-from .store import Store, open
+from .opening import open
+from .store import Store
 
 METADATA_KEY = "__metadata__"
 FRAMEWORKS = {"pt": "torch", "torch": "torch", "np": "numpy", "numpy": "numpy"}
