@@ -35,6 +35,7 @@ class Store:
         self._entries = None  # of the layout that changes no more, as it was attached
         self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
         self._kind = self._device = None  # once something was mapped
+        self._said = None  # the store's last answer
         self._sleeping: Dict[str, Set[int]] = {}  # slots, by the tag that sleeps
         self._watches = []
 
@@ -68,7 +69,7 @@ class Store:
     def _ask(self):
         """What the store says, once: Stale where this Store had a lock that was taken from it."""
         handle = self._live()
-        raw = infos.ask(handle)
+        self._said = raw = infos.ask(handle)
         if handle.lost or (raw.mode == abi.MODE_NONE and self._granted()):
             handle.lost = True
             raise make(errno.ESTALE, self._path, "gmsfs_get_info")
@@ -323,7 +324,7 @@ class Store:
 
     def _buffer(self, address, nbytes, rank, slot, readonly):
         if self._kind is None:
-            raw = infos.ask(self._live())
+            raw = self._said or self._ask()  # a store stays on its device
             kind = memory.find(self._path, memory.name_of(raw.memory))
             if kind.find_ordinal:
                 self._device = kind.find_ordinal(self._path, bytes(raw.device_uuid))
