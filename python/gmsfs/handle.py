@@ -15,6 +15,7 @@ import math
 import numbers
 import os
 import threading
+from typing import Any, Optional
 
 from . import abi, errors, library
 
@@ -55,7 +56,7 @@ _AGAIN_SECONDS = 0.01
 _exiting = False  # also None, once the interpreter has taken this module apart
 
 
-def _note_exit():
+def _note_exit() -> None:
     global _exiting
     _exiting = True
 
@@ -64,7 +65,7 @@ def _note_exit():
 atexit.register(_note_exit)
 
 
-def _milliseconds(timeout):
+def _milliseconds(timeout: Optional[float]) -> Any:
     """Of seconds, or None. Rounded up: only 0 does not wait."""
     if timeout is None:
         return abi.TIMEOUT_FOREVER
@@ -80,10 +81,10 @@ def _milliseconds(timeout):
 class Handle:
     __slots__ = ("pointer", "path", "lib", "lost", "__weakref__")
 
-    def __init__(self, path):
+    def __init__(self, path: Any) -> None:
         self._open(path, "gmsfs_open")
 
-    def _open(self, path, function, *arguments):
+    def _open(self, path: Any, function: str, *arguments: Any) -> None:
         self.pointer = None
         self.path = os.fsdecode(path)
         self.lib = library.get()
@@ -97,37 +98,37 @@ class Handle:
         )
         self.pointer = pointer
 
-    def _close(self):
+    def _close(self) -> None:
         self.lib.gmsfs_close(self.pointer)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if _exiting is False and getattr(self, "pointer", None):
             self._close()
             self.pointer = None
 
-    def is_exiting(self):
+    def is_exiting(self) -> Any:
         """Whether the process ends, and all is left to the kernel."""
         return _exiting is not False
 
-    def device_pointer(self):
+    def device_pointer(self) -> Any:
         """The gmsfs_t that the driver's complaints are asked of."""
         return self.pointer
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: Any) -> Any:
         """Calls `name` on the handle. Raises gmsfs.Error; passes on what is not negative."""
         return self.check(name, getattr(self.lib, name)(self.pointer, *arguments))
 
-    def check(self, name, result, why=""):
+    def check(self, name: str, result: Any, why: str = "") -> Any:
         if result is not None and result < 0:
             if result == -errno.ESTALE and name not in _OF_LAYOUT:
                 self.lost = True
             raise self.error(name, -result, why)
         return result
 
-    def error(self, name, code, why=""):
+    def error(self, name: str, code: int, why: str = "") -> Any:
         return errors.make(code, self.path, name, why, self._device_error(name, code))
 
-    def _device_error(self, name, code):
+    def _device_error(self, name: str, code: int) -> Any:
         """What the driver said, where it was asked: the library keeps the last of its complaints."""
         if name not in _ON_DEVICE or code not in _OF_DEVICE or self.pointer is None:
             return ""
@@ -137,10 +138,10 @@ class Handle:
 
     # ---- waiting for locks --------------------------------------------------------------------
 
-    def connect(self, mode, timeout, reserve_bytes=0):
+    def connect(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
         """Takes the lock."""
 
-        def attempt(ms):
+        def attempt(ms: Any) -> Any:
             if reserve_bytes:
                 return self.lib.gmsfs_connect_reserve(self.pointer, mode, ms, reserve_bytes)
             return self.lib.gmsfs_connect(self.pointer, mode, ms)
@@ -151,7 +152,7 @@ class Handle:
         )
         self.lost = False
 
-    async def connect_async(self, mode, timeout, reserve_bytes=0):
+    async def connect_async(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
         """Takes the lock as connect() does; while it waits the event loop goes on. Cancelled, it has
         left the queue."""
         timeout_ms, fd = _milliseconds(timeout), ctypes.c_int(-1)
@@ -168,7 +169,7 @@ class Handle:
         self.check("gmsfs_connect", result)
         self.lost = False
 
-    def retarget(self, path, timeout):
+    def retarget(self, path: Any, timeout: Optional[float]) -> None:
         """Maps the store at `path` in place of the one that is mapped. Interrupted, it sleeps."""
         encoded = os.fsencode(path)
         if b"\0" in encoded:
@@ -188,22 +189,22 @@ class Handle:
             )
         self.path = os.fsdecode(path)
 
-    def wait(self, attempt, timeout, undo):
+    def wait(self, attempt: Any, timeout: Optional[float], undo: Any) -> Any:
         """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C; undo()
         gives back what was granted in that moment."""
         return wait(attempt, timeout, undo, self.cancel)
 
-    def cancel(self):
+    def cancel(self) -> None:
         """Ends what another thread waits for on this handle."""
         self.lib.gmsfs_cancel(self.device_pointer())
 
-    def release(self):
+    def release(self) -> None:
         """Gives the lock back, or ends the wait for it; the mappings stay. A dead mount or session has
         taken it already."""
         self.lib.gmsfs_disconnect(self.pointer)
 
 
-def wait(attempt, timeout, undo, cancel):
+def wait(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
     """See Handle.wait."""
     timeout_ms = _milliseconds(timeout)
     result = attempt(0)
@@ -215,13 +216,13 @@ def wait(attempt, timeout, undo, cancel):
     return result
 
 
-def _wait_in_thread(attempt, undo, cancel):
+def _wait_in_thread(attempt: Any, undo: Any, cancel: Any) -> Any:
     """The library waits on through signals, and Python acts on them between two calls only. So a thread
     waits, and if the main one is interrupted, it cancels that wait and sees it end."""
     results = []
     done = threading.Event()
 
-    def run():
+    def run() -> None:
         results.append(attempt())
         done.set()
 
@@ -238,14 +239,14 @@ def _wait_in_thread(attempt, undo, cancel):
     return results[0]
 
 
-async def _readable(fd):
+async def _readable(fd: int) -> None:
     """Returns once the descriptor can be read."""
     import asyncio
 
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(fd)

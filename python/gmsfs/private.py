@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from . import abi
 from .buffers import Buffer
@@ -21,7 +21,7 @@ class Memory:
 
     def __init__(self, handle: Handle, address: int, nbytes: int) -> None:
         copied = ctypes.c_void_p()
-        self.pointer = None
+        self.pointer: Optional[int] = None
         self.handle, self.path = handle, handle.path
         handle.call("gmsfs_copy_private", address, nbytes, ctypes.byref(copied))
         self.pointer = copied.value
@@ -55,5 +55,5 @@ def copy(
 def _copy_one(handle: Handle, buffer: Buffer, spec: TensorSpec, rank: int) -> Buffer:
     memory = Memory(handle, buffer.address + spec.offset, spec.nbytes)
     return Buffer(
-        memory, memory.pointer, spec.nbytes, rank, abi.SLOT_NONE, False, buffer.kind, buffer.device
+        memory, memory.pointer or 0, spec.nbytes, rank, abi.SLOT_NONE, False, buffer.kind, buffer.device
     )

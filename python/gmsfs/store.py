@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import importlib
 import io
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import abi, info as infos, layout, library, memory
 from .buffers import Buffer
@@ -28,18 +29,19 @@ class Store:
     """
 
     def __init__(self, path: Any) -> None:
-        self._handle = Handle(path)
+        self._handle: Any = Handle(path)  # None: closed
         self._path = self._handle.path
-        self._buffers = {}  # by slot: what is mapped
+        self._buffers: Dict[int, Buffer] = {}  # by slot: what is mapped
         self._in_part = False  # mapped as a writer: others of the session may have allocated more
         self._entries = None  # of the layout that changes no more, as it was attached
         self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
-        self._kind = self._device = None  # once something was mapped
-        self._said = None  # the store's last answer
+        self._kind: Any = None  # this and the device once something was mapped
+        self._device: Optional[int] = None
+        self._said: Any = None  # the store's last answer
         self._sleeping: Dict[str, Set[int]] = {}  # slots, by the tag that sleeps
-        self._watches = []
+        self._watches: List[DrainWatch] = []
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle is None:
             what = "closed"
         elif self._handle.lost:
@@ -52,21 +54,21 @@ class Store:
         self._live()
         return self
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
             f"{self._path}: a Store is neither copied nor sent to another process, for it is a lock; "
             "open the store again, or join the session by its token"
         )
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self.close()
 
-    def _live(self):
+    def _live(self) -> Any:
         if self._handle is None:
             raise ValueError(f"{self._path} is closed")
         return self._handle
 
-    def _ask(self):
+    def _ask(self) -> abi.Info:
         """What the store says, once: Stale where this Store had a lock that was taken from it."""
         handle = self._live()
         self._said = raw = infos.ask(handle)
@@ -75,7 +77,7 @@ class Store:
             raise make(errno.ESTALE, self._path, "gmsfs_get_info")
         return raw
 
-    def _touch(self):
+    def _touch(self) -> Any:
         """The Handle. Stale where it had a lock that was taken from it."""
         handle = self._live()
         if handle.lost or self._granted():
@@ -139,10 +141,10 @@ class Store:
         that was taken from it: revoked, its store removed, or its mount dead."""
         return infos.mode_name(self._touch().lib.gmsfs_granted_lock(self._handle.pointer))
 
-    def _granted(self):
+    def _granted(self) -> int:
         """As the library remembers it, without asking the mount."""
         handle = self._live()
-        return handle.lib.gmsfs_granted_lock(handle.pointer)
+        return int(handle.lib.gmsfs_granted_lock(handle.pointer))
 
     @property
     def writable(self) -> bool:
@@ -161,7 +163,7 @@ class Store:
         self._touch().call("gmsfs_session_token", raw)
         return bytes(raw).hex()
 
-    def _join(self, token):
+    def _join(self, token: Any) -> None:
         raw = _hex(token, abi.TOKEN_BYTES, "a token")
         self._live().call("gmsfs_join", abi.TOKEN(*raw))
         self._live().lost = False
@@ -199,9 +201,9 @@ class Store:
         """
         wrapper = self._choose(framework)
         buffers, specs = self._attach(names)
-        return wrapper.tensors(self._path, buffers, specs)
+        return dict(wrapper.tensors(self._path, buffers, specs))
 
-    def _choose(self, framework):
+    def _choose(self, framework: Optional[str]) -> Any:
         if framework is None:
             framework = "torch"
             if "torch" not in sys.modules:
@@ -237,9 +239,9 @@ class Store:
 
         wrapper = self._choose(framework)
         buffers, specs = self._attach(names)
-        return wrapper.tensors(self._path, *private.copy(self._live(), buffers, specs))
+        return dict(wrapper.tensors(self._path, *private.copy(self._live(), buffers, specs)))
 
-    def _attach(self, names):
+    def _attach(self, names: Optional[Iterable[str]]) -> Tuple[List[Buffer], List[layout.TensorSpec]]:
         mode = self.mode
         buffers = self._attach_buffers(mode)
         if mode == "rw":
@@ -253,7 +255,7 @@ class Store:
         self._need_awake(buffers, specs)
         return buffers, specs
 
-    def _attach_buffers(self, mode):
+    def _attach_buffers(self, mode: str) -> List[Buffer]:
         handle = self._live()
         if mode == "rw_data" and not self._buffers:
             self._attach_all(handle, abi.ACCESS_WRITE)
@@ -268,7 +270,7 @@ class Store:
                 self._attach_all(handle, abi.ACCESS_READ)
         return sorted(self._buffers.values(), key=lambda buffer: buffer.rank)
 
-    def _need_lock(self, mode):
+    def _need_lock(self, mode: str) -> None:
         if mode:
             return
         why = "it gave its lock back; open it again, or commit(stay=True) to go on as a reader"
@@ -276,7 +278,7 @@ class Store:
             why = "it sleeps; wake() it first"
         raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
-    def _need_awake(self, buffers, specs):
+    def _need_awake(self, buffers: Any, specs: Any) -> None:
         """Nothing is given out that would fault."""
         for tag, slots in self._sleeping.items():
             for spec in specs:
@@ -284,7 +286,7 @@ class Store:
                     why = f"tensor {spec.name!r} sleeps with tag {tag!r}; wake(tag={tag!r}) first"
                     raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
-    def _attach_all(self, handle, access):
+    def _attach_all(self, handle: Any, access: Any) -> None:
         mappings, count = ctypes.POINTER(abi.Mapping)(), ctypes.c_size_t()
         readonly = access == abi.ACCESS_READ
         size = ctypes.sizeof(abi.Mapping)
@@ -297,7 +299,7 @@ class Store:
         finally:
             library.libc.free(ctypes.cast(mappings, ctypes.c_void_p))
 
-    def _attach_missing(self, handle, access):
+    def _attach_missing(self, handle: Any, access: Any) -> None:
         """The writer's, and of who stays as a reader then: allocations come and go."""
         present = {}
         for info in self._list(handle):
@@ -308,7 +310,7 @@ class Store:
             )
         self._buffers = present
 
-    def _list(self, handle, tag=None):
+    def _list(self, handle: Any, tag: Any = None) -> Any:
         rows, count = ctypes.POINTER(abi.HandleInfo)(), ctypes.c_size_t()
         size = ctypes.sizeof(abi.HandleInfo)
         handle.call("gmsfs_list_handles", tag, ctypes.byref(rows), ctypes.byref(count), size)
@@ -317,12 +319,12 @@ class Store:
         finally:
             library.libc.free(ctypes.cast(rows, ctypes.c_void_p))
 
-    def _map(self, slot, access):
+    def _map(self, slot: Any, access: Any) -> Any:
         address = ctypes.c_void_p()
         self._live().call("gmsfs_attach_mapping", slot, access, ctypes.byref(address))
         return address.value
 
-    def _buffer(self, address, nbytes, rank, slot, readonly):
+    def _buffer(self, address: int, nbytes: int, rank: int, slot: int, readonly: bool) -> Buffer:
         if self._kind is None:
             raw = self._said or self._ask()  # a store stays on its device
             kind = memory.find(self._path, memory.name_of(raw.memory))
@@ -333,7 +335,7 @@ class Store:
             self._live(), address, nbytes, rank, slot, readonly, self._kind, self._device
         )
 
-    def _working_entries(self, buffers):
+    def _working_entries(self, buffers: Any) -> Any:
         ranks = {buffer.slot: buffer.rank for buffer in buffers}
         entries = []
         handle, metadata = self._live(), self.metadata
@@ -361,7 +363,7 @@ class Store:
         self._sleeping.clear()
         self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
 
-    def _sleep_tag(self, tag):
+    def _sleep_tag(self, tag: Any) -> None:
         handle, encoded = self._touch(), encode_tag(self._path, tag)
         slots = {info.slot for info in self._list(handle, encoded)}
         handle.call("gmsfs_unmap_tag", encoded)
@@ -381,7 +383,7 @@ class Store:
         """
         if tag is not None or not self.asleep:
             self._wake_tags(tag)
-            return self._ask().moves
+            return int(self._ask().moves)
         handle = self._live()
         took = not self.mode
         if took:
@@ -399,16 +401,16 @@ class Store:
             await handle.connect_async(self._wake_mode, timeout)
         return self._remap(handle, took, strict)
 
-    def _remap(self, handle, took, strict):
+    def _remap(self, handle: Any, took: bool, strict: bool) -> int:
         try:
             handle.call("gmsfs_remap_all_vas", 0, int(strict))
         except BaseException:
             if took:
                 handle.release()
             raise
-        return self._ask().moves
+        return int(self._ask().moves)
 
-    def _wake_tags(self, tag):
+    def _wake_tags(self, tag: Any) -> None:
         handle = self._touch()
         for one in [tag] if tag is not None else list(self._sleeping):
             handle.call("gmsfs_remap_tag", encode_tag(self._path, one))
@@ -437,7 +439,7 @@ class Store:
         self._entries = None
         self._find_buffers(handle)
 
-    def _find_buffers(self, handle):
+    def _find_buffers(self, handle: Any) -> None:
         """The Buffers at the addresses that there were, by their new slots."""
         infos_by_slot = {info.slot: info for info in self._list(handle)}
         found = {}
@@ -516,7 +518,7 @@ class Store:
         """As publish, without the commit: that is Group.commit's, of several stores together."""
         self._write(tensors, metadata, tag, chunk_bytes, lambda: None)
 
-    def _write(self, tensors, metadata, tag, chunk_bytes, end):
+    def _write(self, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int], end: Any) -> None:
         from .publish import Plan, write
 
         write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, end)
@@ -536,7 +538,7 @@ class Store:
         handle.check("gmsfs_commit", result)
         self._note_commit()
 
-    def _note_commit(self):
+    def _note_commit(self) -> None:
         self._in_part = bool(self._buffers)
 
     def commit_layout(self) -> None:
@@ -549,10 +551,10 @@ class Store:
             raise handle.error("gmsfs_commit_layout", errno.EINVAL, self._last_error())
         handle.check("gmsfs_commit_layout", result)
 
-    def _last_error(self):
+    def _last_error(self) -> str:
         try:
             with io.open(os.path.join(self._path, "info"), encoding="utf-8") as file:
-                return json.load(file).get("last_error") or ""
+                return str(json.load(file).get("last_error") or "")
         except (OSError, ValueError):
             return ""
 
@@ -565,7 +567,7 @@ class Store:
         return bool(rolled_back.value)
 
 
-def _hex(text, nbytes, what):
+def _hex(text: str, nbytes: int, what: Any) -> Any:
     try:
         raw = bytes.fromhex(text)
     except (TypeError, ValueError):
@@ -575,14 +577,14 @@ def _hex(text, nbytes, what):
     return raw
 
 
-def _wrapper(framework):
+def _wrapper(framework: Optional[str]) -> Any:
     if framework not in ("torch", "numpy"):
         raise ValueError(f'framework is "torch" or "numpy", not {framework!r}')
     try:
         if framework == "torch":
-            from . import with_torch as wrapper
+            wrapper = importlib.import_module(".with_torch", __package__)
         else:
-            from . import with_numpy as wrapper
+            wrapper = importlib.import_module(".with_numpy", __package__)
     except ImportError as error:
         raise ImportError(
             f"{framework} cannot be imported ({error}); install it, choose the other framework, or take "
