@@ -165,7 +165,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
     parser.add_argument("--gmsfs", default="gmsfs")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--seconds", type=float, default=80.0)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--engine", choices=("load_file", "attach"), help=argparse.SUPPRESS)
     parser.add_argument("--started", type=int, help=argparse.SUPPRESS)
