@@ -106,6 +106,10 @@ group_api() { # NAME
     api memory
 }
 
+@test "api: errors" {
+    api errors
+}
+
 @test "api: metadata" {
     api metadata
 }
