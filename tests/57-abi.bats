@@ -97,3 +97,21 @@ structs() {
     done
     [[ $found -ge 8 ]] || fail "only $found structs were found"
 }
+
+# The body of a function each; \e is a backslash to mdoc, and \& nothing.
+@test "the examples in the manual's pages of the library compile" {
+    local page count=0
+    for page in "$ROOT"/man/*.3; do
+        grep -q '^\.Sh EXAMPLES' "$page" || continue
+        {
+            printf '#include <gmsfs.h>\n#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n'
+            awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on && /^\.Ed/ { in_code = 0; print "}" }
+                in_code { print } on && /^\.Bd/ { in_code = 1; print "{" }' "$page" |
+                sed 's/\\e/\\/g; s/^\\&\.\.\.//'
+            echo '}'
+        } >"$T/example.c"
+        cc -I"$ROOT/libgmsfs" -Wall -Werror -Wno-unused -fsyntax-only "$T/example.c"
+        count=$((count + 1))
+    done
+    [[ $count -ge 3 ]] || fail "only $count pages have examples"
+}
