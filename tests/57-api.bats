@@ -79,6 +79,10 @@ api() { # NAME
     api memory
 }
 
+@test "api: errors" {
+    api errors
+}
+
 @test "api: metadata" {
     api metadata
 }
