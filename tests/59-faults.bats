@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Each call of the daemon and the library that can fail does so once: tests/fault. FAULTS=all takes
-# every call site in every deed, and every one of the start.
+# every call site in every deed, and every one of the start; else one that failed in a test before
+# need not fail again.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
@@ -47,7 +48,7 @@ start_armed() { # [OPTIONS]
 
 daemon_faults() { # keeper|worker GROUP...
     start_armed "${ARMED_WITH-}"
-    some_faults "$GMSFS" "$FAULTS_TOOL" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
+    FAULTS_TRIED=$BATS_FILE_TMPDIR/tried-$1 some_faults "$GMSFS" "$FAULTS_TOOL" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
         "$(worker_of "$KEEPER")" "$@"
 }
 
