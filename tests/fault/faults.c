@@ -241,7 +241,8 @@ static void judge(const struct deed *deed, const struct fault_site *site,
 
 /* Sites that have failed, here or in a run before that had the same file FAULTS_TRIED: their ids are
  * the same in every run of a program. A call site that failed in one deed need not fail in all that
- * come by, unless FAULTS_EACH is set. */
+ * come by, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th does of those that a deed
+ * brings. */
 static uint64_t tried[FAULT_MAX_SITES];
 static size_t tried_count;
 
@@ -360,6 +361,15 @@ static void learn(const struct deed *deed, struct learnt *learnt, uint32_t *hits
     settle_anywhere(&learnt->holding);
 }
 
+/* The first of what a deed brings always. */
+static bool is_left_out(unsigned *brought)
+{
+    const char *text = getenv("FAULTS_EVERY");
+    int every = text && !getenv("FAULTS_EACH") ? atoi(text) : 1;
+
+    return every > 1 && (*brought)++ % (unsigned)every != 0;
+}
+
 /* On a helper thread, which does not know for whom. */
 static bool is_helpers(const struct fault_site *site)
 {
@@ -371,7 +381,7 @@ static bool try_deed(const struct deed *deed)
     static uint32_t hits[FAULT_MAX_SITES];
     static bool armed[FAULT_MAX_SITES]; /* whether or not it came to fail */
     static struct learnt learnt;
-    unsigned before = faults;
+    unsigned before = faults, brought = 0;
     uint64_t start_ms = tool_now_ms();
     bool goes_on = true;
 
@@ -381,8 +391,11 @@ static bool try_deed(const struct deed *deed)
         if (hits[i] == 0 || !(site->processes & t.process) ||
             (!getenv("FAULTS_EACH") && !is_helpers(site) && (armed[i] || was_tried(site))))
             continue;
-        goes_on = try_site(deed, site, &learnt);
         armed[i] = true;
+        if (is_left_out(&brought))
+            note_tried(site);
+        else
+            goes_on = try_site(deed, site, &learnt);
     }
     printf("%s/%s: %u faults, %llu ms\n", deed->group, deed->name, faults - before,
            (unsigned long long)(tool_now_ms() - start_ms));
