@@ -239,10 +239,10 @@ static void judge(const struct deed *deed, const struct fault_site *site,
 
 /* ---- what has failed already ------------------------------------------------------------- */
 
-/* Sites that have failed, here or in a run before that had the same file FAULTS_TRIED: their ids are
- * the same in every run of a program. A call site that failed in one deed need not fail in all that
- * come by, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th does of those that a deed
- * brings. */
+/* Sites that have failed, here or in a run before that had the same file FAULTS_TRIED: their ids
+ * are the same in every run of a program. A call site that failed in one deed need not fail in all
+ * that come by, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th does of those that a
+ * deed brings. */
 static uint64_t tried[FAULT_MAX_SITES];
 static size_t tried_count;
 
