@@ -331,18 +331,25 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test bench check-asan soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
+.PHONY: demo test fault-test bench check-asan soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
 	@O=$(O) scripts/demo
 
 # TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; JOBS is how many
-# bats files run at a time; FAULTS=all lets 59-faults take every call site in every deed.
+# bats files run at a time.
 test:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
-	@O=$(O) FAULTS=$(FAULTS) tests/run $(TESTS)
+	@O=$(O) tests/run $(TESTS)
+
+# Every call site in every deed of 59-faults, where `make test` takes each of them once. FAULTS=all does
+# the same for other ways to run it, e.g. `make check-asan TESTS=59-faults`.
+fault-test:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) FAULTS=all BATS_TEST_TIMEOUT=7200 BATS_TIMEOUT=36000 tests/run 59-faults
 
 # Needs 8 GiB of free memory; PIECE and MODEL make it smaller, BENCH picks some. DIR is on the disk
 # that is saved to and loaded from.
@@ -441,11 +448,12 @@ help:
 	  'make uninstall    removes what install put there' \
 	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
-	  '                  FAULTS=all lets each call fail in every deed of 59-faults' \
+	  'make fault-test   lets each call of the daemon fail in every request that comes by, not once only' \
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make gpu-check    all tests on a real GPU (device 0), and what only hardware shows' \
 	  'make gpu-bench    ours against bare calls of the CUDA driver, on device 0' \
-	  'make check-asan   the same under AddressSanitizer and UBSan, in build/asan' \
+	  'make check-asan   make test under AddressSanitizer and UBSan, in build/asan, with fewer of the calls' \
+  '                  that fail and of the kills of workers' \
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
 	  '                  MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined' \
 	  '                  GMS=1: instead, what GMS clients do, very often (tests/soak)' \

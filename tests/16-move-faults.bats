@@ -16,7 +16,7 @@ load places
 
 BYTES=$((130 << 20))
 # What is done before it, the order (or `reader`, who waits for the device), and where it comes to.
-WAYS=(': host' ': disk' 'host reader' 'disk reader')
+ORDERED=(': host' ': disk') WAITED_FOR=('host reader' 'disk reader')
 
 setup() {
     common_setup
@@ -78,7 +78,8 @@ copier_of() { # WORKER
     pgrep -P "$1" -x gmsfs-copier
 }
 
-# Nothing of the dead daemon is left, and another one at its place has all of the device.
+# Nothing of the dead daemon is left, and another one at its place has all of the device, and a store
+# that the next move can begin with.
 nothing_is_left() { # KEEPER WORKER COPIER
     local pid
     for pid in "$@"; do
@@ -92,21 +93,20 @@ nothing_is_left() { # KEEPER WORKER COPIER
     [[ $BACKEND == host ]] || wait_until 5 nobody_else_has_memory
     publish
     bytes_are_right
-    stop_mount
 }
 
 nobody_else_has_memory() {
     [[ $(device_get .other_bytes) -eq 0 ]]
 }
 
-# daemons_die keeper|worker STEP...: it is killed behind so many steps of each way.
+# daemons_die keeper|worker STEPS WAY...: it is killed behind so many steps of each way.
 daemons_die() {
     local way steps worker pids
-    for way in "${WAYS[@]}"; do
-        for steps in "${@:2}"; do
+    start_all "$T/m"
+    publish
+    for way in "${@:3}"; do
+        for steps in $2; do
             echo "# $way, $steps steps"
-            start_all "$T/m"
-            publish
             # shellcheck disable=SC2086 # two words
             begin_way "$steps" $way
             worker=$(worker_of "$KEEPER")
@@ -128,11 +128,15 @@ daemons_die() {
 }
 
 @test "a worker that is killed at any step of a move leaves no process, memory or file, and its place to others" {
-    daemons_die worker 0 1 2 4
+    daemons_die worker '0 1 2 4' "${ORDERED[@]}"
+}
+
+@test "so does one that is killed at any step of a move that a reader waits for" {
+    daemons_die worker '0 1 2 4' "${WAITED_FOR[@]}"
 }
 
 @test "so does a keeper" {
-    daemons_die keeper 0 2
+    daemons_die keeper '0 2' "${ORDERED[@]}" "${WAITED_FOR[@]}"
 }
 
 @test "a reader that is killed at any step of the promotion it waits for is forgotten, and the promotion ends" {

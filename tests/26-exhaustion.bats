@@ -12,6 +12,10 @@ HOG=$BUILD/tests/tools/hog
 OTHER_UID=$((TEST_UID - 1))
 WORKER_MAX_KB=$((64 << 10))
 
+setup_file() {
+    "$ROOT/scripts/make-model" --single --size 1M --out "$BATS_FILE_TMPDIR/model" >"$BATS_FILE_TMPDIR/name"
+}
+
 setup() {
     common_setup
     requires root
@@ -37,7 +41,7 @@ setup() {
     chmod 0777 "$M/hogged"
     commit_something hogged
     commit_something mine
-    MODEL=$(scripts/make-model --single --size 1M --out "$T/model")
+    MODEL=$(tail -n 1 "$BATS_FILE_TMPDIR/name")
 }
 
 commit_something() { # STORE

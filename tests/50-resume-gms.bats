@@ -181,7 +181,7 @@ publish_many() { # COUNT
 
 @test "a writer notices nothing of a worker that dies again and again: nothing is done twice or lost" {
     start_gms_mount size=64M,granularity=64K
-    resume_client churn $((8 * SLOW))
+    resume_client churn $((4 * SLOW))
     wait_until 10 state_is weights RW
     kill_until_gone "$CLIENT"
     succeeds "$CLIENT"
@@ -191,7 +191,7 @@ publish_many() { # COUNT
 @test "the same with a snapshot after every few records" {
     export GMSFS_SNAPSHOT_BYTES=20000
     start_gms_mount size=64M,granularity=64K
-    resume_client churn $((6 * SLOW))
+    resume_client churn $((3 * SLOW))
     wait_until 10 state_is weights RW
     kill_until_gone "$CLIENT"
     succeeds "$CLIENT"
@@ -200,7 +200,7 @@ publish_many() { # COUNT
 @test "a reader that exports all the time gets every descriptor while the worker dies again and again" {
     start_gms_mount size=64M,granularity=64K
     publish_many 40
-    resume_client read $((6 * SLOW))
+    resume_client read $((3 * SLOW))
     wait_until 10 state_is weights RO
     kill_until_gone "$CLIENT"
     succeeds "$CLIENT"

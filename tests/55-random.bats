@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Random clients, killed at random: what is left is what a model says, and nothing leaks.
-# GMSFS_TEST_SEED repeats a run as far as the scheduler lets it.
+# `make soak` is the same for as long as one wants. GMSFS_TEST_SEED repeats a run as far as the scheduler lets it.
 
 # shellcheck disable=SC2030,SC2031 # each test has an M of its own, and lines of its own
 
@@ -31,7 +31,7 @@ random_run() { # CLIENTS ROUNDS MS
 }
 
 @test "few clients, many short rounds" {
-    random_run 3 10 700
+    random_run 3 6 700
 }
 
 # Two stores and more, and less room beside the device than they may want.
@@ -40,7 +40,7 @@ random_places() { # OPTIONS [STORE...]
     mkdir "$T/spill"
     start_mount "granularity=64K,writer_patience=0.05,$1,spill=$T/spill,spill_size=1M"
     mkdir "${@:2}" "$M/other"
-    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c 4 -r 5 -m 1000 -k "$KEEPER" \
+    run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c 4 -r 4 -m 1000 -k "$KEEPER" \
         "$M/weights" "$M/other" "${@:2}"
     assert_match "${lines[-1]}" ', [1-9][0-9]* moves, [1-9][0-9]* wakes behind one, [1-9][0-9]* given up, 0 losses$'
     wait_until 5 nobody_holds_or_waits
@@ -60,7 +60,7 @@ random_places() { # OPTIONS [STORE...]
 }
 
 @test "many clients, few long rounds" {
-    random_run 12 3 4000
+    random_run 12 2 3000
 }
 
 fail_one_client_of() { # DRIVER

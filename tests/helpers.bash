@@ -194,15 +194,15 @@ now_ms() {
 # wait_until SECONDS COMMAND...: until COMMAND succeeds. Fails when the time is over, and at
 # once when a daemon of this test died, for then nothing will come any more.
 wait_until() {
-    local limit_s=$1 end_ms
+    local limit_s=$1 end_us
     shift
-    end_ms=$(($(now_ms) + limit_s * SLOW * 1000))
+    end_us=$((${EPOCHREALTIME//[!0-9]/} + limit_s * SLOW * 1000000))
     until "$@" >/dev/null 2>&1; do
         if [[ -z ${outlives_daemons-} ]] && ! daemons_live; then
             fail "a daemon died while waiting for: $*"
             return 1
         fi
-        if (($(now_ms) > end_ms)); then
+        if ((${EPOCHREALTIME//[!0-9]/} > end_us)); then
             fail "still not so after $((limit_s * SLOW)) s: $*"
             return 1
         fi
@@ -212,9 +212,9 @@ wait_until() {
 
 # never_within SECONDS COMMAND...: COMMAND stays false that long.
 never_within() {
-    local end_ms=$(($(now_ms) + $1 * 1000))
+    local end_us=$((${EPOCHREALTIME//[!0-9]/} + $1 * 1000000))
     shift
-    while (($(now_ms) < end_ms)); do
+    while ((${EPOCHREALTIME//[!0-9]/} < end_us)); do
         if "$@" >/dev/null 2>&1; then
             fail "happened, and must not: $*"
             return 1
@@ -223,10 +223,17 @@ never_within() {
     done
 }
 
+# stat_of PID: sets STAT to the fields of /proc/PID/stat from the third on (the state, the parent); no
+# process is started for it, for it is asked at every turn of every wait
+stat_of() {
+    local line=''
+    { IFS= read -rd '' line <"/proc/$1/stat"; } 2>/dev/null || [[ -n $line ]] || return
+    read -ra STAT <<<"${line##*) }"
+}
+
 process_lives() { # PID; a zombie does not
-    local state
-    state=$(awk '$1 == "State:" { print $2 }' "/proc/$1/status" 2>/dev/null)
-    [[ -n $state && $state != [ZX] ]]
+    local STAT
+    stat_of "$1" && [[ ${STAT[0]} != [ZX] ]]
 }
 
 process_gone() {
@@ -289,6 +296,7 @@ kill_strays() {
 # cannot even be killed hangs in a mount that does not answer interrupts: that is a bug.
 kill_clients() {
     local pid hanging=()
+    ! clients_gone || return 0
     for pid in "${SPAWNS[@]}" $(stray_processes); do
         belongs_to_daemon "$pid" || kill -KILL "$pid" 2>/dev/null || true
     done
@@ -307,12 +315,13 @@ clients_gone() {
 }
 
 belongs_to_daemon() { # PID
-    local at pid=$1
+    local at pid=$1 STAT
     while [[ -n $pid && $pid -gt 1 ]]; do
         for at in "${MOUNTS[@]}"; do
             [[ $pid != "${KEEPER_OF[$at]}" ]] || return 0
         done
-        pid=$(awk '$1 == "PPid:" { print $2 }' "/proc/$pid/status" 2>/dev/null) || true
+        stat_of "$pid" || return 1
+        pid=${STAT[1]}
     done
     return 1
 }
@@ -359,12 +368,18 @@ fake_gpus() {
 
 # The tree can be seen a moment before `.fds` takes connections; the daemon says when both are so.
 mount_answers() {
-    grep -qs ': mounted (' "${LOG_OF[$1]}" &&
+    local log=''
+    IFS= read -rd '' log <"${LOG_OF[$1]}" || true
+    [[ $log == *': mounted ('* ]] &&
         [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
 }
 
 is_mounted() {
-    awk -v at="$1" '$5 == at { found = 1 } END { exit !found }' /proc/self/mountinfo
+    local at
+    while read -r _ _ _ _ at _; do
+        [[ $at != "$1" ]] || return 0
+    done </proc/self/mountinfo
+    return 1
 }
 
 not_mounted() {
@@ -512,6 +527,7 @@ show_log() {
 # Aborts the connection first: a client that hangs in the mount cannot even be killed before.
 unmount_below() {
     local at dev
+    grep -qF " $1/" /proc/self/mountinfo || return 0
     while read -r at dev; do
         { echo 1 >"/sys/fs/fuse/connections/${dev#*:}/abort"; } 2>/dev/null || true
         umount -l "$at" 2>/dev/null || fusermount3 -uz "$at" 2>/dev/null || true

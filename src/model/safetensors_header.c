@@ -340,6 +340,7 @@ int safetensors_add_file(struct model *model, const char *path, struct failure *
     free(header);
     if (error != 0)
         return error;
-    return check_cover(model->tensors + first, model->tensor_count - first, &model->files[file],
-                       failure);
+    /* where no file has had a tensor yet there is no list either */
+    return check_cover(model->tensors ? model->tensors + first : NULL, model->tensor_count - first,
+                       &model->files[file], failure);
 }

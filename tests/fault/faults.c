@@ -237,6 +237,51 @@ static void judge(const struct deed *deed, const struct fault_site *site,
     print_site(site);
 }
 
+/* ---- what has failed already ------------------------------------------------------------- */
+
+/* Sites that have failed, here or in a run before that had the same file FAULTS_TRIED: their ids
+ * are the same in every run of a program. A call site that failed in one deed need not fail in all
+ * that come by, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th does of those that a
+ * deed brings. */
+static uint64_t tried[FAULT_MAX_SITES];
+static size_t tried_count;
+
+static void read_tried(void)
+{
+    const char *path = getenv("FAULTS_TRIED");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    if (fd < 0)
+        return;
+    ssize_t got = read(fd, tried, sizeof tried);
+    tried_count = got > 0 ? (size_t)got / sizeof tried[0] : 0;
+    close(fd);
+}
+
+static void write_tried(void)
+{
+    const char *path = getenv("FAULTS_TRIED");
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    size_t bytes = tried_count * sizeof tried[0];
+
+    if (path && (fd < 0 || write(fd, tried, bytes) != (ssize_t)bytes || close(fd) != 0))
+        tool_die("%s: %s", path, strerror(errno));
+}
+
+static bool was_tried(const struct fault_site *site)
+{
+    for (size_t i = 0; i < tried_count; i++)
+        if (tried[i] == site->id)
+            return true;
+    return false;
+}
+
+static void note_tried(const struct fault_site *site)
+{
+    if (tried_count < FAULT_MAX_SITES && !was_tried(site))
+        tried[tried_count++] = site->id;
+}
+
 /* False: the daemon is not worth going on with. */
 static bool try_site(const struct deed *deed, const struct fault_site *site, struct learnt *learnt)
 {
@@ -255,6 +300,7 @@ static bool try_site(const struct deed *deed, const struct fault_site *site, str
         }
         if (attempt == 0 && control->fired) {
             faults++;
+            note_tried(site);
             judge(deed, site, learnt, &ran);
         }
         if (!begin_anew()) {
@@ -315,20 +361,27 @@ static void learn(const struct deed *deed, struct learnt *learnt, uint32_t *hits
     settle_anywhere(&learnt->holding);
 }
 
+/* The first of what a deed brings always. */
+static bool is_left_out(unsigned *brought)
+{
+    const char *text = getenv("FAULTS_EVERY");
+    int every = text && !getenv("FAULTS_EACH") ? atoi(text) : 1;
+
+    return every > 1 && (*brought)++ % (unsigned)every != 0;
+}
+
 /* On a helper thread, which does not know for whom. */
 static bool is_helpers(const struct fault_site *site)
 {
     return site->point >= FAULT_vmm_create && site->point <= FAULT_keep_add;
 }
 
-/* A call site that failed in one deed need not fail in all that come by, unless FAULTS_EACH is set.
- */
 static bool try_deed(const struct deed *deed)
 {
     static uint32_t hits[FAULT_MAX_SITES];
-    static bool tried[FAULT_MAX_SITES];
+    static bool armed[FAULT_MAX_SITES]; /* whether or not it came to fail */
     static struct learnt learnt;
-    unsigned before = faults;
+    unsigned before = faults, brought = 0;
     uint64_t start_ms = tool_now_ms();
     bool goes_on = true;
 
@@ -336,10 +389,13 @@ static bool try_deed(const struct deed *deed)
     for (size_t i = 0; i < FAULT_MAX_SITES && goes_on; i++) {
         const struct fault_site *site = &control->sites[i];
         if (hits[i] == 0 || !(site->processes & t.process) ||
-            (tried[i] && !is_helpers(site) && !getenv("FAULTS_EACH")))
+            (!getenv("FAULTS_EACH") && !is_helpers(site) && (armed[i] || was_tried(site))))
             continue;
-        goes_on = try_site(deed, site, &learnt);
-        tried[i] = true;
+        armed[i] = true;
+        if (is_left_out(&brought))
+            note_tried(site);
+        else
+            goes_on = try_site(deed, site, &learnt);
     }
     printf("%s/%s: %u faults, %llu ms\n", deed->group, deed->name, faults - before,
            (unsigned long long)(tool_now_ms() - start_ms));
@@ -364,9 +420,11 @@ static int run(int argc, char **argv)
     t.worker = (pid_t)atoi(argv[4]);
     t.process = strcmp(argv[5], "keeper") == 0 ? FAULT_KEEPER : FAULT_WORKER;
     bool goes_on = begin_anew();
+    read_tried();
     for (size_t i = 0; goes_on && i < sizeof DEEDS / sizeof DEEDS[0]; i++)
         if (is_wanted(DEEDS[i].group, argc - 6, argv + 6))
             goes_on = try_deed(&DEEDS[i]);
+    write_tried();
     printf("%u faults, %u of them told, %u wrong\n", faults, told, failures);
     return failures || !goes_on || faults == 0;
 }

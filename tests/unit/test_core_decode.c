@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * States from bytes: what comes back goes on as it would have, and what is damaged is refused or
- * is another state that holds. GMSFS_RUNS and GMSFS_SEED choose other walks than the usual ones.
+ * is another state that holds. GMSFS_WALKS and GMSFS_SEED choose other walks than the usual ones.
  */
 #include "core_random.h"
 #include "core_states.h"
@@ -175,7 +175,7 @@ static uint64_t walk_seed, walk_record;
 static void tell_where(void)
 {
     if (tap_failed)
-        fprintf(stderr, "# GMSFS_SEED=%" PRIu64 " GMSFS_RUNS=1, record %" PRIu64 "\n", walk_seed,
+        fprintf(stderr, "# GMSFS_SEED=%" PRIu64 " GMSFS_WALKS=1, record %" PRIu64 "\n", walk_seed,
                 walk_record);
 }
 
@@ -188,7 +188,7 @@ static uint64_t number_from(const char *variable, uint64_t usual)
 
 TAP_TEST(a_walk_goes_on_as_if_nothing_was_when_each_record_meets_a_core_that_came_back)
 {
-    uint64_t walks = number_from("GMSFS_RUNS", USUAL_WALKS);
+    uint64_t walks = number_from("GMSFS_WALKS", USUAL_WALKS);
     uint64_t seed = number_from("GMSFS_SEED", 1);
 
     atexit(tell_where);
