@@ -292,6 +292,11 @@ $(O)/bench/gmsfs_unrecorded: bench/unrecorded/wrap.c $(OBJ) $(LIB_A)
 
 # ---- installing ----------------------------------------------------------------------------
 
+# The calls that a page of section 3 describes, but the one that it is named after: links to it, so
+# that man(1) finds each.
+PAGE_CALLS = awk '/^\.Sh/ { on = $$2 == "SYNOPSIS" } \
+	on && $$1 == ".Fn" && FILENAME !~ "/" $$2 "[.]3$$" { print $$2 }'
+
 .PHONY: install uninstall
 install: all
 	$(INSTALL) -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) \
@@ -307,6 +312,8 @@ install: all
 		sed 's|@BINDIR@|$(BINDIR)|' $$unit > $(DESTDIR)$(UNITDIR)/$${unit##*/}; done
 	@set -e; for page in $(MAN); do dir=$(DESTDIR)$(MANDIR)/man$${page##*.}; \
 		$(INSTALL) -d "$$dir"; $(INSTALL) -m 644 "$$page" "$$dir"; done
+	@set -e; for page in $(filter %.3,$(MAN)); do for name in $$($(PAGE_CALLS) $$page); do \
+		ln -sf $${page##*/} $(DESTDIR)$(MANDIR)/man3/$$name.3; done; done
 ifneq ($(PYTHONDIR),)
 	$(INSTALL) -d $(DESTDIR)$(PYTHONDIR)/gmsfs
 	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(PYTHONDIR)/gmsfs
@@ -320,6 +327,7 @@ uninstall:
 		$(UNITS:packaging/systemd/%=$(DESTDIR)$(UNITDIR)/%) $(DESTDIR)$(COMPDIR)/gmsfs
 	$(if $(PYTHONDIR),rm -rf $(DESTDIR)$(PYTHONDIR)/gmsfs)
 	@for page in $(MAN); do rm -f $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
+	@for name in $$($(PAGE_CALLS) $(filter %.3,$(MAN))); do rm -f $(DESTDIR)$(MANDIR)/man3/$$name.3; done
 
 # ---- showing and checking ------------------------------------------------------------------
 

@@ -84,9 +84,9 @@ static int attach_prepare(struct attach *attach, const struct gfs_export *export
 /* The list as a program knows it, whose items may be of another size. */
 static int attach_prepare_list(const struct attach *attach, size_t item_bytes, void **list)
 {
-    if (item_bytes == 0)
+    if (item_bytes == 0 || gfs_check_struct(item_bytes))
         return -EINVAL;
-    *list = item_bytes < SIZE_MAX / (attach->count + 1) ? calloc(attach->count, item_bytes) : NULL;
+    *list = calloc(attach->count, item_bytes);
     return *list ? 0 : -ENOMEM;
 }
 
@@ -123,20 +123,35 @@ static int attach_all(struct attach *attach, size_t item_bytes, void **list)
     return 0;
 }
 
-int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
-                      size_t *count, size_t item_bytes)
+static int attach_once(gmsfs_t *handle, enum gmsfs_access access, void **made, uint64_t *count,
+                       size_t item_bytes)
 {
     GFS_VA_SCOPE(scope);
     struct attach attach = {.handle = handle, .access = access};
-    void *made = NULL;
     int error = gfs_va_enter(handle, &scope);
 
     if (error)
         return error;
-    error = attach_all(&attach, item_bytes, list ? &made : NULL);
+    error = attach_all(&attach, item_bytes, made);
     free(attach.mappings);
+    *count = attach.count;
+    return error;
+}
+
+int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_mapping **list,
+                      size_t *count, size_t item_bytes)
+{
+    uint64_t attached = 0;
+    void *made = NULL;
+    int error;
+
+    do {
+        free(made);
+        made = NULL;
+        error = attach_once(handle, access, list ? &made : NULL, &attached, item_bytes);
+    } while (gfs_session_follow_memory(handle, error));
     if (!error && count)
-        *count = attach.count;
+        *count = attached;
     if (!error && list)
         *list = made;
     else

@@ -12,6 +12,8 @@
 /* What one request of the kernel takes is 256 pages, and these bytes may begin anywhere in one. */
 #define BULK_PIECE_BYTES ((1u << 20) - 4096)
 
+#define BULK_TRIES 8 /* few: no document is to be the end of one worker after the other */
+
 /* The lowest index whose slot is not below. */
 static size_t bulk_rank(const uint64_t *slots, size_t count, uint64_t slot)
 {
@@ -141,18 +143,23 @@ static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *en
     return error;
 }
 
+/* What was written may be lost with the daemon's worker before it is applied: EIO says so. Entries
+ * that are set twice are as if once. */
 int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit)
 {
     uint64_t *slots = NULL;
     size_t slot_count;
+    unsigned tries = 0;
     int error;
 
     if (count == 0)
         return 0;
     error = bulk_slots(handle, entries, count, &slots, &slot_count);
-    if (!error)
-        error = bulk_send(handle, entries, count, slots, slot_count, culprit);
+    do {
+        if (!error || error == -EIO)
+            error = bulk_send(handle, entries, count, slots, slot_count, culprit);
+    } while (error == -EIO && ++tries < BULK_TRIES && !gfs_wait_is_cancelled(handle));
     free(slots);
     return error;
 }

@@ -350,8 +350,8 @@ GMSFS_API int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint6
  * gmsfs_join - become a member of a session by its token (gmsfs_session_token of the other side)
  *
  * For workers of a process that holds the lock. The session lives until its last handle is gone.
- * Errors: -EBUSY (connected), -EACCES or -EBADF (RW session, but no write permission),
- *   -ENOENT or -ESTALE (no such session).
+ * Errors: -EBUSY (connected), -EBADF (RW session, but no write permission), -ESTALE: no session of
+ *   this store has that token.
  */
 GMSFS_API int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES]);
 
@@ -570,7 +570,8 @@ GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
  * size_bytes: > 0. tag: label, UTF-8, up to 255 bytes, NULL: "". name: the allocation's file name,
  * NULL: a000000, a000001, ... by slot. Waits for memory that others are giving back, up to the
  * mount's alloc_timeout.
- * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -ENOSPC (too many), -EEXIST.
+ * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -EDQUOT (a budget forbids it),
+ * -ENOSPC (too many), -EEXIST; -EINVAL also: a name or tag that is too long or no UTF-8.
  */
 GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
                                     const char *name, uint64_t *slot);

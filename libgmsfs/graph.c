@@ -223,7 +223,7 @@ int(gmsfs_graph_get_stats)(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *o
 {
     struct gmsfs_graph_stats stats = {0};
 
-    if (!pool || !out)
+    if (!pool || !out || gfs_check_struct(out_bytes))
         return -EINVAL;
     if (atomic_load(&pool->handle->dead))
         return -ECHILD;

@@ -295,7 +295,7 @@ int(gmsfs_graph_space_get_stats)(gmsfs_graph_space_t *space, struct gmsfs_graph_
 {
     struct gmsfs_graph_space_stats stats;
 
-    if (!space || !out)
+    if (!space || !out || gfs_check_struct(out_bytes))
         return -EINVAL;
     if (atomic_load(&space->pool->handle->dead))
         return -ECHILD;

@@ -135,6 +135,8 @@ void gfs_connect_fork_child(struct gmsfs_store *handle);
 
 /* ---- version.c ---------------------------------------------------------------------------- */
 
+/* -EINVAL: no struct of ours is as large, nor will be. */
+int gfs_check_struct(size_t out_bytes);
 /* A struct of a program that may know fewer fields, or more, which are zeros then. */
 void gfs_give_struct(void *out, size_t out_bytes, const void *own, size_t own_bytes);
 /* A list of such, which it frees. On failure it stays as it is. */
@@ -194,6 +196,10 @@ int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acqui
 /* ... or this makes it the handle's session. committed: when the grant came, was anything? */
 void gfs_session_note(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
                       int committed);
+/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked
+ * once more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of
+ * scopes. */
+int gfs_session_follow_memory(struct gmsfs_store *handle, int error);
 /* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group);
 int gfs_session_release(struct gmsfs_store *handle);
@@ -201,6 +207,18 @@ int gfs_session_release(struct gmsfs_store *handle);
 int gfs_session_drop(struct gmsfs_store *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 void gfs_hex_format(const uint8_t bytes[16], char text[33]);
+
+/* ---- again.c: asking on `.fds` again --------------------------------------------------------- */
+
+struct gfs_again {
+    uint64_t until_ms;
+    long pause_ms;
+};
+
+/* Anew with each step forward. */
+void gfs_again_begin(struct gfs_again *again);
+/* A moment, longer each time. 0: it has gone on for GFS_REPLY_TIMEOUT_MS without a step. */
+int gfs_again_pause(struct gfs_again *again);
 
 /* ---- ticket.c: descriptors ---------------------------------------------------------------- */
 
@@ -219,7 +237,7 @@ struct gfs_export {
 
 /* The EXPORT ioctl alone: fills ticket, count and total_bytes. */
 int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export);
-/* Redeems export->ticket, exporting anew once when the way broke. */
+/* Redeems export->ticket, exporting what has not come anew each time that the way breaks. */
 int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context);
 /* One descriptor by slot. rank: where it is, or GMSFS_SLOT_NONE when not known. */

@@ -191,7 +191,7 @@ int(gmsfs_get_handle_info)(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_i
     struct gmsfs_handle_info info;
     int error;
 
-    if (!out)
+    if (!out || gfs_check_struct(out_bytes))
         return -EINVAL;
     error = gfs_enter(handle);
     if (error)

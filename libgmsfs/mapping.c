@@ -15,20 +15,29 @@ struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping)
                                   .aligned_bytes = mapping->aligned_bytes};
 }
 
-int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, void **ptr)
+static int mapping_attach(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, void **ptr)
 {
     GFS_VA_SCOPE(scope);
     struct gfs_mapping *mapping;
-    int error;
+    int error = gfs_va_enter(handle, &scope);
 
-    if (!ptr)
-        return -EINVAL;
-    error = gfs_va_enter(handle, &scope);
     if (error)
         return error;
     error = gfs_va_make(handle, 0, slot, GMSFS_SLOT_NONE, access, &mapping);
     if (!error)
         *ptr = (void *)mapping->va;
+    return error;
+}
+
+int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access, void **ptr)
+{
+    int error = -EINVAL;
+
+    while (ptr) {
+        error = mapping_attach(handle, slot, access, ptr);
+        if (!gfs_session_follow_memory(handle, error))
+            break;
+    }
     return error;
 }
 

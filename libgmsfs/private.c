@@ -197,7 +197,7 @@ static int private_count_shared(const struct gfs_vmap *map, struct gmsfs_memory_
 int(gmsfs_memory_info)(gmsfs_t *handle, struct gmsfs_memory_info *out, size_t out_bytes)
 {
     struct gmsfs_memory_info info = {0};
-    int error = out ? gfs_enter(handle) : -EINVAL;
+    int error = out && !gfs_check_struct(out_bytes) ? gfs_enter(handle) : -EINVAL;
 
     if (error)
         return error;

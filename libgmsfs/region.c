@@ -99,30 +99,41 @@ static int region_ask(const struct gmsfs_region *region, struct gmsfs_ioc_region
     return error;
 }
 
+static int region_fail_hold(int error, enum gmsfs_region_reason *reason)
+{
+    if (error == -ESTALE)
+        return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
+    if (error == -EDQUOT || error == -ENOSPC)
+        return gfs_region_fail(reason, GMSFS_REGION_BOUND, error);
+    return error == -ECONNABORTED ? -ENOTCONN : error;
+}
+
 /* The reference, and the descriptor that it gives. */
 static int region_hold(struct gmsfs_regions *regions, struct gmsfs_region *region,
                        enum gmsfs_region_reason *reason)
 {
     static const uint8_t none[16];
     struct gmsfs_ioc_region hold;
+    struct gfs_again again;
     int error = region_ask(region, &hold);
 
-    if (error == -ESTALE)
-        return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
-    if (error == -EDQUOT || error == -ENOSPC)
-        return gfs_region_fail(reason, GMSFS_REGION_BOUND, error);
     if (error)
-        return error == -ECONNABORTED ? -ENOTCONN : error;
+        return region_fail_hold(error, reason);
     region->info = hold.info;
     if (memcmp(hold.ticket, none, sizeof none) == 0)
         return 0;
+    gfs_again_begin(&again);
     error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
-    if (error == -EPIPE || error == -ECONNRESET) { /* the connection had been given up */
+    while (error == -ECONNRESET ||
+           error == -ESTALE) { /* a ticket is good for one try, and a time */
+        if (!gfs_again_pause(&again))
+            return error == -ESTALE ? error : -ETIMEDOUT;
         error = region_ask(region, &hold);
-        if (!error)
-            error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
+        if (error)
+            return region_fail_hold(error, reason);
+        error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
     }
-    return error == -EPIPE || error == -ECONNRESET ? -ENOTCONN : error;
+    return error;
 }
 
 static void region_free(struct gmsfs_region *region)

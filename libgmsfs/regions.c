@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The regions of a mount: registering, unregistering and listing them, by messages on `.fds`. */
+/* The regions of a mount: registering, unregistering and listing them, by messages on `.fds`.
+ *
+ * A connection may break while a request is unanswered, for the daemon's worker is replaced when it
+ * ends. What changes something is asked for again only where a look shows that it was not done; no
+ * two requests are under way then, for who served the first is gone. */
 #include "regions.h"
 
 #include <errno.h>
@@ -20,17 +24,6 @@
 
 #define REGIONS_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
-struct regions_answer {
-    struct gmsfs_fds_header header;
-    union {
-        struct {
-            struct gmsfs_fds_region_answer region;
-            struct gmsfs_region_info list[GMSFS_REGION_LIST_MAX];
-        };
-        struct gmsfs_fds_item item; /* of REDEEM */
-    };
-};
-
 int gfs_regions_enter(struct gmsfs_regions *regions)
 {
     if (!regions)
@@ -50,227 +43,6 @@ int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason w
 {
     if (reason)
         *reason = why;
-    return error;
-}
-
-/* ---- the connection ------------------------------------------------------------------------ */
-
-static void regions_disconnect(struct gmsfs_regions *regions)
-{
-    if (regions->fds_fd >= 0)
-        close(regions->fds_fd);
-    regions->fds_fd = -1;
-}
-
-/* By the descriptor of the root, for sun_path holds 107 bytes; without /proc by the path. */
-static int regions_connect_once(const struct gmsfs_regions *regions, int fd)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t room = sizeof address.sun_path;
-
-    snprintf(address.sun_path, room, "/proc/self/fd/%d/.fds", regions->dir_fd);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return 0;
-    if (errno != ENOENT || access("/proc/self/fd", F_OK) == 0)
-        return -errno;
-    if ((size_t)snprintf(address.sun_path, room, "%s/.fds", regions->path) >= room)
-        return -ENAMETOOLONG;
-    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
-}
-
-/* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */
-static int regions_connect(struct gmsfs_regions *regions)
-{
-    uint64_t start_ms = gfs_clock_ms();
-    int fd, error;
-
-    if (regions->fds_fd >= 0)
-        return 0;
-    fd = gfs_fd_above(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd < 0)
-        return -errno;
-    while ((error = regions_connect_once(regions, fd)) == -EAGAIN || error == -EINTR) {
-        if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS) {
-            error = -ETIMEDOUT;
-            break;
-        }
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    if (error) {
-        close(fd);
-        return error == -ECONNREFUSED || error == -ENOENT ? -ENOTCONN : error;
-    }
-    regions->fds_fd = fd;
-    return 0;
-}
-
-static int regions_wait(int fd, short events)
-{
-    struct pollfd poller = {.fd = fd, .events = events};
-    uint64_t start_ms = gfs_clock_ms(), spent_ms;
-    int ready;
-
-    do {
-        spent_ms = gfs_clock_ms() - start_ms;
-        if (spent_ms >= GFS_REPLY_TIMEOUT_MS)
-            return -ETIMEDOUT;
-        ready = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
-    } while (ready < 0 && errno == EINTR);
-    if (ready < 0)
-        return -errno;
-    return ready == 0 ? -ETIMEDOUT : 0;
-}
-
-/* One descriptor at most goes along, and comes back. */
-union regions_control {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static int regions_send(int socket, const void *request, size_t size, int fd)
-{
-    union regions_control control = {0};
-    struct iovec part = {.iov_base = (void *)(uintptr_t)request, .iov_len = size};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    int error = 0;
-
-    if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    }
-    while (!error && sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        if (errno == EAGAIN)
-            error = regions_wait(socket, POLLOUT);
-        else if (errno != EINTR)
-            error = -errno;
-    }
-    return error;
-}
-
-static void regions_take_rights(struct msghdr *message, int *fd)
-{
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS &&
-            at->cmsg_len == CMSG_LEN(sizeof *fd)) {
-            memcpy(fd, CMSG_DATA(at), sizeof *fd);
-            *fd = gfs_fd_above(*fd);
-        }
-    }
-}
-
-/* fd: NULL, or where the descriptor goes that came along, else -1. */
-static int regions_receive(int socket, struct regions_answer *answer, size_t *size, int *fd)
-{
-    union regions_control control;
-    struct iovec part = {.iov_base = answer, .iov_len = sizeof *answer};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    int error = regions_wait(socket, POLLIN);
-    ssize_t got;
-
-    if (error)
-        return error;
-    if (fd) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-    }
-    do
-        got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    if (got <= 0)
-        return got == 0 ? -ECONNRESET : -errno;
-    if (fd)
-        regions_take_rights(&message, fd);
-    *size = (size_t)got;
-    if (fd && message.msg_flags & MSG_CTRUNC)
-        return -EMFILE;
-    if (message.msg_flags & MSG_TRUNC || *size < sizeof answer->header)
-        return -EPROTO;
-    return answer->header.error > 0 ? -EPROTO : 0;
-}
-
-static int regions_ask_once(struct gmsfs_regions *regions, const void *request, size_t size,
-                            int sent_fd, struct regions_answer *answer, size_t *answered,
-                            int *got_fd)
-{
-    int error = regions_connect(regions);
-
-    if (error)
-        return error;
-    error = regions_send(regions->fds_fd, request, size, sent_fd);
-    if (!error)
-        error = regions_receive(regions->fds_fd, answer, answered, got_fd);
-    if (error) { /* what may still come belongs to no one */
-        regions_disconnect(regions);
-        if (got_fd && *got_fd >= 0)
-            close(*got_fd);
-        if (got_fd)
-            *got_fd = -1;
-    }
-    return error;
-}
-
-static int regions_is_broken(int error)
-{
-    return error == -EPIPE || error == -ECONNRESET;
-}
-
-/* A connection that has rested may have been given up: so one more try. A request that got no
- * answer was not carried out. */
-static int regions_ask(struct gmsfs_regions *regions, const void *request, size_t size, int sent_fd,
-                       struct regions_answer *answer, size_t *answered, int *got_fd)
-{
-    int error = regions_ask_once(regions, request, size, sent_fd, answer, answered, got_fd);
-
-    if (regions_is_broken(error))
-        error = regions_ask_once(regions, request, size, sent_fd, answer, answered, got_fd);
-    return regions_is_broken(error) ? -ENOTCONN : error;
-}
-
-/* One about regions: the answer's error and reason are the call's. */
-static int regions_call(struct gmsfs_regions *regions,
-                        const struct gmsfs_fds_region_request *request, int fd,
-                        struct regions_answer *answer, enum gmsfs_region_reason *reason)
-{
-    const size_t head = offsetof(struct regions_answer, list);
-    size_t size = 0;
-    int error = gfs_regions_enter(regions);
-
-    if (error)
-        return error;
-    error = regions_ask(regions, request, sizeof *request, fd, answer, &size, NULL);
-    if (!error && (size < head || answer->header.count > GMSFS_REGION_LIST_MAX ||
-                   size != head + answer->header.count * sizeof answer->list[0])) {
-        /* A daemon that knows no regions answers with a header alone. */
-        error = answer->header.error ? -ENOTTY : -EPROTO;
-        regions_disconnect(regions);
-    }
-    gfs_regions_leave(regions);
-    if (error)
-        return error;
-    return gfs_region_fail(reason, (enum gmsfs_region_reason)answer->region.reason,
-                           answer->header.error);
-}
-
-int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd)
-{
-    struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
-    struct regions_answer answer;
-    size_t size = 0;
-    int error;
-
-    memcpy(request.ticket, ticket, sizeof request.ticket);
-    *fd = -1;
-    error = regions_ask_once(regions, &request, sizeof request, -1, &answer, &size, fd);
-    if (!error)
-        error = answer.header.error;
-    if (!error && *fd < 0)
-        error = -EPROTO;
     return error;
 }
 
@@ -336,6 +108,125 @@ static int regions_set_owner(struct gmsfs_fds_region_request *request,
     for (size_t i = 0; i < wish->group_count; i++)
         request->groups[i] = wish->groups[i];
     return 0;
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+struct regions_ask {
+    const struct gmsfs_fds_region_request *request;
+    int fd; /* goes along; -1: none */
+    /* Of a request without an answer: 1: it was carried out, 0: not; -errno. NULL: it may be made
+     * twice. */
+    int (*was_done)(struct gmsfs_regions *regions, const struct regions_ask *ask);
+    /* What had the name before; of all: the first that is to go. NULL: nothing. */
+    const struct gmsfs_region_info *old;
+    uint64_t old_count; /* how many; of all they are asked for again */
+};
+
+/* Inside. The answer as it is, error and all. */
+static int regions_exchange(struct gmsfs_regions *regions,
+                            const struct gmsfs_fds_region_request *request, int fd,
+                            struct gfs_regions_answer *answer)
+{
+    const size_t head = offsetof(struct gfs_regions_answer, list);
+    size_t size = 0;
+    int error = gfs_regions_ask(regions, request, sizeof *request, fd, answer, &size, NULL);
+
+    if (!error && (size < head || answer->header.count > GMSFS_REGION_LIST_MAX ||
+                   size != head + answer->header.count * sizeof answer->list[0])) {
+        /* A daemon that knows no regions answers with a header alone. */
+        error = answer->header.error ? -ENOTTY : -EPROTO;
+        gfs_regions_disconnect(regions);
+    }
+    return error;
+}
+
+/* Inside. One that got no answer. */
+static int regions_exchange_again(struct gmsfs_regions *regions, const struct regions_ask *ask,
+                                  struct gfs_regions_answer *answer)
+{
+    int done = ask->was_done ? ask->was_done(regions, ask) : 0;
+    int error = done < 0 ? done : 0;
+
+    memset(answer, 0, sizeof *answer);
+    if (done == 0 || (done > 0 && ask->request->request.op == GMSFS_FDS_REGION_UNREGISTER_ALL))
+        error = regions_exchange(regions, ask->request, ask->fd, answer);
+    if (!error && done > 0)
+        answer->region.count += ask->old_count;
+    return error;
+}
+
+/* The answer's error and reason are the call's. */
+static int regions_call(struct gmsfs_regions *regions, const struct regions_ask *ask,
+                        struct gfs_regions_answer *answer, enum gmsfs_region_reason *reason)
+{
+    struct gfs_again again;
+    int error = gfs_regions_enter(regions);
+
+    if (error)
+        return error;
+    gfs_again_begin(&again);
+    error = regions_exchange(regions, ask->request, ask->fd, answer);
+    while (error == -ECONNRESET)
+        error = gfs_again_pause(&again) ? regions_exchange_again(regions, ask, answer) : -ETIMEDOUT;
+    gfs_regions_leave(regions);
+    if (error)
+        return error;
+    return gfs_region_fail(reason, (enum gmsfs_region_reason)answer->region.reason,
+                           answer->header.error);
+}
+
+static struct gmsfs_fds_region_request regions_request_one(uint32_t uid, const char *name)
+{
+    struct gmsfs_fds_region_request request =
+        regions_request(GMSFS_FDS_REGION_LIST, uid, GMSFS_REGION_ANY);
+
+    request.flags = GMSFS_REGION_LIST_ONE;
+    regions_set_name(&request, name, NULL);
+    return request;
+}
+
+/* Inside. What has this name now, of either kind. 0: nothing; 1; -errno. */
+static int regions_look(struct gmsfs_regions *regions, uint32_t uid, const char *name,
+                        struct gmsfs_region_info *info)
+{
+    struct gmsfs_fds_region_request request = regions_request_one(uid, name);
+    struct gfs_regions_answer answer;
+    int error = regions_exchange(regions, &request, -1, &answer);
+
+    if (!error)
+        error = answer.header.error;
+    if (!error && answer.header.count == 1)
+        *info = answer.list[0];
+    if (error == -ENOENT)
+        return 0;
+    return error ? error : answer.header.count == 1;
+}
+
+/* What was there before the call, or is of another description, is not its region. */
+static int regions_was_registered(struct gmsfs_regions *regions, const struct regions_ask *ask)
+{
+    const struct gmsfs_fds_region_request *request = ask->request;
+    struct gmsfs_region_info info;
+    int found = regions_look(regions, request->uid, request->name, &info);
+
+    if (found <= 0)
+        return found;
+    return !(ask->old && ask->old->id == info.id) && info.kind == request->kind &&
+           info.offset == request->offset && info.byte_size == request->byte_size &&
+           (info.kind != GMSFS_REGION_CUDA || info.device_id == request->device_id) &&
+           memcmp(info.raw_handle, request->raw_handle, sizeof info.raw_handle) == 0 &&
+           memcmp(info.key, request->key, sizeof info.key) == 0;
+}
+
+static int regions_was_unregistered(struct gmsfs_regions *regions, const struct regions_ask *ask)
+{
+    struct gmsfs_region_info info;
+    int found = regions_look(regions, ask->request->uid, ask->old->name, &info);
+
+    if (found < 0)
+        return found;
+    return found == 0 || info.id != ask->old->id || (info.flags & GMSFS_REGION_DRAINING) != 0;
 }
 
 /* ---- objects in /dev/shm ------------------------------------------------------------------- */
@@ -434,7 +325,7 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
     if (!regions)
         return;
-    regions_disconnect(regions);
+    gfs_regions_disconnect(regions);
     if (regions->owner_fd >= 0)
         close(regions->owner_fd);
     if (regions->dir_fd >= 0)
@@ -444,11 +335,25 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
     free(regions);
 }
 
+/* What has the name before is looked at first, to be told apart from what it is about to have. */
+static int regions_register(struct gmsfs_regions *regions,
+                            const struct gmsfs_fds_region_request *request, int fd,
+                            enum gmsfs_region_reason *reason)
+{
+    struct regions_ask ask = {.request = request, .fd = fd, .was_done = regions_was_registered};
+    struct gfs_regions_answer answer;
+    struct gmsfs_region_info old;
+
+    /* What else it may fail of REGISTER tells better. */
+    if (gmsfs_region_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old) == 0)
+        ask.old = &old;
+    return regions_call(regions, &ask, &answer, reason);
+}
+
 int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_request *wish,
                           enum gmsfs_region_reason *reason)
 {
     struct gmsfs_fds_region_request request;
-    struct regions_answer answer;
     int fd = -1, opened = 0, error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
@@ -468,23 +373,55 @@ int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_re
     if (!error)
         error = regions_find_object(regions, wish, reason, &fd, &opened);
     if (!error)
-        error = regions_call(regions, &request, fd, &answer, reason);
+        error = regions_register(regions, &request, fd, reason);
     if (opened)
         close(fd);
     return error;
 }
 
+/* What is there is looked at first: of what is not there afterwards nobody could tell whether it
+ * ever was. */
 int gmsfs_region_unregister(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
                             const char *name)
 {
     struct gmsfs_fds_region_request request =
         regions_request(GMSFS_FDS_REGION_UNREGISTER, uid, kind);
-    struct regions_answer answer;
+    struct regions_ask ask = {.request = &request, .fd = -1, .was_done = regions_was_unregistered};
+    struct gfs_regions_answer answer;
+    struct gmsfs_region_info old;
     int error = regions_set_name(&request, name, NULL);
 
     if (error == -ENAMETOOLONG) /* nobody has a region of such a name */
         return -ENOENT;
-    return error ? error : regions_call(regions, &request, -1, &answer, NULL);
+    if (!error)
+        error = gmsfs_region_get(regions, uid, kind, name, &old);
+    ask.old = &old;
+    return error ? error : regions_call(regions, &ask, &answer, NULL);
+}
+
+/* Those that an UNREGISTER_ALL would count, and the first of them. */
+static int regions_count_old(struct gmsfs_regions *regions, uint32_t uid,
+                             enum gmsfs_region_kind kind, struct regions_ask *ask,
+                             struct gmsfs_region_info *first)
+{
+    struct gmsfs_region_info *list;
+    size_t count;
+    int error = gmsfs_region_list(regions, uid, kind, &list, &count);
+
+    if (error)
+        return error;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].flags & GMSFS_REGION_DRAINING)
+            continue;
+        if (ask->old_count++ == 0)
+            *first = list[i];
+    }
+    gmsfs_region_list_free(list);
+    if (ask->old_count > 0) {
+        ask->was_done = regions_was_unregistered;
+        ask->old = first;
+    }
+    return 0;
 }
 
 int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
@@ -492,9 +429,13 @@ int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid, enum gms
 {
     struct gmsfs_fds_region_request request =
         regions_request(GMSFS_FDS_REGION_UNREGISTER_ALL, uid, kind);
-    struct regions_answer answer;
-    int error = regions_call(regions, &request, -1, &answer, NULL);
+    struct regions_ask ask = {.request = &request, .fd = -1};
+    struct gfs_regions_answer answer;
+    struct gmsfs_region_info first;
+    int error = count ? regions_count_old(regions, uid, kind, &ask, &first) : 0;
 
+    if (!error)
+        error = regions_call(regions, &ask, &answer, NULL);
     if (!error && count)
         *count = answer.region.count;
     return error;
@@ -504,13 +445,14 @@ int gmsfs_region_get(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_k
                      const char *name, struct gmsfs_region_info *info)
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
-    struct regions_answer answer;
+    struct gfs_regions_answer answer;
     int error = info ? regions_set_name(&request, name, NULL) : -EINVAL;
 
     if (error)
         return error == -ENAMETOOLONG ? -ENOENT : error;
     request.flags = GMSFS_REGION_LIST_ONE;
-    error = regions_call(regions, &request, -1, &answer, NULL);
+    error =
+        regions_call(regions, &(struct regions_ask){.request = &request, .fd = -1}, &answer, NULL);
     if (!error && answer.header.count != 1)
         error = -EPROTO;
     if (!error)
@@ -523,14 +465,15 @@ int gmsfs_region_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
     struct gmsfs_region_info *all = NULL, *grown;
-    struct regions_answer answer;
+    struct gfs_regions_answer answer;
     size_t used = 0;
     int error;
 
     if (!list || !count)
         return -EINVAL;
     do {
-        error = regions_call(regions, &request, -1, &answer, NULL);
+        error = regions_call(regions, &(struct regions_ask){.request = &request, .fd = -1}, &answer,
+                             NULL);
         if (error || answer.header.count == 0)
             break;
         grown = realloc(all, (used + answer.header.count) * sizeof *all);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions.h - what regions.c (the registry, over `.fds`) and region.c (one reference) share
+ * regions.h - what regions.c (the registry), region.c (one reference) and regions_connection.c
+ * (`.fds`) share
  *
- * For these two alone. Unlike a store's handle nothing here is known to the fork gate: a handle
+ * For these alone. Unlike a store's handle nothing here is known to the fork gate: a handle
  * knows the process that opened it, and a reference is an open file like any other.
  */
 #ifndef GMSFS_LIB_REGIONS_H
@@ -28,7 +29,28 @@ struct gmsfs_regions {
 int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
-/* Inside: exchanges a ticket for the one descriptor behind it. */
+
+struct gfs_regions_answer {
+    struct gmsfs_fds_header header;
+    union {
+        struct {
+            struct gmsfs_fds_region_answer region;
+            struct gmsfs_region_info list[GMSFS_REGION_LIST_MAX];
+        };
+        struct gmsfs_fds_item item; /* of REDEEM */
+    };
+};
+
+/* ---- regions_connection.c: inside ----------------------------------------------------------- */
+
+/* One message and its answer; the answer's own error is the caller's to look at. -ECONNRESET: the
+ * connection broke, and nobody knows whether the request was carried out. got_fd: NULL, or where
+ * the descriptor goes that came along, else -1. */
+int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t size, int sent_fd,
+                    struct gfs_regions_answer *answer, size_t *answered, int *got_fd);
+/* Exchanges a ticket for the one descriptor behind it. -ECONNRESET, -ESTALE: another ticket may do.
+ */
 int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd);
+void gfs_regions_disconnect(struct gmsfs_regions *regions);
 
 #endif

@@ -178,6 +178,19 @@ static int session_choose_memory(struct gmsfs_store *handle)
     return 0;
 }
 
+int gfs_session_follow_memory(struct gmsfs_store *handle, int error)
+{
+    const struct gfs_memory_kind *before;
+
+    if (error != -EXDEV || gfs_enter(handle) != 0)
+        return 0;
+    before = handle->memory.kind;
+    session_choose_memory(handle);
+    error = handle->memory.kind != before;
+    gfs_leave(handle);
+    return error;
+}
+
 int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
 {
     return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
@@ -418,7 +431,8 @@ int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
     if (error)
         return error;
     memset(&info, 0, sizeof info);
-    error = out ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
+    error =
+        out && !gfs_check_struct(out_bytes) ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
     gfs_leave(handle);
     if (error)
         return error;

@@ -29,7 +29,8 @@ struct ticket_transfer {
     gfs_take_fn *take;
     void *context;
     uint64_t taken;
-    int broken; /* the way failed, not the answer: worth another ticket */
+    int broken; /* the way failed, or the ticket was too old: worth another one */
+    int full;   /* there was no room for the descriptors */
 };
 
 /* ---- connecting --------------------------------------------------------------------------- */
@@ -224,7 +225,7 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
         got = recvmsg(transfer->handle->fds_fd, &envelope, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got <= 0) {
-        transfer->broken = got == 0 || errno != EAGAIN;
+        transfer->broken = 1;
         return got == 0 ? -ECONNRESET : -errno;
     }
     for (item = CMSG_FIRSTHDR(&envelope); item; item = CMSG_NXTHDR(&envelope, item)) {
@@ -238,13 +239,16 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
         lost |= fds[i] < 0;
     }
     if (lost || envelope.msg_flags & MSG_CTRUNC) { /* no room in the descriptor table */
-        transfer->broken = 1;
+        transfer->broken = !transfer->full;        /* the next batch may be smaller */
+        transfer->full = 1;
         return -EMFILE;
     }
     if (envelope.msg_flags & MSG_TRUNC || (size_t)got < sizeof message->header)
         return -EPROTO;
-    if (message->header.error)
+    if (message->header.error) {
+        transfer->broken = message->header.error == -ESTALE; /* or the session is: EXPORT tells */
         return message->header.error < 0 ? message->header.error : -EPROTO;
+    }
     /* Addresses that were made for one kind of memory are not for another. */
     if (gfs_memory_find_kind(message->header.memory) != transfer->handle->memory.kind)
         return -EXDEV;
@@ -271,8 +275,10 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
     for (size_t i = 0; i < count; i++) {
         if (!error)
             error = transfer->take(transfer->context, message.items + i, fds + i);
-        if (!error)
+        if (!error) {
             transfer->taken++;
+            transfer->full = 0;
+        }
         if (fds[i] >= 0)
             close(fds[i]);
     }
@@ -329,27 +335,48 @@ int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export)
     return 0;
 }
 
-/* A kept connection may have died with its daemon's patience, and a ticket with time: so one more
- * try, from the first descriptor that has not come. */
+/* The same from the first descriptor that has not come, by another ticket. */
+static int ticket_redeem_rest(struct ticket_transfer *transfer, const struct gfs_export *export)
+{
+    struct gfs_export rest = *export;
+    int error;
+
+    rest.first += transfer->taken;
+    rest.count -= transfer->taken;
+    transfer->broken = 0;
+    error = gfs_export_ticket(transfer->handle, &rest);
+    return error ? error : ticket_redeem_once(transfer, rest.ticket, rest.count);
+}
+
+static int ticket_is_cut(int error)
+{
+    return error == -EPIPE || error == -ECONNRESET || error == -EAGAIN;
+}
+
+/* A connection ends with the daemon's worker, which is replaced as often as it ends, or with its
+ * patience, and a ticket with time. What was handed out before is not asked for again. */
 int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context)
 {
     struct ticket_transfer transfer = {.handle = handle, .take = take, .context = context};
-    struct gfs_export rest;
+    struct gfs_again again;
+    uint64_t taken = 0;
     int error;
 
     if (export->count == 0)
         return 0;
+    gfs_again_begin(&again);
     error = ticket_redeem_once(&transfer, export->ticket, export->count);
-    if (!error || !transfer.broken)
-        return error;
-    rest = *export;
-    rest.first += transfer.taken;
-    rest.count -= transfer.taken;
-    transfer.broken = 0;
-    error = gfs_export_ticket(handle, &rest);
-    if (!error)
-        error = ticket_redeem_once(&transfer, rest.ticket, rest.count);
+    while (error && transfer.broken) {
+        if (transfer.taken > taken)
+            gfs_again_begin(&again);
+        taken = transfer.taken;
+        if (gfs_wait_is_cancelled(handle))
+            return -ECANCELED;
+        if (!gfs_again_pause(&again))
+            return ticket_is_cut(error) ? -ETIMEDOUT : error;
+        error = ticket_redeem_rest(&transfer, export);
+    }
     return error;
 }
 

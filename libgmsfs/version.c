@@ -6,6 +6,8 @@
 
 #include "internal.h"
 
+#define STRUCT_BYTES_MAX 65536 /* of no version is one as large */
+
 #define VERSION_TEXT_(number) #number
 #define VERSION_TEXT(number)  VERSION_TEXT_(number)
 
@@ -18,6 +20,11 @@ const char *gmsfs_version(void)
 unsigned gmsfs_version_number(void)
 {
     return GMSFS_VERSION_NUMBER;
+}
+
+int gfs_check_struct(size_t out_bytes)
+{
+    return out_bytes > STRUCT_BYTES_MAX ? -EINVAL : 0;
 }
 
 void gfs_give_struct(void *out, size_t out_bytes, const void *own, size_t own_bytes)
@@ -33,11 +40,15 @@ int gfs_give_list(void **list, size_t count, size_t item_bytes, size_t own_bytes
     const char *own = *list;
     char *given;
 
-    if (item_bytes == own_bytes || count == 0)
+    if (item_bytes == own_bytes)
         return 0;
-    given = item_bytes ? calloc(count, item_bytes) : NULL;
+    if (item_bytes == 0 || gfs_check_struct(item_bytes))
+        return -EINVAL;
+    if (count == 0)
+        return 0;
+    given = calloc(count, item_bytes);
     if (!given)
-        return item_bytes ? -ENOMEM : -EINVAL;
+        return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         gfs_give_struct(given + i * item_bytes, item_bytes, own + i * own_bytes, own_bytes);
     free(*list);

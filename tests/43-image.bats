@@ -93,6 +93,25 @@ refused() {
     same weights other
 }
 
+@test "image load makes the store that is not there, and leaves none where it fails" {
+    start_mount size=64M
+    fill_store weights
+    cli image save -q "$M/weights" "$T/image"
+    cli image load "$M/other" "$T/image"
+    same weights other
+    rmdir "$M/other"
+    flip "$T/image/data-00000" 5
+    cli -1 image load "$M/other" "$T/image"
+    [[ ! -e $M/other ]] || fail "a store was left"
+    cli -1 image load "$M/other" "$T/none"
+    [[ ! -e $M/other ]] || fail "a store was left"
+    mkdir "$M/mine"
+    cli -1 image load "$M/mine" "$T/image"
+    assert_state mine EMPTY # one that was there stays
+    cli -1 image load "$T/none/other" "$T/image"
+    assert_match "$output" 'there is no gmsfs mount'
+}
+
 @test "files and pieces of any size hold the same store" {
     start_mount
     fill_store weights

@@ -59,3 +59,59 @@ exported_symbols() {
     "$T/p" "$M/weights"
     [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed what it opened
 }
+
+# ---- the manual --------------------------------------------------------------------------------
+
+functions() { # of the header
+    grep -oE '^GMSFS_API .*' "$ROOT/libgmsfs/gmsfs.h" | grep -oE 'gmsfs_[a-z_]+\(' | tr -d '(' | sort
+}
+
+# documented SECTION MACRO: the functions that lines of this macro name there, on all pages.
+documented() {
+    awk -v section="$1" -v macro="$2" '$1 == ".Sh" { on = $2 == section }
+        on && $1 == macro { for (i = 1; i < NF; i++) if ($i ~ /^\.?Fn$/) print $(i + 1) }' \
+        "$ROOT"/man/*.3 | sort
+}
+
+@test "the manual has a prototype and a list of errors for every function of the header" {
+    assert_eq "$(functions)" "$(exported_symbols | sed 's/@.*//' | sort)" 'the functions of the header'
+    diff <(functions) <(documented SYNOPSIS .Fn)
+    diff <(functions) <(documented ERRORS .It)
+}
+
+# structs FILE: without comments.
+structs() {
+    sed ':a; N; $!ba; s:/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/::g' "$1" |
+        awk '/^struct gmsfs_[a-z_]+ \{/ { on = 1 } on { sub(/ +$/, "") } on && $0 { print } /^};/ { on = 0 }'
+}
+
+@test "structs in the manual are those of the header" {
+    local page name found=0
+    structs "$ROOT/libgmsfs/gmsfs.h" >"$T/header"
+    for page in "$ROOT"/man/*.3; do
+        structs "$page" >"$T/page"
+        while read -r name; do
+            diff <(sed -n "/^struct $name {/,/^};/p" "$T/header") <(sed -n "/^struct $name {/,/^};/p" "$T/page")
+            found=$((found + 1))
+        done < <(awk '/^struct/ { print $2 }' "$T/page")
+    done
+    [[ $found -ge 8 ]] || fail "only $found structs were found"
+}
+
+# The body of a function each; \e is a backslash to mdoc, and \& nothing.
+@test "the examples in the manual's pages of the library compile" {
+    local page count=0
+    for page in "$ROOT"/man/*.3; do
+        grep -q '^\.Sh EXAMPLES' "$page" || continue
+        {
+            printf '#include <gmsfs.h>\n#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n'
+            awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on && /^\.Ed/ { in_code = 0; print "}" }
+                in_code { print } on && /^\.Bd/ { in_code = 1; print "{" }' "$page" |
+                sed 's/\\e/\\/g; s/^\\&\.\.\.//'
+            echo '}'
+        } >"$T/example.c"
+        cc -I"$ROOT/libgmsfs" -Wall -Werror -Wno-unused -fsyntax-only "$T/example.c"
+        count=$((count + 1))
+    done
+    [[ $count -ge 3 ]] || fail "only $count pages have examples"
+}

@@ -4,11 +4,10 @@
 # The programs of tests/api: libgmsfs against a store that is theirs alone.
 
 load helpers
+load api
 
-# Some fill the device, and want to hear of it soon.
-api() { # NAME [SECONDS]
-    start_mount "alloc_timeout=${2-0.5}"
-    export GMSFS_TEST_STORE=$M/weights
+api() { # NAME
+    start_api "$1"
     api_test "$1"
 }
 
@@ -16,14 +15,12 @@ api() { # NAME [SECONDS]
     local source name
     for source in "$ROOT"/tests/api/test_*.c; do
         name=$(basename "$source" .c)
-        grep -qE "^ .*api(_test)? ${name#test_}( |\$)" "$BATS_TEST_FILENAME" || fail "$source is not run"
+        grep -qx "    api ${name#test_}" "$BATS_TEST_FILENAME" || fail "$source is not run"
     done
 }
 
-# Room for 32 adapters of 2 MiB; the others are at the host, where all of them have a copy.
 @test "api: adapters" {
-    start_mount size=64M,host_size=208M,min_stay=0
-    GMSFS_TEST_STORE=$M/weights api_test adapters
+    api adapters
 }
 
 @test "api: graph" {
@@ -31,67 +28,43 @@ api() { # NAME [SECONDS]
 }
 
 @test "api: graph_cuda" {
-    fake_gpus "devices 2" "memory 1024"
-    start_mount device=1,alloc_timeout=0.5,size=512M
-    GMSFS_TEST_STORE=$M/weights api_test graph_cuda
+    api graph_cuda
 }
 
 @test "api: graph_pair" {
-    api graph_pair 10
+    api graph_pair
 }
 
 @test "api: graph_random" {
-    api graph_random 10 # what it gave back a moment ago it may want again
+    api graph_random
 }
 
 @test "api: graph_turns" {
     api graph_turns
 }
 
-# Two mounts with two stores each, and one more.
-group_api() { # NAME
-    local at stores=()
-    for at in one two three; do
-        start_mount size=64M,alloc_timeout=0.5 "$T/$at"
-        stores+=("$T/$at/weights")
-    done
-    mkdir "$T/one/more" "$T/two/more"
-    GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
-    export GMSFS_TEST_GROUP
-    api "$1"
-}
-
 @test "api: group" {
-    group_api group
+    api group
 }
 
-# Two mounts, each with room for the stores of one group.
 @test "api: group_evict" {
-    start_mount size=24M,host_size=64M,min_stay=2 "$T/one"
-    start_mount size=24M,host_size=64M,min_stay=2 "$T/two"
-    GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two api_test group_evict
+    api group_evict
 }
 
-# Two mounts, each with room for the store of one group.
 @test "api: group_places" {
-    start_mount size=24M,host_size=64M,keep_copy=no "$T/one"
-    start_mount size=24M,host_size=64M,keep_copy=no "$T/two"
-    GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two api_test group_places
+    api group_places
 }
 
 @test "api: group_reserve" {
-    group_api group_reserve
+    api group_reserve
 }
 
 @test "api: group_wait" {
-    group_api group_wait
+    api group_wait
 }
 
-# A store of the second GPU, so that no ordinal is right by chance.
 @test "api: cuda" {
-    fake_gpus "devices 2" "memory 1024"
-    start_mount device=1,alloc_timeout=0.5
-    GMSFS_TEST_STORE=$M/weights api_test cuda
+    api cuda
 }
 
 @test "api: lock" {
@@ -104,6 +77,10 @@ group_api() { # NAME
 
 @test "api: memory" {
     api memory
+}
+
+@test "api: errors" {
+    api errors
 }
 
 @test "api: metadata" {
@@ -122,34 +99,28 @@ group_api() { # NAME
     api seal
 }
 
+@test "api: sizes" {
+    api sizes
+}
+
 @test "api: slabs" {
     api slabs
 }
 
-# What is demoted by order is kept nowhere else: the programs ask where the bytes are.
 @test "api: places" {
-    start_mount size=64M,host_size=32M,keep_copy=no
-    GMSFS_TEST_STORE=$M/weights api_test places
+    api places
 }
 
 @test "api: places_cuda" {
-    fake_gpus "devices 2" "memory 1024"
-    start_mount device=1,size=256M,host_size=64M,keep_copy=no
-    GMSFS_TEST_STORE=$M/weights api_test places_cuda
+    api places_cuda
 }
 
-# Two of the larger stores do not fit on the device together.
 @test "api: retarget" {
-    start_mount size=24M "$T/elsewhere"
-    start_mount size=24M,host_size=64M,keep_copy=no,alloc_timeout=2
-    GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_STORE=$M/weights api_test retarget
+    api retarget
 }
 
 @test "api: retarget_cuda" {
-    fake_gpus "devices 2" "memory 1024"
-    start_mount device=0,size=64M "$T/elsewhere"
-    start_mount device=1,size=64M,host_size=64M,keep_copy=no
-    GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_STORE=$M/weights api_test retarget_cuda
+    api retarget_cuda
 }
 
 @test "api: sleep" {
@@ -165,8 +136,6 @@ group_api() { # NAME
     api user
 }
 
-# Waits for memory are ended by their makers: the mount's own bound is far away.
 @test "api: wait" {
-    start_mount size=64M,alloc_timeout=60
-    GMSFS_TEST_STORE=$M/weights api_test wait
+    api wait
 }

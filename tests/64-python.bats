@@ -7,6 +7,11 @@
 load helpers
 load python
 
+USE_WHEEL='import sys, gmsfs
+gmsfs.publish(sys.argv[1], {"t": b"bytes"})
+with gmsfs.open(sys.argv[1]) as store:
+    print(bytes(store.views()["t"]), gmsfs.library.get()._name)'
+
 setup() {
     common_setup
     python_setup
@@ -22,6 +27,18 @@ setup() {
 
 @test "Python waits, sleeps, wakes, forks and ends, and says in exceptions what went wrong" {
     python_tests test_lock
+}
+
+@test "Python waits in an event loop, and who is cancelled leaves no waiter" {
+    python_tests test_waiting ctypes
+}
+
+@test "Python is told of a lock that was taken from it, whatever it touches" {
+    python_tests test_lost
+}
+
+@test "Python takes several stores as one, copies tensors, and sleeps by tag" {
+    python_tests test_together
 }
 
 @test "Python hears that a store is drained, from when on and by when" {
@@ -49,6 +66,11 @@ setup() {
     GMSFS_TEST_MOUNT='' python -m unittest -v test_abi
 }
 
+@test "all that Python offers says its types" {
+    python_with ctypes
+    GMSFS_TEST_MOUNT='' python -m unittest -v test_types
+}
+
 @test "Python opens a store as safetensors opens a file, with slices" {
     python_tests test_safe
 }
@@ -59,13 +81,35 @@ setup() {
     start_mount
     run_logged -0 "$ROOT/scripts/make-wheel" "$BUILD/libgmsfs.so.0" "$T"
     assert_match "$output" 'gmsfs-[0-9.]+-py3-none-manylinux_2_[0-9]+_.*\.whl$'
-    run_logged -0 "$PYTHON" -m zipfile -e "$output" "$T/site"
+    local wheel=$output
+    run_logged -0 "$PYTHON" -m zipfile -e "$wheel" "$T/site"
     unset GMSFS_LIBRARY
-    PYTHONPATH=$T/site python -c 'import sys, gmsfs
-gmsfs.publish(sys.argv[1], {"t": b"bytes"})
-with gmsfs.open(sys.argv[1]) as store:
-    print(bytes(store.views()["t"]), gmsfs.library.get()._name)' "$M/weights"
+    PYTHONPATH=$T/site python -c "$USE_WHEEL" "$M/weights"
     assert_match "$output" "b'bytes' $T/site/gmsfs/libgmsfs.so.0"
+    # what the name promises is what the library asks for, by the linker's own words
+    run_logged -0 objdump -T "$T/site/gmsfs/libgmsfs.so.0"
+    local newest
+    newest=$(grep -o 'GLIBC_2\.[0-9]*' <<<"$output" | sort -uV | tail -n 1)
+    assert_match "$wheel" "manylinux_2_${newest##*.}_"
+}
+
+@test "pip installs the wheel in a virtual environment, without an index and with its types" {
+    requires readelf no-sanitizer
+    python_with venv
+    python_with ensurepip
+    start_mount
+    run_logged -0 "$ROOT/scripts/make-wheel" "$BUILD/libgmsfs.so.0" "$T"
+    local wheel=$output
+    run_logged -0 "$PYTHON" -m venv "$T/venv"
+    run_logged -0 "$T/venv/bin/python" -m pip install --no-index "$wheel"
+    unset GMSFS_LIBRARY PYTHONPATH
+    PYTHON=$T/venv/bin/python
+    cd "$T"
+    python -c "$USE_WHEEL" "$M/weights"
+    assert_match "$output" "b'bytes' $T/venv/.*/gmsfs/libgmsfs.so.0"
+    run_logged -0 "$T/venv/bin/python" -m pip check
+    run_logged -0 find "$T/venv" -path '*gmsfs/py.typed'
+    assert_match "$output" 'py.typed'
 }
 
 @test "torch tensors over host memory are the file's, live as long as they are used, and are published" {

@@ -25,10 +25,13 @@ from .errors import (
     Timeout,
     WouldBlock,
 )
+from .group import Group, open_group
+from .info import Info, MemoryInfo
 from .layout import TensorSpec
+from .opening import open, open_async
 from .publish import publish
 from .safe import Slice, safe_open
-from .store import Info, Store, open
+from .store import Store
 
 __version__ = "0.1.0"
 
@@ -39,8 +42,10 @@ __all__ = [
     "Canceled",
     "DeviceError",
     "Error",
+    "Group",
     "Info",
     "LibraryError",
+    "MemoryInfo",
     "NoMemory",
     "NoLock",
     "Slice",
@@ -50,6 +55,8 @@ __all__ = [
     "Timeout",
     "WouldBlock",
     "open",
+    "open_async",
+    "open_group",
     "publish",
     "safe_open",
 ]

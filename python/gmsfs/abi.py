@@ -34,6 +34,9 @@ STATES = ("EMPTY", "RW", "COMMITTED", "RO", "LAYOUT_COMMITTED")
 
 ACCESS_READ, ACCESS_WRITE = 1, 2
 COMMIT_STAY = 1 << 0
+COMMIT_GROUP = 1 << 1
+GROUP_BYTES = 16
+GROUP_MAX = 256
 CONNECT_REPLACE = 1 << 0
 RESIDENCY = {"device": 1 << 0, "host": 1 << 1, "disk": 1 << 2}
 TIMEOUT_FOREVER = 2**64 - 1
@@ -78,6 +81,14 @@ class Info(ctypes.Structure):
         ("sealed", c_int),
         ("residency", c_uint),
         ("moves", c_uint64),
+    ]
+
+
+class MemoryInfo(ctypes.Structure):
+    _fields_ = [
+        ("shared_bytes", c_uint64),
+        ("preserved_bytes", c_uint64),
+        ("private_bytes", c_uint64),
     ]
 
 
@@ -222,6 +233,15 @@ PROTOTYPES = {
     "gmsfs_device_error": (c_int, (HANDLE, c_char_p)),
     "gmsfs_connect": (c_int, (HANDLE, c_uint, c_uint64)),
     "gmsfs_connect_reserve": (c_int, (HANDLE, c_uint, c_uint64, c_uint64)),
+    "gmsfs_connect_start": (c_int, (HANDLE, c_uint, c_uint64, c_uint64, POINTER(c_int))),
+    "gmsfs_connect_continue": (c_int, (HANDLE,)),
+    "gmsfs_cancel": (c_int, (HANDLE,)),
+    "gmsfs_connect_group": (c_int, (POINTER(HANDLE), c_size_t, c_uint, c_uint64)),
+    "gmsfs_connect_group_reserve": (
+        c_int,
+        (POINTER(HANDLE), c_size_t, c_uint, c_uint64, POINTER(c_uint64)),
+    ),
+    "gmsfs_commit_group": (c_int, (POINTER(HANDLE), c_size_t, c_uint, c_void_p)),
     "gmsfs_join": (c_int, (HANDLE, TOKEN)),
     "gmsfs_disconnect": (c_int, (HANDLE,)),
     "gmsfs_commit": (c_int, (HANDLE, c_uint, c_void_p)),
@@ -267,6 +287,13 @@ PROTOTYPES = {
     "gmsfs_destroy_mapping": (c_int, (HANDLE, c_void_p)),
     "gmsfs_unmap_all_vas": (c_int, (HANDLE, c_uint)),
     "gmsfs_remap_all_vas": (c_int, (HANDLE, c_uint64, c_int)),
+    "gmsfs_unmap_tag": (c_int, (HANDLE, c_char_p)),
+    "gmsfs_remap_tag": (c_int, (HANDLE, c_char_p)),
+    "gmsfs_reallocate_all_handles": (c_int, (HANDLE,)),
+    "gmsfs_copy_private": (c_int, (HANDLE, c_void_p, c_uint64, POINTER(c_void_p))),
+    "gmsfs_free_private": (c_int, (HANDLE, c_void_p)),
+    "gmsfs_memory_info": (c_int, (HANDLE, POINTER(MemoryInfo), c_size_t)),
+    "gmsfs_resolve": (c_int, (HANDLE, c_void_p, POINTER(c_uint64), POINTER(c_uint64))),
     "gmsfs_retarget": (c_int, (HANDLE, c_char_p, c_uint64)),
     "gmsfs_graph_open": (c_int, (c_char_p, c_uint64, POINTER(POOL))),
     "gmsfs_graph_close": (None, (POOL,)),

@@ -5,10 +5,16 @@ Each way hands out an object that holds the Buffer's Handle, so the mapping stay
 has it.
 """
 
+from __future__ import annotations
+
 import ctypes
 import errno
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from . import errors
+
+if TYPE_CHECKING:
+    from .memory import Kind
 
 
 class Buffer:
@@ -31,7 +37,17 @@ class Buffer:
         "__weakref__",
     )
 
-    def __init__(self, handle, address, nbytes, rank, slot, readonly, kind, device):
+    def __init__(
+        self,
+        handle: Any,
+        address: int,
+        nbytes: int,
+        rank: int,
+        slot: int,
+        readonly: bool,
+        kind: Kind,
+        device: Optional[int],
+    ) -> None:
         self._handle = handle
         self.address = address
         self.nbytes = nbytes
@@ -41,19 +57,19 @@ class Buffer:
         self.kind = kind
         self.device = device
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         where = self.kind.name if self.device is None else f"{self.kind.name}:{self.device}"
         return (
             f"<gmsfs.Buffer rank {self.rank} of {self._handle.path}: {self.nbytes} bytes, {where}>"
         )
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
             f"{self._handle.path}: a Buffer is neither copied nor sent to another process, for it is a "
             "mapping of this one; open the store there"
         )
 
-    def raw(self):
+    def raw(self) -> Any:
         """Host memory as a ctypes array, writable as far as Python knows."""
         if self.device is not None:
             raise errors.Error(
@@ -62,17 +78,17 @@ class Buffer:
                 "view",
                 "it is GPU memory, which Python cannot read; use tensors() with torch",
             )
-        array = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        array: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
         array.owner = self._handle
         return array
 
-    def view(self):
+    def view(self) -> memoryview:
         """Host memory as a memoryview of bytes."""
         view = memoryview(self.raw()).cast("B")
         return view.toreadonly() if self.readonly else view
 
     @property
-    def __array_interface__(self):
+    def __array_interface__(self) -> Dict[str, Any]:
         """For numpy.asarray. Nobody can make writable what a buffer's owner calls read-only here; of a
         memoryview NumPy would ask what is behind it."""
         if self.device is not None:
@@ -80,12 +96,12 @@ class Buffer:
         return self.interface(self.readonly)
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
         if self.device is None:
             raise AttributeError("it is host memory")
         return self.interface(self.readonly)
 
-    def interface(self, readonly):
+    def interface(self, readonly: bool) -> Dict[str, Any]:
         return {
             "shape": (self.nbytes,),
             "typestr": "|u1",
@@ -94,10 +110,10 @@ class Buffer:
             "version": 3,
         }
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> Tuple[int, int]:
         return (self.kind.dlpack_type, self.device or 0)
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any) -> Any:
         if self.device is not None:
             from . import with_torch
 
@@ -112,6 +128,6 @@ class Writable:
 
     __slots__ = ("buffer", "__cuda_array_interface__")
 
-    def __init__(self, buffer):
+    def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.__cuda_array_interface__ = buffer.interface(False)

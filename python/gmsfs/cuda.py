@@ -4,6 +4,7 @@ well."""
 
 import ctypes
 import errno
+from typing import Any
 
 from . import errors
 
@@ -12,7 +13,7 @@ class _Uuid(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_uint8 * 16)]
 
 
-def find_ordinal(store, uuid):
+def find_ordinal(store: str, uuid: Any) -> Any:
     """The ordinal of the device with this uuid (16 bytes), as CUDA_VISIBLE_DEVICES lets this process
     count them."""
     try:
@@ -37,7 +38,7 @@ def find_ordinal(store, uuid):
     )
 
 
-def _check(driver, store, call, *arguments):
+def _check(driver: Any, store: str, call: str, *arguments: Any) -> None:
     result = getattr(driver, call)(*arguments)
     if result:
         raise errors.make(errno.ENODEV, store, call, f"the CUDA driver answers {result}")

@@ -10,6 +10,7 @@ import select
 import sys
 import threading
 import weakref
+from typing import Any
 
 _INFO_BYTES = 65536
 
@@ -17,7 +18,7 @@ _INFO_BYTES = 65536
 class DrainWatch:
     """Made by Store.on_drain. close() ends it, as does the end of its Store."""
 
-    def __init__(self, store, path, callback):
+    def __init__(self, store: Any, path: Any, callback: Any) -> None:
         if not callable(callback):
             raise TypeError(f"on_drain calls what can be called, not {callback!r}")
         self._wake, waker = os.pipe2(os.O_CLOEXEC)
@@ -35,12 +36,12 @@ class DrainWatch:
         self.close.atexit = False
         threading.Thread(target=self._run, name="gmsfs-drain", daemon=True).start()
 
-    def _drop(self):
+    def _drop(self) -> None:
         for fd in (self._wake, self._state, self._info):
             if fd >= 0:
                 os.close(fd)
 
-    def _read(self):
+    def _read(self) -> Any:
         """What `info` says of a drain: None, or (its deadline,)."""
         os.pread(self._state, 64, 0)  # what changes from here on ends the next poll
         info = json.loads(os.pread(self._info, _INFO_BYTES, 0))
@@ -49,7 +50,7 @@ class DrainWatch:
         deadline_ms = info["drain_deadline_ms"]
         return (None if deadline_ms is None else deadline_ms / 1000,)
 
-    def _call(self, deadline):
+    def _call(self, deadline: Any) -> None:
         try:
             self._callback(deadline)
         except Exception:  # noqa: BLE001 - said as any thread's, and the next drain is heard of too
@@ -57,7 +58,7 @@ class DrainWatch:
                 threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
             )
 
-    def _watch(self):
+    def _watch(self) -> None:
         known = None
         poll = select.poll()
         poll.register(self._wake, 0)
@@ -70,7 +71,7 @@ class DrainWatch:
             if any(fd == self._wake for fd, _ in poll.poll()):
                 return
 
-    def _run(self):
+    def _run(self) -> None:
         try:
             self._watch()
         except (OSError, ValueError, KeyError):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element types: torch's names, which the metadata of a store uses, and what NumPy has for them."""
 
+import importlib
+from typing import Any
+
 # name: (bytes of an element, NumPy's type or None, ml_dtypes' type or None, integers of the same size)
 # float4_e2m1fn_x2 is two elements in a byte; what has fewer than 8 bits else is uint8, as in torch.
 _ROWS = {
@@ -30,30 +33,28 @@ _ROWS = {
 _PREFIX = "torch."
 
 
-def strip(name):
+def strip(name: str) -> Any:
     return name[len(_PREFIX) :] if name.startswith(_PREFIX) else name
 
 
-def item_bytes(name):
+def item_bytes(name: str) -> Any:
     """Bytes of an element of torch's type of that name, or None: unknown."""
     row = _ROWS.get(name)
     return row[0] if row else None
 
 
-def to_numpy(numpy, name):
+def to_numpy(numpy: Any, name: str) -> Any:
     """NumPy's type; ml_dtypes' where NumPy has none; without that, integers with the same bits."""
     _, native, foreign, bits = _ROWS[name]
     if native:
         return numpy.dtype(native)
     try:
-        import ml_dtypes
-
-        return numpy.dtype(getattr(ml_dtypes, foreign))
+        return numpy.dtype(getattr(importlib.import_module("ml_dtypes"), foreign or ""))
     except (ImportError, AttributeError, TypeError):
         return numpy.dtype(bits)
 
 
-def from_numpy(dtype):
+def from_numpy(dtype: Any) -> Any:
     """Torch's name for a NumPy type, or None."""
     for name, (size, native, foreign, _) in _ROWS.items():
         if native and dtype.kind != "V" and dtype.newbyteorder("=").str[1:] == _numpy_text(native):
@@ -63,7 +64,7 @@ def from_numpy(dtype):
     return None
 
 
-def _numpy_text(native):
+def _numpy_text(native: Any) -> Any:
     return "b1" if native == "?" else native
 
 
@@ -87,6 +88,6 @@ _FORMATS = {
 }
 
 
-def from_format(text, size):
+def from_format(text: str, size: int) -> Any:
     name = _FORMATS.get(text.lstrip("@="))
     return name if name and item_bytes(name) == size else None

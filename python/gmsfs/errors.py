@@ -3,6 +3,7 @@
 
 import errno
 import os
+from typing import Any, Dict, Type
 
 
 class Error(OSError):
@@ -12,16 +13,16 @@ class Error(OSError):
     the GPU's driver said, or "".
     """
 
-    def __init__(self, code, store, call, why="", device_error=""):
+    def __init__(self, code: int, store: str, call: str, why: str = "", device_error: str = "") -> None:
         super().__init__(code, os.strerror(code), store)
         self.call = call
         self.device_error = device_error
         self.why = why
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.errno, self.filename, self.call, self.why, self.device_error)
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = f"{self.filename}: {self.call}: {self.strerror}"
         if self.device_error:
             text += f" ({self.device_error})"
@@ -37,7 +38,7 @@ class Timeout(Error, TimeoutError):
 
 
 class Canceled(Error):
-    """ECANCELED: an administrator ended the wait."""
+    """ECANCELED: an administrator ended the wait, or Store.cancel did."""
 
 
 class Stale(Error):
@@ -63,14 +64,14 @@ class DeviceError(Error):
 class BadMetadata(Error, ValueError):
     """EPROTO: what the store says about a tensor makes no sense, or no tensor of this framework."""
 
-    def __init__(self, store, key, why):
+    def __init__(self, store: str, key: str, why: str) -> None:
         super().__init__(errno.EPROTO, store, f"tensor {key!r}", why)
         self.key = key
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.filename, self.key, self.why)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.filename}: {self.call}: {self.why}"
 
 
@@ -80,7 +81,7 @@ class Leak(Error):
     shape: of the capture. blocks: what stayed, as gmsfs.graphs.Block.
     """
 
-    def __init__(self, store, shape, blocks):
+    def __init__(self, store: str, shape: Any, blocks: Any) -> None:
         some = "; ".join(map(str, blocks[:8]))
         if len(blocks) > 8:
             some += f"; and {len(blocks) - 8} more"
@@ -94,10 +95,10 @@ class Leak(Error):
         self.shape = shape
         self.blocks = list(blocks)
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.filename, self.shape, self.blocks)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.filename}: {self.call}: {self.why}"
 
 
@@ -105,7 +106,7 @@ class LibraryError(ImportError):
     """libgmsfs is not there, or is not the one that this package is made for."""
 
 
-_CLASSES = {
+_CLASSES: Dict[int, Type[Error]] = {
     errno.EAGAIN: WouldBlock,
     errno.ETIMEDOUT: Timeout,
     errno.ECANCELED: Canceled,
@@ -118,7 +119,7 @@ _CLASSES = {
 }
 
 # What to do about it. By call and errno, then by errno alone.
-_WAYS_OUT = {
+_WAYS_OUT: Dict[Any, str] = {
     ("gmsfs_open", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below one",
     ("gmsfs_open", errno.ENOENT): "no such store; 'gmsfs status' lists them, and mkdir makes one",
     ("gmsfs_connect", errno.EACCES): "no permission to write the store; ask its owner, or open it "
@@ -141,6 +142,14 @@ _WAYS_OUT = {
     ): "the layout (strict: the generation) is not the one that was "
     "unmapped; close the store and open it again",
     ("gmsfs_remap_all_vas", errno.EINVAL): "it does not sleep",
+    ("gmsfs_reallocate_all_handles", errno.EINVAL): "it does not sleep; sleep() it first",
+    ("gmsfs_unmap_tag", errno.EINVAL): "all of it sleeps",
+    ("gmsfs_remap_tag", errno.EINVAL): "all of it sleeps; wake() it",
+    ("gmsfs_connect_group", errno.ESTALE): "they are committed, but not together: a mix of two loads, or "
+    "one was removed or revoked meanwhile; load them anew",
+    ("gmsfs_connect_group", errno.EINVAL): "a store is named twice",
+    ("gmsfs_connect_group", errno.ENODATA): "one of them has given up its bytes; load them anew",
+    ("gmsfs_copy_private", errno.ENOENT): "it is not mapped now; wake() it first",
     ("gmsfs_retarget", errno.ESTALE): "its layout has another shape than what is mapped: other "
     "allocations or tensors; open it by itself",
     ("gmsfs_retarget", errno.EXDEV): "it is on another device; open it by itself",
@@ -207,7 +216,7 @@ _WAYS_OUT = {
     errno.EAGAIN: "somebody else has the lock, or can write what is sealed; give a timeout to wait, and "
     "see 'gmsfs status' for who",
     errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",
-    errno.ECANCELED: "an administrator ended the wait",
+    errno.ECANCELED: "an administrator ended the wait, or cancel() in another thread",
     errno.ECHILD: "it was opened before fork(); a child opens the store itself",
     errno.ENOTCONN: "the mount is dead; mount it again, then open the store again",
     errno.ESTALE: "the session was revoked or the store removed; open it again",
@@ -221,7 +230,7 @@ _WAYS_OUT = {
 }
 
 
-def make(code, store, call, why="", device_error=""):
+def make(code: int, store: str, call: str, why: str = "", device_error: str = "") -> Error:
     """The exception for a positive errno. `why` goes before what is known about the errno."""
     if not why:
         why = _WAYS_OUT.get((call, code)) or _WAYS_OUT.get(code, "")

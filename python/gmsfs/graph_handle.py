@@ -3,7 +3,7 @@
 
 import ctypes
 import errno
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from . import abi, buffers, library, memory
 from .handle import Handle
@@ -43,7 +43,7 @@ class PoolHandle(Handle):
 
     __slots__ = ("kind", "device")
 
-    def __init__(self, path, chunk_bytes):
+    def __init__(self, path: Any, chunk_bytes: Optional[int]) -> None:
         self._open(path, "gmsfs_graph_open", chunk_bytes)
         raw = abi.Info()
         pointer, size = self.device_pointer(), ctypes.sizeof(raw)
@@ -53,28 +53,28 @@ class PoolHandle(Handle):
         if self.kind.find_ordinal:
             self.device = self.kind.find_ordinal(self.path, bytes(raw.device_uuid))
 
-    def _close(self):
+    def _close(self) -> None:
         self.lib.gmsfs_graph_close(self.pointer)
 
-    def device_pointer(self):
+    def device_pointer(self) -> Any:
         return self.lib.gmsfs_graph_handle(self.pointer)
 
-    def wake(self, timeout):
+    def wake(self, timeout: Optional[float]) -> None:
         result = self.wait(
             lambda ms: self.lib.gmsfs_graph_wake(self.pointer, ms), timeout, self.fall_asleep
         )
         self.check("gmsfs_graph_wake", result)
 
-    def fall_asleep(self):
+    def fall_asleep(self) -> None:
         """For whom no error is of use: the pool's end follows."""
         self.lib.gmsfs_graph_sleep(self.pointer, 0)
 
-    def stats(self):
+    def stats(self) -> Any:
         raw = abi.GraphStats()
         self.call("gmsfs_graph_get_stats", ctypes.byref(raw), ctypes.sizeof(raw))
         return Stats(bool(raw.awake), *(getattr(raw, name) for name in Stats._fields[1:]))
 
-    def alloc_error(self):
+    def alloc_error(self) -> Any:
         """Why this thread's last gmsfs_graph_alloc gave nothing, as an exception; None: it is the device
         that is full, or it was not asked."""
         code = -self.lib.gmsfs_graph_alloc_error()
@@ -88,20 +88,20 @@ class SpaceHandle:
 
     __slots__ = ("pool", "pointer")
 
-    def __init__(self, pool, reserve_bytes, eager=False):
-        pointer = ctypes.c_void_p()
+    def __init__(self, pool: Any, reserve_bytes: int, eager: bool = False) -> None:
+        pointer: Any = ctypes.c_void_p()
         flags = abi.GRAPH_EAGER if eager else 0
         pool.call("gmsfs_graph_space_new", reserve_bytes, flags, ctypes.byref(pointer))
         self.pool, self.pointer = pool, pointer
 
-    def _call(self, name, *arguments):
+    def _call(self, name: str, *arguments: Any) -> Any:
         return self.pool.check(name, getattr(self.pool.lib, name)(self.pointer, *arguments))
 
-    def free(self):
+    def free(self) -> None:
         self._call("gmsfs_graph_space_free")
         self.pointer = None
 
-    def stats(self):
+    def stats(self) -> Any:
         raw = abi.GraphSpaceStats()
         self._call("gmsfs_graph_space_get_stats", ctypes.byref(raw), ctypes.sizeof(raw))
         return SpaceStats(
@@ -113,16 +113,16 @@ class SpaceHandle:
             raw.live_bytes,
         )
 
-    def select(self, stream):
+    def select(self, stream: Any) -> None:
         self._call("gmsfs_graph_select", stream)
 
-    def deselect(self, stream):
+    def deselect(self, stream: Any) -> None:
         self.pool.call("gmsfs_graph_deselect", stream)
 
-    def alloc(self, nbytes):
+    def alloc(self, nbytes: int) -> Any:
         address = ctypes.c_void_p()
         self._call("gmsfs_graph_space_alloc", nbytes, ctypes.byref(address))
-        return Segment(self, address.value, nbytes)
+        return Segment(self, address.value or 0, nbytes)
 
 
 class Segment(buffers.Buffer):
@@ -131,7 +131,7 @@ class Segment(buffers.Buffer):
 
     __slots__ = ("_space",)
 
-    def __init__(self, space, address, nbytes):
+    def __init__(self, space: Any, address: int, nbytes: int) -> None:
         pool = space.pool
         super().__init__(
             pool, address, nbytes, 0, abi.SLOT_NONE, False, pool.kind, pool.device
@@ -139,21 +139,21 @@ class Segment(buffers.Buffer):
         self._space = space
 
     @property
-    def path(self):
+    def path(self) -> Any:
         return self._handle.path
 
-    def raw(self):
+    def raw(self) -> Any:
         array = super().raw()
         array.owner = self
         return array
 
-    def __del__(self):
+    def __del__(self) -> None:
         # Of what goes in one cycle the pool may be the first.
         handle = self._handle
         if not handle.is_exiting() and handle.pointer and self._space.pointer:
             handle.lib.gmsfs_graph_space_dealloc(self._space.pointer, self.address)
 
 
-def library_name():
+def library_name() -> Any:
     """What the library is opened by; opened by it again, it is the same."""
     return library.get()._name

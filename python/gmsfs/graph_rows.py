@@ -4,6 +4,7 @@ first rows."""
 
 import errno
 import math
+from typing import Any, Optional
 
 from . import dtypes, errors
 
@@ -12,23 +13,23 @@ class Rows:
     """all: the whole buffer, a torch tensor (NumPy array of host memory). It lies in memory that nothing else
     shares, until nobody has it; sleep loses what is in it."""
 
-    def __init__(self, whole, pool):
+    def __init__(self, whole: Any, pool: Any) -> None:
         self.all = whole
         self._pool = pool
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.all)
 
-    def _check(self, count):
+    def _check(self, count: int) -> None:
         if not 0 <= count <= len(self):
             raise ValueError(f"{count} rows of a buffer that has {len(self)}")
 
-    def first(self, count):
+    def first(self, count: int) -> Any:
         """The first rows: what a capture reads or writes, at the same place each time."""
         self._check(count)
         return self.all[:count]
 
-    def put(self, source, count=None):
+    def put(self, source: Any, count: Optional[int] = None) -> Any:
         """Copies the rows of `source` to the beginning, and clears those behind them up to `count`, which
         else held what was put there before. Gives first(count)."""
         rows = len(source)
@@ -42,7 +43,7 @@ class Rows:
         return self.all[:count]
 
 
-def make(space, count, shape, dtype, framework):
+def make(space: Any, count: int, shape: Any, dtype: Any, framework: Optional[str]) -> Any:
     """The buffer, cleared."""
     name = dtypes.strip(getattr(dtype, "name", None) or str(dtype))
     item_bytes = dtypes.item_bytes(name)
@@ -63,7 +64,7 @@ def make(space, count, shape, dtype, framework):
     return made
 
 
-def _by_torch(segment, name, shape):
+def _by_torch(segment: Any, name: str, shape: Any) -> Any:
     import torch
 
     from . import with_torch
@@ -71,7 +72,7 @@ def _by_torch(segment, name, shape):
     return with_torch.base(segment).view(getattr(torch, name)).view(shape)
 
 
-def _by_numpy(segment, name, shape):
+def _by_numpy(segment: Any, name: str, shape: Any) -> Any:
     import numpy
 
     if segment.device is not None:

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import weakref
+from typing import Any, Iterator, Optional
 
 from . import abi, errors
 
@@ -13,22 +14,22 @@ from . import abi, errors
 class Turn:
     """A lock that knows its thread: to want it twice is an error and no standstill."""
 
-    def __init__(self, code, call, why):
+    def __init__(self, code: int, call: str, why: str) -> None:
         self._refusal = (code, call, why)
         self.renew()
 
-    def renew(self):
+    def renew(self) -> None:
         """In a child of fork(), where the thread that had it may not be."""
         self._lock = threading.Lock()
-        self._owner = None
+        self._owner: Optional[int] = None
 
-    def check(self, path):
+    def check(self, path: Any) -> None:
         """Refuses the thread that has the turn."""
         if self._owner == threading.get_ident():
             code, call, why = self._refusal
             raise errors.make(code, path, call, why)
 
-    def take(self, path, wait=True):
+    def take(self, path: Any, wait: bool = True) -> Any:
         """Whether it was had."""
         self.check(path)
         if not self._lock.acquire(wait):
@@ -36,12 +37,12 @@ class Turn:
         self._owner = threading.get_ident()
         return True
 
-    def give_back(self):
+    def give_back(self) -> None:
         self._owner = None
         self._lock.release()
 
     @contextlib.contextmanager
-    def taken(self, path):
+    def taken(self, path: Any) -> Iterator[Any]:
         """The turn, for a `with`."""
         self.take(path)
         try:
@@ -59,18 +60,18 @@ captures = Turn(
 class Ordered:
     """Launches of a pool, one thread at a time; the graphs order themselves on the device."""
 
-    def __init__(self, pool):
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._turn = Turn(
             errno.EDEADLK, "launch", "this thread is inside of launch(); leave it first"
         )
         self.asleep = True
 
-    def renew(self):
+    def renew(self) -> None:
         self._turn.renew()
         self.asleep = True
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._turn.take(self._pool.path)
         try:
             self._pool._check_awake("launch")
@@ -78,14 +79,14 @@ class Ordered:
             self._turn.give_back()
             raise
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self._turn.give_back()
 
-    def check(self):
+    def check(self) -> None:
         """Refuses a thread that launches."""
         self._turn.check(self._pool.path)
 
-    def held_off(self):
+    def held_off(self) -> Any:
         """No launch, for a `with`: waits for those that are inside."""
         return self._turn.taken(self._pool.path)
 
@@ -94,12 +95,12 @@ class Refused(Ordered):
     """Launches of a pool, refused (Busy) while another graph of it is launched or, by the library's guard,
     runs."""
 
-    def __init__(self, pool):
+    def __init__(self, pool: Any) -> None:
         super().__init__(pool)
-        self._inside = None  # (handle, stream) of the thread that has the turn
+        self._inside: Any = None  # (handle, stream) of the thread that has the turn
         self._threads = threading.local()
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         handle, torch = self._pool._live(), self._pool._load()
         if not getattr(self._threads, "ready", False):
             torch.ready_thread()
@@ -114,7 +115,7 @@ class Refused(Ordered):
             raise
         self._inside = handle, stream
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         (handle, stream), self._inside = self._inside, None
         try:
             handle.call("gmsfs_graph_leave", stream)
@@ -125,10 +126,10 @@ class Refused(Ordered):
 LAUNCHING = {"order": Ordered, "refuse": Refused}
 
 # For fork().
-pools = weakref.WeakSet()
+pools: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _after_fork():
+def _after_fork() -> None:
     captures.renew()
     for pool in list(pools):
         pool._renew()

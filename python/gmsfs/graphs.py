@@ -24,7 +24,7 @@ import ctypes
 import errno
 import gc
 import threading
-from typing import NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from . import abi, errors, graph_handle, graph_rows, graph_turns
 from .errors import Leak
@@ -66,13 +66,13 @@ class Block(NamedTuple):
     holder: str  # what of Python's holds it; "": nothing does
     place: str  # where it was allocated, if torch recorded that
 
-    def __str__(self):
+    def __str__(self) -> str:
         holder = self.holder or "which nothing in Python holds (a library's workspace, say cuBLAS's)"
         place = f", allocated at {self.place}" if self.place else ""
         return f"{self.nbytes} bytes at {self.address:#x}, {holder}{place}"
 
 
-def _load_torch(path, device):
+def _load_torch(path: Any, device: Any) -> Any:
     try:
         from . import with_torch_graphs
     except ImportError as error:
@@ -85,28 +85,28 @@ def _load_torch(path, device):
 class _Selecting:
     """A space of the library, and torch's memory pool over it."""
 
-    def __init__(self, pool, reserve_bytes, eager=False):
+    def __init__(self, pool: Any, reserve_bytes: Any, eager: bool = False) -> None:
         self._pool = pool
         self._space = graph_handle.SpaceHandle(pool._live(), reserve_bytes, eager)
         self._mempool = None
 
     @property
-    def stats(self):
+    def stats(self) -> Any:
         """SpaceStats: base, eager, address_bytes, reached_bytes, live, live_bytes."""
         return self._checked().stats()
 
-    def _checked(self):
+    def _checked(self) -> Any:
         if self._space is None:
             raise ValueError(f"{self._pool._path}: this space is freed")
         return self._space
 
-    def _torch_pool(self):
+    def _torch_pool(self) -> Any:
         if self._mempool is None:
             self._mempool = self._pool._load().new_mempool()
         return self._mempool
 
     @contextlib.contextmanager
-    def _selected(self, stream):
+    def _selected(self, stream: Any) -> Iterator[Any]:
         space = self._checked()
         space.select(stream)
         try:
@@ -119,16 +119,16 @@ class Space(_Selecting):
     """Addresses of one shape, or of several that are captured into it: GraphPool.space makes one, to be
     joined, and GraphPool.capture."""
 
-    def __init__(self, pool, reserve_bytes, passing=False):
+    def __init__(self, pool: Any, reserve_bytes: Any, passing: bool = False) -> None:
         super().__init__(pool, reserve_bytes)
-        self._captures = []
+        self._captures: List[Any] = []
         self._passing = passing  # goes with the last of its shapes
 
     @property
-    def shapes(self):
+    def shapes(self) -> Any:
         return [capture.shape for capture in self._captures]
 
-    def free(self):
+    def free(self) -> None:
         """Gives the addresses back, of a space that has no shapes (any more)."""
         self._pool._free_space(self)
 
@@ -138,7 +138,7 @@ class Arena(_Selecting):
     Sleep loses its contents."""
 
     @contextlib.contextmanager
-    def use(self):
+    def use(self) -> Iterator[Any]:
         """What this thread allocates by torch inside of the `with` comes from the arena."""
         torch = self._pool._load()
         with torch.device(), self._selected(torch.pointer(torch.current_stream())):
@@ -149,7 +149,7 @@ class Arena(_Selecting):
                 self._pool._explain(error)
                 raise
 
-    def free(self):
+    def free(self) -> None:
         """Gives it back; Busy while tensors live in it."""
         self._pool._free_arena(self)
 
@@ -157,16 +157,16 @@ class Arena(_Selecting):
 class Capture:
     """A captured shape: shape, graph, space, outputs."""
 
-    def __init__(self, shape, graph, space):
+    def __init__(self, shape: Any, graph: Any, space: Any) -> None:
         self.shape = shape
         self.graph = graph
         self.space = space
-        self.outputs = []
+        self.outputs: List[Any] = []
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<gmsfs.graphs.Capture of shape {self.shape!r}>"
 
-    def keep(self, *tensors):
+    def keep(self, *tensors: Any) -> Any:
         """These are outputs: they stay, until the shape is dropped, and hold what the last replay of their
         graph wrote, until another graph of the pool is replayed. Gives back the first."""
         for tensor in tensors:
@@ -191,24 +191,24 @@ class GraphPool:
 
     def __init__(
         self,
-        path,
-        chunk_bytes=0,
+        path: Any,
+        chunk_bytes: int = 0,
         *,
-        reserve_bytes=RESERVE_BYTES,
-        guard="order",
-        timeout=None,
-        asleep=False,
-    ):
+        reserve_bytes: Any = RESERVE_BYTES,
+        guard: str = "order",
+        timeout: Optional[float] = None,
+        asleep: bool = False,
+    ) -> None:
         if guard not in GUARDS:
             raise ValueError(f'guard is "order" or "refuse", not {guard!r}')
-        self._handle = graph_handle.PoolHandle(path, chunk_bytes)
+        self._handle: Any = graph_handle.PoolHandle(path, chunk_bytes)
         self._path = self._handle.path
         self._reserve_bytes = reserve_bytes
-        self._torch = None
+        self._torch: Any = None
         self._lock = threading.RLock()  # of what follows
-        self._shapes = {}
-        self._pending = []  # spaces that are not free yet
-        self._rows = None  # the eager space of all rows
+        self._shapes: Dict[Any, Any] = {}
+        self._pending: List[Any] = []  # spaces that are not free yet
+        self._rows: Any = None  # the eager space of all rows
         self._launching = graph_turns.LAUNCHING[guard](self)
         self._forked = False
         graph_turns.pools.add(self)
@@ -217,61 +217,51 @@ class GraphPool:
         if not asleep:
             self.wake(timeout)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if self._handle is None:
             what = "closed"
-        elif self._handle.abandoned:
-            what = "interrupted"
         else:
             what = "asleep" if self.asleep else "awake"
         return f"<gmsfs.graphs.GraphPool {self._path}: {what}>"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
             f"{self._path}: a GraphPool is neither copied nor sent to another process; open the store there, "
             "to take turns"
         )
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._live()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def _renew(self):
+    def _renew(self) -> None:
         """In a child of fork(): every call is to say ECHILD, and none to wait for a thread of the parent."""
         self._forked = True
         self._lock = threading.RLock()
         self._launching.renew()
 
-    def _live(self):
+    def _live(self) -> Any:
         if self._handle is None:
             raise ValueError(f"{self._path} is closed")
-        if self._handle.abandoned:
-            raise errors.make(
-                errno.EBUSY,
-                self._path,
-                "gmsfs_graph_wake",
-                "its wait for the store was interrupted, and gives back what it gets when its turn comes; "
-                "try again after that",
-            )
         return self._handle
 
-    def _check_awake(self, call):
+    def _check_awake(self, call: str) -> None:
         """Asks no mount: for what is done for every batch. To touch memory of a pool that sleeps would end
         the process, or its CUDA context."""
         if self._launching.asleep:
             self._live().stats()  # of a pool that is closed, or of fork()'s parent, that is said
             raise errors.make(errno.ENOLCK, self._path, call, "the pool sleeps; wake() it first")
 
-    def _load(self):
+    def _load(self) -> Any:
         with self._lock:
             if self._torch is None:
                 self._torch = _load_torch(self._path, self._live().device)
             return self._torch
 
-    def close(self):
+    def close(self) -> None:
         """Ends the pool: its graphs are reset, its memory and the lock go back. Rows and tensors of it are
         not to be touched any more."""
         if self._forked:
@@ -287,45 +277,52 @@ class GraphPool:
                 self._forget(capture)
             self._shapes.clear()
             self._pending.clear()
-            if not handle.abandoned:
-                handle.fall_asleep()
+            handle.fall_asleep()
 
     # ---- looking ------------------------------------------------------------------------------
 
     @property
-    def path(self):
+    def path(self) -> Any:
         return self._path
 
     @property
-    def asleep(self):
+    def asleep(self) -> Any:
         return not self._live().stats().awake
 
     @property
-    def stats(self):
+    def stats(self) -> Any:
         raw = self._live().stats()
         return Stats(raw.awake, len(self._shapes), len(self._pending), *raw[1:])
 
     @property
-    def shapes(self):
+    def shapes(self) -> Any:
         """All that are captured, as they were."""
         return list(self._shapes)
 
-    def __contains__(self, shape):
+    def __contains__(self, shape: Any) -> bool:
         return shape in self._shapes
 
-    def __getitem__(self, shape):
+    def __getitem__(self, shape: Any) -> Any:
         """The Capture."""
         return self._shapes[shape]
 
     # ---- capturing ----------------------------------------------------------------------------
 
-    def space(self, reserve_bytes=None):
+    def space(self, reserve_bytes: Any = None) -> Any:
         """A Space that several shapes may be captured into, one after the other: those known beforehand,
         the largest first, or the pieces of one shape. It stays until its free()."""
         return Space(self, reserve_bytes or self._reserve_bytes)
 
     @contextlib.contextmanager
-    def capture(self, graph, shape, *, space=None, stream=None, capture_error_mode="global"):
+    def capture(
+        self,
+        graph: Any,
+        shape: Any,
+        *,
+        space: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+    ) -> Iterator[Any]:
         """Captures what the `with` launches into `graph`, a torch.cuda.CUDAGraph, as `shape` (any key).
 
         Gives a Capture, whose keep() takes outputs; other tensors made inside must be gone at the end, or
@@ -363,7 +360,7 @@ class GraphPool:
                 joined._captures.append(capture)
                 self._shapes[shape] = capture
 
-    def _check_new(self, graph, shape, space):
+    def _check_new(self, graph: Any, shape: Any, space: Any) -> None:
         if shape in self._shapes:
             raise ValueError(f"{self._path}: shape {shape!r} is captured; drop() it first")
         for other in self._shapes.values():
@@ -375,7 +372,7 @@ class GraphPool:
         if space is not None and (not isinstance(space, Space) or space._pool is not self):
             raise ValueError(f"{self._path}: space is no Space of this pool; make one by its space()")
 
-    def _audit(self, capture):
+    def _audit(self, capture: Any) -> None:
         """What stays allocated is overwritten by other shapes: only who asked for it may have that."""
         left = self._find_left(capture)
         if left:
@@ -389,7 +386,7 @@ class GraphPool:
                 [Block(address, nbytes, holder(address), place) for address, nbytes, place in left],
             )
 
-    def _find_left(self, capture):
+    def _find_left(self, capture: Any) -> Any:
         beside = [*capture.space._captures, capture]
         kept = {self._torch.base_of(tensor) for one in beside for tensor in one.outputs}
         if self._torch.has_nothing_but(capture.space._mempool, kept):
@@ -397,12 +394,12 @@ class GraphPool:
         blocks = self._torch.allocated(capture.space._mempool)
         return [block for block in blocks if block[0] not in kept]
 
-    def _undo(self, capture, begun):
+    def _undo(self, capture: Any, begun: Any) -> None:
         with self._lock:
             self._forget(capture, begun, failed=True)
             self._reap()
 
-    def _explain(self, error):
+    def _explain(self, error: Any) -> None:
         """torch knows one reason for having no memory: that there is none."""
         if self._torch is None or not self._torch.is_out_of_memory(error):
             return
@@ -410,14 +407,14 @@ class GraphPool:
         if reason is not None:
             raise reason from error
 
-    def grow(self, nbytes):
+    def grow(self, nbytes: int) -> None:
         """Makes memory until there are so many bytes: captures then find it, and are not held up by what
         makes it. stats.high_bytes of an earlier run says how many. shrink() gives back what is too much."""
         self._live().call("gmsfs_graph_grow", nbytes)
 
     # ---- freeing ------------------------------------------------------------------------------
 
-    def drop(self, shape, shrink=True):
+    def drop(self, shape: Any, shrink: bool = True) -> Any:
         """Resets the shape's graph and frees its space, if it is alone in it. The bytes that came back.
 
         Other shapes keep their addresses and stay valid. The space of outputs that somebody still holds
@@ -428,14 +425,14 @@ class GraphPool:
             self._reap()
             return self._shrink() if shrink else 0
 
-    def shrink(self):
+    def shrink(self) -> Any:
         """Gives back the memory that no shape needs. The bytes that came back."""
         with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             self._reap()
             return self._shrink()
 
-    def _shrink(self):
+    def _shrink(self) -> Any:
         handle = self._live()
         if self.asleep:
             return 0
@@ -443,7 +440,7 @@ class GraphPool:
         handle.call("gmsfs_graph_shrink", ctypes.byref(freed))
         return freed.value
 
-    def _forget(self, capture, begun=True, failed=False):
+    def _forget(self, capture: Any, begun: bool = True, failed: bool = False) -> None:
         """The graph first: its end lets go of torch's memory pool. One whose capture has not begun may have
         been captured elsewhere."""
         space = capture.space
@@ -458,13 +455,13 @@ class GraphPool:
         if space._passing and not space._captures:
             self._condemn(space)
 
-    def _condemn(self, space):
+    def _condemn(self, space: Any) -> None:
         space._mempool = None
         if space._space is not None:
             self._pending.append(space._space)
             space._space = None
 
-    def _reap(self):
+    def _reap(self) -> None:
         """Frees the spaces that tensors were still in when they were to go."""
         with self._lock:
             if self._handle is None or not self._pending:
@@ -479,7 +476,7 @@ class GraphPool:
                     continue
                 self._pending.remove(space)
 
-    def _free_space(self, space):
+    def _free_space(self, space: Any) -> None:
         with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             if space._captures:
@@ -489,7 +486,7 @@ class GraphPool:
             self._condemn(space)
             self._reap()
 
-    def _free_arena(self, arena):
+    def _free_arena(self, arena: Any) -> None:
         with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             if arena._space is None:
@@ -503,12 +500,12 @@ class GraphPool:
 
     # ---- replaying ----------------------------------------------------------------------------
 
-    def launch(self):
+    def launch(self) -> Any:
         """For a `with` in which the thread launches graphs of the pool by itself. Threads take turns; on
         the device too, but with guard="refuse" the `with` is Busy while another graph runs."""
         return self._launching
 
-    def replay(self, shape):
+    def replay(self, shape: Any) -> None:
         """Launches the shape's graph on the current stream."""
         graph = self._shapes[shape].graph
         with self._launching:
@@ -516,7 +513,7 @@ class GraphPool:
 
     # ---- sleeping -----------------------------------------------------------------------------
 
-    def sleep(self, keep=False):
+    def sleep(self, keep: bool = False) -> None:
         """Waits for the device's work, gives all memory back, and the lock. Graphs and addresses stay; what
         memory contains is lost, also that of arenas and rows. keep: leaves the memory in the store,
         for whose turn is next (of those who may read it)."""
@@ -529,7 +526,7 @@ class GraphPool:
                 self._launching.asleep = before  # nothing has changed
                 raise
 
-    def wake(self, timeout=None):
+    def wake(self, timeout: Optional[float] = None) -> None:
         """Takes the store's lock and maps every space at its addresses: graphs may be launched again."""
         handle = self._live()
         handle.wake(timeout)
@@ -538,11 +535,17 @@ class GraphPool:
 
     # ---- what stays ---------------------------------------------------------------------------
 
-    def arena(self, reserve_bytes=None):
+    def arena(self, reserve_bytes: Any = None) -> Any:
         """An Arena: memory for what torch allocates and the program keeps."""
         return Arena(self, reserve_bytes or self._reserve_bytes, eager=True)
 
-    def rows(self, count, shape=(), dtype="float32", framework=None):
+    def rows(
+        self,
+        count: int,
+        shape: Any = (),
+        dtype: str = "float32",
+        framework: Optional[str] = None,
+    ) -> Any:
         """Rows: a buffer of `count` rows of this shape, cleared, of which captures use the first ones. Not
         inside of a capture, which would clear it at every replay."""
         captures.check(self._path)

@@ -12,8 +12,10 @@ import atexit
 import ctypes
 import errno
 import math
+import numbers
 import os
 import threading
+from typing import Any, Optional
 
 from . import abi, errors, library
 
@@ -24,10 +26,14 @@ _ON_DEVICE = frozenset(
         "attach_all",
         "attach_mapping",
         "commit",
+        "copy_private",
         "destroy_mapping",
+        "reallocate_all_handles",
         "remap_all_vas",
+        "remap_tag",
         "retarget",
         "unmap_all_vas",
+        "unmap_tag",
         "graph_alloc",
         "graph_enter",
         "graph_grow",
@@ -42,10 +48,15 @@ _ON_DEVICE = frozenset(
 )
 _OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errno.EOPNOTSUPP))
 
+# Calls whose ESTALE is not said of the session.
+_OF_LAYOUT = frozenset(("gmsfs_join", "gmsfs_remap_all_vas", "gmsfs_remap_tag", "gmsfs_retarget"))
+
+_AGAIN_SECONDS = 0.01
+
 _exiting = False  # also None, once the interpreter has taken this module apart
 
 
-def _note_exit():
+def _note_exit() -> None:
     global _exiting
     _exiting = True
 
@@ -54,10 +65,12 @@ def _note_exit():
 atexit.register(_note_exit)
 
 
-def _milliseconds(timeout):
+def _milliseconds(timeout: Optional[float]) -> Any:
     """Of seconds, or None. Rounded up: only 0 does not wait."""
     if timeout is None:
         return abi.TIMEOUT_FOREVER
+    if not isinstance(timeout, numbers.Real) or isinstance(timeout, bool):
+        raise TypeError(f"timeout is a number of seconds, or None, not {timeout!r}")
     if not timeout >= 0:
         raise ValueError(f"timeout is seconds from 0 up, or None, not {timeout!r}")
     if timeout * 1000 >= abi.TIMEOUT_FOREVER:
@@ -66,16 +79,16 @@ def _milliseconds(timeout):
 
 
 class Handle:
-    __slots__ = ("pointer", "path", "lib", "abandoned", "__weakref__")
+    __slots__ = ("pointer", "path", "lib", "lost", "__weakref__")
 
-    def __init__(self, path):
+    def __init__(self, path: Any) -> None:
         self._open(path, "gmsfs_open")
 
-    def _open(self, path, function, *arguments):
+    def _open(self, path: Any, function: str, *arguments: Any) -> None:
         self.pointer = None
         self.path = os.fsdecode(path)
         self.lib = library.get()
-        self.abandoned = False
+        self.lost = False  # a lock that it had was taken from it, and the library has forgotten it since
         encoded = os.fsencode(path)
         if b"\0" in encoded:
             raise ValueError(f"{self.path!r}: a path holds no NUL")
@@ -85,35 +98,37 @@ class Handle:
         )
         self.pointer = pointer
 
-    def _close(self):
+    def _close(self) -> None:
         self.lib.gmsfs_close(self.pointer)
 
-    def __del__(self):
+    def __del__(self) -> None:
         if _exiting is False and getattr(self, "pointer", None):
             self._close()
             self.pointer = None
 
-    def is_exiting(self):
+    def is_exiting(self) -> Any:
         """Whether the process ends, and all is left to the kernel."""
         return _exiting is not False
 
-    def device_pointer(self):
+    def device_pointer(self) -> Any:
         """The gmsfs_t that the driver's complaints are asked of."""
         return self.pointer
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: Any) -> Any:
         """Calls `name` on the handle. Raises gmsfs.Error; passes on what is not negative."""
         return self.check(name, getattr(self.lib, name)(self.pointer, *arguments))
 
-    def check(self, name, result, why=""):
+    def check(self, name: str, result: Any, why: str = "") -> Any:
         if result is not None and result < 0:
+            if result == -errno.ESTALE and name not in _OF_LAYOUT:
+                self.lost = True
             raise self.error(name, -result, why)
         return result
 
-    def error(self, name, code, why=""):
+    def error(self, name: str, code: int, why: str = "") -> Any:
         return errors.make(code, self.path, name, why, self._device_error(name, code))
 
-    def _device_error(self, name, code):
+    def _device_error(self, name: str, code: int) -> Any:
         """What the driver said, where it was asked: the library keeps the last of its complaints."""
         if name not in _ON_DEVICE or code not in _OF_DEVICE or self.pointer is None:
             return ""
@@ -123,10 +138,10 @@ class Handle:
 
     # ---- waiting for locks --------------------------------------------------------------------
 
-    def connect(self, mode, timeout, reserve_bytes=0):
+    def connect(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
         """Takes the lock."""
 
-        def attempt(ms):
+        def attempt(ms: Any) -> Any:
             if reserve_bytes:
                 return self.lib.gmsfs_connect_reserve(self.pointer, mode, ms, reserve_bytes)
             return self.lib.gmsfs_connect(self.pointer, mode, ms)
@@ -135,8 +150,26 @@ class Handle:
             "gmsfs_connect",
             self.wait(attempt, timeout, lambda: self.lib.gmsfs_disconnect(self.pointer)),
         )
+        self.lost = False
 
-    def retarget(self, path, timeout):
+    async def connect_async(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
+        """Takes the lock as connect() does; while it waits the event loop goes on. Cancelled, it has
+        left the queue."""
+        timeout_ms, fd = _milliseconds(timeout), ctypes.c_int(-1)
+        result = self.lib.gmsfs_connect_start(
+            self.pointer, mode, timeout_ms, reserve_bytes, ctypes.byref(fd)
+        )
+        try:
+            while result == -errno.EINPROGRESS:
+                await _readable(fd.value)
+                result = self.lib.gmsfs_connect_continue(self.pointer)
+        except BaseException:
+            self.lib.gmsfs_disconnect(self.pointer)
+            raise
+        self.check("gmsfs_connect", result)
+        self.lost = False
+
+    def retarget(self, path: Any, timeout: Optional[float]) -> None:
         """Maps the store at `path` in place of the one that is mapped. Interrupted, it sleeps."""
         encoded = os.fsencode(path)
         if b"\0" in encoded:
@@ -156,51 +189,64 @@ class Handle:
             )
         self.path = os.fsdecode(path)
 
-    def wait(self, attempt, timeout, undo):
-        """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C, and undo()
-        then gives back what still comes of it."""
-        timeout_ms = _milliseconds(timeout)
-        result = attempt(0)
-        # With memory to be set aside, ENOMEM may also mean: not now.
-        if timeout_ms and result in (-errno.EAGAIN, -errno.ENOMEM):
-            if threading.current_thread() is threading.main_thread():
-                return self._wait(attempt, timeout_ms, undo)
-            return attempt(timeout_ms)
-        return result
+    def wait(self, attempt: Any, timeout: Optional[float], undo: Any) -> Any:
+        """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C; undo()
+        gives back what was granted in that moment."""
+        return wait(attempt, timeout, undo, self.cancel)
 
-    def _wait(self, attempt, timeout_ms, undo):
-        """The library waits on through signals, and Python acts on them between two calls only. So a
-        thread waits, and if the main one is interrupted, the grant that may come goes back. Until then
-        the handle is abandoned: its calls would wait for that one."""
-        results = []
-        done = threading.Event()
-        lock = threading.Lock()  # between "it was granted" and "nobody wants it"
+    def cancel(self) -> None:
+        """Ends what another thread waits for on this handle."""
+        self.lib.gmsfs_cancel(self.device_pointer())
 
-        def give_back():
-            if results[0] == 0:
-                undo()
-            self.abandoned = False
+    def release(self) -> None:
+        """Gives the lock back, or ends the wait for it; the mappings stay. A dead mount or session has
+        taken it already."""
+        self.lib.gmsfs_disconnect(self.pointer)
 
-        def wait():
-            result = attempt(timeout_ms)
-            with lock:
-                results.append(result)
-                if self.abandoned:
-                    give_back()
-            done.set()
 
-        threading.Thread(target=wait, name="gmsfs-wait", daemon=True).start()
-        try:
-            done.wait()
-        except BaseException:
-            with lock:
-                self.abandoned = True
-                if results:
-                    give_back()
-            raise
-        return results[0]
+def wait(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
+    """See Handle.wait."""
+    timeout_ms = _milliseconds(timeout)
+    result = attempt(0)
+    # With memory to be set aside, ENOMEM may also mean: not now.
+    if timeout_ms and result in (-errno.EAGAIN, -errno.ENOMEM):
+        if threading.current_thread() is threading.main_thread():
+            return _wait_in_thread(lambda: attempt(timeout_ms), undo, cancel)
+        return attempt(timeout_ms)
+    return result
 
-    def release(self):
-        """Gives the lock back; the mappings stay. A dead mount or session has taken it already."""
-        if not self.abandoned:
-            self.lib.gmsfs_disconnect(self.pointer)
+
+def _wait_in_thread(attempt: Any, undo: Any, cancel: Any) -> Any:
+    """The library waits on through signals, and Python acts on them between two calls only. So a thread
+    waits, and if the main one is interrupted, it cancels that wait and sees it end."""
+    results = []
+    done = threading.Event()
+
+    def run() -> None:
+        results.append(attempt())
+        done.set()
+
+    threading.Thread(target=run, name="gmsfs-wait", daemon=True).start()
+    try:
+        done.wait()
+    except BaseException:
+        cancel()
+        while not done.wait(_AGAIN_SECONDS):  # the thread may not have come to the call before
+            cancel()
+        if results[0] == 0:
+            undo()
+        raise
+    return results[0]
+
+
+async def _readable(fd: int) -> None:
+    """Returns once the descriptor can be read."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(fd)

@@ -8,7 +8,7 @@ that is, and makes no sense, is an error. What comes out lies within its allocat
 import ctypes
 import json
 import struct
-from typing import NamedTuple, Tuple
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Tuple
 
 from . import abi, dtypes
 from .errors import BadMetadata
@@ -48,7 +48,7 @@ class Shape(NamedTuple):
     nbytes: int
 
 
-def read(handle):
+def read(handle: Any) -> Any:
     """The committed layout's entries, in one read."""
     layout = ctypes.POINTER(abi.Layout)()
     handle.call("gmsfs_read_layout", ctypes.byref(layout))
@@ -64,14 +64,14 @@ def read(handle):
         handle.lib.gmsfs_free_layout(layout)
 
 
-def specs(store, entries, aligned_bytes, names=None):
+def specs(store: str, entries: Any, aligned_bytes: Any, names: Optional[Iterable[str]] = None) -> Any:
     """TensorSpecs of the entries that are tensors, in the order of allocations and offsets.
 
     aligned_bytes: of each allocation, by rank. names: only these, which must be there.
     """
     wanted = None if names is None else set(names)
     found = []
-    known = {}  # layers look alike: most values occur many times
+    known: Dict[bytes, Any] = {}  # layers look alike: most values occur many times
     for key, rank, offset, value in entries:
         if (wanted is not None and key not in wanted) or rank >= len(aligned_bytes):
             continue
@@ -100,7 +100,7 @@ def specs(store, entries, aligned_bytes, names=None):
     return found
 
 
-def parse(value):
+def parse(value: Any) -> Any:
     """A Shape, None where the value describes no tensor, or a text: what is wrong with it."""
     try:
         json_value = json.loads(value.decode(), object_pairs_hook=_unique)
@@ -133,7 +133,7 @@ def parse(value):
     return Shape(dtype, tuple(shape), tuple(stride), nbytes)
 
 
-def describe(dtype, shape):
+def describe(dtype: Any, shape: Any) -> Any:
     """The value of a tensor that lies in one piece, as `gmsfs load` writes it."""
     return json.dumps(
         {
@@ -147,7 +147,7 @@ def describe(dtype, shape):
     ).encode()
 
 
-def contiguous(shape):
+def contiguous(shape: Any) -> Any:
     """Row-major strides in elements, as torch counts them: a dimension of 0 counts as 1."""
     strides, step = [], 1
     for count in reversed(shape):
@@ -156,18 +156,18 @@ def contiguous(shape):
     return strides[::-1]
 
 
-def _unique(pairs):
+def _unique(pairs: Any) -> Any:
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a key twice")
     return members
 
 
-def _are_sizes(numbers):
+def _are_sizes(numbers: Any) -> Any:
     return all(type(number) is int and 0 <= number <= BYTES_MAX for number in numbers)
 
 
-def _product(shape):
+def _product(shape: Any) -> Any:
     product = 1
     for count in shape:
         product *= count or 1

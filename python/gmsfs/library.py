@@ -4,6 +4,7 @@
 import ctypes
 import os
 import threading
+from typing import Any
 
 from . import abi
 from .errors import LibraryError
@@ -16,7 +17,7 @@ libc.free.argtypes = (ctypes.c_void_p,)
 libc.free.restype = None
 
 
-def get():
+def get() -> Any:
     """The library, opened at the first call."""
     global _library
     if _library is None:
@@ -26,12 +27,12 @@ def get():
     return _library
 
 
-def _find():
+def _find() -> Any:
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), abi.SONAME)
     return os.environ.get("GMSFS_LIBRARY") or (beside if os.path.exists(beside) else abi.SONAME)
 
 
-def _open(name):
+def _open(name: str) -> Any:
     try:
         library = ctypes.CDLL(name)
     except OSError as error:
@@ -52,7 +53,7 @@ def _open(name):
     return library
 
 
-def _check_version(library, name):
+def _check_version(library: Any, name: str) -> None:
     """A file by another name (GMSFS_LIBRARY) could be of another soname."""
     libc.dlvsym.restype = ctypes.c_void_p
     libc.dlvsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)

@@ -14,7 +14,7 @@ class Kind(NamedTuple):
     torch_type: str  # of torch's devices
     dlpack_type: int  # DLDeviceType
     # (store, uuid) -> the ordinal of the store's device in this process. None: the processor's own memory.
-    find_ordinal: Optional[Callable]
+    find_ordinal: Optional[Callable[[str, bytes], int]]
 
 
 # By number: enum gmsfs_memory of gmsfs_abi.h.
@@ -24,11 +24,11 @@ KINDS = (
 )
 
 
-def name_of(number):
+def name_of(number: int) -> str:
     return KINDS[number].name if number < len(KINDS) else str(number)
 
 
-def find(store, name):
+def find(store: str, name: str) -> Kind:
     """The Kind that Info.memory names."""
     for kind in KINDS:
         if kind.name == name:

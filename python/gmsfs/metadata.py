@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store's metadata as a mapping of str to bytes."""
 
-import collections.abc
 import ctypes
 import errno
+from typing import Any, MutableMapping, Optional, Tuple
 
 from . import abi, library
 from .errors import Error, make
 
 
-def encode_key(store, key):
+def encode_key(store: Any, key: Any) -> Any:
     """A key as the library takes it: a C string."""
     if not isinstance(key, str):
         raise TypeError(f"{store}: a key is a string, not {key!r}")
@@ -24,7 +24,7 @@ def encode_key(store, key):
     return encoded
 
 
-def encode_text(text, most=abi.KEY_MAX):
+def encode_text(text: Any, most: Any = abi.KEY_MAX) -> Any:
     """As a C string of 1 to `most` bytes; None for what cannot be one (a lone surrogate is no UTF-8)."""
     try:
         encoded = text.encode()
@@ -33,15 +33,32 @@ def encode_text(text, most=abi.KEY_MAX):
     return encoded if 0 < len(encoded) <= most and b"\0" not in encoded else None
 
 
-class Metadata(collections.abc.MutableMapping):
+def encode_tag(store: Any, tag: Any) -> Any:
+    """A tag as the library takes it; "" for none."""
+    encoded = b"" if tag == "" else isinstance(tag, str) and encode_text(tag)
+    if not isinstance(encoded, bytes):
+        raise make(
+            errno.EINVAL,
+            store,
+            f"tag {tag!r}",
+            f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
+        )
+    return encoded
+
+
+class Metadata(MutableMapping[str, bytes]):
     """store.metadata: get, put and delete entries. Reading needs no lock, changing the writer's."""
 
-    def __init__(self, store):
+    def __init__(self, store: Any) -> None:
         self._store = store
 
-    def get_entry(self, key):
+    def get_entry(self, key: str) -> Tuple[bytes, Optional[int], int]:
         """(value, slot, offset); slot is None where the entry is bound to no allocation."""
-        handle = self._store._live()
+        found: Tuple[bytes, Optional[int], int] = self.find(self._store._touch(), key)
+        return found
+
+    def find(self, handle: Any, key: Any) -> Any:
+        """As get_entry, of a Handle whose session was looked at."""
         slot, offset = ctypes.c_uint64(), ctypes.c_uint64()
         value, value_bytes = ctypes.c_void_p(), ctypes.c_size_t()
         try:
@@ -63,9 +80,9 @@ class Metadata(collections.abc.MutableMapping):
             library.libc.free(value)
         return found, None if slot.value == abi.SLOT_NONE else slot.value, offset.value
 
-    def put(self, key, value, slot=None, offset=0):
+    def put(self, key: Any, value: Any, slot: Any = None, offset: int = 0) -> None:
         """Sets an entry, bound to an allocation where a slot is given."""
-        handle = self._store._live()
+        handle = self._store._touch()
         value = bytes(memoryview(value))  # of a number, bytes() would make as many zeros
         entry = abi.Metadata(
             encode_key(handle.path, key),
@@ -76,9 +93,9 @@ class Metadata(collections.abc.MutableMapping):
         )
         handle.call("gmsfs_metadata_put", ctypes.byref(entry))
 
-    def keys_from(self, prefix=""):
+    def keys_from(self, prefix: str = "") -> Any:
         """The keys that begin with `prefix`, in bytewise order."""
-        handle = self._store._live()
+        handle = self._store._touch()
         keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
         handle.call(
             "gmsfs_metadata_list",
@@ -91,14 +108,14 @@ class Metadata(collections.abc.MutableMapping):
         finally:
             library.libc.free(ctypes.cast(keys, ctypes.c_void_p))
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: str) -> bytes:
         return self.get_entry(key)[0]
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: Any) -> None:
         self.put(key, value)
 
-    def __delitem__(self, key):
-        handle = self._store._live()
+    def __delitem__(self, key: str) -> None:
+        handle = self._store._touch()
         try:
             handle.call("gmsfs_metadata_delete", encode_key(handle.path, key))
         except Error as error:
@@ -106,8 +123,8 @@ class Metadata(collections.abc.MutableMapping):
                 raise KeyError(key) from None
             raise
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return iter(self.keys_from())
 
-    def __len__(self):
-        return self._store.info.entries
+    def __len__(self) -> int:
+        return int(self._store.info.entries)

@@ -5,7 +5,7 @@ import ctypes
 import errno
 import json
 import sys
-from typing import NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .buffers import Buffer
@@ -19,7 +19,15 @@ MOST_CHUNK_BYTES = 2 << 30
 CHUNKS = 64
 
 
-def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chunk_bytes=None):
+def publish(
+    target: Any,
+    tensors: Dict[str, Any],
+    metadata: Optional[Dict[str, str]] = None,
+    *,
+    timeout: Optional[float] = None,
+    tag: str = "weights",
+    chunk_bytes: Optional[int] = None,
+) -> None:
     """Replaces what is in a store by these tensors, and commits them.
 
     target: a path, whose lock is taken together with all the memory, waiting for at most `timeout`
@@ -42,7 +50,7 @@ def publish(target, tensors, metadata=None, *, timeout=None, tag="weights", chun
         write(store, plan, chunk_bytes, store.commit)
 
 
-def choose_chunk(model_bytes):
+def choose_chunk(model_bytes: Any) -> Any:
     """As `gmsfs load` does for host memory; on a GPU, where few allocations are better, it is the most."""
     chunk_bytes = LEAST_CHUNK_BYTES
     while chunk_bytes < MOST_CHUNK_BYTES and chunk_bytes < model_bytes // CHUNKS:
@@ -57,21 +65,21 @@ class Item(NamedTuple):
     given: object  # as it came: while this lives, nothing else has its address or id
     kind: str  # "torch", "numpy" or "bytes"
     nbytes: int
-    names: list  # of (name, value)
+    names: List[Any]  # of (name, value)
 
 
 class Plan:
     """What is to be published: everything that can be wrong with it is found here."""
 
-    def __init__(self, path, tensors, metadata, tag):
+    def __init__(self, path: Any, tensors: Any, metadata: Any, tag: Any) -> None:
         self.path = path
-        self.items = []
-        self.places = []  # of items: (allocation, offset)
-        self.allocations = []  # sizes
+        self.items: List[Item] = []
+        self.places: List[Tuple[int, int]] = []  # of items: (allocation, offset)
+        self.allocations: List[int] = []  # sizes
         self.aligned_bytes = 0
-        self.tag = self._tag(tag)
+        self.tag = metadata_module.encode_tag(path, tag)
         self.metadata = self._metadata(metadata)
-        seen = {}
+        seen: Dict[Any, Item] = {}
         if not callable(getattr(tensors, "items", None)):
             raise TypeError(
                 f"{path}: tensors are a dict by name, such as model.state_dict(), not a "
@@ -80,10 +88,10 @@ class Plan:
         for name, source in tensors.items():
             self._add(name, source, seen)
 
-    def _fail(self, name, why):
+    def _fail(self, name: Any, why: str) -> Any:
         return make(errno.EINVAL, self.path, f"tensor {name!r}", why)
 
-    def _metadata(self, metadata):
+    def _metadata(self, metadata: Any) -> Any:
         if not metadata:
             return None
         if not callable(getattr(metadata, "items", None)):
@@ -108,18 +116,7 @@ class Plan:
             )
         return encoded
 
-    def _tag(self, tag):
-        encoded = b"" if tag == "" else isinstance(tag, str) and metadata_module.encode_text(tag)
-        if not isinstance(encoded, bytes):
-            raise make(
-                errno.EINVAL,
-                self.path,
-                f"tag {tag!r}",
-                f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
-            )
-        return encoded
-
-    def _add(self, name, source, seen):
+    def _add(self, name: Any, source: Any, seen: Any) -> None:
         if not isinstance(name, str) or not metadata_module.encode_text(name):
             raise self._fail(
                 name, f"a name is a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL"
@@ -137,7 +134,7 @@ class Plan:
         self.items.append(item)
         seen[identity] = item
 
-    def _look(self, name, source):
+    def _look(self, name: Any, source: Any) -> Any:
         """(kind, source, dtype, shape, bytes, what tells that two are one)"""
         torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
         if torch is not None and isinstance(source, torch.Tensor):
@@ -167,8 +164,10 @@ class Plan:
         data = view.cast("B") if view.nbytes else memoryview(b"")
         return "bytes", data, dtype, view.shape, view.nbytes, id(source)
 
-    def _look_torch(self, torch, name, source):
+    def _look_torch(self, torch: Any, name: Any, source: Any) -> Any:
         dtype = dtypes.strip(str(source.dtype))
+        if getattr(source, "is_nested", False):
+            raise self._fail(name, "a nested tensor has no one shape; publish its parts, of unbind()")
         if source.layout != torch.strided or source.is_meta or dtypes.item_bytes(dtype) is None:
             raise self._fail(
                 name,
@@ -187,7 +186,7 @@ class Plan:
         )
         return "torch", source, dtype, shape, nbytes, where
 
-    def place(self, info, chunk_bytes):
+    def place(self, info: Any, chunk_bytes: Optional[int]) -> None:
         """One behind the other in as few allocations as chunks allow; what is larger has its own."""
         if chunk_bytes is None:
             total = sum(item.nbytes for item in self.items)
@@ -214,7 +213,7 @@ class Plan:
         self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
 
 
-def write(store, plan, chunk_bytes, end):
+def write(store: Any, plan: Any, chunk_bytes: Optional[int], end: Any) -> None:
     """The writer's part, to the commit, which `end` does. Aborts on whatever exception."""
     handle = store._live()
     if store.mode != "rw":
@@ -236,13 +235,13 @@ def write(store, plan, chunk_bytes, end):
         raise
 
 
-def _copy(store, plan):
+def _copy(store: Any, plan: Any) -> Any:
     """Fills one allocation after the other; only one is mapped at a time."""
     handle = store._live()
-    of = [[] for _ in plan.allocations]
+    of: List[List[Any]] = [[] for _ in plan.allocations]
     for item, (allocation, offset) in zip(plan.items, plan.places):
         of[allocation].append((item, offset))
-    slots = []
+    slots: List[int] = []
     for size, items in zip(plan.allocations, of):
         slot = ctypes.c_uint64()
         handle.call("gmsfs_allocate_handle", size, plan.tag, None, ctypes.byref(slot))
@@ -255,7 +254,7 @@ def _copy(store, plan):
     return slots
 
 
-def _copy_item(path, buffer: Buffer, item, offset):
+def _copy_item(path: Any, buffer: Buffer, item: Any, offset: int) -> None:
     if item.kind == "torch" or buffer.device is not None:
         _need_torch(path).copy_in(buffer, offset, _bytes_of(item))
     elif item.kind == "numpy":
@@ -266,7 +265,7 @@ def _copy_item(path, buffer: Buffer, item, offset):
         buffer.view()[offset : offset + item.nbytes] = item.source
 
 
-def _need_torch(path):
+def _need_torch(path: Any) -> Any:
     try:
         from . import with_torch
     except ImportError:
@@ -279,13 +278,13 @@ def _need_torch(path):
     return with_torch
 
 
-def _bytes_of(item):
+def _bytes_of(item: Any) -> Any:
     if item.kind != "numpy":
         return item.source
     return item.source.astype(item.source.dtype.newbyteorder("="), copy=False).tobytes()
 
 
-def _describe(handle, plan, slots):
+def _describe(handle: Any, plan: Any, slots: Any) -> None:
     rows = []
     for item, (allocation, offset) in zip(plan.items, plan.places):
         for name, value in item.names:

@@ -16,6 +16,7 @@ import errno
 import mmap
 import os
 import threading
+from typing import Any, Optional, Sequence
 
 from . import abi, library
 from .errors import Error
@@ -51,11 +52,11 @@ _KIND_NAMES = {1: "system", 2: "cuda"}
 class RegionError(Error):
     """A call on regions failed. reason: one of the names in REASONS; "fine" where errno says all."""
 
-    def __init__(self, code, mount, call, reason="fine"):
+    def __init__(self, code: int, mount: Any, call: str, reason: str = "fine") -> None:
         super().__init__(code, mount, call, dict(REASONS)[reason])
         self.reason = reason
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return type(self), (self.errno, self.filename, self.call, self.reason)
 
 
@@ -82,7 +83,7 @@ class Info:
         "registered",
     )
 
-    def __init__(self, facts):
+    def __init__(self, facts: Any) -> None:
         self.name = facts.name.decode()
         self.kind = _KIND_NAMES[facts.kind]
         self.key = facts.key.decode()
@@ -99,11 +100,11 @@ class Info:
         self.memory = ("host", "cuda")[facts.memory] if has_descriptor else None
         self.registered = facts.registered_ms / 1000
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<gmsfs.regions.Info {self.name!r}: {self.kind}, {self.byte_size} bytes>"
 
 
-def open(mount):
+def open(mount: Any) -> "Regions":
     """The regions of the mount at this path. The caller closes it, or uses it in a `with`."""
     return Regions(mount)
 
@@ -113,31 +114,32 @@ class _Owner:
     the last of them, so no call runs on what another thread has freed. Nobody waits here, also not behind
     fork(): each step is one that other threads see whole."""
 
-    def __init__(self, pointer, free, closed):
+    def __init__(self, pointer: Any, free: Any, closed: Any) -> None:
         self._pointer, self._free, self._closed_message = pointer, free, closed
-        self._users, self._is_closed = [], False
+        self._users: Any = []
+        self._is_closed = False
         self._ended = threading.Lock()  # taken once
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._users.append(None)
         if self._is_closed:
             self.__exit__()
             self.check()
         return self._pointer
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self._users.pop()
         self._end_if_last()
 
-    def check(self):
+    def check(self) -> None:
         if self._is_closed:
             raise ValueError(self._closed_message)
 
-    def close(self):
+    def close(self) -> None:
         self._is_closed = True
         self._end_if_last()
 
-    def _end_if_last(self):
+    def _end_if_last(self) -> None:
         if self._is_closed and not self._users and self._ended.acquire(blocking=False):
             self._free(self._pointer)
 
@@ -146,29 +148,39 @@ class Regions:
     """The regions of one mount. uid, in each call: whose; None is the caller, another is for root.
     kind: "system", "cuda", or None for either. Any thread may call; not a child of fork()."""
 
-    def __init__(self, mount):
+    def __init__(self, mount: Any) -> None:
         self.mount = os.fspath(mount)
         pointer = ctypes.c_void_p()
         _call(self.mount, "gmsfs_regions_open", os.fsencode(mount), ctypes.byref(pointer))
         closed = f"{self.mount}: it is closed"
         self._owner = _Owner(pointer, library.get().gmsfs_regions_close, closed)
 
-    def close(self):
+    def close(self) -> None:
         """Regions stay registered, and open ones stay open. What other threads call meanwhile comes to its
         end, and what they call later is a ValueError."""
         self._owner.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if hasattr(self, "_owner"):
             self._owner.close()
 
-    def register(self, name, key, byte_size, offset=0, fd=None, uid=None, gid=0, groups=()):
+    def register(
+        self,
+        name: str,
+        key: str,
+        byte_size: int,
+        offset: int = 0,
+        fd: Optional[int] = None,
+        uid: Optional[int] = None,
+        gid: int = 0,
+        groups: Sequence[int] = (),
+    ) -> None:
         """Registers `byte_size` bytes from `offset` on of a shared-memory object.
 
         fd: of the object, which stays the caller's; None: key names it in /dev/shm, or as
@@ -178,11 +190,18 @@ class Regions:
         request.key = self._text(key, abi.REGION_KEY_MAX, "bad_key", "gmsfs_region_register")
         request.offset = self._number(offset, "bad_range")
         request.fd = -1 if fd is None else fd
-        groups = (ctypes.c_uint32 * len(groups))(*groups)
-        request.gid, request.groups, request.group_count = gid, groups, len(groups)
+        numbers = (ctypes.c_uint32 * len(groups))(*groups)
+        request.gid, request.groups, request.group_count = gid, numbers, len(groups)
         self._register(request)
 
-    def register_cuda(self, name, raw_handle, byte_size, device_id=0, uid=None):
+    def register_cuda(
+        self,
+        name: str,
+        raw_handle: bytes,
+        byte_size: int,
+        device_id: int = 0,
+        uid: Optional[int] = None,
+    ) -> None:
         """Registers memory of a GPU by the 64 bytes of its cudaIpcMemHandle_t."""
         request = self._request(2, name, byte_size, uid)
         handle = bytes(raw_handle)
@@ -190,7 +209,7 @@ class Regions:
         request.device_id, request.fd = device_id, -1
         self._register(request)
 
-    def unregister(self, name, kind=None, uid=None):
+    def unregister(self, name: str, kind: Optional[str] = None, uid: Optional[int] = None) -> None:
         """The region goes, at once or with its last reference. KeyError: there is none, or it is of the
         other kind, which the error says."""
         try:
@@ -201,13 +220,13 @@ class Regions:
                 raise KeyError(f"{name}: a region of kind {other.kind}, not {kind}") from None
             raise
 
-    def unregister_all(self, kind=None, uid=None):
+    def unregister_all(self, kind: Optional[str] = None, uid: Optional[int] = None) -> int:
         """How many there were."""
         count = ctypes.c_uint64()
         self._call("gmsfs_region_unregister_all", _uid(uid), _kind(kind), ctypes.byref(count))
         return count.value
 
-    def get(self, name, kind=None, uid=None):
+    def get(self, name: str, kind: Optional[str] = None, uid: Optional[int] = None) -> Any:
         """One region's Info, or None."""
         facts = abi.RegionInfo()
         try:
@@ -216,7 +235,7 @@ class Regions:
             return None
         return Info(facts)
 
-    def list(self, kind=None, uid=None):
+    def list(self, kind: Optional[str] = None, uid: Optional[int] = None) -> Any:
         """The Info of each, in order of names."""
         found, count = ctypes.POINTER(abi.RegionInfo)(), ctypes.c_size_t()
         self._call(
@@ -231,13 +250,13 @@ class Regions:
         finally:
             library.get().gmsfs_region_list_free(found)
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return iter(self.list())
 
-    def __contains__(self, name):
+    def __contains__(self, name: str) -> bool:
         return self.get(name) is not None
 
-    def open(self, name, uid=None):
+    def open(self, name: str, uid: Optional[int] = None) -> "Region":
         """A reference to a region, of either kind, which keeps it until it is closed. KeyError."""
         handle, reason = ctypes.c_void_p(), ctypes.c_uint()
         call = "gmsfs_region_open"
@@ -254,11 +273,11 @@ class Regions:
 
     # -- the library -----------------------------------------------------------------------------
 
-    def _call(self, call, *arguments, reason=None):
+    def _call(self, call: str, *arguments: Any, reason: Any = None) -> None:
         with self._owner as handle:
             _call(self.mount, call, handle, *arguments, reason=reason)
 
-    def _of_name(self, call, name, uid, *arguments):
+    def _of_name(self, call: str, name: str, uid: Optional[int], *arguments: Any) -> None:
         text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
         try:
             if call == "gmsfs_region_get":
@@ -271,7 +290,7 @@ class Regions:
                 raise KeyError(name) from None
             raise
 
-    def _text(self, text, most, reason, call):
+    def _text(self, text: str, most: Any, reason: Any, call: str) -> Any:
         if not isinstance(text, str):
             raise TypeError(f"{self.mount}: a region's name or key is a string, not {text!r}")
         encoded = encode_text(text, most)
@@ -279,12 +298,12 @@ class Regions:
             raise RegionError(errno.EINVAL, self.mount, call, reason)
         return encoded
 
-    def _number(self, number, reason):
+    def _number(self, number: int, reason: Any) -> Any:
         if not 0 <= number < 1 << 64:
             raise RegionError(errno.EINVAL, self.mount, "gmsfs_region_register", reason)
         return number
 
-    def _request(self, kind, name, byte_size, uid):
+    def _request(self, kind: Any, name: str, byte_size: int, uid: Optional[int]) -> Any:
         call = "gmsfs_region_register"
         return abi.RegionRequest(
             kind=kind,
@@ -293,7 +312,7 @@ class Regions:
             byte_size=self._number(byte_size, "bad_range"),
         )
 
-    def _register(self, request):
+    def _register(self, request: Any) -> None:
         reason = ctypes.c_uint()
         self._call(
             "gmsfs_region_register",
@@ -306,28 +325,28 @@ class Regions:
 class Region:
     """A reference to a region. info: as it was when this was opened. Any thread may call."""
 
-    def __init__(self, mount, handle):
+    def __init__(self, mount: Any, handle: Any) -> None:
         self.mount = mount
         closed = f"{mount}: the region is closed"
         self._owner = _Owner(handle, library.get().gmsfs_region_close, closed)
         self.info = Info(library.get().gmsfs_region_info(handle).contents)
 
-    def close(self):
+    def close(self) -> None:
         """Gives the reference back, when what other threads call meanwhile has come to its end. What view()
         gave stays readable."""
         self._owner.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if hasattr(self, "_owner"):
             self._owner.close()
 
-    def read(self, offset=0, size=None):
+    def read(self, offset: int = 0, size: Optional[int] = None) -> bytes:
         """Bytes from `offset` on, all of them or an error; size None: to the region's end. What the
         client has made smaller meanwhile is an error (reason "shrunk"), never a signal."""
         if size is None:
@@ -337,24 +356,24 @@ class Region:
         self._move("gmsfs_region_read", offset, room, size)
         return room.raw[:size]
 
-    def write(self, offset, data):
+    def write(self, offset: int, data: Any) -> None:
         """All of `data`, or an error."""
         data = bytes(data)
         self._check(offset, len(data))
         self._move("gmsfs_region_write", offset, data, len(data))
 
-    def fileno(self):
+    def fileno(self) -> int:
         """Its descriptor, which stays the region's; the region begins at info.offset in it."""
         with self._owner as handle:
             return self._descriptor(handle)
 
-    def _descriptor(self, handle):
+    def _descriptor(self, handle: Any) -> int:
         fd = library.get().gmsfs_region_descriptor(handle)
         if fd < 0:
             raise RegionError(-fd, self.mount, "gmsfs_region_descriptor")
-        return fd
+        return int(fd)
 
-    def view(self, writable=False):
+    def view(self, writable: bool = False) -> memoryview:
         """A memoryview of the region's bytes, mapped. Only of host memory. If the client makes its
         memory smaller, whoever touches what is gone gets SIGBUS: a server that must not die uses
         read() and write()."""
@@ -380,7 +399,7 @@ class Region:
             raise RegionError(errno.ENODATA, self.mount, "view", "shrunk") from None
         return memoryview(mapped)[before : before + info.byte_size]
 
-    def _check(self, offset, size):
+    def _check(self, offset: int, size: int) -> None:
         """Before room is made for what cannot be."""
         self._owner.check()
         end = self.info.byte_size
@@ -389,7 +408,7 @@ class Region:
         if offset + size > end:
             raise RegionError(errno.ERANGE, self.mount, "access", "bad_end")
 
-    def _move(self, call, offset, data, size):
+    def _move(self, call: str, offset: int, data: Any, size: int) -> None:
         reason = ctypes.c_uint()
         with self._owner as handle:
             _call(
@@ -397,17 +416,17 @@ class Region:
             )
 
 
-def _kind(kind):
+def _kind(kind: Any) -> Any:
     if kind not in _KINDS:
         raise ValueError(f'kind is "system", "cuda", or None for either, not {kind!r}')
     return _KINDS[kind]
 
 
-def _uid(uid):
+def _uid(uid: Optional[int]) -> Any:
     return abi.REGION_SELF if uid is None else uid
 
 
-def _call(mount, call, *arguments, reason=None):
+def _call(mount: Any, call: str, *arguments: Any, reason: Any = None) -> None:
     result = getattr(library.get(), call)(*arguments)
     if result < 0:
         number = reason.value if reason is not None else 0

@@ -7,7 +7,8 @@ import json
 from typing import Any, Dict, List, Optional
 
 from . import dtypes
-from .store import Store, open
+from .opening import open
+from .store import Store
 
 METADATA_KEY = "__metadata__"
 FRAMEWORKS = {"pt": "torch", "torch": "torch", "np": "numpy", "numpy": "numpy"}
@@ -34,7 +35,7 @@ class Slice:
     def get_dtype(self) -> str:
         """As safetensors calls it: "F32"."""
         name = dtypes.strip(self._spec.dtype)
-        return _NAMES.get(name, name)
+        return str(_NAMES.get(name, name))
 
     def __getitem__(self, index: Any) -> Any:
         return self._owner.get_tensor(self._spec.name)[index]

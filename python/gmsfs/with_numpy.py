@@ -2,6 +2,7 @@
 """Host memory as NumPy arrays. Imported only where arrays are wanted."""
 
 import errno
+from typing import Any, Dict
 
 import numpy
 
@@ -9,7 +10,7 @@ from . import dtypes, errors
 from .errors import BadMetadata
 
 
-def tensors(store, buffers, specs):
+def tensors(store: str, buffers: Any, specs: Any) -> Any:
     if buffers and buffers[0].device is not None:
         raise errors.Error(
             errno.EOPNOTSUPP,
@@ -18,7 +19,7 @@ def tensors(store, buffers, specs):
             'it is GPU memory, which NumPy cannot read; use framework="torch"',
         )
     whole = [numpy.asarray(buffer) for buffer in buffers]
-    types = {}
+    types: Dict[str, Any] = {}
     made = {}
     for spec in specs:
         dtype = types.get(spec.dtype)
@@ -38,7 +39,7 @@ def tensors(store, buffers, specs):
     return made
 
 
-def copy_in(buffer, offset, array):
+def copy_in(buffer: Any, offset: int, array: Any) -> None:
     """A NumPy array into host memory that is mapped for writing."""
     if array.nbytes:
         there = numpy.ndarray(

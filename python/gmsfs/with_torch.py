@@ -9,6 +9,7 @@ tensor.
 
 import importlib
 import warnings
+from typing import Any, Dict
 
 import torch
 
@@ -17,7 +18,7 @@ from .buffers import Writable
 from .errors import BadMetadata
 
 
-def base(buffer):
+def base(buffer: Any) -> Any:
     """The whole allocation, as uint8."""
     if buffer.device is not None:
         _need_numpy()
@@ -26,7 +27,7 @@ def base(buffer):
     return torch.frombuffer(buffer.raw(), dtype=torch.uint8)
 
 
-def _need_numpy():
+def _need_numpy() -> None:
     """torch reads __cuda_array_interface__ by NumPy's means."""
     try:
         importlib.import_module("numpy")
@@ -37,13 +38,13 @@ def _need_numpy():
         ) from error
 
 
-def _storage(tensor):
+def _storage(tensor: Any) -> Any:
     if hasattr(tensor, "untyped_storage"):
         return tensor.untyped_storage()
     return tensor.storage().untyped()  # torch 1
 
 
-def _over(storage, dtype, shape, stride):
+def _over(storage: Any, dtype: Any, shape: Any, stride: Any) -> Any:
     """A second check of the bounds, torch's own: no slice of a storage grows."""
     return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, shape, stride)
 
@@ -51,14 +52,14 @@ def _over(storage, dtype, shape, stride):
 class Maker:
     """Tensors of one store, by what its metadata says of them."""
 
-    def __init__(self, store, buffers):
+    def __init__(self, store: str, buffers: Any) -> None:
         self.store = store
         self.buffers = buffers
-        self.wholes = {}  # storages of allocations, by rank
-        self.dtypes = {}  # by name
-        self.first = {}  # of each place the tensor that was made first
+        self.wholes: Dict[int, Any] = {}  # storages of allocations, by rank
+        self.dtypes: Dict[str, Any] = {}  # by name
+        self.first: Dict[Any, Any] = {}  # of each place the tensor that was made first
 
-    def make(self, spec):
+    def make(self, spec: Any) -> Any:
         name, dtype, shape, stride, rank, offset, nbytes = spec
         dtype = self.dtypes.get(dtype) or self._find_dtype(dtype, name)
         place = (rank, offset, nbytes)
@@ -72,11 +73,11 @@ class Maker:
             return twin.detach()  # one count of changes, too, which autograd looks at
         return _over(_storage(twin), dtype, shape, stride)
 
-    def _open(self, rank):
+    def _open(self, rank: int) -> Any:
         whole = self.wholes[rank] = _storage(base(self.buffers[rank]))
         return whole
 
-    def _find_dtype(self, name, key):
+    def _find_dtype(self, name: str, key: str) -> Any:
         dtype = getattr(torch, name, None)
         if not isinstance(dtype, torch.dtype):
             raise BadMetadata(
@@ -88,7 +89,7 @@ class Maker:
         return dtype
 
 
-def tensors(store, buffers, specs):
+def tensors(store: str, buffers: Any, specs: Any) -> Any:
     maker = Maker(store, buffers)
     made = {}
     for spec in specs:
@@ -108,7 +109,7 @@ def tensors(store, buffers, specs):
     return made
 
 
-def copy_in(buffer, offset, source):
+def copy_in(buffer: Any, offset: int, source: Any) -> None:
     """A tensor, or bytes, into memory that is mapped for writing, on whatever devices they are."""
     if isinstance(source, torch.Tensor):
         source = source.detach()

@@ -6,16 +6,17 @@ import contextlib
 import ctypes
 import errno
 import gc
+from typing import Any, Dict, Iterator
 
 import torch
 
 from . import errors
 
 
-_allocators = {}
+_allocators: Dict[Any, Any] = {}
 
 
-def _make_allocator(library_name):
+def _make_allocator(library_name: Any) -> Any:
     """The library's two functions, by their symbols: nothing is compiled, and torch opens what ctypes has
     opened. Made once and never freed: some versions of torch keep a bare pointer to it for as long as a
     tensor lives in memory that came from it, at Python's end too."""
@@ -32,7 +33,7 @@ def _make_allocator(library_name):
 class Torch:
     """torch on one GPU. Tests of graphs.py that need no GPU have another class with these methods."""
 
-    def __init__(self, path, device, library_name):
+    def __init__(self, path: Any, device: Any, library_name: Any) -> None:
         if device is None:
             raise errors.make(
                 errno.EOPNOTSUPP, path, "torch.cuda", "it is host memory, which CUDA graphs cannot use"
@@ -54,35 +55,35 @@ class Torch:
                 name="torch",
             ) from error
 
-    def device(self):
+    def device(self) -> Any:
         """The device as the current one, for a `with`."""
         return torch.cuda.device(self._device)
 
-    def ready_thread(self):
+    def ready_thread(self) -> None:
         """Makes the device's context this thread's, which torch does at a thread's first work."""
         self.current_stream().query()
 
-    def capture_stream(self):
+    def capture_stream(self) -> Any:
         """Where nobody says which."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)
         return self._stream
 
-    def current_stream(self):
+    def current_stream(self) -> Any:
         return torch.cuda.current_stream(self._device)
 
-    def pointer(self, stream):
+    def pointer(self, stream: Any) -> Any:
         return stream.cuda_stream
 
-    def new_mempool(self):
+    def new_mempool(self) -> Any:
         return torch.cuda.MemPool(self._allocator)
 
-    def use(self, mempool):
+    def use(self, mempool: Any) -> Any:
         """This thread's allocations come from it, for a `with`."""
         return torch.cuda.use_mem_pool(mempool, self._device)
 
     @contextlib.contextmanager
-    def capturing(self, graph, mempool, stream, capture_error_mode):
+    def capturing(self, graph: Any, mempool: Any, stream: Any, capture_error_mode: Any) -> Iterator[Any]:
         """What is launched inside becomes the graph, which runs behind every earlier graph of the pool:
         all wait for one event, and record it."""
         # torch leaves the capture's stream as the current one where the end of a capture fails.
@@ -102,37 +103,37 @@ class Torch:
                 raise
             scope.__exit__(None, None, None)
 
-    def reset(self, graph):
+    def reset(self, graph: Any) -> None:
         graph.reset()
 
-    def abandon(self, mempool):
+    def abandon(self, mempool: Any) -> None:
         """Undoes what torch (before 2.12) leaves of a capture that CUDA has ended: it goes on counting the
         capture as under way, and aborts where the pool goes. Where nothing was left, torch says so."""
         with contextlib.suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(self._device.index, mempool.id)
             torch._C._cuda_releasePool(self._device.index, mempool.id)
 
-    def clear_workspaces(self):
+    def clear_workspaces(self) -> None:
         """cuBLAS keeps for each stream the workspace that its first product there took: of a capture, from
         the space. Cleared, every capture takes one of its own."""
         torch._C._cuda_clearCublasWorkspaces()
 
-    def empty_cache(self):
+    def empty_cache(self) -> None:
         """What torch holds of pools that are gone goes back."""
         torch.cuda.empty_cache()
 
-    def is_out_of_memory(self, error):
+    def is_out_of_memory(self, error: Any) -> Any:
         return isinstance(error, torch.cuda.OutOfMemoryError)
 
-    def base_of(self, tensor):
+    def base_of(self, tensor: Any) -> Any:
         """Where the block begins in which it lies."""
         return tensor.untyped_storage().data_ptr()
 
-    def has_nothing_but(self, mempool, addresses):
+    def has_nothing_but(self, mempool: Any, addresses: Any) -> Any:
         """Are these all blocks in use? Costs nothing beside a snapshot; False: ask allocated()."""
         return torch._C._cuda_checkPoolLiveAllocations(self._device.index, mempool.id, addresses)
 
-    def allocated(self, mempool):
+    def allocated(self, mempool: Any) -> Iterator[Any]:
         """(address, bytes, where it was allocated or "") of every block in use."""
         for segment in _snapshot(mempool.id):
             address = segment["address"]
@@ -141,7 +142,7 @@ class Torch:
                     yield address, block.get("requested_size", block["size"]), _place(block)
                 address += block["size"]
 
-    def holder(self, address):
+    def holder(self, address: int) -> Any:
         """What of Python's holds the block that begins there, in words; "" for none."""
         for tensor in gc.get_objects():
             try:
@@ -152,7 +153,7 @@ class Torch:
         return ""
 
 
-def _snapshot(pool_id):
+def _snapshot(pool_id: Any) -> Any:
     """torch lets go of a reference to each number of the id that it was never given (pytorch#196366): beyond
     256 pools, these are freed while in use. So each call gives it one."""
     for number in pool_id:
@@ -160,7 +161,7 @@ def _snapshot(pool_id):
     return torch.cuda.memory_snapshot(pool_id)
 
 
-def _place(block):
+def _place(block: Any) -> Any:
     """torch knows it where its memory history is recorded."""
     for frame in block.get("frames") or ():
         if frame["filename"].endswith(".py") and "/torch/" not in frame["filename"]:
@@ -168,7 +169,7 @@ def _place(block):
     return ""
 
 
-def _describe(tensor):
+def _describe(tensor: Any) -> Any:
     text = f"{tensor.dtype} tensor of shape {tuple(tensor.shape)}"
     for holder in gc.get_referrers(tensor):
         if isinstance(holder, dict):

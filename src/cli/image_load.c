@@ -9,6 +9,7 @@
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
+#include "cli/store_make.h"
 #include "cli/store_memory.h"
 #include "cli/store_open.h"
 #include "cli/store_source.h"
@@ -328,6 +329,7 @@ static int load_commit(struct image_load *load)
         store_explain_call(load->handle, &load->memory, "commit", error);
         return CLI_FAILURE;
     }
+    store_make_keep();
     output_set_done();
     load->generation = gmsfs_generation(load->handle);
     error = gmsfs_get_memory_layout_hash(load->handle, hash);
@@ -412,7 +414,7 @@ static int load_prepare(struct image_load *load)
     struct gmsfs_info info;
     int status, error;
 
-    if (store_open(load->request->store, &load->handle) != 0)
+    if (store_open_or_make(load->request->store, &load->handle) != 0)
         return CLI_FAILURE;
     error = gmsfs_get_info(load->handle, &info);
     if (error) {
@@ -460,6 +462,7 @@ int image_load(const struct image_request *request)
     int status;
 
     signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
+    signals_set_undo(store_make_undo);
     load.staging = staging_new();
     if (!load.staging)
         return cli_out_of_memory();
@@ -474,5 +477,6 @@ int image_load(const struct image_request *request)
     free(load.aligned);
     gmsfs_close(load.handle);
     image_close(&load.image);
+    store_make_undo();
     return status;
 }

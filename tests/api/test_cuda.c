@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libgmsfs on a GPU's memory: a store of the second GPU of the fake driver's machine. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
@@ -76,6 +77,50 @@ TAP_TEST(child_of_a_process_that_has_not_used_the_driver_uses_it)
 
     check_int(reserve_in_child(), 0);
     gmsfs_close(store);
+}
+
+static void *begin_to_use_driver(void *context)
+{
+    static int error;
+    gmsfs_t *store = NULL;
+    void *va = NULL;
+
+    (void)context;
+    error = gmsfs_open(store_path(), &store);
+    if (!error)
+        error = gmsfs_reserve_va(store, 1, &va);
+    gmsfs_close(store);
+    return &error;
+}
+
+static int has_loaded_driver(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int has = 0;
+
+    while (maps && fgets(line, sizeof line, maps))
+        has |= strstr(line, "/libcuda.so") != NULL;
+    if (maps)
+        fclose(maps);
+    return has;
+}
+
+/* The second: the driver's first call of this process is under way in another thread. */
+TAP_TEST(child_of_a_process_whose_driver_just_starts_is_told)
+{
+    pthread_t thread;
+    void *error;
+
+    control("slow cuInit 500\n");
+    require(pthread_create(&thread, NULL, begin_to_use_driver, NULL) == 0);
+    for (int i = 0; i < WAIT_MS && !has_loaded_driver(); i++)
+        usleep(1000);
+    check(has_loaded_driver());
+    check_int(reserve_in_child(), -ECHILD);
+    pthread_join(thread, &error);
+    check_int(*(int *)error, 0);
+    control("");
 }
 
 TAP_TEST(child_of_a_process_that_has_used_the_driver_is_told)

@@ -247,6 +247,29 @@ TAP_TEST(values_beyond_the_bound_leave_what_is_there)
     gmsfs_close(store);
 }
 
+/* A large one takes another way than a small one. */
+TAP_TEST(a_binding_that_cannot_be_leaves_the_value_that_is_there)
+{
+    static char large[2 * GMSFS_PUT_DATA_MAX];
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = text_entry("k", "old", GMSFS_SLOT_NONE);
+    void *value = NULL;
+    size_t bytes = 0;
+
+    check_int(gmsfs_metadata_put(store, &entry), 0);
+    entry.slot = 12345;
+    entry.value = "new";
+    check_int(gmsfs_metadata_put(store, &entry), -EINVAL);
+    entry.value = large;
+    entry.value_bytes = sizeof large;
+    check_int(gmsfs_metadata_put(store, &entry), -EINVAL);
+    check_int(gmsfs_metadata_get(store, "k", &entry.slot, NULL, &value, &bytes), 0);
+    check_bytes(value, bytes, "old", 3);
+    check(entry.slot == GMSFS_SLOT_NONE);
+    free(value);
+    gmsfs_close(store);
+}
+
 TAP_TEST(readers_may_not_change_entries)
 {
     struct gmsfs_metadata entry = text_entry("k", "v", GMSFS_SLOT_NONE);

@@ -63,6 +63,23 @@ TAP_TEST(who_reads_anywhere_maps_host_memory_without_the_gpu)
     check_int(look().residency, GMSFS_RESIDENCY_HOST);
 }
 
+TAP_TEST(who_reads_anywhere_maps_what_moved_since_it_took_the_lock)
+{
+    gmsfs_t *reader = open_store();
+    struct gmsfs_info info = {0};
+
+    publish_one(6);
+    move_to("host", GMSFS_RESIDENCY_HOST);
+    check_int(gmsfs_set_connect_flags(reader, GMSFS_CONNECT_ANY), 0);
+    check_int(gmsfs_connect(reader, GMSFS_MODE_RO, 0), 0);
+    move_to("device", GMSFS_RESIDENCY_DEVICE | GMSFS_RESIDENCY_HOST);
+    check_int(byte_at(attach(reader)), 6);
+    check_int(count_mapped(), 1);
+    check_int(gmsfs_get_info(reader, &info), 0);
+    check_int(info.memory, GMSFS_MEMORY_CUDA);
+    gmsfs_close(reader);
+}
+
 TAP_TEST(handle_maps_the_gpu_again_when_it_connects_without_the_flag)
 {
     gmsfs_t *reader = open_store();

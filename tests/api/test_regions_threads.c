@@ -51,6 +51,33 @@ static int count_references(gmsfs_regions_t *regions, const char *name)
     return error ? error : (int)info.references;
 }
 
+/* ---- exactly once -------------------------------------------------------------------------- */
+
+/* Also where the connection breaks before an answer has come: nothing is done twice, and what was
+ * done is not denied. */
+TAP_TEST(each_call_says_what_it_did_round_after_round)
+{
+    gmsfs_regions_t *regions = open_regions();
+    uint64_t count = 77;
+    int fd = make_object();
+
+    for (int i = 0; i < 300 && !tap_failed; i++) {
+        check_int(register_fd(regions, "r", fd), 0);
+        check_int(register_fd(regions, "r", fd), -EEXIST);
+        check_int(count_references(regions, "r"), 0);
+        check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
+        check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), -ENOENT);
+        check_int(register_fd(regions, "r", fd), 0);
+        check_int(register_fd(regions, "s", fd), 0);
+        check_int(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &count), 0);
+        check_int(count, 2);
+        check_int(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &count), 0);
+        check_int(count, 0);
+    }
+    close(fd);
+    gmsfs_regions_close(regions);
+}
+
 /* ---- threads ------------------------------------------------------------------------------- */
 
 struct worker {

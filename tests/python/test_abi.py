@@ -14,6 +14,7 @@ ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 HEADERS = os.path.join(ROOT, "libgmsfs")
 STRUCTURES = {
     "struct gmsfs_info": abi.Info,
+    "struct gmsfs_memory_info": abi.MemoryInfo,
     "struct gmsfs_handle_info": abi.HandleInfo,
     "struct gmsfs_mapping": abi.Mapping,
     "struct gmsfs_metadata": abi.Metadata,
@@ -34,6 +35,8 @@ CONSTANTS = {
     "GMSFS_ACCESS_READ": abi.ACCESS_READ,
     "GMSFS_ACCESS_WRITE": abi.ACCESS_WRITE,
     "GMSFS_COMMIT_STAY": abi.COMMIT_STAY,
+    "GMSFS_COMMIT_GROUP": abi.COMMIT_GROUP,
+    "GMSFS_GROUP_MAX": abi.GROUP_MAX,
     "GMSFS_CONNECT_REPLACE": abi.CONNECT_REPLACE,
     "GMSFS_RESIDENCY_DEVICE": abi.RESIDENCY["device"],
     "GMSFS_RESIDENCY_HOST": abi.RESIDENCY["host"],

@@ -8,6 +8,7 @@ import os
 import unittest
 
 import gmsfs
+from gmsfs import private
 from gmsfs.buffers import Writable
 from support import TIMEOUT, StoreCase, python
 
@@ -62,6 +63,34 @@ class FakeGpu(StoreCase):
                 with self.assertRaisesRegex(gmsfs.Error, "it is GPU memory") as caught:
                     use()
                 self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+
+    def test_private_copies_are_of_the_device_and_can_be_written_to(self):
+        with gmsfs.open(self.path) as store:
+            buffers, specs = store._attach(["second"])
+            copies, (spec,) = private.copy(store._live(), buffers, specs)
+            copied = copies[spec.rank]
+            self.assertEqual((copied.device, copied.__dlpack_device__()), (1, (2, 1)))
+            self.assertEqual(copied.__cuda_array_interface__["data"], (copied.address, False))
+            self.assertEqual(ctypes.string_at(copied.address + spec.offset, spec.nbytes), DATA)
+            ctypes.memset(copied.address, 7, spec.nbytes)
+            self.assertEqual(ctypes.string_at(buffers[0].address + specs[0].offset, 4), DATA[:4])
+            self.assertGreaterEqual(store.memory_info.private_bytes, len(DATA))
+            del copied, copies
+            self.assertEqual(store.memory_info.private_bytes, 0)
+
+    def test_a_tag_sleeps_and_wakes_and_memory_is_made_anew_at_its_address(self):
+        with gmsfs.open(self.path) as store:
+            (buffer,) = store.buffers()
+            (tag,) = {info.tag.decode() for info in store._list(store._live())}
+            store.sleep(tag=tag)
+            with self.assertRaisesRegex(gmsfs.NoLock, "sleeps with tag"):
+                store.specs()
+            store.wake(tag=tag)
+            self.assertIn(DATA, ctypes.string_at(buffer.address, buffer.nbytes))
+            store.sleep()
+            store.reallocate(TIMEOUT)
+            self.assertEqual(store.buffers()[0].address, buffer.address)
+            self.assertEqual(ctypes.string_at(buffer.address, buffer.nbytes), bytes(buffer.nbytes))
 
     def test_publishing_without_torch_is_refused_and_leaves_what_was_there(self):
         program = (

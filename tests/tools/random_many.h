@@ -185,7 +185,7 @@ static void serve(const char *mount)
 }
 
 /* Gives up soon, where a session lasts. Who loses the connection to a worker that dies drains no
- * more, as if killed. */
+ * more, as if killed; but the drain may have come to its end with the answer that was lost. */
 static void drain_mount(void)
 {
     int fd = connect_daemon(mount_dir), result = ask_daemon(fd, GMSFS_FDS_DRAIN);
@@ -200,8 +200,10 @@ static void drain_mount(void)
     while ((result = ask_daemon(fd, GMSFS_FDS_DRAIN_END)) == -EBUSY && tool_now_ms() < end_ms)
         tool_pause_us(200);
     close(fd);
-    if (result == -ECONNRESET)
+    if (result == -ECONNRESET) {
+        serve(mount_dir);
         return;
+    }
     if (result && result != -EAGAIN && result != -EBUSY && result != -ECANCELED)
         tool_die("the end of a drain: %s", strerror(-result));
     /* EAGAIN: dropped, and the memory comes back. */

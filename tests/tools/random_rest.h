@@ -269,12 +269,15 @@ static int count_memory(pid_t pid)
     return find_memory(pid)->files;
 }
 
+/* Without what a worker has only once somebody has asked it: who asked last (its name and its
+ * pidfd), and the copier's ring with its socket. */
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
     struct footprint footprint = {
         .fds = tool_count_fds(pid, NULL) - find_memory(pid)->fds -
-               tool_count_fds(pid, "memfd:gmsfs-ring"),
+               2 * tool_count_fds(pid, "memfd:gmsfs-ring") - tool_count_fds(pid, "[pidfd]") -
+               tool_count_fds(pid, "/comm"),
     };
 
     tool_read_text(tool_path("/proc/%d/status", (int)pid).text, text, sizeof(text));

@@ -5,8 +5,9 @@
  * A test program includes this once and writes TAP_TEST(name_that_says_it) { ... } as often as it
  * likes; main is here. It runs the tests in the order of the file, prints TAP (`1..N`, `ok i -
  * name`, `not ok i - name`), tells on stderr which check failed, with its values, and exits 1 if
- * any did. An argument is a part of a name: only the tests that contain it run. It never forks and
- * keeps no state between tests; a crash is a crash, for the sanitizers to explain.
+ * any did. An argument is a part of a name: only the tests that contain it run, with "-" before it
+ * only those that do not. It never forks and keeps no state between tests; a crash is a crash, for
+ * the sanitizers to explain.
  */
 #ifndef GMSFS_TESTS_UNIT_TAP_H
 #define GMSFS_TESTS_UNIT_TAP_H
@@ -146,6 +147,11 @@ static bool tap_run(const struct tap_test *test)
     return !tap_failed;
 }
 
+static bool tap_is_wanted(const struct tap_test *test, const char *part)
+{
+    return part[0] == '-' ? !strstr(test->name, part + 1) : strstr(test->name, part) != NULL;
+}
+
 int main(int argc, char **argv)
 {
     const char *part = argc > 1 ? argv[1] : "";
@@ -156,10 +162,10 @@ int main(int argc, char **argv)
         return 1;
     }
     for (int i = 0; i < tap_test_count; i++)
-        planned += strstr(tap_tests[i].name, part) != NULL;
+        planned += tap_is_wanted(tap_tests + i, part);
     printf("1..%d\n", planned);
     for (int i = 0; i < tap_test_count; i++) {
-        if (!strstr(tap_tests[i].name, part))
+        if (!tap_is_wanted(tap_tests + i, part))
             continue;
         bool good = tap_run(&tap_tests[i]);
         failures += !good;

@@ -45,6 +45,55 @@ TAP_TEST(a_waiter_that_is_granted_by_what_its_own_request_causes_is_answered)
     service_end();
 }
 
+/* ---- a wait that its file cancels ------------------------------------------------------------ */
+
+TAP_TEST(cancel_ends_the_wait_of_its_own_file_alone)
+{
+    struct client holder, waiter, other;
+
+    service_start();
+    open_ctl(&holder, 1);
+    open_ctl(&waiter, 2);
+    open_ctl(&other, 3);
+    acquire(&holder, LOCK_WISH_RW, 0);
+    acquire(&waiter, LOCK_WISH_RW, 0);
+    acquire(&other, LOCK_WISH_RW, 0);
+    check_int(service_cancel_wait(service, waiter.ctl), 0);
+    check_int(waiter.answers, 1);
+    check_int(waiter.error, -ECANCELED);
+    check(waiter.request.parked == NULL);
+    check_int(other.answers, 0);
+    service_close(service, holder.ctl); /* to whom waits still, not to whom has left */
+    check_int(waiter.answers, 1);
+    check_int(other.answers, 1);
+    check_int(other.error, 0);
+    service_end();
+}
+
+TAP_TEST(cancel_of_a_file_that_does_not_wait_changes_nothing)
+{
+    struct client holder, waiter;
+
+    service_start();
+    open_ctl(&holder, 1);
+    open_ctl(&waiter, 2);
+    acquire(&holder, LOCK_WISH_RW, 0);
+    check_int(service_cancel_wait(service, holder.ctl), -ENOENT);
+    check_int(service_cancel_wait(service, waiter.ctl), -ENOENT);
+    check_int(service_cancel_wait(service, UINT64_MAX), -ENOENT);
+    acquire(&waiter, LOCK_WISH_RW, 0); /* nor does it count for a wait that comes later */
+    check_int(waiter.answers, 0);
+    check_int(service_cancel_wait(service, waiter.ctl), 0);
+    check_int(service_cancel_wait(service, waiter.ctl), -ENOENT);
+    check_int(waiter.answers, 1);
+    acquire(&waiter, LOCK_WISH_RW, 0);
+    check_int(waiter.answers, 1);
+    service_close(service, holder.ctl);
+    check_int(waiter.answers, 2);
+    check_int(waiter.error, 0);
+    service_end();
+}
+
 /* ---- memory that is being made -------------------------------------------------------------- */
 
 static uint64_t used_bytes(void)

@@ -1,0 +1,136 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Takeovers and upgrades, forth and back between two builds, while clients of every kind are at work: locks, sessions
+# and what is mapped are right after each as they were right before.
+#
+# shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
+
+load helpers
+load python
+load gms
+load gmsctl
+
+SHARER=$BUILD/tests/tools/sharer
+
+setup() {
+    gms_setup
+}
+
+# The two builds: with the hooks for tests, and as it is installed.
+BUILDS=("$GMSFS" "$BUILD/gmsfs")
+
+install_build() { # NUMBER
+    cp "${BUILDS[$1]}" "$T/gmsfs.new"
+    mv "$T/gmsfs.new" "$T/gmsfs" # the former may be running
+}
+
+# Its program is the test's own, $T/gmsfs.
+start() {
+    install_build 0
+    GMSFS=$T/gmsfs start_gms_mount
+    mkdir "$M/mapped"
+    run_logged -0 timeout 30 "$SHARER" load "$M/mapped" 20 70000
+}
+
+take_over() {
+    local former=$KEEPER code=0
+    ASAN_OPTIONS=${GMSFS_DAEMON_ASAN_OPTIONS:-${ASAN_OPTIONS:-}} \
+        "$T/gmsfs" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
+    KEEPER=$!
+    wait_until_any 20 grep -q ': taken over (' "$LOG.next"
+    KEEPER_OF[$M]=$KEEPER
+    wait_until_any 20 process_gone "$former"
+    wait "$former" || code=$?
+    assert_eq "$code" 0 "the former keeper's exit status"
+    LOG=$LOG.next
+    LOG_OF[$M]=$LOG
+}
+
+in_background() { # v0|v1 STORE OP...: sets CLIENT
+    gms_command "$@"
+    spawn "${COMMAND[@]}"
+    CLIENT=$SPAWNED
+}
+
+# A GMS reader of each protocol, who have mapped what they read, and one of libgmsfs; READERS are theirs.
+start_readers() {
+    local protocol
+    READERS=()
+    gms v0 weights lock rw - allocate 65536 - allocate 131072 - fill 7 commit
+    for protocol in v0 v1; do
+        in_background "$protocol" weights lock ro - check 7 say held until "$T/go" check 7
+        READERS+=("$CLIENT")
+    done
+    for CLIENT in "${READERS[@]}"; do
+        wait_until 10 said "$CLIENT" held
+    done
+    spawn "$SHARER" stay "$M/mapped"
+    wait_until 10 said "$SPAWNED" mapped
+    READERS+=("$SPAWNED")
+    SESSIONS=$(sessions)
+}
+
+# A GMS writer that asks without a pause.
+start_writer() { # SECONDS
+    python_preload
+    spawn "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_resume.py" churn "$(v0_socket kv_cache)" "$1"
+    WRITER=$SPAWNED
+    wait_until 10 state_is kv_cache RW
+}
+
+sessions() {
+    awk '$3 == "held" { print $1, $2, $4 }' "$M/weights/sessions"
+}
+
+is_as_before() {
+    assert_eq "$(cat "$M/weights/state") $(cat "$M/mapped/state")" 'RO COMMITTED' 'states' # who stays closed its files
+    assert_eq "$(sessions)" "$SESSIONS" 'sessions of the readers'
+    process_gone "$WRITER" || grep -qx RW "$M/kv_cache/state" || process_gone "$WRITER" || state_is kv_cache COMMITTED
+    gms v0 weights lock ro - check 7
+    run_logged -0 timeout 30 "$SHARER" attach "$M/mapped" 20
+}
+
+# An upgrade or a takeover in turn, and every second time by the other build, until the writer has ended.
+swap_until_done() {
+    local swaps=0
+    until process_gone "$WRITER"; do
+        install_build $((swaps / 2 % 2))
+        if [[ $((swaps % 2)) -eq 0 ]]; then cli upgrade "$M"; else take_over; fi
+        is_as_before
+        swaps=$((swaps + 1))
+    done
+    [[ $swaps -ge 4 ]] || fail "$swaps swaps only"
+    wait_exit "$WRITER"
+    assert_eq "$status" 0 "$(output_of "$WRITER")"
+}
+
+readers_are_well() {
+    local reader
+    touch "$T/go"
+    for reader in "${READERS[@]:0:2}"; do
+        wait_exit "$reader"
+        assert_eq "$status" 0 "$(output_of "$reader")"
+    done
+    kill "${READERS[2]}"
+}
+
+@test "GMS clients and mapped readers notice nothing of takeovers and upgrades between two builds" {
+    start
+    start_readers
+    start_writer $((8 * SLOW))
+    swap_until_done
+    readers_are_well
+    wait_until 5 state_is kv_cache COMMITTED
+}
+
+@test "the same on a GPU" {
+    fake_gpus 'memory 256'
+    export GMSFS_TEST_DEVICE=cuda
+    start
+    start_readers
+    start_writer $((8 * SLOW))
+    swap_until_done
+    readers_are_well
+    wait_until 5 state_is kv_cache COMMITTED
+}

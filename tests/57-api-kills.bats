@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
+# whoever calls libgmsfs notices nothing. Those of groups, graph pools and places are in
+# 57-group-kills.
+
+load helpers
+load api
+
+SHARER=$BUILD/tests/tools/sharer
+
+@test "api under kills: cuda" {
+    api_killed cuda
+}
+
+@test "api under kills: lock" {
+    api_killed lock
+}
+
+@test "api under kills: many" {
+    api_killed many
+}
+
+@test "api under kills: memory" {
+    api_killed memory
+}
+
+# A path that is replaced twice in a row while it is looked at may be ESTALE once, where the worker dies
+# between the two: who has been told to look again is in its memory.
+@test "api under kills: metadata" {
+    api_killed metadata -never_stale
+}
+
+# A file of the mount that is given for an object is closed by the worker, which is asked for that itself:
+# killed just then, it does not end, and no other one comes.
+@test "api under kills: regions" {
+    api_killed regions -a_file_of_the_mount_is_no_object
+}
+
+@test "api under kills: regions_threads" {
+    api_killed regions_threads
+}
+
+@test "api under kills: seal" {
+    api_killed seal
+}
+
+@test "api under kills: sizes" {
+    api_killed sizes
+}
+
+@test "api under kills: slabs" {
+    api_killed slabs
+}
+
+@test "api under kills: sleep" {
+    api_killed sleep
+}
+
+@test "api under kills: store" {
+    api_killed store
+}
+
+@test "api under kills: user" {
+    api_killed user
+}
+
+@test "api under kills: wait" {
+    api_killed wait
+}
+
+went_on() { # COUNT: so many have gone on
+    [[ $(grep -c ' goes on, ' "$LOG") -ge $1 ]]
+}
+
+# It runs for a moment with each of them, which is then killed: none gets to the end of what it asks for.
+@test "one attach goes on over worker after worker" {
+    local kills=0 worker
+    start_mount size=64M,granularity=4K
+    run_logged -0 timeout 60 "$SHARER" load "$M/weights" 6000 4096
+    # shellcheck disable=SC2016 # that shell's own number
+    spawn bash -c 'ulimit -n 24; kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 6000
+    wait_until 5 is_stopped "$SPAWNED"
+    until process_gone "$SPAWNED"; do
+        worker=$(worker_of "$KEEPER")
+        kill -CONT "$SPAWNED"
+        sleep 0.003
+        kill -KILL "$worker"
+        kill -STOP "$SPAWNED" 2>/dev/null || break
+        kills=$((kills + 1))
+        wait_until_any 10 went_on "$kills"
+    done
+    wait_exit "$SPAWNED" 60
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    [[ $kills -ge 3 ]] || fail "the worker was killed $kills times only"
+}
+
+is_stopped() { # PID
+    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$1/status") == T ]]
+}

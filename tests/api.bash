@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the programs of tests/api need around them.
+#
+# shellcheck shell=bash disable=SC2153,SC2154 # M is start_mount's, status is set by bats
+
+# start_api NAME: mounts, with stores that are the program's alone. Some fill the device, and want to
+# hear of it soon.
+start_api() {
+    case $1 in
+    adapters) # room for 32 of 2 MiB; the others are at the host, where all of them have a copy
+        start_mount size=64M,host_size=208M,min_stay=0
+        ;;
+    graph_cuda)
+        fake_gpus "devices 2" "memory 1024"
+        start_mount device=1,alloc_timeout=0.5,size=512M
+        ;;
+    graph_pair | graph_random) # what they gave back a moment ago they may want again
+        start_mount alloc_timeout=10
+        ;;
+    group | group_reserve | group_wait) start_api_group ;;
+    group_evict) # two mounts, each with room for the stores of one group
+        start_mount size=24M,host_size=64M,min_stay=2 "$T/one"
+        start_mount size=24M,host_size=64M,min_stay=2 "$T/two"
+        export GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two
+        ;;
+    group_places) # two mounts, each with room for the store of one group
+        start_mount size=24M,host_size=64M,keep_copy=no "$T/one"
+        start_mount size=24M,host_size=64M,keep_copy=no "$T/two"
+        export GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two
+        ;;
+    cuda) # a store of the second GPU, so that no ordinal is right by chance
+        fake_gpus "devices 2" "memory 1024"
+        start_mount device=1,alloc_timeout=0.5
+        ;;
+    places) # what is demoted by order is kept nowhere else: it asks where the bytes are
+        start_mount size=64M,host_size=32M,keep_copy=no
+        ;;
+    places_cuda)
+        fake_gpus "devices 2" "memory 1024"
+        start_mount device=1,size=256M,host_size=64M,keep_copy=no
+        ;;
+    retarget) # two of the larger stores do not fit on the device together
+        start_mount size=24M "$T/elsewhere"
+        start_mount size=24M,host_size=64M,keep_copy=no,alloc_timeout=2
+        export GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights
+        ;;
+    retarget_cuda)
+        fake_gpus "devices 2" "memory 1024"
+        start_mount device=0,size=64M "$T/elsewhere"
+        start_mount device=1,size=64M,host_size=64M,keep_copy=no
+        export GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights
+        ;;
+    wait) # waits for memory are ended by their makers: the mount's own bound is far away
+        start_mount size=64M,alloc_timeout=60
+        ;;
+    *) start_mount alloc_timeout=0.5 ;;
+    esac
+    export GMSFS_TEST_STORE=$M/weights
+}
+
+# Two mounts with two stores each, and one more.
+start_api_group() {
+    local at stores=()
+    for at in one two three; do
+        start_mount size=64M,alloc_timeout=0.5 "$T/$at"
+        stores+=("$T/$at/weights")
+    done
+    mkdir "$T/one/more" "$T/two/more"
+    GMSFS_TEST_GROUP=$(IFS=: && echo "${stores[*]}:$T/one/more:$T/two/more")
+    export GMSFS_TEST_GROUP
+    start_mount alloc_timeout=0.5
+}
+
+# ---- under kills ------------------------------------------------------------------------------
+
+KILLS=6
+
+# Every mount's worker, as soon as it goes on after the last time.
+kill_workers() {
+    local at
+    for at in "${!KEEPER_OF[@]}"; do
+        [[ $(grep -c ' goes on, ' "${LOG_OF[$at]}") -ge ${KILLED[$at]-0} ]] || continue
+        KILLED[$at]=$((${KILLED[$at]-0} + 1))
+        kill -KILL "$(worker_of "${KEEPER_OF[$at]}")"
+    done
+}
+
+# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart.
+api_killed() {
+    local -A KILLED=()
+    local kills=0 at
+    start_api "$1"
+    while [[ $kills -lt $KILLS ]]; do
+        spawn "$BUILD/tests/api/test_$1" "${@:2}"
+        until process_gone "$SPAWNED"; do
+            kill_workers
+            sleep "0.0$((RANDOM % 7 + 3))"
+        done
+        wait_exit "$SPAWNED"
+        assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+        kills=0
+        for at in "${!KILLED[@]}"; do
+            kills=$((kills + ${KILLED[$at]}))
+        done
+    done
+}

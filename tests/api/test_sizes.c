@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and counts that nobody has: each call refuses them at once, and the handle is as before. */
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "api.h"
+
+#define AT_ONCE_MS 2000
+
+static const uint64_t HUGE[] = {UINT64_MAX,       UINT64_MAX - 1,    UINT64_MAX - 4095,
+                                INT64_MAX,        UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1,
+                                UINT64_C(1) << 62};
+
+#define EACH_HUGE(size) \
+    for (size_t at_huge = 0; at_huge < COUNT(HUGE) && ((size) = HUGE[at_huge], 1); at_huge++)
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* One that a check refuses, and no wait. */
+#define REFUSED(call, error)                     \
+    do {                                         \
+        uint64_t start_ms = now_ms();            \
+        check_int(call, error);                  \
+        check(now_ms() - start_ms < AT_ONCE_MS); \
+    } while (0)
+
+static void check_untouched(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    check_int(info.allocations, 0);
+    check_int(info.entries, 0);
+    check_int(gmsfs_total_bytes(store), 0);
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+TAP_TEST(allocations_of_huge_sizes)
+{
+    gmsfs_t *store = open_fresh_writer();
+    uint64_t size_bytes, slot = 77;
+    void *ptr = NULL;
+
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED(gmsfs_allocate_handle(store, size_bytes, NULL, NULL, &slot), -ENOMEM);
+        REFUSED(gmsfs_allocate_handles(store, 2, size_bytes, NULL, NULL, 0, &slot), -ENOMEM);
+        REFUSED(gmsfs_allocate_handles(store, UINT32_MAX, size_bytes, NULL, NULL, 0, &slot),
+                -ENOSPC);
+        REFUSED(gmsfs_create_mapping(store, size_bytes, NULL, &slot, &ptr), -ENOMEM);
+    }
+    REFUSED(gmsfs_allocate_handles(store, UINT32_MAX, 1, NULL, NULL, 0, &slot), -ENOSPC);
+    check_int(slot, 77);
+    check(ptr == NULL);
+    check_untouched(store);
+    gmsfs_close(store);
+}
+
+TAP_TEST(slabs_of_huge_sizes)
+{
+    gmsfs_t *store = open_fresh_writer();
+    uint64_t size_bytes, slot = 77;
+    void *ptr = NULL;
+
+    EACH_HUGE(size_bytes)
+    {
+        if (size_bytes == GMSFS_SLAB_DEFAULT)
+            continue;
+        check_int(gmsfs_set_slab_bytes(store, size_bytes), 0);
+        REFUSED(gmsfs_create_mapping(store, size_bytes, NULL, &slot, &ptr), -ENOMEM);
+    }
+    check_int(gmsfs_set_slab_bytes(store, GMSFS_SLAB_DEFAULT), 0);
+    EACH_HUGE(size_bytes)
+    REFUSED(gmsfs_create_mapping(store, size_bytes, NULL, &slot, &ptr), -ENOMEM);
+    check_untouched(store);
+    check_int(gmsfs_create_mapping(store, 4096, NULL, &slot, &ptr), 0);
+    memset(ptr, 1, 4096);
+    gmsfs_close(store);
+}
+
+TAP_TEST(addresses_of_huge_sizes)
+{
+    gmsfs_t *store = open_fresh_writer();
+    uint64_t size_bytes, offset, slot = 0;
+    void *va = NULL, *ptr = NULL;
+
+    EACH_HUGE(size_bytes)
+    REFUSED(gmsfs_reserve_va(store, size_bytes, &va), -ENOMEM);
+    check(va == NULL);
+    check_int(gmsfs_create_mapping(store, 4096, NULL, &slot, &ptr), 0);
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED(gmsfs_copy_private(store, ptr, size_bytes, &va), -ENOENT);
+        REFUSED(gmsfs_locate(store, slot, size_bytes, &va), -ENOENT);
+        REFUSED(gmsfs_locate(store, size_bytes, 0, &va), -ENOENT);
+        REFUSED(gmsfs_resolve(store, (void *)(uintptr_t)size_bytes, &slot, &offset), -ENOENT);
+    }
+    check(va == NULL);
+    gmsfs_close(store);
+}
+
+TAP_TEST(reservations_of_huge_sizes)
+{
+    gmsfs_t *store = open_store();
+    uint64_t size_bytes;
+
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED(gmsfs_connect_reserve(store, GMSFS_MODE_RW, WAIT_MS, size_bytes), -ENOMEM);
+        REFUSED(gmsfs_connect_group_reserve(&store, 1, GMSFS_MODE_RW, WAIT_MS, &size_bytes),
+                -ENOMEM);
+    }
+    check_int(gmsfs_granted_lock(store), GMSFS_MODE_NONE);
+    gmsfs_close(store);
+}
+
+/* ---- metadata ------------------------------------------------------------------------------ */
+
+TAP_TEST(entries_of_huge_sizes)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_metadata entry = {.key = "key", .slot = GMSFS_SLOT_NONE, .value = "value"};
+    size_t culprit = 0;
+    uint64_t size_bytes;
+
+    EACH_HUGE(size_bytes)
+    {
+        entry.value_bytes = size_bytes;
+        REFUSED(gmsfs_metadata_put(store, &entry), -EFBIG);
+        REFUSED(gmsfs_metadata_put_many(store, &entry, 1, &culprit), -EFBIG);
+        check_int(culprit, 0);
+        entry.value_bytes = 5;
+        REFUSED(gmsfs_metadata_put_many(store, &entry, size_bytes, &culprit), -ENOSPC);
+        check(culprit == SIZE_MAX);
+        entry.slot = size_bytes;
+        if (size_bytes != GMSFS_SLOT_NONE)
+            REFUSED(gmsfs_metadata_put(store, &entry), -EINVAL);
+        entry.slot = GMSFS_SLOT_NONE;
+    }
+    check_untouched(store);
+    gmsfs_close(store);
+}
+
+/* ---- lists --------------------------------------------------------------------------------- */
+
+TAP_TEST(lists_of_huge_counts)
+{
+    static const uint8_t uuid[1][16];
+    gmsfs_t *store = open_store();
+    void *stream = NULL;
+    uint64_t count;
+
+    EACH_HUGE(count)
+    {
+        REFUSED(gmsfs_set_devices(store, uuid, count), -EINVAL);
+        REFUSED(gmsfs_set_streams(store, &stream, count), -EINVAL);
+        REFUSED(gmsfs_connect_group(&store, count, GMSFS_MODE_RO, 0), -EINVAL);
+        REFUSED(gmsfs_commit_group(&store, count, 0, NULL), -EINVAL);
+    }
+    gmsfs_close(store);
+}
+
+/* As programs of a later library would tell their sizes, or by mistake. */
+TAP_TEST(structs_of_huge_sizes)
+{
+    gmsfs_t *store = open_fresh_writer();
+    struct gmsfs_memory_info memory;
+    struct gmsfs_handle_info handle, *handles = NULL;
+    struct gmsfs_mapping *mappings = NULL;
+    struct gmsfs_info info;
+    uint64_t size_bytes, slot = 0;
+    size_t count = 0;
+    void *ptr = NULL;
+
+    check_int(gmsfs_create_mapping(store, 4096, NULL, &slot, &ptr), 0);
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED((gmsfs_get_info)(store, &info, size_bytes), -EINVAL);
+        REFUSED((gmsfs_memory_info)(store, &memory, size_bytes), -EINVAL);
+        REFUSED((gmsfs_get_handle_info)(store, slot, &handle, size_bytes), -EINVAL);
+        REFUSED((gmsfs_list_handles)(store, NULL, &handles, &count, size_bytes), -EINVAL);
+        REFUSED((gmsfs_list_mappings)(store, &mappings, &count, size_bytes), -EINVAL);
+    }
+    check(handles == NULL && mappings == NULL);
+    gmsfs_close(store);
+}
+
+/* ---- graph pools --------------------------------------------------------------------------- */
+
+TAP_TEST(graph_pools_of_huge_sizes)
+{
+    gmsfs_graph_space_t *space = NULL, *none = NULL;
+    gmsfs_graph_pool_t *pool = NULL;
+    struct gmsfs_graph_stats stats;
+    char path[4096];
+    uint64_t size_bytes;
+    void *ptr = NULL;
+
+    snprintf(path, sizeof path, "%s.sizes", store_path());
+    EACH_HUGE(size_bytes)
+    REFUSED(gmsfs_graph_open(path, size_bytes, &pool), -EINVAL);
+    check(pool == NULL);
+    require(gmsfs_graph_open(path, 0, &pool) == 0);
+    check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED(gmsfs_graph_space_new(pool, size_bytes, 0, &none), -ENOMEM);
+        REFUSED(gmsfs_graph_grow(pool, size_bytes), -ENOMEM);
+        REFUSED((gmsfs_graph_get_stats)(pool, &stats, size_bytes), -EINVAL);
+    }
+    check(none == NULL);
+    check_int(gmsfs_graph_space_new(pool, 1, 0, &space), 0);
+    EACH_HUGE(size_bytes)
+    REFUSED(gmsfs_graph_space_alloc(space, size_bytes, &ptr), -ENOSPC);
+    check(ptr == NULL);
+    gmsfs_graph_close(pool);
+    rmdir(path);
+}
+
+/* ---- regions ------------------------------------------------------------------------------- */
+
+TAP_TEST(regions_of_huge_sizes)
+{
+    struct gmsfs_region_request wish = {.kind = GMSFS_REGION_SYSTEM,
+                                        .uid = GMSFS_REGION_SELF,
+                                        .name = "sizes",
+                                        .key = "sizes",
+                                        .byte_size = 4096};
+    enum gmsfs_region_reason reason;
+    gmsfs_regions_t *regions = NULL;
+    gmsfs_region_t *region = NULL;
+    char path[4096], byte = 0;
+    uint64_t size_bytes;
+
+    snprintf(path, sizeof path, "%s/..", store_path());
+    require(gmsfs_regions_open(path, &regions) == 0);
+    wish.fd = memfd_create("sizes", MFD_CLOEXEC);
+    require(wish.fd >= 0 && ftruncate(wish.fd, 4096) == 0);
+    EACH_HUGE(size_bytes)
+    {
+        wish.byte_size = size_bytes;
+        REFUSED(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
+        check_int(reason, GMSFS_REGION_BAD_RANGE);
+        wish.byte_size = 4096;
+        wish.offset = size_bytes;
+        REFUSED(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
+        check_int(reason, GMSFS_REGION_BAD_RANGE);
+        wish.offset = 0;
+        wish.raw_handle_bytes = size_bytes;
+        REFUSED(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
+        wish.raw_handle_bytes = 0;
+        wish.group_count = size_bytes;
+        REFUSED(gmsfs_region_register(regions, &wish, &reason), -EINVAL);
+        wish.group_count = 0;
+    }
+    check_int(gmsfs_region_register(regions, &wish, &reason), 0);
+    require(gmsfs_region_open(regions, GMSFS_REGION_SELF, "sizes", &region, &reason) == 0);
+    EACH_HUGE(size_bytes)
+    {
+        REFUSED(gmsfs_region_check(gmsfs_region_info(region), size_bytes, 1, NULL), -ERANGE);
+        REFUSED(gmsfs_region_check(gmsfs_region_info(region), 1, size_bytes, NULL), -ERANGE);
+        REFUSED(gmsfs_region_read(region, 1, &byte, size_bytes, NULL), -ERANGE);
+        REFUSED(gmsfs_region_read(region, size_bytes, &byte, 1, NULL), -ERANGE);
+        REFUSED(gmsfs_region_write(region, 1, &byte, size_bytes, NULL), -ERANGE);
+        REFUSED(gmsfs_region_write(region, size_bytes, &byte, 1, NULL), -ERANGE);
+    }
+    gmsfs_region_close(region);
+    check_int(gmsfs_region_unregister(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "sizes"), 0);
+    gmsfs_regions_close(regions);
+    close(wish.fd);
+}
