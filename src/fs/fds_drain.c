@@ -74,13 +74,28 @@ int fds_drain_serve(struct connection *connection)
     return error;
 }
 
+/* Or its process is there still, and may come again; of one that cannot be seen nobody knows. */
+static bool may_be_claimed(void *context, const struct core_store *store)
+{
+    const struct fs *fs = context;
+    const struct core_process *by = store ? &store->drain.by.process : &fs->core->drainer.process;
+    struct service_caller found;
+    if (is_claimed(context, store) || by->pid == 0 ||
+        fs->host.resolve(fs->host.context, (uint32_t)by->pid, 1, &found))
+        return true;
+    return found.process_count > 0 && found.processes[0].pid == by->pid &&
+           found.processes[0].start == by->start;
+}
+
 bool fds_drain_await(struct fs *fs)
 {
-    if (!fs->unclaimed_until_ms || fs->now_ms < fs->unclaimed_until_ms)
-        return fs->unclaimed_until_ms != 0;
-    fs->unclaimed_until_ms = 0;
-    service_end_unclaimed_drains(fs->service, is_claimed, fs);
-    return false;
+    if (!fs->unclaimed_until_ms)
+        return false;
+    bool is_late = fs->now_ms >= fs->unclaimed_until_ms;
+    if (is_late)
+        fs->unclaimed_until_ms = 0;
+    service_end_unclaimed_drains(fs->service, is_late ? is_claimed : may_be_claimed, fs);
+    return !is_late;
 }
 
 static int begin_drain(struct connection *connection, const struct service_peer *peer, bool revoke)

@@ -334,8 +334,6 @@ enum fs_gathered_change {
 };
 /* The text that the handle shows. False: it would be lost with this worker. */
 bool fs_note_text(struct fs *fs, struct fs_handle *handle);
-/* It is not shown any more. */
-void fs_forget_text(struct fs *fs, struct fs_handle *handle);
 /* -ENOMEM: it must not be done. */
 int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_change change,
                      uint64_t offset, const void *bytes, size_t size);

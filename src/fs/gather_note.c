@@ -102,13 +102,6 @@ bool fs_note_text(struct fs *fs, struct fs_handle *handle)
     return false;
 }
 
-void fs_forget_text(struct fs *fs, struct fs_handle *handle)
-{
-    if (handle->shown.is_noted)
-        uncount(fs, handle);
-    handle->shown.is_noted = false;
-}
-
 /* The last one counts. What is wrong with it is found when it is held against its print. */
 static void restore_text(struct fs *fs, struct fs_handle *handle, const void *bytes, size_t size)
 {

@@ -9,13 +9,11 @@
 #include <fcntl.h>
 #include <fuse_log.h>
 #include <linux/fuse.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,24 +178,6 @@ static void on_readable(struct event_watch *watch, uint32_t events)
     (void)events;
     serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
 }
-
-#ifdef GMSFS_TEST_HOOKS
-void fs_die_if_told(const char *variable)
-{
-    const char *path = getenv(variable);
-    struct stat file;
-
-    if (!path || stat(path, &file) || file.st_size == 0)
-        return;
-    if (truncate(path, file.st_size - 1) == 0)
-        raise(SIGKILL);
-}
-#else
-void fs_die_if_told(const char *variable)
-{
-    (void)variable;
-}
-#endif
 
 /* As writev(2); the answer may be held until what it tells of is recorded. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)

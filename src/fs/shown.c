@@ -83,10 +83,20 @@ static void remove_viewer(struct fs *fs, const struct fs_handle *handle, const s
     forget_if_unseen(fs, viewed);
 }
 
+/* What was noted of it for a next worker counts no more. */
+static void uncount_note(struct fs *fs, struct fs_handle *handle)
+{
+    if (!handle->shown.is_noted)
+        return;
+    service_give(fs->service, SERVICE_BOUND_NOTES, handle->uid, handle->noted_bytes);
+    handle->noted_bytes = 0;
+    handle->shown.is_noted = false;
+}
+
 void fs_shown_finish(struct fs *fs, struct fs_handle *handle)
 {
     struct fs_shown *shown = &handle->shown;
-    fs_forget_text(fs, handle);
+    uncount_note(fs, handle);
     if (shown->shared) {
         remove_viewer(fs, handle, shown->shared);
         service_discard_blob(fs->service, shown->shared);

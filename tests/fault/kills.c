@@ -137,6 +137,24 @@ static bool wait_until_idle(void)
     return true;
 }
 
+/* Who drains and goes as the worker ends is missed a moment later. False: the mount drains for
+ * good.
+ */
+static bool wait_until_served(void)
+{
+    static char text[TOOL_TEXT_BYTES];
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    for (;;) {
+        if (tool_read_text(tool_path("%s/device", script_mount).text, text, sizeof text) > 0 &&
+            !strstr(text, "\"draining\": true"))
+            return true;
+        if (tool_now_ms() > until_ms)
+            return false;
+        tool_pause_us(1000);
+    }
+}
+
 /* What is left of a deed, for all to see. `hash` stands for allocations, entries and values. */
 static void look_at_state(struct outcome *outcome)
 {
@@ -160,6 +178,8 @@ static bool do_deed(const struct deed *deed, const int wanted[KILL_MOST], struct
     arm_kills(wanted);
     finish_deed(&run, &ran);
     bool came_to_rest = wait_until_idle();
+    if (strstr(deed->name, "broken-off"))
+        came_to_rest &= wait_until_served();
     kills->armed = false;
     after.text[0] = '\0';
     outcome->status = ran.status;
