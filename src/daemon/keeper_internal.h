@@ -51,11 +51,20 @@ enum keeper_visit_stage {
     VISIT_GIVING,  /* the worker is to end, then all goes to the next keeper */
 };
 
+/* Which keeper goes on is one byte behind the text that is given, in memory that both see: a
+ * message may not arrive. The former writes it; as long as it is open, the next one waits for its
+ * word. */
+#define KEEPER_UNDECIDED 'u' /* a former that is dead by then will not go on */
+#define KEEPER_GIVEN     'g'
+#define KEEPER_KEPT      'k'
+
 struct keeper_visit {
     enum keeper_visit_stage stage;
     int fd;
-    uint64_t until_ms; /* of the worker: when it is killed; 0: it was, or is gone */
-    bool is_trial;     /* the worker is new, and has not served yet: */
+    uint64_t
+        until_ms;  /* of the worker, or of the offer: when it is killed; 0: it was, or is gone */
+    bool is_trial; /* the worker is new, and has not served yet: */
+    bool is_late;  /* and was killed, for it did not in its time */
     struct keeper_program next, former; /* what it becomes, and goes back to if that never serves */
 };
 

@@ -219,12 +219,7 @@ static bool plan_restart(struct keeper *keeper)
     hear_last_words(keeper);
     keeper_describe_end(keeper->worker_status, how, sizeof how);
     note_recovery(keeper->ledger, keeper_is_yielding(keeper) ? "made way for another build" : how);
-    if (keeper_is_yielding(keeper)) {
-        leave_worker(keeper);
-        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
-        return keeper_succeed_worker(keeper);
-    }
-    if (keeper_go_back(keeper)) {
+    if (keeper_is_yielding(keeper) || keeper_go_back(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
         return true;
@@ -268,6 +263,12 @@ bool keeper_restart_worker(struct keeper *keeper)
         return false;
     if (keeper->end_ms)
         return false;
+    if (keeper_is_yielding(keeper)) { /* asked for while there was none: nobody has to end */
+        if (!keeper_succeed_worker(keeper))
+            return false;
+        if (keeper->visit.is_trial)
+            keeper->restarts.next_ms = keeper_now_ms();
+    }
     if (keeper_now_ms() < keeper->restarts.next_ms)
         return true;
     keeper->restarts.next_ms = 0;

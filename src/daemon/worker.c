@@ -227,13 +227,15 @@ static void on_control(struct event_watch *watch, uint32_t events)
 /* ---- beginning and end ------------------------------------------------------------------- */
 
 #ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that a worker is the last one. */
+/* Tests see to it that a worker is the last one, or does not get as far as to serve. */
 static void die_if_told(void)
 {
-    const char *path = getenv("GMSFS_LAST_WORKER");
+    const char *path = getenv("GMSFS_LAST_WORKER"), *hang = getenv("GMSFS_HANG_WORKER");
 
     if (path && access(path, F_OK) == 0)
         _exit(1);
+    while (hang && access(hang, F_OK) == 0)
+        usleep(10000);
 }
 #else
 static void die_if_told(void)
