@@ -193,8 +193,7 @@ static uint64_t read_clock_us(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* For the next worker, which tells of it in the mount. */
-static void note_recovery(struct fs_ledger *ledger, const char *cause)
+void keeper_note_recovery(struct fs_ledger *ledger, const char *cause)
 {
     if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
         ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
@@ -218,7 +217,8 @@ static bool plan_restart(struct keeper *keeper)
         return false;
     hear_last_words(keeper);
     keeper_describe_end(keeper->worker_status, how, sizeof how);
-    note_recovery(keeper->ledger, keeper_is_yielding(keeper) ? "made way for another build" : how);
+    keeper_note_recovery(keeper->ledger,
+                         keeper_is_yielding(keeper) ? "made way for another build" : how);
     if (keeper_is_yielding(keeper) || keeper_go_back(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};

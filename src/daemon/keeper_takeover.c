@@ -16,11 +16,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OFFER_S                                                                      \
     30 /* for each message of the present keeper, whose worker may have to be killed \
         */
+#define FENCE_MS      5000u
+#define FENCE_TURN_MS 2u
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
 
@@ -227,9 +230,53 @@ static int take_setup(struct keeper *keeper, struct handover *handover, struct f
     setup.argc = handover->argc;
     setup.argv = handover->argv;
     setup.allow_other = handover->allow_other;
+    if (setup.is_stored)
+        setup.mountpoint = handover->mountpoint;
     keeper->setup = &setup;
     log_set_level(options.log_level);
     return 0;
+}
+
+int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failure *failure)
+{
+    int error = take_setup(keeper, handover, failure);
+
+    if (error)
+        return error;
+    keeper->fuse_fd = handover->fds[HANDOVER_FUSE];
+    keeper->listen_fd = handover->fds[HANDOVER_LISTENER];
+    keeper->audit_fd = handover->fds[HANDOVER_AUDIT];
+    keeper->ledger_fd = handover->fds[HANDOVER_LEDGER];
+    keeper->gms_memory_fd = handover->fds[HANDOVER_GMS_MEMORY];
+    keeper->gms = handover->gms;
+    keeper->journal = handover->journal;
+    keeper->holdings = handover->holdings;
+    error = map_ledger(keeper);
+    return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
+}
+
+/* The lock is the worker's own (worker.c) and goes with it. Whom the worker had started ends with
+ * it, and under a service manager before another keeper is started. */
+void keeper_fence(const struct keeper *keeper)
+{
+    const struct timespec pause = {.tv_nsec = FENCE_TURN_MS * 1000000L};
+    uint64_t until_ms = keeper_now_ms() + FENCE_MS;
+
+    for (;;) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(keeper->journal.head, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+            return;
+        if (lock.l_pid > 0)
+            kill(lock.l_pid, SIGKILL);
+        if (keeper_now_ms() >= until_ms) {
+            log_error(
+                "%s: worker %d of the former keeper does not end although it was killed (ps -o "
+                "stat,wchan -p %d tells where it is); the next one is not held up for it",
+                keeper_path(keeper), (int)lock.l_pid, (int)lock.l_pid);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
 }
 
 static int take(struct keeper *keeper, struct taking *taking, struct failure *failure)
@@ -240,20 +287,10 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
 
     taking->count = 0;
     if (!error)
-        error = take_setup(keeper, &handover, failure);
+        error = keeper_adopt(keeper, &handover, failure);
     if (error)
         return error;
-    keeper->fuse_fd = handover.fds[HANDOVER_FUSE];
-    keeper->listen_fd = handover.fds[HANDOVER_LISTENER];
-    keeper->audit_fd = handover.fds[HANDOVER_AUDIT];
-    keeper->ledger_fd = handover.fds[HANDOVER_LEDGER];
-    keeper->gms_memory_fd = handover.fds[HANDOVER_GMS_MEMORY];
-    keeper->gms = handover.gms;
-    keeper->journal = handover.journal;
-    keeper->holdings = handover.holdings;
-    error = map_ledger(keeper);
-    if (!error)
-        error = find_mount(keeper, &handover);
+    error = find_mount(keeper, &handover);
     return error ? failure_set(failure, error, "it is not the mount that is seen here: %s",
                                strerror(-error))
                  : 0;
@@ -291,6 +328,8 @@ int keeper_take_over(struct keeper *keeper)
 
     if (!error)
         error = receive_all(keeper, fd, &failure);
+    if (!error)
+        keeper_fence(keeper);
     if (fd >= 0)
         close(fd);
     if (error) {

@@ -171,8 +171,7 @@ void keeper_on_visit_late(struct keeper *keeper)
 
 /* ---- what there is ----------------------------------------------------------------------- */
 
-/* All of it stays the keeper's. */
-static int describe(const struct keeper *keeper, int control_fd, int keep_fd,
+int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
                     struct handover *handover)
 {
     const struct keeper_setup *setup = keeper->setup;
@@ -213,11 +212,13 @@ static int write_at(int fd, const char *bytes, size_t size, size_t at)
     return 0;
 }
 
-/* Into a file without a name. Its descriptor, or a negative errno. */
-static int store_text(const struct handover_text *text)
+int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text)
 {
     int fd = memfd_create("handover", MFD_CLOEXEC);
-    int error = fd < 0 ? -errno : write_at(fd, text->bytes, text->size, 0);
+    int error = fd < 0 ? -errno : write_at(fd, head, head_size, 0);
+
+    if (!error)
+        error = write_at(fd, text->bytes, text->size, head_size);
 
     if (!error)
         return fd;
@@ -240,11 +241,11 @@ void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd)
                     (char *)(uintptr_t)keeper->setup->mountpoint, NULL};
     struct handover handover;
     struct handover_text text = {0};
-    int error = describe(keeper, control_fd, keep_fd, &handover);
+    int error = keeper_describe(keeper, control_fd, keep_fd, &handover);
 
     if (!error)
         error = handover_encode(&handover, &text);
-    int fd = error ? error : store_text(&text);
+    int fd = error ? error : keeper_write_text(NULL, 0, &text);
     error = fd < 0 ? fd : leave_open(fd);
     for (size_t i = 0; i < text.count && !error; i++)
         error = leave_open(text.fds[i]);
@@ -291,6 +292,7 @@ void keeper_end_trial(struct keeper *keeper)
     log_info("%s: upgraded", keeper_path(keeper));
     snprintf(text, sizeof text, "worker %d", (int)keeper->worker);
     end_visit(keeper, 0, text);
+    keeper_store_update(keeper);
 }
 
 bool keeper_go_back(struct keeper *keeper)
@@ -339,11 +341,11 @@ static int send_all(struct keeper *keeper, int fd, struct given *given)
     struct wire_message message = {.type = WIRE_KEEP};
     struct handover handover;
     struct handover_text text = {0};
-    int error = describe(keeper, -1, -1, &handover);
+    int error = keeper_describe(keeper, -1, -1, &handover);
 
     if (!error)
         error = handover_encode(&handover, &text);
-    given->fd = error ? -1 : store_text(&text);
+    given->fd = error ? -1 : keeper_write_text(NULL, 0, &text);
     if (!error && given->fd < 0)
         error = given->fd;
     message.id = given->size = text.size;
@@ -420,6 +422,8 @@ static bool give(struct keeper *keeper)
     if (error)
         log_error("%s: not taken over: the other process did not take it all: %s; this one goes on",
                   keeper_path(keeper), strerror(-error));
+    if (!error) /* the next one stores the same descriptors, which the manager takes for those */
+        fdstore_clear(&keeper->store);
     if (fd >= 0)
         tell_decision(fd, &given, error);
     keeper_close(&given.fd);

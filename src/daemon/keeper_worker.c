@@ -44,6 +44,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_close(&keeper->listen_fd);
         keeper_close(&keeper->binder_fd);
         gms_sockets_forget(&keeper->gms);
+        fdstore_close(&keeper->store);
         relay_close(keeper->setup->relay);
         if (keeper->setup->ready_fd >= 0 && (!keeper->is_serving || keeper->is_taken_over))
             close(keeper->setup->ready_fd);
