@@ -142,7 +142,7 @@ is_another() { # PID
 
 @test "what the store has no place for is told, and is all that is lost" {
     local i
-    start 30
+    start 60
     exec 5<>"$W/lock"
     for i in {1..20}; do
         echo "content $i" >"$W/allocations/$i"

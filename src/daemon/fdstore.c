@@ -21,6 +21,7 @@
 #define SETTLE_MS     1000
 #define SEND_S        2
 #define MESSAGE_BYTES 64u
+#define OWN_PLACES    32u
 
 struct place {
     uint32_t kind; /* enum fdstore_kind; written last */
@@ -161,10 +162,14 @@ void fdstore_open(struct fdstore *store)
     fdstore_close(store);
 }
 
-static uint32_t find_free(struct fdstore *store)
+/* The first places are for the mount itself, without which what is kept is of no use. */
+static uint32_t find_free(struct fdstore *store, enum fdstore_kind kind)
 {
-    for (uint32_t tries = 0; tries < store->room; tries++) {
-        store->next = store->next % store->room + 1;
+    uint32_t first = kind == FDSTORE_KEPT ? OWN_PLACES + 1 : 1;
+    uint32_t last = kind == FDSTORE_KEPT || store->room < OWN_PLACES ? store->room : OWN_PLACES;
+
+    for (uint32_t tries = first; tries <= last; tries++) {
+        store->next = store->next >= first && store->next < last ? store->next + 1 : first;
         if (store->index->places[store->next].kind == FDSTORE_FREE)
             return store->next;
     }
@@ -176,7 +181,7 @@ uint32_t fdstore_add(struct fdstore *store, enum fdstore_kind kind, int fd, uint
 {
     if (store->notify_fd < 0)
         return 0;
-    uint32_t number = find_free(store);
+    uint32_t number = find_free(store, kind);
     if (number == 0) {
         give_up(store, "it is full");
         return 0;
