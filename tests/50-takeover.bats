@@ -110,15 +110,84 @@ take_over() {
 @test "only who mounted may take over" {
     start_mount
     run_logged -1 as_user "$GMSFS" mount --takeover "$M"
-    assert_match "$output" 'Operation not permitted'
+    assert_match "$output" 'Operation not permitted .only the user who mounted it may take it over: run this as that one'
     cat "$M/weights/state"
+    requires user-fuse || return 1
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    cli -1 mount --takeover "$M"
+    assert_match "$output" 'Permission denied .only the user who mounted it may take it over: run this as that one'
+    run_logged -0 as_user timeout 20 cat "$M/weights/state"
+    forget_mount "$M"
+    run_logged -0 as_user "$GMSFS" umount "$M"
+}
+
+# What of the worker is not numbered: pipes, files and sockets that it has open.
+open_in_worker() {
+    readlink "/proc/$(worker_of "$KEEPER")/fd/"* | sed 's/[0-9]\+//g' | sort
+}
+
+@test "the worker of a next keeper inherits nothing that another worker does not" {
+    local former first
+    start_mount
+    publish
+    former=$KEEPER
+    run_logged ! grep journal-ledger <(open_in_worker)
+    cli mount --takeover "$M"
+    wait_until_any 10 process_gone "$former"
+    KEEPER=$(keeper_of "$M")
+    run_logged ! grep journal-ledger <(open_in_worker)
+    first=$(open_in_worker)
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 20 cat "$W/state"
+    assert_eq "$(open_in_worker)" "$first" 'what the second worker has open'
+    forget_mount "$M"
+    cli umount "$M"
+}
+
+@test "a takeover that is agreed on while no worker is there goes on at once" {
+    export GMSFS_DIE_RESUMED=$T/die
+    start_mount
+    publish
+    # One that has agreed to nothing yet; it holds the keeper's offer open.
+    GMSFS_TAKEOVER_STOP=offered spawn "$GMSFS" mount -f --takeover "$M"
+    wait_until 10 is_stopped "$SPAWNED"
+    touch "$GMSFS_DIE_RESUMED"
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 20 grep -q 'another one is started in 1.6 s' "$LOG"
+    rm "$GMSFS_DIE_RESUMED"
+    kill -CONT "$SPAWNED"
+    wait_until_any 10 process_gone "$KEEPER"
+    run_logged ! grep -q 'does not end its step' "$LOG"
+    KEEPER=$SPAWNED
+    KEEPER_OF[$M]=$KEEPER
+    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    is_whole
+}
+
+@test "a next keeper that the last word does not reach does not go on" {
+    local worker
+    export GMSFS_TAKEOVER_MUTE=1
+    start_mount
+    publish
+    GMSFS_TAKEOVER_STOP=everything spawn "$GMSFS" mount -f --takeover "$M"
+    wait_until 10 is_stopped "$SPAWNED"
+    wait_until 20 grep -q 'did not take it all: Resource temporarily unavailable; this one goes on' "$LOG"
+    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    worker=$(worker_of "$KEEPER")
+    kill -CONT "$SPAWNED"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 1 'exit status of the other'
+    assert_match "$(output_of "$SPAWNED")" 'the other keeper goes on'
+    assert_eq "$(worker_of "$KEEPER")" "$worker" 'the worker'
+    is_whole
 }
 
 @test "a keeper with other formats takes nothing" {
     start_mount
     publish
     cp "$GMSFS" "$T/gmsfs"
-    echo journal 77 >"$T/gmsfs.abi"
+    echo journal 77 77 >"$T/gmsfs.abi"
     local worker
     worker=$(worker_of "$KEEPER")
     run_logged -1 "$T/gmsfs" mount --takeover "$M"

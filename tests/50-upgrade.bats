@@ -25,10 +25,11 @@ start() { # [OPTIONS]
     W=$M/weights
 }
 
-# install_program [NAME NUMBER]...: a copy of the program, whose shared formats have these versions
+# install_program [NAME NUMBER OLDEST]...: a copy of the program, which writes these versions of shared
+# formats and reads those since the oldest
 install_program() {
     rm -f "$T/gmsfs.abi"
-    [[ $# -eq 0 ]] || printf '%s %s\n' "$@" >"$T/gmsfs.abi"
+    [[ $# -eq 0 ]] || printf '%s %s %s\n' "$@" >"$T/gmsfs.abi"
     cp "$GMSFS" "$T/gmsfs.new"
     mv "$T/gmsfs.new" "$T/gmsfs" # the former may be running
 }
@@ -123,10 +124,10 @@ runs_installed() {
     start
     publish
     worker=$(worker_of "$KEEPER")
-    install_program state 999
+    install_program state 999 999
     cli -1 upgrade "$M"
     assert_match "$output" 'an encoded state: the mount has version [0-9]+ of it, this gmsfs \(.*\) version 999'
-    install_program kernel 2 wire 7
+    install_program kernel 2 2 wire 7 7
     cli -1 upgrade "$M"
     cp /bin/true "$T/gmsfs.new"
     mv "$T/gmsfs.new" "$T/gmsfs"
@@ -139,6 +140,44 @@ runs_installed() {
     is_whole
     install_program
     cli upgrade "$M"
+    is_whole
+}
+
+@test "a program with newer formats that reads the mount's goes on, and none that does not read its own follows" {
+    local number newer
+    start
+    publish
+    number=$("$GMSFS" version --json | jq .shared.state)
+    newer=$((number + 2))
+    install_program state "$newer" "$((number + 1))"
+    cli -1 upgrade "$M"
+    assert_match "$output" "an encoded state: the mount has version $number of it, this gmsfs .* versions $((number + 1)) to $newer"
+    install_program state "$newer" "$number"
+    cli upgrade "$M"
+    runs_installed
+    is_whole
+    install_program
+    cli -1 upgrade "$M"
+    assert_match "$output" "an encoded state: the mount has version $newer of it, this gmsfs .* version $number"
+    is_whole
+}
+
+@test "a program that hangs before it serves is given up, and the former goes on" {
+    local before
+    export GMSFS_HANG_WORKER=$T/hang GMSFS_TRIAL_MS=1000
+    start
+    publish
+    before=$(program_of_worker)
+    install_program
+    touch "$GMSFS_HANG_WORKER"
+    spawn "$GMSFS" upgrade "$M"
+    wait_until_any 10 grep -q 'not upgraded: the new worker did not serve in time' "$LOG"
+    rm "$GMSFS_HANG_WORKER"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$SPAWNED")" 'did not serve in time and was killed; the former one goes on'
+    run_logged -0 timeout 20 cat "$W/state"
+    assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole
 }
 
@@ -164,7 +203,7 @@ runs_installed() {
 @test "only root and who mounted may ask for it" {
     start
     run_logged -1 as_user "$GMSFS" upgrade "$M"
-    assert_match "$output" 'not upgraded: Operation not permitted'
+    assert_match "$output" "$M: not upgraded: only root and the user who mounted it may: run this as one of them"
     requires user-fuse || return 1
     local of_root=$M
     install_program

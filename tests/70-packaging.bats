@@ -99,6 +99,27 @@ complete_words() {
     done
 }
 
+@test "units of mounts keep descriptors, start again at a kill, and look into no mount before that" {
+    local unit
+    for unit in gmsfs@.service gmsfs-gpu@.service; do
+        grep -qx 'FileDescriptorStoreMax=16385' "$ROOT/packaging/systemd/$unit"
+        grep -qx 'Restart=on-failure' "$ROOT/packaging/systemd/$unit"
+        grep -qx 'KillMode=mixed' "$ROOT/packaging/systemd/$unit"
+    done
+    start_mount
+    kill -STOP "$(worker_of "$KEEPER")"
+    before_start() {
+        local line
+        line=$(sed -n 's/^ExecStartPre=-//p' "$ROOT/packaging/systemd/gmsfs@.service")
+        eval "timeout 5 ${line//%f/$1}"
+    }
+    run_logged before_start "$M"
+    kill -CONT "$(worker_of "$KEEPER")"
+    assert_eq "$status" 0 'exit status'
+    run_logged -0 before_start "$T/new/one"
+    [[ -d $T/new/one ]]
+}
+
 # Becomes the entry point: for `run` and `spawn`, which fork.
 entrypoint() {
     exec env PATH="${GMSFS%/*}:$PATH" GMSFS_ROOT="$T/root" GMSFS_MOUNTS="$MOUNT_LINES" \

@@ -61,6 +61,8 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
         return answer->text;
     if (error == -EINVAL)
         return "its daemon is older than this command, and has to be mounted anew";
+    if (error == -EPERM)
+        return "only root and the user who mounted it may: run this as one of them";
     if (error == -ECONNRESET)
         return "its daemon has ended meanwhile";
     return strerror(-error);

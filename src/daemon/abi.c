@@ -14,15 +14,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Where a module reads what an older one of it has written, it says so by a constant of its own
+ * beside the number, which stands here as the oldest. */
+#define ONLY(number) (number), (number)
+
 static const struct abi_number numbers[] = {
-    {"handover", "what goes from process to process", HANDOVER_VERSION},
-    {"wire", "messages of keeper and worker", WIRE_VERSION},
-    {"journal", "the journal's files", JOURNAL_VERSION},
-    {"entries", "what the journal's entries are", TRANSACTION_VERSION},
-    {"state", "an encoded state", CORE_STATE_VERSION},
-    {"record", "an encoded record", CORE_RECORD_VERSION},
-    {"ledger", "requests and handles in shared memory", FS_LEDGER_VERSION},
-    {"kernel", "what the kernel remembers of a mount", FS_KERNEL_VERSION},
+    {"handover", "what goes from process to process", ONLY(HANDOVER_VERSION)},
+    {"wire", "messages of keeper and worker", ONLY(WIRE_VERSION)},
+    {"journal", "the journal's files", ONLY(JOURNAL_VERSION)},
+    {"entries", "what the journal's entries are", ONLY(TRANSACTION_VERSION)},
+    {"state", "an encoded state", ONLY(CORE_STATE_VERSION)},
+    {"record", "an encoded record", ONLY(CORE_RECORD_VERSION)},
+    {"ledger", "requests and handles in shared memory", ONLY(FS_LEDGER_VERSION)},
+    {"kernel", "what the kernel remembers of a mount", ONLY(FS_KERNEL_VERSION)},
 };
 
 #define ABI_COUNT (sizeof numbers / sizeof numbers[0])
@@ -33,28 +37,32 @@ const struct abi_number *abi_at(size_t index)
 }
 
 #ifdef GMSFS_TEST_HOOKS
-/* Tests have builds that differ: beside a program there may be a file PROGRAM.abi, "state 11". */
-static uint32_t number_of(const struct abi_number *abi)
+/* Tests have builds that differ: beside a program there may be a file PROGRAM.abi, whose lines are
+ * "state 12 10": it writes version 12, and reads those since 10. */
+static struct abi_number own_numbers(const struct abi_number *abi)
 {
     char path[4096 + 8], name[32];
     ssize_t bytes = readlink("/proc/self/exe", path, 4095);
-    uint32_t number, found = abi->number;
+    struct abi_number found = *abi;
+    uint32_t number, oldest;
 
     if (bytes <= 0)
         return found;
     strcpy(path + bytes, ".abi");
     FILE *file = fopen(path, "re");
-    while (file && fscanf(file, "%31s %u", name, &number) == 2)
-        if (strcmp(name, abi->name) == 0)
-            found = number;
+    while (file && fscanf(file, "%31s %u %u", name, &number, &oldest) == 3)
+        if (strcmp(name, abi->name) == 0) {
+            found.number = number;
+            found.oldest = oldest;
+        }
     if (file)
         fclose(file);
     return found;
 }
 #else
-static uint32_t number_of(const struct abi_number *abi)
+static struct abi_number own_numbers(const struct abi_number *abi)
 {
-    return abi->number;
+    return *abi;
 }
 #endif
 
@@ -63,8 +71,9 @@ void abi_write(char text[ABI_TEXT_BYTES])
     size_t bytes = 0;
 
     for (size_t i = 0; i < ABI_COUNT; i++)
-        bytes += (size_t)snprintf(text + bytes, ABI_TEXT_BYTES - bytes, "%s%s=%u",
-                                  i == 0 ? "" : " ", numbers[i].name, number_of(&numbers[i]));
+        bytes +=
+            (size_t)snprintf(text + bytes, ABI_TEXT_BYTES - bytes, "%s%s=%u", i == 0 ? "" : " ",
+                             numbers[i].name, own_numbers(&numbers[i]).number);
 }
 
 /* The number behind "NAME="; 0: there is none. */
@@ -87,15 +96,27 @@ static size_t count_numbers(const char *text)
     return count;
 }
 
+static int check_number(const struct abi_number *own, uint32_t there, struct failure *failure)
+{
+    char range[32] = "";
+
+    if (there >= own->oldest && there <= own->number)
+        return 0;
+    if (own->oldest < own->number)
+        snprintf(range, sizeof range, "s %u to", own->oldest);
+    return failure_set(failure, -EPROTONOSUPPORT,
+                       "%s: the mount has version %u of it, this gmsfs (" GMSFS_VERSION
+                       ") version%s %u",
+                       own->meaning, there, range, own->number);
+}
+
 int abi_check(const char *text, struct failure *failure)
 {
     for (size_t i = 0; i < ABI_COUNT; i++) {
-        uint32_t there = find_number(text, numbers[i].name), own = number_of(&numbers[i]);
-        if (there != own)
-            return failure_set(failure, -EPROTONOSUPPORT,
-                               "%s: the mount has version %u of it, this gmsfs (" GMSFS_VERSION
-                               ") version %u",
-                               numbers[i].meaning, there, own);
+        struct abi_number own = own_numbers(&numbers[i]);
+        int error = check_number(&own, find_number(text, own.name), failure);
+        if (error)
+            return error;
     }
     if (count_numbers(text) == ABI_COUNT)
         return 0;

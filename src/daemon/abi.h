@@ -19,14 +19,15 @@
 
 struct abi_number {
     const char *name, *meaning;
-    uint32_t number;
+    uint32_t number, oldest; /* what this build writes; the oldest that it can go on with */
 };
 
 /* NULL behind the last one. */
 const struct abi_number *abi_at(size_t index);
 /* What this build writes. */
 void abi_write(char text[ABI_TEXT_BYTES]);
-/* Whether this build can go on with what one of these numbers has written. -EPROTONOSUPPORT */
+/* Whether this build can go on with what one of these numbers has written: none is newer than its
+ * own, or older than it reads. -EPROTONOSUPPORT */
 int abi_check(const char *text, struct failure *failure);
 
 #endif

@@ -21,9 +21,38 @@ static void drop_one(struct holdings *holdings, uint64_t id)
     struct holding *holding = idvec_remove(&holdings->items, id);
 
     if (holding) {
+        if (holdings->store)
+            fdstore_remove(holdings->store, holding->place);
         close(holding->fd);
         free(holding);
     }
+}
+
+/* Its former place, if it had one, is another descriptor's. */
+static void store_one(struct holdings *holdings, struct holding *holding)
+{
+    uint32_t former = holding->place;
+
+    if (!holdings->store)
+        return;
+    holding->place =
+        fdstore_add(holdings->store, FDSTORE_KEPT, holding->fd, holding->id, holding->bytes);
+    fdstore_remove(holdings->store, former);
+}
+
+/* NULL: no memory for it, and its descriptor is closed. */
+static struct holding *insert(struct holdings *holdings, struct holding value)
+{
+    struct holding *holding = malloc(sizeof *holding);
+
+    if (holding) {
+        *holding = value;
+        if (idvec_insert(&holdings->items, holding) == 0)
+            return holding;
+        free(holding);
+    }
+    close(value.fd);
+    return NULL;
 }
 
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
@@ -36,17 +65,29 @@ int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
         close(holding->fd);
         holding->fd = fd;
         holding->bytes = bytes;
+        store_one(holdings, holding);
         return 0;
     }
-    holding = malloc(sizeof *holding);
-    if (holding) {
-        *holding = (struct holding){.id = id, .fd = fd, .bytes = bytes};
-        if (idvec_insert(&holdings->items, holding) == 0)
-            return 0;
-        free(holding);
-    }
-    close(fd);
-    return -ENOMEM;
+    holding = insert(holdings, (struct holding){.id = id, .fd = fd, .bytes = bytes});
+    if (holding)
+        store_one(holdings, holding);
+    return holding ? 0 : -ENOMEM;
+}
+
+int holdings_add_stored(struct holdings *holdings, const struct fdstore_item *item)
+{
+    const struct holding holding = {
+        .id = item->id, .fd = item->fd, .bytes = item->bytes, .place = item->place};
+
+    holdings_drop(holdings, item->id);
+    return insert(holdings, holding) ? 0 : -ENOMEM;
+}
+
+void holdings_store(struct holdings *holdings, struct fdstore *store)
+{
+    holdings->store = store;
+    for (size_t i = 0; i < holdings->items.count; i++)
+        store_one(holdings, holdings->items.items[i]);
 }
 
 void holdings_drop(struct holdings *holdings, uint64_t id)

@@ -8,6 +8,7 @@
 #define GMSFS_DAEMON_HOLDINGS_H
 
 #include "base/idvec.h"
+#include "daemon/fdstore.h"
 #include "service/host.h"
 
 #include <stddef.h>
@@ -17,14 +18,20 @@ struct holding {
     uint64_t id; /* first for idvec */
     int fd;
     uint64_t bytes; /* 0: its file tells */
+    uint32_t place; /* in the descriptor store; 0: none */
 };
 
 struct holdings {
-    struct idvec items; /* by number; what is no memory (connections, regions) behind it */
+    struct idvec items;    /* by number; what is no memory (connections, regions) behind it */
+    struct fdstore *store; /* has them as well; NULL: there is none */
 };
 
 /* Takes the descriptor, on failure too. */
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
+/* As holdings_add, of what the store gave back; what was there under its number goes. */
+int holdings_add_stored(struct holdings *holdings, const struct fdstore_item *item);
+/* From now on they are in this store as well. */
+void holdings_store(struct holdings *holdings, struct fdstore *store);
 /* Of memory its weaker descriptor, for readers, goes too. */
 void holdings_drop(struct holdings *holdings, uint64_t id);
 /* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the

@@ -114,7 +114,9 @@ static int begin(struct keeper *keeper)
     if (keeper->mounts_fd < 0)
         return -errno;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    error = keeper->setup->takes_over ? keeper_take_over(keeper) : make_anew(keeper);
+    error = keeper->setup->takes_over  ? keeper_take_over(keeper)
+            : keeper->setup->is_stored ? keeper_go_on_stored(keeper)
+                                       : make_anew(keeper);
     if (!error)
         error = keeper_start_worker(keeper);
     return error;
@@ -267,6 +269,7 @@ static void end(struct keeper *keeper)
     journal_close_files(&keeper->journal);
     keeper_close(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);
+    fdstore_clear(&keeper->store);
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);
     keeper_close(&keeper->mounts_fd);
@@ -295,6 +298,7 @@ int keeper_main(const struct keeper_setup *setup)
         .visit.fd = -1,
         .journal = {-1, {-1, -1}, {-1, -1}},
     };
+    fdstore_init(&keeper.store);
     int error = begin(&keeper);
 
     if (error && error != -ECANCELED)

@@ -24,6 +24,8 @@ struct keeper_setup {
     struct relay *relay; /* fd -1: in the foreground */
     int ready_fd;        /* a byte is written here when the mount answers; -1: nobody waits */
     bool takes_over;     /* the mount is there, and another keeper's; its options are, too */
+    bool is_stored; /* the mount is there, and what it consists of has come from the service manager
+                     */
 };
 
 /* Returns the exit status when the mount is over: 0 if it ended in order. */

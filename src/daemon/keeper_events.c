@@ -81,10 +81,13 @@ static void announce(struct keeper *keeper)
     keeper->is_serving = true;
     keeper->restarts.resumed_ms = keeper_now_ms();
     log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
-             keeper->setup->takes_over ? "taken over" : "mounted",
+             keeper->setup->takes_over  ? "taken over"
+             : keeper->setup->is_stored ? "goes on"
+                                        : "mounted",
              keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
     notify_send(state);
+    keeper_store_begin(keeper);
     if (keeper->setup->ready_fd < 0)
         return;
     relay_leave_terminal(keeper->setup->relay);
@@ -111,6 +114,8 @@ void keeper_on_bound(struct keeper *keeper)
     keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (!keeper->is_serving)
         announce(keeper);
+    else
+        keeper_store_update(keeper);
 }
 
 int keeper_open_audit(const char *path)
@@ -150,6 +155,7 @@ static void reopen_audit(struct keeper *keeper)
     keeper_close(&keeper->audit_fd);
     keeper->audit_fd = fd;
     pass_audit(keeper);
+    keeper_store_update(keeper);
 }
 
 static int open_gms_sockets(struct keeper *keeper, const struct wire_message *prepared)
@@ -236,6 +242,7 @@ static void on_unmount_asked(struct keeper *keeper)
         return;
     log_info("%s: a client asks for the unmount", keeper_path(keeper));
     keeper_close(&keeper->listen_fd);
+    keeper_store_update(keeper); /* a bound socket may hold the mount, whoever has it */
     keeper->unmounter = attach_start_unmount(keeper_path(keeper), false);
     if (keeper->unmounter < 0) {
         log_error("%s: cannot start a process to unmount: %s", keeper_path(keeper),
@@ -349,6 +356,7 @@ void keeper_on_keep(struct keeper *keeper)
             log_error("%s: cannot hold the descriptors of memory or of a connection: %s",
                       keeper_path(keeper), strerror(-answer.error));
     }
+    fdstore_settle(&keeper->store);
     wire_send(keeper->keep_fd, &answer, -1);
 }
 
@@ -361,6 +369,7 @@ void keeper_on_mounts(struct keeper *keeper)
     gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
     keeper_close(&keeper->listen_fd);
     keeper_tell_worker(keeper, WIRE_DETACHED, -1);
+    keeper_store_update(keeper);
 }
 
 static void reap_strangers(struct keeper *keeper)

@@ -3,12 +3,13 @@
  * keeper_internal - what the files of the keeper share: keeper.c begins, waits and ends,
  * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
  * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
- * keeper_takeover.c goes on for another keeper, keeper_worker.c starts a worker, keeper_tools.c is
- * below all of them.
+ * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
+ * keeper_worker.c starts a worker, keeper_tools.c is below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
 
+#include "daemon/fdstore.h"
 #include "daemon/gms_sockets.h"
 #include "daemon/handover.h"
 #include "daemon/holdings.h"
@@ -51,12 +52,31 @@ enum keeper_visit_stage {
     VISIT_GIVING,  /* the worker is to end, then all goes to the next keeper */
 };
 
+/* Which keeper goes on is one byte behind the text that is given, in memory that both see: a
+ * message may not arrive. The former writes it; as long as it is open, the next one waits for its
+ * word. */
+#define KEEPER_UNDECIDED 'u' /* a former that is dead by then will not go on */
+#define KEEPER_GIVEN     'g'
+#define KEEPER_KEPT      'k'
+
 struct keeper_visit {
     enum keeper_visit_stage stage;
     int fd;
-    uint64_t until_ms; /* of the worker: when it is killed; 0: it was, or is gone */
-    bool is_trial;     /* the worker is new, and has not served yet: */
+    uint64_t
+        until_ms;  /* of the worker, or of the offer: when it is killed; 0: it was, or is gone */
+    bool is_trial; /* the worker is new, and has not served yet: */
+    bool is_late;  /* and was killed, for it did not in its time */
     struct keeper_program next, former; /* what it becomes, and goes back to if that never serves */
+};
+
+/* In the service manager's descriptor store, but for `holdings`. */
+#define KEEPER_PARTS 24u
+
+struct keeper_part {
+    int fd;
+    dev_t device;
+    ino_t inode;
+    uint32_t place; /* 0: none */
 };
 
 struct keeper {
@@ -87,6 +107,9 @@ struct keeper {
     uint64_t poison;    /* the request that the last one was at, by its number; 0: none */
     unsigned poisoned;  /* how many before it were at that as well */
     int status;         /* the exit status */
+    struct fdstore store;
+    struct keeper_part parts[KEEPER_PARTS];
+    uint32_t text_place;
 };
 
 void keeper_on_signal(struct keeper *keeper);
@@ -114,8 +137,26 @@ void keeper_end_trial(struct keeper *keeper);
 bool keeper_go_back(struct keeper *keeper);
 /* In the child that is to be the worker: becomes visit's program. Returns on failure only. */
 void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd);
+/* All that there is, and stays the keeper's. */
+int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
+                    struct handover *handover);
+/* Into a file without a name: `head`, and the text. Its descriptor, or a negative errno. */
+int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text);
 /* From another keeper, all of it: keeper_takeover.c. The reason of a failure was logged. */
 int keeper_take_over(struct keeper *keeper);
+/* What came by a handover is the keeper's; `handover` stays for good. */
+int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failure *failure);
+/* The worker of a keeper that has ended was killed by that; it is gone when this returns. */
+void keeper_fence(const struct keeper *keeper);
+
+/* ---- keeper_store.c: what the service manager holds ---------------------------------------- */
+
+/* The mount serves. */
+void keeper_store_begin(struct keeper *keeper);
+/* Something else than `holdings` has changed. */
+void keeper_store_update(struct keeper *keeper);
+/* Where fdstore_is_offered. The reason of a failure was logged. */
+int keeper_go_on_stored(struct keeper *keeper);
 
 /* ---- keeper_tools.c ----------------------------------------------------------------------- */
 
@@ -127,6 +168,8 @@ bool keeper_is_own(const struct keeper *keeper, pid_t child);
 int keeper_start_worker(struct keeper *keeper);
 /* There is no worker. True: another one goes on, or will after a pause; false: none does. */
 bool keeper_restart_worker(struct keeper *keeper);
+/* For the next worker, which tells of it in the mount. */
+void keeper_note_recovery(struct fs_ledger *ledger, const char *cause);
 void keeper_describe_end(int status, char *text, size_t room);
 void keeper_close(int *fd);
 /* For appending. A descriptor, or a negative errno */

@@ -210,8 +210,7 @@ static uint64_t read_clock_us(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* For the next worker, which tells of it in the mount. */
-static void note_recovery(struct fs_ledger *ledger, const char *cause)
+void keeper_note_recovery(struct fs_ledger *ledger, const char *cause)
 {
     if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
         ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
@@ -239,13 +238,8 @@ static bool plan_restart(struct keeper *keeper)
         snprintf(how, sizeof how, "made way for %s",
                  keeper->visit.stage == VISIT_GIVING ? "another keeper (gmsfs mount --takeover)"
                                                      : "another build (gmsfs upgrade)");
-    note_recovery(keeper->ledger, how);
-    if (keeper_is_yielding(keeper)) {
-        leave_worker(keeper);
-        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
-        return keeper_succeed_worker(keeper);
-    }
-    if (keeper_go_back(keeper)) {
+    keeper_note_recovery(keeper->ledger, how);
+    if (keeper_is_yielding(keeper) || keeper_go_back(keeper)) {
         leave_worker(keeper);
         keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
         return true;
@@ -289,6 +283,12 @@ bool keeper_restart_worker(struct keeper *keeper)
         return false;
     if (keeper->end_ms)
         return false;
+    if (keeper_is_yielding(keeper)) { /* asked for while there was none: nobody has to end */
+        if (!keeper_succeed_worker(keeper))
+            return false;
+        if (keeper->visit.is_trial)
+            keeper->restarts.next_ms = keeper_now_ms();
+    }
     if (keeper_now_ms() < keeper->restarts.next_ms)
         return true;
     keeper->restarts.next_ms = 0;

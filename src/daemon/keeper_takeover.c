@@ -16,11 +16,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OFFER_S                                                                      \
     30 /* for each message of the present keeper, whose worker may have to be killed \
         */
+#define FENCE_MS      5000u
+#define FENCE_TURN_MS 2u
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
 
@@ -49,6 +52,14 @@ static void stop_at(const char *point)
     (void)point;
 }
 #endif
+
+/* What the kernel and a worker refuse has no words. */
+static const char *explain_refusal(int error)
+{
+    if (error == -EPERM || error == -EACCES)
+        return " (only the user who mounted it may take it over: run this as that one)";
+    return error == -EINVAL ? " (is it older?)" : "";
+}
 
 /* ---- the offer --------------------------------------------------------------------------- */
 
@@ -90,10 +101,10 @@ static int agree(int fd, struct failure *failure)
                            got < 0 ? strerror(errno) : "it has hung up");
     if (offer.header.error && got == (ssize_t)sizeof offer.header)
         return failure_set(failure, offer.header.error, "its daemon refuses: %s%s",
-                           strerror(-offer.header.error),
-                           offer.header.error == -EINVAL ? " (is it older?)" : "");
+                           strerror(-offer.header.error), explain_refusal(offer.header.error));
     if (offer.header.error)
         return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.abi);
+    stop_at("offered");
     int error = abi_check(offer.abi, failure);
     if (!error && send(fd, "g", 1, MSG_NOSIGNAL) < 0)
         error = failure_set(failure, -errno, "its keeper has gone: %s", strerror(errno));
@@ -103,6 +114,7 @@ static int agree(int fd, struct failure *failure)
 /* ---- what is given ----------------------------------------------------------------------- */
 
 struct taking {
+    int text_fd; /* -1: none */
     char *text;
     size_t size;
     int *fds;
@@ -115,16 +127,17 @@ static void taking_free(struct taking *taking)
         close(taking->fds[i]);
     free(taking->fds);
     free(taking->text);
+    keeper_close(&taking->text_fd);
 }
 
-static int read_text(int fd, struct taking *taking)
+static int read_text(struct taking *taking)
 {
     taking->text = malloc(taking->size);
     taking->fds = malloc((taking->expected + WIRE_BATCH_MAX) * sizeof *taking->fds);
     if (!taking->text || !taking->fds)
         return -ENOMEM;
     for (size_t done = 0; done < taking->size;) {
-        ssize_t got = pread(fd, taking->text + done, taking->size - done, (off_t)done);
+        ssize_t got = pread(taking->text_fd, taking->text + done, taking->size - done, (off_t)done);
         if (got <= 0)
             return got < 0 ? -errno : -EPROTO;
         done += (size_t)got;
@@ -135,20 +148,16 @@ static int read_text(int fd, struct taking *taking)
 static int receive_text(int fd, struct taking *taking)
 {
     struct wire_message message;
-    int text_fd = -1;
-    int error = wire_receive(fd, &message, &text_fd);
+    int error = wire_receive(fd, &message, &taking->text_fd);
 
-    if (!error && (message.type != WIRE_KEEP || text_fd < 0 || message.id == 0 ||
+    if (!error && (message.type != WIRE_KEEP || taking->text_fd < 0 || message.id == 0 ||
                    message.id > MAX_TEXT || message.value > MAX_TAKEN_FDS))
         error = -EPROTO;
-    if (!error) {
-        taking->size = message.id;
-        taking->expected = message.value;
-        error = read_text(text_fd, taking);
-    }
-    if (text_fd >= 0)
-        close(text_fd);
-    return error;
+    if (error)
+        return error;
+    taking->size = message.id;
+    taking->expected = message.value;
+    return read_text(taking);
 }
 
 static int receive_descriptors(int fd, struct taking *taking)
@@ -166,8 +175,9 @@ static int receive_descriptors(int fd, struct taking *taking)
     return taking->count == taking->expected ? 0 : -EPROTO;
 }
 
-/* True: the mount is ours. If the other keeper is dead it cannot go on, and so it is as well. */
-static bool is_ours(int fd)
+/* True: the mount is ours. If the other keeper is dead before it has decided it cannot go on, and
+ * so it is as well. Older builds decide by the message alone. */
+static bool is_ours(int fd, const struct taking *taking)
 {
     const struct wire_message everything = {.type = WIRE_ACK};
     struct wire_message message;
@@ -179,6 +189,10 @@ static bool is_ours(int fd)
     while (error == -EAGAIN);
     if (passed_fd >= 0)
         close(passed_fd);
+    char decision = KEEPER_UNDECIDED;
+    ssize_t got = pread(taking->text_fd, &decision, 1, (off_t)taking->size);
+    if (got < 0 || (got == 1 && decision != KEEPER_UNDECIDED))
+        return got == 1 && decision == KEEPER_GIVEN;
     return error == -EPIPE || (!error && message.type == WIRE_YIELD);
 }
 
@@ -216,9 +230,53 @@ static int take_setup(struct keeper *keeper, struct handover *handover, struct f
     setup.argc = handover->argc;
     setup.argv = handover->argv;
     setup.allow_other = handover->allow_other;
+    if (setup.is_stored)
+        setup.mountpoint = handover->mountpoint;
     keeper->setup = &setup;
     log_set_level(options.log_level);
     return 0;
+}
+
+int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failure *failure)
+{
+    int error = take_setup(keeper, handover, failure);
+
+    if (error)
+        return error;
+    keeper->fuse_fd = handover->fds[HANDOVER_FUSE];
+    keeper->listen_fd = handover->fds[HANDOVER_LISTENER];
+    keeper->audit_fd = handover->fds[HANDOVER_AUDIT];
+    keeper->ledger_fd = handover->fds[HANDOVER_LEDGER];
+    keeper->gms_memory_fd = handover->fds[HANDOVER_GMS_MEMORY];
+    keeper->gms = handover->gms;
+    keeper->journal = handover->journal;
+    keeper->holdings = handover->holdings;
+    error = map_ledger(keeper);
+    return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
+}
+
+/* The lock is the worker's own (worker.c) and goes with it. Whom the worker had started ends with
+ * it, and under a service manager before another keeper is started. */
+void keeper_fence(const struct keeper *keeper)
+{
+    const struct timespec pause = {.tv_nsec = FENCE_TURN_MS * 1000000L};
+    uint64_t until_ms = keeper_now_ms() + FENCE_MS;
+
+    for (;;) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(keeper->journal.head, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+            return;
+        if (lock.l_pid > 0)
+            kill(lock.l_pid, SIGKILL);
+        if (keeper_now_ms() >= until_ms) {
+            log_error(
+                "%s: worker %d of the former keeper does not end although it was killed (ps -o "
+                "stat,wchan -p %d tells where it is); the next one is not held up for it",
+                keeper_path(keeper), (int)lock.l_pid, (int)lock.l_pid);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
 }
 
 static int take(struct keeper *keeper, struct taking *taking, struct failure *failure)
@@ -229,20 +287,10 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
 
     taking->count = 0;
     if (!error)
-        error = take_setup(keeper, &handover, failure);
+        error = keeper_adopt(keeper, &handover, failure);
     if (error)
         return error;
-    keeper->fuse_fd = handover.fds[HANDOVER_FUSE];
-    keeper->listen_fd = handover.fds[HANDOVER_LISTENER];
-    keeper->audit_fd = handover.fds[HANDOVER_AUDIT];
-    keeper->ledger_fd = handover.fds[HANDOVER_LEDGER];
-    keeper->gms_memory_fd = handover.fds[HANDOVER_GMS_MEMORY];
-    keeper->gms = handover.gms;
-    keeper->journal = handover.journal;
-    keeper->holdings = handover.holdings;
-    error = map_ledger(keeper);
-    if (!error)
-        error = find_mount(keeper, &handover);
+    error = find_mount(keeper, &handover);
     return error ? failure_set(failure, error, "it is not the mount that is seen here: %s",
                                strerror(-error))
                  : 0;
@@ -251,7 +299,7 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
 /* From here on the mount stands still, until one of the two keepers goes on. */
 static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
 {
-    struct taking taking = {0};
+    struct taking taking = {.text_fd = -1};
     stop_at("agreed");
     int error = receive_text(fd, &taking);
 
@@ -263,10 +311,10 @@ static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
         failure_set(failure, error, "not all of it has come: %s", strerror(-error));
     if (!error)
         error = take(keeper, &taking, failure);
-    taking_free(&taking);
     stop_at("everything");
-    if (!error && !is_ours(fd))
+    if (!error && !is_ours(fd, &taking))
         error = failure_set(failure, -ECANCELED, "the other keeper goes on");
+    taking_free(&taking);
     return error;
 }
 
@@ -274,12 +322,14 @@ int keeper_take_over(struct keeper *keeper)
 {
     struct failure failure;
     int fd = connect_to(keeper_path(keeper));
-    int error = fd < 0
-                    ? failure_set(&failure, fd, "its daemon cannot be reached: %s", strerror(-fd))
-                    : agree(fd, &failure);
+    int error = fd < 0 ? failure_set(&failure, fd, "its daemon cannot be reached: %s%s",
+                                     strerror(-fd), explain_refusal(fd))
+                       : agree(fd, &failure);
 
     if (!error)
         error = receive_all(keeper, fd, &failure);
+    if (!error)
+        keeper_fence(keeper);
     if (fd >= 0)
         close(fd);
     if (error) {

@@ -29,7 +29,8 @@ uint64_t keeper_now_ms(void)
 
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
 {
-    int error = wire_send(keeper->control_fd, message, passed_fd);
+    int error = keeper->control_fd >= 0 ? wire_send(keeper->control_fd, message, passed_fd)
+                                        : -EPIPE; /* there is none just now */
 
     if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
         log_error("%s: cannot tell the worker anything: %s", keeper->setup->mountpoint,

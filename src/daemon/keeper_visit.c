@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define OFFER_MS    10000u /* for the next keeper to look at what it is offered */
+#define TRIAL_MS    30000u /* for another program to serve; a GPU's driver takes seconds */
 #define GIVING_S    5      /* for each message of what is given */
 #define ANSWER_TEXT 512u
 #define GO_ON       'g'
@@ -82,7 +83,7 @@ static const char *find_obstacle(const struct keeper *keeper)
 static void yield(struct keeper *keeper, enum keeper_visit_stage stage)
 {
     keeper->visit.stage = stage;
-    keeper->visit.until_ms = keeper_now_ms() + KEEPER_YIELD_MS;
+    keeper->visit.until_ms = keeper->worker > 0 ? keeper_now_ms() + KEEPER_YIELD_MS : 0;
     keeper_tell_worker(keeper, WIRE_YIELD, -1);
 }
 
@@ -119,7 +120,10 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
 
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
-               !error ? obstacle : "only for who mounted, and (not --takeover) root");
+               !error ? obstacle
+               : is_takeover
+                   ? "only the user who mounted it may take it over: run this as that one"
+                   : "only root and the user who mounted it may: run this as one of them");
         close(fd);
         return;
     }
@@ -143,7 +147,7 @@ void keeper_on_visitor(struct keeper *keeper)
     } else if (keeper->visit.stage == VISIT_OFFERED) {
         log_warning("%s: the other process has not gone on; this keeper does", keeper_path(keeper));
         end_visit(keeper, -ECANCELED, "not taken over");
-    } else if (keeper->visit.stage == VISIT_UPGRADE) {
+    } else if (got <= 0) { /* one that is to get all is then found gone */
         keeper_close(&keeper->visit.fd);
     }
 }
@@ -155,6 +159,9 @@ void keeper_on_visit_late(struct keeper *keeper)
     visit->until_ms = 0;
     if (visit->stage == VISIT_OFFERED) {
         end_visit(keeper, -ETIMEDOUT, "not taken over in time");
+    } else if (visit->is_trial && keeper->worker > 0) {
+        visit->is_late = true;
+        kill(keeper->worker, SIGKILL);
     } else if (keeper->worker > 0) {
         log_warning("%s: the worker does not end its step; it is killed, which loses nothing",
                     keeper_path(keeper));
@@ -164,8 +171,7 @@ void keeper_on_visit_late(struct keeper *keeper)
 
 /* ---- what there is ----------------------------------------------------------------------- */
 
-/* All of it stays the keeper's. */
-static int describe(const struct keeper *keeper, int control_fd, int keep_fd,
+int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
                     struct handover *handover)
 {
     const struct keeper_setup *setup = keeper->setup;
@@ -195,23 +201,30 @@ static int describe(const struct keeper *keeper, int control_fd, int keep_fd,
     return 0;
 }
 
-/* Into a file without a name. Its descriptor, or a negative errno. */
-static int store_text(const struct handover_text *text)
+static int write_at(int fd, const char *bytes, size_t size, size_t at)
 {
-    int fd = memfd_create("handover", MFD_CLOEXEC);
-
-    if (fd < 0)
-        return -errno;
-    for (size_t done = 0; done < text->size;) {
-        ssize_t put = pwrite(fd, text->bytes + done, text->size - done, (off_t)done);
-        if (put <= 0) {
-            int error = put < 0 ? -errno : -EIO;
-            close(fd);
-            return error;
-        }
+    for (size_t done = 0; done < size;) {
+        ssize_t put = pwrite(fd, bytes + done, size - done, (off_t)(at + done));
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
         done += (size_t)put;
     }
-    return fd;
+    return 0;
+}
+
+int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text)
+{
+    int fd = memfd_create("handover", MFD_CLOEXEC);
+    int error = fd < 0 ? -errno : write_at(fd, head, head_size, 0);
+
+    if (!error)
+        error = write_at(fd, text->bytes, text->size, head_size);
+
+    if (!error)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return error;
 }
 
 /* ---- another program --------------------------------------------------------------------- */
@@ -228,11 +241,11 @@ void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd)
                     (char *)(uintptr_t)keeper->setup->mountpoint, NULL};
     struct handover handover;
     struct handover_text text = {0};
-    int error = describe(keeper, control_fd, keep_fd, &handover);
+    int error = keeper_describe(keeper, control_fd, keep_fd, &handover);
 
     if (!error)
         error = handover_encode(&handover, &text);
-    int fd = error ? error : store_text(&text);
+    int fd = error ? error : keeper_write_text(NULL, 0, &text);
     error = fd < 0 ? fd : leave_open(fd);
     for (size_t i = 0; i < text.count && !error; i++)
         error = leave_open(text.fds[i]);
@@ -242,6 +255,20 @@ void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd)
     log_error("%s: cannot execute the worker's program: %s", keeper_path(keeper), strerror(-error));
 }
 
+#ifdef GMSFS_TEST_HOOKS
+static uint64_t trial_ms(void)
+{
+    const char *text = getenv("GMSFS_TRIAL_MS");
+
+    return text ? strtoull(text, NULL, 10) : TRIAL_MS;
+}
+#else
+static uint64_t trial_ms(void)
+{
+    return TRIAL_MS;
+}
+#endif
+
 static void switch_program(struct keeper *keeper)
 {
     struct keeper_visit *visit = &keeper->visit;
@@ -249,7 +276,8 @@ static void switch_program(struct keeper *keeper)
     visit->former = keeper->program;
     keeper->program = visit->next;
     visit->is_trial = true;
-    visit->until_ms = 0;
+    visit->is_late = false;
+    visit->until_ms = keeper_now_ms() + trial_ms();
 }
 
 void keeper_end_trial(struct keeper *keeper)
@@ -264,17 +292,20 @@ void keeper_end_trial(struct keeper *keeper)
     log_info("%s: upgraded", keeper_path(keeper));
     snprintf(text, sizeof text, "worker %d", (int)keeper->worker);
     end_visit(keeper, 0, text);
+    keeper_store_update(keeper);
 }
 
 bool keeper_go_back(struct keeper *keeper)
 {
     struct keeper_visit *visit = &keeper->visit;
-    char how[128], text[256];
+    char how[128] = "did not serve in time and was killed", text[256];
 
     if (!visit->is_trial)
         return false;
-    keeper_describe_end(keeper->worker_status, how, sizeof how);
-    snprintf(text, sizeof text, "the new worker %s before it served; the former one goes on", how);
+    if (!visit->is_late)
+        keeper_describe_end(keeper->worker_status, how, sizeof how);
+    snprintf(text, sizeof text, "the new worker %s%s; the former one goes on", how,
+             visit->is_late ? "" : " before it served");
     log_error("%s: not upgraded: %s", keeper_path(keeper), text);
     visit->is_trial = false;
     keeper_close(&keeper->program.fd);
@@ -299,27 +330,70 @@ static int send_descriptors(int fd, const struct handover_text *text)
     return error;
 }
 
-static int send_all(struct keeper *keeper, int fd)
+/* What the other one gets beside descriptors, and sees change. */
+struct given {
+    int fd; /* -1: none */
+    size_t size;
+};
+
+static int send_all(struct keeper *keeper, int fd, struct given *given)
 {
     struct wire_message message = {.type = WIRE_KEEP};
     struct handover handover;
     struct handover_text text = {0};
-    int error = describe(keeper, -1, -1, &handover);
+    int error = keeper_describe(keeper, -1, -1, &handover);
 
     if (!error)
         error = handover_encode(&handover, &text);
-    int text_fd = error ? error : store_text(&text);
-    error = text_fd < 0 ? text_fd : 0;
-    message.id = text.size;
+    given->fd = error ? -1 : keeper_write_text(NULL, 0, &text);
+    if (!error && given->fd < 0)
+        error = given->fd;
+    message.id = given->size = text.size;
     message.value = text.count;
     if (!error)
-        error = wire_send(fd, &message, text_fd);
+        error = write_at(given->fd, (const char[]){KEEPER_UNDECIDED}, 1, given->size);
+    if (!error)
+        error = wire_send(fd, &message, given->fd);
     if (!error)
         error = send_descriptors(fd, &text);
-    if (text_fd >= 0)
-        close(text_fd);
     handover_text_free(&text);
     return error;
+}
+
+static int hear_everything_came(int fd)
+{
+    struct wire_message message;
+    int passed_fd = -1;
+    int error = wire_receive(fd, &message, &passed_fd);
+
+    if (passed_fd >= 0)
+        close(passed_fd);
+    return error ? error : message.type == WIRE_ACK ? message.error : -EPROTO;
+}
+
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that the last word does not arrive. */
+static bool is_mute(void)
+{
+    return getenv("GMSFS_TAKEOVER_MUTE") != NULL;
+}
+#else
+static bool is_mute(void)
+{
+    return false;
+}
+#endif
+
+/* The byte counts. The message wakes the other one, and so does the end of the connection. */
+static void tell_decision(int fd, const struct given *given, int error)
+{
+    const struct wire_message message = {.type = error ? WIRE_END : WIRE_YIELD, .error = error};
+    char decision = error ? KEEPER_KEPT : KEEPER_GIVEN;
+
+    if (given->fd >= 0)
+        write_at(given->fd, &decision, 1, given->size);
+    if (!is_mute())
+        wire_send(fd, &message, -1);
 }
 
 static void bound_waits(int fd)
@@ -335,22 +409,24 @@ static void bound_waits(int fd)
  * heard to have everything; it begins when it is told so, or this process is dead. */
 static bool give(struct keeper *keeper)
 {
-    int fd = keeper->visit.fd, passed_fd = -1;
-    struct wire_message message;
+    struct given given = {.fd = -1};
+    int fd = keeper->visit.fd;
+    int error = fd < 0 ? -EPIPE : 0; /* it has hung up meanwhile */
 
-    bound_waits(fd);
-    int error = send_all(keeper, fd);
     if (!error)
-        error = wire_receive(fd, &message, &passed_fd);
-    if (passed_fd >= 0)
-        close(passed_fd);
-    if (!error && (message.type != WIRE_ACK || message.error))
-        error = -EPROTO;
-    message = (struct wire_message){.type = error ? WIRE_END : WIRE_YIELD, .error = error};
+        bound_waits(fd);
+    if (!error)
+        error = send_all(keeper, fd, &given);
+    if (!error)
+        error = hear_everything_came(fd);
     if (error)
         log_error("%s: not taken over: the other process did not take it all: %s; this one goes on",
                   keeper_path(keeper), strerror(-error));
-    wire_send(fd, &message, -1);
+    if (!error) /* the next one stores the same descriptors, which the manager takes for those */
+        fdstore_clear(&keeper->store);
+    if (fd >= 0)
+        tell_decision(fd, &given, error);
+    keeper_close(&given.fd);
     keeper_close(&keeper->visit.fd);
     keeper->visit.stage = VISIT_NONE;
     keeper->visit.until_ms = 0;

@@ -44,13 +44,16 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_close(&keeper->listen_fd);
         keeper_close(&keeper->binder_fd);
         gms_sockets_forget(&keeper->gms);
+        fdstore_close(&keeper->store);
         relay_close(keeper->setup->relay);
-        if (keeper->setup->ready_fd >= 0 && !keeper->is_serving)
+        if (keeper->setup->ready_fd >= 0 && (!keeper->is_serving || keeper->is_taken_over))
             close(keeper->setup->ready_fd);
         setup.control_fd = control[1];
         setup.keep_fd = keep[1];
-        if (keeper->program.fd < 0)
+        if (keeper->program.fd < 0) {
+            keeper_close(&keeper->ledger_fd); /* it is mapped */
             exit(worker_main(&setup));
+        }
         keeper_execute_worker(keeper, control[1], keep[1]);
         _exit(1);
     }

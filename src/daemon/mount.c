@@ -5,6 +5,7 @@
 #include "base/child.h"
 #include "base/log.h"
 #include "daemon/attach.h"
+#include "daemon/fdstore.h"
 #include "daemon/gms_dir.h"
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
@@ -382,6 +383,11 @@ int daemon_mount_main(int argc, char **argv)
     if (options.takeover && (options.has_list || options.debug)) {
         log_error("--takeover: the options are those of the mount; only -f can be given");
         return EXIT_WRONG_ARGUMENTS;
+    }
+    setup.is_stored = options.foreground && !options.takeover && fdstore_is_offered();
+    if (setup.is_stored) { /* the mount does not answer, so nothing looks into it */
+        setup.mountpoint = options.mountpoint;
+        return keeper_main(&setup);
     }
     if (options.takeover && check_live_mount(options.mountpoint, path))
         return 1;

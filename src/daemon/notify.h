@@ -9,4 +9,9 @@
 
 void notify_send(const char *state); /* such as "READY=1" */
 
+/* For who says more: a connected socket, closed on exec. -ENOENT: nobody listens; or why not */
+int notify_connect(void);
+/* With a descriptor, or without: -1. 0 or a negative errno */
+int notify_send_to(int fd, const char *state, int passed_fd);
+
 #endif

@@ -219,6 +219,8 @@ static void on_control(struct event_watch *watch, uint32_t events)
         error = serve_message(worker, &message, fd);
     if (!error || error == -EAGAIN)
         return;
+    if (error == -EPIPE) /* the keeper is gone, and SIGKILL is on its way: nothing is taken apart */
+        _exit(1);
     log_error("%s: cannot go on: %s", worker->setup->mountpoint, strerror(-error));
     worker->status = 1;
     loop_stop(worker->loop);
@@ -227,13 +229,15 @@ static void on_control(struct event_watch *watch, uint32_t events)
 /* ---- beginning and end ------------------------------------------------------------------- */
 
 #ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that a worker is the last one. */
+/* Tests see to it that a worker is the last one, or does not get as far as to serve. */
 static void die_if_told(void)
 {
-    const char *path = getenv("GMSFS_LAST_WORKER");
+    const char *path = getenv("GMSFS_LAST_WORKER"), *hang = getenv("GMSFS_HANG_WORKER");
 
     if (path && access(path, F_OK) == 0)
         _exit(1);
+    while (hang && access(hang, F_OK) == 0)
+        usleep(10000);
 }
 #else
 static void die_if_told(void)
@@ -241,12 +245,22 @@ static void die_if_told(void)
 }
 #endif
 
+/* As long as this process lives (keeper_fence). */
+static void hold_journal(const struct worker_setup *setup)
+{
+    const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    if (fcntl(setup->journal.head, F_SETLK, &lock) != 0)
+        log_warning("%s: cannot lock the journal: %s", setup->mountpoint, strerror(errno));
+}
+
 static void begin_process(const struct worker_setup *setup)
 {
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
     madvise(setup->ledger, sizeof *setup->ledger, MADV_DONTFORK);
+    hold_journal(setup);
     if (getppid() != setup->keeper)
         _exit(1);
     /* A service manager or a terminal signals both processes: the keeper decides. */

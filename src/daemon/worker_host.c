@@ -131,7 +131,10 @@ static int host_keep(void *context, const struct service_memory *memories, size_
 {
     struct worker *worker = context;
 
-    return keep_add(&worker->keep, memories, count);
+    int error = keep_add(&worker->keep, memories, count);
+    if (error == -EPIPE) /* the keeper is gone: nobody is told of a failure that is none */
+        _exit(1);
+    return error;
 }
 
 static void host_drop(void *context, const uint64_t *memories, size_t count)

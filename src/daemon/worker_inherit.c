@@ -55,6 +55,7 @@ int worker_main_inherited(int fd)
                       handover.fds[HANDOVER_LEDGER], 0);
         if (ledger == MAP_FAILED)
             error = failure_set(&failure, -errno, "cannot map the ledger: %s", strerror(errno));
+        close(handover.fds[HANDOVER_LEDGER]);
     }
     if (error) {
         log_error("the worker cannot go on: %s", failure.text);

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/fdstore.h"
+
+#include "base/log.h"
+#include "daemon/notify.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define VERSION       1u
+#define INDEX_NAME    "gmsfs-index"
+#define FIRST_FD      3 /* SD_LISTEN_FDS_START */
+#define SETTLE_MS     1000
+#define SEND_S        2
+#define MESSAGE_BYTES 64u
+#define OWN_PLACES    32u
+
+struct place {
+    uint32_t kind; /* enum fdstore_kind; written last */
+    uint64_t serial, id, bytes;
+};
+
+struct fdstore_index {
+    uint32_t version;
+    uint64_t serial; /* the last one */
+    struct place places[FDSTORE_PLACES + 1];
+};
+
+/* ---- the manager --------------------------------------------------------------------------- */
+
+static void give_up(struct fdstore *store, const char *cause)
+{
+    if (!store->is_incomplete)
+        log_warning(
+            "the service manager's descriptor store does not hold all: %s; what it lacks is "
+            "lost if this process, the keeper, is killed (FileDescriptorStoreMax=)",
+            cause);
+    store->is_incomplete = true;
+}
+
+static int store_message(struct fdstore *store, uint32_t place, int fd)
+{
+    char text[MESSAGE_BYTES];
+
+    if (place == 0)
+        snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" INDEX_NAME);
+    else
+        snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%u", place);
+    return notify_send_to(store->notify_fd, text, fd);
+}
+
+static void remove_message(struct fdstore *store, const char *name)
+{
+    char text[MESSAGE_BYTES + 256];
+
+    snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+    int error = notify_send_to(store->notify_fd, text, -1);
+    if (error)
+        log_error("cannot remove descriptor %s from the service manager's store: %s", name,
+                  strerror(-error));
+    store->removes = true;
+}
+
+static int connect_manager(void)
+{
+    const struct timeval limit = {.tv_sec = SEND_S};
+    int fd = notify_connect();
+
+    if (fd >= 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+void fdstore_settle(struct fdstore *store)
+{
+    int ends[2];
+
+    if (store->notify_fd < 0 || !store->removes)
+        return;
+    store->removes = false;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return;
+    int error = notify_send_to(store->notify_fd, "BARRIER=1", ends[1]);
+    close(ends[1]);
+    struct pollfd closed = {.fd = ends[0]};
+    if (!error && poll(&closed, 1, SETTLE_MS) == 0)
+        log_warning(
+            "the service manager does not answer; memory that is free now may be held by its "
+            "descriptor store for a while");
+    close(ends[0]);
+}
+
+/* ---- the index ----------------------------------------------------------------------------- */
+
+void fdstore_init(struct fdstore *store)
+{
+    *store = (struct fdstore){.notify_fd = -1, .index_fd = -1};
+}
+
+void fdstore_close(struct fdstore *store)
+{
+    if (store->notify_fd >= 0)
+        close(store->notify_fd);
+    if (store->index_fd >= 0)
+        close(store->index_fd);
+    if (store->index)
+        munmap(store->index, sizeof *store->index);
+    fdstore_init(store);
+}
+
+static int map_index(struct fdstore *store)
+{
+    void *index =
+        mmap(NULL, sizeof *store->index, PROT_READ | PROT_WRITE, MAP_SHARED, store->index_fd, 0);
+
+    if (index == MAP_FAILED)
+        return -errno;
+    store->index = index;
+    return 0;
+}
+
+/* The index has a place in the store too. */
+static uint32_t count_room(void)
+{
+    const char *text = getenv("FDSTORE"); /* since systemd 254 */
+    unsigned long most = text ? strtoul(text, NULL, 10) : FDSTORE_PLACES + 1;
+
+    return most > FDSTORE_PLACES ? FDSTORE_PLACES : most > 0 ? (uint32_t)most - 1 : 0;
+}
+
+void fdstore_open(struct fdstore *store)
+{
+    int error = 0;
+
+    fdstore_init(store);
+    store->room = count_room();
+    if (store->room == 0)
+        return;
+    store->notify_fd = connect_manager();
+    if (store->notify_fd < 0)
+        return;
+    store->index_fd = memfd_create(INDEX_NAME, MFD_CLOEXEC);
+    if (store->index_fd < 0 || ftruncate(store->index_fd, sizeof *store->index) != 0)
+        error = -errno;
+    if (!error)
+        error = map_index(store);
+    if (!error) {
+        store->index->version = VERSION;
+        error = store_message(store, 0, store->index_fd);
+    }
+    if (!error)
+        return;
+    give_up(store, strerror(-error));
+    fdstore_close(store);
+}
+
+/* The first places are for the mount itself, without which what is kept is of no use. */
+static uint32_t find_free(struct fdstore *store, enum fdstore_kind kind)
+{
+    uint32_t first = kind == FDSTORE_KEPT ? OWN_PLACES + 1 : 1;
+    uint32_t last = kind == FDSTORE_KEPT || store->room < OWN_PLACES ? store->room : OWN_PLACES;
+
+    for (uint32_t tries = first; tries <= last; tries++) {
+        store->next = store->next >= first && store->next < last ? store->next + 1 : first;
+        if (store->index->places[store->next].kind == FDSTORE_FREE)
+            return store->next;
+    }
+    return 0;
+}
+
+uint32_t fdstore_add(struct fdstore *store, enum fdstore_kind kind, int fd, uint64_t id,
+                     uint64_t bytes)
+{
+    if (store->notify_fd < 0)
+        return 0;
+    uint32_t number = find_free(store, kind);
+    if (number == 0) {
+        give_up(store, "it is full");
+        return 0;
+    }
+    struct place *place = &store->index->places[number];
+    place->serial = ++store->index->serial;
+    place->id = id;
+    place->bytes = bytes;
+    *(volatile uint32_t *)&place->kind = kind;
+    int error = store_message(store, number, fd);
+    if (!error)
+        return number;
+    place->kind = FDSTORE_FREE;
+    give_up(store, strerror(-error));
+    return 0;
+}
+
+void fdstore_remove(struct fdstore *store, uint32_t place)
+{
+    char name[16];
+
+    if (store->notify_fd < 0 || place == 0)
+        return;
+    snprintf(name, sizeof name, "%u", place);
+    remove_message(store, name);
+    store->index->places[place].kind = FDSTORE_FREE;
+}
+
+void fdstore_clear(struct fdstore *store)
+{
+    if (store->notify_fd < 0)
+        return;
+    for (uint32_t i = 1; i <= FDSTORE_PLACES; i++)
+        if (store->index->places[i].kind != FDSTORE_FREE)
+            fdstore_remove(store, i);
+    remove_message(store, INDEX_NAME);
+    fdstore_settle(store);
+    fdstore_close(store);
+}
+
+/* ---- what has come ------------------------------------------------------------------------- */
+
+/* The name at *at, and *at behind it. False: there is none. */
+static bool next_name(const char **at, char *name, size_t room)
+{
+    size_t bytes = strcspn(*at, ":");
+
+    if (bytes == 0 || bytes >= room)
+        return false;
+    memcpy(name, *at, bytes);
+    name[bytes] = '\0';
+    *at += bytes + ((*at)[bytes] == ':');
+    return true;
+}
+
+bool fdstore_is_offered(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *names = getenv("LISTEN_FDNAMES");
+    char name[256];
+
+    if (!pid || !names || strtol(pid, NULL, 10) != getpid())
+        return false;
+    while (next_name(&names, name, sizeof name))
+        if (strcmp(name, INDEX_NAME) == 0)
+            return true;
+    return false;
+}
+
+static int open_index(struct fdstore *store, int fd)
+{
+    struct stat stat;
+
+    store->index_fd = fd;
+    if (fstat(fd, &stat) != 0 || stat.st_size != (off_t)sizeof *store->index)
+        return -EPROTO;
+    int error = map_index(store);
+    return !error && store->index->version != VERSION ? -EPROTO : error;
+}
+
+struct arrivals {
+    int count;
+    const char *names;
+};
+
+/* Finds the index, before the others can be understood. */
+static int find_index(struct fdstore *store, const struct arrivals *arrivals)
+{
+    const char *at = arrivals->names;
+    char name[256];
+
+    for (int i = 0; i < arrivals->count && next_name(&at, name, sizeof name); i++)
+        if (strcmp(name, INDEX_NAME) == 0)
+            return open_index(store, FIRST_FD + i);
+    return -ENOENT;
+}
+
+/* Whose place is free was about to be removed. */
+static bool take_one(struct fdstore *store, const char *name, int fd, struct fdstore_item *item)
+{
+    unsigned long number = strtoul(name, NULL, 10);
+
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (fd == store->index_fd)
+        return false;
+    if (store->index && number > 0 && number <= FDSTORE_PLACES &&
+        store->index->places[number].kind != FDSTORE_FREE) {
+        const struct place *place = &store->index->places[number];
+        *item = (struct fdstore_item){.place = (uint32_t)number,
+                                      .kind = place->kind,
+                                      .fd = fd,
+                                      .serial = place->serial,
+                                      .id = place->id,
+                                      .bytes = place->bytes};
+        return true;
+    }
+    remove_message(store, name);
+    close(fd);
+    return false;
+}
+
+static size_t take_each(struct fdstore *store, const struct arrivals *arrivals,
+                        struct fdstore_item *items)
+{
+    const char *at = arrivals->names;
+    char name[256];
+    size_t taken = 0;
+
+    for (int i = 0; i < arrivals->count && next_name(&at, name, sizeof name); i++)
+        taken += take_one(store, name, FIRST_FD + i, &items[taken]);
+    return taken;
+}
+
+/* Places that nothing has come for: the last keeper ended before it sent that. */
+static void free_others(struct fdstore *store, const struct fdstore_item *items, size_t count)
+{
+    uint8_t *has_come = calloc(FDSTORE_PLACES + 1, 1);
+
+    if (!has_come)
+        return; /* they stay taken, which wastes them */
+    for (size_t i = 0; i < count; i++)
+        has_come[items[i].place] = 1;
+    for (uint32_t i = 1; i <= FDSTORE_PLACES; i++)
+        if (!has_come[i])
+            store->index->places[i].kind = FDSTORE_FREE;
+    free(has_come);
+}
+
+int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *count)
+{
+    const char *number = getenv("LISTEN_FDS"), *names = getenv("LISTEN_FDNAMES");
+    struct arrivals arrivals = {.count = number ? (int)strtol(number, NULL, 10) : 0,
+                                .names = names ? names : ""};
+
+    fdstore_init(store);
+    store->room = count_room();
+    store->notify_fd = connect_manager();
+    if (arrivals.count <= 0 || store->notify_fd < 0)
+        return store->notify_fd < 0 ? store->notify_fd : -ENOENT;
+    *items = calloc((size_t)arrivals.count, sizeof **items);
+    if (!*items)
+        return -ENOMEM;
+    int error = find_index(store, &arrivals);
+    if (error && store->index) {
+        munmap(store->index, sizeof *store->index);
+        store->index = NULL;
+    }
+    *count = take_each(store, &arrivals, *items);
+    if (!error)
+        free_others(store, *items, *count);
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    if (!error)
+        return 0;
+    remove_message(store, INDEX_NAME);
+    free(*items);
+    fdstore_close(store);
+    return error;
+}
