@@ -4,8 +4,9 @@
  * and filled meanwhile by several others, each an allocation of its own: the kernel lets one at a
  * time write to a memfd.
  *
- * Bytes go by write(2) through a buffer that stays in the cache: a page that is written whole is
- * never cleared, while one that is touched through a mapping is cleared first, after a fault.
+ * Bytes go by splice(2) from the page cache, or by write(2) through a buffer that stays in the
+ * processor's cache: a page that is written whole is never cleared, while one that is touched
+ * through a mapping is cleared first, after a fault.
  */
 #include "cli/load.h"
 
@@ -13,6 +14,7 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "mover/pipe_copy.h"
 #include "mover/supply.h"
 #include "mover/work.h"
 
@@ -63,7 +65,8 @@ struct copy {
 /* Where the bytes of one allocation go. */
 struct target {
     int fd;
-    uint8_t *map; /* NULL: by write(2) */
+    struct pipe_copy pipe; /* to the file, where that is written */
+    uint8_t *map;          /* NULL: it is written, by splice(2) or write(2) */
     size_t map_bytes;
 };
 
@@ -104,11 +107,13 @@ static int target_open(int fd, struct target *target)
     struct stat status;
     void *map;
 
-    *target = (struct target){.fd = fd};
+    *target = (struct target){.fd = fd, .pipe.ends = {-1, -1}};
     if (fstat(fd, &status) < 0)
         return -errno;
-    if (target_is_written(fd, (size_t)status.st_size))
+    if (target_is_written(fd, (size_t)status.st_size)) {
+        pipe_copy_open(&target->pipe);
         return 0;
+    }
     map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return -errno;
@@ -121,15 +126,16 @@ static void target_close(struct target *target)
 {
     if (target->map)
         munmap(target->map, target->map_bytes);
+    pipe_copy_close(&target->pipe);
     close(target->fd);
 }
 
-/* One step from a place in a tensor on, of `left` bytes or less; *size_bytes is what was copied.
+/* One step, through a buffer from a place in a tensor on, of `left` bytes or less; *size_bytes is what was copied.
  * Steps end at a page of the memory, or at one of the file where that is read past the page cache.
  */
-static int copy_step(struct copy *copy, const struct load *load, size_t index,
-                     const struct target *target, struct staging_lane *lane, uint64_t at,
-                     uint64_t left, size_t *size_bytes)
+static int copy_buffered(struct copy *copy, const struct load *load, size_t index,
+                         const struct target *target, struct staging_lane *lane, uint64_t at,
+                         uint64_t left, size_t *size_bytes)
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
     struct direct_file *file = &load->inputs[tensor->file];
@@ -153,6 +159,25 @@ static int copy_step(struct copy *copy, const struct load *load, size_t index,
     else if (!is_mapped)
         error = file_write_at(target->fd, bytes, *size_bytes, to);
     return error ? copy_fail(copy, load, index, "write it to the store's memory", error) : 0;
+}
+
+/* The same by the pipe, where both files can. */
+static int copy_step(struct copy *copy, const struct load *load, size_t index,
+                     struct target *target, struct staging_lane *lane, uint64_t at, uint64_t left,
+                     size_t *size_bytes)
+{
+    const struct model_tensor *tensor = &load->model->tensors[index];
+    struct direct_file *file = &load->inputs[tensor->file];
+    uint64_t to = load->plan.places[index].offset_bytes + at;
+    size_t part = COPY_BUFFER_BYTES - (size_t)(to % COPY_PAGE_BYTES);
+    int error = -EOPNOTSUPP;
+
+    if (!target->map && !direct_is_on(file))
+        error = pipe_copy_some(&target->pipe, file->fd, tensor->offset_bytes + at, target->fd, to,
+                               part < left ? part : (size_t)left, size_bytes);
+    if (error == -EOPNOTSUPP)
+        return copy_buffered(copy, load, index, target, lane, at, left, size_bytes);
+    return error ? copy_fail(copy, load, index, "copy it to the store's memory", error) : 0;
 }
 
 /* Whether a tensor goes on where another one ends, in the file and in the store. */
@@ -179,7 +204,7 @@ static size_t copy_find_run(const struct load *load, const size_t *tensors, size
 }
 
 static int copy_run_of(struct copy *copy, const struct load *load, const size_t *tensors,
-                       uint64_t size_bytes, const struct target *target, struct staging_lane *lane)
+                       uint64_t size_bytes, struct target *target, struct staging_lane *lane)
 {
     uint64_t at = 0, begin = 0; /* of the tensor that a step begins in */
     size_t step = 0;
