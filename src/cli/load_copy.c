@@ -37,6 +37,7 @@
 #define COPY_DIRECT_BYTES ((size_t)2 << 20) /* of a read past the page cache */
 #define COPY_PAGE_BYTES   ((size_t)4096)
 #define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
+#define COPY_AT_ONCE      16u /* that are made at once: while they are filled, the next ones are */
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
@@ -130,8 +131,9 @@ static void target_close(struct target *target)
     close(target->fd);
 }
 
-/* One step, through a buffer from a place in a tensor on, of `left` bytes or less; *size_bytes is what was copied.
- * Steps end at a page of the memory, or at one of the file where that is read past the page cache.
+/* One step, through a buffer from a place in a tensor on, of `left` bytes or less; *size_bytes is
+ * what was copied. Steps end at a page of the memory, or at one of the file where that is read past
+ * the page cache.
  */
 static int copy_buffered(struct copy *copy, const struct load *load, size_t index,
                          const struct target *target, struct staging_lane *lane, uint64_t at,
@@ -273,20 +275,69 @@ static void *copy_thread(void *context)
     return NULL;
 }
 
+/* Some of the items, all of one load. */
+struct copy_some {
+    struct load *load;
+    size_t count, at[GMSFS_ALLOCATE_EACH_MAX]; /* among those that are asked for */
+};
+
+/* The first of the items that was not gathered yet, and those of the same load. */
+static void copy_gather(const struct copy *copy, const size_t *items, size_t count, bool *gathered,
+                        struct copy_some *some)
+{
+    some->load = NULL;
+    some->count = 0;
+    for (size_t i = 0; i < count && some->count < GMSFS_ALLOCATE_EACH_MAX; i++) {
+        struct load *load = copy->items[items[i]].load;
+
+        if (gathered[i] || (some->load && some->load != load))
+            continue;
+        some->load = load;
+        some->at[some->count++] = i;
+        gathered[i] = true;
+    }
+}
+
+static int copy_get_some(const struct copy *copy, const size_t *items, const struct copy_some *some,
+                         int *fds)
+{
+    struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
+    uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
+    struct load *load = some->load;
+    int error;
+
+    for (size_t i = 0; i < some->count; i++)
+        wanted[i] = (struct gmsfs_new_allocation){.size_bytes = copy->sizes[items[some->at[i]]],
+                                                  .tag = LOAD_TAG};
+    error = gmsfs_allocate_each(load->handle, wanted, some->count, 0, slots);
+    for (size_t i = 0; !error && i < some->count; i++) {
+        load->slots[copy->items[items[some->at[i]]].allocation] = slots[i];
+        error = gmsfs_export_handle(load->handle, slots[i], GMSFS_ACCESS_WRITE, &fds[some->at[i]]);
+    }
+    return error;
+}
+
 /* In the order of the plan, so the slots, and the ranks, are those of the plan. */
-static int copy_get_memory(void *context, size_t number)
+static int copy_get_memory(void *context, const size_t *items, size_t count, int *fds,
+                           size_t *refused)
 {
     const struct copy *copy = context;
-    const struct copy_item *item = &copy->items[number];
-    struct load *load = item->load;
-    uint64_t *slot = &load->slots[item->allocation];
-    int fd = -1;
-    int error = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[item->allocation],
-                                      LOAD_TAG, NULL, slot);
+    bool gathered[SUPPLY_MOST_AT_ONCE] = {false};
+    struct copy_some some;
+    int error = 0;
 
-    if (!error)
-        error = gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, &fd);
-    return error ? error : fd;
+    for (size_t i = 0; i < count; i++)
+        fds[i] = -1;
+    for (size_t done = 0; !error && done < count; done += some.count) {
+        copy_gather(copy, items, count, gathered, &some);
+        error = copy_get_some(copy, items, &some, fds);
+        if (error)
+            *refused = items[some.at[0]];
+    }
+    for (size_t i = 0; error && i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return error;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------ */
@@ -386,6 +437,7 @@ static int copy_run(struct copy *copy)
     copy->supply = (struct supply){.count = copy->item_count,
                                    .order = copy->turns,
                                    .most = COPY_AHEAD,
+                                   .at_once = COPY_AT_ONCE,
                                    .get = copy_get_memory,
                                    .context = copy};
     error = supply_begin(&copy->supply);
