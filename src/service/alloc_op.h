@@ -2,7 +2,8 @@
 /*
  * alloc_op - an ALLOC, a resize or a RESERVE under way
  *
- * For alloc.c, whose it is, and alloc_make.c, which makes its memory on helper threads.
+ * For alloc.c, whose it is, alloc_make.c, which makes its memory on helper threads, and
+ * alloc_publish.c, which makes it known.
  */
 #ifndef GMSFS_SERVICE_ALLOC_OP_H
 #define GMSFS_SERVICE_ALLOC_OP_H
@@ -60,5 +61,9 @@ static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
  * whether they are. Fails only if no part could be started: one makes all the pieces as well, if
  * slowly. */
 int alloc_make(struct service *s, struct alloc_op *op);
+
+/* The memory is there and kept: enters it into the tables, then into the state, all or nothing.
+ * What was entered is the table's, no longer the operation's. slots: of those that differ. */
+int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *slots);
 
 #endif

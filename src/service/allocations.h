@@ -22,10 +22,10 @@ struct service_alloc {
     uint64_t size_bytes;
     uint32_t count;
     const char *name, *tag; /* name "": aNNNNNN */
-    /* `count` of them (SERVICE_MAX_ALLOC_ITEMS at most), made all or none, in place of size, name and tag; NULL: all are alike. The
-     * answer has their slots. */
+    /* `count` of them (SERVICE_MAX_ALLOC_ITEMS at most), made all or none, in place of size, name
+     * and tag; NULL: all are alike. The answer has their slots. */
     const struct service_alloc_item *items;
-    const char *wire_id;    /* that the client chose; NULL: none. Of one allocation alone */
+    const char *wire_id; /* that the client chose; NULL: none. Of one allocation alone */
     bool wait;
     uint64_t timeout_ms; /* with wait: alloc_timeout, or this where it is less; 0: nothing said */
     bool waits_for_ever; /* beyond alloc_timeout, as long as the request is not interrupted */
