@@ -15,21 +15,19 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "mover/pipe_copy.h"
+#include "mover/staging_file.h"
 #include "mover/supply.h"
 #include "mover/work.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define US_PER_MS         1000u
@@ -93,16 +91,6 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
 
 /* ---- one allocation ------------------------------------------------------------------------ */
 
-/* Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
-static bool target_is_written(int fd, size_t size_bytes)
-{
-    struct rlimit limit;
-    struct statfs system;
-
-    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
-           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
-}
-
 static int target_open(int fd, struct target *target)
 {
     struct stat status;
@@ -111,7 +99,7 @@ static int target_open(int fd, struct target *target)
     *target = (struct target){.fd = fd, .pipe.ends = {-1, -1}};
     if (fstat(fd, &status) < 0)
         return -errno;
-    if (target_is_written(fd, (size_t)status.st_size)) {
+    if (staging_file_is_written(fd, (uint64_t)status.st_size)) {
         pipe_copy_open(&target->pipe);
         return 0;
     }

@@ -15,6 +15,7 @@ union payload {
     uint8_t bytes[PAYLOAD_MAX_BYTES + 1];
     struct gmsfs_ioc_acquire acquire;
     struct gmsfs_ioc_alloc alloc;
+    struct gmsfs_ioc_alloc_each alloc_each;
     struct gmsfs_ioc_commit commit;
     struct gmsfs_ioc_metadata metadata;
     struct gmsfs_ioc_list list;
@@ -36,6 +37,7 @@ static const size_t SIZES[] = {
     [_IOC_NR(GMSFS_IOC_APPLY)] = sizeof(struct gmsfs_ioc_apply),
     [_IOC_NR(GMSFS_IOC_RESERVE)] = sizeof(struct gmsfs_ioc_reserve),
     [_IOC_NR(GMSFS_IOC_LIST)] = sizeof(struct gmsfs_ioc_list),
+    [_IOC_NR(GMSFS_IOC_ALLOC_EACH)] = sizeof(struct gmsfs_ioc_alloc_each),
     [_IOC_NR(GMSFS_IOC_REGION)] = sizeof(struct gmsfs_ioc_region),
 };
 
@@ -69,6 +71,18 @@ static void try_alloc(const struct gmsfs_ioc_alloc *alloc)
         must(layout_add(layout, 2, made->name, NULL, &slot) == -EEXIST);
     }
     layout_free(layout);
+}
+
+static void try_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
+{
+    if (payload_check_alloc_each(alloc))
+        return;
+    must(alloc->count > 0 && alloc->count <= GMSFS_ALLOC_EACH_MAX);
+    for (uint32_t i = 0; i < alloc->count; i++) {
+        const struct gmsfs_alloc_item *item = &alloc->items[i];
+        must(item->size_bytes > 0);
+        must(strlen(item->tag) < sizeof item->tag && strlen(item->name) < sizeof item->name);
+    }
 }
 
 static void try_metadata(const struct gmsfs_ioc_metadata *metadata)
