@@ -206,6 +206,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(payload.bytes, out, known < sizeof payload ? known : sizeof payload);
         try_acquire(&payload.acquire);
         try_alloc(&payload.alloc);
+        try_alloc_each(&payload.alloc_each);
         try_commit(&payload.commit);
         try_metadata(&payload.metadata);
         must(payload_check_region(&payload.region) == 0 ||
