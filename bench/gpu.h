@@ -132,15 +132,22 @@ BENCH_UNUSED static void gpu_floor_reserve(const struct gpu *gpu, struct gpu_flo
               gpu->drv->cuMemAddressReserve(&floor->at, floor->count * floor->bytes, 0, 0, 0));
 }
 
+/* What a request to the mount costs at least: an empty ioctl. */
+BENCH_UNUSED static void gpu_floor_ask(struct gpu_floor *floor)
+{
+    struct gmsfs_ioc_export request = {0};
+
+    bench_call("ioctl", ioctl(floor->file, GMSFS_IOC_EXPORT, &request));
+}
+
 /* An empty ioctl, the descriptors, and import, map and set access for all of them. */
 BENCH_UNUSED static void gpu_floor_map(const struct gpu *gpu, struct gpu_floor *floor)
 {
     const struct drv_access_desc access = {
         .location = {.type = DRV_LOCATION_DEVICE, .id = gpu->device}, .flags = DRV_ACCESS_READ};
-    struct gmsfs_ioc_export request = {0};
     int fds[GMSFS_BATCH_MAX];
 
-    bench_call("ioctl", ioctl(floor->file, GMSFS_IOC_EXPORT, &request));
+    gpu_floor_ask(floor);
     bench_call("request", (int)write(floor->server, "", 1));
     for (size_t done = 0; done < floor->count;) {
         size_t got = descriptors_receive(floor->server, fds);
@@ -182,20 +189,25 @@ struct gpu_rounds {
     double attach_us[BENCH_ROUNDS], sleep_us[BENCH_ROUNDS], wake_us[BENCH_ROUNDS];
 };
 
-/* Attaches, sleeps and wakes once with the bare calls. A sleeper holds no memory, but keeps its
- * addresses. */
+/* Attaches, sleeps and wakes once with the bare calls, and as many empty ioctls as the protocol has
+ * requests: attaching asks for the lock and for the descriptors, sleeping gives the lock back,
+ * waking asks for both at once; none opens a file. A sleeper waits for its work first, and holds no
+ * memory, but keeps its addresses. */
 BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor *floor,
                                          struct gpu_rounds *rounds, int round)
 {
     double start_us = bench_now_us();
 
+    gpu_floor_ask(floor);
     gpu_floor_reserve(gpu, floor);
     gpu_floor_map(gpu, floor);
     rounds->attach_us[round] = bench_now_us() - start_us;
     gpu_floor_release(gpu, floor);
 
     start_us = bench_now_us();
+    gpu_check(gpu, "cuCtxSynchronize", gpu->drv->cuCtxSynchronize());
     gpu_floor_unmap(gpu, floor);
+    gpu_floor_ask(floor);
     rounds->sleep_us[round] = bench_now_us() - start_us;
 
     start_us = bench_now_us();

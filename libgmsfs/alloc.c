@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tier 1, allocation handles: making, exporting and freeing them. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
+
+GMSFS_STATIC_ASSERT(GMSFS_ALLOCATE_EACH_MAX == GMSFS_ALLOC_EACH_MAX, "of one call");
 
 int gfs_text_copy(char *to, size_t to_bytes, const char *from)
 {
@@ -59,6 +62,55 @@ int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t size_bytes,
     gfs_leave(handle);
     if (!error && first_slot)
         *first_slot = alloc.slot;
+    return error;
+}
+
+/* The next of them, in one call. */
+static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *alloc,
+                      const struct gmsfs_new_allocation *wanted, size_t count, unsigned flags,
+                      uint64_t *slots)
+{
+    int error;
+
+    memset(alloc, 0, sizeof *alloc);
+    alloc->count = (uint32_t)count;
+    alloc->flags = flags;
+    if (handle->memory_wait_ms == 0)
+        alloc->flags |= GMSFS_ALLOC_NOWAIT;
+    else if (handle->memory_wait_ms != GMSFS_TIMEOUT_FOREVER)
+        alloc->timeout_ms = handle->memory_wait_ms;
+    for (size_t i = 0; i < count; i++) {
+        alloc->items[i].size_bytes = wanted[i].size_bytes;
+        if (wanted[i].size_bytes == 0 ||
+            gfs_text_copy(alloc->items[i].tag, sizeof alloc->items[i].tag, wanted[i].tag) ||
+            gfs_text_copy(alloc->items[i].name, sizeof alloc->items[i].name, wanted[i].name))
+            return -EINVAL;
+    }
+    error = gfs_ioctl_waiting(handle, GMSFS_IOC_ALLOC_EACH, alloc);
+    for (size_t i = 0; !error && slots && i < count; i++)
+        slots[i] = alloc->items[i].slot;
+    return error;
+}
+
+int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *wanted, size_t count,
+                        unsigned flags, uint64_t *slots)
+{
+    struct gmsfs_ioc_alloc_each *alloc;
+    int error;
+
+    if (!wanted || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX || flags & ~GMSFS_ALLOC_NOWAIT)
+        return -EINVAL;
+    alloc = malloc(sizeof *alloc);
+    if (!alloc)
+        return -ENOMEM;
+    error = gfs_enter(handle);
+    if (!error) {
+        error = handle->mode == GMSFS_MODE_RW
+                    ? alloc_some(handle, alloc, wanted, count, flags, slots)
+                    : -ENOLCK;
+        gfs_leave(handle);
+    }
+    free(alloc);
     return error;
 }
 

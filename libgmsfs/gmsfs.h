@@ -586,6 +586,24 @@ GMSFS_API int gmsfs_allocate_handles(gmsfs_t *handle, uint32_t count, uint64_t s
                                      const char *tag, const char *name, unsigned flags,
                                      uint64_t *first_slot);
 
+#define GMSFS_ALLOCATE_EACH_MAX 30u
+
+struct gmsfs_new_allocation {
+    uint64_t size_bytes;
+    const char *tag;  /* NULL: "" */
+    const char *name; /* NULL: by slot */
+};
+
+/*
+ * gmsfs_allocate_each - several allocations that differ, all or nothing
+ *
+ * Their memory is made at the same time: on host memory that is what a call for each would wait
+ * for. Ranks are in the order of `wanted`. count: at most GMSFS_ALLOCATE_EACH_MAX. slots: of each,
+ * or NULL. flags and errors: as gmsfs_allocate_handles; -ENOTTY: an older daemon.
+ */
+GMSFS_API int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *wanted,
+                                  size_t count, unsigned flags, uint64_t *slots);
+
 /*
  * gmsfs_export_handle - a new descriptor of an allocation's memory, which the caller closes
  *

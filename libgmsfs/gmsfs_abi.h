@@ -157,6 +157,23 @@ struct gmsfs_ioc_alloc {
     uint64_t timeout_ms;   /* in: how long to wait, where that is less; 0: -o alloc_timeout */
 };
 
+#define GMSFS_ALLOC_EACH_MAX 30u
+
+struct gmsfs_alloc_item {
+    uint64_t size_bytes; /* in: > 0 */
+    uint64_t slot;       /* out */
+    char name[256];      /* in: as ALLOC's */
+    char tag[256];       /* in */
+};
+
+/* ALLOC_EACH: as ALLOC, of several that differ, made at the same time; all or none. */
+struct gmsfs_ioc_alloc_each {
+    uint64_t timeout_ms; /* in: as ALLOC's */
+    uint32_t count;      /* in: 1..GMSFS_ALLOC_EACH_MAX; ranks are in this order */
+    uint32_t flags;      /* in: GMSFS_ALLOC_* */
+    struct gmsfs_alloc_item items[GMSFS_ALLOC_EACH_MAX];
+};
+
 struct gmsfs_ioc_free {
     uint64_t slot; /* in */
 };
@@ -360,12 +377,15 @@ struct gmsfs_ioc_region {
 /* CANCEL: on a `ctl`: an ACQUIRE, ALLOC or RESERVE by this file that waits ends, ECANCELED (the
  * first) or EINTR, without a place kept, and a place that is kept is given up. ENOENT: there is
  * none of these. Answers at once. */
-#define GMSFS_IOC_CANCEL _IO('G', 18)
+#define GMSFS_IOC_CANCEL     _IO('G', 18)
+#define GMSFS_IOC_ALLOC_EACH _IOWR('G', 19, struct gmsfs_ioc_alloc_each)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 560, "alloc");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_alloc_item) == 528, "alloc item");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc_each) == 15856, "alloc each");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_free) == 8, "free");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_export) == 56, "export");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_metadata) == 15392, "metadata");

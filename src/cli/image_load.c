@@ -217,21 +217,41 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
     return CLI_FAILURE;
 }
 
-static int load_allocate_one(const struct image_load *load, size_t rank)
+static int load_find_refused(const struct image_load *load, size_t rank, size_t count);
+
+/* So many from a rank on, at the same time. */
+static int load_allocate_some(const struct image_load *load, size_t rank, size_t count)
 {
-    const struct image_allocation *allocation = &load->image.manifest.allocations[rank];
-    struct image_layout_allocation laid_out;
-    char tag[GMSFS_NAME_MAX + 1];
-    uint64_t slot;
+    struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
+    char tags[GMSFS_ALLOCATE_EACH_MAX][GMSFS_NAME_MAX + 1];
     int error;
 
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    image_layout_get(&load->image.layout, rank, &laid_out);
-    snprintf(tag, sizeof(tag), "%.*s", (int)laid_out.tag_bytes, laid_out.tag);
-    error =
-        gmsfs_allocate_handle(load->handle, allocation->size_bytes, tag, allocation->name, &slot);
-    return error ? load_explain_allocation(load, rank, error) : CLI_OK;
+    for (size_t i = 0; i < count; i++) {
+        const struct image_allocation *allocation = &load->image.manifest.allocations[rank + i];
+        struct image_layout_allocation laid_out;
+
+        image_layout_get(&load->image.layout, rank + i, &laid_out);
+        snprintf(tags[i], sizeof(tags[i]), "%.*s", (int)laid_out.tag_bytes, laid_out.tag);
+        wanted[i] =
+            (struct gmsfs_new_allocation){allocation->size_bytes, tags[i], allocation->name};
+    }
+    error = gmsfs_allocate_each(load->handle, wanted, count, 0, NULL);
+    if (!error)
+        return CLI_OK;
+    return error == -ENOMEM || count == 1 ? load_explain_allocation(load, rank, error)
+                                          : load_find_refused(load, rank, count);
+}
+
+/* None was made: one after the other tells which is refused. */
+static int load_find_refused(const struct image_load *load, size_t rank, size_t count)
+{
+    int status = CLI_OK;
+
+    for (size_t i = 0; status == CLI_OK && i < count; i++)
+        status = load_allocate_some(load, rank + i, 1);
+    return status;
 }
 
 static int load_allocate(struct image_load *load)
@@ -243,8 +263,9 @@ static int load_allocate(struct image_load *load)
         store_explain(load->request->store, "clear what was there", error);
         return CLI_FAILURE;
     }
-    for (size_t i = 0; status == CLI_OK && i < count; i++)
-        status = load_allocate_one(load, i);
+    for (size_t i = 0; status == CLI_OK && i < count; i += GMSFS_ALLOCATE_EACH_MAX)
+        status = load_allocate_some(
+            load, i, count - i < GMSFS_ALLOCATE_EACH_MAX ? count - i : GMSFS_ALLOCATE_EACH_MAX);
     if (status != CLI_OK)
         return status;
     error =
@@ -262,6 +283,15 @@ static int load_allocate(struct image_load *load)
 
 /* ---- bytes and entries --------------------------------------------------------------------- */
 
+static int load_open_memory(void *context, size_t rank)
+{
+    const struct image_load *load = context;
+    int fd = -1;
+
+    gmsfs_descriptor_of(load->handle, load->mappings[rank].ptr, &fd);
+    return fd;
+}
+
 static int load_copy(struct image_load *load)
 {
     struct image_check check = {
@@ -276,6 +306,10 @@ static int load_copy(struct image_load *load)
     check.into = into;
     check.staging = load->staging;
     check.memory = &load->memory;
+    if (staging_is_file(&load->memory)) {
+        check.open_memory = load_open_memory;
+        check.memory_context = load;
+    }
     check.taken_bytes = staging_is_file(&load->memory) ? load->needed_bytes : 0;
     status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
     free(into);

@@ -4,8 +4,9 @@
  * and filled meanwhile by several others, each an allocation of its own: the kernel lets one at a
  * time write to a memfd.
  *
- * Bytes go by write(2) through a buffer that stays in the cache: a page that is written whole is
- * never cleared, while one that is touched through a mapping is cleared first, after a fault.
+ * Bytes go by splice(2) from the page cache, or by write(2) through a buffer that stays in the
+ * processor's cache: a page that is written whole is never cleared, while one that is touched
+ * through a mapping is cleared first, after a fault.
  */
 #include "cli/load.h"
 
@@ -13,21 +14,20 @@
 #include "base/thread.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "mover/pipe_copy.h"
+#include "mover/staging_file.h"
 #include "mover/supply.h"
 #include "mover/work.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #define US_PER_MS         1000u
@@ -35,6 +35,7 @@
 #define COPY_DIRECT_BYTES ((size_t)2 << 20) /* of a read past the page cache */
 #define COPY_PAGE_BYTES   ((size_t)4096)
 #define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
+#define COPY_AT_ONCE      16u /* that are made at once: while they are filled, the next ones are */
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
@@ -63,7 +64,8 @@ struct copy {
 /* Where the bytes of one allocation go. */
 struct target {
     int fd;
-    uint8_t *map; /* NULL: by write(2) */
+    struct pipe_copy pipe; /* to the file, where that is written */
+    uint8_t *map;          /* NULL: it is written, by splice(2) or write(2) */
     size_t map_bytes;
 };
 
@@ -89,26 +91,18 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
 
 /* ---- one allocation ------------------------------------------------------------------------ */
 
-/* Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
-static bool target_is_written(int fd, size_t size_bytes)
-{
-    struct rlimit limit;
-    struct statfs system;
-
-    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
-           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
-}
-
 static int target_open(int fd, struct target *target)
 {
     struct stat status;
     void *map;
 
-    *target = (struct target){.fd = fd};
+    *target = (struct target){.fd = fd, .pipe.ends = {-1, -1}};
     if (fstat(fd, &status) < 0)
         return -errno;
-    if (target_is_written(fd, (size_t)status.st_size))
+    if (staging_file_is_written(fd, (uint64_t)status.st_size)) {
+        pipe_copy_open(&target->pipe);
         return 0;
+    }
     map = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return -errno;
@@ -121,15 +115,17 @@ static void target_close(struct target *target)
 {
     if (target->map)
         munmap(target->map, target->map_bytes);
+    pipe_copy_close(&target->pipe);
     close(target->fd);
 }
 
-/* One step from a place in a tensor on, of `left` bytes or less; *size_bytes is what was copied.
- * Steps end at a page of the memory, or at one of the file where that is read past the page cache.
+/* One step, through a buffer from a place in a tensor on, of `left` bytes or less; *size_bytes is
+ * what was copied. Steps end at a page of the memory, or at one of the file where that is read past
+ * the page cache.
  */
-static int copy_step(struct copy *copy, const struct load *load, size_t index,
-                     const struct target *target, struct staging_lane *lane, uint64_t at,
-                     uint64_t left, size_t *size_bytes)
+static int copy_buffered(struct copy *copy, const struct load *load, size_t index,
+                         const struct target *target, struct staging_lane *lane, uint64_t at,
+                         uint64_t left, size_t *size_bytes)
 {
     const struct model_tensor *tensor = &load->model->tensors[index];
     struct direct_file *file = &load->inputs[tensor->file];
@@ -153,6 +149,25 @@ static int copy_step(struct copy *copy, const struct load *load, size_t index,
     else if (!is_mapped)
         error = file_write_at(target->fd, bytes, *size_bytes, to);
     return error ? copy_fail(copy, load, index, "write it to the store's memory", error) : 0;
+}
+
+/* The same by the pipe, where both files can. */
+static int copy_step(struct copy *copy, const struct load *load, size_t index,
+                     struct target *target, struct staging_lane *lane, uint64_t at, uint64_t left,
+                     size_t *size_bytes)
+{
+    const struct model_tensor *tensor = &load->model->tensors[index];
+    struct direct_file *file = &load->inputs[tensor->file];
+    uint64_t to = load->plan.places[index].offset_bytes + at;
+    size_t part = COPY_BUFFER_BYTES - (size_t)(to % COPY_PAGE_BYTES);
+    int error = -EOPNOTSUPP;
+
+    if (!target->map && !direct_is_on(file))
+        error = pipe_copy_some(&target->pipe, file->fd, tensor->offset_bytes + at, target->fd, to,
+                               part < left ? part : (size_t)left, size_bytes);
+    if (error == -EOPNOTSUPP)
+        return copy_buffered(copy, load, index, target, lane, at, left, size_bytes);
+    return error ? copy_fail(copy, load, index, "copy it to the store's memory", error) : 0;
 }
 
 /* Whether a tensor goes on where another one ends, in the file and in the store. */
@@ -179,7 +194,7 @@ static size_t copy_find_run(const struct load *load, const size_t *tensors, size
 }
 
 static int copy_run_of(struct copy *copy, const struct load *load, const size_t *tensors,
-                       uint64_t size_bytes, const struct target *target, struct staging_lane *lane)
+                       uint64_t size_bytes, struct target *target, struct staging_lane *lane)
 {
     uint64_t at = 0, begin = 0; /* of the tensor that a step begins in */
     size_t step = 0;
@@ -248,20 +263,69 @@ static void *copy_thread(void *context)
     return NULL;
 }
 
+/* Some of the items, all of one load. */
+struct copy_some {
+    struct load *load;
+    size_t count, at[GMSFS_ALLOCATE_EACH_MAX]; /* among those that are asked for */
+};
+
+/* The first of the items that was not gathered yet, and those of the same load. */
+static void copy_gather(const struct copy *copy, const size_t *items, size_t count, bool *gathered,
+                        struct copy_some *some)
+{
+    some->load = NULL;
+    some->count = 0;
+    for (size_t i = 0; i < count && some->count < GMSFS_ALLOCATE_EACH_MAX; i++) {
+        struct load *load = copy->items[items[i]].load;
+
+        if (gathered[i] || (some->load && some->load != load))
+            continue;
+        some->load = load;
+        some->at[some->count++] = i;
+        gathered[i] = true;
+    }
+}
+
+static int copy_get_some(const struct copy *copy, const size_t *items, const struct copy_some *some,
+                         int *fds)
+{
+    struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
+    uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
+    struct load *load = some->load;
+    int error;
+
+    for (size_t i = 0; i < some->count; i++)
+        wanted[i] = (struct gmsfs_new_allocation){.size_bytes = copy->sizes[items[some->at[i]]],
+                                                  .tag = LOAD_TAG};
+    error = gmsfs_allocate_each(load->handle, wanted, some->count, 0, slots);
+    for (size_t i = 0; !error && i < some->count; i++) {
+        load->slots[copy->items[items[some->at[i]]].allocation] = slots[i];
+        error = gmsfs_export_handle(load->handle, slots[i], GMSFS_ACCESS_WRITE, &fds[some->at[i]]);
+    }
+    return error;
+}
+
 /* In the order of the plan, so the slots, and the ranks, are those of the plan. */
-static int copy_get_memory(void *context, size_t number)
+static int copy_get_memory(void *context, const size_t *items, size_t count, int *fds,
+                           size_t *refused)
 {
     const struct copy *copy = context;
-    const struct copy_item *item = &copy->items[number];
-    struct load *load = item->load;
-    uint64_t *slot = &load->slots[item->allocation];
-    int fd = -1;
-    int error = gmsfs_allocate_handle(load->handle, load->plan.allocation_bytes[item->allocation],
-                                      LOAD_TAG, NULL, slot);
+    bool gathered[SUPPLY_MOST_AT_ONCE] = {false};
+    struct copy_some some;
+    int error = 0;
 
-    if (!error)
-        error = gmsfs_export_handle(load->handle, *slot, GMSFS_ACCESS_WRITE, &fd);
-    return error ? error : fd;
+    for (size_t i = 0; i < count; i++)
+        fds[i] = -1;
+    for (size_t done = 0; !error && done < count; done += some.count) {
+        copy_gather(copy, items, count, gathered, &some);
+        error = copy_get_some(copy, items, &some, fds);
+        if (error)
+            *refused = items[some.at[0]];
+    }
+    for (size_t i = 0; error && i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return error;
 }
 
 /* ---- the plan ------------------------------------------------------------------------------ */
@@ -361,6 +425,7 @@ static int copy_run(struct copy *copy)
     copy->supply = (struct supply){.count = copy->item_count,
                                    .order = copy->turns,
                                    .most = COPY_AHEAD,
+                                   .at_once = COPY_AT_ONCE,
                                    .get = copy_get_memory,
                                    .context = copy};
     error = supply_begin(&copy->supply);

@@ -307,6 +307,8 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_RESERVE)] = {sizeof(struct gmsfs_ioc_reserve), ON_SESSION, true,
                                     ioctl_reserve},
     [_IOC_NR(GMSFS_IOC_LIST)] = {sizeof(struct gmsfs_ioc_list), ON_ANY, false, do_list},
+    [_IOC_NR(GMSFS_IOC_ALLOC_EACH)] = {sizeof(struct gmsfs_ioc_alloc_each), ON_SESSION, true,
+                                       ioctl_alloc_each},
     [_IOC_NR(GMSFS_IOC_CANCEL)] = {0, ON_CTL, false, do_cancel},
     [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
 };

@@ -17,6 +17,7 @@ int ioctl_answer(struct fs_request *request, size_t size);
 void ioctl_acquire(struct fs_request *request, const struct core_file *file);
 void ioctl_release(struct fs_request *request, const struct core_file *file);
 void ioctl_alloc(struct fs_request *request, const struct core_file *file);
+void ioctl_alloc_each(struct fs_request *request, const struct core_file *file);
 void ioctl_reserve(struct fs_request *request, const struct core_file *file);
 void ioctl_export(struct fs_request *request, const struct core_file *file);
 void ioctl_commit(struct fs_request *request, const struct core_file *file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ioctl_later - ACQUIRE, RELEASE, ALLOC, RESERVE, EXPORT, COMMIT, ABORT, APPLY: answered when the
- * service is done */
+/* ioctl_later - ACQUIRE, RELEASE, ALLOC, ALLOC_EACH, RESERVE, EXPORT, COMMIT, ABORT, APPLY:
+ * answered when the service is done */
 #include "fs/ioctl.h"
 
 #include "fs/payload.h"
@@ -159,6 +159,8 @@ void ioctl_release(struct fs_request *request, const struct core_file *file)
                          service_release(request->fs->service, file->id, &request->service));
 }
 
+_Static_assert(GMSFS_ALLOC_EACH_MAX == SERVICE_MAX_ALLOC_ITEMS, "of one ALLOC_EACH");
+
 /* ---- ALLOC ------------------------------------------------------------------------------- */
 
 static void on_allocated(struct fs_request *request, int error, const struct service_answer *answer)
@@ -197,6 +199,46 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
         .timeout_ms = argument->timeout_ms,
     };
     request->reply = on_allocated;
+    fs_request_submitted(request, service_alloc(fs->service, &by, &alloc, &request->service));
+}
+
+static void on_allocated_each(struct fs_request *request, int error,
+                              const struct service_answer *answer)
+{
+    struct gmsfs_ioc_alloc_each *alloc = (struct gmsfs_ioc_alloc_each *)request->payload;
+    if (error) {
+        fs_reply_error(request->req, error);
+        return;
+    }
+    for (uint32_t i = 0; i < alloc->count; i++)
+        alloc->items[i].slot = answer->slots[i];
+    ioctl_answer(request, sizeof *alloc);
+}
+
+void ioctl_alloc_each(struct fs_request *request, const struct core_file *file)
+{
+    struct fs *fs = request->fs;
+    const struct gmsfs_ioc_alloc_each *argument = (struct gmsfs_ioc_alloc_each *)request->payload;
+    struct service_alloc_item items[SERVICE_MAX_ALLOC_ITEMS];
+    struct service_actor by = {.file = file->id};
+    int error = service_touch(fs->service, &by);
+    if (!error)
+        error = payload_check_alloc_each(argument);
+    if (error) {
+        fs_request_finish(request, error, NULL);
+        return;
+    }
+    for (uint32_t i = 0; i < argument->count; i++)
+        items[i] = (struct service_alloc_item){.size_bytes = argument->items[i].size_bytes,
+                                               .name = argument->items[i].name,
+                                               .tag = argument->items[i].tag};
+    struct service_alloc alloc = {
+        .items = items,
+        .count = argument->count,
+        .wait = !(argument->flags & GMSFS_ALLOC_NOWAIT),
+        .timeout_ms = argument->timeout_ms,
+    };
+    request->reply = on_allocated_each;
     fs_request_submitted(request, service_alloc(fs->service, &by, &alloc, &request->service));
 }
 

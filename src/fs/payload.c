@@ -59,6 +59,20 @@ int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc)
     return 0;
 }
 
+int payload_check_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
+{
+    if (alloc->count == 0 || alloc->count > GMSFS_ALLOC_EACH_MAX ||
+        (alloc->flags & ~GMSFS_ALLOC_NOWAIT))
+        return -EINVAL;
+    for (uint32_t i = 0; i < alloc->count; i++) {
+        const struct gmsfs_alloc_item *item = &alloc->items[i];
+        if (item->size_bytes == 0 || !memchr(item->tag, '\0', sizeof item->tag) ||
+            !memchr(item->name, '\0', sizeof item->name))
+            return -EINVAL;
+    }
+    return 0;
+}
+
 int payload_check_commit(const struct gmsfs_ioc_commit *commit)
 {
     uint32_t known =

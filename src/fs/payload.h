@@ -27,6 +27,8 @@ unsigned payload_get_number(unsigned command);
 int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable, bool writable);
 /* -EINVAL, -EOPNOTSUPP. After 0 tag and name are terminated. */
 int payload_check_alloc(const struct gmsfs_ioc_alloc *alloc);
+/* -EINVAL. After 0 the tags and names of `count` are terminated. */
+int payload_check_alloc_each(const struct gmsfs_ioc_alloc_each *alloc);
 /* -EINVAL */
 int payload_check_commit(const struct gmsfs_ioc_commit *commit);
 /* -EINVAL, -ENAMETOOLONG. After 0 the key, and the value if there is one, lie within `data`. */

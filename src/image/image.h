@@ -59,7 +59,11 @@ struct image_check {
     void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
     struct staging *staging;             /* NULL where `into` is */
     const struct staging_memory *memory; /* of `into` */
-    uint64_t threads;                    /* 0: as many as are best */
+    /* On any thread: a descriptor of the memory of `into`[rank], which is closed here, to be filled
+     * by write(2); negative: by the mapping. NULL: there is none of any. */
+    int (*open_memory)(void *memory_context, size_t rank);
+    void *memory_context;
+    uint64_t threads; /* 0: as many as are best */
     enum direct_use direct;
     uint64_t taken_bytes; /* of memory that `into` is about to take from the page cache */
     /* On the calling thread, several times a second; may be NULL. A negative errno stops all, and

@@ -3,6 +3,7 @@
 #include "image/image.h"
 
 #include "base/failure.h"
+#include "base/file_io.h"
 #include "mover/staging_file.h"
 #include "mover/work.h"
 
@@ -12,9 +13,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
+
+#define WRITTEN_STEP_BYTES ((size_t)256 << 10)
 
 struct check_run {
     const struct image_check *check;
@@ -57,9 +61,9 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
     return error;
 }
 
-/* Reads into a buffer that is forgotten. */
-static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from,
-                      size_t *size_bytes, XXH3_state_t *state)
+/* Reads into a buffer, which is written to a file, or forgotten (-1). */
+static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from, int to_fd,
+                      uint64_t to, size_t *size_bytes, XXH3_state_t *state)
 {
     uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
     int error = -ENOMEM;
@@ -69,6 +73,8 @@ static int check_step(struct direct_file *file, struct staging_lane *lane, uint6
         error = direct_read(file, room, from, *size_bytes, &bytes);
     if (!error)
         XXH3_128bits_update(state, bytes, *size_bytes);
+    if (!error && to_fd >= 0)
+        error = file_write_at(to_fd, bytes, *size_bytes, to);
     return error;
 }
 
@@ -87,11 +93,19 @@ static int check_step_into(const struct check_run *run, struct direct_file *file
     return staging_send(lane, memory, to, bytes, *size_bytes);
 }
 
-static int check_steps(struct check_run *run, const struct image_piece *piece,
+/* A step that goes through a buffer stays in the processor's cache. */
+static size_t check_most(const struct direct_file *file, int to_fd)
+{
+    if (direct_is_on(file))
+        return STAGING_FILE_BYTES;
+    return to_fd >= 0 ? WRITTEN_STEP_BYTES : IMAGE_STEP_BYTES;
+}
+
+static int check_steps(struct check_run *run, const struct image_piece *piece, int to_fd,
                        struct direct_file *file, struct staging_lane *lane, XXH3_state_t *state)
 {
-    uint8_t *base = run->check->into ? run->check->into[piece->rank] : NULL;
-    size_t most = direct_is_on(file) ? STAGING_FILE_BYTES : IMAGE_STEP_BYTES, step;
+    uint8_t *base = run->check->into && to_fd < 0 ? run->check->into[piece->rank] : NULL;
+    size_t most = check_most(file, to_fd), step;
     int error = 0;
 
     for (uint64_t at = 0; !error && at < piece->size_bytes; at += step) {
@@ -99,10 +113,24 @@ static int check_steps(struct check_run *run, const struct image_piece *piece,
         step = left < most ? (size_t)left : most;
         error = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from,
                                        &step, state)
-                     : check_step(file, lane, from, &step, state);
+                     : check_step(file, lane, from, to_fd, piece->offset_bytes + at, &step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
     return error;
+}
+
+/* -1: bytes go by the mapping, or nowhere. */
+static int check_open_memory(const struct image_check *check, size_t rank)
+{
+    struct stat status;
+    int fd = check->open_memory ? check->open_memory(check->memory_context, rank) : -1;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &status) == 0 && staging_file_is_written(fd, (uint64_t)status.st_size))
+        return fd;
+    close(fd);
+    return -1;
 }
 
 static int check_read(struct check_run *run, const struct image_piece *piece,
@@ -112,13 +140,16 @@ static int check_read(struct check_run *run, const struct image_piece *piece,
     struct direct_file file;
     int fd =
         image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
-    int error;
+    int to_fd, error;
 
     if (fd < 0)
         return fd;
+    to_fd = check_open_memory(run->check, piece->rank);
     direct_open_part(&file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
-    error = check_steps(run, piece, &file, lane, state);
+    error = check_steps(run, piece, to_fd, &file, lane, state);
     direct_close(&file);
+    if (to_fd >= 0)
+        close(to_fd);
     close(fd);
     return error;
 }

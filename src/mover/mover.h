@@ -10,6 +10,7 @@
  *   staging       the bytes of store memory, on the host or a GPU, for a thread to read or fill
  *   staging_file  bytes of a file on their way into store memory
  *   direct        files read past the page cache, or through it
+ *   pipe_copy     bytes of a file into another one, copied once
  *   sink          a file that several threads fill
  *   supply        memory that one thread asks for while others fill what is there
  *
@@ -21,6 +22,7 @@
 #define GMSFS_MOVER_MOVER_H
 
 #include "mover/direct.h"
+#include "mover/pipe_copy.h"
 #include "mover/sink.h"
 #include "mover/staging.h"
 #include "mover/staging_file.h"

@@ -4,7 +4,10 @@
 #include "base/file_io.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
 
 /* Through a buffer. */
 static int read_direct_to_host(struct staging_lane *lane, uint8_t *to, struct direct_file *file,
@@ -56,4 +59,13 @@ int staging_read(struct staging_lane *lane, const struct staging_memory *memory,
     error = direct_read(file, room, offset_bytes, *size_bytes, &at);
     *bytes = at;
     return error;
+}
+
+bool staging_file_is_written(int fd, uint64_t size_bytes)
+{
+    struct rlimit limit;
+    struct statfs system;
+
+    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
+           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
 }

@@ -12,6 +12,7 @@
 #include "mover/direct.h"
 #include "mover/staging.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,5 +26,9 @@
 int staging_read(struct staging_lane *lane, const struct staging_memory *memory, void *to,
                  struct direct_file *file, uint64_t offset_bytes, size_t most_bytes,
                  const uint8_t **bytes, size_t *size_bytes);
+
+/* Whether a file of store memory is best filled by write(2): a page that is written whole is never
+ * cleared. Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
+bool staging_file_is_written(int fd, uint64_t size_bytes);
 
 #endif

@@ -32,38 +32,59 @@ void supply_end(struct supply *supply)
 
 /* ---- the thread that supplies -------------------------------------------------------------- */
 
-static bool supply_wants_more(struct supply *supply)
+/* How many there is room for; 0: nobody wants more. */
+static size_t supply_wait_room(struct supply *supply)
 {
-    bool is_over;
+    size_t room;
 
     pthread_mutex_lock(&supply->mutex);
     while (supply->there - supply->filled >= supply->most && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
-    is_over = supply->is_over;
+    room = supply->is_over ? 0 : supply->most - (supply->there - supply->filled);
     pthread_mutex_unlock(&supply->mutex);
-    return !is_over;
+    return room;
 }
 
-static void supply_put(struct supply *supply, size_t item, int fd)
+static void supply_put(struct supply *supply, const size_t *items, size_t count, const int *fds)
 {
     pthread_mutex_lock(&supply->mutex);
-    if (fd < 0) {
-        supply->refusal = fd;
-        supply->refused = item;
-        supply->is_over = true;
-    } else {
-        supply->fds[item] = fd;
-        supply->there++;
-    }
+    for (size_t i = 0; i < count; i++)
+        supply->fds[items[i]] = fds[i];
+    supply->there += count;
+    pthread_cond_broadcast(&supply->changed);
+    pthread_mutex_unlock(&supply->mutex);
+}
+
+static void supply_refuse(struct supply *supply, size_t item, int error)
+{
+    pthread_mutex_lock(&supply->mutex);
+    supply->refusal = error;
+    supply->refused = item;
+    supply->is_over = true;
     pthread_cond_broadcast(&supply->changed);
     pthread_mutex_unlock(&supply->mutex);
 }
 
 void supply_run(struct supply *supply)
 {
-    for (size_t i = 0; i < supply->count && supply_wants_more(supply); i++) {
-        size_t item = supply->order ? supply->order[i] : i;
-        supply_put(supply, item, supply->get(supply->context, item));
+    size_t items[SUPPLY_MOST_AT_ONCE], room, done = 0;
+    int fds[SUPPLY_MOST_AT_ONCE];
+
+    while (done < supply->count && (room = supply_wait_room(supply)) > 0) {
+        size_t count = supply->count - done, refused = 0;
+        int error;
+
+        count = count < supply->at_once ? count : supply->at_once;
+        count = count < room ? count : room;
+        for (size_t i = 0; i < count; i++)
+            items[i] = supply->order ? supply->order[done + i] : done + i;
+        error = supply->get(supply->context, items, count, fds, &refused);
+        if (error) {
+            supply_refuse(supply, refused, error);
+            return;
+        }
+        supply_put(supply, items, count, fds);
+        done += count;
     }
 }
 

@@ -3,9 +3,10 @@
  * supply - memory that one thread asks for, in order, while others fill what is there already
  *
  * For the commands that load into memory that is files. One thread supplies: for it alone get() is
- * called, so what get() waits for can be ended as that thread is. The others fill: each takes the
- * items by their numbers, in about the order in which they are supplied, and says when one is
- * filled. No more than `most` are open at a time. Knows nothing of stores.
+ * called, so what get() waits for can be ended as that thread is. It asks for several at a time,
+ * which can be made at the same time: the kernel makes one file's pages by one thread. The others
+ * fill: each takes the items by their numbers, in about the order in which they are supplied, and
+ * says when one is filled. No more than `most` are open at a time. Knows nothing of stores.
  */
 #ifndef GMSFS_MOVER_SUPPLY_H
 #define GMSFS_MOVER_SUPPLY_H
@@ -14,13 +15,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define SUPPLY_MOST_AT_ONCE 64u
+
 struct supply {
     /* What to do; set before supply_begin. */
     size_t count;
     const size_t *order; /* items as they are asked for; NULL: by their numbers */
     size_t most;         /* that are there and not filled */
-    /* The descriptor of an item, or a negative errno, which ends the supply. */
-    int (*get)(void *context, size_t item);
+    size_t at_once;      /* that are asked for together, at most SUPPLY_MOST_AT_ONCE */
+    /* The descriptors of items. Or a negative errno, which ends the supply; *refused is one of the
+     * items then, and none of the descriptors is the caller's. */
+    int (*get)(void *context, const size_t *items, size_t count, int *fds, size_t *refused);
     void *context;
 
     /* What came of it; for the supplying thread, after supply_run. */

@@ -20,6 +20,7 @@
 static void op_free(struct alloc_op *op)
 {
     free(op->pieces);
+    free(op->items);
     free(op);
 }
 
@@ -41,81 +42,6 @@ static void op_give_back(struct service *s, struct alloc_op *op)
         op->pieces[i] = NULL;
     }
     piece_free_gathered(s);
-}
-
-static int record_resized(struct service *s, struct alloc_op *op)
-{
-    struct record record = {
-        .type = RECORD_ALLOC_MEMORY,
-        .session = op->session,
-        .serial = op->serial,
-        .memory = op->pieces[0]->id,
-        .size_bytes = op->size_bytes,
-        .aligned_bytes = op->aligned_bytes,
-        .offset = op->charged_bytes,
-        .slot = op->drawn_bytes,
-    };
-    return service_apply_record(s, &record, NULL);
-}
-
-static int record_added(struct service *s, struct alloc_op *op, struct service_answer *answer)
-{
-    uint64_t *memories = calloc(op->count, sizeof *memories);
-    struct outcome outcome;
-    if (!memories)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < op->count; i++)
-        memories[i] = op->pieces[i]->id;
-    struct record record = {
-        .type = RECORD_ALLOC_ADD,
-        .session = op->session,
-        .name = op->name,
-        .name_bytes = strlen(op->name),
-        .tag = op->tag,
-        .tag_bytes = strlen(op->tag),
-        .count = op->count,
-        .memories = memories,
-        .memory_count = op->count,
-        .size_bytes = op->size_bytes,
-        .aligned_bytes = op->aligned_bytes,
-        .offset = op->charged_bytes,
-        .slot = op->drawn_bytes,
-        .value = (const uint8_t *)op->wire_id,
-        .value_bytes = strlen(op->wire_id),
-    };
-    int error = service_apply_record(s, &record, &outcome);
-    free(memories);
-    if (error)
-        return error;
-    const struct core_store *store = NULL;
-    const struct layout_allocation *first = core_find_allocation(s->core, outcome.serial, &store);
-    answer->slot = outcome.slot;
-    answer->rank = outcome.rank;
-    answer->aligned_bytes = op->aligned_bytes;
-    if (first)
-        memcpy(answer->name, first->name, strlen(first->name) + 1);
-    return 0;
-}
-
-/* The memory is there and kept: enter it into the tables, then into the state. */
-static int op_publish(struct service *s, struct alloc_op *op, struct service_answer *answer)
-{
-    uint32_t entered = 0;
-    int error = 0;
-    while (!error && entered < op->count) {
-        error = idvec_insert(&s->pieces, op->pieces[entered]);
-        if (!error)
-            entered++;
-    }
-    if (!error)
-        error = op->serial ? record_resized(s, op) : record_added(s, op, answer);
-    for (uint32_t i = 0; i < entered; i++) {
-        if (error)
-            idvec_remove(&s->pieces, op->pieces[i]->id);
-        else
-            op->pieces[i] = NULL; /* the table's */
-    }
-    return error;
 }
 
 /* Memory of the machine, not of the account. */
@@ -148,7 +74,7 @@ static uint64_t op_count_missing(const struct alloc_op *op)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < op->count; i++)
-        bytes += op->pieces[i]->memory.fd < 0 ? op->aligned_bytes : 0;
+        bytes += op->pieces[i]->memory.fd < 0 ? op->pieces[i]->reserved_bytes : 0;
     return bytes;
 }
 
@@ -156,15 +82,17 @@ static uint64_t op_count_missing(const struct alloc_op *op)
 static void finish_create(struct alloc_op *op)
 {
     struct service *s = op->service;
-    struct service_answer answer = {0};
+    uint64_t slots[SERVICE_MAX_ALLOC_ITEMS];
+    struct service_answer answer = {.slots = slots};
     uint64_t session = op->session, now_ms = service_now(s);
     op->running = false;
     int error = op->error;
-    if (!error && op_count_missing(op) > 0)
+    uint64_t missing_bytes = op_count_missing(op);
+    if (!error && missing_bytes > 0)
         error = -EINTR; /* between two pieces */
     if (!error)
-        error = op_publish(s, op, &answer);
-    uint64_t missing_bytes = error == -ENOMEM ? op_count_missing(op) : 0;
+        error = alloc_publish(op, &answer, slots);
+    missing_bytes = error == -ENOMEM ? missing_bytes : 0;
     bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
@@ -184,20 +112,21 @@ static void finish_create(struct alloc_op *op)
 static int op_reserve(struct service *s, struct alloc_op *op)
 {
     const struct core_session *held = core_find_session(s->core, op->session);
-    uint64_t bytes;
-    if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes))
-        return -ENOMEM;
-    int error = service_reserve(s, op->session, bytes, &op->drawn_bytes);
+    uint64_t left_bytes = op->total_bytes;
+    int error = service_reserve(s, op->session, op->total_bytes, &op->drawn_bytes);
     if (error)
         return error;
-    op->charged_bytes = bytes;
+    op->charged_bytes = op->total_bytes;
     for (uint32_t i = 0; i < op->count; i++) {
-        op->pieces[i] = piece_new(s, op->session, op->aligned_bytes);
-        if (op->pieces[i])
+        uint64_t bytes = vmm_align(s->vmm, alloc_size_of(op, i));
+        op->pieces[i] = piece_new(s, op->session, bytes);
+        if (op->pieces[i]) {
+            left_bytes -= bytes;
             continue;
+        }
         retry_later(s, op);
         op_give_back(s, op);
-        service_unreserve(s, held ? held->store : 0, op->aligned_bytes * (op->count - i));
+        service_unreserve(s, held ? held->store : 0, left_bytes);
         return -ENOMEM;
     }
     return 0;
@@ -251,10 +180,8 @@ static void complain_once(struct service *s, struct alloc_op *op)
 static bool op_can_fit(const struct service *s, const struct alloc_op *op)
 {
     struct vmm_info info;
-    uint64_t bytes;
     vmm_get_info(s->vmm, &info);
-    return !__builtin_mul_overflow(op->aligned_bytes, (uint64_t)op->count, &bytes) &&
-           bytes <= info.total_bytes;
+    return op->total_bytes <= info.total_bytes;
 }
 
 static void op_start(struct service *s, struct alloc_op *op)
@@ -291,7 +218,80 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
     op->count = count;
     op->size_bytes = size_bytes;
     op->aligned_bytes = vmm_align(s->vmm, size_bytes);
+    if (__builtin_mul_overflow(op->aligned_bytes, (uint64_t)count, &op->total_bytes))
+        op->total_bytes = UINT64_MAX;
     return op;
+}
+
+static int check_text(const char *text)
+{
+    return strlen(text) > 255 ? -EINVAL : 0;
+}
+
+static int check_alike(const struct service *s, const struct service_alloc *alloc)
+{
+    if (alloc->size_bytes == 0 || alloc->count == 0 || check_text(alloc->name) ||
+        check_text(alloc->tag) || (alloc->wire_id && check_text(alloc->wire_id)))
+        return -EINVAL;
+    if (alloc->count > LAYOUT_MAX_ALLOCATIONS)
+        return -ENOSPC;
+    return vmm_align(s->vmm, alloc->size_bytes) == 0 ? -ENOMEM : 0;
+}
+
+static int check_items(const struct service *s, const struct service_alloc *alloc,
+                       uint64_t *total_bytes)
+{
+    *total_bytes = 0;
+    if (alloc->count == 0 || alloc->count > SERVICE_MAX_ALLOC_ITEMS)
+        return -EINVAL;
+    for (uint32_t i = 0; i < alloc->count; i++) {
+        const struct service_alloc_item *item = &alloc->items[i];
+        uint64_t bytes = vmm_align(s->vmm, item->size_bytes);
+        if (item->size_bytes == 0 || check_text(item->name) || check_text(item->tag))
+            return -EINVAL;
+        if (bytes == 0 || __builtin_add_overflow(*total_bytes, bytes, total_bytes))
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+static int op_set_items(struct alloc_op *op, const struct service_alloc *alloc,
+                        uint64_t total_bytes)
+{
+    op->items = calloc(alloc->count, sizeof *op->items);
+    if (!op->items)
+        return -ENOMEM;
+    memcpy(op->items, alloc->items, alloc->count * sizeof *op->items);
+    op->size_bytes = 0;
+    op->total_bytes = op->aligned_bytes = total_bytes;
+    return 0;
+}
+
+static int op_of_alloc(struct service *s, uint64_t session, const struct service_alloc *alloc,
+                       struct service_request *request, struct alloc_op **made)
+{
+    uint64_t total_bytes = 0;
+    int error = alloc->items ? check_items(s, alloc, &total_bytes) : check_alike(s, alloc);
+    if (error)
+        return error;
+    struct alloc_op *op =
+        op_new(s, session, alloc->count, alloc->items ? 0 : alloc->size_bytes, request);
+    if (!op)
+        return -ENOMEM;
+    if (alloc->items) {
+        error = op_set_items(op, alloc, total_bytes);
+    } else {
+        memcpy(op->name, alloc->name, strlen(alloc->name));
+        memcpy(op->tag, alloc->tag, strlen(alloc->tag));
+        if (alloc->wire_id)
+            memcpy(op->wire_id, alloc->wire_id, strlen(alloc->wire_id));
+    }
+    if (error) {
+        op_free(op);
+        return error;
+    }
+    *made = op;
+    return 0;
 }
 
 /* A request that stays unanswered beyond the kernel's bound would end the mount. wished_ms: 0: no
@@ -321,25 +321,12 @@ int service_alloc(struct service *s, const struct service_actor *by,
     struct alloc_op *op = NULL;
     uint64_t session = 0;
     int error = service_find_writer(s, by, &session);
-    if (error)
-        ;
-    else if (alloc->size_bytes == 0 || alloc->count == 0 || strlen(alloc->name) > 255 ||
-             strlen(alloc->tag) > 255 || (alloc->wire_id && strlen(alloc->wire_id) > 255))
-        error = -EINVAL;
-    else if (alloc->count > LAYOUT_MAX_ALLOCATIONS)
-        error = -ENOSPC;
-    else if (vmm_align(s->vmm, alloc->size_bytes) == 0)
-        error = -ENOMEM;
-    else if (!(op = op_new(s, session, alloc->count, alloc->size_bytes, request)))
-        error = -ENOMEM;
+    if (!error)
+        error = op_of_alloc(s, session, alloc, request, &op);
     if (error) {
         service_answer(request, error, NULL);
         return 0;
     }
-    memcpy(op->name, alloc->name, strlen(alloc->name));
-    memcpy(op->tag, alloc->tag, strlen(alloc->tag));
-    if (alloc->wire_id)
-        memcpy(op->wire_id, alloc->wire_id, strlen(alloc->wire_id));
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;
     else if (alloc->wait)
@@ -517,9 +504,8 @@ uint64_t service_alloc_moment(const struct service *s)
 /* What its session has, or is due, is no further memory. */
 static uint64_t count_lacking(const struct alloc_op *op, const struct core_session *held)
 {
-    uint64_t bytes = op->aligned_bytes * op->count; /* op_can_fit: no overflow */
     uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
-    return bytes > has_bytes ? bytes - has_bytes : 0;
+    return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
 }
 
 void service_evict_for_allocs(struct service *s)

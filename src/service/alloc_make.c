@@ -20,12 +20,15 @@ static int make_piece(struct service *s, struct piece *piece, uint64_t size_byte
 }
 
 /* The next piece that no part has taken; NULL: none is left, or the operation has ended. */
-static struct piece *take_piece(struct alloc_op *op)
+static struct piece *take_piece(struct alloc_op *op, uint64_t *size_bytes)
 {
     if (atomic_load(&op->failed) || atomic_load(&op->interrupted))
         return NULL;
     uint64_t index = atomic_fetch_add(&op->taken, 1);
-    return index < op->count ? op->pieces[index] : NULL;
+    if (index >= op->count)
+        return NULL;
+    *size_bytes = alloc_size_of(op, (uint32_t)index);
+    return op->pieces[index];
 }
 
 static void run_create(struct job *job)
@@ -35,9 +38,10 @@ static void run_create(struct job *job)
     const struct service_host *host = &op->service->host;
     struct service_memory batch[KEEP_BATCH];
     struct piece *piece;
+    uint64_t size_bytes;
     size_t gathered = 0;
-    while (!part->error && (piece = take_piece(op))) {
-        part->error = make_piece(op->service, piece, op->size_bytes);
+    while (!part->error && (piece = take_piece(op, &size_bytes))) {
+        part->error = make_piece(op->service, piece, size_bytes);
         if (part->error)
             break;
         gathered += piece_describe(piece, &piece->memory, batch + gathered);

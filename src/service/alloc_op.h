@@ -2,11 +2,13 @@
 /*
  * alloc_op - an ALLOC, a resize or a RESERVE under way
  *
- * For alloc.c, whose it is, and alloc_make.c, which makes its memory on helper threads.
+ * For alloc.c, whose it is, alloc_make.c, which makes its memory on helper threads, and
+ * alloc_publish.c, which makes it known.
  */
 #ifndef GMSFS_SERVICE_ALLOC_OP_H
 #define GMSFS_SERVICE_ALLOC_OP_H
 
+#include "service/allocations.h"
 #include "service/service_internal.h"
 
 #include <stdatomic.h>
@@ -31,7 +33,9 @@ struct alloc_op {
     uint64_t session;
     uint64_t serial; /* resize: of this allocation; 0: new ones */
     bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */
-    uint64_t size_bytes, aligned_bytes;
+    uint64_t size_bytes, aligned_bytes; /* of each; of those that differ: 0, and of all together */
+    uint64_t total_bytes;               /* aligned; UINT64_MAX: more than there are numbers */
+    struct service_alloc_item *items;   /* `count` that differ, or NULL */
     uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
     uint64_t charged_bytes; /* and this is what it costs */
     uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
@@ -48,9 +52,18 @@ struct alloc_op {
     struct alloc_op *next;
 };
 
+static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
+{
+    return op->items ? op->items[index].size_bytes : op->size_bytes;
+}
+
 /* Has `count` pieces made and kept; op->made is called on the loop's thread, when op->error says
  * whether they are. Fails only if no part could be started: one makes all the pieces as well, if
  * slowly. */
 int alloc_make(struct service *s, struct alloc_op *op);
+
+/* The memory is there and kept: enters it into the tables, then into the state, all or nothing.
+ * What was entered is the table's, no longer the operation's. slots: of those that differ. */
+int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *slots);
 
 #endif

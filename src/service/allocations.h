@@ -10,11 +10,22 @@
 
 #include "service/service.h"
 
+#define SERVICE_MAX_ALLOC_ITEMS 30u
+
+/* One of those that differ. */
+struct service_alloc_item {
+    uint64_t size_bytes;
+    const char *name, *tag; /* name "": aNNNNNN; the caller's, until the request is answered */
+};
+
 struct service_alloc {
     uint64_t size_bytes;
     uint32_t count;
     const char *name, *tag; /* name "": aNNNNNN */
-    const char *wire_id;    /* that the client chose; NULL: none. Of one allocation alone */
+    /* `count` of them (SERVICE_MAX_ALLOC_ITEMS at most), made all or none, in place of size, name
+     * and tag; NULL: all are alike. The answer has their slots. */
+    const struct service_alloc_item *items;
+    const char *wire_id; /* that the client chose; NULL: none. Of one allocation alone */
     bool wait;
     uint64_t timeout_ms; /* with wait: alloc_timeout, or this where it is less; 0: nothing said */
     bool waits_for_ever; /* beyond alloc_timeout, as long as the request is not interrupted */

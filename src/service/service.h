@@ -65,6 +65,7 @@ struct service_answer {
     enum lock_mode mode;
     /* ALLOC */
     uint64_t slot, rank, aligned_bytes;
+    const uint64_t *slots; /* of those that differ; valid only inside done() */
     char name[256];
     /* set_aside */
     uint64_t reserved_bytes, reserved_before_bytes;

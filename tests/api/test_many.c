@@ -76,6 +76,53 @@ TAP_TEST(whole_layout_is_attached_with_few_descriptors)
     check_int(count_fds(), before);
 }
 
+TAP_TEST(several_allocations_that_differ_are_made_in_order)
+{
+    const struct gmsfs_new_allocation wanted[] = {
+        {.size_bytes = 5000000, .tag = "weights"},
+        {.size_bytes = 1, .tag = "kv", .name = "named"},
+        {.size_bytes = 4096},
+    };
+    gmsfs_t *writer = open_locked(GMSFS_MODE_RW);
+    struct gmsfs_handle_info info;
+    uint64_t slots[3];
+
+    check_int(gmsfs_clear_all_handles(writer), 0);
+    check_int(gmsfs_allocate_each(writer, wanted, 3, 0, slots), 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        check_int(gmsfs_get_handle_info(writer, slots[i], &info), 0);
+        check_int(info.rank, i);
+        check_int(info.size_bytes, wanted[i].size_bytes);
+        check_str(info.tag, wanted[i].tag ? wanted[i].tag : "");
+        if (wanted[i].name)
+            check_str(info.name, wanted[i].name);
+    }
+    gmsfs_close(writer);
+}
+
+TAP_TEST(of_several_allocations_none_is_made_if_one_is_refused)
+{
+    struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX + 1] = {
+        {.size_bytes = 4096}, {.size_bytes = 4096, .name = "twice"}, {.size_bytes = 4096}};
+    gmsfs_t *writer = open_locked(GMSFS_MODE_RW);
+    struct gmsfs_handle_info *list;
+    size_t count;
+
+    check_int(gmsfs_clear_all_handles(writer), 0);
+    wanted[2].name = "twice";
+    check_int(gmsfs_allocate_each(writer, wanted, 3, 0, NULL), -EEXIST);
+    wanted[2].name = NULL;
+    wanted[2].size_bytes = UINT64_MAX / 2;
+    check_int(gmsfs_allocate_each(writer, wanted, 3, 0, NULL), -ENOMEM);
+    wanted[2].size_bytes = 0;
+    check_int(gmsfs_allocate_each(writer, wanted, 3, 0, NULL), -EINVAL);
+    check_int(gmsfs_allocate_each(writer, wanted, GMSFS_ALLOCATE_EACH_MAX + 1, 0, NULL), -EINVAL);
+    check_int(gmsfs_list_handles(writer, NULL, &list, &count), 0);
+    check_int(count, 0);
+    free(list);
+    gmsfs_close(writer);
+}
+
 TAP_TEST(full_descriptor_table_fails_cleanly)
 {
     uint32_t count = publish_many();

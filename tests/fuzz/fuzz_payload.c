@@ -15,6 +15,7 @@ union payload {
     uint8_t bytes[PAYLOAD_MAX_BYTES + 1];
     struct gmsfs_ioc_acquire acquire;
     struct gmsfs_ioc_alloc alloc;
+    struct gmsfs_ioc_alloc_each alloc_each;
     struct gmsfs_ioc_commit commit;
     struct gmsfs_ioc_metadata metadata;
     struct gmsfs_ioc_list list;
@@ -38,6 +39,7 @@ static const size_t SIZES[] = {
     [_IOC_NR(GMSFS_IOC_APPLY)] = sizeof(struct gmsfs_ioc_apply),
     [_IOC_NR(GMSFS_IOC_RESERVE)] = sizeof(struct gmsfs_ioc_reserve),
     [_IOC_NR(GMSFS_IOC_LIST)] = sizeof(struct gmsfs_ioc_list),
+    [_IOC_NR(GMSFS_IOC_ALLOC_EACH)] = sizeof(struct gmsfs_ioc_alloc_each),
     [_IOC_NR(GMSFS_IOC_REGION)] = sizeof(struct gmsfs_ioc_region),
 };
 
@@ -71,6 +73,18 @@ static void try_alloc(const struct gmsfs_ioc_alloc *alloc)
         must(layout_add(layout, 2, made->name, NULL, &slot) == -EEXIST);
     }
     layout_free(layout);
+}
+
+static void try_alloc_each(const struct gmsfs_ioc_alloc_each *alloc)
+{
+    if (payload_check_alloc_each(alloc))
+        return;
+    must(alloc->count > 0 && alloc->count <= GMSFS_ALLOC_EACH_MAX);
+    for (uint32_t i = 0; i < alloc->count; i++) {
+        const struct gmsfs_alloc_item *item = &alloc->items[i];
+        must(item->size_bytes > 0);
+        must(strlen(item->tag) < sizeof item->tag && strlen(item->name) < sizeof item->name);
+    }
 }
 
 static void try_metadata(const struct gmsfs_ioc_metadata *metadata)
@@ -194,6 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(payload.bytes, out, known < sizeof payload ? known : sizeof payload);
         try_acquire(&payload.acquire);
         try_alloc(&payload.alloc);
+        try_alloc_each(&payload.alloc_each);
         try_commit(&payload.commit);
         try_metadata(&payload.metadata);
         must(payload_check_region(&payload.region) == 0 ||

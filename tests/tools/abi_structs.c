@@ -48,6 +48,10 @@ static void show_mappings(void)
     FIELD(gmsfs_handle_info, aligned_bytes);
     FIELD(gmsfs_handle_info, tag);
     FIELD(gmsfs_handle_info, name);
+    STRUCT(gmsfs_new_allocation);
+    FIELD(gmsfs_new_allocation, size_bytes);
+    FIELD(gmsfs_new_allocation, tag);
+    FIELD(gmsfs_new_allocation, name);
     STRUCT(gmsfs_mapping);
     FIELD(gmsfs_mapping, ptr);
     FIELD(gmsfs_mapping, slot);

@@ -5,6 +5,7 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <string.h>
 
 TAP_TEST(a_payload_of_the_known_size_is_taken_as_it_is)
 {
@@ -50,6 +51,28 @@ TAP_TEST(a_command_is_known_by_its_number_whatever_its_size_and_direction)
     check_int(payload_get_number((unsigned)_IOC(_IOC_READ, 'G', 1, 8)), 1);
     check_int(payload_get_number((unsigned)_IOC(_IOC_NONE, 'G', 1, 0)), 1);
     check_int(payload_get_number((unsigned)GMSFS_IOC_APPLY), 14);
+}
+
+TAP_TEST(each_of_several_allocations_is_looked_at)
+{
+    static struct gmsfs_ioc_alloc_each alloc;
+    check(sizeof alloc <= PAYLOAD_MAX_BYTES);
+    check_int(payload_check_alloc_each(&alloc), -EINVAL); /* none */
+    alloc.count = 2;
+    alloc.items[0].size_bytes = alloc.items[1].size_bytes = 1;
+    check_int(payload_check_alloc_each(&alloc), 0);
+    alloc.flags = ~GMSFS_ALLOC_NOWAIT;
+    check_int(payload_check_alloc_each(&alloc), -EINVAL);
+    alloc.flags = GMSFS_ALLOC_NOWAIT;
+    alloc.items[1].size_bytes = 0;
+    check_int(payload_check_alloc_each(&alloc), -EINVAL);
+    alloc.items[1].size_bytes = 1;
+    memset(alloc.items[1].name, 'a', sizeof alloc.items[1].name);
+    check_int(payload_check_alloc_each(&alloc), -EINVAL);
+    alloc.count = 1; /* the rest is not looked at */
+    check_int(payload_check_alloc_each(&alloc), 0);
+    alloc.count = GMSFS_ALLOC_EACH_MAX + 1;
+    check_int(payload_check_alloc_each(&alloc), -EINVAL);
 }
 
 TAP_TEST(a_command_of_another_type_is_none)

@@ -14,7 +14,7 @@
 #define AHEAD 3
 
 struct asked {
-    size_t items[MANY], count;
+    size_t items[MANY], count, most_at_once;
     size_t enough; /* so many come, and then none */
     atomic_int open, most_open;
 };
@@ -27,18 +27,25 @@ struct filler {
     int last; /* what supply_take said */
 };
 
-static int get(void *context, size_t item)
+static int get(void *context, const size_t *items, size_t count, int *fds, size_t *refused)
 {
     struct asked *asked = context;
     int open_now;
 
-    if (asked->count == asked->enough)
+    if (count > asked->most_at_once)
+        asked->most_at_once = count;
+    if (asked->count + count > asked->enough) {
+        *refused = items[0];
         return -ENOSPC;
-    asked->items[asked->count++] = item;
-    open_now = atomic_fetch_add(&asked->open, 1) + 1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        asked->items[asked->count++] = items[i];
+        fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
+    }
+    open_now = atomic_fetch_add(&asked->open, (int)count) + (int)count;
     if (open_now > atomic_load(&asked->most_open))
         atomic_store(&asked->most_open, open_now);
-    return open("/dev/null", O_RDWR | O_CLOEXEC);
+    return 0;
 }
 
 static void *fill(void *context)
@@ -77,6 +84,8 @@ static void go(struct supply *supply, struct asked *asked, struct filler *filler
     pthread_t thread;
 
     supply->get = get;
+    if (supply->at_once == 0)
+        supply->at_once = 1;
     supply->context = asked;
     filler->supply = supply;
     filler->asked = asked;
@@ -139,6 +148,32 @@ TAP_TEST(who_fills_no_more_ends_the_supply)
     go(&supply, &asked, &filler);
     check_int(supply.refusal, 0);
     check(asked.count >= 5 && asked.count <= 5 + AHEAD);
+}
+
+TAP_TEST(several_are_asked_for_at_once_as_far_as_there_is_room)
+{
+    struct asked asked = {.enough = MANY};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.count = MANY, .most = 10, .at_once = 4};
+
+    go(&supply, &asked, &filler);
+    check_int(filler.filled, MANY);
+    check_int(asked.most_at_once, 4);
+    for (size_t i = 0; i < asked.count; i++)
+        check_int(asked.items[i], i);
+    check(atomic_load(&asked.most_open) <= 10);
+}
+
+TAP_TEST(several_that_are_refused_leave_what_was_there)
+{
+    struct asked asked = {.enough = 10};
+    struct filler filler = {.enough = MANY};
+    struct supply supply = {.count = MANY, .most = MANY, .at_once = 4};
+
+    go(&supply, &asked, &filler);
+    check_int(filler.filled, 8);
+    check_int(supply.refusal, -ENOSPC);
+    check_int(supply.refused, 8);
 }
 
 TAP_TEST(no_items_are_no_wait)

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* alloc_publish - memory that was made becomes part of a writer's layout, by records */
+#include "service/alloc_op.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int record_resized(struct service *s, struct alloc_op *op)
+{
+    struct record record = {
+        .type = RECORD_ALLOC_MEMORY,
+        .session = op->session,
+        .serial = op->serial,
+        .memory = op->pieces[0]->id,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+        .offset = op->charged_bytes,
+        .slot = op->drawn_bytes,
+    };
+    return service_apply_record(s, &record, NULL);
+}
+
+/* Takes back what record_each had added before one was refused; the pieces are the table's. */
+static void remove_added(struct service *s, const struct alloc_op *op, uint32_t count,
+                         const uint64_t *serials)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct record record = {
+            .type = RECORD_ALLOC_REMOVE, .session = op->session, .serial = serials[i]};
+        service_apply_record(s, &record, NULL);
+    }
+}
+
+/* One that differs from the others, with its share of what was charged and drawn for all. */
+static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
+                      struct outcome *outcome)
+{
+    const struct service_alloc_item *item = &op->items[index];
+    uint64_t bytes = op->pieces[index]->reserved_bytes;
+    uint64_t drawn_bytes = bytes < op->drawn_bytes ? bytes : op->drawn_bytes;
+    struct record record = {
+        .type = RECORD_ALLOC_ADD,
+        .session = op->session,
+        .name = item->name,
+        .name_bytes = strlen(item->name),
+        .tag = item->tag,
+        .tag_bytes = strlen(item->tag),
+        .count = 1,
+        .memories = &op->pieces[index]->id,
+        .memory_count = 1,
+        .size_bytes = item->size_bytes,
+        .aligned_bytes = bytes,
+        .offset = bytes,
+        .slot = drawn_bytes,
+    };
+    int error = service_apply_record(s, &record, outcome);
+    if (error)
+        return error;
+    op->charged_bytes -= bytes;
+    op->drawn_bytes -= drawn_bytes;
+    op->pieces[index] = NULL; /* the table's */
+    return 0;
+}
+
+static int record_each(struct service *s, struct alloc_op *op, uint64_t *slots)
+{
+    uint64_t *serials = calloc(op->count, sizeof *serials);
+    uint32_t added = 0;
+    int error = serials ? 0 : -ENOMEM;
+    while (!error && added < op->count) {
+        struct outcome outcome;
+        error = record_one(s, op, added, &outcome);
+        if (error)
+            break;
+        slots[added] = outcome.slot;
+        serials[added++] = outcome.serial;
+    }
+    if (error)
+        remove_added(s, op, added, serials);
+    free(serials);
+    return error;
+}
+
+static int record_added(struct service *s, struct alloc_op *op, struct service_answer *answer)
+{
+    uint64_t *memories = calloc(op->count, sizeof *memories);
+    struct outcome outcome;
+    if (!memories)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < op->count; i++)
+        memories[i] = op->pieces[i]->id;
+    struct record record = {
+        .type = RECORD_ALLOC_ADD,
+        .session = op->session,
+        .name = op->name,
+        .name_bytes = strlen(op->name),
+        .tag = op->tag,
+        .tag_bytes = strlen(op->tag),
+        .count = op->count,
+        .memories = memories,
+        .memory_count = op->count,
+        .size_bytes = op->size_bytes,
+        .aligned_bytes = op->aligned_bytes,
+        .offset = op->charged_bytes,
+        .slot = op->drawn_bytes,
+        .value = (const uint8_t *)op->wire_id,
+        .value_bytes = strlen(op->wire_id),
+    };
+    int error = service_apply_record(s, &record, &outcome);
+    free(memories);
+    if (error)
+        return error;
+    const struct core_store *store = NULL;
+    const struct layout_allocation *first = core_find_allocation(s->core, outcome.serial, &store);
+    answer->slot = outcome.slot;
+    answer->rank = outcome.rank;
+    answer->aligned_bytes = op->aligned_bytes;
+    if (first)
+        memcpy(answer->name, first->name, strlen(first->name) + 1);
+    return 0;
+}
+
+int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *slots)
+{
+    struct service *s = op->service;
+    uint32_t entered = 0;
+    int error = 0;
+    while (!error && entered < op->count) {
+        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        if (!error)
+            entered++;
+    }
+    if (!error && op->items)
+        error = record_each(s, op, slots);
+    else if (!error)
+        error = op->serial ? record_resized(s, op) : record_added(s, op, answer);
+    for (uint32_t i = 0; i < entered; i++) {
+        if (!op->pieces[i])
+            continue;
+        if (error)
+            idvec_remove(&s->pieces, op->pieces[i]->id);
+        else
+            op->pieces[i] = NULL; /* the table's */
+    }
+    return error;
+}
