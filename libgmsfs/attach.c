@@ -149,7 +149,7 @@ int(gmsfs_attach_all)(gmsfs_t *handle, enum gmsfs_access access, struct gmsfs_ma
         free(made);
         made = NULL;
         error = attach_once(handle, access, list ? &made : NULL, &attached, item_bytes);
-    } while (gfs_session_follow_memory(handle, error));
+    } while (gfs_follow_memory(handle, error));
     if (!error && count)
         *count = attached;
     if (!error && list)

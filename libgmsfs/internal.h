@@ -196,10 +196,6 @@ int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acqui
 /* ... or this makes it the handle's session. committed: when the grant came, was anything? */
 void gfs_session_note(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
                       int committed);
-/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked
- * once more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of
- * scopes. */
-int gfs_session_follow_memory(struct gmsfs_store *handle, int error);
 /* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group);
 int gfs_session_release(struct gmsfs_store *handle);
@@ -292,6 +288,13 @@ int gfs_reopen(struct gmsfs_store *handle);
 /* Outside of scopes. -EXDEV: addresses are reserved for another device or kind. */
 int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory);
 int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memory_kind *kind);
+/* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
+ * then what maps is refused, not the lock. */
+int gfs_choose_memory(struct gmsfs_store *handle);
+/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked
+ * once more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of
+ * scopes. */
+int gfs_follow_memory(struct gmsfs_store *handle, int error);
 
 /* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
 

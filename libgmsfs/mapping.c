@@ -35,7 +35,7 @@ int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access acces
 
     while (ptr) {
         error = mapping_attach(handle, slot, access, ptr);
-        if (!gfs_session_follow_memory(handle, error))
+        if (!gfs_follow_memory(handle, error))
             break;
     }
     return error;

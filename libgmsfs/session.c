@@ -156,41 +156,6 @@ int gfs_session_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *ac
 
 /* ---- public ------------------------------------------------------------------------------- */
 
-/* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
- * then what maps is refused, not the lock. */
-static int session_choose_memory(struct gmsfs_store *handle)
-{
-    int anywhere = handle->connect_flags & GMSFS_CONNECT_ANY && handle->mode == GMSFS_MODE_RO;
-    const struct gfs_memory_kind *kind;
-    struct gmsfs_ioc_info info;
-    int error;
-
-    if (!anywhere && !handle->is_beside)
-        return 0;
-    memset(&info, 0, sizeof info);
-    error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
-    if (error)
-        return error;
-    anywhere = anywhere && info.residency && !(info.residency & GMSFS_RESIDENCY_DEVICE);
-    kind = gfs_memory_find_kind(anywhere ? GMSFS_MEMORY_HOST : info.memory);
-    if (kind && gfs_set_memory_kind(handle, kind) == 0)
-        handle->is_beside = anywhere;
-    return 0;
-}
-
-int gfs_session_follow_memory(struct gmsfs_store *handle, int error)
-{
-    const struct gfs_memory_kind *before;
-
-    if (error != -EXDEV || gfs_enter(handle) != 0)
-        return 0;
-    before = handle->memory.kind;
-    session_choose_memory(handle);
-    error = handle->memory.kind != before;
-    gfs_leave(handle);
-    return error;
-}
-
 int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms)
 {
     return gmsfs_connect_reserve(handle, mode, timeout_ms, 0);
@@ -209,7 +174,7 @@ static int session_begin_work(struct gmsfs_store *handle, uint64_t reserve_bytes
     int error;
 
     handle->announced_bytes = handle->mode == GMSFS_MODE_RW ? reserve_bytes : 0;
-    error = session_choose_memory(handle);
+    error = gfs_choose_memory(handle);
     if (error)
         gfs_session_release(handle);
     return error;

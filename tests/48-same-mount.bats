@@ -54,15 +54,6 @@ refused() {
     assert_state other COMMITTED
 }
 
-@test "a store that is not there is not made for an image, and the way out makes it" {
-    "$GMSFS" load -q "$M/weights" "$MODEL"
-    "$GMSFS" image save -q "$M/weights" "$T/image"
-    refused "$M/new: no such store; .*'mkdir $M/new' makes this one" image load -q "$M/new" "$T/image"
-    [[ ! -e $M/new ]] || fail 'a store was made'
-    mkdir "$M/new"
-    run_logged -0 "$GMSFS" image load -q "$M/new" "$T/image"
-}
-
 @test "an image that lies in the store is not loaded into it" {
     "$GMSFS" load -q "$M/weights" "$MODEL"
     "$GMSFS" image save -q "$M/weights" "$T/image"

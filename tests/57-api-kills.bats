@@ -14,6 +14,10 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed cuda
 }
 
+@test "api under kills: errors" {
+    api_killed errors
+}
+
 @test "api under kills: lock" {
     api_killed lock
 }

@@ -4,7 +4,8 @@
  * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
  * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
  * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
- * keeper_worker.c starts a worker, keeper_tools.c is below all of them.
+ * keeper_worker.c starts a worker, keeper_describe.c writes what is handed over, keeper_tools.c is
+ * below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
@@ -137,17 +138,20 @@ void keeper_end_trial(struct keeper *keeper);
 bool keeper_go_back(struct keeper *keeper);
 /* In the child that is to be the worker: becomes visit's program. Returns on failure only. */
 void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd);
-/* All that there is, and stays the keeper's. */
-int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
-                    struct handover *handover);
-/* Into a file without a name: `head`, and the text. Its descriptor, or a negative errno. */
-int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text);
 /* From another keeper, all of it: keeper_takeover.c. The reason of a failure was logged. */
 int keeper_take_over(struct keeper *keeper);
 /* What came by a handover is the keeper's; `handover` stays for good. */
 int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failure *failure);
 /* The worker of a keeper that has ended was killed by that; it is gone when this returns. */
 void keeper_fence(const struct keeper *keeper);
+
+/* ---- keeper_describe.c: what a mount consists of, for whoever goes on with it --------------- */
+
+/* All that there is, and stays the keeper's. */
+int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
+                    struct handover *handover);
+/* Into a file without a name: `head`, and the text. Its descriptor, or a negative errno. */
+int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text);
 
 /* ---- keeper_store.c: what the service manager holds ---------------------------------------- */
 

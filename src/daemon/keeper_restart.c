@@ -202,22 +202,6 @@ static bool are_too_many(const struct keeper *keeper)
     return true;
 }
 
-static uint64_t read_clock_us(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-void keeper_note_recovery(struct fs_ledger *ledger, const char *cause)
-{
-    if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
-        ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
-                                                .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
-    snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);
-}
-
 static void leave_worker(struct keeper *keeper)
 {
     keeper_close(&keeper->control_fd);

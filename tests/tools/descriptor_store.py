@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A service manager as far as a descriptor store needs one: the protocol of sd_notify(3) and sd_listen_fds(3),
-with systemd's rules (a name may be on several descriptors, one that is stored already is not again, beyond
-the limit none is).
+"""A service manager as far as a descriptor store needs one: the protocol of sd_notify(3) and
+sd_listen_fds(3), with systemd's rules (a name may be on several descriptors, one that is stored already is
+not again, beyond the limit none is).
 
     descriptor_store.py DIRECTORY MAX COMMAND...
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a mount consists of, as another worker, another keeper or the service manager gets it. */
+#include "daemon/keeper_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
+                    struct handover *handover)
+{
+    const struct keeper_setup *setup = keeper->setup;
+
+    handover_init(handover);
+    if (setup->argc > (int)HANDOVER_MAX_ARGUMENTS)
+        return -E2BIG;
+    snprintf(handover->abi, sizeof handover->abi, "%s", keeper->program.abi);
+    snprintf(handover->mountpoint, sizeof handover->mountpoint, "%s", setup->mountpoint);
+    snprintf(handover->gms_dir, sizeof handover->gms_dir, "%s", setup->options->gms_dir);
+    handover->allow_other = setup->allow_other;
+    handover->is_detached = keeper->is_detached;
+    handover->argc = setup->argc;
+    for (int i = 0; i < setup->argc; i++)
+        handover->argv[i] = setup->argv[i];
+    handover->fds[HANDOVER_FUSE] = keeper->fuse_fd;
+    handover->fds[HANDOVER_LISTENER] = keeper->listen_fd;
+    handover->fds[HANDOVER_AUDIT] = keeper->audit_fd;
+    handover->fds[HANDOVER_LEDGER] = keeper->ledger_fd;
+    handover->fds[HANDOVER_GMS_MEMORY] = keeper->gms_memory_fd;
+    handover->fds[HANDOVER_CONTROL] = control_fd;
+    handover->fds[HANDOVER_KEEP] = keep_fd;
+    handover->mount = keeper->mount;
+    handover->gms = keeper->gms;
+    handover->journal = keeper->journal;
+    handover->holdings = keeper->holdings;
+    return 0;
+}
+
+static int write_at(int fd, const char *bytes, size_t size, size_t at)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t put = pwrite(fd, bytes + done, size - done, (off_t)(at + done));
+        if (put <= 0)
+            return put < 0 ? -errno : -EIO;
+        done += (size_t)put;
+    }
+    return 0;
+}
+
+int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text)
+{
+    int fd = memfd_create("handover", MFD_CLOEXEC);
+    int error = fd < 0 ? -errno : write_at(fd, head, head_size, 0);
+
+    if (!error)
+        error = write_at(fd, text->bytes, text->size, head_size);
+
+    if (!error)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
