@@ -120,8 +120,9 @@ def main(directory, limit, command):
         pid = os.fork()
         if pid == 0:
             become(command, path, store)
-        with open(f"{directory}/main", "w") as file:
+        with open(f"{directory}/main.new", "w") as file:
             file.write(f"{pid}\n")
+        os.rename(f"{directory}/main.new", f"{directory}/main")
         status = serve(listener, store, directory, pid)
         if status == 0:
             return 0
