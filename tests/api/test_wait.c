@@ -405,8 +405,10 @@ TAP_TEST(holder_hears_that_it_is_asked_to_leave)
     check_int(gmsfs_notices(reader), GMSFS_NOTICE_LEAVE);
     check_int(gmsfs_notices(reader), GMSFS_NOTICE_LEAVE);
     close(drain);
-    check_int(poll(&poller, 1, WAIT_MS), 1);
-    check_int(gmsfs_notices(reader), 0);
+    /* The end of a worker wakes the poller too, before the next one has seen the drain closed. */
+    do
+        check_int(poll(&poller, 1, WAIT_MS), 1);
+    while (gmsfs_notices(reader) != 0);
     gmsfs_close(reader);
 }
 
