@@ -383,10 +383,10 @@ references_are() { # NAME COUNT
     spawn "$GMSFS" drain "$M"
     local drain=$SPAWNED
     local url=http://$HTTP/v2/systemsharedmemory/region/a body="{\"key\":\"$GMSFS_TEST_SHM\",\"byte_size\":128}"
-    refuses() {
-        [[ $(curl -s -d "$body" "$url/register") == *'being drained'* ]]
-    }
-    wait_until 10 refuses
+    is_draining() { [[ $(device_get .draining) == true ]]; }
+    # Before that the registration would be taken.
+    wait_until 10 is_draining
+    assert_match "$(curl -s -d "$body" "$url/register")" 'being drained'
     wait_exit "$drain"
     expect_death
     kill -KILL "$KEEPER" "$(worker_of "$KEEPER")"
