@@ -9,14 +9,13 @@
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_watch.h"
+#include "cli/mount_copies.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
 #include "cli/ui.h"
 #include "gmsfs.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +28,6 @@
 #define GONE_TIMEOUT_MS  10000u
 #define END_TIMEOUT_MS   60000u
 #define COPIES_MS        500u /* an unmounted daemon ends at once, so one that has not is looked at */
-#define COPIES_SHOWN     8u
 #define FUSERMOUNT_FAILS 127
 
 static const char usage[] =
@@ -137,60 +135,6 @@ static int umount_lazily(const struct mount *mount)
 
 /* ---- until the memory is back -------------------------------------------------------------- */
 
-/* What else is mounted of the same, as this process sees it: those that are not in `seen` yet. */
-static size_t umount_show_copies(const struct mount *mount, pid_t pid, struct ui_table *table,
-                                 uint64_t seen[COPIES_SHOWN], size_t count)
-{
-    struct mounts mounts;
-    char number[24];
-    bool is_known;
-
-    if (mounts_read_of(pid, &mounts) != 0)
-        return count;
-    snprintf(number, sizeof(number), "pid %d", (int)pid);
-    for (size_t i = 0; i < mounts.count && count < COPIES_SHOWN; i++) {
-        is_known = mounts.list[i].device != mount->device;
-        for (size_t j = 0; j < count; j++)
-            is_known |= seen[j] == mounts.list[i].id;
-        if (is_known)
-            continue;
-        seen[count++] = mounts.list[i].id;
-        ui_table_add(table, (const char *[]){mounts.list[i].path, "as seen by", number});
-    }
-    mounts_free(&mounts);
-    return count;
-}
-
-/* Whether there are any; then it says so. */
-static bool umount_has_copies(const struct mount *mount)
-{
-    DIR *processes = opendir("/proc");
-    struct dirent *entry;
-    struct ui_table table;
-    uint64_t seen[COPIES_SHOWN];
-    size_t count = 0;
-
-    ui_table_begin(&table, "lll");
-    count = umount_show_copies(mount, getpid(), &table, seen, count);
-    while (processes && (entry = readdir(processes)))
-        if (isdigit((unsigned char)entry->d_name[0]))
-            count = umount_show_copies(mount, atoi(entry->d_name), &table, seen, count);
-    if (processes)
-        closedir(processes);
-    if (count == 0) {
-        ui_table_free(&table);
-        return false;
-    }
-    cli_error("%s: unmounted here, but copies of the mount keep its daemon, and all of its memory:",
-              mount->path);
-    ui_table_end(&table, stderr, 2);
-    fputs(
-        "Unmount those too, in another mount namespace by 'nsenter -t PID -m umount PATH', or end "
-        "its processes.\n",
-        stderr);
-    return true;
-}
-
 /* What comes back only as they unmap it is theirs: no failure. */
 static void umount_show_clients(const struct mount *mount, const struct daemon_watch *watch)
 {
@@ -215,12 +159,12 @@ static void umount_show_clients(const struct mount *mount, const struct daemon_w
 }
 
 static int umount_wait_end(const struct mount *mount, const struct daemon_watch *watch,
-                           uint64_t timeout_ms)
+                           const struct mount_copies *copies, uint64_t timeout_ms)
 {
     uint64_t start_ms = cli_now_ms();
     int error = daemon_watch_end(watch, timeout_ms < COPIES_MS ? timeout_ms : COPIES_MS);
 
-    if (error && umount_has_copies(mount))
+    if (error && mount_copies_show(copies, mount))
         return CLI_FAILURE;
     if (error)
         error = daemon_watch_end(watch, cli_left_ms(start_ms, timeout_ms));
@@ -235,14 +179,14 @@ static int umount_wait_end(const struct mount *mount, const struct daemon_watch 
 }
 
 /* It has been unmounted; `asked` is how asking for its daemon ended before. */
-static int umount_follow(const struct mount *mount, const struct daemon_watch *watch, int asked,
-                         uint64_t timeout_ms)
+static int umount_follow(const struct mount *mount, const struct daemon_watch *watch,
+                         const struct mount_copies *copies, int asked, uint64_t timeout_ms)
 {
     if (asked == 0)
-        return umount_wait_end(mount, watch, timeout_ms);
+        return umount_wait_end(mount, watch, copies, timeout_ms);
     if (asked == -ENOTCONN || asked == -ECONNABORTED || asked == -ECONNREFUSED)
         return CLI_OK; /* there was none any more */
-    if (umount_has_copies(mount))
+    if (mount_copies_show(copies, mount))
         return CLI_FAILURE;
     if (asked != -ETIMEDOUT)
         return CLI_OK; /* who it is cannot be seen from here */
@@ -268,13 +212,15 @@ static int umount_explain(const struct mount *mount, int error)
 static int umount_and_wait(const struct mount *mount, uint64_t timeout_ms)
 {
     struct daemon_watch watch;
-    int asked = daemon_watch_open(&watch, mount->path);
-    int error = umount_gently(mount), status;
+    struct mount_copies copies;
+    int asked = daemon_watch_open(&watch, mount->path), error, status;
 
+    mount_copies_note(&copies, mount);
+    error = umount_gently(mount);
     if (error)
         status = umount_explain(mount, error);
     else
-        status = umount_follow(mount, &watch, asked, timeout_ms);
+        status = umount_follow(mount, &watch, &copies, asked, timeout_ms);
     daemon_watch_close(&watch);
     return status;
 }
