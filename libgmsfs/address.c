@@ -2,6 +2,7 @@
 /* Tier 1, addresses: reservations, and single mappings in them or with one of their own. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -71,7 +72,7 @@ void gfs_va_drop_all(struct gmsfs_store *handle)
 /* ---- one mapping -------------------------------------------------------------------------- */
 
 struct gfs_mapping gfs_va_describe(const struct gmsfs_store *handle, uintptr_t va,
-                                   const struct gmsfs_fds_item *item, enum gmsfs_access access,
+                                   const struct gfs_item *item, enum gmsfs_access access,
                                    uint64_t devices)
 {
     return (struct gfs_mapping){.va = va,
@@ -82,10 +83,11 @@ struct gfs_mapping gfs_va_describe(const struct gmsfs_store *handle, uintptr_t v
                                 .ident = handle->ident,
                                 .access = access,
                                 .devices = devices,
-                                .live = 1};
+                                .live = 1,
+                                .tag = item->tag ? strdup(item->tag) : NULL};
 }
 
-int gfs_va_check_item(const struct gmsfs_store *handle, const struct gmsfs_fds_item *item)
+int gfs_va_check_item(const struct gmsfs_store *handle, const struct gfs_item *item)
 {
     int valid = item->aligned_bytes > 0 && item->aligned_bytes % handle->granularity_bytes == 0 &&
                 item->size_bytes <= item->aligned_bytes && item->aligned_bytes < SIZE_MAX / 4;
@@ -126,7 +128,7 @@ static int address_map(struct address_single *single, uint64_t aligned_bytes, in
     return error;
 }
 
-static int address_take(void *context, const struct gmsfs_fds_item *item, int *fd)
+static int address_take(void *context, const struct gfs_item *item, int *fd)
 {
     struct address_single *single = context;
     struct gfs_memory *memory = &single->handle->memory;
@@ -150,8 +152,8 @@ static int address_take(void *context, const struct gmsfs_fds_item *item, int *f
     return error;
 }
 
-int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, uint64_t rank,
-                enum gmsfs_access access, struct gfs_mapping **mapping)
+int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, enum gmsfs_access access,
+                struct gfs_mapping **mapping)
 {
     struct address_single single = {.handle = handle, .va = va, .access = access};
     int error = gfs_export_check(handle, access);
@@ -161,7 +163,7 @@ int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, uint64_
     if (!error)
         error = gfs_va_make_room(handle, 1, 1);
     if (!error)
-        error = gfs_export_slot(handle, slot, rank, access, address_take, &single);
+        error = gfs_export_slot(handle, slot, access, address_take, &single);
     if (error)
         return error;
     gfs_state_lock(handle);
@@ -239,7 +241,7 @@ int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access acc
     if (!va || (uintptr_t)va % handle->granularity_bytes)
         error = -EINVAL;
     else
-        error = gfs_va_make(handle, (uintptr_t)va, slot, GMSFS_SLOT_NONE, access, &mapping);
+        error = gfs_va_make(handle, (uintptr_t)va, slot, access, &mapping);
     return error;
 }
 

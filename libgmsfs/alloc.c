@@ -163,7 +163,7 @@ int gmsfs_clear_all_handles(gmsfs_t *handle)
     return error;
 }
 
-static int alloc_keep_fd(void *context, const struct gmsfs_fds_item *item, int *fd)
+static int alloc_keep_fd(void *context, const struct gfs_item *item, int *fd)
 {
     (void)item;
     *(int *)context = *fd;
@@ -182,7 +182,7 @@ int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access
         return error;
     error = gfs_export_check(handle, access);
     if (!error)
-        error = gfs_export_slot(handle, slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+        error = gfs_export_slot(handle, slot, access, alloc_keep_fd, &kept);
     gfs_leave(handle);
     if (!error)
         *fd = kept;
@@ -209,8 +209,7 @@ int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd)
         error = -ESTALE;
     if (!error) {
         access = gfs_session_writes(handle) ? mapping->access : GMSFS_ACCESS_READ;
-        error =
-            gfs_export_slot(handle, mapping->slot, GMSFS_SLOT_NONE, access, alloc_keep_fd, &kept);
+        error = gfs_export_slot(handle, mapping->slot, access, alloc_keep_fd, &kept);
     }
     gfs_leave(handle);
     if (!error)

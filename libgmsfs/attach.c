@@ -13,7 +13,7 @@ struct attach {
     uint64_t count, done;
 };
 
-static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd)
+static int attach_take(void *context, const struct gfs_item *item, int *fd)
 {
     struct attach *attach = context;
     struct gmsfs_store *handle = attach->handle;
@@ -31,13 +31,19 @@ static int attach_take(void *context, const struct gmsfs_fds_item *item, int *fd
     return 0;
 }
 
+static void attach_forget(struct attach *attach)
+{
+    while (attach->done > 0)
+        free(attach->mappings[--attach->done].tag);
+}
+
 /* The range is in the handle, where a child of fork() finds it. */
 static int attach_range(struct attach *attach, struct gfs_export *export, int careful)
 {
     struct gmsfs_store *handle = attach->handle;
     int error;
 
-    attach->done = 0;
+    attach_forget(attach);
     gfs_gate_enter();
     handle->range.careful = careful;
     error = gfs_range_begin(&handle->memory, &handle->range, export->total_bytes);
@@ -66,6 +72,7 @@ static void attach_enter(struct attach *attach)
                                                        .size_bytes = handle->range.reserved_bytes,
                                                        .automatic = 1});
     gfs_vmap_add_mappings(&handle->map, attach->mappings, attach->count);
+    attach->done = 0; /* their tags are the table's now */
     handle->range = (struct gfs_range){0};
     gfs_state_unlock(handle);
 }
@@ -133,6 +140,7 @@ static int attach_once(gmsfs_t *handle, enum gmsfs_access access, void **made, u
     if (error)
         return error;
     error = attach_all(&attach, item_bytes, made);
+    attach_forget(&attach);
     free(attach.mappings);
     *count = attach.count;
     return error;

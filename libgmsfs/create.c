@@ -119,14 +119,11 @@ static int create_allocate(struct gmsfs_store *handle, uint64_t size_bytes, cons
         error = gfs_alloc(handle, &alloc);
     if (error)
         return error;
-    error = gfs_va_make(handle, 0, alloc.slot, alloc.rank, GMSFS_ACCESS_WRITE, mapping);
+    error = gfs_va_make(handle, 0, alloc.slot, GMSFS_ACCESS_WRITE, mapping);
     if (error) {
         gfs_alloc_free(handle, alloc.slot);
         return error;
     }
-    (*mapping)->tag = strdup(alloc.tag);
-    /* NULL: not known, which is no failure */
-
     (*mapping)->made = 1;
     return 0;
 }

@@ -179,11 +179,12 @@ struct gmsfs_ioc_free {
 };
 
 #define GMSFS_EXPORT_WRITABLE (1u << 0) /* needs a writer's session and a writable handle */
+#define GMSFS_EXPORT_BY_SLOT  (1u << 1) /* the one allocation whose slot is `first`; ENOENT */
 
 /* EXPORT: on an open allocation (that one), or on a session's handle (ranks first..first+count). */
 struct gmsfs_ioc_export {
-    uint64_t first;       /* in: rank */
-    uint64_t count;       /* in: 0 = all from first; out: how many */
+    uint64_t first;       /* in: rank, or slot; out: rank */
+    uint64_t count;       /* in: 0 = all from first, BY_SLOT: 0 or 1; out: how many */
     uint64_t total_bytes; /* out: sum of aligned sizes */
     uint64_t generation;  /* out */
     uint32_t flags;       /* in: GMSFS_EXPORT_* */
@@ -465,7 +466,11 @@ struct gmsfs_fds_request {
     uint8_t ticket[16]; /* REDEEM; CLEAR_SUSPECT, STORE_*: a store's id; FENCE_*: a token */
 };
 
-/* One message is a header and `count` items; its SCM_RIGHTS carry `count` descriptors in order. */
+#define GMSFS_FDS_TAGS_MAX 4096u      /* bytes of tags in one message */
+#define GMSFS_FDS_NO_TAG   UINT32_MAX /* as tag_at: not told, for there was no room; LIST tells */
+
+/* One message is a header, `count` items, and their tags, each with a NUL at its end; its
+ * SCM_RIGHTS carry `count` descriptors in order. */
 struct gmsfs_fds_header {
     uint32_t version;
     int32_t error;      /* 0 or a negative errno; then the transfer is over */
@@ -479,6 +484,8 @@ struct gmsfs_fds_item {
     uint64_t slot;
     uint64_t size_bytes;
     uint64_t aligned_bytes;
+    uint32_t tag_at; /* where its tag begins among the tags; those that are alike may share one */
+    uint32_t pad;
 };
 
 /* What keeps a fence from being put up. */
@@ -542,7 +549,7 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_request) == 32, "fds request");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_region_request) == 1176, "fds region request");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_region_answer) == 16, "fds region answer");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_header) == 24, "fds header");
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_item) == 32, "fds item");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_item) == 40, "fds item");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_fence) == 120, "fds fence");
 
 #ifdef __cplusplus

@@ -72,7 +72,7 @@ struct chunks_taking {
     uint64_t next_rank;
 };
 
-static int chunks_take(void *context, const struct gmsfs_fds_item *item, int *fd)
+static int chunks_take(void *context, const struct gfs_item *item, int *fd)
 {
     struct chunks_taking *taking = context;
     struct gmsfs_graph_pool *pool = taking->pool;

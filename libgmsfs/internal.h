@@ -218,12 +218,19 @@ int gfs_again_pause(struct gfs_again *again);
 
 /* ---- ticket.c: descriptors ---------------------------------------------------------------- */
 
+/* What a descriptor is of. */
+struct gfs_item {
+    uint64_t rank, slot, size_bytes, aligned_bytes;
+    const char *tag; /* NULL: not told */
+};
+
 /* Is given each descriptor in rank order, inside the fork gate. It may keep *fd by setting it to
  * -1, else it is closed. A negative return ends the transfer and is passed on. */
-typedef int gfs_take_fn(void *context, const struct gmsfs_fds_item *item, int *fd);
+typedef int gfs_take_fn(void *context, const struct gfs_item *item, int *fd);
 
 struct gfs_export {
-    uint64_t first; /* rank */
+    uint64_t first; /* rank, or slot */
+    int by_slot;    /* one allocation, whose slot is `first` */
     uint64_t count; /* 0: all from first; set when known */
     enum gmsfs_access access;
     int has_ticket; /* from ACQUIRE; with `count` set */
@@ -236,9 +243,9 @@ int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export);
 /* Redeems export->ticket, exporting what has not come anew each time that the way breaks. */
 int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context);
-/* One descriptor by slot. rank: where it is, or GMSFS_SLOT_NONE when not known. */
-int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, uint64_t rank,
-                    enum gmsfs_access access, gfs_take_fn *take, void *context);
+/* One descriptor by slot. -ENOENT: there is none such. */
+int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, enum gmsfs_access access,
+                    gfs_take_fn *take, void *context);
 /* -ENOLCK, -EACCES or 0: may this handle have such access now? */
 int gfs_export_check(const struct gmsfs_store *handle, enum gmsfs_access access);
 
@@ -325,14 +332,15 @@ void gfs_va_leave(struct gfs_va_scope *scope);
 int gfs_va_make_room(struct gmsfs_store *handle, size_t reservations, size_t mappings);
 /* For the end of the handle: what is mapped and reserved goes, the table stays as it was. */
 void gfs_va_drop_all(struct gmsfs_store *handle);
-int gfs_va_check_item(const struct gmsfs_store *handle, const struct gmsfs_fds_item *item);
+int gfs_va_check_item(const struct gmsfs_store *handle, const struct gfs_item *item);
+/* Its tag is a copy; NULL: not told, or there was no memory for it, which LIST mends. */
 struct gfs_mapping gfs_va_describe(const struct gmsfs_store *handle, uintptr_t va,
-                                   const struct gmsfs_fds_item *item, enum gmsfs_access access,
+                                   const struct gfs_item *item, enum gmsfs_access access,
                                    uint64_t devices);
 /* Maps one allocation and enters it into the table. va: in a reservation, or 0: one of its own.
- * rank: as for gfs_export_slot. */
-int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, uint64_t rank,
-                enum gmsfs_access access, struct gfs_mapping **mapping);
+ */
+int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, enum gmsfs_access access,
+                struct gfs_mapping **mapping);
 /* The way back; with its reservation, where that is its own and not to be kept. */
 int gfs_va_undo(struct gmsfs_store *handle, struct gfs_mapping *mapping, int keep_automatic);
 /* The mapping that begins at `va`, or NULL. */

@@ -23,7 +23,7 @@ static int mapping_attach(gmsfs_t *handle, uint64_t slot, enum gmsfs_access acce
 
     if (error)
         return error;
-    error = gfs_va_make(handle, 0, slot, GMSFS_SLOT_NONE, access, &mapping);
+    error = gfs_va_make(handle, 0, slot, access, &mapping);
     if (!error)
         *ptr = (void *)mapping->va;
     return error;

@@ -61,8 +61,8 @@ static void remap_sort(struct remap *remap)
 
 /* ---- descriptors coming in ---------------------------------------------------------------- */
 
-static int remap_one(struct remap *remap, struct remap_item *item,
-                     const struct gmsfs_fds_item *given, int fd)
+static int remap_one(struct remap *remap, struct remap_item *item, const struct gfs_item *given,
+                     int fd)
 {
     struct gfs_mapping *mapping = item->mapping;
     int error;
@@ -86,7 +86,7 @@ static int remap_one(struct remap *remap, struct remap_item *item,
 }
 
 static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
-                          const struct gmsfs_fds_item *given, int fd)
+                          const struct gfs_item *given, int fd)
 {
     size_t low = 0, high = remap->count;
     int error = 0;
@@ -108,7 +108,7 @@ static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
     return error;
 }
 
-static int remap_take(void *context, const struct gmsfs_fds_item *given, int *fd)
+static int remap_take(void *context, const struct gfs_item *given, int *fd)
 {
     struct remap *remap = context;
     int error = remap_matching(remap, 1, given->slot, given, *fd);

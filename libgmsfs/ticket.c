@@ -21,6 +21,7 @@
 struct ticket_message {
     struct gmsfs_fds_header header;
     struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+    char tags[GMSFS_FDS_TAGS_MAX]; /* they begin behind the last item that came */
 };
 
 /* What is left to do of one export, over several tickets if need be. */
@@ -205,7 +206,7 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
 
 /* Inside the gate, from here to where the last descriptor is taken or closed. */
 static int ticket_receive(struct ticket_transfer *transfer, struct ticket_message *message,
-                          int fds[GMSFS_BATCH_MAX], size_t *fd_count)
+                          size_t *size_bytes, int fds[GMSFS_BATCH_MAX], size_t *fd_count)
 {
     union {
         struct cmsghdr align;
@@ -253,9 +254,27 @@ static int ticket_receive(struct ticket_transfer *transfer, struct ticket_messag
     if (gfs_memory_find_kind(message->header.memory) != transfer->handle->memory.kind)
         return -EXDEV;
     if (message->header.count != *fd_count || *fd_count == 0 ||
-        (size_t)got != sizeof message->header + *fd_count * sizeof message->items[0])
+        (size_t)got < sizeof message->header + *fd_count * sizeof message->items[0])
         return -EPROTO;
+    *size_bytes = (size_t)got;
     return 0;
+}
+
+/* Item i of a message of so many bytes. A tag that does not end within it is none. */
+static struct gfs_item ticket_item(const struct ticket_message *message, size_t size_bytes,
+                                   size_t i)
+{
+    const struct gmsfs_fds_item *item = message->items + i;
+    const char *tags = (const char *)(message->items + message->header.count);
+    const char *end = (const char *)message + size_bytes;
+    struct gfs_item out = {.rank = item->rank,
+                           .slot = item->slot,
+                           .size_bytes = item->size_bytes,
+                           .aligned_bytes = item->aligned_bytes};
+
+    if (item->tag_at < (size_t)(end - tags) && end[-1] == '\0')
+        out.tag = tags + item->tag_at;
+    return out;
 }
 
 static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expected,
@@ -263,18 +282,20 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
 {
     struct ticket_message message;
     int fds[GMSFS_BATCH_MAX];
-    size_t count;
+    size_t count, size_bytes = 0;
     int error = ticket_wait(transfer->handle->fds_fd, POLLIN);
 
     if (error)
         return error;
     gfs_gate_enter();
-    error = ticket_receive(transfer, &message, fds, &count);
+    error = ticket_receive(transfer, &message, &size_bytes, fds, &count);
     if (!error && count + message.header.remaining != expected)
         error = -EPROTO;
     for (size_t i = 0; i < count; i++) {
-        if (!error)
-            error = transfer->take(transfer->context, message.items + i, fds + i);
+        if (!error) {
+            struct gfs_item item = ticket_item(&message, size_bytes, i);
+            error = transfer->take(transfer->context, &item, fds + i);
+        }
         if (!error) {
             transfer->taken++;
             transfer->full = 0;
@@ -321,7 +342,8 @@ int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export)
     struct gmsfs_ioc_export request = {
         .first = export->first,
         .count = export->count,
-        .flags = export->access == GMSFS_ACCESS_WRITE ? GMSFS_EXPORT_WRITABLE : 0};
+        .flags = (export->access == GMSFS_ACCESS_WRITE ? GMSFS_EXPORT_WRITABLE : 0) |
+                 (export->by_slot ? GMSFS_EXPORT_BY_SLOT : 0)};
     int error = gfs_ioctl(handle, GMSFS_IOC_EXPORT, &request);
 
     if (error)
@@ -382,56 +404,11 @@ int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs
 
 /* ---- one allocation ----------------------------------------------------------------------- */
 
-struct ticket_single {
-    uint64_t slot;
-    gfs_take_fn *take;
-    void *context;
-    int other; /* another slot was there */
-};
-
-static int ticket_take_single(void *context, const struct gmsfs_fds_item *item, int *fd)
+int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, enum gmsfs_access access,
+                    gfs_take_fn *take, void *context)
 {
-    struct ticket_single *single = context;
-
-    if (item->slot != single->slot) {
-        single->other = 1;
-        return 0;
-    }
-    return single->take(single->context, item, fd);
-}
-
-static int ticket_export_rank(struct gmsfs_store *handle, uint64_t rank, enum gmsfs_access access,
-                              struct ticket_single *single)
-{
-    struct gfs_export export = {.first = rank, .count = 1, .access = access};
+    struct gfs_export export = {.first = slot, .by_slot = 1, .count = 1, .access = access};
     int error = gfs_export_ticket(handle, &export);
 
-    single->other = 0;
-    return error ? error : gfs_export_redeem(handle, &export, ticket_take_single, single);
-}
-
-/* Without gaps rank and slot are equal. Guessing is for readers: a writable descriptor of the
- * wrong allocation would cost the writer its rollback. */
-int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, uint64_t rank,
-                    enum gmsfs_access access, gfs_take_fn *take, void *context)
-{
-    struct ticket_single single = {.slot = slot, .take = take, .context = context};
-    struct gmsfs_handle_info info;
-    int error;
-
-    if (rank == GMSFS_SLOT_NONE && access == GMSFS_ACCESS_READ)
-        rank = slot;
-    if (rank != GMSFS_SLOT_NONE) {
-        error = ticket_export_rank(handle, rank, access, &single);
-        if (!single.other && error != -EINVAL && error != -ENOENT && error != -ERANGE)
-            return error;
-    }
-    error = gfs_list_find(handle, slot, &info);
-    if (!error)
-        error = ticket_export_rank(handle, info.rank, access, &single);
-    if (!error && single.other)
-        error = -ENOENT;
-    /* freed meanwhile by another member */
-
-    return error;
+    return error ? error : gfs_export_redeem(handle, &export, take, context);
 }

@@ -349,6 +349,16 @@ commit_store_by_acquire() {
     assert_match "$output" 'item rank=0 slot=0 size=1048576 aligned=2097152 access=r '
 }
 
+# bats test_tags=host
+@test "EXPORT by slot is of that allocation, whatever its rank is" {
+    ctl open "$W/ctl" rw acquire rw 0 alloc 1000 3 x0 odd alloc 2000 1 y0 even free 1 commit
+    ctl open "$W/ctl" r acquire ro 0 connect "$M" export-slot 3 0 redeem last 253
+    assert_match "$output" 'ticket=.* count=1 '
+    assert_match "$output" 'item rank=2 slot=3 size=2000 aligned=2097152 access=r .* tag=even'
+    expect ENOENT open "$W/ctl" r acquire ro 0 export-slot 1 1
+    expect EINVAL open "$W/ctl" r acquire ro 0 export-slot 0 2
+}
+
 # ---- implicit sessions -------------------------------------------------------------------------
 
 @test "cp into a store outside a lock fails visibly and leaves nothing" {

@@ -74,7 +74,8 @@ static int send_error(struct connection *connection, int error)
 }
 
 struct batch {
-    int descriptors[GMSFS_BATCH_MAX], own[GMSFS_BATCH_MAX];
+    struct fds_items message;
+    int own[GMSFS_BATCH_MAX];
     unsigned own_count; /* are ours to close */
 };
 
@@ -98,11 +99,12 @@ static int send_batch(struct connection *connection)
     struct fs *fs = connection->fs;
     uint64_t left = connection->ticket.count - connection->sent;
     uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
-    struct batch batch = {0};
-    struct fds_items message;
+    struct batch batch; /* large: what is read of it is set */
     int error = 0;
-    message.header = (struct gmsfs_fds_header){
-        .version = GMSFS_ABI_VERSION, .count = count, .remaining = left - count};
+    batch.message.header =
+        (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
+    batch.message.tag_bytes = 0;
+    batch.own_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct service_descriptor descriptor;
         error =
@@ -112,19 +114,11 @@ static int send_batch(struct connection *connection)
             close_own(&batch);
             return is_shortage(error) ? error : send_error(connection, error);
         }
-        /* They are of one kind: all of a store moves at once. */
-        message.header.memory = (uint32_t)descriptor.memory;
-        batch.descriptors[i] = descriptor.fd;
+        fds_add_item(&batch.message, &descriptor);
         if (descriptor.is_own)
             batch.own[batch.own_count++] = descriptor.fd;
-        message.items[i] = (struct gmsfs_fds_item){
-            .rank = descriptor.rank,
-            .slot = descriptor.slot,
-            .size_bytes = descriptor.size_bytes,
-            .aligned_bytes = descriptor.aligned_bytes,
-        };
     }
-    error = fds_send_items(connection->watch.fd, &message, batch.descriptors);
+    error = fds_send_items(connection->watch.fd, &batch.message);
     close_own(&batch);
     if (error)
         return error;

@@ -48,20 +48,55 @@ void fds_answer_forget(struct fds_answer *answer)
     answer->bytes = NULL;
 }
 
-_Static_assert(sizeof(struct fds_items) == sizeof(struct gmsfs_fds_header) +
-                                               GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
+/* Neighbours' tags are alike as a rule. What has no room is not told. */
+static uint32_t place_tag(struct fds_items *message, const char *tag)
+{
+    size_t size = tag ? strlen(tag) + 1 : 0;
+    const struct gmsfs_fds_item *last = message->items + message->header.count - 1;
+    if (size && message->header.count && last->tag_at != GMSFS_FDS_NO_TAG &&
+        strcmp(message->tags + last->tag_at, tag) == 0)
+        return last->tag_at;
+    if (!size || size > sizeof message->tags - message->tag_bytes)
+        return GMSFS_FDS_NO_TAG;
+    memcpy(message->tags + message->tag_bytes, tag, size);
+    message->tag_bytes += size;
+    return (uint32_t)(message->tag_bytes - size);
+}
+
+void fds_add_item(struct fds_items *message, const struct service_descriptor *descriptor)
+{
+    uint32_t at = message->header.count;
+    uint32_t tag_at = place_tag(message, descriptor->tag);
+    message->items[at] = (struct gmsfs_fds_item){
+        .rank = descriptor->rank,
+        .slot = descriptor->slot,
+        .size_bytes = descriptor->size_bytes,
+        .aligned_bytes = descriptor->aligned_bytes,
+        .tag_at = tag_at,
+    };
+    /* They are of one kind: all of a store moves at once. */
+    message->header.memory = (uint32_t)descriptor->memory;
+    message->descriptors[at] = descriptor->fd;
+    message->header.count++;
+}
+
+_Static_assert(offsetof(struct fds_items, tags) ==
+                   sizeof(struct gmsfs_fds_header) +
+                       GMSFS_BATCH_MAX * sizeof(struct gmsfs_fds_item),
                "a message has no padding");
 
-int fds_send_items(int fd, struct fds_items *message, const int *descriptors)
+int fds_send_items(int fd, struct fds_items *message)
 {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
     } control;
     size_t count = message->header.count;
-    struct iovec part = {.iov_base = message,
-                         .iov_len = sizeof message->header + count * sizeof message->items[0]};
-    struct msghdr head = {.msg_iov = &part, .msg_iovlen = 1};
+    struct iovec parts[] = {
+        {.iov_base = message, .iov_len = sizeof message->header + count * sizeof message->items[0]},
+        {.iov_base = message->tags, .iov_len = message->tag_bytes},
+    };
+    struct msghdr head = {.msg_iov = parts, .msg_iovlen = 2};
     if (count) {
         memset(&control, 0, sizeof control);
         head.msg_control = &control;
@@ -70,7 +105,7 @@ int fds_send_items(int fd, struct fds_items *message, const int *descriptors)
         rights->cmsg_level = SOL_SOCKET;
         rights->cmsg_type = SCM_RIGHTS;
         rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(rights), descriptors, count * sizeof(int));
+        memcpy(CMSG_DATA(rights), message->descriptors, count * sizeof(int));
     }
     return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

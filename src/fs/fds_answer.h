@@ -11,6 +11,7 @@
 
 #include "fs/fs_internal.h"
 #include "gmsfs_abi.h"
+#include "service/tickets.h"
 
 /* Of one connection, and embedded in it: one at a time. */
 struct fds_answer {
@@ -29,11 +30,16 @@ void fds_answer_forget(struct fds_answer *answer);
 
 /* Descriptors, with what each of them is. */
 struct fds_items {
-    struct gmsfs_fds_header header;
+    struct gmsfs_fds_header header; /* count: of the items so far */
     struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+    char tags[GMSFS_FDS_TAGS_MAX];
+    size_t tag_bytes;
+    int descriptors[GMSFS_BATCH_MAX];
 };
 
-/* header.count of them, now. 0 or a negative errno */
-int fds_send_items(int fd, struct fds_items *message, const int *descriptors);
+/* One more of them. */
+void fds_add_item(struct fds_items *message, const struct service_descriptor *descriptor);
+/* All of them, now. 0 or a negative errno */
+int fds_send_items(int fd, struct fds_items *message);
 
 #endif

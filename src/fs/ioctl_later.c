@@ -309,13 +309,15 @@ static void on_exported(struct fs_request *request, int error, const struct serv
 void ioctl_export(struct fs_request *request, const struct core_file *file)
 {
     const struct gmsfs_ioc_export *argument = (struct gmsfs_ioc_export *)request->payload;
-    if (argument->flags & ~GMSFS_EXPORT_WRITABLE) {
+    if (argument->flags & ~(GMSFS_EXPORT_WRITABLE | GMSFS_EXPORT_BY_SLOT) ||
+        (argument->flags & GMSFS_EXPORT_BY_SLOT && argument->count > 1)) {
         fs_request_finish(request, -EINVAL, NULL);
         return;
     }
     request->export = (struct service_export){
         .first = argument->first,
         .count = argument->count,
+        .by_slot = (argument->flags & GMSFS_EXPORT_BY_SLOT) != 0,
         .writable = (argument->flags & GMSFS_EXPORT_WRITABLE) != 0,
         .uid = request->uid,
     };

@@ -17,7 +17,17 @@ struct export_scope { /* resolved from the file, valid until the next record */
     uint64_t serial; /* one allocation; 0: ranks */
 };
 
-/* What this handle may export: its allocation, or a range of its session's layout. */
+/* One allocation, whatever its rank is when the ticket is used. */
+static void scope_one(struct export_scope *scope, const struct layout_allocation *allocation)
+{
+    size_t rank;
+    layout_find_slot(scope->layout, allocation->slot, &rank);
+    scope->serial = allocation->serial;
+    scope->first = rank;
+    scope->count = 1;
+}
+
+/* What this handle may export: its allocation, or one or a range of its session's layout. */
 static int find_scope(const struct service *s, uint64_t file, const struct service_export *export,
                       struct export_scope *scope)
 {
@@ -39,13 +49,16 @@ static int find_scope(const struct service *s, uint64_t file, const struct servi
     if (scope->file->kind == CORE_KIND_ALLOCATION) {
         const struct layout_allocation *allocation =
             layout_find_serial(scope->layout, scope->file->serial);
-        size_t rank;
         if (!allocation)
             return -ESTALE;
-        layout_find_slot(scope->layout, allocation->slot, &rank);
-        scope->serial = allocation->serial;
-        scope->first = rank;
-        scope->count = 1;
+        scope_one(scope, allocation);
+        return 0;
+    }
+    if (export->by_slot) {
+        size_t rank;
+        if (!layout_find_slot(scope->layout, export->first, &rank))
+            return -ENOENT;
+        scope_one(scope, layout_at_rank(scope->layout, rank));
         return 0;
     }
     uint64_t total = layout_count_allocations(scope->layout);
@@ -223,6 +236,7 @@ static void describe(const struct layout *layout, const struct layout_allocation
         .slot = allocation->slot,
         .size_bytes = allocation->size_bytes,
         .aligned_bytes = allocation->aligned_bytes,
+        .tag = allocation->tag,
     };
 }
 

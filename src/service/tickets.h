@@ -12,6 +12,7 @@
 
 struct service_export {
     uint64_t first, count; /* ranks; count 0: all from first */
+    bool by_slot;          /* of the one allocation whose slot is `first`; -ENOENT */
     bool writable;
     uint32_t uid;         /* who may redeem it */
     uint8_t ticket[16];   /* out */
@@ -42,6 +43,7 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
 
 struct service_descriptor {
     uint64_t rank, slot, size_bytes, aligned_bytes;
+    const char *tag;        /* the layout's, until that changes; NULL: it has none, a region */
     enum vmm_memory memory; /* what it is to a client */
     int fd;                 /* to be sent */
     bool is_own;            /* the caller's, to be closed once it is sent; else the service's */

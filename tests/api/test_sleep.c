@@ -1,10 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping and waking: unmap_all, remap_all, reallocate_all, and what makes them refuse. */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 
 #include "api.h"
+
+/* In place of the C library's: the library's requests to the mount are counted. */
+static atomic_int requests;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list rest;
+    void *argument;
+
+    va_start(rest, request);
+    argument = va_arg(rest, void *);
+    va_end(rest);
+    atomic_fetch_add(&requests, 1);
+    return (int)syscall(SYS_ioctl, fd, request, argument);
+}
 
 static void publish_two(uint64_t second_bytes, int fill)
 {
@@ -414,4 +433,24 @@ TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
     check_int(gmsfs_disconnect(store), 0);
     check_int(gmsfs_unmap_tag(store, "weights"), -ENOLCK);
     gmsfs_close(store);
+}
+
+/* Attaching has told the tags: so a wake of one tag works as well. */
+TAP_TEST(reader_sleeps_and_wakes_by_one_request_each)
+{
+    unsigned char *first, *second;
+    gmsfs_t *reader;
+
+    publish_two(200, 1);
+    reader = open_attached(&first, &second);
+    atomic_store(&requests, 0);
+    check_int(gmsfs_unmap_all_vas(reader, 0), 0);
+    check_int(atomic_exchange(&requests, 0), 1);
+    check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 1), 0);
+    check_int(atomic_exchange(&requests, 0), 1);
+    check_int(gmsfs_unmap_tag(reader, "second"), 0);
+    check_int(atomic_exchange(&requests, 0), 0);
+    check_str(rights_at(second), "---p");
+    check_int(first[99], 1);
+    gmsfs_close(reader);
 }

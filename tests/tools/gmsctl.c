@@ -203,6 +203,7 @@ static const struct op {
     {"clear", op_clear, ""},
     {"export", op_export, "FIRST COUNT"},
     {"export-rw", op_export_rw, "FIRST COUNT"},
+    {"export-slot", op_export_slot, "SLOT COUNT"},
     {"put", op_put, "KEY DATA SLOT OFFSET"},
     {"get", op_get, "KEY"},
     {"delete", op_delete, "KEY"},

@@ -89,6 +89,7 @@ static void print_powers(int fd)
 struct fds_message {
     struct gmsfs_fds_header header;
     struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
+    char tags[GMSFS_FDS_TAGS_MAX]; /* behind the last item */
 };
 
 /* One message; prints its items. Returns the descriptors that came, or a negative errno. */
@@ -117,6 +118,8 @@ static int receive(struct fds_message *message)
                (unsigned long long)item->slot, (unsigned long long)item->size_bytes,
                (unsigned long long)item->aligned_bytes);
         print_powers(fds[i]);
+        if (item->tag_at != GMSFS_FDS_NO_TAG)
+            printf(" tag=%s", (const char *)(message->items + count) + item->tag_at);
         putchar('\n');
     }
     printf("message count=%u descriptors=%d remaining=%llu truncated=%d\n", message->header.count,

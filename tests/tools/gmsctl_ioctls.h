@@ -166,6 +166,11 @@ static int op_export_rw(char **arg)
     return export(arg, GMSFS_EXPORT_WRITABLE);
 }
 
+static int op_export_slot(char **arg)
+{
+    return export(arg, GMSFS_EXPORT_BY_SLOT);
+}
+
 static int metadata(unsigned long command, struct gmsfs_ioc_metadata *m, const char *key,
                     const char *value)
 {
