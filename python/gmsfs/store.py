@@ -384,8 +384,13 @@ class Store:
         if tag is not None or not self.asleep:
             self._wake_tags(tag)
             return int(self._ask().moves)
-        handle = self._live()
-        took = not self.mode
+        handle, took = self._live(), not self.mode
+        if took and self._wake_mode == abi.MODE_RO:  # the lock and its memory, in one request
+            result = handle.lib.gmsfs_remap_all_vas(handle.pointer, 0, int(strict))
+            if result != -errno.EAGAIN:
+                handle.check("gmsfs_remap_all_vas", result)
+                handle.lost = False
+                return int(self._ask().moves)
         if took:
             handle.connect(self._wake_mode, timeout)
         return self._remap(handle, took, strict)
