@@ -182,7 +182,7 @@ sums() { # STORE
     make_model 24M 2
     start_mount
     for call in cuMemcpyHtoDAsync_v2 cuEventRecord cuStreamCreate cuStreamSynchronize; do
-        machine "fail $call 999 1 1"
+        machine "fail $call 999"
         cli -1 load "$M/weights" "$MODEL"
         assert_match "$output" "gmsfs load: cannot [a-z A-Z]+: .*/weights: $call: CUDA_ERROR_UNKNOWN"
         assert_match "$output" 'nothing was committed; .* is empty'

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,13 +77,27 @@ int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
     return error ? error : near_parse(text, cpus);
 }
 
-void near_stay(const cpu_set_t *cpus)
+static bool near_narrow(const cpu_set_t *cpus, cpu_set_t *both)
 {
-    cpu_set_t allowed, both;
+    cpu_set_t allowed;
 
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-        return;
-    CPU_AND(&both, &allowed, cpus);
-    if (CPU_COUNT(&both) > 0)
+        return false;
+    CPU_AND(both, &allowed, cpus);
+    return CPU_COUNT(both) > 0;
+}
+
+unsigned near_count(const cpu_set_t *cpus)
+{
+    cpu_set_t both;
+
+    return near_narrow(cpus, &both) ? (unsigned)CPU_COUNT(&both) : 0;
+}
+
+void near_stay(const cpu_set_t *cpus)
+{
+    cpu_set_t both;
+
+    if (near_narrow(cpus, &both))
         sched_setaffinity(0, sizeof(both), &both);
 }

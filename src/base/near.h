@@ -17,6 +17,9 @@
  * -ENODATA: sysfs does not name a node; another negative errno: it cannot be read. */
 int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus);
 
+/* Of `cpus`, how many the calling thread may run on. */
+unsigned near_count(const cpu_set_t *cpus);
+
 /* The calling thread runs on those of `cpus` that it may run on; where there are none, as before.
  */
 void near_stay(const cpu_set_t *cpus);

@@ -78,8 +78,9 @@ uint64_t load_threads(const struct load *loads, size_t count);
 int load_copy(struct load *loads, size_t count);
 /* load_staged.c: the same where one of the stores is on a GPU; and its steps. */
 int load_copy_staged(struct load *loads, size_t count);
-int load_get_staged(struct load *load);                 /* the memory, mapped */
-int load_fill_staged(struct load *loads, size_t count); /* the inputs are open */
+void load_warm_staged(struct load *loads, size_t count); /* begins to pin what copying needs */
+int load_get_staged(struct load *load);                  /* the memory, mapped */
+int load_fill_staged(struct load *loads, size_t count);  /* the inputs are open */
 
 /* load_store.c: the steps in one store. */
 int load_check_sources(const struct load *load, const struct model *model); /* none is in it */

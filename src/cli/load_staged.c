@@ -214,7 +214,7 @@ static int staged_plan(struct staged *copy)
         *crew = (struct staged_crew){
             .copy = copy,
             .memory = &copy->loads[i].memory,
-            .work = {.context = crew, .piece = staged_piece, .tick = staged_tick}};
+            .work = {.tapers = true, .context = crew, .piece = staged_piece, .tick = staged_tick}};
         snprintf(crew->verb, sizeof(crew->verb), "copying to %s", copy->loads[i].store);
         copy->crew_count++;
         error = staged_gather(crew);
@@ -255,24 +255,43 @@ int load_get_staged(struct load *load)
     return error ? load_explain_allocation(load, error) : CLI_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------------------------- */
 
-/* Devices share the processors. */
-static uint64_t staged_threads(const struct staged *copy)
+static bool staged_has_several(const struct load *loads, size_t count)
 {
-    uint64_t share = thread_count_processors() / copy->crew_count;
+    for (size_t i = 1; i < count; i++)
+        if (loads[i].memory.device != loads->memory.device)
+            return true;
+    return false;
+}
 
-    if (copy->loads->threads || copy->crew_count == 1)
-        return load_threads(copy->loads, copy->count);
+/* Devices share the processors: a thread that waits for one spins. */
+static uint64_t staged_threads(const struct load *loads, size_t count,
+                               const struct staging_memory *memory)
+{
+    uint64_t share = staging_count_processors(memory);
+
+    if (loads->threads || !staged_has_several(loads, count))
+        return load_threads(loads, count);
     return share < 2 ? 2 : share < STAGING_GPU_THREADS ? share : STAGING_GPU_THREADS;
 }
+
+void load_warm_staged(struct load *loads, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        staging_warm(loads->staging, &loads[i].memory,
+                     staged_threads(loads, count, &loads[i].memory), loads[i].model->tensor_bytes);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
 
 static void *staged_run_crew(void *context)
 {
     struct staged_crew *crew = context;
     struct staged *copy = crew->copy;
 
-    staging_equip(copy->loads->staging, &crew->work, crew->memory, staged_threads(copy));
+    staging_equip(copy->loads->staging, &crew->work, crew->memory,
+                  staged_threads(copy->loads, copy->count, crew->memory));
     crew->result = work_run(&crew->work);
     if (crew->result) {
         pthread_mutex_lock(&copy->said);
@@ -335,6 +354,7 @@ int load_copy_staged(struct load *loads, size_t count)
 {
     int status = CLI_OK;
 
+    load_warm_staged(loads, count);
     for (size_t i = 0; status == CLI_OK && i < count; i++)
         status = load_get_staged(&loads[i]);
     signals_defer(true);

@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "base/near.h"
+#include "base/thread.h"
 #include "mover/work.h"
 
 #include <errno.h>
@@ -54,12 +55,21 @@ struct staging *staging_new(void)
     return staging;
 }
 
+static void staging_await_warm(struct staging_device *device)
+{
+    if (device->is_warming)
+        pthread_join(device->warmer, NULL);
+    device->is_warming = false;
+}
+
 void staging_free(struct staging *staging)
 {
     struct staging_lane *lane;
 
     if (!staging)
         return;
+    for (size_t i = 0; i < staging->device_count; i++)
+        staging_await_warm(staging->devices[i]);
     while ((lane = staging->lanes)) {
         staging->lanes = lane->next;
         if (lane->device->kind->release)
@@ -199,12 +209,79 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
     struct staging_device *device = memory ? memory->device : staging->devices[0];
     unsigned best = work_default_threads(), most = device->kind->most_threads;
 
+    staging_await_warm(device);
     work->threads = threads ? (unsigned)threads : best < most ? best : most;
     if (device->kind->prepare)
         device->kind->prepare(device, work->threads);
     work->shared = device;
     work->begin = staging_begin_lane;
     work->end = staging_end_lane;
+}
+
+/* ---- before there is work ------------------------------------------------------------------ */
+
+static int staging_begin_warm(void *shared, void **own)
+{
+    const struct staging_device *device = shared;
+    int error = staging_begin_lane(shared, own);
+
+    if (error)
+        return error;
+    error = device->kind->warm(*own);
+    if (error)
+        staging_end_lane(shared, *own);
+    return error;
+}
+
+static int staging_warm_piece(void *context, const struct work_piece *piece, void *own)
+{
+    (void)context;
+    (void)piece;
+    (void)own;
+    return 0;
+}
+
+/* What fails here is found by the work that needs it. */
+static void *staging_run_warm(void *context)
+{
+    work_run(&((struct staging_device *)context)->warming);
+    return NULL;
+}
+
+void staging_warm(struct staging *staging, const struct staging_memory *memory, uint64_t threads,
+                  uint64_t size_bytes)
+{
+    struct staging_device *device = memory->device;
+    struct work *work = &device->warming;
+
+    if (!device->kind->warm || work->piece)
+        return;
+    staging_equip(staging, work, memory, threads);
+    work->begin = staging_begin_warm;
+    work->piece = staging_warm_piece;
+    device->warm_bytes = (uint64_t)work->threads * WORK_PIECE_BYTES;
+    if (device->warm_bytes > size_bytes)
+        device->warm_bytes = size_bytes;
+    work->item_bytes = &device->warm_bytes; /* a piece for each thread */
+    work->item_count = 1;
+    device->is_warming = thread_start(&device->warmer, 0, staging_run_warm, device) == 0;
+}
+
+/* ---- for who chooses threads --------------------------------------------------------------- */
+
+/* Those that have no processors of their own may run on all. */
+unsigned staging_count_processors(const struct staging_memory *memory)
+{
+    const struct staging_device *device = memory->device;
+    const struct staging *staging = device->staging;
+    unsigned count = device->has_near ? near_count(&device->near) : 0, sharing = 0;
+
+    for (size_t i = 1; i < staging->device_count; i++) {
+        const struct staging_device *other = staging->devices[i];
+        sharing += !count || !other->has_near || CPU_EQUAL(&other->near, &device->near);
+    }
+    count = count ? count : thread_count_processors();
+    return sharing && count > sharing ? count / sharing : 1;
 }
 
 void *staging_scratch(struct staging_lane *lane, size_t size_bytes)

@@ -7,7 +7,9 @@
  * nothing is copied: the bytes are handed over where they lie. On a GPU they go through a ring of
  * pinned buffers, some for each thread, and a stream of that thread's own: while the driver moves
  * one buffer the thread fills or empties another. The ring is small on purpose, for it has to stay
- * in the processor's cache, and a buffer is pinned when the thread would else have to wait for one.
+ * in the processor's cache, which several devices share, and a buffer is pinned when the thread
+ * would else have to wait for one. What a thread sends first is small, so that the device begins
+ * soon.
  * Threads that copy run on the processors near their GPU, and so the ring lies in the memory there.
  *
  * One staging serves one command, with any number of stores. Threads: a lane is one thread's at a
@@ -23,9 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STAGING_RING_BYTES       (128u << 20) /* of pinned memory at most, all threads of a GPU */
+#define STAGING_RING_BYTES       (128u << 20) /* of pinned memory at most, all threads together */
 #define STAGING_BUFFERS          2u           /* of a thread */
 #define STAGING_BUFFER_MAX_BYTES (4u << 20)
+#define STAGING_BUFFER_MIN_BYTES (64u << 10)
+#define STAGING_FIRST_BYTES      (512u << 10) /* of a thread: the device waits for the first of them */
 #define STAGING_GPU_THREADS      12u /* fewer cannot read as fast as it takes, more are slower */
 #define STAGING_MAX_DEVICES      64u
 
@@ -60,6 +64,18 @@ int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const u
  */
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
                    uint64_t threads);
+
+/*
+ * Makes meanwhile what so many threads will need for size_bytes of this memory: on a GPU, which
+ * pins buffers for it. For before a work, while other things are done; the next staging_equip of
+ * the device waits for it. Once for a device. It may fail: then the work makes it.
+ */
+void staging_warm(struct staging *staging, const struct staging_memory *memory, uint64_t threads,
+                  uint64_t size_bytes);
+
+/* How many processors a thread of this memory's device can count on where all devices work at the
+ * same time: those near it, shared with the others that they are near. At least 1. */
+unsigned staging_count_processors(const struct staging_memory *memory);
 
 /* True where a device has failed: the first failure. *is_told: it was asked for before. */
 bool staging_get_failure(struct staging *staging, struct failure *failure, bool *is_told);

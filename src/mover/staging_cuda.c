@@ -92,16 +92,21 @@ static void cuda_close(struct staging_device *device)
     own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
 }
 
-/* The ring is shared by the threads. */
+/* The ring is shared by the threads, of all devices: each may have some at the same time. */
 static void cuda_prepare(struct staging_device *device, unsigned threads)
 {
     struct cuda_device *own = cuda_device(device);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t share = STAGING_RING_BYTES / (threads * STAGING_BUFFERS);
+    size_t devices = device->staging->device_count - 1; /* without the machine */
+    size_t share = STAGING_RING_BYTES / (devices * threads * STAGING_BUFFERS);
 
-    if (!own->buffer_bytes)
-        own->buffer_bytes =
-            share < STAGING_BUFFER_MAX_BYTES ? share & ~(page - 1) : STAGING_BUFFER_MAX_BYTES;
+    if (own->buffer_bytes)
+        return;
+    if (share > STAGING_BUFFER_MAX_BYTES)
+        share = STAGING_BUFFER_MAX_BYTES;
+    if (share < STAGING_BUFFER_MIN_BYTES)
+        share = STAGING_BUFFER_MIN_BYTES;
+    own->buffer_bytes = share & ~(page - 1);
 }
 
 static int cuda_enter(struct staging_lane *lane)
@@ -242,6 +247,16 @@ static void ring_release(struct staging_lane *lane)
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
+static int cuda_warm(struct staging_lane *lane)
+{
+    struct cuda_lane *own = cuda_lane(lane);
+    int error = cuda_begin(lane);
+
+    while (!error && own->pinned < ring_size(own))
+        error = ring_grow(lane);
+    return error;
+}
+
 static int cuda_settle(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
@@ -257,6 +272,7 @@ static int cuda_settle(struct staging_lane *lane)
     own->turn = 0;
     /* a little work is done by the buffers that are pinned already */
 
+    own->room_bytes = 0;
     own->ahead_bytes = 0;
     cuda_leave(lane);
     return error;
@@ -293,15 +309,24 @@ static bool ring_is_short(const struct staging_lane *lane)
              cuda_device(lane->device)->driver->cuEventQuery(first->event) != DRV_SUCCESS));
 }
 
+/* Twice as much each time, up to a buffer. */
+static size_t ring_room_bytes(struct cuda_lane *own, size_t buffer_bytes)
+{
+    size_t bytes = own->room_bytes ? own->room_bytes : STAGING_FIRST_BYTES;
+
+    own->room_bytes = bytes < buffer_bytes ? bytes * 2 : buffer_bytes;
+    return bytes < buffer_bytes ? bytes : buffer_bytes;
+}
+
 static int cuda_room(struct staging_lane *lane, void *to, size_t most_bytes, uint8_t **room,
                      size_t *size_bytes)
 {
-    size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
     struct cuda_lane *own = cuda_lane(lane);
+    size_t room_bytes = ring_room_bytes(own, cuda_device(lane->device)->buffer_bytes);
     int error = cuda_begin(lane);
 
     (void)to;
-    *size_bytes = most_bytes < buffer_bytes ? most_bytes : buffer_bytes;
+    *size_bytes = most_bytes < room_bytes ? most_bytes : room_bytes;
     if (!error && own->turn == own->pinned && ring_is_short(lane))
         error = ring_grow(lane);
     if (error)
@@ -390,6 +415,7 @@ const struct staging_kind staging_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .prepare = cuda_prepare,
+    .warm = cuda_warm,
     .settle = cuda_settle,
     .release = cuda_release,
     .send = cuda_send,

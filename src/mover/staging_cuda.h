@@ -32,6 +32,7 @@ struct cuda_lane {
     unsigned pinned;      /* buffers, from the first on */
     bool is_whole;        /* the driver refuses more of them */
     unsigned turn;        /* of the buffer that is used next */
+    size_t room_bytes;    /* of the next room at most; 0: it is the first one of a work */
     uint64_t ahead_bytes; /* of what the fetch has left: asked of the driver */
 };
 

@@ -9,6 +9,7 @@
 #define GMSFS_MOVER_STAGING_PARTS_H
 
 #include "mover/staging.h"
+#include "mover/work.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -31,6 +32,8 @@ struct staging_kind {
     void (*close)(struct staging_device *device);
     /* Before a work of so many threads. */
     void (*prepare)(struct staging_device *device, unsigned threads);
+    /* All that the lane will need, before there is work. */
+    int (*warm)(struct staging_lane *lane);
     /* Waits until what the lane sent has arrived, and leaves the thread as it was. */
     int (*settle)(struct staging_lane *lane);
     /* Gives back all that the lane has of the device. */
@@ -57,6 +60,10 @@ struct staging_device {
     uint8_t uuid[16];
     bool has_near; /* `near` says which processors are near it */
     cpu_set_t near;
+    bool is_warming;
+    pthread_t warmer;
+    struct work warming;
+    uint64_t warm_bytes;
     alignas(max_align_t) unsigned char own[]; /* the kind's */
 };
 

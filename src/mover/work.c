@@ -19,32 +19,49 @@ unsigned work_default_threads(void)
     return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
 }
 
-static size_t work_count(const struct work *work, uint64_t size_bytes)
+/* left_bytes: of the item; all_left_bytes: of it and those behind it. */
+static size_t work_piece_bytes(const struct work *work, uint64_t left_bytes,
+                               uint64_t all_left_bytes)
 {
-    if (work->whole)
-        return size_bytes > 0;
-    return (size_t)((size_bytes + WORK_PIECE_BYTES - 1) / WORK_PIECE_BYTES);
+    uint64_t most = WORK_PIECE_BYTES;
+
+    if (work->tapers && all_left_bytes <= (uint64_t)work->threads * WORK_PIECE_BYTES)
+        most = WORK_LAST_BYTES;
+    return (size_t)(work->whole || left_bytes < most ? left_bytes : most);
 }
 
-static int work_split(struct work *work)
+/* pieces: NULL, or room for as many as there are; how many. */
+static size_t work_cut(const struct work *work, uint64_t all_left_bytes, struct work_piece *pieces)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < work->item_count; i++)
-        count += work_count(work, work->item_bytes[i]);
-    work->pieces = calloc(count ? count : 1, sizeof(*work->pieces));
-    if (!work->pieces)
-        return -ENOMEM;
     for (size_t i = 0; i < work->item_count; i++) {
         size_t item = work->order ? work->order[i] : i;
         uint64_t offset = 0, left = work->item_bytes[item];
         while (left > 0) {
-            size_t size = work->whole || left < WORK_PIECE_BYTES ? (size_t)left : WORK_PIECE_BYTES;
-            work->pieces[work->piece_count++] = (struct work_piece){item, offset, size};
+            size_t size = work_piece_bytes(work, left, all_left_bytes);
+            if (pieces)
+                pieces[count] = (struct work_piece){item, offset, size};
+            count++;
             offset += size;
             left -= size;
+            all_left_bytes -= size;
         }
     }
+    return count;
+}
+
+static int work_split(struct work *work)
+{
+    uint64_t all_bytes = 0;
+
+    for (size_t i = 0; i < work->item_count; i++)
+        all_bytes += work->item_bytes[i];
+    work->piece_count = work_cut(work, all_bytes, NULL);
+    work->pieces = calloc(work->piece_count + 1, sizeof(*work->pieces));
+    if (!work->pieces)
+        return -ENOMEM;
+    work_cut(work, all_bytes, work->pieces);
     return 0;
 }
 
@@ -131,7 +148,6 @@ int work_run(struct work *work)
     unsigned started;
     int error;
 
-    work->piece_count = 0;
     atomic_store(&work->next, 0);
     atomic_store(&work->done_bytes, 0);
     atomic_store(&work->error, 0);

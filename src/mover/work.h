@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #define WORK_PIECE_BYTES (8u << 20)
+#define WORK_LAST_BYTES  (1u << 20) /* of a piece near the end, where the work tapers */
 #define WORK_MAX_THREADS 256u
 #define WORK_TICK_MS     100
 
@@ -31,7 +32,8 @@ struct work {
     const size_t *order;        /* items in the order to be taken; NULL: as they are */
     size_t item_count;
     unsigned threads;
-    bool whole; /* an item is one piece, whatever its size */
+    bool whole;  /* an item is one piece, whatever its size */
+    bool tapers; /* the last pieces are small: so the threads end at about the same time */
     /* What each thread has of its own; may be NULL. A negative errno is an error as of a piece. */
     void *shared;
     int (*begin)(void *shared, void **own);

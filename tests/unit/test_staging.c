@@ -395,6 +395,120 @@ TAP_TEST(a_buffer_that_is_for_speed_alone_may_be_refused)
     }
 }
 
+/* What staging_room gives one thread, in order. */
+static size_t rooms[16], room_count;
+
+static int job_note_rooms(void *context, const struct work_piece *piece, void *own)
+{
+    const struct job *job = context;
+    uint8_t *to = job->to[0] + piece->offset_bytes, *room;
+    size_t step;
+    int r = 0;
+
+    for (size_t at = 0; !r && at < piece->size_bytes; at += step) {
+        r = staging_room(own, job->memory, to + at, piece->size_bytes - at, &room, &step);
+        if (!r)
+            r = staging_send(own, job->memory, to + at, room, step);
+        if (room_count < 16)
+            rooms[room_count++] = step;
+    }
+    return r;
+}
+
+TAP_TEST(what_a_thread_sends_first_is_small_in_each_work)
+{
+    static const uint64_t sizes[] = {2 * WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    struct staging *staging = begin("devices 2\n", memory);
+    uint8_t *to[] = {gpu_new(memory, sizes[0])};
+    struct job job = {.memory = memory, .to = to};
+
+    for (int i = 0; i < 2; i++) {
+        room_count = 0;
+        check_int(job_run(staging, &job, sizes, 1, 1, job_note_rooms), 0);
+        check_int(rooms[0], STAGING_FIRST_BYTES);
+        check_int(rooms[1], 2 * STAGING_FIRST_BYTES);
+        check_int(rooms[room_count - 2], STAGING_BUFFER_MAX_BYTES);
+    }
+    gpu_free(memory, to[0]);
+    end(staging);
+}
+
+static int note_piece(void *context, const struct work_piece *piece, void *own)
+{
+    uint64_t *sizes = context;
+
+    (void)own;
+    sizes[piece->offset_bytes / WORK_LAST_BYTES] = piece->size_bytes;
+    return 0;
+}
+
+TAP_TEST(a_work_that_tapers_ends_with_small_pieces)
+{
+    static const uint64_t whole = 5 * WORK_PIECE_BYTES + 100;
+    uint64_t sizes[5 * WORK_PIECE_BYTES / WORK_LAST_BYTES + 1] = {0}, sum = 0;
+    struct work work = {.item_bytes = &whole,
+                        .item_count = 1,
+                        .threads = 2,
+                        .tapers = true,
+                        .context = sizes,
+                        .piece = note_piece};
+
+    check_int(work_run(&work), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        sum += sizes[i];
+    check_int(sum, whole);
+    check_int(sizes[0], WORK_PIECE_BYTES);
+    check_int(sizes[4 * WORK_PIECE_BYTES / WORK_LAST_BYTES], WORK_LAST_BYTES);
+    check_int(sizes[5 * WORK_PIECE_BYTES / WORK_LAST_BYTES], 100);
+}
+
+static unsigned count_pinned(const struct staging *staging)
+{
+    unsigned pinned = 0;
+
+    for (const struct staging_lane *lane = staging->lanes; lane; lane = lane->next)
+        pinned += cuda_lane(lane)->pinned;
+    return pinned;
+}
+
+TAP_TEST(what_threads_need_is_made_before_there_is_work)
+{
+    static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY, memory);
+
+    staging_warm(staging, memory, 2, 10 * WORK_PIECE_BYTES);
+    staging_warm(staging, memory, 9, 10 * WORK_PIECE_BYTES); /* once is enough */
+    go_round(staging, memory, sizes, 1, 2);
+    check(count_pinned(staging) >= 2 * STAGING_BUFFERS);
+    staging_warm(staging, memory + 1, 9, 1); /* no more than its bytes are worth */
+    end(staging);
+    staging = begin(LAZY "fail cuMemHostRegister_v2 2 1 1\n", memory);
+    staging_warm(staging, memory, 1, WORK_PIECE_BYTES);
+    go_round(staging, memory, sizes, 1, 1);
+    end(staging);
+}
+
+TAP_TEST(devices_near_the_same_processors_share_them)
+{
+    struct staging_memory memory[2];
+    struct staging *staging = begin("devices 2\n", memory);
+    cpu_set_t allowed;
+    unsigned count;
+
+    require(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    count = (unsigned)CPU_COUNT(&allowed);
+    memory[0].device->has_near = memory[1].device->has_near = false;
+    check_int(staging_count_processors(memory), count > 2 ? count / 2 : 1);
+    memory[0].device->has_near = memory[1].device->has_near = true;
+    memory[0].device->near = memory[1].device->near = allowed;
+    check_int(staging_count_processors(memory), count > 2 ? count / 2 : 1);
+    CPU_SET(CPU_SETSIZE - 1, &memory[1].device->near); /* another node, from here on */
+    check_int(staging_count_processors(memory), count > 1 ? count : 1);
+    end(staging);
+}
+
 TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
 {
     struct staging_memory memory[2];
