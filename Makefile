@@ -269,6 +269,8 @@ $(O)/tests/fuzz/%: tests/fuzz/%.c $(CORE_A) $(LIB_A)
 COMMAND_OBJ := $(filter-out $(O)/obj/$(MAIN_SRC:.c=.o),$(OBJ))
 $(O)/bench/gpu_load: $(COMMAND_OBJ)
 $(O)/bench/gpu_load: BENCH_OBJ = $(COMMAND_OBJ)
+$(O)/bench/gpu_load_several: $(COMMAND_OBJ)
+$(O)/bench/gpu_load_several: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/load_many: $(COMMAND_OBJ)
 $(O)/bench/load_many: BENCH_OBJ = $(COMMAND_OBJ)
 $(O)/bench/choice: $(COMMAND_OBJ)
@@ -365,7 +367,7 @@ gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
 	@O=$(O) bench/run gpu_attach gpu_slabs gpu_allocate gpu_graph_calls gpu_load gpu_load_several gpu_move gpu_switch gpu_disk gpu_cat \
-		gpu_python gpu_graph_torch gpu_gms
+		gpu_python gpu_graph_torch gpu_gms gpu_engine
 
 gpu-check:
 	@scripts/deps test

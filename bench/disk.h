@@ -19,6 +19,7 @@
 
 #define DISK_THREADS_MAX  16
 #define DISK_BLOCK_BYTES  ((size_t)4 << 20)
+#define DISK_CHOICE_BYTES ((size_t)1 << 30)
 #define DISK_POPULATE     23 /* MADV_POPULATE_WRITE, Linux 5.14 */
 #define DISK_POPULATE_MAX ((size_t)256 << 10)
 
@@ -134,12 +135,16 @@ BENCH_UNUSED static double disk_time(struct disk_run *run)
     return took_us;
 }
 
-/* The best way and number of threads, by one round of each; `run` has the rest and becomes it. */
+/* The best way and number of threads, by one round of each, of a part of the bytes where they are
+ * many; `run` has the rest and becomes it. */
 BENCH_UNUSED static void disk_choose(struct disk_run *run, unsigned ways)
 {
     struct disk_run best = *run;
+    size_t all_bytes = run->bytes;
     double best_us = 0;
 
+    if (run->bytes > DISK_CHOICE_BYTES)
+        run->bytes = DISK_CHOICE_BYTES;
     for (int way = 0; way < DISK_WAYS; way++) {
         for (int threads = 1; ways >> way & 1 && threads <= DISK_THREADS_MAX; threads *= 2) {
             double took_us;
@@ -157,6 +162,7 @@ BENCH_UNUSED static void disk_choose(struct disk_run *run, unsigned ways)
             }
         }
     }
+    run->bytes = all_bytes;
     run->way = best.way;
     run->threads = best.threads;
 }

@@ -15,6 +15,7 @@
 #include <gmsfs.h>
 
 #include "gpu.h"
+#include "trace.h"
 
 #define LIMIT           1.15
 #define LIMIT_SLEEP_ONE 1.3 /* one unmap call is not much more than the ioctl */
@@ -80,6 +81,70 @@ static void our_round(const char *path, size_t count, struct gpu_rounds *rounds,
     gmsfs_close(store);
 }
 
+/* All of the range at once, or each piece by a call of its own. */
+static double time_unmap(const struct gpu *gpu, struct gpu_floor *floor, int at_once)
+{
+    double start_us, took_us;
+
+    gpu_floor_reserve(gpu, floor);
+    gpu_floor_map(gpu, floor);
+    gpu_floor_release(gpu, floor);
+    start_us = bench_now_us();
+    if (at_once)
+        gpu_check(gpu, "cuMemUnmap", gpu->drv->cuMemUnmap(floor->at, floor->count * floor->bytes));
+    else
+        gpu_floor_unmap(gpu, floor);
+    took_us = since(start_us);
+    gpu_floor_free(gpu, floor);
+    return took_us;
+}
+
+static void look_at_unmap(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    double each_us[BENCH_ROUNDS], once_us[BENCH_ROUNDS];
+
+    for (int round = 0; round < BENCH_ROUNDS; round++) {
+        each_us[round] = time_unmap(gpu, floor, 0);
+        once_us[round] = time_unmap(gpu, floor, 1);
+    }
+    fprintf(stderr, "bench: bare unmap: each by a call %.1f us, all by one %.1f\n",
+            bench_median(each_us), bench_median(once_us));
+}
+
+/* Which calls ours makes, and how long they take, beside those of the floor: not measured. */
+static void look(const struct gpu *gpu, struct gpu_floor *floor, const char *path, size_t count,
+                 const char *layout)
+{
+    struct gpu_rounds unused;
+    size_t mapped;
+    gmsfs_t *store;
+
+    fprintf(stderr, "bench: the calls of %s:\n", layout);
+    look_at_unmap(gpu, floor);
+    trace_begin(gpu->drv);
+    gpu_floor_round(gpu, floor, &unused, 0);
+    trace_end("the floor's attach, sleep and wake");
+    store = open_connected(path);
+    trace_begin(gpu->drv);
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, 5000));
+    trace_end("connect");
+    trace_begin(gpu->drv);
+    bench_check("attach", gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, &mapped));
+    trace_end("attach");
+    trace_begin(gpu->drv);
+    bench_check("unmap_all_vas", gmsfs_unmap_all_vas(store, GMSFS_UNMAP_KEEP_LOCK));
+    trace_end("sleep, the lock kept");
+    trace_begin(gpu->drv);
+    bench_check("disconnect", gmsfs_disconnect(store));
+    trace_end("the lock's release");
+    trace_begin(gpu->drv);
+    bench_check("remap_all_vas", gmsfs_remap_all_vas(store, 5000, 0));
+    trace_end("wake");
+    gmsfs_close(store);
+    if (mapped != count)
+        bench_die("attach: another number of allocations", EPROTO);
+}
+
 static void row(const char *what, const char *layout, const double ours_us[BENCH_ROUNDS],
                 const double floor_us[BENCH_ROUNDS], double limit)
 {
@@ -119,6 +184,7 @@ int main(int argc, char **argv)
     row("attach", layout, ours.attach_us, bare.attach_us, LIMIT);
     row("sleep", layout, ours.sleep_us, bare.sleep_us, count == 1 ? LIMIT_SLEEP_ONE : LIMIT);
     row("wake", layout, ours.wake_us, bare.wake_us, LIMIT);
+    look(&gpu, &floor, argv[1], count, layout);
     fill(argv[1], 0, 0);
     gpu_floor_end(&floor);
     return 0;

@@ -4,12 +4,15 @@
  *
  *   gpu_load GMSFS STORE MODEL OTHERS
  *   gpu_load one STORE MODEL ROUNDS    prints what each copy took, in microseconds
+ *   gpu_load look STORE MODEL ROUNDS   the same, and which calls it made
  *
  * Ours is the time from the first byte read to the last byte on the device, as the command itself
- * takes it: of the first load of a process, with the pinning of its ring and into memory that
- * nobody has touched, and of the next one, into the same memory as the floor's copies. The
+ * takes it: of the first load of a process, with what of the pinning of its ring was not done while
+ * the store's memory was made, and into memory that nobody has touched, and of the next one, into
+ * the same memory as the floor's copies. The
  * floor is the slower of two: all bytes read into pinned memory by 1 to 16 threads, the best of
- * these, and as many bytes copied to the device from pinned memory in one large copy.
+ * these, and as many bytes copied to the device from pinned memory in one large copy. What rings of
+ * several shapes take by bare calls is told beside the table.
  * OTHERS MODEL is a program that prints "NAME MICROSECONDS" for each loader that it finds, or NAME
  * and a word that says why there is no time.
  */
@@ -24,6 +27,8 @@
 #include "cli/load.h"
 #include "cli/store_open.h"
 #include "gpu.h"
+#include "gpu_ring.h"
+#include "trace.h"
 
 #define READ_BYTES   ((size_t)4 << 20)
 #define COPY_BYTES   ((size_t)1 << 30)
@@ -43,8 +48,9 @@ static void load_or_die(const char *what, int status)
 
 /* One process that loads again and again into the same memory: its first load pins the ring, and
  * is the first to touch the memory. */
-static int load_rounds(const char *store, const char *model, int rounds)
+static int load_rounds(const char *store, const char *model, int rounds, int look)
 {
+    const struct drv *drv;
     struct load load = {.store = store,
                         .files = &model,
                         .file_count = 1,
@@ -57,10 +63,16 @@ static int load_rounds(const char *store, const char *model, int rounds)
     load_or_die("space", load_check_space(&load));
     bench_check("connect", gmsfs_connect(load.handle, GMSFS_MODE_RW, CLI_FOREVER));
     load_or_die("clear", load_clear(&load));
-    load_or_die("memory", load_get_staged(&load));
     bench_check("inputs", load_open_inputs(&load, 1));
+    load_warm_staged(&load, 1);
+    load_or_die("memory", load_get_staged(&load));
+    bench_check("driver", drv_open(&drv, NULL, 0));
     for (int i = 0; i < rounds; i++) {
+        if (look)
+            trace_begin(drv);
         load_or_die("copy", load_fill_staged(&load, 1));
+        if (look)
+            trace_end(i ? "ring pinned" : "the first of a process");
         printf("%" PRIu64 "\n", load.copied_us);
     }
     bench_check("abort", gmsfs_abort(load.handle, NULL));
@@ -80,6 +92,27 @@ static void time_ours(const char *self, const char *store, const char *model, do
     output = popen(command, "r");
     if (!output || fscanf(output, "%lf %lf", first_us, next_us) != 2 || pclose(output) != 0)
         bench_die("gpu_load one", EIO);
+}
+
+static void look_at_ours(const char *self, const char *store, const char *model)
+{
+    char command[4096];
+
+    snprintf(command, sizeof command, "'%s' look '%s' '%s' 2 >/dev/null", self, store, model);
+    if (system(command) != 0)
+        bench_die("gpu_load look", EIO);
+}
+
+/* What the shapes of a ring are worth here: told, not judged. */
+static void look_at_rings(const char *model)
+{
+    struct gpu_ring ring;
+
+    gpu_ring_start(&ring, 0, model);
+    gpu_ring_time_copies(&ring, 1);
+    fprintf(stderr, "bench: bare pinned copies %.1f ms\n", gpu_ring_time_copies(&ring, 1) / 1e3);
+    gpu_ring_choose(&ring, 1);
+    gpu_ring_end(&ring);
 }
 
 static double time_command(const char *gmsfs, const char *store, const char *model)
@@ -238,6 +271,8 @@ static int compare(char **argv)
 
     open_model(argv[3], &reading);
     time_command(argv[1], argv[2], argv[3]); /* into the page cache */
+    look_at_rings(argv[3]);
+    look_at_ours(argv[0], argv[2], argv[3]);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         time_ours(argv[0], argv[2], argv[3], &first_us[round], &next_us[round]);
         command_us[round] = time_command(argv[1], argv[2], argv[3]);
@@ -263,7 +298,7 @@ int main(int argc, char **argv)
         fputs("usage: gpu_load GMSFS STORE MODEL OTHERS\n", stderr);
         return 2;
     }
-    if (strcmp(argv[1], "one") == 0)
-        return load_rounds(argv[2], argv[3], (int)bench_number(argv[4]));
+    if (strcmp(argv[1], "one") == 0 || strcmp(argv[1], "look") == 0)
+        return load_rounds(argv[2], argv[3], (int)bench_number(argv[4]), *argv[1] == 'l');
     return compare(argv);
 }

@@ -3,26 +3,20 @@
  * gpu_load_several - `gmsfs load --group` of a model to several GPUs at once, against one GPU's
  * load
  *
- *   gpu_load_several GMSFS MODEL STORE STORE...      each STORE on a GPU of its own, emptied at the
- *                                                    end
+ *   gpu_load_several GMSFS MODEL STORE STORE...      STORE i is on GPU i; all are emptied at the
+ * end
  *
  * Ours is the time of moving bytes, as the command itself takes it, of MODEL into every STORE at
- * once; it is held against the same of the first STORE alone. What the machine's memory permits is
- * a floor that is measured too: as many bytes as all GPUs get, read from the page cache into
- * buffers by 1 to 64 threads, the best of these. Where that is slower than one GPU's load, it is
- * what the limit is about.
+ * once; it is held against the same of the first STORE alone. What the machine permits is a floor
+ * that is measured too, by a process for each GPU, all at once: bare copies of as many bytes from
+ * pinned memory, and bare reads of them from the page cache into pinned memory, by the best number
+ * of threads. Where one of these is slower than one GPU's load, it is what the limit is about. What
+ * rings that do both take, by bare calls and in their best shape, is told beside the table.
  */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/stat.h>
-
-#include "bench.h"
+#include "gpu_ring.h"
 #include "places.h"
 
-#define READ_BYTES   ((size_t)1 << 20)
-#define THREADS_MAX  64
-#define THREAD_KINDS 7 /* 1, 2, … 64 */
-#define LIMIT        1.1
+#define LIMIT 1.1
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
@@ -68,94 +62,85 @@ static double time_all(const char *gmsfs, const char *model, char **stores, int 
     return time_command(command, bytes * count);
 }
 
-/* ---- the memory's floor -------------------------------------------------------------------- */
+/* ---- the floor ----------------------------------------------------------------------------- */
 
-struct reading {
-    int fd;
-    size_t bytes; /* of the model */
-    int times;    /* that it is read */
-    atomic_size_t next;
+struct floor {
+    double copy_one_us[BENCH_ROUNDS], copy_all_us[BENCH_ROUNDS], read_all_us[BENCH_ROUNDS];
+    double ring_one_us[BENCH_ROUNDS], ring_all_us[BENCH_ROUNDS];
+    unsigned read_threads;
+    struct gpu_ring_way one, all; /* the best rings */
 };
 
-static void *read_some(void *context)
+static void measure_floor(struct floor *floor, struct gpu_ring *rings, int count, int round)
 {
-    struct reading *reading = context;
-    size_t pieces = (reading->bytes + READ_BYTES - 1) / READ_BYTES, piece;
-    char *to = malloc(READ_BYTES);
-
-    if (!to)
-        bench_die("buffer", ENOMEM);
-    while ((piece = atomic_fetch_add(&reading->next, 1)) < pieces * (size_t)reading->times)
-        if (pread(reading->fd, to, READ_BYTES, (off_t)(piece % pieces * READ_BYTES)) <= 0)
-            bench_die("read", errno);
-    free(to);
-    return NULL;
+    floor->copy_one_us[round] = gpu_ring_time_copies(rings, 1);
+    floor->copy_all_us[round] = gpu_ring_time_copies(rings, count);
+    floor->read_all_us[round] = gpu_ring_time_reads(rings, count, &floor->read_threads);
+    floor->ring_one_us[round] = gpu_ring_time(rings, 1, floor->one);
+    floor->ring_all_us[round] = gpu_ring_time(rings, count, floor->all);
 }
 
-static double time_read(struct reading *reading, int threads)
+static void print_floor(const struct floor *floor, int count)
 {
-    pthread_t ids[THREADS_MAX];
-    double start_us = bench_now_us();
-
-    atomic_store(&reading->next, 0);
-    for (int i = 0; i < threads; i++)
-        if (pthread_create(&ids[i], NULL, read_some, reading) != 0)
-            bench_die("thread", EAGAIN);
-    for (int i = 0; i < threads; i++)
-        pthread_join(ids[i], NULL);
-    return bench_now_us() - start_us;
-}
-
-static double settle_memory(double rounds_us[THREAD_KINDS][BENCH_ROUNDS])
-{
-    double best_us = bench_median(rounds_us[0]);
-
-    for (int i = 1; i < THREAD_KINDS; i++) {
-        double median = bench_median(rounds_us[i]);
-        best_us = median < best_us ? median : best_us;
-    }
-    return best_us;
+    fprintf(stderr, "bench: bare pinned copies: to one %.1f ms, to %d at once %.1f\n",
+            bench_median(floor->copy_one_us) / 1e3, count, bench_median(floor->copy_all_us) / 1e3);
+    fprintf(stderr, "bench: bare reads for %d at once, %u threads each: %.1f ms\n", count,
+            floor->read_threads, bench_median(floor->read_all_us) / 1e3);
+    gpu_ring_tell("the best bare ring", 1, &floor->one, bench_median(floor->ring_one_us));
+    gpu_ring_tell("the best bare ring", count, &floor->all, bench_median(floor->ring_all_us));
 }
 
 /* ---- the rows ------------------------------------------------------------------------------ */
 
-static void print_rows(int count, size_t bytes, double all_us, double one_us, double memory_us)
+static double larger(double a, double b)
 {
-    double floor_us = memory_us > one_us ? memory_us : one_us;
+    return a > b ? a : b;
+}
+
+/* The limit is of one GPU's load, unless what the machine can do at once is slower than that. */
+static void print_rows(const struct floor *floor, int count, size_t bytes, const double *all_us,
+                       const double *one_us)
+{
+    double one = bench_median(one_us), all = bench_median(all_us);
+    double machine = larger(bench_median(floor->copy_all_us), bench_median(floor->read_all_us));
     char what[96];
 
-    fprintf(stderr, "bench: %d GPUs %.1f ms, one %.1f ms, so many bytes read %.1f ms\n", count,
-            all_us / 1e3, one_us / 1e3, memory_us / 1e3);
+    fprintf(stderr, "bench: ours to %d GPUs at once %.1f ms, to one %.1f\n", count, all / 1e3,
+            one / 1e3);
+    print_floor(floor, count);
     snprintf(what, sizeof what, "load %.1f GB to %d GPUs at once / %s", (double)bytes / 1e9, count,
-             memory_us > one_us ? "the memory's reads" : "to one");
-    bench_row(what, all_us, floor_us, LIMIT, BENCH_AT_MOST);
+             machine > one ? "bare copies or reads" : "to one");
+    bench_row(what, all, larger(machine, one), LIMIT, BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)
 {
-    static double memory_us[THREAD_KINDS][BENCH_ROUNDS];
-    double one_us[BENCH_ROUNDS], all_us[BENCH_ROUNDS];
-    struct reading reading = {.times = argc - 3};
+    static struct floor floor;
+    struct gpu_ring rings[GPU_RING_GPUS_MAX];
+    double one_us[BENCH_ROUNDS], all_us[BENCH_ROUNDS], bytes;
     char **stores = argv + 3;
-    struct stat status;
+    int count = argc - 3;
 
-    if (argc < 5) {
+    if (count < 2 || count > GPU_RING_GPUS_MAX) {
         fputs("usage: gpu_load_several GMSFS MODEL STORE STORE...\n", stderr);
         return 2;
     }
-    reading.fd = bench_call(argv[2], open(argv[2], O_RDONLY | O_CLOEXEC));
-    bench_call(argv[2], fstat(reading.fd, &status));
-    reading.bytes = (size_t)status.st_size;
-    time_all(argv[1], argv[2], stores, argc - 3, (double)reading.bytes); /* all was used once */
+    for (int i = 0; i < count; i++)
+        gpu_ring_start(&rings[i], i, argv[2]);
+    bytes = (double)rings[0].bytes;
+    time_all(argv[1], argv[2], stores, count, bytes); /* all was used once */
+    gpu_ring_time_copies(rings, count);
+    floor.one = gpu_ring_choose(rings, 1);
+    floor.all = gpu_ring_choose(rings, count);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
-        one_us[round] = time_one(argv[1], argv[2], stores[0], (double)reading.bytes);
-        all_us[round] = time_all(argv[1], argv[2], stores, argc - 3, (double)reading.bytes);
-        for (int i = 0; i < THREAD_KINDS; i++)
-            memory_us[i][round] = time_read(&reading, 1 << i);
+        one_us[round] = time_one(argv[1], argv[2], stores[0], bytes);
+        all_us[round] = time_all(argv[1], argv[2], stores, count, bytes);
+        measure_floor(&floor, rings, count, round);
     }
-    print_rows(argc - 3, reading.bytes, bench_median(all_us), bench_median(one_us),
-               settle_memory(memory_us));
-    for (int i = 0; i < argc - 3; i++)
+    for (int i = 0; i < count; i++)
+        gpu_ring_end(&rings[i]);
+    print_rows(&floor, count, rings[0].bytes, all_us, one_us);
+    for (int i = 0; i < count; i++)
         places_fill(stores[i], 0, 0);
     return 0;
 }

@@ -169,7 +169,8 @@ def bench_fresh(path, memory):
     make_allocations(path, total)
     floor, ours = run_fresh("c", memory, path), run_fresh("python", memory, path)
     print_row(
-        f"python: fresh, open + buffers of {ALLOCATIONS} x {total // ALLOCATIONS >> 20} MiB",
+        f"python: open, buffers {ALLOCATIONS} x {total // ALLOCATIONS >> 20} MiB, "
+        + ("no cuInit nor context" if memory == "cuda" else "no imports"),
         whole(ours),
         whole(floor),
         f"<={FRESH_LIMIT_MS:.0f}ms",
