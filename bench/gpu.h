@@ -21,10 +21,9 @@ struct gpu {
 
 /* A layout as a floor: `count` pieces of `bytes`, behind a server process and at an address. */
 struct gpu_floor {
-    int server;      /* descriptors_receive reads it */
-    int file;        /* of an empty file system, for the ioctl */
-    drv_pointer at;  /* reserved for count * bytes */
-    drv_memory *own; /* handles, as imported */
+    int server;     /* descriptors_receive reads it */
+    int file;       /* of an empty file system, for the ioctl */
+    drv_pointer at; /* reserved for count * bytes */
     size_t count;
     uint64_t bytes;
 };
@@ -101,9 +100,6 @@ BENCH_UNUSED static void gpu_floor_start(struct gpu_floor *floor, const char *fi
     char ready;
 
     *floor = (struct gpu_floor){.count = count, .bytes = bytes};
-    floor->own = calloc(count, sizeof *floor->own);
-    if (!floor->own)
-        bench_die("floor", ENOMEM);
     bench_raise_descriptors();
     bench_call("socketpair", socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
     if (bench_call("fork", fork()) == 0) {
@@ -123,7 +119,6 @@ BENCH_UNUSED static void gpu_floor_end(struct gpu_floor *floor)
     close(floor->server);
     close(floor->file);
     wait(NULL);
-    free(floor->own);
 }
 
 BENCH_UNUSED static void gpu_floor_reserve(const struct gpu *gpu, struct gpu_floor *floor)
@@ -140,6 +135,20 @@ BENCH_UNUSED static void gpu_floor_ask(struct gpu_floor *floor)
     bench_call("ioctl", ioctl(floor->file, GMSFS_IOC_EXPORT, &request));
 }
 
+/* Its mapping keeps the memory: the handle goes, or who sleeps would hold it on. */
+BENCH_UNUSED static void gpu_floor_map_one(const struct gpu *gpu, drv_pointer at, uint64_t bytes,
+                                           int fd)
+{
+    drv_memory own;
+
+    gpu_check(gpu, "cuMemImportFromShareableHandle",
+              gpu->drv->cuMemImportFromShareableHandle(&own, (void *)(intptr_t)fd,
+                                                       DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
+    close(fd);
+    gpu_check(gpu, "cuMemMap", gpu->drv->cuMemMap(at, bytes, 0, own, 0));
+    gpu_check(gpu, "cuMemRelease", gpu->drv->cuMemRelease(own));
+}
+
 /* An empty ioctl, the descriptors, and import, map and set access for all of them. */
 BENCH_UNUSED static void gpu_floor_map(const struct gpu *gpu, struct gpu_floor *floor)
 {
@@ -151,25 +160,11 @@ BENCH_UNUSED static void gpu_floor_map(const struct gpu *gpu, struct gpu_floor *
     bench_call("request", (int)write(floor->server, "", 1));
     for (size_t done = 0; done < floor->count;) {
         size_t got = descriptors_receive(floor->server, fds);
-        for (size_t i = 0; i < got; i++, done++) {
-            gpu_check(gpu, "cuMemImportFromShareableHandle",
-                      gpu->drv->cuMemImportFromShareableHandle(&floor->own[done],
-                                                               (void *)(intptr_t)fds[i],
-                                                               DRV_HANDLE_POSIX_FILE_DESCRIPTOR));
-            close(fds[i]);
-            gpu_check(gpu, "cuMemMap",
-                      gpu->drv->cuMemMap(floor->at + done * floor->bytes, floor->bytes, 0,
-                                         floor->own[done], 0));
-        }
+        for (size_t i = 0; i < got; i++, done++)
+            gpu_floor_map_one(gpu, floor->at + done * floor->bytes, floor->bytes, fds[i]);
     }
     gpu_check(gpu, "cuMemSetAccess",
               gpu->drv->cuMemSetAccess(floor->at, floor->count * floor->bytes, &access, 1));
-}
-
-BENCH_UNUSED static void gpu_floor_release(const struct gpu *gpu, struct gpu_floor *floor)
-{
-    for (size_t i = 0; i < floor->count; i++)
-        gpu_check(gpu, "cuMemRelease", gpu->drv->cuMemRelease(floor->own[i]));
 }
 
 BENCH_UNUSED static void gpu_floor_unmap(const struct gpu *gpu, struct gpu_floor *floor)
@@ -202,7 +197,6 @@ BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor
     gpu_floor_reserve(gpu, floor);
     gpu_floor_map(gpu, floor);
     rounds->attach_us[round] = bench_now_us() - start_us;
-    gpu_floor_release(gpu, floor);
 
     start_us = bench_now_us();
     gpu_check(gpu, "cuCtxSynchronize", gpu->drv->cuCtxSynchronize());
@@ -213,7 +207,6 @@ BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor
     start_us = bench_now_us();
     gpu_floor_map(gpu, floor);
     rounds->wake_us[round] = bench_now_us() - start_us;
-    gpu_floor_release(gpu, floor);
     gpu_floor_unmap(gpu, floor);
     gpu_floor_free(gpu, floor);
 }

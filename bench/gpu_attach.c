@@ -7,10 +7,10 @@
  * STORE is filled with COUNT allocations of BYTES first. Ours is timed from an open handle that
  * has its connection to `.fds`, without lock or descriptors, until all is mapped with access; the
  * floor is two empty ioctls on FLOOR_FILE, for the lock and for the descriptors, COUNT descriptors
- * of a server process, and one reservation, import, map and one access call. Sleeping: a wait for
- * the context's work, the unmap calls, and one ioctl, for the lock. Waking: the floor of attaching
- * without the reservation, for a sleeper holds nothing, and with one ioctl, which asks for lock and
- * descriptors.
+ * of a server process, one reservation, import, map and release of the handle for each, and one
+ * access call. Sleeping: a wait for the context's work, the unmap calls, and one ioctl, for the
+ * lock. Waking: the floor of attaching without the reservation, for a sleeper holds nothing, and
+ * with one ioctl, which asks for lock and descriptors. Which calls both make is told on stderr.
  */
 #include <gmsfs.h>
 
@@ -88,7 +88,6 @@ static double time_unmap(const struct gpu *gpu, struct gpu_floor *floor, int at_
 
     gpu_floor_reserve(gpu, floor);
     gpu_floor_map(gpu, floor);
-    gpu_floor_release(gpu, floor);
     start_us = bench_now_us();
     if (at_once)
         gpu_check(gpu, "cuMemUnmap", gpu->drv->cuMemUnmap(floor->at, floor->count * floor->bytes));
