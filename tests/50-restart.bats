@@ -168,3 +168,21 @@ is_pausing() { # SECONDS: before the next worker
     run_logged -0 as_user "$GMSFS" umount "$M"
     wait_until_any 5 process_gone "$KEEPER"
 }
+
+# What it was sent to be registered it closes, and is asked for that itself (FUSE_FLUSH), which no signal ends.
+@test "a worker that is dead and does not go, for it closes a file of its own mount, is left behind" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    start_mount
+    local worker
+    worker=$(worker_of "$KEEPER")
+    spawn "$GMSCTL" open "$M/weights/ctl" r connect "$M" say ready until "$T/go" \
+        try region-register self r key file 0 1
+    wait_until 10 said "$SPAWNED" ready
+    printf x >"$T/deaths"
+    touch "$T/go"
+    wait_until_any 10 resumed_more_than 0
+    grep -q "worker $worker is dead and does not go" "$LOG"
+    wait_until_any 10 grep -q "worker $worker has gone at last" "$LOG"
+    process_gone "$worker"
+    run_logged -0 timeout 20 mkdir "$M/other"
+}

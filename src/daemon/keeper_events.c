@@ -392,6 +392,7 @@ static void on_children(struct keeper *keeper)
         keeper->worker = -1;
         keeper->worker_status = status;
     }
+    keeper_reap_dead(keeper);
     reap_strangers(keeper);
 }
 

@@ -4,7 +4,8 @@
  * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
  * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
  * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
- * keeper_worker.c starts a worker, keeper_describe.c writes what is handed over, keeper_tools.c is
+ * keeper_worker.c starts a worker, keeper_dead.c leaves one that is dead and does not go,
+ * keeper_describe.c writes what is handed over, keeper_tools.c is
  * below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
@@ -30,6 +31,7 @@
 #define KEEPER_MAX_IN_ROW 20u
 /* So many that end at one request. */
 #define KEEPER_POISONED 3u
+#define KEEPER_MAX_DEAD 8u    /* workers that cannot be reaped; one more is waited for */
 #define KEEPER_YIELD_MS 5000u /* for a worker that is to end because another one goes on */
 
 struct keeper_restarts {
@@ -99,6 +101,10 @@ struct keeper {
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;
     int worker_status;
+    uint64_t look_ms; /* when the worker is looked at again: */
+    bool seems_dead;  /* as it did the last time, though it cannot be reaped */
+    pid_t dead[KEEPER_MAX_DEAD];
+    size_t dead_count;
     struct keeper_restarts restarts;
     char program_path[PATH_MAX];
     struct keeper_program program;
@@ -161,6 +167,21 @@ void keeper_store_begin(struct keeper *keeper);
 void keeper_store_update(struct keeper *keeper);
 /* Where fdstore_is_offered. The reason of a failure was logged. */
 int keeper_go_on_stored(struct keeper *keeper);
+
+/* ---- keeper_dead.c: workers that are dead and do not go ------------------------------------ */
+
+/* All its threads were killed; `status` is as waitpid tells it, 0 where it cannot be told. */
+bool keeper_is_dead(pid_t pid, int *status);
+/* The worker was started. */
+void keeper_expect_worker(struct keeper *keeper);
+/* From time to time (keeper->look_ms): one that is dead and does not go is none any more. */
+void keeper_look_at_worker(struct keeper *keeper);
+/* Children have ended. */
+void keeper_reap_dead(struct keeper *keeper);
+/* The mount is at its end. */
+void keeper_end_dead(struct keeper *keeper);
+/* A process that the worker, or what is left of one, had started and that lives; 0: none. */
+pid_t keeper_search_orphan(const struct keeper *keeper);
 
 /* ---- keeper_tools.c ----------------------------------------------------------------------- */
 

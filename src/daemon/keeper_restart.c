@@ -5,12 +5,10 @@
 #include "base/log.h"
 #include "daemon/refuse.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,49 +28,18 @@ static const char *keeper_path(const struct keeper *keeper)
 
 /* ---- what a worker leaves behind --------------------------------------------------------- */
 
-/* The parent of this process, as its `status` says; 0: it is gone. */
-static pid_t read_parent(pid_t pid)
-{
-    char path[64], line[128];
-    int parent = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "re");
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "PPid: %d", &parent) == 1)
-            break;
-    if (status)
-        fclose(status);
-    return parent;
-}
-
-/* Where the kernel keeps no list of children (CONFIG_PROC_CHILDREN). */
-static pid_t search_orphan(const struct keeper *keeper)
-{
-    DIR *processes = opendir("/proc");
-    struct dirent *entry;
-    pid_t found = 0;
-
-    while (processes && !found && (entry = readdir(processes))) {
-        pid_t pid = atoi(entry->d_name);
-        if (pid > 0 && !keeper_is_own(keeper, pid) && read_parent(pid) == getpid())
-            found = pid;
-    }
-    if (processes)
-        closedir(processes);
-    return found;
-}
-
-/* A process that the dead worker has left to us; 0: there is none. */
+/* A process that the dead worker has left to us; 0: there is none. Where the kernel keeps no list
+ * of children (CONFIG_PROC_CHILDREN), or what is left of a worker has them still, all are looked
+ * at. */
 static pid_t find_orphan(const struct keeper *keeper)
 {
     char path[64];
     int pid = 0;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = fopen(path, "re");
+    FILE *children = keeper->dead_count > 0 ? NULL : fopen(path, "re");
     if (!children)
-        return search_orphan(keeper);
+        return keeper_search_orphan(keeper);
     while (fscanf(children, "%d", &pid) == 1)
         if (keeper_is_own(keeper, pid))
             pid = 0;
@@ -94,7 +61,7 @@ static void reap_orphans(struct keeper *keeper)
     while ((orphan = find_orphan(keeper)) > 0) {
         siginfo_t end = {0};
         kill(orphan, SIGKILL);
-        if (waitid(P_PID, (id_t)orphan, &end, WEXITED | WNOHANG) != 0)
+        if (waitid(P_PID, (id_t)orphan, &end, WEXITED | WNOHANG) != 0 && errno != ECHILD)
             return;
         if (end.si_pid == orphan)
             continue;

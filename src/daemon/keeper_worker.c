@@ -57,6 +57,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_execute_worker(keeper, control[1], keep[1]);
         _exit(1);
     }
+    keeper_expect_worker(keeper);
     keeper_close(&control[1]);
     keeper_close(&keep[1]);
     keeper->control_fd = control[0];

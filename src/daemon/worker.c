@@ -245,10 +245,12 @@ static void die_if_told(void)
 }
 #endif
 
-/* As long as this process lives (keeper_fence). */
+/* As long as this process lives (keeper_fence). A byte of its own: what is left of another worker
+ * may have its still (keeper_dead.c). */
 static void hold_journal(const struct worker_setup *setup)
 {
-    const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = getpid(), .l_len = 1};
 
     if (fcntl(setup->journal.head, F_SETLK, &lock) != 0)
         log_warning("%s: cannot lock the journal: %s", setup->mountpoint, strerror(errno));
