@@ -58,7 +58,7 @@ static void stop_at(const char *point)
 static const char *explain_refusal(int error)
 {
     if (error == -EPERM || error == -EACCES)
-        return " (only the user who mounted it may take it over: run this as that one)";
+        return " (only root and the user who mounted it may: run this as one of them)";
     return error == -EINVAL ? " (is it older?)" : "";
 }
 

@@ -60,6 +60,7 @@ static void end_visit(struct keeper *keeper, int error, const char *text)
 
 /* ---- who asks ---------------------------------------------------------------------------- */
 
+/* Of two keepers both have the owner's rights: root has become the owner (owner.h). */
 static int check_peer(int fd, bool only_owner)
 {
     struct ucred peer;
@@ -121,9 +122,7 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
                !error ? obstacle
-               : is_takeover
-                   ? "only the user who mounted it may take it over: run this as that one"
-                   : "only root and the user who mounted it may: run this as one of them");
+                      : "only root and the user who mounted it may: run this as one of them");
         close(fd);
         return;
     }
