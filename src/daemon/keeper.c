@@ -109,6 +109,7 @@ static int begin(struct keeper *keeper)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
+    keeper->restarts.served_ms = keeper_now_ms(); /* or is about to, for the first time */
     abi_write(keeper->program.abi);
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)

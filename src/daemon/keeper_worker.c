@@ -2,6 +2,7 @@
 /* A worker is started: by fork alone, or as another program. */
 #include "daemon/keeper_internal.h"
 
+#include "daemon/at_work.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
@@ -26,6 +27,7 @@ int keeper_start_worker(struct keeper *keeper)
     };
     int error = wire_pair(control);
 
+    at_work_clear(keeper->ledger);
     if (!error)
         error = wire_pair(keep);
     if (!error) {
