@@ -7,6 +7,7 @@
 #include "daemon/foreign.h"
 #include "daemon/process.h"
 #include "daemon/wire.h"
+#include "fs/deaths.h"
 #include "fs/fs.h"
 
 #include <errno.h>
@@ -194,6 +195,8 @@ static void host_introduce(void *context, uint32_t op, int fd)
 {
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_VISITOR, .id = op};
+
+    fs_die_if_told("GMSFS_DIE_PASSING");
     int error = wire_send(worker->setup->control_fd, &message, fd);
 
     if (error)
