@@ -142,7 +142,7 @@ is_pausing() { # SECONDS: before the next worker
 @test "a request that three workers in a row end at is answered with an error" {
     export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
-    printf xxx >"$T/deaths"
+    printf eee >"$T/deaths"
     run timeout 20 mkdir "$M/other"
     assert_eq "$status" 1 'exit status'
     assert_match "$output" 'Input/output error'
@@ -151,20 +151,83 @@ is_pausing() { # SECONDS: before the next worker
     run_logged -0 timeout 20 mkdir "$M/other"
 }
 
-@test "readers of an ordinary user's mount get descriptors from the next worker as well" {
-    requires user-fuse || return 1
-    MOUNT_VIA=("${AS_USER[@]}")
+@test "one that workers are killed at goes on, and only the sixth in a row has it answered with an error" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
-    head -c 3000000 /dev/urandom >"$T/a"
-    chmod 644 "$T/a"
-    # shellcheck disable=SC2016 # another shell expands it
-    as_user bash -c 'exec 5<>"$1/weights/lock"; cp "$2" "$1/weights/allocations/a"
-        echo 1 >"$1/weights/commit"' _ "$M" "$T/a"
-    kill -KILL "$(worker_of "$KEEPER")"
+    printf xxxxx >"$T/deaths"
+    run_logged -0 timeout 20 mkdir "$M/other"
+    printf xxxxxx >"$T/deaths"
+    run timeout 20 mkdir "$M/third"
+    assert_match "$output" 'Input/output error'
+    grep -q '6 workers in a row ended while they served one request' "$LOG"
+}
+
+# die_of_alloc VARIABLE: workers that end of an ALLOC, each as the file of that variable says.
+die_of_alloc() {
+    local waiter
+    export "$1=$T/deaths"
+    start_mount
+    spawn "$GMSCTL" open "$M/weights/lock" rw say ready until "$T/go" \
+        try alloc 65536 1 a t alloc 65536 1 a t say made commit
+    wait_until 10 said "$SPAWNED" ready
+    local writer=$SPAWNED
+    spawn "$GMSCTL" open "$M/weights/lock" r say granted
+    wait_for_waiters weights 1
+    waiter=$SPAWNED
+    printf eee >"$T/deaths"
+    touch "$T/go"
+    wait_until_any 10 said "$writer" made
+    assert_match "$(output_of "$writer")" 'EIO'
+    assert_eq "$(grep -c 'ended while they served one request' "$LOG")" 1 'requests that were refused'
+    wait_exit "$waiter"
+    assert_eq "$status" 0 "$(output_of "$waiter")"
+}
+
+@test "an allocation whose making three workers end of is answered with an error, and who waits is not" {
+    die_of_alloc GMSFS_DIE_MAKING
+}
+
+@test "so is one that they end of when it was made" {
+    die_of_alloc GMSFS_DIE_DONE
+}
+
+is_another_worker() { # PID
+    worker=$(worker_of "$KEEPER")
+    [[ -n $worker && $worker != "$1" ]]
+}
+
+@test "six workers in a row that are killed before they serve lose nothing" {
+    export GMSFS_HANG_WORKER=$T/hang
+    local i worker former
+    start_mount
+    publish
+    touch "$GMSFS_HANG_WORKER"
+    former=$(worker_of "$KEEPER")
+    kill -KILL "$former"
+    for i in {1..6}; do
+        wait_until_any 10 is_another_worker "$former"
+        kill -KILL "$worker"
+        former=$worker
+    done
+    rm "$GMSFS_HANG_WORKER"
+    run_logged -0 timeout 20 cmp "$T/a" "$M/weights/allocations/a"
+    grep -q 'is started in 0.8 s' "$LOG"
+}
+
+# What it was sent to be registered it closes, and is asked for that itself (FUSE_FLUSH), which no signal ends.
+@test "a worker that is dead and does not go, for it closes a file of its own mount, is left behind" {
+    export GMSFS_DIE_ANSWERING=$T/deaths
+    start_mount
+    local worker
+    worker=$(worker_of "$KEEPER")
+    spawn "$GMSCTL" open "$M/weights/ctl" r connect "$M" say ready until "$T/go" \
+        try region-register self r key file 0 1
+    wait_until 10 said "$SPAWNED" ready
+    printf x >"$T/deaths"
+    touch "$T/go"
     wait_until_any 10 resumed_more_than 0
-    run_logged -0 as_user timeout 20 cmp "$T/a" "$M/weights/allocations/a"
-    run_logged -0 as_user timeout 20 "$GMSCTL" open "$M/weights/lock" r export 0 0 connect "$M" redeem last 16
-    forget_mount "$M"
-    run_logged -0 as_user "$GMSFS" umount "$M"
-    wait_until_any 5 process_gone "$KEEPER"
+    grep -q "worker $worker is dead and does not go" "$LOG"
+    wait_until_any 10 grep -q "worker $worker has gone at last" "$LOG"
+    process_gone "$worker"
+    run_logged -0 timeout 20 mkdir "$M/other"
 }

@@ -222,6 +222,26 @@ publish_many() { # COUNT
     grep -q 'the rest of its answer is lost' "$LOG"
 }
 
+# It is read again by every worker, before that serves anybody.
+@test "a frame that three workers end at costs its client the connection, and nobody else anything" {
+    local victim
+    export GMSFS_DIE_GMS=$T/deaths
+    start_gms_mount
+    in_background v0 weights lock rw - say held until "$T/go" count
+    wait_until 10 said "$CLIENT" held
+    victim=$CLIENT
+    in_background v1 kv_cache lock rw - say held until "$T/later" allocate a 2097152
+    wait_until 10 said "$CLIENT" held
+    printf eee >"$T/deaths"
+    touch "$T/go"
+    wait_exit "$victim" 20
+    said "$victim" closed
+    wait_until 5 state_is weights EMPTY
+    grep -q '3 workers in a row ended while they served one GMS client' "$LOG"
+    touch "$T/later"
+    succeeds "$CLIENT"
+}
+
 @test "a mount without a next worker lets GMS clients go" {
     start_gms_mount
     in_background v0 weights lock rw - say held expect-closed

@@ -261,8 +261,9 @@ requests_wait() { # COUNT
     let_go "$HOLDER"
 }
 
-@test "an allocation that waits for memory keeps its time over the worker's death" {
+@test "an allocation that waits for memory keeps its time over two workers' deaths, the second before it came again" {
     local start_ms took_ms
+    export GMSFS_DIE_ASKED=$T/deaths
     start_mount size=4M,granularity=64K,alloc_timeout=3
     W=$M/weights
     mkdir "$M/other"
@@ -270,7 +271,9 @@ requests_wait() { # COUNT
     start_ms=$(date +%s%3N)
     spawn "$GMSCTL" open "$W/lock" rw alloc 65536 1 '' ''
     sleep 2 # two thirds of its time
+    printf x >"$T/deaths"
     kill_worker
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
     wait_exit "$SPAWNED"
     took_ms=$(($(date +%s%3N) - start_ms))
     assert_match "$(output_of "$SPAWNED")" ENOMEM

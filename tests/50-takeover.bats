@@ -107,19 +107,26 @@ take_over() {
     cat "$M/weights/state"
 }
 
-@test "only who mounted may take over" {
+@test "only root and who mounted may take over" {
     start_mount
     run_logged -1 as_user "$GMSFS" mount --takeover "$M"
-    assert_match "$output" 'Operation not permitted .only the user who mounted it may take it over: run this as that one'
+    assert_match "$output" 'Operation not permitted .only root and the user who mounted it may: run this as one of them'
     cat "$M/weights/state"
     requires user-fuse || return 1
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount
-    cli -1 mount --takeover "$M"
-    assert_match "$output" 'Permission denied .only the user who mounted it may take it over: run this as that one'
+    local former=$KEEPER
+    cli mount --takeover "$M"
+    wait_until_any 10 process_gone "$former"
+    KEEPER=$(keeper_of "$M")
+    assert_eq "$(awk '/^[UG]id|^CapEff/ { print $2, $3 }' "/proc/$KEEPER/status" | tr '\n' ' ')" \
+        "$TEST_UID $TEST_UID $TEST_UID $TEST_UID 0000000000000000  " 'user, group, capabilities'
+    kill -KILL "$(worker_of "$KEEPER")"
     run_logged -0 as_user timeout 20 cat "$M/weights/state"
+    run_logged -0 as_user timeout 20 mkdir "$M/other"
     forget_mount "$M"
     run_logged -0 as_user "$GMSFS" umount "$M"
+    wait_until_any 5 process_gone "$KEEPER"
 }
 
 # What of the worker is not numbered: pipes, files and sockets that it has open.

@@ -181,6 +181,34 @@ runs_installed() {
     is_whole
 }
 
+# The keeper's fourth process: after a worker, what binds .fds, and what asks the program.
+@test "a program for which no process can be had is given up in its time as well" {
+    local before
+    export GMSFS_FAULT=fork:after=3:errno=EAGAIN:in=keeper GMSFS_TRIAL_MS=50
+    start
+    publish
+    before=$(program_of_worker)
+    install_program
+    cli -1 upgrade "$M"
+    assert_match "$output" 'the new worker cannot be started; the former one goes on'
+    grep -q 'cannot start another worker' "$LOG"
+    run_logged -0 timeout 20 cat "$W/state"
+    assert_eq "$(program_of_worker)" "$before" 'the program'
+    is_whole
+}
+
+@test "an upgrade that a worker has not passed on before it ends is asked for again" {
+    export GMSFS_DIE_PASSING=$T/deaths
+    start
+    publish
+    install_program
+    printf x >"$T/deaths"
+    cli upgrade "$M"
+    assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
+    runs_installed
+    is_whole
+}
+
 @test "a program that does not serve gives way to the former" {
     local before
     start

@@ -36,10 +36,8 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed metadata -never_stale
 }
 
-# A file of the mount that is given for an object is closed by the worker, which is asked for that itself:
-# killed just then, it does not end, and no other one comes.
 @test "api under kills: regions" {
-    api_killed regions -a_file_of_the_mount_is_no_object
+    api_killed regions
 }
 
 @test "api under kills: regions_threads" {

@@ -12,6 +12,7 @@ struct job {
     void (*run)(struct job *job);  /* on a helper thread */
     void (*done)(struct job *job); /* then on the loop's thread */
     struct job *next;              /* of whoever carries it */
+    unsigned long long request;    /* likewise: for which it is done; 0: none in particular */
 };
 
 #endif

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-#define ANSWER_S 60 /* the keeper bounds each of its steps by seconds */
+#define ANSWER_S     60 /* the keeper bounds each of its steps by seconds */
+#define ASK_AGAIN_MS 10
 
 static const char usage[] =
     "Usage: gmsfs upgrade MOUNT...\n"
@@ -33,8 +35,8 @@ struct upgrade_answer {
     char text[1024];
 };
 
-/* 0; or a negative errno, with the keeper's words if it had any. */
-static int upgrade_ask(const char *path, struct upgrade_answer *answer)
+/* 0; or a negative errno, with the keeper's words if it had any. -ECONNRESET: not answered. */
+static int upgrade_ask_once(const char *path, struct upgrade_answer *answer)
 {
     const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
                                               .op = GMSFS_FDS_UPGRADE};
@@ -51,8 +53,23 @@ static int upgrade_ask(const char *path, struct upgrade_answer *answer)
     int error = got < 0 ? -errno : 0;
     close(fd);
     if (error)
-        return error == -EAGAIN ? -ETIMEDOUT : error;
+        return error == -EAGAIN ? -ETIMEDOUT : error == -EPIPE ? -ECONNRESET : error;
     return got < (ssize_t)sizeof(answer->header) ? -ECONNRESET : answer->header.error;
+}
+
+/* Where a worker ends before the keeper has heard of it, the connection breaks; from then on the
+ * keeper has it as well. */
+static int upgrade_ask(const char *path, struct upgrade_answer *answer)
+{
+    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+    int error = upgrade_ask_once(path, answer);
+
+    while (error == -ECONNRESET && cli_left_ms(start_ms, ANSWER_S * 1000) > 0) {
+        nanosleep(&pause, NULL);
+        error = upgrade_ask_once(path, answer);
+    }
+    return error;
 }
 
 static const char *upgrade_explain(int error, const struct upgrade_answer *answer)
@@ -64,7 +81,7 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
     if (error == -EPERM)
         return "only root and the user who mounted it may: run this as one of them";
     if (error == -ECONNRESET)
-        return "its daemon has ended meanwhile";
+        return "its workers end before they can tell the keeper of it";
     return strerror(-error);
 }
 

@@ -3,10 +3,13 @@
 
 #include "base/idvec.h"
 #include "base/log.h"
+#include "daemon/at_work.h"
 #include "daemon/process.h"
 #include "daemon/wire.h"
+#include "fs/deaths.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,6 +161,22 @@ static bool host_has_exited(void *context, int fd)
     return process_peer_has_exited(fd);
 }
 
+static uint64_t host_enter(void *context, uint64_t id)
+{
+    const struct gms *gms = context;
+    uint64_t former = at_work_set(gms->setup.ledger, FS_AT_CONNECTION | id);
+
+    fs_die_if_told("GMSFS_DIE_GMS");
+    return former;
+}
+
+static void host_leave(void *context, uint64_t former)
+{
+    const struct gms *gms = context;
+
+    at_work_set(gms->setup.ledger, former);
+}
+
 static bool host_is_recording(void *context)
 {
     const struct gms *gms = context;
@@ -201,6 +220,8 @@ static int make_rpc(struct gms *gms)
         .has_exited = host_has_exited,
         .keep = host_keep,
         .submit = host_submit,
+        .enter = host_enter,
+        .leave = host_leave,
         .is_recording = host_is_recording,
         .note = host_note,
         .hold = host_hold,
@@ -257,6 +278,13 @@ static int restore_note(void *context, const struct journal_entry *entry)
     return 0;
 }
 
+static int go_on(struct gms *gms, uint64_t id, int fd)
+{
+    bool is_refused = atomic_load(&gms->setup.ledger->refused) == (FS_AT_CONNECTION | id);
+
+    return rpc_take_over(gms->rpc, id, fd, is_refused);
+}
+
 static void take_over(struct gms *gms, const struct service_kept *connection)
 {
     struct kept *kept = malloc(sizeof *kept);
@@ -270,7 +298,7 @@ static void take_over(struct gms *gms, const struct service_kept *connection)
     if (idvec_insert(&gms->kept, kept)) {
         close(connection->fd);
         drop(kept);
-    } else if (rpc_take_over(gms->rpc, id, connection->fd)) {
+    } else if (go_on(gms, id, connection->fd)) {
         host_drop(gms, id);
     }
 }

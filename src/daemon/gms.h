@@ -25,6 +25,7 @@ struct gms_setup {
     struct helpers *helpers;
     struct keep *keep;
     struct transaction *transaction;
+    struct fs_ledger *ledger;
     int memory_fd; /* rpc_make_memory's */
 };
 

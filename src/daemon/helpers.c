@@ -2,6 +2,8 @@
 #include "daemon/helpers.h"
 
 #include "base/thread.h"
+#include "daemon/at_work.h"
+#include "fs/deaths.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +31,7 @@ struct pool {
 
 struct helpers {
     struct loop *loop;
+    struct fs_ledger *ledger;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t left;
     bool ending;
@@ -154,13 +157,14 @@ static unsigned count_freeing(void)
     return half < HELPERS_MAX_FREE ? half : HELPERS_MAX_FREE;
 }
 
-int helpers_new(struct loop *loop, struct helpers **helpers)
+int helpers_new(struct loop *loop, struct fs_ledger *ledger, struct helpers **helpers)
 {
     struct helpers *new = calloc(1, sizeof *new);
 
     if (!new)
         return -ENOMEM;
     new->loop = loop;
+    new->ledger = ledger;
     pthread_mutex_init(&new->mutex, NULL);
     pthread_cond_init(&new->left, NULL);
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
@@ -196,6 +200,19 @@ static struct job *next_job(struct pool *pool)
     return job;
 }
 
+static void run(struct pool *pool, struct job *job)
+{
+    struct helpers *helpers = pool->helpers;
+    unsigned place = at_work_enter(helpers->ledger, job->request);
+
+    wait_at_gate(pool->which);
+    if (pool->which == SERVICE_POOL_MEMORY)
+        fs_die_if_told("GMSFS_DIE_MAKING");
+    job->run(job);
+    at_work_leave(helpers->ledger, place);
+    loop_post(helpers->loop, job);
+}
+
 static void *run_thread(void *argument)
 {
     struct pool *pool = argument;
@@ -208,9 +225,7 @@ static void *run_thread(void *argument)
     pthread_mutex_lock(&helpers->mutex);
     while ((job = next_job(pool))) {
         pthread_mutex_unlock(&helpers->mutex);
-        wait_at_gate(pool->which);
-        job->run(job);
-        loop_post(helpers->loop, job);
+        run(pool, job);
         pthread_mutex_lock(&helpers->mutex);
         pool->running--;
     }
@@ -236,7 +251,7 @@ void helpers_bound(struct helpers *helpers, enum service_pool which, unsigned ma
     pthread_mutex_unlock(&helpers->mutex);
 }
 
-int helpers_promise(struct helpers *helpers, enum service_pool which)
+int helpers_promise(struct helpers *helpers, enum service_pool which, struct job *job)
 {
     struct pool *pool = &helpers->pools[which];
     int error = 0;
@@ -246,6 +261,7 @@ int helpers_promise(struct helpers *helpers, enum service_pool which)
     if (pool->queued + pool->promised >= pool->resting && pool->threads < pool->max_threads &&
         start_thread(pool) != 0 && pool->threads == 0)
         error = -ENOMEM;
+    job->request = at_work_get(helpers->ledger);
     if (!error)
         pool->promised++;
     pthread_mutex_unlock(&helpers->mutex);
@@ -268,7 +284,7 @@ void helpers_submit_promised(struct helpers *helpers, enum service_pool which, s
 
 int helpers_submit(struct helpers *helpers, enum service_pool which, struct job *job)
 {
-    int error = helpers_promise(helpers, which);
+    int error = helpers_promise(helpers, which, job);
 
     if (!error)
         helpers_submit_promised(helpers, which, job);

@@ -10,6 +10,7 @@
 #define GMSFS_DAEMON_HELPERS_H
 
 #include "daemon/loop.h"
+#include "fs/fs.h"
 #include "service/host.h"
 
 /* Half as many again as one ALLOC may have: other stores go on. */
@@ -23,13 +24,14 @@
 
 struct helpers;
 
-int helpers_new(struct loop *loop, struct helpers **helpers);
+/* `ledger`: where it is seen what they are at. */
+int helpers_new(struct loop *loop, struct fs_ledger *ledger, struct helpers **helpers);
 /* From now on so many threads at most. */
 void helpers_bound(struct helpers *helpers, enum service_pool pool, unsigned max_threads);
 /* -ENOMEM: there is no thread and none can be had */
 int helpers_submit(struct helpers *helpers, enum service_pool pool, struct job *job);
 /* The same in two steps: after the first the second cannot fail, and has to follow. */
-int helpers_promise(struct helpers *helpers, enum service_pool pool);
+int helpers_promise(struct helpers *helpers, enum service_pool pool, struct job *job);
 void helpers_submit_promised(struct helpers *helpers, enum service_pool pool, struct job *job);
 /* Jobs that were submitted and not posted yet. */
 size_t helpers_count_jobs(struct helpers *helpers);

@@ -109,6 +109,7 @@ static int begin(struct keeper *keeper)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
+    keeper->restarts.served_ms = keeper_now_ms(); /* or is about to, for the first time */
     abi_write(keeper->program.abi);
     keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
@@ -131,6 +132,8 @@ static int how_long(const struct keeper *keeper)
 
     if (keeper->worker < 0 && keeper->restarts.next_ms < until_ms)
         until_ms = keeper->restarts.next_ms;
+    if (keeper->worker > 0 && keeper->look_ms < until_ms)
+        until_ms = keeper->look_ms;
     if (keeper->visit.until_ms && keeper->visit.until_ms < until_ms)
         until_ms = keeper->visit.until_ms;
     if (until_ms == UINT64_MAX)
@@ -157,6 +160,7 @@ static void serve_turn(struct keeper *keeper)
     }
     if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
         keeper_on_visit_late(keeper);
+    keeper_look_at_worker(keeper);
     if (count <= 0)
         return;
     if (events[6].revents)
@@ -260,6 +264,8 @@ static void end(struct keeper *keeper)
         clean_up(keeper);
     if (keeper->is_mounted && keeper->fuse_fd >= 0)
         refuse_all(keeper->fuse_fd, keeper->ledger);
+    if (keeper->fuse_fd >= 0)
+        keeper_end_dead(keeper);
     /* While it is in the tree, its number cannot be another connection's. */
     if (keeper->is_mounted && !keeper->is_detached)
         attach_abort(&keeper->mount);

@@ -5,7 +5,7 @@
  * Forks the worker, mounts, has a child bind `.fds`, holds /dev/fuse and every descriptor of
  * memory, and watches the worker and the mount table. It never touches its own mount and parses
  * nothing that a client sends: whatever happens to the worker, the keeper can clean up. One thread,
- * one poll(2); sleeps at rest.
+ * one poll(2); at rest it looks once a second whether the worker is still alive.
  */
 #ifndef GMSFS_DAEMON_KEEPER_H
 #define GMSFS_DAEMON_KEEPER_H

@@ -79,7 +79,7 @@ static void announce(struct keeper *keeper)
     char byte = 0;
 
     keeper->is_serving = true;
-    keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.served_ms = keeper->restarts.resumed_ms = keeper_now_ms();
     log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
              keeper->setup->takes_over  ? "taken over"
              : keeper->setup->is_stored ? "goes on"
@@ -204,6 +204,7 @@ static void pass_all(struct keeper *keeper)
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
 {
     keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.served_ms = keeper->restarts.resumed_ms;
     keeper->restarts.in_vain = 0;
     log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
@@ -392,6 +393,7 @@ static void on_children(struct keeper *keeper)
         keeper->worker = -1;
         keeper->worker_status = status;
     }
+    keeper_reap_dead(keeper);
     reap_strangers(keeper);
 }
 

@@ -4,8 +4,9 @@
  * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
  * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
  * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
- * keeper_worker.c starts a worker, keeper_describe.c writes what is handed over, keeper_tools.c is
- * below all of them.
+ * keeper_poison.c gives it nothing that others have died of, keeper_worker.c starts a worker,
+ * keeper_dead.c leaves one that is dead and does not go, keeper_describe.c writes what is handed
+ * over, keeper_tools.c is below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
@@ -28,15 +29,26 @@
  * are started more and more slowly. */
 #define KEEPER_MAX_VAIN   5u
 #define KEEPER_MAX_IN_ROW 20u
-/* So many that end at one request. */
-#define KEEPER_POISONED 3u
-#define KEEPER_YIELD_MS 5000u /* for a worker that is to end because another one goes on */
+#define KEEPER_MAX_DEAD   8u    /* workers that cannot be reaped; one more is waited for */
+#define KEEPER_YIELD_MS   5000u /* for a worker that is to end because another one goes on */
 
 struct keeper_restarts {
     unsigned in_vain;    /* since a worker served */
+    uint64_t served_ms;  /* when one last did */
     unsigned in_row;     /* since one served for a while, or was killed by somebody */
     uint64_t resumed_ms; /* since when the present one serves; 0: it does not */
     uint64_t next_ms;    /* there is no worker until then; 0: there is one */
+};
+
+/* What the last worker was at when it ended, of those that the ledger tells. */
+struct keeper_suspect {
+    uint64_t what;
+    unsigned killed, ended; /* workers in a row; those of them that nobody killed */
+};
+
+struct keeper_suspects {
+    size_t count;
+    struct keeper_suspect items[FS_LEDGER_AT];
 };
 
 /* What the worker runs. */
@@ -99,15 +111,18 @@ struct keeper {
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;
     int worker_status;
+    uint64_t look_ms; /* when the worker is looked at again: */
+    bool seems_dead;  /* as it did the last time, though it cannot be reaped */
+    pid_t dead[KEEPER_MAX_DEAD];
+    size_t dead_count;
     struct keeper_restarts restarts;
     char program_path[PATH_MAX];
     struct keeper_program program;
     struct keeper_visit visit;
     bool is_taken_over; /* from another keeper, and the worker has not served yet */
     bool is_given;      /* to another keeper: this one ends and touches nothing */
-    uint64_t poison;    /* the request that the last one was at, by its number; 0: none */
-    unsigned poisoned;  /* how many before it were at that as well */
-    int status;         /* the exit status */
+    struct keeper_suspects suspects;
+    int status; /* the exit status */
     struct fdstore store;
     struct keeper_part parts[KEEPER_PARTS];
     uint32_t text_place;
@@ -161,6 +176,26 @@ void keeper_store_begin(struct keeper *keeper);
 void keeper_store_update(struct keeper *keeper);
 /* Where fdstore_is_offered. The reason of a failure was logged. */
 int keeper_go_on_stored(struct keeper *keeper);
+
+/* ---- keeper_dead.c: workers that are dead and do not go ------------------------------------ */
+
+/* All its threads were killed; `status` is as waitpid tells it, 0 where it cannot be told. */
+bool keeper_is_dead(pid_t pid, int *status);
+/* The worker was started. */
+void keeper_expect_worker(struct keeper *keeper);
+/* From time to time (keeper->look_ms): one that is dead and does not go is none any more. */
+void keeper_look_at_worker(struct keeper *keeper);
+/* Children have ended. */
+void keeper_reap_dead(struct keeper *keeper);
+/* The mount is at its end. */
+void keeper_end_dead(struct keeper *keeper);
+/* A process that the worker, or what is left of one, had started and that lives; 0: none. */
+pid_t keeper_search_orphan(const struct keeper *keeper);
+
+/* ---- keeper_poison.c ---------------------------------------------------------------------- */
+
+/* A worker has ended although nobody asked it to. */
+void keeper_refuse_poison(struct keeper *keeper);
 
 /* ---- keeper_tools.c ----------------------------------------------------------------------- */
 

@@ -3,9 +3,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/log.h"
-#include "daemon/refuse.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -22,6 +20,7 @@
 #define FREE_RESTARTS    2u     /* so many in a row are started at once, later ones wait */
 #define FIRST_PAUSE_MS   100u   /* and each twice as long as the one before */
 #define LONGEST_PAUSE_MS 10000u
+#define PATIENCE_MS      60000u /* without a worker that serves */
 
 static const char *keeper_path(const struct keeper *keeper)
 {
@@ -30,49 +29,18 @@ static const char *keeper_path(const struct keeper *keeper)
 
 /* ---- what a worker leaves behind --------------------------------------------------------- */
 
-/* The parent of this process, as its `status` says; 0: it is gone. */
-static pid_t read_parent(pid_t pid)
-{
-    char path[64], line[128];
-    int parent = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "re");
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "PPid: %d", &parent) == 1)
-            break;
-    if (status)
-        fclose(status);
-    return parent;
-}
-
-/* Where the kernel keeps no list of children (CONFIG_PROC_CHILDREN). */
-static pid_t search_orphan(const struct keeper *keeper)
-{
-    DIR *processes = opendir("/proc");
-    struct dirent *entry;
-    pid_t found = 0;
-
-    while (processes && !found && (entry = readdir(processes))) {
-        pid_t pid = atoi(entry->d_name);
-        if (pid > 0 && !keeper_is_own(keeper, pid) && read_parent(pid) == getpid())
-            found = pid;
-    }
-    if (processes)
-        closedir(processes);
-    return found;
-}
-
-/* A process that the dead worker has left to us; 0: there is none. */
+/* A process that the dead worker has left to us; 0: there is none. Where the kernel keeps no list
+ * of children (CONFIG_PROC_CHILDREN), or what is left of a worker has them still, all are looked
+ * at. */
 static pid_t find_orphan(const struct keeper *keeper)
 {
     char path[64];
     int pid = 0;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = fopen(path, "re");
+    FILE *children = keeper->dead_count > 0 ? NULL : fopen(path, "re");
     if (!children)
-        return search_orphan(keeper);
+        return keeper_search_orphan(keeper);
     while (fscanf(children, "%d", &pid) == 1)
         if (keeper_is_own(keeper, pid))
             pid = 0;
@@ -84,7 +52,9 @@ static pid_t find_orphan(const struct keeper *keeper)
 
 /* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
  * who writes a snapshot, must not meet the next worker. They are ours by now
- * (PR_SET_CHILD_SUBREAPER). One that a driver does not let go of can hold up nobody for long. */
+ * (PR_SET_CHILD_SUBREAPER). One that a driver does not let go of can hold up nobody for long: it
+ * has memory imported, which therefore becomes nobody else's before it is gone; what it may still
+ * write to is the piece that it was told to write. */
 static void reap_orphans(struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = ORPHAN_TURN_MS * 1000000L};
@@ -94,7 +64,7 @@ static void reap_orphans(struct keeper *keeper)
     while ((orphan = find_orphan(keeper)) > 0) {
         siginfo_t end = {0};
         kill(orphan, SIGKILL);
-        if (waitid(P_PID, (id_t)orphan, &end, WEXITED | WNOHANG) != 0)
+        if (waitid(P_PID, (id_t)orphan, &end, WEXITED | WNOHANG) != 0 && errno != ECHILD)
             return;
         if (end.si_pid == orphan)
             continue;
@@ -116,40 +86,6 @@ static void hear_last_words(struct keeper *keeper)
         ;
 }
 
-/* It is one of those without an answer now, for the next worker is not at it yet. Where they have
- * taken all places it stays: so does the place of one that waits. */
-static void shelve_served(struct fs_ledger *ledger)
-{
-    uint64_t served = ledger->unique[0];
-
-    for (unsigned i = 1; served && i < FS_LEDGER_SLOTS; i++) {
-        if (ledger->unique[i])
-            continue;
-        ledger->unique[i] = served;
-        ledger->unique[0] = served = 0;
-    }
-}
-
-/* The request that the dead worker was at. One that several in a row died of is answered, or the
- * kernel would send it to the next one, too. A worker that ended before it came to any says nothing
- * of one. */
-static void refuse_poison(struct keeper *keeper)
-{
-    uint64_t served = keeper->ledger->unique[0], number = served & ~FS_RESENT_BIT;
-
-    if (!number && keeper->restarts.in_vain > 0)
-        return;
-    shelve_served(keeper->ledger);
-    keeper->poisoned = number && number == keeper->poison ? keeper->poisoned + 1 : 0;
-    keeper->poison = number;
-    if (keeper->poisoned + 1 < KEEPER_POISONED)
-        return;
-    log_error("%s: %u workers in a row ended while they served one request; it is answered with an "
-              "input/output error",
-              keeper_path(keeper), KEEPER_POISONED);
-    refuse_one(keeper->fuse_fd, served, -EIO);
-}
-
 /* ---- the next one -------------------------------------------------------------------------- */
 
 /* One that served for a while, or that somebody killed, says nothing about the next one. */
@@ -161,6 +97,8 @@ static void count_restart(struct keeper *keeper)
         WIFSIGNALED(keeper->worker_status) && WTERMSIG(keeper->worker_status) == SIGKILL;
 
     restarts->in_vain = served ? 0 : restarts->in_vain + 1;
+    if (served)
+        restarts->served_ms = keeper_now_ms();
     if (served && (was_killed || keeper_now_ms() - restarts->resumed_ms >= STEADY_MS))
         restarts->in_row = 0;
     else
@@ -186,17 +124,34 @@ static bool may_restart(const struct keeper *keeper)
     return keeper->is_serving && !keeper->end_ms && !ended_itself;
 }
 
-/* Of those that ended one after the other. */
+#ifdef GMSFS_TEST_HOOKS
+/* Tests see to it that no worker serves any more, and do not wait for it. */
+static uint64_t choose_patience_ms(void)
+{
+    const char *path = getenv("GMSFS_LAST_WORKER");
+
+    return path && access(path, F_OK) == 0 ? 0 : PATIENCE_MS;
+}
+#else
+static uint64_t choose_patience_ms(void)
+{
+    return PATIENCE_MS;
+}
+#endif
+
+/* Of those that ended one after the other. What keeps a worker from serving may be over in a
+ * moment: memory that is short, a driver that is being loaded. */
 static bool are_too_many(const struct keeper *keeper)
 {
     const struct keeper_restarts *restarts = &keeper->restarts;
+    uint64_t in_vain_ms = keeper_now_ms() - restarts->served_ms;
 
-    if (restarts->in_vain > KEEPER_MAX_VAIN)
+    if (restarts->in_vain > KEEPER_MAX_VAIN && in_vain_ms >= choose_patience_ms())
         log_error("%s: %u workers in a row ended before they served", keeper_path(keeper),
-                  KEEPER_MAX_VAIN + 1);
+                  restarts->in_vain);
     else if (restarts->in_row > KEEPER_MAX_IN_ROW)
         log_error("%s: %u workers in a row ended soon after they were started", keeper_path(keeper),
-                  KEEPER_MAX_IN_ROW + 1);
+                  restarts->in_row);
     else
         return false;
     return true;
@@ -225,7 +180,8 @@ static bool plan_restart(struct keeper *keeper)
     keeper_note_recovery(keeper->ledger, how);
     if (keeper_is_yielding(keeper) || keeper_go_back(keeper)) {
         leave_worker(keeper);
-        keeper->restarts = (struct keeper_restarts){.next_ms = keeper_now_ms()};
+        keeper->restarts =
+            (struct keeper_restarts){.next_ms = keeper_now_ms(), .served_ms = keeper_now_ms()};
         return true;
     }
     count_restart(keeper);
@@ -239,7 +195,7 @@ static bool plan_restart(struct keeper *keeper)
     else
         log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
     leave_worker(keeper);
-    refuse_poison(keeper);
+    keeper_refuse_poison(keeper);
     keeper->restarts.next_ms = keeper_now_ms() + pause_ms;
     return true;
 }

@@ -23,6 +23,7 @@
     30 /* for each message of the present keeper, whose worker may have to be killed \
         */
 #define FENCE_MS      5000u
+#define FENCE_DEAD_MS 500u /* for one that is dead to go */
 #define FENCE_TURN_MS 2u
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
@@ -57,7 +58,7 @@ static void stop_at(const char *point)
 static const char *explain_refusal(int error)
 {
     if (error == -EPERM || error == -EACCES)
-        return " (only the user who mounted it may take it over: run this as that one)";
+        return " (only root and the user who mounted it may: run this as one of them)";
     return error == -EINVAL ? " (is it older?)" : "";
 }
 
@@ -255,20 +256,35 @@ int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failur
     return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
 }
 
-/* The lock is the worker's own (worker.c) and goes with it. Whom the worker had started ends with
- * it, and under a service manager before another keeper is started. */
+/* The first of the locks from there on; false: there is none. */
+static bool find_lock(const struct keeper *keeper, off_t from, struct flock *lock)
+{
+    *lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = from};
+    return fcntl(keeper->journal.head, F_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
+}
+
+/* The locks are the workers' own (worker.c) and go with them. Whom the worker had started ends with
+ * it, and under a service manager before another keeper is started. One that is dead and does not
+ * go acts no more (keeper_dead.c), and may wait for what this keeper's worker is to answer. */
 void keeper_fence(const struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = FENCE_TURN_MS * 1000000L};
-    uint64_t until_ms = keeper_now_ms() + FENCE_MS;
+    uint64_t began_ms = keeper_now_ms(), waited_ms = 0;
+    off_t from = 0;
+    struct flock lock;
+    int status;
 
-    for (;;) {
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-        if (fcntl(keeper->journal.head, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
-            return;
+    while (find_lock(keeper, from, &lock)) {
         if (lock.l_pid > 0)
             kill(lock.l_pid, SIGKILL);
-        if (keeper_now_ms() >= until_ms) {
+        if (waited_ms >= FENCE_DEAD_MS && lock.l_len > 0 && lock.l_pid > 0 &&
+            keeper_is_dead(lock.l_pid, &status)) {
+            from = lock.l_start + lock.l_len;
+            began_ms = keeper_now_ms();
+            waited_ms = 0;
+            continue;
+        }
+        if (waited_ms >= FENCE_MS) {
             log_error(
                 "%s: worker %d of the former keeper does not end although it was killed (ps -o "
                 "stat,wchan -p %d tells where it is); the next one is not held up for it",
@@ -276,6 +292,7 @@ void keeper_fence(const struct keeper *keeper)
             return;
         }
         nanosleep(&pause, NULL);
+        waited_ms = keeper_now_ms() - began_ms;
     }
 }
 

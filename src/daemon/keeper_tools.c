@@ -46,6 +46,9 @@ void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd)
 
 bool keeper_is_own(const struct keeper *keeper, pid_t child)
 {
+    for (size_t i = 0; i < keeper->dead_count; i++)
+        if (keeper->dead[i] == child)
+            return true;
     return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
 }
 

@@ -24,6 +24,8 @@
 #define ANSWER_TEXT 512u
 #define GO_ON       'g'
 
+#define BEFORE_IT_SERVED " before it served"
+
 struct visit_answer {
     struct gmsfs_fds_header header;
     char text[ANSWER_TEXT];
@@ -60,6 +62,7 @@ static void end_visit(struct keeper *keeper, int error, const char *text)
 
 /* ---- who asks ---------------------------------------------------------------------------- */
 
+/* Of two keepers both have the owner's rights: root has become the owner (owner.h). */
 static int check_peer(int fd, bool only_owner)
 {
     struct ucred peer;
@@ -121,9 +124,7 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
                !error ? obstacle
-               : is_takeover
-                   ? "only the user who mounted it may take it over: run this as that one"
-                   : "only root and the user who mounted it may: run this as one of them");
+                      : "only root and the user who mounted it may: run this as one of them");
         close(fd);
         return;
     }
@@ -152,6 +153,20 @@ void keeper_on_visitor(struct keeper *keeper)
     }
 }
 
+/* The new worker has not come to serve. */
+static void go_back(struct keeper *keeper, const char *why)
+{
+    struct keeper_visit *visit = &keeper->visit;
+    char text[256];
+
+    snprintf(text, sizeof text, "the new worker %s; the former one goes on", why);
+    log_error("%s: not upgraded: %s", keeper_path(keeper), text);
+    visit->is_trial = false;
+    keeper_close(&keeper->program.fd);
+    keeper->program = visit->former;
+    end_visit(keeper, -EIO, text);
+}
+
 void keeper_on_visit_late(struct keeper *keeper)
 {
     struct keeper_visit *visit = &keeper->visit;
@@ -162,6 +177,8 @@ void keeper_on_visit_late(struct keeper *keeper)
     } else if (visit->is_trial && keeper->worker > 0) {
         visit->is_late = true;
         kill(keeper->worker, SIGKILL);
+    } else if (visit->is_trial) { /* no process could be had for it */
+        go_back(keeper, "cannot be started");
     } else if (keeper->worker > 0) {
         log_warning("%s: the worker does not end its step; it is killed, which loses nothing",
                     keeper_path(keeper));
@@ -239,20 +256,17 @@ void keeper_end_trial(struct keeper *keeper)
 
 bool keeper_go_back(struct keeper *keeper)
 {
-    struct keeper_visit *visit = &keeper->visit;
-    char how[128] = "did not serve in time and was killed", text[256];
+    char how[128];
 
-    if (!visit->is_trial)
+    if (!keeper->visit.is_trial)
         return false;
-    if (!visit->is_late)
-        keeper_describe_end(keeper->worker_status, how, sizeof how);
-    snprintf(text, sizeof text, "the new worker %s%s; the former one goes on", how,
-             visit->is_late ? "" : " before it served");
-    log_error("%s: not upgraded: %s", keeper_path(keeper), text);
-    visit->is_trial = false;
-    keeper_close(&keeper->program.fd);
-    keeper->program = visit->former;
-    end_visit(keeper, -EIO, text);
+    if (keeper->visit.is_late) {
+        go_back(keeper, "did not serve in time and was killed");
+        return true;
+    }
+    keeper_describe_end(keeper->worker_status, how, sizeof how - sizeof BEFORE_IT_SERVED);
+    strcat(how, BEFORE_IT_SERVED);
+    go_back(keeper, how);
     return true;
 }
 

@@ -2,6 +2,7 @@
 /* A worker is started: by fork alone, or as another program. */
 #include "daemon/keeper_internal.h"
 
+#include "daemon/at_work.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
 
@@ -26,6 +27,7 @@ int keeper_start_worker(struct keeper *keeper)
     };
     int error = wire_pair(control);
 
+    at_work_clear(keeper->ledger);
     if (!error)
         error = wire_pair(keep);
     if (!error) {
@@ -57,6 +59,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_execute_worker(keeper, control[1], keep[1]);
         _exit(1);
     }
+    keeper_expect_worker(keeper);
     keeper_close(&control[1]);
     keeper_close(&keep[1]);
     keeper->control_fd = control[0];

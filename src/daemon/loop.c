@@ -63,6 +63,8 @@ static void on_posted(struct event_watch *watch, uint32_t events)
     (void)events;
     for (struct job *next, *job = take_done(loop); job; job = next) {
         next = job->next;
+        if (loop->calls.on_job)
+            loop->calls.on_job(loop->calls.context, job->request);
         job->done(job);
         end_step(loop);
     }

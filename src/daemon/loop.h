@@ -20,6 +20,8 @@ struct loop;
 struct loop_calls {
     void *context;
     void (*on_idle)(void *context);
+    /* Before each job that is done: for which request (struct job). NULL, as the next. */
+    void (*on_job)(void *context, uint64_t request);
     /* After each thing that was served: a descriptor, a job, a timeout, on_idle. NULL: nobody
      * wants to know. */
     void (*on_step)(void *context);

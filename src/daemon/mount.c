@@ -10,6 +10,7 @@
 #include "daemon/keeper.h"
 #include "daemon/mountinfo.h"
 #include "daemon/options.h"
+#include "daemon/owner.h"
 #include "daemon/program.h"
 #include "daemon/relay.h"
 #include "daemon/worker.h"
@@ -225,9 +226,15 @@ static int check_live_mount(const char *given, char path[PATH_MAX])
         error = mountinfo_find_path(path, &mount);
     if (!error && strcmp(mount.type, MOUNTINFO_TYPE) != 0)
         error = -ENOENT;
-    if (error)
+    if (error) {
         log_error("%s: not taken over: %s", given,
                   error == -ENOENT ? "no gmsfs is mounted there" : strerror(-error));
+        return error;
+    }
+    error = owner_become(&mount);
+    if (error)
+        log_error("%s: not taken over: cannot become the user %u who mounted it: %s", given,
+                  mount.uid, strerror(-error));
     return error;
 }
 

@@ -33,6 +33,19 @@ static const char *parse_field(const char *at, char *to, size_t room)
     return *at == ' ' ? at + 1 : NULL;
 }
 
+/* Of the options of a file system; 0: it has none of this name. */
+static unsigned find_number(const char *options, const char *name)
+{
+    size_t bytes = strlen(name);
+
+    for (const char *at = options; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, bytes) == 0)
+            return (unsigned)strtoul(at + bytes, NULL, 10);
+    }
+    return 0;
+}
+
 int mountinfo_parse_line(const char *line, struct mountinfo *mount)
 {
     int head = 0;
@@ -43,8 +56,12 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount)
         return -EINVAL;
     const char *at = parse_field(line + head, mount->path, sizeof mount->path);
     at = at ? strstr(at, " - ") : NULL;
-    if (!at || !parse_field(at + 3, mount->type, sizeof mount->type))
+    at = at ? parse_field(at + 3, mount->type, sizeof mount->type) : NULL;
+    if (!at)
         return -EINVAL;
+    at = strchr(at, ' '); /* behind the source */
+    mount->uid = find_number(at ? at + 1 : NULL, "user_id=");
+    mount->gid = find_number(at ? at + 1 : NULL, "group_id=");
     return 0;
 }
 

@@ -17,6 +17,7 @@ struct mountinfo {
     unsigned major, minor;
     char path[PATH_MAX];
     char type[32];
+    unsigned uid, gid; /* of FUSE: who mounted; 0 where it does not tell */
 };
 
 /* One line; a trailing newline is fine. -EINVAL */

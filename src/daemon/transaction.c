@@ -72,7 +72,7 @@ static void hold_job(struct transaction *transaction, enum service_pool pool, st
 
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job)
 {
-    int error = helpers_promise(transaction->helpers, pool);
+    int error = helpers_promise(transaction->helpers, pool, job);
 
     if (error)
         return error;

@@ -3,12 +3,14 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "daemon/at_work.h"
 #include "daemon/replay.h"
 #include "daemon/signals.h"
 #include "daemon/swap.h"
 #include "daemon/timeouts.h"
 #include "daemon/wire.h"
 #include "daemon/worker_internal.h"
+#include "fs/deaths.h"
 #include "fs/fs.h"
 
 #include <errno.h>
@@ -51,11 +53,21 @@ static void on_idle(void *context)
     service_on_idle(worker->service);
 }
 
+static void on_job(void *context, uint64_t request)
+{
+    struct worker *worker = context;
+
+    at_work_set(worker->setup->ledger, request);
+    if (request)
+        fs_die_if_told("GMSFS_DIE_DONE");
+}
+
 static void on_step(void *context)
 {
     struct worker *worker = context;
 
     transaction_end(&worker->transaction);
+    at_work_set(worker->setup->ledger, 0);
     audit_release(worker->audit);
     if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
         return;
@@ -245,10 +257,12 @@ static void die_if_told(void)
 }
 #endif
 
-/* As long as this process lives (keeper_fence). */
+/* As long as this process lives (keeper_fence). A byte of its own: what is left of another worker
+ * may have its still (keeper_dead.c). */
 static void hold_journal(const struct worker_setup *setup)
 {
-    const struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = getpid(), .l_len = 1};
 
     if (fcntl(setup->journal.head, F_SETLK, &lock) != 0)
         log_warning("%s: cannot lock the journal: %s", setup->mountpoint, strerror(errno));
@@ -349,6 +363,7 @@ static int open_gms(struct worker *worker)
         .helpers = worker->helpers,
         .keep = &worker->keep,
         .transaction = &worker->transaction,
+        .ledger = worker->setup->ledger,
         .memory_fd = worker->setup->gms_memory_fd,
     };
     int error = setup.options->gms ? gms_new(&setup, &worker->gms) : 0;
@@ -401,8 +416,11 @@ static void tell_prepared(struct worker *worker)
 
 static int begin(struct worker *worker)
 {
-    struct loop_calls calls = {
-        .context = worker, .on_idle = on_idle, .on_step = on_step, .on_tick = on_tick};
+    struct loop_calls calls = {.context = worker,
+                               .on_idle = on_idle,
+                               .on_job = on_job,
+                               .on_step = on_step,
+                               .on_tick = on_tick};
     int error = report(worker, "the event loop", loop_new(&calls, &worker->loop));
 
     if (error)
@@ -411,7 +429,8 @@ static int begin(struct worker *worker)
     worker->descriptors = descriptors_divide(read_descriptor_limit());
     exits_init(&worker->exits, worker->loop, on_exit_of, worker);
     worker->control = (struct event_watch){.fd = worker->setup->control_fd, .ready = on_control};
-    error = report(worker, "the helpers", helpers_new(worker->loop, &worker->helpers));
+    error = report(worker, "the helpers",
+                   helpers_new(worker->loop, worker->setup->ledger, &worker->helpers));
     if (!error)
         error = open_journal(worker);
     if (!error)

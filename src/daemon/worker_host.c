@@ -3,9 +3,11 @@
 #include "daemon/worker_internal.h"
 
 #include "base/log.h"
+#include "daemon/at_work.h"
 #include "daemon/foreign.h"
 #include "daemon/process.h"
 #include "daemon/wire.h"
+#include "fs/deaths.h"
 #include "fs/fs.h"
 
 #include <errno.h>
@@ -85,6 +87,13 @@ static int host_submit(void *context, enum service_pool pool, struct job *job)
     return transaction_submit(&worker->transaction, pool, job);
 }
 
+static uint64_t host_work_for(void *context, uint64_t whom)
+{
+    struct worker *worker = context;
+
+    return at_work_set(worker->setup->ledger, whom);
+}
+
 static void host_set_timer(void *context, uint64_t at_ms)
 {
     struct worker *worker = context;
@@ -155,6 +164,7 @@ struct service_host worker_service_host(struct worker *worker)
         .unrecord = host_unrecord,
         .publish = host_end_step,
         .submit = host_submit,
+        .work_for = host_work_for,
         .set_timer = host_set_timer,
         .set_idle = host_set_idle,
         .watch_process = host_watch_process,
@@ -185,6 +195,8 @@ static void host_introduce(void *context, uint32_t op, int fd)
 {
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_VISITOR, .id = op};
+
+    fs_die_if_told("GMSFS_DIE_PASSING");
     int error = wire_send(worker->setup->control_fd, &message, fd);
 
     if (error)
@@ -285,6 +297,7 @@ static void host_session_resumed(void *context)
     uint64_t took_us = worker_now_us() - recovery->noticed_us;
     service_end_restore(worker->service, recovery->cause, took_us);
     transaction_end(&worker->transaction);
+    atomic_store(&worker->setup->ledger->refused, 0);
     recovery->took_us = took_us; /* until here it goes on with a next worker */
     worker_tell_keeper(worker, &message);
     die_if_told();

@@ -58,7 +58,7 @@ struct fs_host {
 };
 
 /* Of struct fs_ledger below. */
-#define FS_LEDGER_VERSION 2u
+#define FS_LEDGER_VERSION 3u
 /* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
@@ -99,8 +99,12 @@ struct fs_kept_handle {
 /* Of these, for requests that are not refused whatever waits: closes. One is the keeper's. */
 #define FS_LEDGER_CLOSING 1024u
 /* In such a number: the kernel has sent the request again. */
-#define FS_RESENT_BIT        (UINT64_C(1) << 63)
-#define FS_INIT_BYTES        512u
+#define FS_RESENT_BIT (UINT64_C(1) << 63)
+#define FS_INIT_BYTES 512u
+/* What a worker can be at at a time: its loop, and its helper threads. */
+#define FS_LEDGER_AT 256u
+/* Beside the number of a GMS connection, where those of the kernel's requests are as well. */
+#define FS_AT_CONNECTION     (UINT64_C(1) << 63)
 #define FS_INIT_ANSWER_BYTES 128u
 
 /* The last time that a worker was replaced. */
@@ -122,6 +126,11 @@ struct fs_ledger {
     _Atomic uint32_t init_answer_bytes; /* of what the kernel was answered; 0: nothing yet */
     uint8_t init_answer[FS_INIT_ANSWER_BYTES];
     uint64_t since_ms[FS_LEDGER_SLOTS]; /* monotonic: since when each request is unanswered */
+    /* What the worker is at: requests by their numbers, without FS_RESENT_BIT, and connections; 0:
+     * nothing. The first is the loop's. The keeper counts which of them workers died at. */
+    _Atomic uint64_t at[FS_LEDGER_AT];
+    /* One of those, at which too many died: the next worker does not serve it again. */
+    _Atomic uint64_t refused;
 };
 
 struct fs_options {

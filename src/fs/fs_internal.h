@@ -10,6 +10,7 @@
 #ifndef GMSFS_FS_FS_INTERNAL_H
 #define GMSFS_FS_FS_INTERNAL_H
 
+#include "fs/deaths.h"
 #include "fs/fs.h"
 #include "fs/gather.h"
 #include "fs/graph_entry.h"
@@ -67,6 +68,7 @@ struct fs_connections;
 
 struct fs_former { /* a request that the kernel sends again; by their numbers */
     uint64_t unique, since_ms;
+    uint32_t slot; /* its own in the ledger; 0: it has come, and has it again */
 };
 
 struct fs_look { /* a thread that was told to look at a path again; see fs_gone */
@@ -185,10 +187,13 @@ static inline struct fs *fs_of(fuse_req_t req)
 
 /* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
-/* Those that the last worker had not answered are the kernel's again; when they came is kept until
- * fs_ledger_forget. */
-void fs_ledger_give_back(struct fs *fs);
+/* Those that the last worker had not answered are the kernel's again. If they come again, their
+ * slots and when they came are kept until then, or until fs_ledger_forget. */
+void fs_ledger_give_back(struct fs *fs, bool come_again);
 void fs_ledger_forget(struct fs *fs);
+/* The one that is served now has a slot until it is answered, as far as there are any. */
+void fs_ledger_enter(struct fs *fs, struct fs_request *request);
+void fs_ledger_leave(struct fs *fs, const struct fs_request *request);
 /* All that was answered has left: none is served. */
 void fs_ledger_settle(struct fs *fs);
 /* NULL: no memory, or too many are not answered yet (-EDQUOT: of its user), and the request was
@@ -247,10 +252,6 @@ int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
                  struct service_actor *by);
 /* May whoever asks do this (SERVICE_READ, …) with what is in the store, by a path? 0, -EACCES */
 int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights);
-
-/* For tests: as many answers as the file that this variable names has bytes are the last thing that
- * a worker was about to do. */
-void fs_die_if_told(const char *variable);
 
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);

@@ -13,105 +13,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MAX_GROUPS 64
 
 /* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
 #define STEAL_FROM_BYTES (512u << 10)
-
-/* ---- the ledger -------------------------------------------------------------------------- */
-
-void fs_ledger_serve(struct fs *fs, uint64_t unique)
-{
-    if (fs->options.ledger)
-        fs->options.ledger->unique[0] = unique;
-}
-
-static int compare_former(const void *left, const void *right)
-{
-    uint64_t a = ((const struct fs_former *)left)->unique;
-    uint64_t b = ((const struct fs_former *)right)->unique;
-    return (a > b) - (a < b);
-}
-
-/* Without memory for it they begin to wait anew. */
-void fs_ledger_give_back(struct fs *fs)
-{
-    struct fs_ledger *ledger = fs->options.ledger;
-    size_t count = 0;
-    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++)
-        count += ledger->unique[i] != 0;
-    fs->former = count ? calloc(count, sizeof *fs->former) : NULL;
-    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
-        uint64_t unique = ledger->unique[i] & ~FS_RESENT_BIT;
-        if (unique && fs->former && ledger->since_ms[i])
-            fs->former[fs->former_count++] =
-                (struct fs_former){.unique = unique, .since_ms = ledger->since_ms[i]};
-        ledger->unique[i] = 0;
-        ledger->since_ms[i] = 0;
-    }
-    if (fs->former_count)
-        qsort(fs->former, fs->former_count, sizeof *fs->former, compare_former);
-}
-
-void fs_ledger_forget(struct fs *fs)
-{
-    free(fs->former);
-    fs->former = NULL;
-    fs->former_count = 0;
-}
-
-static uint64_t read_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* When the request that is served now came first. */
-static uint64_t find_since_ms(const struct fs *fs, uint64_t unique)
-{
-    struct fs_former wanted = {.unique = unique & ~FS_RESENT_BIT};
-    const struct fs_former *former = NULL;
-    if (fs->former && unique & FS_RESENT_BIT)
-        former = bsearch(&wanted, fs->former, fs->former_count, sizeof wanted, compare_former);
-    return former ? former->since_ms : read_now_ms();
-}
-
-static void enter_ledger(struct fs *fs, struct fs_request *request)
-{
-    struct fs_ledger *ledger = fs->options.ledger;
-    if (!ledger || fs->ledger_used == FS_LEDGER_SLOTS - 1)
-        return;
-    request->service.since_ms = find_since_ms(fs, ledger->unique[0]);
-    do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
-        fs->ledger_next = fs->ledger_next % (FS_LEDGER_SLOTS - 1) + 1;
-    } while (ledger->unique[fs->ledger_next]);
-    ledger->since_ms[fs->ledger_next] = request->service.since_ms;
-    ledger->unique[fs->ledger_next] = ledger->unique[0];
-    request->ledger_slot = fs->ledger_next;
-    fs->ledger_used++;
-}
-
-/* Its answer may be held until the step is recorded. */
-static void leave_ledger(struct fs *fs, const struct fs_request *request)
-{
-    if (request->ledger_slot)
-        fs->ledger_left[fs->ledger_left_count++] = request->ledger_slot;
-}
-
-void fs_ledger_settle(struct fs *fs)
-{
-    struct fs_ledger *ledger = fs->options.ledger;
-    if (!ledger)
-        return;
-    for (uint32_t i = 0; i < fs->ledger_left_count; i++)
-        ledger->unique[fs->ledger_left[i]] = 0;
-    fs->ledger_used -= fs->ledger_left_count;
-    fs->ledger_left_count = 0;
-    ledger->unique[0] = 0;
-}
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
@@ -119,7 +25,7 @@ static void free_request(struct fs_request *request)
 {
     struct fs *fs = request->fs;
     if (fs)
-        leave_ledger(fs, request);
+        fs_ledger_leave(fs, request);
     if (request->link) {
         *request->link = request->next;
         if (request->next)
@@ -173,7 +79,7 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
         fs->requests->link = &request->next;
     fs->requests = request;
     if (req)
-        enter_ledger(fs, request);
+        fs_ledger_enter(fs, request);
     return request;
 }
 

@@ -123,6 +123,26 @@ static void refuse_requests(struct fs *fs)
     }
 }
 
+/* What was answered, as the journal has it, was answered before: then the kernel knows it no more.
+ */
+static void refuse_poison(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    uint64_t refused = atomic_load(&ledger->refused);
+
+    if (!refused || refused & FS_AT_CONNECTION)
+        return;
+    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
+        struct fuse_out_header answer = {
+            .len = sizeof answer, .error = -EIO, .unique = ledger->unique[i]};
+        if ((answer.unique & ~FS_RESENT_BIT) != refused)
+            continue;
+        write_kernel(fs, &answer, sizeof answer);
+        ledger->unique[i] = 0;
+    }
+    atomic_store(&ledger->refused, 0);
+}
+
 /* A poll that the last worker was to wake: whoever sleeps in it looks again, and asks anew. */
 static void wake_poll(struct fs *fs, uint64_t poll)
 {
@@ -178,11 +198,13 @@ bool fs_can_resend(unsigned protocol_minor)
 int fs_ask_again(struct fs *fs)
 {
     const struct fuse_out_header resend = {.len = sizeof resend, .error = NOTIFY_RESEND};
+    refuse_poison(fs);
     int error = fs->can_resend ? write_kernel(fs, &resend, sizeof resend) : -EOPNOTSUPP;
 
     if (error)
         refuse_requests(fs);
-    fs_ledger_give_back(fs);
+    fs_ledger_give_back(fs, !error);
+    fs_die_if_told("GMSFS_DIE_ASKED");
     restore_handles(fs);
     return error ? -EOPNOTSUPP : 0;
 }

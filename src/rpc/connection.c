@@ -251,23 +251,11 @@ static int decode_frame(struct rpc_connection *connection)
     return connection->decode_error < 0 ? connection->decode_error : 1;
 }
 
-/* The frame at the front, if it is whole. 0: nothing is to be done now; 1; or why it ends. */
-static int serve_frame(struct rpc_connection *connection)
+/* 0: nothing is to be done now; 1; or why it ends. */
+static int serve_whole_frame(struct rpc_connection *connection)
 {
-    int error = 0;
+    int error = decode_frame(connection);
 
-    if (connection->frame_bytes == 0) {
-        size_t bytes;
-
-        error = rpc_find_frame(connection, &bytes);
-        if (error < 0)
-            return error;
-        if (bytes == 0 || connection->input_bytes < bytes)
-            return connection->has_ended ? -ECONNRESET : 0;
-        connection->frame_bytes = bytes;
-        connection->decode_error = 1;
-    }
-    error = decode_frame(connection);
     if (error <= 0)
         return error;
     if (rpc_has_misplaced_descriptor(connection))
@@ -281,6 +269,29 @@ static int serve_frame(struct rpc_connection *connection)
         return 0;
     connection->pause_ms = 0;
     return 1;
+}
+
+/* The frame at the front, if it is whole. As serve_whole_frame. */
+static int serve_frame(struct rpc_connection *connection)
+{
+    const struct rpc_host *host = &connection->rpc->host;
+    int error = 0;
+
+    if (connection->frame_bytes == 0) {
+        size_t bytes;
+
+        error = rpc_find_frame(connection, &bytes);
+        if (error < 0)
+            return error;
+        if (bytes == 0 || connection->input_bytes < bytes)
+            return connection->has_ended ? -ECONNRESET : 0;
+        connection->frame_bytes = bytes;
+        connection->decode_error = 1;
+    }
+    uint64_t former = host->enter(host->context, connection->id);
+    error = serve_whole_frame(connection);
+    host->leave(host->context, former);
+    return error;
 }
 
 /* As far as it can go without waiting. 1: it would go on; 0: for the socket or the service. */
@@ -322,6 +333,8 @@ static const char *explain(int error)
     case -EMSGSIZE:
     case -EPROTO:
         return "what it sent is no request";
+    case -EIO:
+        return "workers have ended at what it asks for";
     case -ENODATA:
         return "the rest of its answer is lost with the worker that has ended";
     default:

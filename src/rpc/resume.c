@@ -150,7 +150,7 @@ static int count_in(struct rpc_connection *connection)
     return error;
 }
 
-int rpc_take_over(struct rpc *rpc, uint64_t id, int fd)
+int rpc_take_over(struct rpc *rpc, uint64_t id, int fd, bool is_refused)
 {
     struct rpc_connection *connection = rpc_connection_make(rpc, id, fd);
     int error;
@@ -160,6 +160,8 @@ int rpc_take_over(struct rpc *rpc, uint64_t id, int fd)
     error = find_place(connection);
     if (error == 0)
         error = rpc_read_peer(connection);
+    if (error == 0 && is_refused)
+        error = -EIO;
     if (error == 0)
         error = restore(connection);
     if (error == 0)

@@ -51,6 +51,10 @@ struct rpc_host {
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
     int (*submit)(void *context, struct job *job);
+    /* What is done from here on is for this connection, until `leave` gets what `enter` returned:
+     * one that kills worker after worker is known by it. */
+    uint64_t (*enter)(void *context, uint64_t id);
+    void (*leave)(void *context, uint64_t former);
     /* This step has recorded something. */
     bool (*is_recording)(void *context);
     /* Something that a next worker is to be told (rpc_restore_note), with this step's records.
@@ -87,9 +91,10 @@ int rpc_listen(struct rpc *rpc, enum rpc_domain domain, enum message_protocol pr
                int listen_fd);
 /* After rpc_new in a worker that goes on where another has ended. What that one noted, in order;
  * its connections, which become ours (-ENOENT: it cannot go on, and is closed; so is it with other
- * errors); then all of them go on. */
+ * errors; one that is refused is, for workers ended at what it asks for); then all of them go on.
+ */
 void rpc_restore_note(struct rpc *rpc, const void *bytes, size_t size);
-int rpc_take_over(struct rpc *rpc, uint64_t id, int fd);
+int rpc_take_over(struct rpc *rpc, uint64_t id, int fd, bool is_refused);
 void rpc_resume(struct rpc *rpc);
 /* A connection has this `ctl`. */
 bool rpc_has_file(const struct rpc *rpc, uint64_t file);

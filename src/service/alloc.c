@@ -214,6 +214,7 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
     op->service = s;
     op->made = finish_create;
     op->request = request;
+    op->works_for = service_works_for(s);
     op->session = session;
     op->count = count;
     op->size_bytes = size_bytes;

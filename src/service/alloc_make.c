@@ -80,6 +80,7 @@ static uint32_t count_parts(const struct service *s, const struct alloc_op *op)
 int alloc_make(struct service *s, struct alloc_op *op)
 {
     uint32_t count = count_parts(s, op);
+    uint64_t former = service_work_for(s, op->works_for); /* it may have waited */
     int error = 0;
     op->parts_running = 0;
     atomic_init(&op->failed, false);
@@ -91,5 +92,6 @@ int alloc_make(struct service *s, struct alloc_op *op)
         if (!error)
             op->parts_running++;
     }
+    service_work_for(s, former);
     return op->parts_running == 0 ? error : 0;
 }

@@ -30,6 +30,7 @@ struct alloc_op {
     void (*made)(struct alloc_op *op); /* all parts are through */
     struct service *service;
     struct service_request *request;
+    uint64_t works_for; /* service_works_for, when it was asked for */
     uint64_t session;
     uint64_t serial; /* resize: of this allocation; 0: new ones */
     bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */

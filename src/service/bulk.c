@@ -25,6 +25,7 @@ struct bulk_op {
     struct job job;
     struct service *service;
     struct service_request *request;
+    uint64_t works_for; /* service_works_for, when it was asked for */
     uint64_t session;
     const uint8_t *bytes; /* the caller's */
     size_t size;
@@ -205,11 +206,13 @@ void service_apply_slices(struct service *s)
         return;
     struct bulk_op *op = *link;
     *link = op->next; /* documents take turns */
+    uint64_t former = service_work_for(s, op->works_for);
     int error = apply_slice(s, op);
     if ((!error && op->next_row < op->rows) || (error == -ENOMEM && wait_for_memory(s, op)))
         bulk_queue(s, op);
     else
         bulk_finish(s, op, error);
+    service_work_for(s, former);
     service_wake_bulks(s);
     service_arm_timer(s);
 }
@@ -249,6 +252,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
         .job = {.run = run_decode, .done = done_decode},
         .service = s,
         .request = request,
+        .works_for = service_works_for(s),
         .session = session,
         .bytes = document,
         .size = bytes,

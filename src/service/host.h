@@ -53,6 +53,9 @@ struct service_host {
     void (*publish)(void *context);
     /* -ENOMEM when no thread can be had. Runs when what was recorded before counts. */
     int (*submit)(void *context, enum service_pool pool, struct job *job);
+    /* For whom the loop works from here on, and jobs that are submitted: a number of the host's, 0:
+     * nobody in particular. Returns for whom it did. NULL: nobody wants to know. */
+    uint64_t (*work_for)(void *context, uint64_t whom);
     /* Calls service_on_timer once at or after this time (UINT64_MAX: never); replaces the last one.
      */
     void (*set_timer)(void *context, uint64_t at_ms);

@@ -24,6 +24,18 @@ void service_answer(struct service_request *request, int error, const struct ser
     request->done(request, error, answer ? answer : &nothing);
 }
 
+uint64_t service_work_for(struct service *s, uint64_t whom)
+{
+    return s->host.work_for ? s->host.work_for(s->host.context, whom) : 0;
+}
+
+uint64_t service_works_for(struct service *s)
+{
+    uint64_t whom = service_work_for(s, 0);
+    service_work_for(s, whom);
+    return whom;
+}
+
 int service_submit(struct service *s, enum service_pool pool, struct job *job)
 {
     if (s->ending)

@@ -203,6 +203,10 @@ void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
 /* -ENOMEM: no thread is there and none can be had; the caller decides what becomes of the work. */
 int service_submit(struct service *s, enum service_pool pool, struct job *job);
+/* struct service_host: for whom it is what is done now; and from here on, which returns the former.
+ */
+uint64_t service_works_for(struct service *s);
+uint64_t service_work_for(struct service *s, uint64_t whom);
 uint64_t service_now(const struct service *s);
 /* How long this request may go unanswered; UINT64_MAX: for ever. */
 uint64_t service_wait_max_ms(const struct service_request *request);

@@ -41,7 +41,9 @@ static int run(struct service *s, struct turn *turn)
     int error = share_take(&s->slots, turn->uid, 1);
     if (error)
         return error;
+    uint64_t former = service_work_for(s, turn->works_for);
     error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->job);
+    service_work_for(s, former);
     turn->has_slot = !error;
     if (error)
         share_give(&s->slots, turn->uid, 1);
@@ -74,6 +76,7 @@ int turn_begin(struct service *s, struct turn *turn, bool must)
 {
     turn->error = 0;
     turn->has_slot = false;
+    turn->works_for = service_works_for(s);
     int error = must ? share_take(&s->shares[SERVICE_BOUND_TRANSFERS], turn->uid, 1)
                      : service_take(s, SERVICE_BOUND_TRANSFERS, turn->store, turn->uid, 1);
     if (error)

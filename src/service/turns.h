@@ -17,7 +17,8 @@ struct turn {
     uint64_t store;
     uint32_t uid;
     int error;     /* it was its turn, and no thread could be had: the job did not run */
-    bool has_slot; /* these two are turns.c's */
+    bool has_slot; /* these are turns.c's */
+    uint64_t works_for;
     struct turn *next;
 };
 

@@ -312,12 +312,6 @@ static bool may_break(const struct deed *deed, const struct outcome *outcome)
             strstr(outcome->said, "ECONNREFUSED"));
 }
 
-/* Three workers have ended at it: it is answered so (keeper_restart.c). */
-static bool is_refused(const struct outcome *outcome)
-{
-    return kills->kills == KILL_MOST && strstr(outcome->said, "EIO");
-}
-
 static void tell(const struct deed *deed, const char *what, const char *wanted, const char *got)
 {
     complain("%s/%s: killed before %s (%d)%s%s%s%s: %s", deed->group, deed->name, kills->at[0],
@@ -337,7 +331,7 @@ static void judge(const struct deed *deed, const struct learnt *learnt,
 {
     const struct outcome *wanted = &learnt->outcome;
 
-    if (may_break(deed, outcome) || is_refused(outcome))
+    if (may_break(deed, outcome))
         return;
     if (learnt->moves) {
         if (!matches(after_of(wanted), after_of(outcome)))

@@ -252,15 +252,18 @@ TAP_TEST(lines_of_mountinfo)
     struct mountinfo mount;
 
     check_int(mountinfo_parse_line("41 27 0:45 / /mnt/a\\040b\\134c rw,nosuid shared:7 master:1 - "
-                                   "fuse.gmsfs gmsfs(host) rw,user_id=0\n",
+                                   "fuse.gmsfs gmsfs(host) rw,user_id=1000,group_id=100\n",
                                    &mount),
               0);
+    check_int(mount.uid, 1000);
+    check_int(mount.gid, 100);
     check_int(mount.id, 41);
     check_int(mount.major, 0);
     check_int(mount.minor, 45);
     check_str(mount.path, "/mnt/a b\\c");
     check_str(mount.type, "fuse.gmsfs");
     check_int(mountinfo_parse_line("41 27 0:45 / /mnt rw - tmpfs t rw", &mount), 0);
+    check_int(mount.uid, 0);
     check_int(mountinfo_parse_line("41 27 0:45 / /mnt rw shared:7", &mount), -EINVAL);
     check_int(mountinfo_parse_line("41 27", &mount), -EINVAL);
     check_int(mountinfo_parse_line("", &mount), -EINVAL);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/at_work.h"
+
+#include <stdatomic.h>
+
+void at_work_clear(struct fs_ledger *ledger)
+{
+    for (unsigned i = 0; i < FS_LEDGER_AT; i++)
+        atomic_store(&ledger->at[i], 0);
+}
+
+uint64_t at_work_set(struct fs_ledger *ledger, uint64_t what)
+{
+    uint64_t former = atomic_load(&ledger->at[0]);
+
+    if (former != what)
+        atomic_store(&ledger->at[0], what);
+    return former;
+}
+
+uint64_t at_work_get(const struct fs_ledger *ledger)
+{
+    return atomic_load(&ledger->at[0]);
+}
+
+unsigned at_work_enter(struct fs_ledger *ledger, uint64_t what)
+{
+    for (unsigned i = 1; what && i < FS_LEDGER_AT; i++) {
+        uint64_t none = 0;
+        if (atomic_compare_exchange_strong(&ledger->at[i], &none, what))
+            return i;
+    }
+    return 0;
+}
+
+void at_work_leave(struct fs_ledger *ledger, unsigned place)
+{
+    if (place)
+        atomic_store(&ledger->at[place], 0);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What workers die of: whatever several of them in a row were at when they ended is given to no
+ * other one. */
+#include "daemon/keeper_internal.h"
+
+#include "base/log.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#define MAX_ENDED  3u /* of itself: signals of faults, exit statuses */
+#define MAX_KILLED 6u /* or killed as from outside, as the kernel does where memory is short */
+
+/* It is one of those without an answer now, for the next worker is not at it yet. Where they have
+ * taken all places it stays: so does the place of one that waits. */
+static void shelve_served(struct fs_ledger *ledger)
+{
+    uint64_t served = ledger->unique[0];
+    unsigned own = 0, unused = 0;
+
+    for (unsigned i = 1; served && !own && i < FS_LEDGER_SLOTS; i++) {
+        if (!ledger->unique[i])
+            unused = unused ? unused : i;
+        else if (((ledger->unique[i] ^ served) & ~FS_RESENT_BIT) == 0)
+            own = i;
+    }
+    if (!own && unused)
+        ledger->since_ms[unused] = 0;
+    if (own || unused) {
+        ledger->unique[own ? own : unused] = served;
+        ledger->unique[0] = 0;
+    }
+}
+
+static bool ended_of_itself(int status)
+{
+    return !WIFSIGNALED(status) || (WTERMSIG(status) != SIGKILL && WTERMSIG(status) != SIGTERM);
+}
+
+static struct keeper_suspect *find_suspect(struct keeper_suspects *suspects, uint64_t what)
+{
+    for (size_t i = 0; i < suspects->count; i++)
+        if (suspects->items[i].what == what)
+            return &suspects->items[i];
+    return NULL;
+}
+
+/* Those that the dead worker was at, with what is known of each; there are no others now. */
+static void suspect(struct keeper *keeper)
+{
+    struct keeper_suspects found = {0};
+
+    for (unsigned i = 0; i < FS_LEDGER_AT; i++) {
+        uint64_t what = atomic_exchange(&keeper->ledger->at[i], 0);
+        if (!what || find_suspect(&found, what))
+            continue;
+        struct keeper_suspect *known = find_suspect(&keeper->suspects, what);
+        struct keeper_suspect now = known ? *known : (struct keeper_suspect){.what = what};
+        now.killed++;
+        now.ended += ended_of_itself(keeper->worker_status);
+        found.items[found.count++] = now;
+    }
+    if (found.count == 0 && keeper->restarts.in_vain > 0)
+        return; /* it came to none, and says nothing of one */
+    keeper->suspects = found;
+}
+
+/* Where there are several, the one that came last: what only was there as well, and takes long, had
+ * come before the first death. */
+static struct keeper_suspect *choose_culprit(struct keeper *keeper)
+{
+    struct keeper_suspect *culprit = NULL;
+
+    for (size_t i = 0; i < keeper->suspects.count; i++) {
+        struct keeper_suspect *one = &keeper->suspects.items[i];
+        bool is_due = one->ended >= MAX_ENDED || one->killed >= MAX_KILLED;
+        if (is_due && (!culprit || one->killed > culprit->killed ||
+                       (one->killed == culprit->killed && one->what > culprit->what)))
+            culprit = one;
+    }
+    return culprit;
+}
+
+void keeper_refuse_poison(struct keeper *keeper)
+{
+    struct fs_ledger *ledger = keeper->ledger;
+
+    shelve_served(ledger);
+    suspect(keeper);
+    struct keeper_suspect *culprit = choose_culprit(keeper);
+    if (!culprit)
+        return;
+    bool is_connection = culprit->what & FS_AT_CONNECTION;
+    log_error("%s: %u workers in a row ended while they served one %s; it is %s",
+              keeper->setup->mountpoint, culprit->killed, is_connection ? "GMS client" : "request",
+              is_connection ? "let go" : "answered with an input/output error");
+    ledger->refused = culprit->what;
+    culprit->killed = culprit->ended = 0;
+}

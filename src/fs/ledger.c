@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ledger - the requests that are not answered yet, where keeper and next workers see them */
+#include "fs/fs_internal.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+void fs_ledger_serve(struct fs *fs, uint64_t unique)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    if (!ledger)
+        return;
+    ledger->unique[0] = unique;
+    ledger->at[0] = unique & ~FS_RESENT_BIT;
+}
+
+/* ---- those of the last worker ------------------------------------------------------------ */
+
+static int compare_former(const void *left, const void *right)
+{
+    uint64_t a = ((const struct fs_former *)left)->unique;
+    uint64_t b = ((const struct fs_former *)right)->unique;
+    return (a > b) - (a < b);
+}
+
+/* They keep their slots until they come, for this worker may end before that. Without memory for it
+ * they begin to wait anew. */
+void fs_ledger_give_back(struct fs *fs, bool come_again)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    size_t count = 0;
+    for (unsigned i = 1; i < FS_LEDGER_SLOTS; i++)
+        count += ledger->unique[i] != 0;
+    fs->former = count && come_again ? calloc(count, sizeof *fs->former) : NULL;
+    ledger->unique[0] = 0;
+    for (unsigned i = 1; i < FS_LEDGER_SLOTS; i++) {
+        uint64_t unique = ledger->unique[i] & ~FS_RESENT_BIT;
+        if (unique && fs->former) {
+            fs->former[fs->former_count++] =
+                (struct fs_former){.unique = unique, .since_ms = ledger->since_ms[i], .slot = i};
+            fs->ledger_used++;
+        } else {
+            ledger->unique[i] = 0;
+        }
+    }
+    if (fs->former_count)
+        qsort(fs->former, fs->former_count, sizeof *fs->former, compare_former);
+}
+
+/* Those that have not come were answered, or given up by who asked. */
+void fs_ledger_forget(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    for (size_t i = 0; i < fs->former_count; i++) {
+        if (!fs->former[i].slot)
+            continue;
+        ledger->unique[fs->former[i].slot] = 0;
+        fs->ledger_used--;
+    }
+    free(fs->former);
+    fs->former = NULL;
+    fs->former_count = 0;
+}
+
+/* NULL: it comes for the first time, as far as is known. */
+static struct fs_former *find_former(const struct fs *fs, uint64_t unique)
+{
+    struct fs_former wanted = {.unique = unique & ~FS_RESENT_BIT};
+    if (!fs->former || !(unique & FS_RESENT_BIT))
+        return NULL;
+    return bsearch(&wanted, fs->former, fs->former_count, sizeof wanted, compare_former);
+}
+
+/* ---- slots ------------------------------------------------------------------------------- */
+
+static uint64_t read_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* 0: none is left. */
+static uint32_t take_slot(struct fs *fs)
+{
+    if (fs->ledger_used == FS_LEDGER_SLOTS - 1)
+        return 0;
+    do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
+        fs->ledger_next = fs->ledger_next % (FS_LEDGER_SLOTS - 1) + 1;
+    } while (fs->options.ledger->unique[fs->ledger_next]);
+    fs->ledger_used++;
+    return fs->ledger_next;
+}
+
+void fs_ledger_enter(struct fs *fs, struct fs_request *request)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    if (!ledger)
+        return;
+    struct fs_former *former = find_former(fs, ledger->unique[0]);
+    uint32_t slot = former ? former->slot : 0;
+    request->service.since_ms = former && former->since_ms ? former->since_ms : read_now_ms();
+    if (slot)
+        former->slot = 0;
+    else
+        slot = take_slot(fs);
+    if (!slot)
+        return;
+    ledger->since_ms[slot] = request->service.since_ms;
+    ledger->unique[slot] = ledger->unique[0];
+    request->ledger_slot = slot;
+}
+
+/* Its answer may be held until the step is recorded. */
+void fs_ledger_leave(struct fs *fs, const struct fs_request *request)
+{
+    if (request->ledger_slot)
+        fs->ledger_left[fs->ledger_left_count++] = request->ledger_slot;
+}
+
+void fs_ledger_settle(struct fs *fs)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    if (!ledger)
+        return;
+    for (uint32_t i = 0; i < fs->ledger_left_count; i++)
+        ledger->unique[fs->ledger_left[i]] = 0;
+    fs->ledger_used -= fs->ledger_left_count;
+    fs->ledger_left_count = 0;
+    ledger->unique[0] = 0;
+    ledger->at[0] = 0;
+}
