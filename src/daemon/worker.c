@@ -332,11 +332,14 @@ static int open_service(struct worker *worker)
 {
     struct service_options options = get_service_options(worker);
     struct service_host host = worker_service_host(worker);
+    struct core_options core_options;
 
     worker->resumes = !journal_is_new(worker->journal);
     if (worker->resumes)
         return worker_restore_service(worker, &options, &host);
-    return service_new(worker->vmm, &options, &host, &worker->service);
+    service_get_core_options(worker->vmm, &options, &core_options);
+    int error = replay_begin(&worker->transaction, &core_options);
+    return error ? error : service_new(worker->vmm, &options, &host, &worker->service);
 }
 
 static int open_gms(struct worker *worker)
@@ -463,7 +466,7 @@ static void check_journal(const struct worker *worker)
     int error = journal_open(&worker->setup->journal, &journal, &failure);
 
     if (!error)
-        error = replay_journal(journal, &core->options, &replayed, &failure);
+        error = replay_journal(journal, &replayed, &failure);
 
     if (error) {
         log_error("%s", failure.text);
