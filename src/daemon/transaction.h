@@ -42,6 +42,7 @@ struct transaction {
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
     struct event_held *held, **last_held; /* who have something to send */
+    bool told_refusal;
     /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;
