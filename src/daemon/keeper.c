@@ -133,6 +133,8 @@ static int how_long(const struct keeper *keeper)
         until_ms = keeper->restarts.next_ms;
     if (keeper->visit.until_ms && keeper->visit.until_ms < until_ms)
         until_ms = keeper->visit.until_ms;
+    if (fdstore_next_ms(&keeper->store) < until_ms)
+        until_ms = fdstore_next_ms(&keeper->store);
     if (until_ms == UINT64_MAX)
         return -1;
     return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
@@ -157,6 +159,7 @@ static void serve_turn(struct keeper *keeper)
     }
     if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
         keeper_on_visit_late(keeper);
+    fdstore_go_on(&keeper->store, keeper_now_ms());
     if (count <= 0)
         return;
     if (events[6].revents)
