@@ -329,14 +329,14 @@ static int keep_batch(struct holdings *holdings, const struct wire_batch *batch,
     return error;
 }
 
-void keeper_on_keep(struct keeper *keeper)
+bool keeper_on_keep(struct keeper *keeper)
 {
     struct wire_batch batch;
     int fds[WIRE_BATCH_MAX];
     int error = wire_receive_batch(keeper->keep_fd, &batch, fds);
 
     if (will_come_again(error))
-        return;
+        return false;
     if (!error && batch.head.type != WIRE_KEEP && batch.head.type != WIRE_DROP)
         error = -EPROTO;
     if (error && error != -EMFILE) {
@@ -344,7 +344,7 @@ void keeper_on_keep(struct keeper *keeper)
             log_error("%s: what the worker's helpers say means nothing: %s", keeper_path(keeper),
                       strerror(-error));
         keeper_close(&keeper->keep_fd);
-        return;
+        return false;
     }
     struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
     if (batch.head.type == WIRE_DROP) { /* answered: until then the memory is not free */
@@ -358,6 +358,7 @@ void keeper_on_keep(struct keeper *keeper)
     }
     fdstore_settle(&keeper->store);
     wire_send(keeper->keep_fd, &answer, -1);
+    return true;
 }
 
 void keeper_on_mounts(struct keeper *keeper)

@@ -114,6 +114,8 @@ static void hear_last_words(struct keeper *keeper)
 {
     while (keeper->control_fd >= 0 && keeper_on_control(keeper))
         ;
+    while (keeper->keep_fd >= 0 && keeper_on_keep(keeper))
+        ;
 }
 
 /* It is one of those without an answer now, for the next worker is not at it yet. Where they have
