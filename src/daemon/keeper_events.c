@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
+#include "daemon/privileges.h"
 #include "daemon/wire.h"
 
 #include <errno.h>
@@ -120,8 +121,11 @@ void keeper_on_bound(struct keeper *keeper)
 
 int keeper_open_audit(const char *path)
 {
+    privileges_raise();
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     int error = fd < 0 ? -errno : 0;
+
+    privileges_rest();
 
     /* A FIFO without a reader is refused by that; a file is to be waited for. */
     if (!error && fcntl(fd, F_SETFL, O_APPEND) != 0)

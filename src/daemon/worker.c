@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "daemon/privileges.h"
 #include "daemon/replay.h"
 #include "daemon/signals.h"
 #include "daemon/swap.h"
@@ -256,6 +257,8 @@ static void hold_journal(const struct worker_setup *setup)
 
 static void begin_process(const struct worker_setup *setup)
 {
+    const struct vmm_options *memory = &setup->options->vmm;
+
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
@@ -263,6 +266,9 @@ static void begin_process(const struct worker_setup *setup)
     hold_journal(setup);
     if (getppid() != setup->keeper)
         _exit(1);
+    privileges_raise();
+    vmm_prepare(memory);
+    privileges_become_worker(*memory->spill);
     /* A service manager or a terminal signals both processes: the keeper decides. */
     signal(SIGPIPE, SIG_IGN);
     signals_block_others();
