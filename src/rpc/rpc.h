@@ -78,6 +78,8 @@ struct rpc_options {
 
 struct rpc;
 
+/* Of what follows: kept.c. */
+#define RPC_MEMORY_VERSION 1u
 /* What outlives a worker of its connections, for rpc_options: the keeper holds it. 0 or a negative
  * errno */
 int rpc_make_memory(int *fd);
