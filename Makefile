@@ -72,6 +72,8 @@ LIB_A    := $(O)/obj/libparts.a
 LIB_OWN_A := $(O)/libgmsfs.a
 PC       := $(O)/gmsfs.pc
 TEST_BIN := $(O)/test/gmsfs
+LARGER_BIN := $(O)/test/gmsfs-larger
+LARGER_DIR := $(O)/test/larger
 CORE_A   := $(O)/test/libcore.a
 FAKE_DIR := $(O)/tests/fake_cuda
 FAKE_OBJ := $(FAKE_SRC:%.c=$(O)/obj/%.o)
@@ -147,7 +149,7 @@ units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
 benches: $(BENCHES:%=$(O)/bench/%) $(O)/bench/gmsfs_unrecorded $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
-tests: all units benches $(TEST_BIN) $(API_TESTS:%=$(O)/tests/api/%) \
+tests: all units benches $(TEST_BIN) $(LARGER_BIN) $(O)/tests/tools/gmsctl-larger $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
 
 # Says what is missing before the compiler does, and never installs by itself.
@@ -192,6 +194,30 @@ $(BIN): $(OBJ) $(LIB_A) $(O)/.sources
 $(TEST_BIN): $(TEST_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $(TEST_OBJ) \
 		$(HOOK_OBJ) $(LIB_A) $(PKG_LIBS)
+
+# A build with a larger ABI, as a later one may be: INFO answers one field more. The one file of the
+# daemon that knows the struct, and a client of its own.
+$(LARGER_DIR)/gmsfs_abi.h: libgmsfs/gmsfs_abi.h Makefile
+	$(Q)mkdir -p $(@D)
+	$(call say,GEN,$@)sed -e 's/^    uint64_t moves;.*/&\n    uint64_t later;/' \
+		-e 's/^\(.*struct gmsfs_ioc_info) ==\) 184/\1 192/' $< > $@
+
+$(LARGER_DIR)/ioctl.c: src/fs/ioctl.c Makefile
+	$(Q)mkdir -p $(@D)
+	$(call say,GEN,$@)sed 's/^        [.]moves = view.*/&\n        .later = 77,/' $< > $@
+
+$(LARGER_DIR)/ioctl.o: $(LARGER_DIR)/ioctl.c $(LARGER_DIR)/gmsfs_abi.h
+	$(call say,CC,$@)$(CC) -I$(LARGER_DIR) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+LARGER_OBJ := $(filter-out %/src/fs/ioctl.o,$(TEST_OBJ)) $(LARGER_DIR)/ioctl.o
+$(LARGER_BIN): $(LARGER_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $(LARGER_OBJ) \
+		$(HOOK_OBJ) $(LIB_A) $(PKG_LIBS)
+
+$(O)/tests/tools/gmsctl-larger: tests/tools/gmsctl.c $(LARGER_DIR)/gmsfs_abi.h $(CORE_A) $(LIB_A)
+	$(Q)mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) -I$(LARGER_DIR) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS -DLARGER_ABI -Itests/unit $(ALL_CFLAGS) \
+		$(DEPFLAGS) $(ALL_LDFLAGS) -o $@ $< $(CORE_A) $(LIB_A) $(PKG_LIBS)
 
 $(LIB_A): $(LIB_OBJ) $(O)/.sources
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
@@ -292,7 +318,7 @@ $(O)/bench/gmsfs_unrecorded: bench/unrecorded/wrap.c $(OBJ) $(LIB_A)
 		$(UNRECORDED:%=-Wl,--wrap=%) -o $@ $< $(OBJ) $(LIB_A) $(PKG_LIBS)
 
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(HOOK_OBJ:.o=.d) $(LIB_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
--include $(wildcard $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
+-include $(wildcard $(LARGER_DIR)/*.d $(O)/examples/*.d $(O)/bench/*.d $(O)/tests/*/*.d)
 
 # ---- installing ----------------------------------------------------------------------------
 

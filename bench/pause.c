@@ -131,14 +131,13 @@ static double time_end_and_begin(void)
 
 static double time_replay(void)
 {
-    const struct core_options options = {.granularity_bytes = GRANULARITY};
     struct journal *journal;
     struct core *core;
     struct failure failure;
 
     double start_us = bench_now_us();
     bench_check("journal_open", journal_open(&kept.journal, &journal, &failure));
-    if (replay_journal(journal, &options, &core, &failure)) {
+    if (replay_journal(journal, &core, &failure)) {
         fprintf(stderr, "bench: %s\n", failure.text);
         exit(2);
     }

@@ -3,7 +3,7 @@
 #
 # Who may do what is decided by whoever opened a file, and how.
 #
-# shellcheck disable=SC2016 # bodies of shells
+# shellcheck disable=SC2016,SC2153 # bodies of shells; variables that the helpers set
 
 load helpers
 load gmsctl
@@ -29,6 +29,41 @@ store_with_mode() {
 
 second_is_over() { # SINCE
     (($(date +%s) > $1))
+}
+
+# has_only PID SET CAPABILITY...: nothing else is in that set of its capabilities
+has_only() {
+    local pid=$1 set=$2 bits=0 capability
+    for capability in "${@:3}"; do
+        bits=$((bits | 1 << capability))
+    done
+    bits=$((16#$(awk -v set="$set:" '$1 == set { print $2 }' "/proc/$pid/status") & ~bits))
+    assert_eq "$bits" 0 "$set of $pid, beyond ${*:3}"
+}
+
+has_what_it_needs() {
+    local dac_override=1 dac_read_search=2 fowner=3 setpcap=8 ptrace=19 admin=21 resource=24
+    local most=("$dac_override" "$dac_read_search" "$fowner" "$setpcap" "$ptrace" "$admin" "$resource") set thread
+    for set in CapPrm CapBnd CapInh; do
+        has_only "$KEEPER" "$set" "${most[@]}"
+    done
+    has_only "$KEEPER" CapEff "$dac_read_search" "$resource"
+    for thread in "/proc/$(worker_of "$KEEPER")/task/"*; do
+        for set in CapPrm CapEff CapBnd CapInh; do
+            has_only "${thread##*/}" "$set" "$dac_read_search" "$ptrace" "$resource"
+        done
+        assert_match "$(<"$thread/status")" $'\nNoNewPrivs:\t1\n'
+    done
+}
+
+@test "keeper and worker have no more of root than they need, also those that follow" {
+    has_what_it_needs
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 20 cat "$W/state"
+    has_what_it_needs
+    cli upgrade "$M"
+    has_what_it_needs
+    cli status "$M"
 }
 
 @test "a handle that is open for writing alone reads nothing, by no ioctl" {

@@ -206,6 +206,19 @@ publish_many() { # COUNT
     succeeds "$CLIENT"
 }
 
+@test "a connection that the daemon had just accepted goes on" {
+    export GMSFS_DIE_ACCEPTED=$T/die
+    local protocol before
+    start_gms_mount
+    for protocol in v0 v1; do
+        before=$(grep -c ' goes on, ' "$LOG" || true)
+        touch "$T/die"
+        gms "$protocol" weights lock rw -
+        [[ ! -e $T/die ]]
+        wait_until_any 10 resumed_more_than "$before"
+    done
+}
+
 @test "an answer that was read in part, too long to be kept, ends the connection and its session" {
     start_gms_mount
     local i ops=(lock rw - allocate 65536 -)

@@ -3,7 +3,7 @@
 #
 # A worker that dies is replaced: what clients have, wait for and were answered is as it was.
 #
-# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 
 load helpers
 load gmsctl
@@ -306,6 +306,31 @@ recoveries() { # the cause of each that events tell of, the oldest first
         exec 5<&-
     done
     is_whole
+}
+
+write_large() { # NUMBER
+    head -c 20000 /dev/zero | tr '\0' x >"$W/metadata/key$1"
+}
+
+@test "while a snapshot does not come large records are refused, and locks come and go" {
+    export GMSFS_SNAPSHOT_BYTES=20000 GMSFS_JOURNAL_BOUND=400000 GMSFS_HOLD_SNAPSHOT=$T/hold
+    local i=0
+    start
+    touch "$T/hold"
+    exec 5<>"$W/lock"
+    while write_large "$i" 2>"$T/why"; do
+        [[ $((++i)) -lt 50 ]] || fail 'nothing is refused'
+    done
+    assert_match "$(<"$T/why")" 'Cannot allocate memory'
+    grep -q 'the journal waits for a snapshot of the state' "$LOG"
+    exec 5>&-
+    wait_until 5 state_is weights EMPTY
+    exec 5<>"$W/lock"
+    rm "$T/hold"
+    wait_until 10 write_large after
+    kill_worker
+    assert_eq "$(wc -c <"$W/metadata/keyafter")" 20000 bytes
+    exec 5>&-
 }
 
 # The model of random_ops checks every byte, and every operation has to succeed.

@@ -4,7 +4,7 @@
 # A service manager holds the keeper's descriptors: where the keeper is killed, the one that is started again goes
 # on with the same mount. tests/tools/descriptor_store.py stands in for systemd.
 #
-# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 
 load helpers
 load gmsctl
@@ -191,4 +191,22 @@ mounted_times() {
     kill -TERM "$KEEPER"
     wait_until_any 10 not_mounted "$M"
     wait_until_any 10 stores_so_many 0
+}
+
+# bats test_tags=host
+@test "a manager that is busy holds up nobody, and holds everything when it is not any more" {
+    local empty manager
+    start 1000 granularity=64K
+    empty=$(stored)
+    manager=$(awk '$1 == "PPid:" { print $2 }' "/proc/$KEEPER/status")
+    kill -STOP "$manager"
+    ctl open "$W/lock" rw alloc 65536 100 '' '' commit
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 5 cat "$W/state"
+    grep -q 'the service manager is busy' "$LOG"
+    kill -CONT "$manager"
+    wait_until 10 stores_so_many $((empty + 200))
+    kill_keeper
+    assert_eq "$(jq -r .allocations "$W/info")" 100 allocations
+    cat "$W/allocations/"* >"$T/all"
 }

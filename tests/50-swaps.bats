@@ -17,8 +17,9 @@ setup() {
     gms_setup
 }
 
-# The two builds: with the hooks for tests, and as it is installed.
-BUILDS=("$GMSFS" "$BUILD/gmsfs")
+# With the hooks for tests; with a larger ABI (Makefile), for which there is a client, too; as it is installed.
+BUILDS=("$GMSFS" "$BUILD/test/gmsfs-larger" "$BUILD/gmsfs")
+LATER=(0 77 0) # what INFO has there that only the larger one knows
 
 install_build() { # NUMBER
     cp "${BUILDS[$1]}" "$T/gmsfs.new"
@@ -83,21 +84,26 @@ sessions() {
     awk '$3 == "held" { print $1, $2, $4 }' "$M/weights/sessions"
 }
 
-is_as_before() {
+is_as_before() { # NUMBER of the build that serves
     assert_eq "$(cat "$M/weights/state") $(cat "$M/mapped/state")" 'RO COMMITTED' 'states' # who stays closed its files
     assert_eq "$(sessions)" "$SESSIONS" 'sessions of the readers'
     process_gone "$WRITER" || grep -qx RW "$M/kv_cache/state" || process_gone "$WRITER" || state_is kv_cache COMMITTED
     gms v0 weights lock ro - check 7
+    run_logged -0 timeout 30 "$GMSCTL" open "$M/weights/ctl" r info
+    assert_match "$output" 'state=RO .* group=0{32}$'
+    run_logged -0 timeout 30 "$GMSCTL-larger" open "$M/weights/ctl" r info
+    assert_match "$output" "state=RO .* later=${LATER[$1]}\$"
     run_logged -0 timeout 30 "$SHARER" attach "$M/mapped" 20
 }
 
-# An upgrade or a takeover in turn, and every second time by the other build, until the writer has ended.
+# An upgrade or a takeover in turn, and every second time by another build, until the writer has ended.
 swap_until_done() {
-    local swaps=0
+    local swaps=0 number
     until process_gone "$WRITER"; do
-        install_build $((swaps / 2 % 2))
+        number=$(((swaps / 2 + 1) % 3))
+        install_build "$number"
         if [[ $((swaps % 2)) -eq 0 ]]; then cli upgrade "$M"; else take_over; fi
-        is_as_before
+        is_as_before "$number"
         swaps=$((swaps + 1))
     done
     [[ $swaps -ge 4 ]] || fail "$swaps swaps only"

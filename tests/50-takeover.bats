@@ -97,6 +97,23 @@ take_over() {
     cli umount "$M"
 }
 
+# Bounds follow the limit of open files of the first worker: what was admitted then stays admitted.
+# bats test_tags=host
+@test "with a lower limit of open files it goes on with more regions than that would allow" {
+    local i former regions=()
+    start_mount
+    former=$KEEPER
+    for i in {1..70}; do
+        regions+=(region-register self "r$i" "/key$i" memfd:4096 64 1000)
+    done
+    ctl connect "$M" "${regions[@]}"
+    run_logged -0 bash -c 'ulimit -n 512 && exec "$0" mount --takeover "$1"' "$GMSFS" "$M"
+    wait_until_any 10 process_gone "$former"
+    assert_eq "$(find "$M/regions/$(id -u)" -type f | wc -l)" 70 regions
+    forget_mount "$M"
+    cli umount "$M"
+}
+
 @test "options are the mount's, and what is no mount is refused" {
     start_mount
     cli -2 mount --takeover -o size=1G "$M"

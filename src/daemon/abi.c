@@ -2,11 +2,14 @@
 #include "daemon/abi.h"
 
 #include "core/core.h"
+#include "daemon/audit.h"
+#include "daemon/fdstore.h"
 #include "daemon/handover.h"
 #include "daemon/transaction.h"
 #include "daemon/wire.h"
 #include "fs/fs.h"
 #include "journal/journal.h"
+#include "rpc/rpc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +29,9 @@ static const struct abi_number numbers[] = {
     {"state", "an encoded state", ONLY(CORE_STATE_VERSION)},
     {"record", "an encoded record", ONLY(CORE_RECORD_VERSION)},
     {"ledger", "requests and handles in shared memory", ONLY(FS_LEDGER_VERSION)},
+    {"connections", "what GMS connections have in shared memory", ONLY(RPC_MEMORY_VERSION)},
+    {"store", "the index of the service manager's descriptor store", ONLY(FDSTORE_VERSION)},
+    {"audit", "how far the audit has come", ONLY(AUDIT_VERSION)},
     {"kernel", "what the kernel remembers of a mount", ONLY(FS_KERNEL_VERSION)},
 };
 

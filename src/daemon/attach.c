@@ -2,6 +2,7 @@
 #include "daemon/attach.h"
 
 #include "base/log.h"
+#include "daemon/privileges.h"
 #include "daemon/wire.h"
 
 #include <errno.h>
@@ -75,7 +76,10 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
         log_error("cannot mount at %s: libfuse makes no session (out of memory?)", mountpoint);
         return -ENOMEM;
     }
-    if (fuse_session_mount(session, mountpoint) != 0) {
+    privileges_raise();
+    error = fuse_session_mount(session, mountpoint);
+    privileges_rest();
+    if (error != 0) {
         log_error("cannot mount at %s: the cause is in the line above; an ordinary user has to own "
                   "the directory and needs fusermount3 with its setuid bit",
                   mountpoint);
@@ -111,6 +115,7 @@ static void begin_child(pid_t parent)
         _exit(1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    privileges_raise();
 }
 
 /* A descriptor of the mount's root. As root it is a clone that is in no tree, so that the socket,

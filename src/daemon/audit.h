@@ -21,6 +21,9 @@
 
 struct audit;
 
+/* Of struct audit_position, which the journal's own bytes are. */
+#define AUDIT_VERSION 1u
+
 /* Of one thread, which may end at any instruction. Zeros: nothing was ever written. */
 struct audit_position {
     _Atomic uint64_t next; /* the first event of which nothing is in the file yet */

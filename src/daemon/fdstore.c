@@ -2,6 +2,7 @@
 #include "daemon/fdstore.h"
 
 #include "base/log.h"
+#include "daemon/loop.h"
 #include "daemon/notify.h"
 
 #include <errno.h>
@@ -15,11 +16,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERSION       1u
 #define INDEX_NAME    "gmsfs-index"
 #define FIRST_FD      3 /* SD_LISTEN_FDS_START */
 #define SETTLE_MS     1000
-#define SEND_S        2
+#define DEAF_MS       10000u
+#define CLEAR_MS      2000u
+#define BATCH         256u /* of what is due, at a time */
+#define NEXT_MS       5u   /* then the next batch */
+#define RETRY_MS      100u /* where it took nothing */
+#define DUE_NONE      (-1)
+#define DUE_REMOVAL   (-2)
 #define MESSAGE_BYTES 64u
 #define OWN_PLACES    32u
 
@@ -46,37 +52,148 @@ static void give_up(struct fdstore *store, const char *cause)
     store->is_incomplete = true;
 }
 
-static int store_message(struct fdstore *store, uint32_t place, int fd)
+static void format_name(uint32_t place, char name[MESSAGE_BYTES])
 {
-    char text[MESSAGE_BYTES];
-
     if (place == 0)
-        snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=" INDEX_NAME);
+        snprintf(name, MESSAGE_BYTES, INDEX_NAME);
     else
-        snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%u", place);
+        snprintf(name, MESSAGE_BYTES, "%u", place);
+}
+
+static int store_message(const struct fdstore *store, uint32_t place, int fd)
+{
+    char name[MESSAGE_BYTES], text[MESSAGE_BYTES * 2];
+
+    format_name(place, name);
+    snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
     return notify_send_to(store->notify_fd, text, fd);
 }
 
-static void remove_message(struct fdstore *store, const char *name)
+static int removal_message(const struct fdstore *store, const char *name)
 {
     char text[MESSAGE_BYTES + 256];
 
     snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s", name);
-    int error = notify_send_to(store->notify_fd, text, -1);
-    if (error)
-        log_error("cannot remove descriptor %s from the service manager's store: %s", name,
-                  strerror(-error));
-    store->removes = true;
+    return notify_send_to(store->notify_fd, text, -1);
 }
 
 static int connect_manager(void)
 {
-    const struct timeval limit = {.tv_sec = SEND_S};
     int fd = notify_connect();
 
     if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+        fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
+}
+
+/* ---- what is due --------------------------------------------------------------------------- */
+
+/* What may be over in a moment. */
+static bool is_busy(int error)
+{
+    return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM || error == -ETOOMANYREFS;
+}
+
+static bool is_any_due(const struct fdstore *store)
+{
+    return store->due_adds + store->due_removals > 0;
+}
+
+static bool make_due(struct fdstore *store)
+{
+    store->due = malloc((FDSTORE_PLACES + 1) * sizeof *store->due);
+    for (uint32_t i = 0; store->due && i <= FDSTORE_PLACES; i++)
+        store->due[i] = DUE_NONE;
+    return store->due != NULL;
+}
+
+static void set_due(struct fdstore *store, uint32_t place, int what)
+{
+    if (!is_any_due(store))
+        log_warning("the service manager is busy; what its descriptor store does not hold yet is "
+                    "lost if this process, the keeper, is killed; it is tried again");
+    store->due[place] = what;
+    store->due_adds += what >= 0;
+    store->due_removals += what == DUE_REMOVAL;
+}
+
+static void end_due(struct fdstore *store, uint32_t place)
+{
+    int what = store->due[place];
+
+    store->due_adds -= what >= 0;
+    store->due_removals -= what == DUE_REMOVAL;
+    store->due[place] = DUE_NONE;
+    if (what >= 0)
+        close(what);
+    if (!is_any_due(store))
+        log_info("the service manager has taken what was due for its descriptor store");
+}
+
+/* False: the manager is still busy. A place that it does not want stays taken: somebody knows it.
+ */
+static bool deliver(struct fdstore *store, uint32_t place)
+{
+    char name[MESSAGE_BYTES];
+    int what = store->due[place], error;
+
+    format_name(place, name);
+    error = what == DUE_REMOVAL ? removal_message(store, name) : store_message(store, place, what);
+    if (is_busy(error))
+        return false;
+    end_due(store, place);
+    if (error)
+        give_up(store, strerror(-error));
+    return true;
+}
+
+/* Nothing is removed before all is stored that is to be: what replaces it may be among that. */
+static bool deliver_some(struct fdstore *store)
+{
+    uint32_t sent = 0, seen = 0;
+
+    for (; is_any_due(store) && sent < BATCH && seen <= FDSTORE_PLACES; seen++) {
+        int what = store->due[store->due_at];
+        if (what >= 0 || (what == DUE_REMOVAL && store->due_adds == 0)) {
+            if (!deliver(store, store->due_at))
+                break;
+            sent++;
+        }
+        store->due_at = (store->due_at + 1) % (FDSTORE_PLACES + 1);
+    }
+    return sent > 0;
+}
+
+void fdstore_go_on(struct fdstore *store, uint64_t now_ms)
+{
+    if (!is_any_due(store) || now_ms < store->retry_ms)
+        return;
+    store->retry_ms = now_ms + (deliver_some(store) ? NEXT_MS : RETRY_MS);
+}
+
+uint64_t fdstore_next_ms(const struct fdstore *store)
+{
+    return is_any_due(store) ? store->retry_ms : UINT64_MAX;
+}
+
+static void remove_place(struct fdstore *store, uint32_t place)
+{
+    char name[MESSAGE_BYTES];
+    int error = -EAGAIN;
+
+    if (store->due[place] >= 0) {
+        end_due(store, place);
+        return;
+    }
+    format_name(place, name);
+    if (!is_any_due(store))
+        error = removal_message(store, name);
+    if (is_busy(error))
+        set_due(store, place, DUE_REMOVAL);
+    else if (error)
+        log_error("cannot remove descriptor %s from the service manager's store: %s", name,
+                  strerror(-error));
+    store->removes = true;
 }
 
 void fdstore_settle(struct fdstore *store)
@@ -86,15 +203,17 @@ void fdstore_settle(struct fdstore *store)
     if (store->notify_fd < 0 || !store->removes)
         return;
     store->removes = false;
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    if (is_any_due(store) || loop_now_ms() < store->deaf_ms || pipe2(ends, O_CLOEXEC) != 0)
         return;
     int error = notify_send_to(store->notify_fd, "BARRIER=1", ends[1]);
     close(ends[1]);
     struct pollfd closed = {.fd = ends[0]};
-    if (!error && poll(&closed, 1, SETTLE_MS) == 0)
+    if (!error && poll(&closed, 1, SETTLE_MS) == 0) {
+        store->deaf_ms = loop_now_ms() + DEAF_MS;
         log_warning(
             "the service manager does not answer; memory that is free now may be held by its "
             "descriptor store for a while");
+    }
     close(ends[0]);
 }
 
@@ -107,6 +226,10 @@ void fdstore_init(struct fdstore *store)
 
 void fdstore_close(struct fdstore *store)
 {
+    for (uint32_t i = 0; store->due && i <= FDSTORE_PLACES; i++)
+        if (store->due[i] >= 0)
+            close(store->due[i]);
+    free(store->due);
     if (store->notify_fd >= 0)
         close(store->notify_fd);
     if (store->index_fd >= 0)
@@ -136,6 +259,20 @@ static uint32_t count_room(void)
     return most > FDSTORE_PLACES ? FDSTORE_PLACES : most > 0 ? (uint32_t)most - 1 : 0;
 }
 
+/* Now or later. */
+static int add_message(struct fdstore *store, uint32_t place, int fd)
+{
+    int error = is_any_due(store) ? -EAGAIN : store_message(store, place, fd);
+
+    if (!is_busy(error))
+        return error;
+    int kept = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD);
+    if (kept < 0)
+        return -errno;
+    set_due(store, place, kept);
+    return 0;
+}
+
 void fdstore_open(struct fdstore *store)
 {
     int error = 0;
@@ -148,13 +285,15 @@ void fdstore_open(struct fdstore *store)
     if (store->notify_fd < 0)
         return;
     store->index_fd = memfd_create(INDEX_NAME, MFD_CLOEXEC);
-    if (store->index_fd < 0 || ftruncate(store->index_fd, sizeof *store->index) != 0)
+    if (!make_due(store))
+        error = -ENOMEM;
+    else if (store->index_fd < 0 || ftruncate(store->index_fd, sizeof *store->index) != 0)
         error = -errno;
     if (!error)
         error = map_index(store);
     if (!error) {
-        store->index->version = VERSION;
-        error = store_message(store, 0, store->index_fd);
+        store->index->version = FDSTORE_VERSION;
+        error = add_message(store, 0, store->index_fd);
     }
     if (!error)
         return;
@@ -170,7 +309,8 @@ static uint32_t find_free(struct fdstore *store, enum fdstore_kind kind)
 
     for (uint32_t tries = first; tries <= last; tries++) {
         store->next = store->next >= first && store->next < last ? store->next + 1 : first;
-        if (store->index->places[store->next].kind == FDSTORE_FREE)
+        if (store->index->places[store->next].kind == FDSTORE_FREE &&
+            store->due[store->next] == DUE_NONE)
             return store->next;
     }
     return 0;
@@ -191,7 +331,7 @@ uint32_t fdstore_add(struct fdstore *store, enum fdstore_kind kind, int fd, uint
     place->id = id;
     place->bytes = bytes;
     *(volatile uint32_t *)&place->kind = kind;
-    int error = store_message(store, number, fd);
+    int error = add_message(store, number, fd);
     if (!error)
         return number;
     place->kind = FDSTORE_FREE;
@@ -201,13 +341,25 @@ uint32_t fdstore_add(struct fdstore *store, enum fdstore_kind kind, int fd, uint
 
 void fdstore_remove(struct fdstore *store, uint32_t place)
 {
-    char name[16];
-
     if (store->notify_fd < 0 || place == 0)
         return;
-    snprintf(name, sizeof name, "%u", place);
-    remove_message(store, name);
+    remove_place(store, place);
     store->index->places[place].kind = FDSTORE_FREE;
+}
+
+static void deliver_all(struct fdstore *store)
+{
+    uint64_t now_ms = loop_now_ms(), until_ms = now_ms + CLEAR_MS;
+
+    while (deliver_some(store) || is_any_due(store)) {
+        struct pollfd manager = {.fd = store->notify_fd, .events = POLLOUT};
+        if (is_any_due(store) && poll(&manager, 1, RETRY_MS) < 0 && errno != EINTR)
+            return;
+        if (is_any_due(store) && loop_now_ms() >= until_ms) {
+            log_error("the service manager does not take what is to leave its descriptor store");
+            return;
+        }
+    }
 }
 
 void fdstore_clear(struct fdstore *store)
@@ -217,7 +369,8 @@ void fdstore_clear(struct fdstore *store)
     for (uint32_t i = 1; i <= FDSTORE_PLACES; i++)
         if (store->index->places[i].kind != FDSTORE_FREE)
             fdstore_remove(store, i);
-    remove_message(store, INDEX_NAME);
+    remove_place(store, 0);
+    deliver_all(store);
     fdstore_settle(store);
     fdstore_close(store);
 }
@@ -258,7 +411,7 @@ static int open_index(struct fdstore *store, int fd)
     if (fstat(fd, &stat) != 0 || stat.st_size != (off_t)sizeof *store->index)
         return -EPROTO;
     int error = map_index(store);
-    return !error && store->index->version != VERSION ? -EPROTO : error;
+    return !error && store->index->version != FDSTORE_VERSION ? -EPROTO : error;
 }
 
 struct arrivals {
@@ -282,12 +435,12 @@ static int find_index(struct fdstore *store, const struct arrivals *arrivals)
 static bool take_one(struct fdstore *store, const char *name, int fd, struct fdstore_item *item)
 {
     unsigned long number = strtoul(name, NULL, 10);
+    bool is_place = store->index && number > 0 && number <= FDSTORE_PLACES;
 
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     if (fd == store->index_fd)
         return false;
-    if (store->index && number > 0 && number <= FDSTORE_PLACES &&
-        store->index->places[number].kind != FDSTORE_FREE) {
+    if (is_place && store->index->places[number].kind != FDSTORE_FREE) {
         const struct place *place = &store->index->places[number];
         *item = (struct fdstore_item){.place = (uint32_t)number,
                                       .kind = place->kind,
@@ -297,7 +450,10 @@ static bool take_one(struct fdstore *store, const char *name, int fd, struct fds
                                       .bytes = place->bytes};
         return true;
     }
-    remove_message(store, name);
+    if (is_place)
+        remove_place(store, (uint32_t)number);
+    else
+        removal_message(store, name);
     close(fd);
     return false;
 }
@@ -341,8 +497,10 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
     if (arrivals.count <= 0 || store->notify_fd < 0)
         return store->notify_fd < 0 ? store->notify_fd : -ENOENT;
     *items = calloc((size_t)arrivals.count, sizeof **items);
-    if (!*items)
+    if (!*items || !make_due(store)) {
+        free(*items);
         return -ENOMEM;
+    }
     int error = find_index(store, &arrivals);
     if (error && store->index) {
         munmap(store->index, sizeof *store->index);
@@ -356,7 +514,7 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
     unsetenv("LISTEN_FDNAMES");
     if (!error)
         return 0;
-    remove_message(store, INDEX_NAME);
+    removal_message(store, INDEX_NAME);
     free(*items);
     fdstore_close(store);
     return error;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,9 +64,25 @@ static void drop(struct kept *kept)
     gms->to_drop = kept;
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* Tests have a worker killed that has just accepted a connection. */
+static void die_if_told(void)
+{
+    const char *path = getenv("GMSFS_DIE_ACCEPTED");
+
+    if (path && unlink(path) == 0)
+        raise(SIGKILL);
+}
+#else
+static void die_if_told(void)
+{
+}
+#endif
+
 static void run_keep(struct job *job)
 {
     struct kept *kept = kept_of(job);
+    die_if_told();
     struct service_memory connection = {.id = WIRE_CONNECTION | kept->id, .fd = kept->keeping->fd};
 
     kept->error = keep_add(kept->gms->setup.keep, &connection, 1);
@@ -88,26 +105,44 @@ static void on_kept(struct job *job)
     keeping->done(keeping, error);
 }
 
+/* NULL: no memory for it. */
+static struct kept *enter(struct gms *gms, uint64_t id)
+{
+    struct kept *kept = gms->ending ? NULL : malloc(sizeof *kept);
+
+    if (!kept)
+        return NULL;
+    *kept = (struct kept){.id = id, .gms = gms};
+    if (idvec_insert(&gms->kept, kept) == 0)
+        return kept;
+    free(kept);
+    return NULL;
+}
+
+static void host_keep_ahead(void *context, uint64_t id, int fd)
+{
+    struct gms *gms = context;
+    const struct service_memory connection = {.id = WIRE_CONNECTION | id, .fd = fd};
+
+    if (enter(gms, id))
+        keep_add_ahead(gms->setup.keep, &connection);
+}
+
+/* After a failure it is the connection's to drop: what went ahead may be held. */
 static int host_keep(void *context, struct rpc_keeping *keeping)
 {
     struct gms *gms = context;
-    struct kept *kept = gms->ending ? NULL : malloc(sizeof *kept);
-    int error;
+    struct kept *kept = idvec_find(&gms->kept, keeping->id);
 
     if (!kept)
+        kept = enter(gms, keeping->id);
+    if (!kept)
         return -ENOMEM;
-    *kept = (struct kept){.id = keeping->id,
-                          .job = {.run = run_keep, .done = on_kept},
-                          .gms = gms,
-                          .keeping = keeping};
-    error = idvec_insert(&gms->kept, kept);
-    if (!error) {
-        error = helpers_submit(gms->setup.helpers, SERVICE_POOL_COMPUTE, &kept->job);
-        if (error)
-            idvec_remove(&gms->kept, kept->id);
-    }
+    kept->job = (struct job){.run = run_keep, .done = on_kept};
+    kept->keeping = keeping;
+    int error = helpers_submit(gms->setup.helpers, SERVICE_POOL_COMPUTE, &kept->job);
     if (error)
-        free(kept);
+        kept->keeping = NULL;
     return error;
 }
 
@@ -218,6 +253,7 @@ static int make_rpc(struct gms *gms)
         .resolve_peer = host_resolve_peer,
         .resolve = host_resolve,
         .has_exited = host_has_exited,
+        .keep_ahead = host_keep_ahead,
         .keep = host_keep,
         .submit = host_submit,
         .enter = host_enter,

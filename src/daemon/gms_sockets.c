@@ -2,6 +2,7 @@
 #include "daemon/gms_sockets.h"
 
 #include "base/log.h"
+#include "daemon/privileges.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -344,9 +345,11 @@ static int open_all(const struct gms_sockets_options *options, struct gms_socket
 
 int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets)
 {
+    privileges_raise();
     int lock_fd = lock_dir(options);
     int error = open_all(options, sockets);
 
+    privileges_rest();
     if (lock_fd >= 0)
         close(lock_fd);
     return error;
@@ -354,11 +357,13 @@ int gms_sockets_open(const struct gms_sockets_options *options, struct gms_socke
 
 void gms_sockets_close(struct gms_sockets *sockets)
 {
+    privileges_raise();
     while (sockets->count > 0) {
         struct gms_socket *socket = &sockets->items[--sockets->count];
         remove_if_same(socket, socket->path);
         close(socket->fd);
     }
+    privileges_rest();
 }
 
 void gms_sockets_forget(struct gms_sockets *sockets)

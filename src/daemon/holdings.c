@@ -55,10 +55,22 @@ static struct holding *insert(struct holdings *holdings, struct holding value)
     return NULL;
 }
 
+static bool is_same_connection(uint64_t id, int fd, int other)
+{
+    struct stat one, two;
+
+    return (id & WIRE_CONNECTION) && fstat(fd, &one) == 0 && fstat(other, &two) == 0 &&
+           one.st_ino == two.st_ino && one.st_dev == two.st_dev;
+}
+
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
 {
     struct holding *holding = idvec_find(&holdings->items, id);
 
+    if (holding && is_same_connection(id, fd, holding->fd)) { /* it came ahead (keep_add_ahead) */
+        close(fd);
+        return 0;
+    }
     if (holding && !is_no_memory(id)) /* what its readers got was of what it was before */
         drop_one(holdings, id | SERVICE_MEMORY_READONLY);
     if (holding) { /* a piece that was made anew under its number */

@@ -27,6 +27,9 @@ void keep_close(struct keep *keep);
 /* The keeper holds duplicates of all when this returns 0, else it may hold some: drop them all.
  * -EMFILE: it has too many */
 int keep_add(struct keep *keep, const struct service_memory *memories, size_t count);
+/* One, which the keeper is told of without waiting, and not at all where its queue is full: for
+ * what keep_add follows for. */
+void keep_add_ahead(struct keep *keep, const struct service_memory *memory);
 /* It holds none of these any more; those that it never held do no harm. */
 void keep_drop(struct keep *keep, const uint64_t *memories, size_t count);
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/keeper_internal.h"
 
+#include "base/child.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
+#include "daemon/privileges.h"
 #include "daemon/program.h"
 #include "daemon/refuse.h"
 #include "daemon/signals.h"
@@ -25,6 +27,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define WAKING_MS 60000 /* then the worker tries, and says what is wrong */
 
 static const char *keeper_path(const struct keeper *keeper)
 {
@@ -87,6 +91,28 @@ static int make_ledger(struct keeper *keeper)
     return keeper->ledger == MAP_FAILED ? -errno : 0;
 }
 
+static void wake_device(const void *options, int to)
+{
+    (void)to;
+    vmm_wake(options);
+}
+
+/* The first use of a GPU after the machine has started may load modules and make device files,
+ * which takes rights that are about to go. */
+static void have_device_woken(const struct keeper *keeper)
+{
+    const struct vmm_options *options = &keeper->setup->options->vmm;
+    struct child *child;
+    int fd;
+
+    if (!vmm_is_asleep(options) || child_start(&child, wake_device, options, &fd))
+        return;
+    struct pollfd over = {.fd = fd};
+    poll(&over, 1, WAKING_MS);
+    close(fd);
+    child_end(child);
+}
+
 static int make_anew(struct keeper *keeper)
 {
     int error = open_audit(keeper);
@@ -104,6 +130,9 @@ static int make_anew(struct keeper *keeper)
 static int begin(struct keeper *keeper)
 {
     raise_limits();
+    if (!keeper->setup->takes_over && !keeper->setup->is_stored)
+        have_device_woken(keeper);
+    privileges_begin_keeper();
     int error = open_signals(keeper);
     if (!error)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
@@ -136,6 +165,8 @@ static int how_long(const struct keeper *keeper)
         until_ms = keeper->look_ms;
     if (keeper->visit.until_ms && keeper->visit.until_ms < until_ms)
         until_ms = keeper->visit.until_ms;
+    if (fdstore_next_ms(&keeper->store) < until_ms)
+        until_ms = fdstore_next_ms(&keeper->store);
     if (until_ms == UINT64_MAX)
         return -1;
     return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
@@ -161,6 +192,7 @@ static void serve_turn(struct keeper *keeper)
     if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
         keeper_on_visit_late(keeper);
     keeper_look_at_worker(keeper);
+    fdstore_go_on(&keeper->store, keeper_now_ms());
     if (count <= 0)
         return;
     if (events[6].revents)

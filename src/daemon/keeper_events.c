@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
+#include "daemon/privileges.h"
 #include "daemon/wire.h"
 
 #include <errno.h>
@@ -120,8 +121,11 @@ void keeper_on_bound(struct keeper *keeper)
 
 int keeper_open_audit(const char *path)
 {
+    privileges_raise();
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
     int error = fd < 0 ? -errno : 0;
+
+    privileges_rest();
 
     /* A FIFO without a reader is refused by that; a file is to be waited for. */
     if (!error && fcntl(fd, F_SETFL, O_APPEND) != 0)
@@ -330,14 +334,14 @@ static int keep_batch(struct holdings *holdings, const struct wire_batch *batch,
     return error;
 }
 
-void keeper_on_keep(struct keeper *keeper)
+bool keeper_on_keep(struct keeper *keeper)
 {
     struct wire_batch batch;
     int fds[WIRE_BATCH_MAX];
     int error = wire_receive_batch(keeper->keep_fd, &batch, fds);
 
     if (will_come_again(error))
-        return;
+        return false;
     if (!error && batch.head.type != WIRE_KEEP && batch.head.type != WIRE_DROP)
         error = -EPROTO;
     if (error && error != -EMFILE) {
@@ -345,7 +349,7 @@ void keeper_on_keep(struct keeper *keeper)
             log_error("%s: what the worker's helpers say means nothing: %s", keeper_path(keeper),
                       strerror(-error));
         keeper_close(&keeper->keep_fd);
-        return;
+        return false;
     }
     struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
     if (batch.head.type == WIRE_DROP) { /* answered: until then the memory is not free */
@@ -359,6 +363,7 @@ void keeper_on_keep(struct keeper *keeper)
     }
     fdstore_settle(&keeper->store);
     wire_send(keeper->keep_fd, &answer, -1);
+    return true;
 }
 
 void keeper_on_mounts(struct keeper *keeper)

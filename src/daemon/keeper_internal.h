@@ -131,7 +131,7 @@ struct keeper {
 void keeper_on_signal(struct keeper *keeper);
 /* One message. False: there is none, or will be none any more. */
 bool keeper_on_control(struct keeper *keeper);
-void keeper_on_keep(struct keeper *keeper);
+bool keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 

@@ -84,6 +84,8 @@ static void hear_last_words(struct keeper *keeper)
 {
     while (keeper->control_fd >= 0 && keeper_on_control(keeper))
         ;
+    while (keeper->keep_fd >= 0 && keeper_on_keep(keeper))
+        ;
 }
 
 /* ---- the next one -------------------------------------------------------------------------- */

@@ -133,3 +133,21 @@ bool mountinfo_has(const struct mountinfo *mount)
         log_warning("cannot read /proc/self/mountinfo: %s", strerror(-error));
     return error || search.is_found;
 }
+
+bool mountinfo_hides_processes(void)
+{
+    FILE *table = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL;
+    size_t room = 0;
+    bool hides = false;
+
+    while (table && getline(&line, &room, table) > 0) {
+        const char *option = strstr(line, " /proc ") ? strstr(line, "hidepid=") : NULL;
+        if (option)
+            hides = strncmp(option, "hidepid=0", 9) != 0 && strncmp(option, "hidepid=off", 11) != 0;
+    }
+    free(line);
+    if (table)
+        fclose(table);
+    return hides;
+}

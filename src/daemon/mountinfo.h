@@ -27,5 +27,7 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount);
 int mountinfo_find_path(const char *path, struct mountinfo *mount);
 /* True if this mount is still in the tree, wherever; true as well when that cannot be read. */
 bool mountinfo_has(const struct mountinfo *mount);
+/* Whether /proc is mounted so that other users' processes cannot be looked at (hidepid=). */
+bool mountinfo_hides_processes(void);
 
 #endif

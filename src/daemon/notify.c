@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define SEND_S 2 /* a manager that is busy is not waited for any longer */
+
 int notify_connect(void)
 {
     const char *path = getenv("NOTIFY_SOCKET");
@@ -23,9 +25,11 @@ int notify_connect(void)
     memcpy(address.sun_path, path, bytes);
     if (path[0] == '@')
         address.sun_path[0] = '\0'; /* an abstract name */
+    const struct timeval limit = {.tv_sec = SEND_S};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes);
     if (connect(fd, (struct sockaddr *)&address, size) == 0)
         return fd;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/program.h"
 
+#include "daemon/privileges.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -49,6 +51,7 @@ static void ask(int program_fd, const char *abi, int to)
     sigprocmask(SIG_SETMASK, &none, NULL);
     snprintf(flag, sizeof flag, PROGRAM_FOLLOW_FLAG "%s", abi);
     dup2(to, STDOUT_FILENO);
+    privileges_become_worker(false);
     program_execute(program_fd, argv);
     _exit(127);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/replay.h"
 
-#include "daemon/transaction.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct replaying {
@@ -25,13 +24,26 @@ static void forget_effects(struct core *core)
         core_garbage_free(&garbage);
 }
 
+/* The options are in it: those of who replays may be others, by another limit of descriptors, say.
+ */
+static int begin_with_state(struct replaying *replaying, const struct journal_entry *entry)
+{
+    if (replaying->core)
+        return failure_set(replaying->failure, -EPROTO,
+                           "the journal is damaged: it begins a second time");
+    return core_decode(entry->bytes, entry->size, &replaying->core, replaying->failure);
+}
+
 static int apply_record(struct replaying *replaying, const struct journal_entry *entry)
 {
     struct record record;
     struct record_arena *arena = NULL;
     struct outcome outcome = {0};
-    int error = record_decode(entry->bytes, entry->size, &record, &arena);
 
+    if (!replaying->core)
+        return failure_set(replaying->failure, -EPROTO,
+                           "the journal is damaged: it does not begin with a state");
+    int error = record_decode(entry->bytes, entry->size, &record, &arena);
     if (error)
         return failure_set(replaying->failure, error == -EINVAL ? -EPROTO : error,
                            "the journal is damaged: record %" PRIu64 " is none",
@@ -54,6 +66,8 @@ static int on_entry(void *context, const struct journal_entry *entry)
     struct replaying *replaying = context;
 
     switch (entry->type) {
+    case TRANSACTION_STATE:
+        return begin_with_state(replaying, entry);
     case TRANSACTION_RECORD:
         return apply_record(replaying, entry);
     case TRANSACTION_ANSWER:
@@ -68,17 +82,36 @@ static int on_entry(void *context, const struct journal_entry *entry)
     }
 }
 
-int replay_journal(const struct journal *journal, const struct core_options *options,
-                   struct core **core, struct failure *failure)
+int replay_begin(struct transaction *transaction, const struct core_options *options)
+{
+    struct core *core = NULL;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    int error = core_new(options, &core);
+
+    if (error)
+        return error;
+    error = core_encode(core, &bytes, &size);
+    core_free(core);
+    if (error)
+        return error;
+    const struct iovec part = {bytes, size};
+    error = transaction_note(transaction, TRANSACTION_STATE, &part, 1);
+    free(bytes);
+    return error;
+}
+
+int replay_journal(const struct journal *journal, struct core **core, struct failure *failure)
 {
     struct replaying replaying = {.failure = failure};
     size_t size = 0;
     const void *snapshot = journal_get_snapshot(journal, &size);
-    int error = snapshot ? core_decode(snapshot, size, &replaying.core, failure)
-                         : core_new(options, &replaying.core);
+    int error = snapshot ? core_decode(snapshot, size, &replaying.core, failure) : 0;
 
     if (!error)
         error = journal_read(journal, on_entry, &replaying, failure);
+    if (!error && !replaying.core)
+        error = failure_set(failure, -EPROTO, "the journal is damaged: it has no state");
     if (error) {
         if (replaying.core)
             core_free(replaying.core);

@@ -2,17 +2,21 @@
 /*
  * replay - the state that a journal tells of
  *
- * The snapshot decoded, or a fresh core, and all records applied that came after it.
+ * The snapshot decoded, or the state that the journal begins with, and all records applied that
+ * came after it. Nothing else decides it: not this build's bounds, this process's limits or
+ * options.
  */
 #ifndef GMSFS_DAEMON_REPLAY_H
 #define GMSFS_DAEMON_REPLAY_H
 
 #include "core/core.h"
+#include "daemon/transaction.h"
 #include "journal/journal.h"
 
-/* `options` are those of a fresh core. -EPROTO, -EPROTONOSUPPORT: the journal is damaged or of
+/* A fresh core of these options, before any record: the journal begins with it. -ENOMEM */
+int replay_begin(struct transaction *transaction, const struct core_options *options);
+/* -EPROTO, -EPROTONOSUPPORT: the journal is damaged or of
  * another version; -ENOMEM. */
-int replay_journal(const struct journal *journal, const struct core_options *options,
-                   struct core **core, struct failure *failure);
+int replay_journal(const struct journal *journal, struct core **core, struct failure *failure);
 
 #endif

@@ -19,6 +19,9 @@
 
 #define SNAPSHOT_NICE    10
 #define MOST_ADDED_BYTES (UINT64_C(256) << 20)
+/* So much is recorded while a snapshot is under way, then large records have to wait for it. */
+#define MOST_THRESHOLDS 64u
+#define RETRY_MS        1000u
 
 /* In proportion to what a snapshot costs: large states are not written again and again for the sake
  * of a few records, and reading these takes about as long as reading the snapshot. */
@@ -33,6 +36,20 @@ static uint64_t threshold_bytes(const struct journal *journal)
         return strtoull(text, NULL, 10);
 #endif
     return JOURNAL_SNAPSHOT_BYTES + (last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES);
+}
+
+static void set_bound(const struct snapshot *snapshot)
+{
+    uint64_t bytes = threshold_bytes(snapshot->journal);
+
+    bytes = bytes < JOURNAL_MAX_BYTES ? MOST_THRESHOLDS * bytes : JOURNAL_MAX_BYTES;
+#ifdef GMSFS_TEST_HOOKS
+    const char *text = getenv("GMSFS_JOURNAL_BOUND");
+
+    if (text)
+        bytes = strtoull(text, NULL, 10);
+#endif
+    journal_set_bound(snapshot->journal, bytes);
 }
 
 /* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
@@ -54,6 +71,21 @@ static void be_expendable(void)
         close(fd);
 }
 
+#ifdef GMSFS_TEST_HOOKS
+/* Tests have one that takes long. */
+static void wait_if_told(void)
+{
+    const char *path = getenv("GMSFS_HOLD_SNAPSHOT");
+
+    while (path && access(path, F_OK) == 0)
+        usleep(10000);
+}
+#else
+static void wait_if_told(void)
+{
+}
+#endif
+
 static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct core *core,
                                      pid_t parent)
 {
@@ -66,6 +98,7 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
     close_all_but(journal_get_snapshot_file(snapshot->journal));
     be_expendable();
     setpriority(PRIO_PROCESS, 0, SNAPSHOT_NICE);
+    wait_if_told();
     if (core_encode(core, &bytes, &size) || journal_write_snapshot(snapshot->journal, bytes, size))
         _exit(1);
     _exit(0);
@@ -83,8 +116,10 @@ static void on_exit_of_child(struct event_watch *watch, uint32_t events)
     loop_unwatch(snapshot->loop, watch);
     close(watch->fd);
     snapshot->child = 0;
-    if (status == 0 && journal_end_snapshot(snapshot->journal) == 0)
+    if (status == 0 && journal_end_snapshot(snapshot->journal) == 0) {
+        set_bound(snapshot);
         return;
+    }
     journal_abandon_snapshot(snapshot->journal);
     log_warning(
         "a snapshot of the state could not be written (status %#x), most likely for want of "
@@ -109,15 +144,28 @@ static int watch_child(struct snapshot *snapshot)
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal)
 {
     *snapshot = (struct snapshot){.loop = loop, .journal = journal};
+    if (journal)
+        set_bound(snapshot);
+}
+
+/* At the bound it is tried again soon: others are refused for want of it. */
+static bool is_time(struct snapshot *snapshot)
+{
+    const struct journal *journal = snapshot->journal;
+
+    if (journal_wants_snapshot(journal, threshold_bytes(journal)))
+        return true;
+    return journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0) &&
+           loop_now_ms() >= snapshot->retry_ms;
 }
 
 bool snapshot_step(struct snapshot *snapshot, const struct core *core)
 {
     pid_t parent = getpid();
 
-    if (journal_has_transaction(snapshot->journal) ||
-        !journal_wants_snapshot(snapshot->journal, threshold_bytes(snapshot->journal)))
+    if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
         return false;
+    snapshot->retry_ms = loop_now_ms() + RETRY_MS;
     journal_begin_snapshot(snapshot->journal);
     snapshot->child = fork();
     if (snapshot->child == 0)

@@ -21,6 +21,7 @@ struct snapshot {
     struct journal *journal;
     pid_t child;              /* 0: none */
     struct event_watch watch; /* its pidfd */
+    uint64_t retry_ms;        /* not before, where others are refused for want of it */
 };
 
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal);

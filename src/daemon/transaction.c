@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The longest of an ioctl, and what stands before it. What tells more changes nothing. */
+#define ANSWER_BYTES (16384u + 128)
+
 struct transaction_answer {
     int fd;
     const void *bytes; /* in the journal */
@@ -30,13 +33,29 @@ void transaction_free(struct transaction *transaction)
     transaction->answers = NULL;
 }
 
+static void tell_refusal(struct transaction *transaction)
+{
+    bool is_at_bound = journal_is_at_bound(transaction->journal);
+
+    if (is_at_bound && !transaction->told_refusal)
+        log_warning("the journal waits for a snapshot of the state, which takes too long or cannot "
+                    "be made: requests with much to record are refused (ENOMEM) until there is "
+                    "one");
+    transaction->told_refusal = is_at_bound;
+}
+
+/* What is answered because of it has its room as well: one that is not kept would be asked for, and
+ * the record made, once more by a next worker's. */
 int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
                        size_t *mark)
 {
-    int error = journal_reserve(transaction->journal, journal_entry_room(size));
+    int error = journal_reserve_with(transaction->journal, journal_entry_room(size),
+                                     journal_entry_room(ANSWER_BYTES));
 
-    if (error)
+    if (error) {
+        tell_refusal(transaction);
         return error;
+    }
     *mark = journal_get_mark(transaction->journal);
     const struct iovec part = {(void *)(uintptr_t)bytes, size};
     journal_add(transaction->journal, TRANSACTION_RECORD, &part, 1);
@@ -56,7 +75,9 @@ int transaction_note(struct transaction *transaction, enum transaction_entry typ
     for (int i = 0; i < count; i++)
         size += parts[i].iov_len;
     int error = journal_reserve(transaction->journal, journal_entry_room(size));
-    if (!error)
+    if (error)
+        tell_refusal(transaction);
+    else
         journal_add(transaction->journal, type, parts, count);
     return error;
 }
@@ -121,7 +142,10 @@ static int hold_answer(struct transaction *transaction, const struct transaction
 static const void *add_answer(struct transaction *transaction, const struct iovec *parts, int count,
                               size_t size)
 {
-    if (journal_reserve(transaction->journal, journal_entry_room(size)))
+    size_t room = journal_entry_room(size);
+
+    if (journal_reserve(transaction->journal, room) &&
+        !journal_has_room(transaction->journal, room))
         return NULL;
     return journal_add(transaction->journal, TRANSACTION_ANSWER, parts, count);
 }

@@ -21,8 +21,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Of what the entries are. */
-#define TRANSACTION_VERSION 1u
+/* Of what the entries are, those of fs_note (gather_note.c) and rpc_note too. */
+#define TRANSACTION_VERSION 2u
 
 /* Types of entries in the journal. They are kept by one build for another: append only. */
 enum transaction_entry {
@@ -30,6 +30,7 @@ enum transaction_entry {
     TRANSACTION_ANSWER = 2,     /* to the kernel: struct fuse_out_header and what follows */
     TRANSACTION_NOTE = 3,       /* the file system's own: fs_note */
     TRANSACTION_CONNECTION = 4, /* of a GMS client: rpc_note */
+    TRANSACTION_STATE = 5,      /* core_encode's bytes: what the records begin with */
 };
 
 struct transaction_answer;
@@ -41,6 +42,7 @@ struct transaction {
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
     struct event_held *held, **last_held; /* who have something to send */
+    bool told_refusal;
     /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;

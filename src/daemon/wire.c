@@ -72,6 +72,14 @@ static int send_packet(int fd, const void *bytes, size_t size, const int *fds, s
     return sent == (ssize_t)size ? 0 : -EPROTO;
 }
 
+/* That the peer has ended without reading all is said once, and before what it had sent. */
+static ssize_t receive_once(int fd, struct msghdr *packet)
+{
+    ssize_t received = recvmsg(fd, packet, MSG_CMSG_CLOEXEC);
+
+    return received < 0 && errno == ECONNRESET ? recvmsg(fd, packet, MSG_CMSG_CLOEXEC) : received;
+}
+
 /* *got: bytes; a longer packet is -EPROTO. *count: descriptors, the caller's. *lost: there were
  * more of them. */
 static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds[WIRE_BATCH_MAX],
@@ -90,7 +98,7 @@ static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds
 
     *count = 0;
     do {
-        received = recvmsg(fd, &packet, MSG_CMSG_CLOEXEC);
+        received = receive_once(fd, &packet);
     } while (try_again(received, &tries));
     if (received < 0)
         return errno == ECONNRESET ? -EPIPE : -errno;

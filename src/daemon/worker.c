@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
+#include "daemon/privileges.h"
 #include "daemon/replay.h"
 #include "daemon/signals.h"
 #include "daemon/swap.h"
@@ -270,6 +271,8 @@ static void hold_journal(const struct worker_setup *setup)
 
 static void begin_process(const struct worker_setup *setup)
 {
+    const struct vmm_options *memory = &setup->options->vmm;
+
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
@@ -277,6 +280,9 @@ static void begin_process(const struct worker_setup *setup)
     hold_journal(setup);
     if (getppid() != setup->keeper)
         _exit(1);
+    privileges_raise();
+    vmm_prepare(memory);
+    privileges_become_worker(*memory->spill);
     /* A service manager or a terminal signals both processes: the keeper decides. */
     signal(SIGPIPE, SIG_IGN);
     signals_block_others();
@@ -346,11 +352,14 @@ static int open_service(struct worker *worker)
 {
     struct service_options options = get_service_options(worker);
     struct service_host host = worker_service_host(worker);
+    struct core_options core_options;
 
     worker->resumes = !journal_is_new(worker->journal);
     if (worker->resumes)
         return worker_restore_service(worker, &options, &host);
-    return service_new(worker->vmm, &options, &host, &worker->service);
+    service_get_core_options(worker->vmm, &options, &core_options);
+    int error = replay_begin(&worker->transaction, &core_options);
+    return error ? error : service_new(worker->vmm, &options, &host, &worker->service);
 }
 
 static int open_gms(struct worker *worker)
@@ -482,7 +491,7 @@ static void check_journal(const struct worker *worker)
     int error = journal_open(&worker->setup->journal, &journal, &failure);
 
     if (!error)
-        error = replay_journal(journal, &core->options, &replayed, &failure);
+        error = replay_journal(journal, &replayed, &failure);
 
     if (error) {
         log_error("%s", failure.text);

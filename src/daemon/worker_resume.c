@@ -35,12 +35,10 @@ static int take_holdings(struct worker *worker)
 int worker_restore_service(struct worker *worker, const struct service_options *options,
                            const struct service_host *host)
 {
-    struct core_options core_options;
     struct core *core = NULL;
     struct failure failure;
 
-    service_get_core_options(worker->vmm, options, &core_options);
-    int error = replay_journal(worker->journal, &core_options, &core, &failure);
+    int error = replay_journal(worker->journal, &core, &failure);
     if (error) {
         log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
         return error;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "journal/journal.h"
+#include "journal/journal_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,8 +11,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define HEAD_MAGIC UINT64_C(0x6c6e6a7366736d67) /* "gmsfsjnl" */
-#define HEAD_BYTES 4096u
 /* Made at a time, so that no write into the mapping lacks a page. */
 #define ROOM_STEP_BYTES (UINT64_C(256) << 10)
 /* In hand for small entries. */
@@ -22,21 +19,6 @@
 #define KEPT_BYTES (UINT64_C(64) << 20)
 /* More snapshots than anybody will make. */
 #define GENERATION_MAX (UINT64_C(1) << 40)
-
-/*
- * The generation of a file of transactions is counted from 0; it is in file generation % 2.
- * Snapshot g, in file g % 2 as well, stands for all transactions before offset from[g % 2] of
- * generation g.
- */
-struct head {
-    uint64_t magic;
-    uint32_t version, pad;
-    _Atomic uint64_t base;    /* the generation that reading begins with; 0: without a snapshot */
-    _Atomic uint64_t writing; /* that transactions go to: base, or base + 1 */
-    _Atomic uint64_t tails[2], delivered[2];
-    uint64_t from[2], snapshot_bytes[2], snapshot_hash[2];
-};
-_Static_assert(sizeof(struct head) + JOURNAL_OWN_BYTES <= HEAD_BYTES, "its file is one page");
 
 struct transaction {
     uint64_t bytes; /* of its entries */
@@ -58,6 +40,8 @@ struct journal {
     uint64_t room[2];      /* of each there is memory up to here */
     uint64_t at;           /* where the transaction's next entry goes */
     uint64_t counted_from; /* what was written before is not a reason for a snapshot */
+    uint64_t bound;        /* beyond it only what is small is taken */
+    bool is_at_bound;      /* something was refused for it */
     bool is_snapshotting;
     uint64_t snapshots;
 };
@@ -78,47 +62,6 @@ static uint64_t seed_of(uint64_t generation, uint64_t offset)
 }
 
 /* ---- files ------------------------------------------------------------------------------- */
-
-static int make_file(const char *name, uint64_t bytes, int *fd)
-{
-    *fd = memfd_create(name, MFD_CLOEXEC);
-    if (*fd < 0)
-        return -errno;
-    return ftruncate(*fd, (off_t)bytes) != 0 ? -errno : 0;
-}
-
-int journal_make_files(struct journal_files *files)
-{
-    struct head head = {.magic = HEAD_MAGIC, .version = JOURNAL_VERSION};
-
-    *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
-    int error = make_file("journal", HEAD_BYTES, &files->head);
-    for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("journal-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
-    for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("journal-snapshot", 0, &files->snapshots[i]);
-    if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
-        error = -EIO;
-    if (error)
-        journal_close_files(files);
-    return error;
-}
-
-static void close_file(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-void journal_close_files(struct journal_files *files)
-{
-    close_file(&files->head);
-    for (unsigned i = 0; i < 2; i++) {
-        close_file(&files->transactions[i]);
-        close_file(&files->snapshots[i]);
-    }
-}
 
 static int map_file(int fd, size_t bytes, int protection, void **at)
 {
@@ -262,6 +205,7 @@ int journal_open(const struct journal_files *files, struct journal **out, struct
         return error;
     }
     give_back(journal);
+    journal->bound = UINT64_MAX;
     journal_rewind(journal, 0);
     *out = journal;
     return 0;
@@ -410,17 +354,46 @@ static int make_room(struct journal *journal, unsigned file, uint64_t until)
     return 0;
 }
 
-int journal_reserve(struct journal *journal, size_t bytes)
+void journal_set_bound(struct journal *journal, uint64_t bytes)
+{
+    journal->bound = bytes < journal->max_bytes / 2 ? bytes : journal->max_bytes / 2;
+}
+
+bool journal_is_at_bound(const struct journal *journal)
+{
+    return journal->is_at_bound;
+}
+
+static bool keeps_to_bound(struct journal *journal, size_t bytes)
+{
+    uint64_t since = journal_get_numbers(journal).bytes;
+
+    journal->is_at_bound = bytes > journal->bound || since > journal->bound - bytes;
+    return !journal->is_at_bound;
+}
+
+int journal_reserve_with(struct journal *journal, size_t bytes, size_t beside)
 {
     unsigned file = writing_file(journal);
 
-    if (bytes > journal->max_bytes)
+    if (bytes > journal->max_bytes ||
+        (bytes > JOURNAL_SMALL_BYTES && !keeps_to_bound(journal, bytes)))
         return -ENOMEM;
-    uint64_t until = journal->at + bytes, ahead = until + AHEAD_BYTES;
+    uint64_t until = journal->at + bytes + beside, ahead = until + AHEAD_BYTES;
     if (ahead <= journal->room[file] ||
         (ahead <= journal->max_bytes && make_room(journal, file, ahead) == 0))
         return 0;
     return bytes <= JOURNAL_SMALL_BYTES && until <= journal->room[file] ? 0 : -ENOMEM;
+}
+
+int journal_reserve(struct journal *journal, size_t bytes)
+{
+    return journal_reserve_with(journal, bytes, 0);
+}
+
+bool journal_has_room(const struct journal *journal, size_t bytes)
+{
+    return journal->at + bytes <= journal->room[writing_file(journal)];
 }
 
 const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,
@@ -553,6 +526,7 @@ int journal_end_snapshot(struct journal *journal)
     if (end <= 0 || (uint64_t)end != head->snapshot_bytes[file])
         return -EPROTO;
     atomic_store(&head->base, old + 1);
+    journal->is_at_bound = false;
     if (journal->snapshot)
         munmap((void *)(uintptr_t)journal->snapshot, journal->snapshot_size);
     journal->snapshot = NULL;

@@ -75,6 +75,15 @@ int journal_read(const struct journal *journal,
  * (JOURNAL_SMALL_BYTES), which so fail last: ends of sessions must not. */
 #define JOURNAL_SMALL_BYTES 8192u
 int journal_reserve(struct journal *journal, size_t bytes);
+/* The same, and behind them `beside` bytes, which journal_has_room then tells of: for what has to
+ * follow if these are added. */
+int journal_reserve_with(struct journal *journal, size_t bytes, size_t beside);
+bool journal_has_room(const struct journal *journal, size_t bytes);
+/* With so many bytes of transactions since the last snapshot what is not small is refused as well,
+ * until there is another one: else who is faster than a snapshot, or goes on where none can be
+ * made, would fill the machine. At most half a file; before this is called there is none. */
+void journal_set_bound(struct journal *journal, uint64_t bytes);
+bool journal_is_at_bound(const struct journal *journal);
 /* What an entry of so many bytes takes of that. */
 size_t journal_entry_room(size_t size);
 /* To the transaction; the parts together are the entry's bytes. Room for them was reserved. Returns

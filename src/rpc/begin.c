@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void on_kept(struct rpc_keeping *keeping, int error)
@@ -100,22 +101,28 @@ struct rpc_connection *rpc_connection_make(struct rpc *rpc, uint64_t id, int fd)
     return connection;
 }
 
-int rpc_connection_new(struct rpc_listener *listener, int fd)
+int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *kept, int fd)
 {
     struct rpc *rpc = listener->rpc;
-    struct rpc_connection *connection = rpc_connection_make(rpc, kept_next_id(rpc->memory), fd);
+    struct rpc_connection *connection = rpc_connection_make(rpc, id, fd);
     int error;
 
-    if (!connection)
+    if (!connection) {
+        rpc->host.drop(rpc->host.context, id);
+        if (kept)
+            kept_give(rpc->memory, kept);
         return -ENOMEM;
+    }
     connection->domain = listener->domain;
     connection->protocol = listener->protocol;
-    connection->kept =
-        kept_take(rpc->memory, connection->id, connection->domain, connection->protocol);
-    error = connection->kept ? start(connection) : -ENOMEM;
-    if (error == 0)
+    connection->kept = kept;
+    error = kept ? start(connection) : -ENOMEM;
+    if (error == 0) {
         rpc_show_input(connection);
-    else
-        rpc_connection_free(connection);
+        return 0;
+    }
+    shutdown(fd, SHUT_RDWR); /* the keeper's copy may live on for a moment */
+    rpc->host.drop(rpc->host.context, id);
+    rpc_connection_free(connection);
     return error;
 }

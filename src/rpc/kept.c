@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/kept.h"
 
+#include "base/log.h"
+#include "rpc/rpc.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MEMORY_MAGIC   UINT64_C(0x636e6f6373666d67) /* "gmsfscon" */
-#define MEMORY_VERSION 1u
+#define MEMORY_MAGIC UINT64_C(0x636e6f6373666d67) /* "gmsfscon" */
 
 /* Of the memory, and of a place: what it is about, its answer, its input. In whole pages, also
  * where these have 64 KiB. */
@@ -53,7 +55,7 @@ int kept_make(int *fd)
 
 static bool is_ours(const struct head *head)
 {
-    return head->magic == MEMORY_MAGIC && head->version == MEMORY_VERSION &&
+    return head->magic == MEMORY_MAGIC && head->version == RPC_MEMORY_VERSION &&
            head->connection_bytes == sizeof(struct kept) &&
            head->places_end <= KEPT_MAX_CONNECTIONS;
 }
@@ -64,7 +66,7 @@ static int begin_memory(int fd, struct head *head)
     if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)MEMORY_BYTES) != 0)
         return -errno;
     *head = (struct head){.magic = MEMORY_MAGIC,
-                          .version = MEMORY_VERSION,
+                          .version = RPC_MEMORY_VERSION,
                           .connection_bytes = sizeof(struct kept),
                           .next_id = 1};
     return 0;
@@ -84,6 +86,9 @@ int kept_open(int fd, struct kept_memory **out)
         return -errno;
     }
     memory->head = (struct head *)(void *)memory->at;
+    if (memory->head->magic && !is_ours(memory->head))
+        log_error("what GMS connections have in shared memory is damaged or of another version; "
+                  "those that there were end");
     if (!is_ours(memory->head))
         error = begin_memory(fd, memory->head);
     if (error) {

@@ -77,7 +77,8 @@ struct kept_memory; /* opaque */
 
 /* An empty one, as a descriptor. 0 or a negative errno */
 int kept_make(int *fd);
-/* The descriptor stays the caller's. What another version of gmsfs has left there is forgotten. */
+/* The descriptor stays the caller's. What another version of gmsfs
+ * would have left there, which nobody goes on with (abi.c), is forgotten, and told. */
 int kept_open(int fd, struct kept_memory **memory);
 void kept_close(struct kept_memory *memory);
 /* A number for a connection, which none had before. */

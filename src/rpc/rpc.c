@@ -120,13 +120,33 @@ static const char *explain_refusal(int error)
     }
 }
 
+/* Whoever is killed here has taken a connection that nobody will hear of again: so its place is
+ * there before, and the keeper gets it in the next call. */
+static int accept_kept(struct rpc_listener *listener, uint64_t id, struct kept **kept)
+{
+    struct rpc *rpc = listener->rpc;
+
+    *kept = kept_take(rpc->memory, id, listener->domain, listener->protocol);
+    int fd = accept4(listener->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0 && *kept)
+        rpc->host.keep_ahead(rpc->host.context, id, fd);
+    if (fd < 0 && *kept) {
+        int error = errno;
+        kept_give(rpc->memory, *kept);
+        errno = error;
+    }
+    return fd;
+}
+
 /* One: who connects and closes in a loop makes others wait for one connection a turn. */
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
     struct rpc_listener *listener =
         (struct rpc_listener *)((char *)watch - offsetof(struct rpc_listener, watch));
     struct rpc *rpc = listener->rpc;
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    uint64_t id = kept_next_id(rpc->memory);
+    struct kept *kept;
+    int fd = accept_kept(listener, id, &kept);
     int error = fd < 0 ? errno : 0;
 
     (void)events;
@@ -137,7 +157,7 @@ static void on_connect(struct event_watch *watch, uint32_t events)
                     rpc_domain_name(listener->domain), explain_accept(error));
     if (error)
         return;
-    error = rpc_connection_new(listener, fd);
+    error = rpc_connection_new(listener, id, kept, fd);
     if (error && rpc_may_warn(rpc))
         log_warning("%s: GMS socket of %s: connection refused: %s", rpc->options.mountpoint,
                     rpc_domain_name(listener->domain), explain_refusal(error));

@@ -47,7 +47,11 @@ struct rpc_host {
     int (*resolve)(void *context, uint32_t pid, size_t max, struct service_caller *caller);
     /* The process that connected is known to have exited. */
     bool (*has_exited)(void *context, int fd);
-    /* Until `done` neither the keeping nor its descriptor may go. -ENOMEM: done is not called */
+    /* A connection that has just been accepted: it goes on with a next worker from here on, if
+     * there is memory for that. `drop` undoes it. */
+    void (*keep_ahead)(void *context, uint64_t id, int fd);
+    /* The keeper holds it, for certain. Until `done` neither the keeping nor its descriptor may go.
+     * -ENOMEM: done is not called */
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
     int (*submit)(void *context, struct job *job);
@@ -78,6 +82,8 @@ struct rpc_options {
 
 struct rpc;
 
+/* Of what follows: kept.c. */
+#define RPC_MEMORY_VERSION 1u
 /* What outlives a worker of its connections, for rpc_options: the keeper holds it. 0 or a negative
  * errno */
 int rpc_make_memory(int *fd);

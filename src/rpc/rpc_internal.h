@@ -181,7 +181,8 @@ void rpc_forget_notes(struct rpc *rpc);
 
 /* begin.c */
 struct rpc_connection *rpc_connection_make(struct rpc *rpc, uint64_t id, int fd);
-int rpc_connection_new(struct rpc_listener *listener, int fd);
+/* `kept` is its place, which it takes; NULL: there is none, and it is refused. So with `fd`. */
+int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *kept, int fd);
 /* Of the bound of connections; who has gone makes place. */
 int rpc_take_place(struct rpc *rpc, uint32_t uid);
 

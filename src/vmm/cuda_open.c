@@ -21,6 +21,9 @@
 #define FREE_THREADS 1u
 #define PATIENCE_MS  10000 /* with one call of the driver */
 
+/* Of a kernel module that is loaded for the first process that opens the driver. */
+#define LAST_DEVICE_FILE "/dev/nvidia-uvm"
+
 #define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
 
 struct opening {
@@ -296,4 +299,17 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
     return error;
 }
 
-const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open);
+static bool is_asleep(void)
+{
+    return access(LAST_DEVICE_FILE, F_OK) != 0;
+}
+
+/* By nvidia-modprobe(1), which has its setuid bit for ordinary users. */
+static void wake(void)
+{
+    const struct drv *driver;
+
+    drv_open(&driver, NULL, 0);
+}
+
+const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open, is_asleep, wake);

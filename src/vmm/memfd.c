@@ -20,6 +20,8 @@
 static pthread_mutex_t mode_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool is_kept_out; /* this process may not override modes: seen */
 
+static int prepared = -1; /* memfd_prepare_huge's */
+
 int memfd_make(const char *name, unsigned flags)
 {
     int fd;
@@ -37,7 +39,7 @@ static int configure(int context, const char *key, const char *value)
 }
 
 /* Its account is the tier's, so it has no bound of its own. */
-int memfd_open_huge(void)
+static int mount_huge(void)
 {
     int context = fsopen("tmpfs", FSOPEN_CLOEXEC), directory = -1, error;
 
@@ -57,6 +59,19 @@ int memfd_open_huge(void)
         error = -errno;
     close(context);
     return error ? error : directory;
+}
+
+void memfd_prepare_huge(void)
+{
+    prepared = mount_huge();
+}
+
+int memfd_open_huge(void)
+{
+    int directory = prepared;
+
+    prepared = -1;
+    return directory >= 0 ? directory : mount_huge();
 }
 
 int memfd_make_in(int directory)

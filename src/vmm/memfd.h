@@ -20,6 +20,9 @@ int memfd_make(const char *name, unsigned flags);
  * freeing those takes a fraction. -EPERM: that is for CAP_SYS_ADMIN; other errors of a kernel
  * without them. */
 int memfd_open_huge(void);
+/* While this process still may: the next memfd_open_huge gives what is made here. Once, before
+ * there are threads. */
+void memfd_prepare_huge(void);
 /* An empty file in it, as memfd_make; its size cannot be sealed. */
 int memfd_make_in(int directory);
 /* A read-only one with a description of its own, of a file that was just made. */

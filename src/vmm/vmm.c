@@ -2,6 +2,7 @@
 #include "vmm/vmm.h"
 
 #include "vmm/backends.h"
+#include "vmm/memfd.h"
 #include "vmm/vmm_internal.h"
 
 #include <assert.h>
@@ -25,6 +26,27 @@ static const struct backend *find_backend(const char *name, char *why, size_t wh
         snprintf(why, why_bytes, "backend=%s: there is no such backend; use %s", name,
                  backends_list(known));
     return found;
+}
+
+void vmm_prepare(const struct vmm_options *options)
+{
+    if (options->host_bytes > 0 && !options->host_hugepage_bytes)
+        memfd_prepare_huge();
+}
+
+bool vmm_is_asleep(const struct vmm_options *options)
+{
+    const struct backend *kind = backends_find(options->backend);
+
+    return kind && kind->functions->is_asleep && kind->functions->is_asleep();
+}
+
+void vmm_wake(const struct vmm_options *options)
+{
+    const struct backend *kind = backends_find(options->backend);
+
+    if (kind && kind->functions->wake)
+        kind->functions->wake();
 }
 
 int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm, char *why,

@@ -137,6 +137,13 @@ struct vmm_loan {
     void *buffer; /* vmm's own; NULL: none */
 };
 
+/* What vmm_open needs rights for that this process is about to give up. Before there are threads.
+ */
+void vmm_prepare(const struct vmm_options *options);
+/* Nobody has used the device since the machine started, so its driver still has to make device
+ * files, which needs rights: vmm_wake has it do so, in a process that ends then. */
+bool vmm_is_asleep(const struct vmm_options *options);
+void vmm_wake(const struct vmm_options *options);
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);

@@ -86,6 +86,9 @@ struct vmm_backend {
     /* May be absent. Asks for the bytes of the device that nobody holds, without waiting: the
      * answer goes to `measurement`, from another thread. Negative: nobody can be asked. */
     int (*measure)(struct vmm_device *device);
+    /* May be absent, both. See vmm_wake */
+    bool (*is_asleep)(void);
+    void (*wake)(void);
 };
 
 extern const struct vmm_backend vmm_backend_host;

@@ -74,10 +74,9 @@ static void make_files(const struct input *input, const struct content contents[
 
 static void check_replay(const struct journal *journal)
 {
-    const struct core_options options = {.granularity_bytes = 65536};
     struct core *core = NULL;
     struct failure failure = {.text = ""};
-    int error = replay_journal(journal, &options, &core, &failure);
+    int error = replay_journal(journal, &core, &failure);
 
     if (error) { /* the device's memory may be what a record lacks */
         must(error == -EPROTO || error == -EPROTONOSUPPORT || error == -EINVAL || error == -ENOMEM);

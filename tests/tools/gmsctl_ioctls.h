@@ -295,6 +295,9 @@ static int op_info(char **arg)
     print_hex(" store=", i.store_id, sizeof i.store_id);
     print_hex(" hash=", i.layout_hash, sizeof i.layout_hash);
     print_hex(" group=", i.group, sizeof i.group);
+#ifdef LARGER_ABI
+    printf(" later=%llu", (unsigned long long)i.later);
+#endif
     putchar('\n');
     return 0;
 }

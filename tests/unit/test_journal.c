@@ -316,6 +316,39 @@ TAP_TEST(a_file_is_filled_to_its_end_and_never_beyond)
     check_int(read_all(), 0);
 }
 
+TAP_TEST(beyond_its_bound_it_takes_what_is_small_alone_until_there_is_a_snapshot)
+{
+    static char large[JOURNAL_SMALL_BYTES * 2], small[JOURNAL_SMALL_BYTES / 2];
+    unsigned count = 0;
+
+    begin();
+    journal_set_bound(journal, 10 * sizeof large);
+    memset(large, 'x', sizeof large - 1);
+    memset(small, 'y', sizeof small - 1);
+    for (; fits(sizeof large - 1) && count < 100; count++)
+        publish(large);
+    check_int(count, 9);
+    check(journal_is_at_bound(journal));
+    for (count = 0; fits(sizeof small - 1) && count < 100; count++)
+        publish(small);
+    check_int(count, 100);
+    journal_begin_snapshot(journal);
+    check(!fits(sizeof large - 1));
+    require(journal_write_snapshot(journal, "state", 5) == 0);
+    check_int(journal_end_snapshot(journal), 0);
+    check(!journal_is_at_bound(journal) && fits(sizeof large - 1));
+}
+
+TAP_TEST(what_is_reserved_beside_an_entry_is_there_when_the_file_is_full)
+{
+    begin_small(1 << 20);
+    while (journal_reserve_with(journal, journal_entry_room(1), 20000) == 0)
+        publish("y");
+    check(journal_has_room(journal, 20000 - 2 * journal_entry_room(1)));
+    check(!journal_has_room(journal, 20000 + 2 * journal_entry_room(1)));
+    check(fits(1));
+}
+
 static uint64_t memory_of(int fd)
 {
     struct stat stat;

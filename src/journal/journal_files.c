@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* journal - its files, which the keeper makes and holds */
+#include "journal/journal_internal.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int make_file(const char *name, uint64_t bytes, int *fd)
+{
+    *fd = memfd_create(name, MFD_CLOEXEC);
+    if (*fd < 0)
+        return -errno;
+    return ftruncate(*fd, (off_t)bytes) != 0 ? -errno : 0;
+}
+
+int journal_make_files(struct journal_files *files)
+{
+    struct head head = {.magic = HEAD_MAGIC, .version = JOURNAL_VERSION};
+
+    *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
+    int error = make_file("journal", HEAD_BYTES, &files->head);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = make_file("journal-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
+    for (unsigned i = 0; i < 2 && !error; i++)
+        error = make_file("journal-snapshot", 0, &files->snapshots[i]);
+    if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
+        error = -EIO;
+    if (error)
+        journal_close_files(files);
+    return error;
+}
+
+static void close_file(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void journal_close_files(struct journal_files *files)
+{
+    close_file(&files->head);
+    for (unsigned i = 0; i < 2; i++) {
+        close_file(&files->transactions[i]);
+        close_file(&files->snapshots[i]);
+    }
+}
