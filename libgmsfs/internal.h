@@ -35,6 +35,7 @@
 struct gfs_call {
     uint64_t number;
     int cancelled;
+    unsigned cancelling; /* threads that tell the mount: until they have, the wait does not end */
     struct gmsfs_store *waits_on; /* its `ctl` has the request; NULL: it does not wait now */
 };
 

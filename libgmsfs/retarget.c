@@ -172,6 +172,7 @@ static int retarget_open(struct retarget *retarget, const char *path)
 
     if (error)
         return error;
+    gfs_wait_share(retarget->other, retarget->handle); /* who ends this call's wait finds it */
     theirs = &retarget->other->memory;
     return ours->kind == theirs->kind && ours->granularity_bytes == theirs->granularity_bytes &&
                    memcmp(ours->uuid, theirs->uuid, sizeof ours->uuid) == 0 &&
@@ -242,8 +243,9 @@ static int retarget_let_go(struct retarget *retarget)
     return gfs_session_release(retarget->handle);
 }
 
-/* The other's lock goes first: what is taken again is not waited for, and nothing is held for it.
- * What cannot be had as it was is left asleep. */
+/* The other's lock goes first: what is taken again is not waited for, so that a call which was told
+ * to wait no more takes it too, and nothing is held for it. What cannot be had as it was is left
+ * asleep. */
 static void retarget_return(struct retarget *retarget)
 {
     struct gmsfs_store *handle = retarget->handle;
@@ -285,7 +287,8 @@ static int retarget_go(struct retarget *retarget, uint64_t timeout_ms)
     int error = retarget_take(retarget, 0);
 
     if (error == -EAGAIN && timeout_ms) {
-        error = retarget_let_go(retarget);
+        /* Nothing is given up for a wait that does not begin. */
+        error = gfs_wait_is_cancelled(retarget->handle) ? -ECANCELED : retarget_let_go(retarget);
         if (!error)
             error = retarget_take(retarget, timeout_ms);
     }
@@ -319,6 +322,8 @@ int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms)
     if (!error)
         error = retarget_go(&retarget, timeout_ms);
     gmsfs_free_layout(retarget.layout);
+    if (retarget.other)
+        gfs_wait_dismiss(retarget.other);
     gmsfs_close(retarget.other);
     return error;
 }

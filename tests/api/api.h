@@ -12,11 +12,20 @@
 #include <errno.h>
 #include <gmsfs.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tap.h"
 
 #define WAIT_MS 5000
+
+__attribute__((unused)) static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
 
 __attribute__((unused)) static const char *store_path(void)
 {

@@ -3,7 +3,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "api.h"
 
@@ -16,14 +15,6 @@ static const uint64_t HUGE[] = {UINT64_MAX,       UINT64_MAX - 1,    UINT64_MAX 
 #define EACH_HUGE(size) \
     for (size_t at_huge = 0; at_huge < COUNT(HUGE) && ((size) = HUGE[at_huge], 1); at_huge++)
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* One that a check refuses, and no wait. */
 #define REFUSED(call, error)                     \

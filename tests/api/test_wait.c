@@ -8,19 +8,10 @@
 #include <sys/statvfs.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "api.h"
 
 #define SOON_MS 2000 /* far below the waits that are ended, far above what ending them takes */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct waiter {
     gmsfs_t *store;
