@@ -128,6 +128,11 @@ static int create_allocate(struct gmsfs_store *handle, uint64_t size_bytes, cons
     return 0;
 }
 
+static int create_is_gone(int error) /* the mount, or the device */
+{
+    return error == -ENOTCONN || error == -ENODEV || error == -EIO;
+}
+
 /* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error, but
  * what it has and does not let go is not to be forgotten: it would be in the layout for ever. */
 static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapping)
@@ -138,7 +143,7 @@ static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapp
 
     if (freed == -ENOENT || freed == -ESTALE)
         freed = 0;
-    if (freed && freed != -ENOTCONN)
+    if (freed && !create_is_gone(freed))
         return freed;
     mapping->freed = mapping->freed || mine;
     error = gfs_va_undo(handle, mapping, 0);

@@ -83,6 +83,15 @@ static int retarget_find_hash(struct retarget *retarget)
     return 0;
 }
 
+/* A child of fork() frees what it finds there. */
+static void retarget_keep_shape(struct gmsfs_store *handle, struct gmsfs_layout *layout)
+{
+    struct gmsfs_layout *before = handle->shape;
+
+    handle->shape = layout;
+    gmsfs_free_layout(before);
+}
+
 /* Kept: the store may change while the handle sleeps, or be removed. */
 static int retarget_find_shape(struct retarget *retarget)
 {
@@ -101,8 +110,7 @@ static int retarget_find_shape(struct retarget *retarget)
         gmsfs_free_layout(layout);
         return error == -ENODATA ? -ESTALE : error;
     }
-    gmsfs_free_layout(handle->shape);
-    handle->shape = layout;
+    retarget_keep_shape(handle, layout);
     return 0;
 }
 
@@ -214,6 +222,7 @@ static void retarget_swap(struct retarget *retarget)
     SWAP(session);
     SWAP(ident);
     SWAP(ident_broken);
+    SWAP(was_lost);
     gfs_state_unlock(a);
     gfs_gate_leave();
 }
@@ -274,11 +283,11 @@ static int retarget_wake(struct retarget *retarget)
         return error;
     }
     if (retarget->layout) {
-        gmsfs_free_layout(handle->shape);
-        handle->shape = retarget->layout;
+        retarget_keep_shape(handle, retarget->layout);
         retarget->layout = NULL;
     }
     handle->announced_bytes = 0;
+    gfs_notice_follow(handle);
     return 0;
 }
 

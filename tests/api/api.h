@@ -93,6 +93,32 @@ __attribute__((unused)) static void publish(uint64_t size_bytes, const char *tag
     gmsfs_close(writer);
 }
 
+/* The state of a thread or process, by its `stat` in /proc. */
+__attribute__((unused)) static void await_state(const char *stat_path, const char *states)
+{
+    char state = 0;
+
+    for (int tries = 0; tries < WAIT_MS && !(state && strchr(states, state)); tries++) {
+        FILE *file = fopen(stat_path, "re");
+
+        require(file != NULL);
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        fclose(file);
+        usleep(1000);
+    }
+    check(state && strchr(states, state));
+}
+
+/* A thread of this process waits for something. */
+__attribute__((unused)) static void await_blocked(int tid)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    await_state(path, "SD");
+}
+
 /* Open descriptors of this process. */
 __attribute__((unused)) static int count_fds(void)
 {
