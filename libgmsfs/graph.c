@@ -201,34 +201,30 @@ static void graph_retire(struct gmsfs_graph_pool *pool)
  * it are to find that out before the pool is taken apart. */
 static void graph_shut(struct gmsfs_graph_pool *pool)
 {
-    int was_closed;
-
-    gfs_hold_thread();
+    gfs_graph_guard_close(&pool->guard);
     gfs_lock_first(&pool->op, pool->handle);
-    was_closed = atomic_exchange(&pool->closed, 1);
     pthread_mutex_unlock(&pool->op);
-    if (!was_closed) {
-        gfs_graph_guard_close(&pool->guard);
-        gfs_graph_unregister(pool);
-        pthread_mutex_lock(&pool->op);
-        if (pool->spaces || pool->shared.count || pool->guard.turn.event)
-            graph_drop_memory(pool);
-        pthread_mutex_unlock(&pool->op);
-        graph_retire(pool);
-    }
-    gfs_let_thread();
+    gfs_graph_unregister(pool);
+    pthread_mutex_lock(&pool->op);
+    if (pool->spaces || pool->shared.count || pool->guard.turn.event)
+        graph_drop_memory(pool);
+    pthread_mutex_unlock(&pool->op);
 }
 
 void gmsfs_graph_close(gmsfs_graph_pool_t *pool)
 {
+    int is_dead; /* it is of the parent of this process */
+
     if (!pool || atomic_load(&pool->closed))
         return;
-    if (!atomic_load(&pool->handle->dead)) {
-        if (!gfs_is_in_call(pool->handle))
-            graph_shut(pool);
-    } else if (!atomic_exchange(&pool->closed, 1)) { /* of the parent of this process */
-        graph_retire(pool);
-    }
+    is_dead = atomic_load(&pool->handle->dead);
+    if ((!is_dead && gfs_is_in_call(pool->handle)) || atomic_exchange(&pool->closed, 1))
+        return;
+    gfs_hold_thread();
+    if (!is_dead)
+        graph_shut(pool);
+    graph_retire(pool);
+    gfs_let_thread();
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */
