@@ -83,6 +83,7 @@ static int connecting_end(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *
     pthread_join(connecting->thread, NULL);
     error = connecting->error;
     *acquire = connecting->acquire;
+    atomic_store(&handle->keeps_place, atomic_load(&connecting->view.keeps_place));
     gfs_gate_enter();
     gfs_fd_close(&connecting->event_fd);
     atomic_store(&handle->connecting, NULL);
@@ -190,17 +191,18 @@ int gmsfs_cancel(gmsfs_t *handle)
 
     if (dead)
         return -dead;
-    if (atomic_load(&handle->holder) == (uintptr_t)pthread_self())
+    if (gfs_is_in_call(handle))
         return -EDEADLK;
     gfs_hold_thread();
     gfs_wait_cancel(handle);
     gfs_let_thread();
-    if (!atomic_load(&handle->connecting))
+    if (!atomic_load(&handle->connecting) && !atomic_load(&handle->keeps_place))
         return 0;
     error = gfs_enter_first(handle);
     if (error)
         return error;
     gfs_connect_cancel(handle);
+    gfs_session_give_up_place(handle);
     gfs_leave(handle);
     return 0;
 }
@@ -212,6 +214,7 @@ int gmsfs_disconnect(gmsfs_t *handle)
     if (error)
         return error;
     gfs_connect_give_up(handle);
+    gfs_session_give_up_place(handle);
     error = gfs_session_release(handle);
     gfs_leave(handle);
     return error;

@@ -67,11 +67,11 @@ int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
 
 /* ---- slabs -------------------------------------------------------------------------------- */
 
-/* What this writer may still write to, and give back. */
-static int create_is_open(const struct gmsfs_store *handle, const struct gfs_mapping *mapping)
+/* What this writer may still give back: asleep too. */
+static int create_is_own(const struct gmsfs_store *handle, const struct gfs_mapping *mapping)
 {
-    return handle->mode == GMSFS_MODE_RW && mapping && mapping->live &&
-           mapping->access == GMSFS_ACCESS_WRITE && mapping->ident.epoch == handle->ident.epoch;
+    return handle->mode == GMSFS_MODE_RW && mapping->access == GMSFS_ACCESS_WRITE &&
+           mapping->ident.epoch == handle->ident.epoch && !mapping->freed;
 }
 
 static void create_look_at_slabs(struct gmsfs_store *handle)
@@ -80,18 +80,17 @@ static void create_look_at_slabs(struct gmsfs_store *handle)
         struct gfs_slab *slab = handle->slabs.slabs + i;
         const struct gfs_mapping *mapping = gfs_va_find(handle, (void *)slab->va);
 
-        slab->closed = !create_is_open(handle, mapping) || mapping->freed;
+        slab->closed = !mapping || !mapping->live || !create_is_own(handle, mapping);
     }
 }
 
-/* By default the first slab of a tag is a granule, and each one after it twice as large as the one
- * before, or as large as its first piece: so a tag costs at most about twice what it holds, and
- * many pieces few allocations. The first of all holds what was announced. */
+/* By default a slab is a granule, or a quarter of what its tag has in slabs already, or as large as
+ * its first piece: so a tag costs at most about a quarter more than it holds, and many pieces few
+ * allocations. The first of all holds what was announced. */
 static uint64_t create_next_bytes(const struct gmsfs_store *handle, uint64_t limit_bytes,
                                   uint64_t size_bytes, const char *tag)
 {
-    uint64_t next_bytes = create_round_up(handle, size_bytes);
-    uint64_t grown_bytes = handle->granularity_bytes;
+    uint64_t next_bytes = create_round_up(handle, size_bytes), slabs_bytes = 0, grown_bytes;
     int is_first = 1;
 
     if (handle->slab_wish_bytes != GMSFS_SLAB_DEFAULT)
@@ -100,11 +99,12 @@ static uint64_t create_next_bytes(const struct gmsfs_store *handle, uint64_t lim
         const struct gfs_slab *slab = handle->slabs.slabs + i;
 
         is_first = is_first && slab->closed;
-        if (!slab->closed && strcmp(slab->tag, tag) == 0 && grown_bytes < limit_bytes)
-            grown_bytes *= 2;
+        if (!slab->closed && strcmp(slab->tag, tag) == 0)
+            slabs_bytes += slab->size_bytes;
     }
     if (is_first && handle->announced_bytes)
         return limit_bytes;
+    grown_bytes = slabs_bytes / GFS_SLAB_GROWTH & ~(handle->granularity_bytes - 1);
     next_bytes = next_bytes > grown_bytes ? next_bytes : grown_bytes;
     return next_bytes < limit_bytes ? next_bytes : limit_bytes;
 }
@@ -128,16 +128,83 @@ static int create_allocate(struct gmsfs_store *handle, uint64_t size_bytes, cons
     return 0;
 }
 
-/* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error. */
+static int create_is_gone(int error) /* the mount, or the device */
+{
+    return error == -ENOTCONN || error == -ENODEV || error == -EIO;
+}
+
+/* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error, but
+ * what it has and does not let go is not to be forgotten: it would be in the layout for ever. */
 static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapping)
 {
-    int mine = mapping->made && create_is_open(handle, mapping) && !mapping->freed;
+    int mine = mapping->made && create_is_own(handle, mapping);
     int freed = mine ? gfs_alloc_free(handle, mapping->slot) : 0;
-    int error = gfs_va_undo(handle, mapping, 0);
+    int error;
 
     if (freed == -ENOENT || freed == -ESTALE)
         freed = 0;
+    if (freed && !create_is_gone(freed))
+        return freed;
+    mapping->freed = mapping->freed || mine;
+    error = gfs_va_undo(handle, mapping, 0);
     return error ? error : freed;
+}
+
+/* Nobody was told of it. What cannot be given back now is by gfs_create_trim. */
+static void create_give_up(struct gmsfs_store *handle, struct gfs_mapping *mapping)
+{
+    mapping->unused = 1;
+    create_give_back(handle, mapping);
+}
+
+int gfs_create_trim(struct gmsfs_store *handle)
+{
+    GFS_SCOPE(scope);
+    size_t at = 0;
+    int error = 0;
+
+    while (!error && at < handle->map.mapping_count) {
+        struct gfs_mapping *mapping = handle->map.mappings + at++;
+
+        if (!mapping->unused || !mapping->made || !create_is_own(handle, mapping))
+            continue;
+        if (!scope.memory)
+            error = gfs_memory_enter(&handle->memory, 0, &scope);
+        if (!error)
+            error = create_give_back(handle, mapping);
+        at = 0;
+    }
+    return error;
+}
+
+/* In the gate, as all that changes what a child of fork() frees. */
+static int create_note_slab(struct gmsfs_store *handle, const struct gfs_mapping *mapping,
+                            const char *tag)
+{
+    int error;
+
+    gfs_gate_enter();
+    error = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
+    gfs_gate_leave();
+    return error;
+}
+
+static int create_take(struct gmsfs_store *handle, const char *tag, uint64_t size_bytes,
+                       uintptr_t *va)
+{
+    int error;
+
+    gfs_gate_enter();
+    error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    gfs_gate_leave();
+    return error;
+}
+
+static void create_forget_slab(struct gmsfs_store *handle, struct gfs_slab *slab)
+{
+    gfs_gate_enter();
+    gfs_slabs_remove(&handle->slabs, slab);
+    gfs_gate_leave();
 }
 
 static int create_add_slab(struct gmsfs_store *handle, uint64_t slab_bytes, const char *tag)
@@ -147,9 +214,9 @@ static int create_add_slab(struct gmsfs_store *handle, uint64_t slab_bytes, cons
 
     if (error)
         return error;
-    error = gfs_slabs_add(&handle->slabs, mapping->va, mapping->aligned_bytes, tag);
+    error = create_note_slab(handle, mapping, tag);
     if (error)
-        create_give_back(handle, mapping);
+        create_give_up(handle, mapping);
     return error;
 }
 
@@ -159,11 +226,11 @@ static int create_carve(struct gmsfs_store *handle, uint64_t limit_bytes, uint64
     int error;
 
     create_look_at_slabs(handle);
-    error = gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    error = create_take(handle, tag, size_bytes, va);
     if (error != -ENOENT)
         return error;
     error = create_add_slab(handle, create_next_bytes(handle, limit_bytes, size_bytes, tag), tag);
-    return error ? error : gfs_slabs_take(&handle->slabs, tag, size_bytes, va);
+    return error ? error : create_take(handle, tag, size_bytes, va);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */
@@ -224,7 +291,7 @@ static int create_destroy_piece(struct gmsfs_store *handle, struct gfs_slab *sla
         return gfs_slab_give_back(slab, va);
     error = create_give_back(handle, gfs_va_find(handle, base));
     if (!gfs_va_find(handle, base))
-        gfs_slabs_remove(&handle->slabs, slab);
+        create_forget_slab(handle, slab);
     return error;
 }
 

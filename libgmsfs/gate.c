@@ -55,14 +55,46 @@ void gfs_gate_fork_child(void)
 
 /* ---- entering ----------------------------------------------------------------------------- */
 
+/* Handles that this thread is just entering or leaving, for a signal handler that interrupts it
+ * between the lock and `holder`. */
+struct passage {
+    struct gmsfs_store *handle;
+    struct passage *outer;
+};
+
+static __thread struct passage *volatile passages;
+
+static void passage_begin(struct passage *passage, struct gmsfs_store *handle)
+{
+    *passage = (struct passage){.handle = handle, .outer = passages};
+    atomic_signal_fence(memory_order_seq_cst);
+    passages = passage;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void passage_end(const struct passage *passage)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    passages = passage->outer;
+}
+
 /* Only its own thread can find its own number there. */
+int gfs_is_in_call(struct gmsfs_store *handle)
+{
+    const struct passage *passage = passages;
+
+    while (passage && passage->handle != handle)
+        passage = passage->outer;
+    return passage || atomic_load(&handle->holder) == (uintptr_t)pthread_self();
+}
+
 static int enter_check(struct gmsfs_store *handle)
 {
     if (!handle)
         return -EINVAL;
     if (atomic_load(&handle->dead))
         return -atomic_load(&handle->dead);
-    return atomic_load(&handle->holder) == (uintptr_t)pthread_self() ? -EDEADLK : 0;
+    return gfs_is_in_call(handle) ? -EDEADLK : 0;
 }
 
 /* Op is held. */
@@ -83,22 +115,40 @@ static int enter_finish(struct gmsfs_store *handle)
 int gfs_enter(struct gmsfs_store *handle)
 {
     int error = enter_check(handle);
+    struct passage passage;
 
     if (error)
         return error;
     gfs_hold_thread();
+    passage_begin(&passage, handle);
     pthread_mutex_lock(&handle->op);
-    return enter_finish(handle);
+    error = enter_finish(handle);
+    passage_end(&passage);
+    return error;
 }
 
-int gfs_enter_first(struct gmsfs_store *handle)
+int gfs_try_enter(struct gmsfs_store *handle)
 {
     int error = enter_check(handle);
+    struct passage passage;
 
     if (error)
         return error;
     gfs_hold_thread();
-    while (pthread_mutex_trylock(&handle->op) != 0) {
+    passage_begin(&passage, handle);
+    if (pthread_mutex_trylock(&handle->op) == 0) {
+        error = enter_finish(handle);
+    } else {
+        gfs_let_thread();
+        error = -EBUSY;
+    }
+    passage_end(&passage);
+    return error;
+}
+
+void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle)
+{
+    while (pthread_mutex_trylock(op) != 0) {
         struct timespec until;
 
         gfs_wait_cancel(handle);
@@ -106,17 +156,35 @@ int gfs_enter_first(struct gmsfs_store *handle)
         until.tv_nsec += GFS_AGAIN_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        if (pthread_mutex_clocklock(&handle->op, CLOCK_MONOTONIC, &until) == 0)
+        if (pthread_mutex_clocklock(op, CLOCK_MONOTONIC, &until) == 0)
             break;
     }
-    return enter_finish(handle);
+}
+
+int gfs_enter_first(struct gmsfs_store *handle)
+{
+    int error = enter_check(handle);
+    struct passage passage;
+
+    if (error)
+        return error;
+    gfs_hold_thread();
+    passage_begin(&passage, handle);
+    gfs_lock_first(&handle->op, handle);
+    error = enter_finish(handle);
+    passage_end(&passage);
+    return error;
 }
 
 void gfs_leave(struct gmsfs_store *handle)
 {
+    struct passage passage;
+
     gfs_wait_dismiss(handle);
+    passage_begin(&passage, handle);
     atomic_store(&handle->holder, 0);
     pthread_mutex_unlock(&handle->op);
+    passage_end(&passage);
     gfs_let_thread();
 }
 

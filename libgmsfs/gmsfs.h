@@ -38,8 +38,9 @@
  * wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are independent, on the
  * same store too: each has its own session. gmsfs_close must be the last call on a handle: one that
  * was closed, be it while another call waited for its turn, is -EBADF, as long as it is among the
- * last 64 that were; older ones must not be used. pthread_cancel(3) of a thread in a call takes
- * effect when the call is over: gmsfs_cancel first, where it waits.
+ * last 64 that were; older ones must not be used. So are graph pools, spaces and regions, 64 each.
+ * pthread_cancel(3) of a thread in a call takes effect when the call is over: gmsfs_cancel first,
+ * where it waits.
  *
  * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue. No
  * function is async-signal-safe. A call on a handle from a signal handler, or from a function that
@@ -64,10 +65,11 @@
  * aligned size. A slot (uint64_t) is GMS's "handle": an allocation's number in its store's layout.
  *
  * VERSIONS. Symbols have the version of the release that brought them (GMSFS_0.1). The structs that
- * the mount and the library fill (info, statistics, mappings, handles) may grow in later ones: the
- * functions take their size as the program knows it, which macros of the same names add. A program
- * that does without these, in another language, passes the size as the last argument. Structs that
- * the program fills never change.
+ * the mount and the library fill (info, statistics, mappings, handles, regions, layouts) may grow
+ * in later ones: the functions take their size as the program knows it, which macros of the same
+ * names add. A program that does without these, in another language, passes the size as the last
+ * argument (gmsfs_read_layout: two, of an allocation and an entry). Structs that the program fills
+ * never change.
  *
  * SOURCE OF FACTS. The mount: what it answers is passed on, not remembered, except where "as last
  * known" stands. The binary interface below this one is gmsfs_abi.h.
@@ -307,6 +309,7 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
  *   asks again by then, for the same, goes on waiting where it was. Meanwhile a writer's place
  *   holds readers off; a writer behind it, or for a reader anybody, is let past if the lock is
  *   free in the moment between.
+ *   gmsfs_disconnect, gmsfs_close and gmsfs_cancel give the place up.
  * Errors: -EINVAL.
  */
 GMSFS_API int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags);
@@ -428,10 +431,12 @@ GMSFS_API int gmsfs_connect_continue(gmsfs_t *handle);
  *
  * descriptor: for poll(2): readable when something has happened on the mount, not only to this
  *   handle, and when the mount is dead. It is the handle's, opened at the first call, and must not
- *   be read or closed. -EHOSTUNREACH: `events` is not above the store.
+ *   be read or closed. Where gmsfs_retarget has led to another mount it has the same number, and is
+ *   to be given to epoll(7) anew. -EHOSTUNREACH: `events` is not above the store.
  * notices: looks, and makes the descriptor wait for what happens next: 0, or GMSFS_NOTICE_LOST,
  *   once, after which the handle is not connected, or GMSFS_NOTICE_LEAVE, as long as that holds.
- *   Of a handle that is not connected: 0. Works without the descriptor too.
+ *   Of a handle that is not connected: 0. Works without the descriptor too. What cannot be told now
+ *   is an error as of gmsfs_get_info, -ENOMEM say, and nothing has changed: ask again.
  */
 GMSFS_API int gmsfs_notice_descriptor(gmsfs_t *handle);
 GMSFS_API int gmsfs_notices(gmsfs_t *handle);
@@ -441,9 +446,9 @@ GMSFS_API int gmsfs_notices(gmsfs_t *handle);
  *
  * That call ends with -ECANCELED, at once where it waits for a lock or for memory, else where it
  * would begin to wait; what it had got before is as after any other failure. One that is not held
- * up ends as ever. A connection that gmsfs_connect_start began is given up. With handles of a
- * group, any of them stands for all. Nothing that waits is no error. Errors: -EDEADLK: this thread
- * is in a call on the handle.
+ * up ends as ever. A connection that gmsfs_connect_start began is given up, as is a place that is
+ * kept (GMSFS_CONNECT_KEEP_PLACE). With handles of a group, any of them stands for all. Nothing
+ * that waits is no error. Errors: -EDEADLK: this thread is in a call on the handle.
  */
 GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
 
@@ -559,7 +564,11 @@ GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH
  * layout: to be given back by gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
  * Errors: -ENODATA (there is none, or a writer may change it), -EPROTO (not understood).
  */
-GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout);
+GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout,
+                                size_t allocation_bytes, size_t entry_bytes);
+#define gmsfs_read_layout(handle, layout)                                     \
+    gmsfs_read_layout(handle, layout, sizeof(struct gmsfs_layout_allocation), \
+                      sizeof(struct gmsfs_layout_entry))
 GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
 
 /* ---- Tier 1: allocation handles ------------------------------------------------------------- */
@@ -726,12 +735,13 @@ GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
  *
  * The number of allocations decides what attaching, sleeping and waking cost. So sizes up to that
  * of a slab are pieces of slabs. slab_bytes: rounded up to the granularity; 0: one allocation for
- * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: the first slab of a tag is as large as one granule
- * or its first piece, each further one is twice as large, up to 2 GiB, or less where an eighth of
- * the device, or what was announced at connect (gmsfs_connect_reserve), is less; and the first of
- * all is as large as what was announced. So a tag costs at most about twice what it holds. Holds
- * for what is created from now on. A slab is allocated whole: a device that has less left is full
- * (-ENOMEM).
+ * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: a slab is as large as one granule, or a quarter of
+ * what its tag has in slabs by then, or its first piece, whatever is most, up to 2 GiB, or less
+ * where an eighth of the device, or what was announced at connect (gmsfs_connect_reserve), is less;
+ * and the first of all is as large as what was announced. So a tag costs at most about a quarter
+ * more than it holds, and what its pieces leave of a granule: 10 MB in pieces of 600 KiB, six
+ * granules of 2 MiB; the 291 tensors of an 8B model, 14 allocations and 1 %. Holds for what is
+ * created from now on. A slab is allocated whole: a device that has less left is full (-ENOMEM).
  */
 GMSFS_API int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes);
 
@@ -768,8 +778,9 @@ GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
  * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
  *
  * ptr: where a mapping or a piece begins. What gmsfs_create_mapping made goes back while this
- * handle is still the writer that made it: a piece to its slab, the last piece with its slab to the
- * device; after a commit it stays in the layout, and the slab is unmapped with its last piece.
+ * handle is still the writer that made it, asleep too: a piece to its slab, the last piece with its
+ * slab to the device; after a commit it stays in the layout, and the slab is unmapped with its last
+ * piece. Where the mount does not take it back now (-ENOMEM, say), nothing has changed.
  * Entries bound into a piece are the caller's to delete. What was attached only stays in the
  * layout. A mapping made by gmsfs_map_va is unmapped; its reservation is the caller's. Errors:
  * -ENOENT.
@@ -943,7 +954,8 @@ GMSFS_API int gmsfs_descriptor_of(gmsfs_t *handle, const void *ptr, int *fd);
  *
  * THREADS, FORK as for handles: the calls on a pool are done one after the other. Not held up by
  * one that waits are gmsfs_graph_dealloc, gmsfs_graph_space_dealloc and the statistics. A space
- * belongs to its pool: gmsfs_graph_close ends both. No call aborts. Errors beside those named at
+ * belongs to its pool: gmsfs_graph_close ends both, and what others wait for, a wake with
+ * -ECANCELED, a launch with -EBADF. No call aborts. Errors beside those named at
  * each:
  *   -EBUSY   where a call unmaps memory (sleep, shrink, free): a space of the pool that is not
  *     eager is selected, or a stream is capturing (gmsfs_set_streams); nothing has changed
@@ -1271,7 +1283,9 @@ GMSFS_API int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid
 
 /* One region's facts, without a reference. kind: may be GMSFS_REGION_ANY. -ENOENT, -EPERM */
 GMSFS_API int gmsfs_region_get(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                               const char *name, struct gmsfs_region_info *info);
+                               const char *name, struct gmsfs_region_info *info, size_t info_bytes);
+#define gmsfs_region_get(regions, uid, kind, name, info) \
+    gmsfs_region_get(regions, uid, kind, name, info, sizeof(struct gmsfs_region_info))
 
 /*
  * gmsfs_region_list - the facts of all regions of one owner and kind, bytewise by name
@@ -1280,7 +1294,9 @@ GMSFS_API int gmsfs_region_get(gmsfs_regions_t *regions, uint32_t uid, enum gmsf
  * meanwhile is in it or not; what is there all the time is in it once. Errors: -EPERM.
  */
 GMSFS_API int gmsfs_region_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                                struct gmsfs_region_info **list, size_t *count);
+                                struct gmsfs_region_info **list, size_t *count, size_t item_bytes);
+#define gmsfs_region_list(regions, uid, kind, list, count) \
+    gmsfs_region_list(regions, uid, kind, list, count, sizeof(struct gmsfs_region_info))
 GMSFS_API void gmsfs_region_list_free(struct gmsfs_region_info *list);
 
 /*
@@ -1359,7 +1375,9 @@ GMSFS_API int gmsfs_region_unmap(gmsfs_region_t *region);
  */
 GMSFS_API int gmsfs_region_detach(gmsfs_region_t *region, int *file, int *fd);
 GMSFS_API int gmsfs_region_attach(int file, int fd, const struct gmsfs_region_info *info,
-                                  gmsfs_region_t **region);
+                                  gmsfs_region_t **region, size_t info_bytes);
+#define gmsfs_region_attach(file, fd, info, region) \
+    gmsfs_region_attach(file, fd, info, region, sizeof(struct gmsfs_region_info))
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,7 @@ extern "C" {
 #define GMSFS_NAME_MAX      255u /* bytes of an encoded file name, and of a tag */
 #define GMSFS_KEY_MAX       255u /* bytes of a metadata key; its encoded name is bounded as well */
 #define GMSFS_VALUE_MAX     (1u << 20) /* bytes of a metadata value */
+#define GMSFS_ENTRIES_MAX   (1u << 20) /* metadata entries of a store, and of one document */
 #define GMSFS_PUT_DATA_MAX  15360u     /* key and value together in one METADATA_PUT/GET */
 #define GMSFS_LIST_DATA_MAX 16320u     /* items of one LIST */
 #define GMSFS_BATCH_MAX     253u       /* descriptors in one message: the kernel's SCM_MAX_FD */

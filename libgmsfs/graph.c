@@ -109,16 +109,9 @@ static int graph_choose_chunk(struct gmsfs_graph_pool *pool, uint64_t chunk_byte
     return pool->handle->writable ? 0 : -EACCES;
 }
 
+/* Without spaces. */
 static void graph_free(struct gmsfs_graph_pool *pool)
 {
-    struct gmsfs_graph_space *space;
-
-    while ((space = pool->spaces)) {
-        pool->spaces = space->next;
-        gfs_graph_space_drop(space);
-    }
-    free(pool->shared.list);
-    gmsfs_close(pool->handle);
     gfs_graph_guard_destroy(&pool->guard);
     pthread_mutex_destroy(&pool->state);
     pthread_mutex_destroy(&pool->op);
@@ -143,6 +136,7 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
     if (!error)
         error = graph_choose_chunk(pool, chunk_bytes);
     if (error) {
+        gmsfs_close(pool->handle);
         graph_free(pool);
         if (is_made)
             graph_unmake_store(path);
@@ -180,25 +174,64 @@ static void graph_drop_memory(struct gmsfs_graph_pool *pool)
     gfs_memory_drop_turn(&pool->handle->memory, &pool->guard.turn);
 }
 
+static struct gfs_closed graph_closed;
+
+static void graph_retire(struct gmsfs_graph_pool *pool)
+{
+    struct gmsfs_graph_space *space, *spaces;
+    struct gmsfs_graph_pool *oldest;
+
+    gfs_graph_state_lock(pool);
+    spaces = pool->spaces;
+    pool->spaces = NULL;
+    free(pool->shared.list);
+    pool->shared = (struct gfs_chunks){0};
+    gfs_graph_state_unlock(pool);
+    while ((space = spaces)) {
+        spaces = space->next;
+        gfs_graph_space_retire(space);
+    }
+    gmsfs_close(pool->handle);
+    oldest = gfs_closed_keep(&graph_closed, pool);
+    if (oldest)
+        graph_free(oldest);
+}
+
+/* Op is taken twice: once it was had nobody comes in any more, but the pair's calls that wait for
+ * it are to find that out before the pool is taken apart. */
+static void graph_shut(struct gmsfs_graph_pool *pool)
+{
+    gfs_graph_guard_close(&pool->guard);
+    gfs_lock_first(&pool->op, pool->handle);
+    pthread_mutex_unlock(&pool->op);
+    gfs_graph_unregister(pool);
+    pthread_mutex_lock(&pool->op);
+    if (pool->spaces || pool->shared.count || pool->guard.turn.event)
+        graph_drop_memory(pool);
+    pthread_mutex_unlock(&pool->op);
+}
+
 void gmsfs_graph_close(gmsfs_graph_pool_t *pool)
 {
-    if (!pool)
+    int is_dead; /* it is of the parent of this process */
+
+    if (!pool || atomic_load(&pool->closed))
         return;
-    if (!atomic_load(&pool->handle->dead)) {
-        gfs_graph_unregister(pool);
-        pthread_mutex_lock(&pool->op);
-        if (pool->spaces || pool->shared.count || pool->guard.turn.event)
-            graph_drop_memory(pool);
-        pthread_mutex_unlock(&pool->op);
-    }
-    graph_free(pool);
+    is_dead = atomic_load(&pool->handle->dead);
+    if ((!is_dead && gfs_is_in_call(pool->handle)) || atomic_exchange(&pool->closed, 1))
+        return;
+    gfs_hold_thread();
+    if (!is_dead)
+        graph_shut(pool);
+    graph_retire(pool);
+    gfs_let_thread();
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */
 
 gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool)
 {
-    return pool ? pool->handle : NULL;
+    return pool && !atomic_load(&pool->closed) ? pool->handle : NULL;
 }
 
 /* Unless another call has the handle: then what was known before must do. */
@@ -208,7 +241,7 @@ static void graph_ask_for_waiters(struct gmsfs_graph_pool *pool)
     struct gmsfs_ioc_info info = {0};
     int error = -ENOLCK;
 
-    if (pthread_mutex_trylock(&handle->op) != 0)
+    if (gfs_try_enter(handle) != 0)
         return;
     if (handle->mode == GMSFS_MODE_RW)
         error = gfs_ioctl(handle, GMSFS_IOC_INFO, &info);
@@ -222,11 +255,10 @@ int(gmsfs_graph_get_stats)(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *o
                            size_t out_bytes)
 {
     struct gmsfs_graph_stats stats = {0};
+    int error = out && !gfs_check_struct(out_bytes) ? gfs_graph_check_pool(pool) : -EINVAL;
 
-    if (!pool || !out || gfs_check_struct(out_bytes))
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
+    if (error)
+        return error;
     graph_ask_for_waiters(pool);
     gfs_graph_state_lock(pool);
     stats.awake = pool->phase == GFS_GRAPH_AWAKE;

@@ -44,7 +44,7 @@ struct gfs_chunks {
 };
 
 struct gmsfs_graph_space {
-    struct gmsfs_graph_pool *pool;
+    _Atomic(struct gmsfs_graph_pool *) pool; /* NULL: it was given back, or closed with its pool */
     struct gmsfs_graph_space *next;
     uintptr_t base;
     uint64_t reserved_bytes;
@@ -69,6 +69,7 @@ struct gfs_graph_guard {
     pthread_mutex_t mutex;
     pthread_cond_t left;
     int inside;
+    int closed;
     pthread_t owner;
     struct gfs_turn turn; /* the owner's */
 };
@@ -78,6 +79,7 @@ struct gmsfs_graph_pool {
     pthread_mutex_t state;
     struct gmsfs_graph_pool *next; /* registry */
     size_t users;                  /* calls of the pair that are under way; registry */
+    atomic_int closed;
     struct gmsfs_store *handle;
     uint64_t chunk_bytes;
     struct gfs_graph_guard guard;
@@ -92,9 +94,11 @@ struct gmsfs_graph_pool {
 
 /* ---- graph_enter.c ------------------------------------------------------------------------ */
 
-/* May calls use this pool? -EINVAL: it is NULL; -ECHILD: it was opened before fork(). */
+/* May calls use this pool? -EINVAL: it is NULL; -EBADF: it was closed; -ECHILD: it was opened
+ * before fork(). */
 int gfs_graph_check_pool(const struct gmsfs_graph_pool *pool);
-/* Takes `op`, which gfs_graph_end gives back. -EINVAL, -ECHILD. */
+/* Takes `op`, which gfs_graph_end gives back; meanwhile pthread_cancel(3) waits. As
+ * gfs_graph_check_pool; -EDEADLK: this thread is in a call on it. */
 int gfs_graph_begin(struct gmsfs_graph_pool *pool);
 void gfs_graph_end(struct gmsfs_graph_pool *pool);
 /* The same for calls that unmap: nobody launches meanwhile. -EDEADLK: this thread does. */
@@ -141,8 +145,12 @@ int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va);
  * of the chunks that have to be made, GMSFS_ALLOC_*. */
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
                           uint64_t size_bytes, unsigned alloc_flags, void **ptr);
-/* Only heap memory. */
+/* Only heap memory, of one that nobody knows. */
 void gfs_graph_space_drop(struct gmsfs_graph_space *space);
+/* The same for one that the program knows, and may use though it is gone: -EBADF then. */
+void gfs_graph_space_retire(struct gmsfs_graph_space *space);
+/* Outside of op: its pool's `state`, for gfs_graph_state_unlock. -EBADF, -ECHILD. */
+int gfs_graph_space_lock(struct gmsfs_graph_space *space, struct gmsfs_graph_pool **pool);
 
 /* ---- graph_chunks.c, inside op and scope ----------------------------------------------------- */
 
@@ -174,6 +182,8 @@ void gfs_graph_note_high(struct gmsfs_graph_pool *pool);
 
 void gfs_graph_guard_init(struct gfs_graph_guard *guard);
 void gfs_graph_guard_destroy(struct gfs_graph_guard *guard);
+/* Nobody comes in any more: -EBADF, for those that wait too. */
+void gfs_graph_guard_close(struct gfs_graph_guard *guard);
 /* Waits until no other thread is inside; -EDEADLK: this one is. */
 int gfs_graph_guard_take(struct gfs_graph_guard *guard);
 /* The same, or (refuse) -EBUSY. */

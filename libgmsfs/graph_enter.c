@@ -8,21 +8,73 @@ int gfs_graph_check_pool(const struct gmsfs_graph_pool *pool)
 {
     if (!pool)
         return -EINVAL;
+    if (atomic_load(&pool->closed))
+        return -EBADF;
     return atomic_load(&pool->handle->dead) ? -ECHILD : 0;
+}
+
+/* The call that this thread is in has `op`, or waits for it. */
+static int enter_check(struct gmsfs_graph_pool *pool)
+{
+    int error = gfs_graph_check_pool(pool);
+
+    if (error)
+        return error;
+    return gfs_is_in_call(pool->handle) ? -EDEADLK : 0;
+}
+
+/* It may have been closed by whoever had it before. */
+static int enter_op(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_lock(&pool->op);
+    if (!atomic_load(&pool->closed))
+        return 0;
+    pthread_mutex_unlock(&pool->op);
+    return -EBADF;
 }
 
 int gfs_graph_begin(struct gmsfs_graph_pool *pool)
 {
-    int error = gfs_graph_check_pool(pool);
+    int error = enter_check(pool);
 
-    if (!error)
-        pthread_mutex_lock(&pool->op);
+    if (error)
+        return error;
+    gfs_hold_thread();
+    error = enter_op(pool);
+    if (error)
+        gfs_let_thread();
     return error;
 }
 
 void gfs_graph_end(struct gmsfs_graph_pool *pool)
 {
     pthread_mutex_unlock(&pool->op);
+    gfs_let_thread();
+}
+
+int gfs_graph_begin_unmap(struct gmsfs_graph_pool *pool)
+{
+    int error = enter_check(pool);
+
+    if (error)
+        return error;
+    gfs_hold_thread();
+    error = gfs_graph_guard_take(&pool->guard);
+    if (!error) {
+        error = enter_op(pool);
+        if (error)
+            gfs_graph_guard_give_back(&pool->guard);
+    }
+    if (error)
+        gfs_let_thread();
+    return error;
+}
+
+void gfs_graph_end_unmap(struct gmsfs_graph_pool *pool)
+{
+    pthread_mutex_unlock(&pool->op);
+    gfs_graph_guard_give_back(&pool->guard);
+    gfs_let_thread();
 }
 
 int gfs_graph_enter(struct gmsfs_graph_pool *pool, int must, struct gfs_va_scope *scope)

@@ -47,27 +47,34 @@ static int launch_check_awake(struct gmsfs_graph_pool *pool)
 
 /* Asked twice: a pool that waits to wake holds nobody up, and one that has gone to sleep while this
  * thread waited launches nothing. */
-int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_guard how)
+static int launch_enter(struct gmsfs_graph_pool *pool, void *stream, int refuse)
 {
-    int error;
+    int error = launch_check_awake(pool);
 
-    if (!pool || (how != GMSFS_GRAPH_ORDER && how != GMSFS_GRAPH_REFUSE))
-        return -EINVAL;
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
-    error = launch_check_awake(pool);
     if (!error)
         thread_watch();
     if (!error)
-        error = gfs_graph_guard_try(&pool->guard, how == GMSFS_GRAPH_REFUSE);
+        error = gfs_graph_guard_try(&pool->guard, refuse);
     if (error)
         return error;
     error = launch_check_awake(pool);
     if (!error) /* waking has opened the device */
-        error = gfs_memory_wait_turn(&pool->handle->memory, &pool->guard.turn, stream,
-                                     how == GMSFS_GRAPH_REFUSE);
+        error = gfs_memory_wait_turn(&pool->handle->memory, &pool->guard.turn, stream, refuse);
     if (error)
         gfs_graph_guard_give_back(&pool->guard);
+    return error;
+}
+
+int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream, enum gmsfs_graph_guard how)
+{
+    int known = how == GMSFS_GRAPH_ORDER || how == GMSFS_GRAPH_REFUSE;
+    int error = known ? gfs_graph_check_pool(pool) : -EINVAL;
+
+    if (error)
+        return error;
+    gfs_hold_thread();
+    error = launch_enter(pool, stream, how == GMSFS_GRAPH_REFUSE);
+    gfs_let_thread();
     return error;
 }
 
@@ -79,7 +86,9 @@ int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream)
         return error;
     if (!gfs_graph_guard_is_mine(&pool->guard))
         return -EPERM;
+    gfs_hold_thread();
     error = gfs_memory_end_turn(&pool->handle->memory, &pool->guard.turn, stream);
     gfs_graph_guard_give_back(&pool->guard);
+    gfs_let_thread();
     return error;
 }

@@ -24,6 +24,8 @@ void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream)
     pair_error = size_bytes > 0 ? gfs_graph_space_alloc(pool, space, (uint64_t)size_bytes,
                                                         GMSFS_ALLOC_NOWAIT, &ptr)
                                 : -EINVAL;
+    if (!ptr && atomic_load(&pool->closed))
+        pair_error = -ENOENT; /* by now nothing is selected */
     gfs_graph_registry_unuse(pool);
     return ptr;
 }

@@ -25,12 +25,14 @@ static size_t selected_count, selected_room;
 
 void gfs_graph_registry_lock(void)
 {
+    gfs_hold_thread();
     pthread_mutex_lock(&registry_mutex);
 }
 
 void gfs_graph_registry_unlock(void)
 {
     pthread_mutex_unlock(&registry_mutex);
+    gfs_let_thread();
 }
 
 struct gmsfs_graph_pool *gfs_graph_registry_first(void)
@@ -173,16 +175,19 @@ static int selected_drop(const struct gmsfs_graph_pool *pool, void *stream)
     return 0;
 }
 
+/* Inside, for a pool that is closed forgets what is selected, and once. */
 int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 {
+    struct gmsfs_graph_pool *pool;
     int error;
 
     if (!space)
         return -EINVAL;
-    if (atomic_load(&space->pool->handle->dead))
-        return -ECHILD;
     gfs_graph_registry_lock();
-    error = selected_add(space, stream);
+    pool = space->pool;
+    error = pool ? gfs_graph_check_pool(pool) : -EBADF;
+    if (!error)
+        error = selected_add(space, stream);
     gfs_graph_registry_unlock();
     return error;
 }
@@ -249,4 +254,5 @@ void gfs_graph_fork_child(void)
     registry_first = NULL;
     pthread_mutex_init(&registry_mutex, NULL);
     pthread_cond_init(&registry_unused, NULL);
+    gfs_let_thread(); /* which gfs_graph_fork_prepare holds */
 }

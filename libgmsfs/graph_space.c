@@ -83,10 +83,10 @@ int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va)
 /* A pool that waits to wake holds nobody up. */
 static int space_check_phase(struct gmsfs_graph_pool *pool)
 {
-    int asleep;
+    int asleep, error = gfs_graph_check_pool(pool);
 
-    if (atomic_load(&pool->handle->dead))
-        return -ECHILD;
+    if (error)
+        return error;
     gfs_graph_state_lock(pool);
     asleep = pool->phase == GFS_GRAPH_ASLEEP;
     gfs_graph_state_unlock(pool);
@@ -129,22 +129,23 @@ int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_spac
 
 int gmsfs_graph_space_alloc(gmsfs_graph_space_t *space, uint64_t size_bytes, void **ptr)
 {
+    struct gmsfs_graph_pool *pool;
+
     if (!space || !ptr || size_bytes == 0)
         return -EINVAL;
-    return gfs_graph_space_alloc(space->pool, space, size_bytes, 0, ptr);
+    pool = space->pool;
+    return pool ? gfs_graph_space_alloc(pool, space, size_bytes, 0, ptr) : -EBADF;
 }
 
 int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
 {
-    int error;
+    struct gmsfs_graph_pool *pool;
+    int error = space ? gfs_graph_space_lock(space, &pool) : -EINVAL;
 
-    if (!space)
-        return -EINVAL;
-    if (atomic_load(&space->pool->handle->dead))
-        return -ECHILD;
-    gfs_graph_state_lock(space->pool);
+    if (error)
+        return error;
     error = gfs_graph_space_give_back(space, (uintptr_t)ptr);
-    gfs_graph_state_unlock(space->pool);
+    gfs_graph_state_unlock(pool);
     return error;
 }
 
@@ -155,6 +156,36 @@ void gfs_graph_space_drop(struct gmsfs_graph_space *space)
     gfs_slabs_free(&space->segments);
     free(space->own.list);
     free(space);
+}
+
+static struct gfs_closed spaces_closed;
+
+void gfs_graph_space_retire(struct gmsfs_graph_space *space)
+{
+    struct gmsfs_graph_pool *pool = space->pool;
+
+    gfs_graph_state_lock(pool);
+    space->pool = NULL;
+    gfs_slabs_free(&space->segments);
+    free(space->own.list);
+    space->own = (struct gfs_chunks){0};
+    gfs_graph_state_unlock(pool);
+    free(gfs_closed_keep(&spaces_closed, space));
+}
+
+int gfs_graph_space_lock(struct gmsfs_graph_space *space, struct gmsfs_graph_pool **pool)
+{
+    int error;
+
+    *pool = space->pool;
+    error = *pool ? gfs_graph_check_pool(*pool) : -EBADF;
+    if (error)
+        return error;
+    gfs_graph_state_lock(*pool);
+    if (space->pool)
+        return 0;
+    gfs_graph_state_unlock(*pool);
+    return -EBADF;
 }
 
 static int space_reserve(struct gmsfs_graph_space *space, uint64_t reserve_bytes)
@@ -280,13 +311,16 @@ int gmsfs_graph_space_free(gmsfs_graph_space_t *space)
     if (!space)
         return 0;
     pool = space->pool;
-    error = gfs_graph_begin_unmap(pool);
+    error = pool ? gfs_graph_begin_unmap(pool) : -EBADF;
     if (error)
         return error;
-    error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
-    gfs_graph_end_unmap(pool);
+    if (!space->pool)
+        error = -EBADF;
+    else
+        error = pool->phase == GFS_GRAPH_FALLING ? -ENOLCK : space_free(space);
     if (!error)
-        gfs_graph_space_drop(space);
+        gfs_graph_space_retire(space);
+    gfs_graph_end_unmap(pool);
     return error;
 }
 
@@ -294,21 +328,21 @@ int(gmsfs_graph_space_get_stats)(gmsfs_graph_space_t *space, struct gmsfs_graph_
                                  size_t out_bytes)
 {
     struct gmsfs_graph_space_stats stats;
+    struct gmsfs_graph_pool *pool;
+    int valid = space && out && !gfs_check_struct(out_bytes);
+    int error = valid ? gfs_graph_space_lock(space, &pool) : -EINVAL;
 
-    if (!space || !out || gfs_check_struct(out_bytes))
-        return -EINVAL;
-    if (atomic_load(&space->pool->handle->dead))
-        return -ECHILD;
-    gfs_graph_state_lock(space->pool);
+    if (error)
+        return error;
     stats = (struct gmsfs_graph_space_stats){
         .base = (void *)space->base,
         .eager = space->eager,
         .address_bytes = space->reserved_bytes,
-        .reached_bytes = space->reached * space->pool->chunk_bytes,
+        .reached_bytes = space->reached * pool->chunk_bytes,
         .live = space->segments.slabs[0].piece_count,
         .live_bytes = space->live_bytes,
     };
-    gfs_graph_state_unlock(space->pool);
+    gfs_graph_state_unlock(pool);
     gfs_give_struct(out, out_bytes, &stats, sizeof stats);
     return 0;
 }

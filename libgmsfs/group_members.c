@@ -108,6 +108,8 @@ void gfs_group_release(struct group *group)
     for (size_t i = 0; i < group->count; i++) {
         if (group->members[i].taken)
             gfs_session_drop(group->members[i].handle);
+        else if (group->members[i].entered)
+            gfs_session_give_up_place(group->members[i].handle);
         group->members[i].taken = 0;
     }
 }

@@ -10,7 +10,6 @@
 
 #include "internal.h"
 
-#define HANDLE_CLOSED     64         /* so many closed ones are still known */
 #define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -114,11 +113,8 @@ static void handle_free(struct gmsfs_store *handle)
 
 /* ---- closed ones --------------------------------------------------------------------------- */
 
-static struct gmsfs_store *closed[HANDLE_CLOSED];
-static atomic_uint closed_count;
+static struct gfs_closed handle_closed;
 
-/* Nothing of it is left but that it is closed: so a program that uses it all the same is told,
- * while it is one of the last that were closed. */
 static void handle_retire(struct gmsfs_store *handle)
 {
     struct gmsfs_store *oldest;
@@ -127,8 +123,7 @@ static void handle_retire(struct gmsfs_store *handle)
     handle_free_parts(handle);
     handle->map = (struct gfs_vmap){0};
     gfs_state_unlock(handle);
-    oldest = __atomic_exchange_n(&closed[atomic_fetch_add(&closed_count, 1) % HANDLE_CLOSED],
-                                 handle, __ATOMIC_ACQ_REL);
+    oldest = gfs_closed_keep(&handle_closed, handle);
     if (!oldest)
         return;
     pthread_mutex_destroy(&oldest->state);
@@ -202,6 +197,7 @@ void gmsfs_close(gmsfs_t *handle)
         handle_drop_memory(handle);
     gfs_memory_close(&handle->memory);
     gfs_connect_give_up(handle);
+    gfs_session_give_up_place(handle);
     gfs_session_release(handle);
     gfs_gate_enter();
     gfs_fork_unregister(handle);

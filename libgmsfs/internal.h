@@ -28,6 +28,7 @@
 #define GFS_REPLY_TIMEOUT_MS  30000 /* for an answer on `.fds`, which the daemon gives at once */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
 #define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
+#define GFS_SLAB_GROWTH       4                   /* ... and at least this of its tag's others */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
 #define GFS_AGAIN_NS          2000000 /* until a wait that had not begun is cancelled again */
 
@@ -35,6 +36,7 @@
 struct gfs_call {
     uint64_t number;
     int cancelled;
+    unsigned cancelling; /* threads that tell the mount: until they have, the wait does not end */
     struct gmsfs_store *waits_on; /* its `ctl` has the request; NULL: it does not wait now */
 };
 
@@ -54,7 +56,8 @@ struct gmsfs_store {
     int fds_fd;                                  /* connection to `.fds`, or -1 */
     int events_fd;                               /* the mount's events, or -1 */
     _Atomic(struct gfs_connecting *) connecting; /* of gmsfs_connect_start; NULL: none */
-    int writable;                                /* ctl_fd was opened for writing */
+    atomic_int keeps_place; /* in the queue, for a second: the last ACQUIRE asked for that */
+    int writable;           /* ctl_fd was opened for writing */
     uint64_t granularity_bytes;
     struct gfs_memory memory;
 
@@ -91,6 +94,12 @@ struct gmsfs_store {
 int gfs_enter(struct gmsfs_store *handle);
 /* The same, and whoever waits in a call on it is cancelled: for what must not be held up. */
 int gfs_enter_first(struct gmsfs_store *handle);
+/* -EBUSY: a call has it. */
+int gfs_try_enter(struct gmsfs_store *handle);
+/* Is it this thread that has it, or is about to? */
+int gfs_is_in_call(struct gmsfs_store *handle);
+/* `op`, whose holder may wait in a call on this handle, and is cancelled then. */
+void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle);
 void gfs_leave(struct gmsfs_store *handle);
 void gfs_state_lock(struct gmsfs_store *handle);
 void gfs_state_unlock(struct gmsfs_store *handle);
@@ -132,6 +141,12 @@ void gfs_connect_cancel(struct gmsfs_store *handle);
 void gfs_connect_give_up(struct gmsfs_store *handle);
 /* Its thread is not in the child. */
 void gfs_connect_fork_child(struct gmsfs_store *handle);
+
+/* ---- notice.c ----------------------------------------------------------------------------- */
+
+/* The handle is on a store of another mount, perhaps: then the descriptor of its notices, which the
+ * program knows by its number, is of that one's events. */
+void gfs_notice_follow(struct gmsfs_store *handle);
 
 /* ---- version.c ---------------------------------------------------------------------------- */
 
@@ -201,6 +216,8 @@ int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t
 int gfs_session_release(struct gmsfs_store *handle);
 /* The same for a session that the handle has not noted. */
 int gfs_session_drop(struct gmsfs_store *handle);
+/* In the queue, if one is kept. */
+void gfs_session_give_up_place(struct gmsfs_store *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 void gfs_hex_format(const uint8_t bytes[16], char text[33]);
 
@@ -286,6 +303,20 @@ int gfs_key_check(const char *key); /* whether it can be encoded */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 
+/* ---- closed.c ----------------------------------------------------------------------------- */
+
+#define GFS_CLOSED 64 /* so many of a kind are still known */
+
+/* Of one kind; all zero. */
+struct gfs_closed {
+    _Atomic(void *) objects[GFS_CLOSED];
+    atomic_uint count;
+};
+
+/* Nothing of the object is left but that it is closed. Returns the one that was closed so many ago,
+ * to be freed, or NULL. */
+void *gfs_closed_keep(struct gfs_closed *closed, void *object);
+
 /* ---- handle.c ----------------------------------------------------------------------------- */
 
 /* Inside op, without a session: the store that has the name now. */
@@ -349,6 +380,12 @@ struct gfs_mapping *gfs_va_find(const struct gmsfs_store *handle, const void *va
 /* ---- private.c ------------------------------------------------------------------------------ */
 
 void gfs_private_drop_all(struct gmsfs_store *handle);
+
+/* ---- create.c ------------------------------------------------------------------------------- */
+
+/* Outside of scopes: frees what was allocated and is of no use to anybody, before it is published.
+ */
+int gfs_create_trim(struct gmsfs_store *handle);
 
 /* ---- mapping.c ---------------------------------------------------------------------------- */
 

@@ -78,6 +78,17 @@ static uint32_t acquire_flags(const struct gmsfs_store *handle, uint32_t mode)
     return flags;
 }
 
+/* What is tried once waits for nobody, and is not ended. */
+static int acquire_once(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
+{
+    uint32_t again = acquire->flags & GMSFS_ACQUIRE_AGAIN;
+    int error = acquire->timeout_ms ? ioctl_wait_once(handle, GMSFS_IOC_ACQUIRE, acquire)
+                                    : ioctl_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+
+    atomic_store(&handle->keeps_place, again && error == -ETIMEDOUT);
+    return error;
+}
+
 /* The mount keeps a waiter's place for a second after a signal, and after the kernel's bound on
  * unanswered requests, which it reports as ETIMEDOUT before our own time is up. */
 int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
@@ -90,7 +101,7 @@ int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acqu
     request.flags |= acquire_flags(handle, acquire->mode);
     for (;;) {
         *acquire = request;
-        error = ioctl_wait_once(handle, GMSFS_IOC_ACQUIRE, acquire);
+        error = acquire_once(handle, acquire);
         if (error != -EINTR && error != -ETIMEDOUT)
             return error;
         if (timeout_ms == GMSFS_TIMEOUT_FOREVER)

@@ -207,16 +207,35 @@ int gfs_layout_read(struct gmsfs_store *handle, struct gmsfs_layout **layout)
     return error == -EAGAIN ? -ENODATA : error;
 }
 
-int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout)
+/* As a program knows them that has another size of the items. */
+static int layout_give(struct gmsfs_layout *layout, size_t allocation_bytes, size_t entry_bytes)
 {
-    int error;
+    void *allocations = layout->allocations, *entries = layout->entries;
+    int error = gfs_give_list(&allocations, layout->allocation_count, allocation_bytes,
+                              sizeof *layout->allocations);
 
-    if (!layout)
-        return -EINVAL;
-    error = gfs_enter(handle);
+    if (!error)
+        error = gfs_give_list(&entries, layout->entry_count, entry_bytes, sizeof *layout->entries);
+    layout->allocations = allocations;
+    layout->entries = entries;
+    return error;
+}
+
+int(gmsfs_read_layout)(gmsfs_t *handle, struct gmsfs_layout **out, size_t allocation_bytes,
+                       size_t entry_bytes)
+{
+    struct gmsfs_layout *layout = NULL;
+    int error = out ? gfs_enter(handle) : -EINVAL;
+
     if (error)
         return error;
-    error = gfs_layout_read(handle, layout);
+    error = gfs_layout_read(handle, &layout);
     gfs_leave(handle);
+    if (!error)
+        error = layout_give(layout, allocation_bytes, entry_bytes);
+    if (error)
+        gmsfs_free_layout(layout);
+    else
+        *out = layout;
     return error;
 }

@@ -57,7 +57,7 @@ int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entrie
 
     if (!entries && count)
         return -EINVAL;
-    if (count > UINT32_MAX) /* before one of them is looked at: so many there cannot be */
+    if (count > GMSFS_ENTRIES_MAX) /* before one of them is looked at: so many there cannot be */
         error = -ENOSPC;
     for (size_t i = 0; i < count && !error; i++) {
         error = metadata_check(entries + i);

@@ -11,7 +11,7 @@
 
 int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
 {
-    void **copy = NULL;
+    void **copy = NULL, **before;
     int error;
 
     if ((count && !streams) || count > SIZE_MAX / 2 / sizeof *copy)
@@ -27,10 +27,11 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
         free(copy);
         return error;
     }
-    free(handle->memory.wishes.streams);
+    before = handle->memory.wishes.streams;
     handle->memory.wishes.streams = copy;
     handle->memory.wishes.stream_count = count;
     gfs_leave(handle);
+    free(before); /* last: a child of fork() frees what it finds there */
     return 0;
 }
 
@@ -99,12 +100,14 @@ static int private_make_room(struct gmsfs_store *handle)
 
     if (handle->copy_count < handle->copy_room)
         return 0;
+    gfs_gate_enter(); /* a child of fork() frees them */
     grown = realloc(handle->copies, room * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    handle->copies = grown;
-    handle->copy_room = room;
-    return 0;
+    if (grown) {
+        handle->copies = grown;
+        handle->copy_room = room;
+    }
+    gfs_gate_leave();
+    return grown ? 0 : -ENOMEM;
 }
 
 int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, void **out)

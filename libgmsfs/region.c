@@ -21,7 +21,15 @@ struct gmsfs_region {
     void *map; /* NULL: it is not mapped */
     size_t map_bytes;
     pid_t pid; /* whose the reference is */
+    atomic_int closed;
 };
+
+static int region_check(const struct gmsfs_region *region)
+{
+    if (!region)
+        return -EINVAL;
+    return atomic_load(&region->closed) ? -EBADF : 0;
+}
 
 /* ---- taking and giving back ---------------------------------------------------------------- */
 
@@ -175,57 +183,76 @@ int gmsfs_region_open(gmsfs_regions_t *regions, uint32_t uid, const char *name,
     return error;
 }
 
+static struct gfs_closed region_closed;
+
+/* Its descriptors are closed, or somebody else's. */
+static void region_retire(struct gmsfs_region *region)
+{
+    region->file = region->fd = -1;
+    free(gfs_closed_keep(&region_closed, region));
+}
+
 void gmsfs_region_close(gmsfs_region_t *region)
 {
-    if (!region)
+    if (region_check(region))
         return;
     gmsfs_region_unmap(region);
+    if (atomic_exchange(&region->closed, 1))
+        return;
     /* close(2) comes back before the mount has heard of it. In a child of fork(2) the reference is
      * its parent's, who has not given it back. */
     if (region->pid == getpid())
         ioctl(region->file, GMSFS_IOC_RELEASE);
-    region_free(region);
+    gfs_fd_close(&region->fd);
+    gfs_fd_close(&region->file);
+    region_retire(region);
 }
 
 int gmsfs_region_detach(gmsfs_region_t *region, int *file, int *fd)
 {
-    if (!region || !file || !fd)
-        return -EINVAL;
+    int error = file && fd ? region_check(region) : -EINVAL;
+
+    if (error)
+        return error;
     if (region->map)
         return -EBUSY;
+    if (atomic_exchange(&region->closed, 1))
+        return -EBADF;
     *file = region->file;
     *fd = region->fd;
-    free(region);
+    region_retire(region);
     return 0;
 }
 
-int gmsfs_region_attach(int file, int fd, const struct gmsfs_region_info *info,
-                        gmsfs_region_t **out)
+int(gmsfs_region_attach)(int file, int fd, const struct gmsfs_region_info *info,
+                         gmsfs_region_t **out, size_t info_bytes)
 {
     struct gmsfs_region *region;
 
-    if (!info || !out)
+    if (!info || !out || gfs_check_struct(info_bytes))
         return -EINVAL;
     if (fcntl(file, F_GETFD) < 0 || (fd >= 0 && fcntl(fd, F_GETFD) < 0))
         return -EBADF;
     region = calloc(1, sizeof *region);
     if (!region)
         return -ENOMEM;
-    *region =
-        (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .info = *info, .pid = getpid()};
+    *region = (struct gmsfs_region){.file = file, .fd = fd < 0 ? -1 : fd, .pid = getpid()};
+    gfs_give_struct(&region->info, sizeof region->info, info, info_bytes);
     *out = region;
     return 0;
 }
 
 const struct gmsfs_region_info *gmsfs_region_info(const gmsfs_region_t *region)
 {
-    return region ? &region->info : NULL;
+    return region_check(region) ? NULL : &region->info;
 }
 
 int gmsfs_region_descriptor(const gmsfs_region_t *region)
 {
-    if (!region)
-        return -EINVAL;
+    int error = region_check(region);
+
+    if (error)
+        return error;
     return region->fd >= 0 ? region->fd : -ENODATA;
 }
 
@@ -282,9 +309,9 @@ int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size
     int fd = -1, error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
-    if (!region || (!bytes && size_bytes))
-        return -EINVAL;
-    error = region_find_source(region, &fd, &start);
+    error = bytes || !size_bytes ? region_check(region) : -EINVAL;
+    if (!error)
+        error = region_find_source(region, &fd, &start);
     if (!error)
         error = gmsfs_region_check(&region->info, offset, size_bytes, reason);
     for (size_t done = 0; !error && done < size_bytes;) {
@@ -309,8 +336,9 @@ int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *byte
     int error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
-    if (!region || (!bytes && size_bytes))
-        return -EINVAL;
+    error = bytes || !size_bytes ? region_check(region) : -EINVAL;
+    if (error)
+        return error;
     if (region->info.kind == GMSFS_REGION_CUDA)
         return -EOPNOTSUPP;
     if (!(region->info.flags & GMSFS_REGION_WRITABLE))
@@ -336,10 +364,11 @@ int gmsfs_region_map(gmsfs_region_t *region, enum gmsfs_access access, void **pt
 {
     int protection = access == GMSFS_ACCESS_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before;
-    int error;
+    int valid = ptr && (access == GMSFS_ACCESS_READ || access == GMSFS_ACCESS_WRITE);
+    int error = valid ? region_check(region) : -EINVAL;
 
-    if (!region || !ptr || (access != GMSFS_ACCESS_READ && access != GMSFS_ACCESS_WRITE))
-        return -EINVAL;
+    if (error)
+        return error;
     if (region->map)
         return -EBUSY;
     if (!region_is_host(region))
@@ -363,8 +392,10 @@ int gmsfs_region_map(gmsfs_region_t *region, enum gmsfs_access access, void **pt
 
 int gmsfs_region_unmap(gmsfs_region_t *region)
 {
-    if (!region)
-        return -EINVAL;
+    int error = region_check(region);
+
+    if (error)
+        return error;
     if (region->map && munmap(region->map, region->map_bytes) < 0)
         return -errno;
     region->map = NULL;

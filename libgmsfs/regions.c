@@ -28,15 +28,22 @@ int gfs_regions_enter(struct gmsfs_regions *regions)
 {
     if (!regions)
         return -EINVAL;
+    if (atomic_load(&regions->closed))
+        return -EBADF;
     if (regions->pid != getpid())
         return -ECHILD;
+    gfs_hold_thread();
     pthread_mutex_lock(&regions->op);
-    return 0;
+    if (!atomic_load(&regions->closed))
+        return 0;
+    gfs_regions_leave(regions);
+    return -EBADF;
 }
 
 void gfs_regions_leave(struct gmsfs_regions *regions)
 {
     pthread_mutex_unlock(&regions->op);
+    gfs_let_thread();
 }
 
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error)
@@ -321,18 +328,40 @@ int gmsfs_regions_open(const char *path, gmsfs_regions_t **out)
     return 0;
 }
 
+static struct gfs_closed regions_closed;
+
+static void regions_retire(struct gmsfs_regions *regions)
+{
+    struct gmsfs_regions *oldest;
+
+    gfs_regions_disconnect(regions);
+    gfs_fd_close(&regions->owner_fd);
+    gfs_fd_close(&regions->dir_fd);
+    free(regions->path);
+    regions->path = NULL;
+    oldest = gfs_closed_keep(&regions_closed, regions);
+    if (!oldest)
+        return;
+    pthread_mutex_destroy(&oldest->op);
+    free(oldest);
+}
+
+/* In a child of fork(2) there is nobody else, and a thread that had op is not there. */
 void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
-    if (!regions)
+    int is_mine = regions && regions->pid == getpid(), was_closed;
+
+    if (!regions || atomic_load(&regions->closed))
         return;
-    gfs_regions_disconnect(regions);
-    if (regions->owner_fd >= 0)
-        close(regions->owner_fd);
-    if (regions->dir_fd >= 0)
-        close(regions->dir_fd);
-    pthread_mutex_destroy(&regions->op);
-    free(regions->path);
-    free(regions);
+    gfs_hold_thread();
+    if (is_mine)
+        pthread_mutex_lock(&regions->op);
+    was_closed = atomic_exchange(&regions->closed, 1);
+    if (is_mine)
+        pthread_mutex_unlock(&regions->op);
+    if (!was_closed)
+        regions_retire(regions);
+    gfs_let_thread();
 }
 
 /* What has the name before is looked at first, to be told apart from what it is about to have. */
@@ -441,12 +470,13 @@ int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid, enum gms
     return error;
 }
 
-int gmsfs_region_get(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                     const char *name, struct gmsfs_region_info *info)
+int(gmsfs_region_get)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                      const char *name, struct gmsfs_region_info *info, size_t info_bytes)
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
     struct gfs_regions_answer answer;
-    int error = info ? regions_set_name(&request, name, NULL) : -EINVAL;
+    int valid = info && !gfs_check_struct(info_bytes);
+    int error = valid ? regions_set_name(&request, name, NULL) : -EINVAL;
 
     if (error)
         return error == -ENAMETOOLONG ? -ENOENT : error;
@@ -456,12 +486,12 @@ int gmsfs_region_get(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_k
     if (!error && answer.header.count != 1)
         error = -EPROTO;
     if (!error)
-        *info = answer.list[0];
+        gfs_give_struct(info, info_bytes, answer.list, sizeof answer.list[0]);
     return error;
 }
 
-int gmsfs_region_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                      struct gmsfs_region_info **list, size_t *count)
+static int regions_read_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                             struct gmsfs_region_info **list, size_t *count)
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
     struct gmsfs_region_info *all = NULL, *grown;
@@ -469,8 +499,6 @@ int gmsfs_region_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_
     size_t used = 0;
     int error;
 
-    if (!list || !count)
-        return -EINVAL;
     do {
         error = regions_call(regions, &(struct regions_ask){.request = &request, .fd = -1}, &answer,
                              NULL);
@@ -494,6 +522,27 @@ int gmsfs_region_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_
     }
     *list = all;
     *count = used;
+    return 0;
+}
+
+int(gmsfs_region_list)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                       struct gmsfs_region_info **out, size_t *count, size_t item_bytes)
+{
+    struct gmsfs_region_info *list = NULL;
+    size_t found = 0;
+    void *given;
+    int error = out && count ? regions_read_list(regions, uid, kind, &list, &found) : -EINVAL;
+
+    if (error)
+        return error;
+    given = list;
+    error = gfs_give_list(&given, found, item_bytes, sizeof *list);
+    if (error) {
+        free(given);
+        return error;
+    }
+    *out = given;
+    *count = found;
     return 0;
 }
 

@@ -10,12 +10,14 @@
 #define GMSFS_LIB_REGIONS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "gmsfs.h"
 
 struct gmsfs_regions {
     pthread_mutex_t op;
+    atomic_int closed;
     pid_t pid;    /* who opened it */
     int dir_fd;   /* O_PATH: the root of the mount */
     int owner_fd; /* O_PATH: the directory of owner_uid, so that one name is looked up; or -1 */
@@ -25,7 +27,8 @@ struct gmsfs_regions {
     uint32_t uid; /* ours */
 };
 
-/* -EINVAL, -ECHILD; else the calls of others wait until gfs_regions_leave. */
+/* -EINVAL, -EBADF, -ECHILD; else until gfs_regions_leave the calls of others wait, and
+ * pthread_cancel(3). */
 int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);

@@ -83,6 +83,15 @@ static int retarget_find_hash(struct retarget *retarget)
     return 0;
 }
 
+/* A child of fork() frees what it finds there. */
+static void retarget_keep_shape(struct gmsfs_store *handle, struct gmsfs_layout *layout)
+{
+    struct gmsfs_layout *before = handle->shape;
+
+    handle->shape = layout;
+    gmsfs_free_layout(before);
+}
+
 /* Kept: the store may change while the handle sleeps, or be removed. */
 static int retarget_find_shape(struct retarget *retarget)
 {
@@ -101,8 +110,7 @@ static int retarget_find_shape(struct retarget *retarget)
         gmsfs_free_layout(layout);
         return error == -ENODATA ? -ESTALE : error;
     }
-    gmsfs_free_layout(handle->shape);
-    handle->shape = layout;
+    retarget_keep_shape(handle, layout);
     return 0;
 }
 
@@ -172,6 +180,7 @@ static int retarget_open(struct retarget *retarget, const char *path)
 
     if (error)
         return error;
+    gfs_wait_share(retarget->other, retarget->handle); /* who ends this call's wait finds it */
     theirs = &retarget->other->memory;
     return ours->kind == theirs->kind && ours->granularity_bytes == theirs->granularity_bytes &&
                    memcmp(ours->uuid, theirs->uuid, sizeof ours->uuid) == 0 &&
@@ -213,6 +222,7 @@ static void retarget_swap(struct retarget *retarget)
     SWAP(session);
     SWAP(ident);
     SWAP(ident_broken);
+    SWAP(was_lost);
     gfs_state_unlock(a);
     gfs_gate_leave();
 }
@@ -242,8 +252,9 @@ static int retarget_let_go(struct retarget *retarget)
     return gfs_session_release(retarget->handle);
 }
 
-/* The other's lock goes first: what is taken again is not waited for, and nothing is held for it.
- * What cannot be had as it was is left asleep. */
+/* The other's lock goes first: what is taken again is not waited for, so that a call which was told
+ * to wait no more takes it too, and nothing is held for it. What cannot be had as it was is left
+ * asleep. */
 static void retarget_return(struct retarget *retarget)
 {
     struct gmsfs_store *handle = retarget->handle;
@@ -272,11 +283,11 @@ static int retarget_wake(struct retarget *retarget)
         return error;
     }
     if (retarget->layout) {
-        gmsfs_free_layout(handle->shape);
-        handle->shape = retarget->layout;
+        retarget_keep_shape(handle, retarget->layout);
         retarget->layout = NULL;
     }
     handle->announced_bytes = 0;
+    gfs_notice_follow(handle);
     return 0;
 }
 
@@ -285,7 +296,8 @@ static int retarget_go(struct retarget *retarget, uint64_t timeout_ms)
     int error = retarget_take(retarget, 0);
 
     if (error == -EAGAIN && timeout_ms) {
-        error = retarget_let_go(retarget);
+        /* Nothing is given up for a wait that does not begin. */
+        error = gfs_wait_is_cancelled(retarget->handle) ? -ECANCELED : retarget_let_go(retarget);
         if (!error)
             error = retarget_take(retarget, timeout_ms);
     }
@@ -319,6 +331,8 @@ int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms)
     if (!error)
         error = retarget_go(&retarget, timeout_ms);
     gmsfs_free_layout(retarget.layout);
+    if (retarget.other)
+        gfs_wait_dismiss(retarget.other);
     gmsfs_close(retarget.other);
     return error;
 }

@@ -83,6 +83,12 @@ int gfs_session_release(struct gmsfs_store *handle)
     return error;
 }
 
+void gfs_session_give_up_place(struct gmsfs_store *handle)
+{
+    if (atomic_exchange(&handle->keeps_place, 0))
+        gfs_ioctl(handle, GMSFS_IOC_CANCEL, NULL); /* or it is over by itself, in a second */
+}
+
 /* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
 static int session_acquire_retry(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
@@ -311,6 +317,8 @@ int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t
     if (group)
         memcpy(commit.group, group, sizeof commit.group);
     if (!error)
+        error = gfs_create_trim(handle);
+    if (!error)
         error = gfs_mapping_learn_ranks(handle);
     if (error)
         return error;
@@ -343,7 +351,9 @@ int gmsfs_commit_layout(gmsfs_t *handle)
 
     if (error)
         return error;
-    error = handle->mode == GMSFS_MODE_RW ? gfs_mapping_learn_ranks(handle) : -ENOLCK;
+    error = handle->mode == GMSFS_MODE_RW ? gfs_create_trim(handle) : -ENOLCK;
+    if (!error)
+        error = gfs_mapping_learn_ranks(handle);
     if (!error)
         error = gfs_ioctl(handle, GMSFS_IOC_COMMIT, &commit);
     if (!error)
@@ -398,6 +408,7 @@ int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
     memset(&info, 0, sizeof info);
     error =
         out && !gfs_check_struct(out_bytes) ? gfs_ioctl(handle, GMSFS_IOC_INFO, &info) : -EINVAL;
+    own.memory = handle->is_beside ? GMSFS_MEMORY_HOST : info.memory;
     gfs_leave(handle);
     if (error)
         return error;
@@ -408,7 +419,6 @@ int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
         gfs_hex_format(info.layout_hash, own.layout_hash);
     own.state = info.state;
     own.mode = info.mode;
-    own.memory = handle->is_beside ? GMSFS_MEMORY_HOST : info.memory;
     own.committed = info.committed != 0;
     own.generation = info.generation;
     own.session = info.session;

@@ -27,6 +27,7 @@ void gfs_session_begin(struct gmsfs_store *handle, const struct gfs_grant *grant
     ident->generation = grant->generation;
     ident->epoch += !same;
     handle->ident_broken = 0;
+    handle->was_lost = 0; /* that was another one */
     gfs_state_unlock(handle);
     handle->announced_bytes = 0;
 }

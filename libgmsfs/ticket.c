@@ -16,7 +16,8 @@
 
 #include "internal.h"
 
-#define TICKET_SPARE_FDS 32 /* left for the program's other threads while a batch is open */
+#define TICKET_SPARE_FDS 32  /* left for the program's other threads while a batch is open */
+#define TICKET_LOOK_MS   500 /* while an answer does not come: whether the call was cancelled */
 
 struct ticket_message {
     struct gmsfs_fds_header header;
@@ -101,6 +102,8 @@ static int ticket_connect(struct gmsfs_store *handle)
         gfs_gate_leave();
         if (error != -EAGAIN && error != -EINTR)
             break;
+        if (gfs_wait_is_cancelled(handle))
+            return -ECANCELED;
         if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
             return -ETIMEDOUT;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -110,21 +113,22 @@ static int ticket_connect(struct gmsfs_store *handle)
     return error == -ECONNREFUSED ? -ENOTCONN : error;
 }
 
-static int ticket_wait(int fd, short events)
+static int ticket_wait(struct gmsfs_store *handle, short events)
 {
-    struct pollfd poller = {.fd = fd, .events = events};
-    uint64_t start_ms = gfs_clock_ms(), spent_ms;
-    int error;
+    struct pollfd poller = {.fd = handle->fds_fd, .events = events};
+    uint64_t start_ms = gfs_clock_ms();
+    int ready;
 
     do {
-        spent_ms = gfs_clock_ms() - start_ms;
-        if (spent_ms >= GFS_REPLY_TIMEOUT_MS)
+        ready = poll(&poller, 1, TICKET_LOOK_MS);
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (ready <= 0 && gfs_wait_is_cancelled(handle))
+            return -ECANCELED;
+        if (ready <= 0 && gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
             return -ETIMEDOUT;
-        error = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
-    } while (error < 0 && errno == EINTR);
-    if (error < 0)
-        return -errno;
-    return error == 0 ? -ETIMEDOUT : 0;
+    } while (ready <= 0);
+    return 0;
 }
 
 /* ---- how many at a time ------------------------------------------------------------------- */
@@ -198,7 +202,7 @@ static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16
             transfer->broken = 1;
             return -errno;
         }
-        error = ticket_wait(transfer->handle->fds_fd, POLLOUT);
+        error = ticket_wait(transfer->handle, POLLOUT);
         if (error)
             return error;
     }
@@ -283,7 +287,7 @@ static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expect
     struct ticket_message message;
     int fds[GMSFS_BATCH_MAX];
     size_t count, size_bytes = 0;
-    int error = ticket_wait(transfer->handle->fds_fd, POLLIN);
+    int error = ticket_wait(transfer->handle, POLLIN);
 
     if (error)
         return error;

@@ -43,6 +43,7 @@ struct gfs_mapping {
     int live;         /* 0: preserved, the addresses are reserved only */
     int made;         /* with its allocation, by gmsfs_create_mapping */
     int freed;        /* this handle freed the allocation under it */
+    int unused;       /* the program was never told of it */
     char *tag;        /* owned; NULL: not known */
 };
 

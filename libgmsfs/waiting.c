@@ -2,7 +2,9 @@
 /* Waits for others, and who ends them from another thread.
  *
  * A call has a note of what it waits for, which is found by each handle that it has entered. All
- * notes are under one mutex, held for moments: CANCEL, which is given under it, waits for nobody.
+ * notes are under one mutex, held for moments: never over a request, for a mount may be slow to
+ * answer, and every call of every handle comes by here. While CANCEL is asked for, the wait that it
+ * is meant for does not end, so its descriptor stays.
  */
 #include <errno.h>
 #include <sys/ioctl.h>
@@ -57,6 +59,8 @@ void gfs_wait_end(struct gmsfs_store *handle)
     if (handle->call)
         handle->call->waits_on = NULL;
     pthread_cond_broadcast(&wait_over);
+    while (handle->call && handle->call->cancelling > 0)
+        pthread_cond_wait(&wait_over, &wait_mutex);
     pthread_mutex_unlock(&wait_mutex);
 }
 
@@ -72,11 +76,39 @@ int gfs_wait_is_cancelled(struct gmsfs_store *handle)
 
 /* ---- the other thread ---------------------------------------------------------------------- */
 
+/* In the mutex, which is given back meanwhile. */
+static void wait_ask_to_cancel(struct gfs_call *call)
+{
+    int ctl_fd = call->waits_on->ctl_fd;
+
+    call->cancelling++;
+    pthread_mutex_unlock(&wait_mutex);
+    ioctl(ctl_fd, GMSFS_IOC_CANCEL);
+    pthread_mutex_lock(&wait_mutex);
+    if (--call->cancelling == 0)
+        pthread_cond_broadcast(&wait_over);
+}
+
+static void wait_pause(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += GFS_AGAIN_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&wait_over, &wait_mutex, &until);
+}
+
+static int wait_goes_on(const struct gmsfs_store *handle, uint64_t number)
+{
+    return number && handle->call && handle->call->number == number && handle->call->waits_on;
+}
+
 /* A call that is about to wait is not in the mount yet: so again, until it is over or waits no
  * more. */
 void gfs_wait_cancel(struct gmsfs_store *handle)
 {
-    struct timespec until;
     uint64_t number = 0;
 
     pthread_mutex_lock(&wait_mutex);
@@ -84,13 +116,10 @@ void gfs_wait_cancel(struct gmsfs_store *handle)
         number = handle->call->number;
         handle->call->cancelled = 1;
     }
-    while (number && handle->call && handle->call->number == number && handle->call->waits_on) {
-        ioctl(handle->call->waits_on->ctl_fd, GMSFS_IOC_CANCEL);
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += GFS_AGAIN_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&wait_over, &wait_mutex, &until);
+    while (wait_goes_on(handle, number)) {
+        wait_ask_to_cancel(handle->call);
+        if (wait_goes_on(handle, number))
+            wait_pause();
     }
     pthread_mutex_unlock(&wait_mutex);
 }

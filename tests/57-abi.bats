@@ -21,6 +21,28 @@ exported_symbols() {
     diff "$ROOT/tests/data/abi/structs" <("$BUILD/tests/tools/abi_structs")
 }
 
+# What sanitizers and other machines make of it is not what was recorded.
+requires_abidiff() {
+    requires abidiff no-sanitizer
+    [[ $(uname -m) == x86_64 ]] || skip "the interface was recorded on x86_64"
+}
+
+@test "types of all functions and structs are what was recorded" {
+    requires_abidiff
+    "$ROOT/tests/data/abi/dump" "$BUILD/libgmsfs.so.0" >"$T/types.abi"
+    run_logged -0 abidiff "$ROOT/tests/data/abi/types.abi" "$T/types.abi"
+}
+
+@test "a parameter of another type is seen" {
+    requires_abidiff
+    awk '/<function-decl/ { at = /gmsfs_destroy_mapping/ }
+        at && /name=.handle./ { split($0, part, "\047"); handle = part[2] }
+        at && /name=.ptr./ { sub(/type-id=.[0-9a-f]+./, "type-id=\047" handle "\047") } { print }' \
+        "$ROOT/tests/data/abi/types.abi" >"$T/other.abi"
+    run abidiff "$ROOT/tests/data/abi/types.abi" "$T/other.abi"
+    [[ $status -ne 0 && $output == *'gmsfs_destroy_mapping'*'parameter 2'* ]]
+}
+
 @test "the static library has the same names and no others" {
     local names
     names=$(nm --defined-only -g "$BUILD/libgmsfs.a" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

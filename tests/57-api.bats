@@ -79,6 +79,10 @@ api() { # NAME
     api memory
 }
 
+@test "api: ends" {
+    api ends
+}
+
 @test "api: errors" {
     api errors
 }
@@ -125,6 +129,10 @@ api() { # NAME
 
 @test "api: sleep" {
     api sleep
+}
+
+@test "api: stopped" {
+    api stopped
 }
 
 @test "api: store" {

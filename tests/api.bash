@@ -50,8 +50,15 @@ start_api() {
     retarget_cuda)
         fake_gpus "devices 2" "memory 1024"
         start_mount device=0,size=64M "$T/elsewhere"
+        start_mount device=1,size=64M "$T/beside"
         start_mount device=1,size=64M,host_size=64M,keep_copy=no
-        export GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights
+        export GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_BESIDE=$T/beside/weights
+        ;;
+    stopped)
+        start_mount "" "$T/elsewhere"
+        start_mount
+        GMSFS_TEST_WORKER=$(worker_of "$KEEPER")
+        export GMSFS_TEST_ELSEWHERE=$T/elsewhere/weights GMSFS_TEST_WORKER
         ;;
     wait) # waits for memory are ended by their makers: the mount's own bound is far away
         start_mount size=64M,alloc_timeout=60

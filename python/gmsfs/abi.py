@@ -252,7 +252,7 @@ PROTOTYPES = {
     "gmsfs_generation": (c_uint64, (HANDLE,)),
     "gmsfs_session_token": (c_int, (HANDLE, TOKEN)),
     "gmsfs_get_info": (c_int, (HANDLE, POINTER(Info), c_size_t)),
-    "gmsfs_read_layout": (c_int, (HANDLE, POINTER(POINTER(Layout)))),
+    "gmsfs_read_layout": (c_int, (HANDLE, POINTER(POINTER(Layout)), c_size_t, c_size_t)),
     "gmsfs_free_layout": (None, (POINTER(Layout),)),
     "gmsfs_allocate_handle": (c_int, (HANDLE, c_uint64, c_char_p, c_char_p, POINTER(c_uint64))),
     "gmsfs_list_handles": (
@@ -318,10 +318,13 @@ PROTOTYPES = {
     "gmsfs_region_register": (c_int, (REGIONS, POINTER(RegionRequest), POINTER(c_uint))),
     "gmsfs_region_unregister": (c_int, (REGIONS, c_uint32, c_uint, c_char_p)),
     "gmsfs_region_unregister_all": (c_int, (REGIONS, c_uint32, c_uint, POINTER(c_uint64))),
-    "gmsfs_region_get": (c_int, (REGIONS, c_uint32, c_uint, c_char_p, POINTER(RegionInfo))),
+    "gmsfs_region_get": (
+        c_int,
+        (REGIONS, c_uint32, c_uint, c_char_p, POINTER(RegionInfo), c_size_t),
+    ),
     "gmsfs_region_list": (
         c_int,
-        (REGIONS, c_uint32, c_uint, POINTER(POINTER(RegionInfo)), POINTER(c_size_t)),
+        (REGIONS, c_uint32, c_uint, POINTER(POINTER(RegionInfo)), POINTER(c_size_t), c_size_t),
     ),
     "gmsfs_region_list_free": (None, (POINTER(RegionInfo),)),
     "gmsfs_region_open": (c_int, (REGIONS, c_uint32, c_char_p, POINTER(REGION), POINTER(c_uint))),

@@ -170,7 +170,8 @@ class Handle:
         self.lost = False
 
     def retarget(self, path: Any, timeout: Optional[float]) -> None:
-        """Maps the store at `path` in place of the one that is mapped. Interrupted, it sleeps."""
+        """Maps the store at `path` in place of the one that is mapped. Interrupted, it has that one
+        still, or sleeps on it."""
         encoded = os.fsencode(path)
         if b"\0" in encoded:
             raise ValueError(f"{os.fsdecode(path)!r}: a path holds no NUL")

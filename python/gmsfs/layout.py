@@ -51,7 +51,8 @@ class Shape(NamedTuple):
 def read(handle: Any) -> Any:
     """The committed layout's entries, in one read."""
     layout = ctypes.POINTER(abi.Layout)()
-    handle.call("gmsfs_read_layout", ctypes.byref(layout))
+    sizes = ctypes.sizeof(abi.LayoutAllocation), ctypes.sizeof(abi.LayoutEntry)
+    handle.call("gmsfs_read_layout", ctypes.byref(layout), *sizes)
     try:
         count = layout.contents.entry_count
         rows = ctypes.string_at(layout.contents.entries, count * _ENTRY.size) if count else b""

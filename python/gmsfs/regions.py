@@ -244,6 +244,7 @@ class Regions:
             _kind(kind),
             ctypes.byref(found),
             ctypes.byref(count),
+            ctypes.sizeof(abi.RegionInfo),
         )
         try:
             return [Info(found[i]) for i in range(count.value)]
@@ -282,7 +283,8 @@ class Regions:
         try:
             if call == "gmsfs_region_get":
                 kind, facts = arguments
-                self._call(call, _uid(uid), kind, text, facts)
+                size = ctypes.sizeof(abi.RegionInfo)
+                self._call(call, _uid(uid), kind, text, facts, size)
             else:
                 self._call(call, _uid(uid), *arguments, text)
         except RegionError as error:

@@ -12,11 +12,20 @@
 #include <errno.h>
 #include <gmsfs.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tap.h"
 
 #define WAIT_MS 5000
+
+__attribute__((unused)) static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
 
 __attribute__((unused)) static const char *store_path(void)
 {
@@ -82,6 +91,32 @@ __attribute__((unused)) static void publish(uint64_t size_bytes, const char *tag
         memset(ptr, fill, size_bytes);
     check_int(gmsfs_commit(writer, 0, NULL), 0);
     gmsfs_close(writer);
+}
+
+/* The state of a thread or process, by its `stat` in /proc. */
+__attribute__((unused)) static void await_state(const char *stat_path, const char *states)
+{
+    char state = 0;
+
+    for (int tries = 0; tries < WAIT_MS && !(state && strchr(states, state)); tries++) {
+        FILE *file = fopen(stat_path, "re");
+
+        require(file != NULL);
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        fclose(file);
+        usleep(1000);
+    }
+    check(state && strchr(states, state));
+}
+
+/* A thread of this process waits for something. */
+__attribute__((unused)) static void await_blocked(int tid)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    await_state(path, "SD");
 }
 
 /* Open descriptors of this process. */

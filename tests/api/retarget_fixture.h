@@ -9,9 +9,10 @@
 
 #include "places_fixture.h"
 
-/* `a` is the store of api.h, ELSEWHERE one of another mount, the others are neighbours of `a`, made
- * where they are not. */
+/* `a` is the store of api.h, ELSEWHERE one of another mount, BESIDE one of another mount of the same
+ * device, the others are neighbours of `a`, made where they are not. */
 #define ELSEWHERE 'z'
+#define BESIDE    'y'
 
 __attribute__((unused)) static const char *path_of(char which)
 {
@@ -22,6 +23,10 @@ __attribute__((unused)) static const char *path_of(char which)
     if (which == ELSEWHERE) {
         require(getenv("GMSFS_TEST_ELSEWHERE") != NULL);
         return getenv("GMSFS_TEST_ELSEWHERE");
+    }
+    if (which == BESIDE) {
+        require(getenv("GMSFS_TEST_BESIDE") != NULL);
+        return getenv("GMSFS_TEST_BESIDE");
     }
     snprintf(path, sizeof path, "%s.%c", store_path(), which);
     require(mkdir(path, 0755) == 0 || errno == EEXIST);

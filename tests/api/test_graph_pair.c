@@ -124,14 +124,6 @@ TAP_TEST(failure_is_null_and_says_why)
     end_pool(pool);
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    require(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* The mount's alloc_timeout is twice WAIT_MS here (57-api). */
 TAP_TEST(full_device_is_told_at_once_to_the_pair_and_to_a_wake_that_may_not_wait)
 {

@@ -5,17 +5,8 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "api.h"
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 TAP_TEST(writer_excludes_writer_and_reader)
 {

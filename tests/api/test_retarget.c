@@ -454,6 +454,71 @@ TAP_TEST(slot_whose_store_was_evicted_while_it_waited_in_vain_sleeps_on_it)
     gmsfs_close(slot.handle);
 }
 
+/* ---- ended from outside ------------------------------------------------------------------- */
+
+/* A slot on `a` that waits for `b`, whose writer is `writer`. */
+struct waiting {
+    gmsfs_t *writer;
+    struct slot slot;
+    pthread_t thread;
+};
+
+static struct waiting start_waiting(void)
+{
+    struct waiting waiting = {.writer = open_one('b')};
+
+    publish_fill('a', 1);
+    publish_fill('b', 7);
+    waiting.slot = open_slot('a');
+    check_int(gmsfs_connect(waiting.writer, GMSFS_MODE_RW, 0), 0);
+    require(pthread_create(&waiting.thread, NULL, retarget_to_b, &waiting.slot) == 0);
+    for (int tries = 0; tries < WAIT_MS && is_held('a'); tries++)
+        usleep(1000);
+    return waiting;
+}
+
+/* Far from its time. */
+static void check_cancelled(struct waiting *waiting, uint64_t start_ms)
+{
+    void *error = NULL;
+
+    pthread_join(waiting->thread, &error);
+    check_int((intptr_t)error, -ECANCELED);
+    check(now_ms() - start_ms < WAIT_MS / 2);
+    check_int(is_held('b'), 0);
+}
+
+TAP_TEST(cancelled_wait_leaves_the_slot_as_it_was)
+{
+    struct waiting waiting = start_waiting();
+    uint64_t start_ms = now_ms();
+
+    check_int(gmsfs_cancel(waiting.slot.handle), 0);
+    check_cancelled(&waiting, start_ms);
+    check_shows(&waiting.slot, 1);
+    check_int(is_held('a'), 1);
+    gmsfs_close(waiting.writer);
+    gmsfs_close(waiting.slot.handle);
+}
+
+TAP_TEST(disconnect_and_close_end_a_wait_for_another_store)
+{
+    struct waiting waiting = start_waiting();
+    uint64_t start_ms = now_ms();
+
+    check_int(gmsfs_disconnect(waiting.slot.handle), 0);
+    check_cancelled(&waiting, start_ms);
+    check_int(gmsfs_is_connected(waiting.slot.handle), 0);
+    gmsfs_close(waiting.writer);
+    gmsfs_close(waiting.slot.handle);
+    waiting = start_waiting();
+    start_ms = now_ms();
+    gmsfs_close(waiting.slot.handle);
+    check_cancelled(&waiting, start_ms);
+    check_int(is_held('a'), 0);
+    gmsfs_close(waiting.writer);
+}
+
 /* ---- many --------------------------------------------------------------------------------- */
 
 #define THREADS 6

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A slot of a GPU: one store's memory after the other at the same addresses. */
+#include <poll.h>
+
 #include "cuda_fixture.h"
 #include "retarget_fixture.h"
 
@@ -64,6 +66,31 @@ TAP_TEST(store_of_another_gpu_is_refused)
     slot = open_slot('a', &ptr);
     check_int(gmsfs_retarget(slot, elsewhere, WAIT_MS), -EXDEV);
     check_int(byte_at(ptr), 5);
+    gmsfs_close(slot);
+}
+
+/* Two mounts of one GPU have the same memory, but each its own events. */
+TAP_TEST(notices_follow_a_slot_to_another_mount_by_the_same_descriptor)
+{
+    struct pollfd poller = {.events = POLLIN};
+    struct stat events, store;
+    unsigned char *ptr;
+    gmsfs_t *slot;
+
+    publish_one('a', 5, 5000);
+    publish_one(BESIDE, 6, 5000);
+    slot = open_slot('a', &ptr);
+    poller.fd = gmsfs_notice_descriptor(slot);
+    require(poller.fd >= 0);
+    check_int(gmsfs_retarget(slot, path_of(BESIDE), WAIT_MS), 0);
+    check_int(byte_at(ptr), 6);
+    check_int(gmsfs_notice_descriptor(slot), poller.fd);
+    require(fstat(poller.fd, &events) == 0 && stat(path_of(BESIDE), &store) == 0);
+    check_int(events.st_dev, store.st_dev);
+    check_int(gmsfs_notices(slot), 0);
+    check_int(poll(&poller, 1, 0), 0);
+    gmsfs_close(open_slot(BESIDE, &ptr));
+    check_int(poll(&poller, 1, WAIT_MS), 1);
     gmsfs_close(slot);
 }
 

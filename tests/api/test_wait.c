@@ -3,24 +3,18 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "api.h"
 
 #define SOON_MS 2000 /* far below the waits that are ended, far above what ending them takes */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct waiter {
     gmsfs_t *store;
@@ -235,6 +229,40 @@ TAP_TEST(kept_place_survives_a_short_timeout)
     gmsfs_close(holder);
 }
 
+/* A writer that has left the queue for a moment, before readers that it holds off. */
+static gmsfs_t *open_with_kept_place(gmsfs_t *reader)
+{
+    gmsfs_t *writer = open_store();
+
+    check_int(gmsfs_set_connect_flags(writer, GMSFS_CONNECT_KEEP_PLACE), 0);
+    check_int(gmsfs_connect(writer, GMSFS_MODE_RW, 10), -ETIMEDOUT);
+    check_int(gmsfs_connect(reader, GMSFS_MODE_RO, 0), -EAGAIN);
+    return writer;
+}
+
+TAP_TEST(kept_place_is_given_up_by_cancel_disconnect_and_close)
+{
+    gmsfs_t *holder, *reader = open_store(), *writer;
+
+    publish(4096, "t", 1);
+    holder = open_locked(GMSFS_MODE_RO);
+    for (int way = 0; way < 3; way++) {
+        writer = open_with_kept_place(reader);
+        if (way == 0)
+            check_int(gmsfs_cancel(writer), 0);
+        if (way == 1)
+            check_int(gmsfs_disconnect(writer), 0);
+        if (way == 2)
+            gmsfs_close(writer);
+        check_int(gmsfs_connect(reader, GMSFS_MODE_RO, 0), 0);
+        check_int(gmsfs_disconnect(reader), 0);
+        if (way != 2)
+            gmsfs_close(writer);
+    }
+    gmsfs_close(reader);
+    gmsfs_close(holder);
+}
+
 /* ---- without a thread ---------------------------------------------------------------------- */
 
 /* As an event loop does it. */
@@ -329,6 +357,25 @@ TAP_TEST(started_connection_is_cancelled)
     gmsfs_close(store);
 }
 
+/* ---- what the mount answers to INFO, if it is to fail -------------------------------------- */
+
+static int info_errno;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list arguments;
+    void *argument;
+
+    va_start(arguments, request);
+    argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (request == GMSFS_IOC_INFO && info_errno) {
+        errno = info_errno;
+        return -1;
+    }
+    return (int)syscall(SYS_ioctl, fd, request, argument);
+}
+
 /* ---- notices ------------------------------------------------------------------------------- */
 
 static void write_control(const char *file, const char *text)
@@ -343,12 +390,20 @@ static void write_control(const char *file, const char *text)
     close(fd);
 }
 
+static void end_session_of(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+    char order[64];
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    snprintf(order, sizeof order, "revoke %llu", (unsigned long long)info.session);
+    write_control("abort", order);
+}
+
 TAP_TEST(reader_hears_of_its_revocation)
 {
     struct pollfd poller = {.events = POLLIN};
-    struct gmsfs_info info = {0};
     gmsfs_t *reader, *other;
-    char order[64];
 
     publish(4096, "t", 1);
     reader = open_locked(GMSFS_MODE_RO);
@@ -358,9 +413,7 @@ TAP_TEST(reader_hears_of_its_revocation)
     check_int(gmsfs_notice_descriptor(reader), poller.fd);
     check_int(gmsfs_notices(reader), 0);
     check_int(poll(&poller, 1, 0), 0);
-    check_int(gmsfs_get_info(reader, &info), 0);
-    snprintf(order, sizeof order, "revoke %llu", (unsigned long long)info.session);
-    write_control("abort", order);
+    end_session_of(reader);
     check_int(poll(&poller, 1, WAIT_MS), 1);
     check_int(gmsfs_is_connected(reader), 1); /* as last known */
     check_int(gmsfs_notices(reader), GMSFS_NOTICE_LOST);
@@ -388,6 +441,43 @@ static int drain_store(const struct gmsfs_info *info)
     return fd;
 }
 
+TAP_TEST(what_the_mount_cannot_say_is_no_loss)
+{
+    static const int passing[] = {ENOMEM, EDQUOT, EMFILE, EIO};
+    struct gmsfs_info info = {0};
+    gmsfs_t *reader;
+
+    publish(4096, "t", 1);
+    reader = open_locked(GMSFS_MODE_RO);
+    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++) {
+        info_errno = passing[i];
+        check_int(gmsfs_notices(reader), -passing[i]);
+        info_errno = 0;
+        check_int(gmsfs_is_connected(reader), 1);
+    }
+    check_int(gmsfs_notices(reader), 0);
+    check_int(gmsfs_get_info(reader, &info), 0);
+    check_int(info.mode, GMSFS_MODE_RO);
+    info_errno = ENOTCONN;
+    check_int(gmsfs_notices(reader), GMSFS_NOTICE_LOST);
+    info_errno = 0;
+    check_int(gmsfs_is_connected(reader), 0);
+    gmsfs_close(reader);
+}
+
+TAP_TEST(who_connects_anew_is_not_told_of_what_it_lost_before)
+{
+    gmsfs_t *reader;
+
+    publish(4096, "t", 1);
+    reader = open_locked(GMSFS_MODE_RO);
+    end_session_of(reader);
+    check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -ESTALE);
+    check_int(gmsfs_connect(reader, GMSFS_MODE_RO, WAIT_MS), 0);
+    check_int(gmsfs_notices(reader), 0);
+    gmsfs_close(reader);
+}
+
 TAP_TEST(holder_hears_that_it_is_asked_to_leave)
 {
     struct pollfd poller = {.events = POLLIN};
@@ -412,40 +502,7 @@ TAP_TEST(holder_hears_that_it_is_asked_to_leave)
     gmsfs_close(reader);
 }
 
-/* ---- the end of threads, processes and handles ---------------------------------------------- */
-
-static void *read_cancelled(void *context)
-{
-    struct gmsfs_layout *layout = NULL;
-
-    pthread_cancel(pthread_self());
-    if (gmsfs_read_layout(context, &layout) == 0)
-        gmsfs_free_layout(layout);
-    pthread_testcancel();
-    return NULL;
-}
-
-TAP_TEST(thread_cancelled_in_a_call_holds_up_nobody)
-{
-    gmsfs_t *store;
-    pthread_t thread;
-    void *result = NULL;
-    pid_t child;
-    int status = -1;
-
-    publish(4096, "t", 1);
-    store = open_locked(GMSFS_MODE_RO);
-    require(pthread_create(&thread, NULL, read_cancelled, store) == 0);
-    check_int(pthread_join(thread, &result), 0);
-    check(result == PTHREAD_CANCELED);
-    child = fork(); /* waits for the gate */
-    if (child == 0)
-        _exit(gmsfs_is_connected(store) == 0 ? 0 : 1);
-    check_int(waitpid(child, &status, 0), child);
-    check_int(status, 0);
-    check_int(gmsfs_disconnect(store), 0);
-    gmsfs_close(store);
-}
+/* ---- fork ---------------------------------------------------------------------------------- */
 
 TAP_TEST(fork_beside_a_wait_gives_a_child_that_is_told)
 {
@@ -477,43 +534,4 @@ TAP_TEST(fork_beside_a_wait_gives_a_child_that_is_told)
     join(&waiter);
     gmsfs_close(waiter.store);
     gmsfs_close(holder);
-}
-
-TAP_TEST(closed_handle_is_told)
-{
-    gmsfs_t *store = open_store();
-    struct gmsfs_info info;
-    uint64_t slot;
-
-    gmsfs_close(store);
-    check_int(gmsfs_get_info(store, &info), -EBADF);
-    check_int(gmsfs_connect(store, GMSFS_MODE_RW, 0), -EBADF);
-    check_int(gmsfs_disconnect(store), -EBADF);
-    check_int(gmsfs_cancel(store), -EBADF);
-    check_int(gmsfs_resolve(store, &slot, &slot, NULL), -EBADF);
-    check_int(gmsfs_is_connected(store), 0);
-    gmsfs_close(store);
-}
-
-static int call_again(void *context)
-{
-    struct gmsfs_info info;
-
-    check_int(gmsfs_get_info(context, &info), -EDEADLK);
-    check_int(gmsfs_disconnect(context), -EDEADLK);
-    check_int(gmsfs_cancel(context), -EDEADLK);
-    gmsfs_close(context);
-    return 0;
-}
-
-TAP_TEST(call_inside_a_call_is_refused)
-{
-    gmsfs_t *store = open_fresh_writer();
-    void *ptr = NULL;
-
-    check_int(gmsfs_create_mapping(store, 4096, "t", NULL, &ptr), 0);
-    check_int(gmsfs_set_synchronise(store, call_again, store), 0);
-    check_int(gmsfs_destroy_mapping(store, ptr), 0);
-    check_int(gmsfs_set_synchronise(store, NULL, NULL), 0);
-    gmsfs_close(store);
 }

@@ -289,6 +289,31 @@ class Sleeping(StoreCase):
             self.assertEqual(bytes(view), b"1")
             del view
 
+    def test_a_change_of_store_that_was_interrupted_leaves_the_store_that_there_was(self):
+        program = (
+            "import os, signal, sys, threading, time, gmsfs\n"
+            "def interrupt():\n"
+            "    while ' waiting ' not in open(sys.argv[2] + '/sessions').read():\n"
+            "        time.sleep(0.01)\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "with gmsfs.open(sys.argv[1]) as store:\n"
+            "    view = store.views()['t']\n"
+            "    threading.Thread(target=interrupt).start()\n"
+            "    try:\n"
+            "        store.retarget(sys.argv[2])\n"
+            "    except KeyboardInterrupt:\n"
+            "        print(store.asleep, store.mode, bytes(view))\n"
+            "    del view\n"
+        )
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+        for path in self.path, other:
+            gmsfs.publish(path, {"t": b"1"})
+        with Holder(other):
+            self.assertEqual(python(program, self.path, other), "False ro b'1'\n")
+        self.assertNotIn(" waiting ", read(os.path.join(other, "sessions")))
+
     def test_sleeping_and_waking_twice_are_as_once(self):
         gmsfs.publish(self.path, {"t": b"1"})
         with gmsfs.open(self.path) as store:

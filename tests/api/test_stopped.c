@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A mount whose worker does not answer holds up those who ask it, and nobody else.
+ *
+ * GMSFS_TEST_WORKER is the process id of the worker behind GMSFS_TEST_STORE, GMSFS_TEST_ELSEWHERE a
+ * store of another mount. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "api.h"
+
+#define LONG_MS 3000 /* until the worker goes on, whatever the test has found */
+
+static pid_t worker;
+
+static void let_go_on(int number)
+{
+    (void)number;
+    kill(worker, SIGCONT);
+}
+
+static void stop_worker(void)
+{
+    char path[64];
+
+    require(getenv("GMSFS_TEST_WORKER") != NULL);
+    worker = atoi(getenv("GMSFS_TEST_WORKER"));
+    snprintf(path, sizeof path, "/proc/%d/stat", worker);
+    require(signal(SIGALRM, let_go_on) != SIG_ERR);
+    alarm(LONG_MS / 1000);
+    require(kill(worker, SIGSTOP) == 0);
+    await_state(path, "T");
+}
+
+/* ---- what the library asks of the mount, watched ------------------------------------------- */
+
+static atomic_int stops_at_send; /* the worker, before a ticket comes to it */
+static atomic_int releases;
+
+ssize_t send(int fd, const void *bytes, size_t size, int flags)
+{
+    if (atomic_exchange(&stops_at_send, 0))
+        stop_worker();
+    return sendto(fd, bytes, size, flags, NULL, 0);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list arguments;
+    void *argument;
+
+    va_start(arguments, request);
+    argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (request == GMSFS_IOC_RELEASE)
+        atomic_fetch_add(&releases, 1);
+    return (int)syscall(SYS_ioctl, fd, request, argument);
+}
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+struct caller {
+    gmsfs_t *store;
+    pthread_t thread;
+    atomic_int tid;
+    int error;
+};
+
+static void *connect_for_ever(void *context)
+{
+    struct caller *caller = context;
+
+    caller->error = gmsfs_connect(caller->store, GMSFS_MODE_RW, GMSFS_TIMEOUT_FOREVER);
+    return NULL;
+}
+
+static void *cancel(void *context)
+{
+    struct caller *caller = context;
+
+    atomic_store(&caller->tid, gettid());
+    caller->error = gmsfs_cancel(caller->store);
+    return NULL;
+}
+
+static void await_waiter(gmsfs_t *holder)
+{
+    struct gmsfs_info info = {0};
+
+    for (int i = 0; i < WAIT_MS && info.writers_waiting == 0; i++) {
+        check_int(gmsfs_get_info(holder, &info), 0);
+        usleep(1000);
+    }
+}
+
+/* What another mount's handles, and fork(), would wait for. The child closes what it has of the
+ * mount, and that waits indeed. */
+static pid_t check_others_go_on(gmsfs_t *other)
+{
+    uint64_t start_ms = now_ms();
+    struct gmsfs_info info;
+    pid_t child;
+
+    check_int(gmsfs_get_info(other, &info), 0);
+    check_int(gmsfs_connect(other, GMSFS_MODE_RW, WAIT_MS), 0);
+    child = fork();
+    if (child == 0)
+        _exit(0);
+    check(now_ms() - start_ms < LONG_MS / 2);
+    return child;
+}
+
+TAP_TEST(cancel_on_a_mount_that_does_not_answer_holds_up_no_other)
+{
+    gmsfs_t *holder = open_locked(GMSFS_MODE_RW), *other = NULL;
+    struct caller waiter = {.store = open_store()}, canceller = {.store = waiter.store};
+    int status = -1;
+    pid_t child;
+
+    require(getenv("GMSFS_TEST_ELSEWHERE") != NULL);
+    require(gmsfs_open(getenv("GMSFS_TEST_ELSEWHERE"), &other) == 0);
+    require(pthread_create(&waiter.thread, NULL, connect_for_ever, &waiter) == 0);
+    await_waiter(holder);
+    stop_worker();
+    require(pthread_create(&canceller.thread, NULL, cancel, &canceller) == 0);
+    while (atomic_load(&canceller.tid) == 0)
+        usleep(1000);
+    await_blocked(atomic_load(&canceller.tid));
+    child = check_others_go_on(other);
+    let_go_on(SIGALRM);
+    alarm(0);
+    check_int(waitpid(child, &status, 0), child);
+    check_int(status, 0);
+    pthread_join(canceller.thread, NULL);
+    pthread_join(waiter.thread, NULL);
+    check_int(canceller.error, 0);
+    check_int(waiter.error, -ECANCELED);
+    gmsfs_close(waiter.store);
+    gmsfs_close(holder);
+    gmsfs_close(other);
+}
+
+static void *wake(void *context)
+{
+    struct caller *caller = context;
+
+    caller->error = gmsfs_remap_all_vas(caller->store, WAIT_MS, 0);
+    return NULL;
+}
+
+/* The lock has been granted; what was sent for the descriptors is not answered. */
+TAP_TEST(wait_for_descriptors_is_cancelled)
+{
+    struct caller sleeper = {0};
+    uint64_t start_ms;
+
+    publish(4096, "t", 1);
+    sleeper.store = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(sleeper.store, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    check_int(gmsfs_unmap_all_vas(sleeper.store, 0), 0);
+    atomic_store(&releases, 0);
+    atomic_store(&stops_at_send, 1);
+    require(pthread_create(&sleeper.thread, NULL, wake, &sleeper) == 0);
+    while (atomic_load(&stops_at_send))
+        usleep(1000);
+    start_ms = now_ms();
+    check_int(gmsfs_cancel(sleeper.store), 0);
+    while (atomic_load(&releases) == 0 && now_ms() - start_ms < LONG_MS)
+        usleep(1000); /* until it gives the lock back */
+    let_go_on(SIGALRM);
+    alarm(0);
+    pthread_join(sleeper.thread, NULL);
+    check_int(sleeper.error, -ECANCELED);
+    check_int(gmsfs_remap_all_vas(sleeper.store, WAIT_MS, 0), 0);
+    gmsfs_close(sleeper.store);
+}
