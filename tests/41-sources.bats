@@ -216,9 +216,18 @@ END
     rmdir "$M/new" "$M/newer"
     refused 'the model does not fit' --chunk 1 "$T/model"
     cli -1 load --group "$M/new=$T/model" "$M/a/b=$T/model"
+    assert_match "$output" "$M/a/b: cannot be a store; a store is a directory at the top"
     [[ ! -e $M/new ]] || fail "a store was left"
     cli -1 load "$T/none/new" "$T/model"
     assert_match "$output" 'there is no gmsfs mount'
+}
+
+@test "who may not make stores is told who may" {
+    requires root
+    start_mount
+    make_model "$T/model" 1
+    run_logged -1 as_user "$GMSFS" load "$M/new" "$T/model"
+    assert_match "$output" "$M/new: no such store, and only root and whoever mounted can make one"
 }
 
 @test "a store that load made goes with a signal, and one that was there stays" {

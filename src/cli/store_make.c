@@ -58,6 +58,32 @@ static int make(const char *path)
     return 0;
 }
 
+static void explain_make(const char *path, int error)
+{
+    switch (error) {
+    case -EACCES:
+    case -EPERM:
+        cli_error("%s: no such store, and only root and whoever mounted can make one: ask them for "
+                  "'mkdir %s' and 'chown'",
+                  path, path);
+        break;
+    case -ENOENT:
+    case -ENOTDIR:
+        cli_error(
+            "%s: cannot be a store; a store is a directory at the top of a gmsfs mount, which "
+            "'gmsfs status' shows",
+            path);
+        break;
+    case -ENOSPC:
+        cli_error("%s: no such store, and the mount has as many as it can; 'rmdir' one that nobody "
+                  "needs",
+                  path);
+        break;
+    default:
+        store_explain(path, "make the store", error);
+    }
+}
+
 int store_open_or_make(const char *path, gmsfs_t **handle)
 {
     int error = gmsfs_open(path, handle);
@@ -66,7 +92,7 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
         return error ? store_open(path, handle) : 0;
     error = make(path);
     if (error) {
-        store_explain(path, "make the store", error);
+        explain_make(path, error);
         return error;
     }
     return store_open(path, handle);
