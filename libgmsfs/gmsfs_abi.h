@@ -381,6 +381,10 @@ struct gmsfs_ioc_region {
  * none of these. Answers at once. */
 #define GMSFS_IOC_CANCEL     _IO('G', 18)
 #define GMSFS_IOC_ALLOC_EACH _IOWR('G', 19, struct gmsfs_ioc_alloc_each)
+/* REMOVE_UNUSED: on a writable `ctl` of root or of whoever mounted: the store is removed, whatever
+ * it is called now. ENOTEMPTY: a layout is sealed in it, or one was ever committed; EBUSY: it has a
+ * session or a waiter, or another file is its `ctl`; ESTALE: it is gone. Answers at once. */
+#define GMSFS_IOC_REMOVE_UNUSED _IO('G', 20)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");

@@ -216,9 +216,18 @@ END
     rmdir "$M/new" "$M/newer"
     refused 'the model does not fit' --chunk 1 "$T/model"
     cli -1 load --group "$M/new=$T/model" "$M/a/b=$T/model"
+    assert_match "$output" "$M/a/b: cannot be a store; a store is a directory at the top"
     [[ ! -e $M/new ]] || fail "a store was left"
     cli -1 load "$T/none/new" "$T/model"
     assert_match "$output" 'there is no gmsfs mount'
+}
+
+@test "who may not make stores is told who may" {
+    requires root
+    start_mount
+    make_model "$T/model" 1
+    run_logged -1 as_user "$GMSFS" load "$M/new" "$T/model"
+    assert_match "$output" "$M/new: no such store, and only root and whoever mounted can make one"
 }
 
 @test "a store that load made goes with a signal, and one that was there stays" {
@@ -240,4 +249,71 @@ END
     test -d "$M/mine" || fail "a store was removed that load had not made"
     cli -3 load --timeout 0 "$M/new" "$T/model"
     [[ ! -e $M/new ]] || fail "a store was left"
+}
+
+# hold_memory BYTES: of the mount's, in `weights`.
+hold_memory() {
+    spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s "$0" "$GMSFS_STORE/allocations/all"; sleep 60' "$1"
+    wait_until 5 test -e "$M/weights/allocations/all"
+}
+
+# wait_with COMMAND...: it waits for lock or memory.
+wait_with() {
+    spawn env -i "$GMSFS" "$@"
+    wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+}
+
+@test "what others commit in a store that load made outlives that load" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    "$ROOT/scripts/make-model" --out "$T/large" --size 32M --shards 1 >"$T/made"
+    hold_memory 40M
+    wait_with load "$M/new" "$T/large"
+    local first=$SPAWNED second
+    wait_with load "$M/new" "$T/model"
+    second=$SPAWNED
+    kill -TERM "$first"
+    wait_exit "$first" 20
+    assert_eq "$status" 143 'of the first'
+    wait_exit "$second" 20
+    assert_eq "$status" 0 'of the second'
+    assert_state new COMMITTED
+    cli verify -q "$M/new" "$T/model"
+}
+
+@test "the store that load made is removed by whatever name, and none that took its name" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    hold_memory 64M
+    wait_with load "$M/new" "$T/model"
+    mv "$M/new" "$M/renamed"
+    mkdir "$M/new"
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED" 20
+    assert_eq "$status" 143
+    [[ ! -e $M/renamed ]] || fail "the store was left"
+    [[ -e $M/new ]] || fail "somebody else's store was removed"
+}
+
+# Each call of the mount fails once: nothing is left where nothing was committed, and all of it else.
+@test "a group that is committed half-way keeps the stores that it made" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    local n left halves=0
+    for ((n = 0; n < 100 && halves == 0; n++)); do
+        GMSFS_FAULT=ioctl:after=$n:errno=EIO:in=command run_logged \
+            "$GMSFS" load --group "$M/a=$T/model" "$M/b=$T/model"
+        left=$(cd "$M" && echo [ab])
+        if [[ $status -ne 0 && $output != *' stores are committed'* ]]; then
+            assert_eq "$left" '[ab]' "stores after fault $n"
+            continue
+        fi
+        assert_eq "$left" 'a b' 'stores after a commit'
+        if [[ $status -ne 0 ]]; then
+            halves=1
+            assert_eq "$(sort "$M/a/state" "$M/b/state" | paste -sd ' ')" 'COMMITTED EMPTY'
+        fi
+        rmdir "$M/a" "$M/b"
+    done
+    ((halves > 0)) || fail 'none was committed half-way'
 }

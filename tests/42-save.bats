@@ -220,6 +220,8 @@ EOF
     cli -2 save "$M/weights"
     cli -1 save "$M/weights" "$T/out/dir.safetensors"
     assert_match "$output" 'not a regular file'
+    cli -1 save "$M/weights" "$M/x.safetensors"
+    assert_match "$output" 'this is a gmsfs mount, which has stores alone: save elsewhere'
     cli -1 save "$M/weights" "$T/nowhere/x.safetensors"
     assert_match "$output" 'make its directory first'
     cli -1 save "$M/weights" "$T/nowhere/x.safetensors"

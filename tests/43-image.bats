@@ -112,6 +112,19 @@ refused() {
     assert_match "$output" 'there is no gmsfs mount'
 }
 
+@test "what others commit in a store that image load made outlives that load" {
+    start_mount size=64M
+    "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 40M "$GMSFS_STORE/allocations/a"'
+    cli image save -q "$M/weights" "$T/image"
+    spawn env -i "$GMSFS" image load "$M/other" "$T/image"
+    wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+    ctl open "$M/other/lock" w commit # who reserves nothing passes it
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED" 20
+    assert_eq "$status" 143
+    assert_state other COMMITTED
+}
+
 @test "files and pieces of any size hold the same store" {
     start_mount
     fill_store weights

@@ -218,3 +218,28 @@ at_host() {
     assert_eq "$status" 1 status
     assert_match "$(output_of "$demote")" "$W: it stays at device: the move failed \\(ECANCELED\\): it was cancelled"
 }
+
+# ---- the lock ----------------------------------------------------------------------------------
+
+@test "who cannot have the lock of a store whose bytes are elsewhere, or given up, is told that" {
+    start_tiers size=16M,host_size=32M
+    at_host one 8
+    committed two $((12 * MIB))
+    hold open "$M/two/lock" r
+    refused 3 "$M/one: its bytes did not come to the device; 'gmsfs promote $M/one' brings them" \
+        run -n "$M/one" -- true
+    refused 3 'did not come to the device in the time given' run --timeout 0.1 "$M/one" -- true
+    cli demote -q --to none "$M/one"
+    refused 1 "$M/one: its bytes were given up, .*'gmsfs load' brings them" run "$M/one" -- true
+    refused 1 "$M/one: its bytes were given up, .*'gmsfs load' brings them" sum "$M/one"
+}
+
+@test "a pool that has no room for what is to be loaded is named" {
+    requires python3
+    start_mount size=32M
+    "$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 >"$T/made"
+    echo 'chat max=2M' >"$M/pools"
+    setfattr -n user.gmsfs.pool -v chat "$M/weights"
+    refused 1 "$M/weights: its pool chat has no room for it \\('pools' in the mount" \
+        load "$M/weights" "$T/model"
+}

@@ -99,6 +99,14 @@ load helpers
     wait_exit "$KEEPER"
 }
 
+@test "who may not unmount is told who may" {
+    requires root
+    start_mount
+    run_logged -1 as_user "$GMSFS" umount "$M"
+    assert_match "$output" "$M: cannot unmount: only root and the user that mounted it can"
+    assert_state weights EMPTY
+}
+
 @test "umount -l waits for nothing" {
     requires root
     start_mount

@@ -101,6 +101,11 @@ documented() {
     diff <(functions) <(documented ERRORS .It)
 }
 
+@test "the manual has every ioctl of the header" {
+    diff <(grep -oE '^#define GMSFS_IOC_[A-Z_]+' "$ROOT/libgmsfs/gmsfs_abi.h" | sed 's/.*_IOC_//' | sort) \
+        <(awk '/^\.Sh/ { on = $2 == "IOCTLS" } on && $1 == ".It" { print $2 }' "$ROOT/man/gmsfs.5" | sort)
+}
+
 # structs FILE: without comments.
 structs() {
     sed ':a; N; $!ba; s:/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/::g' "$1" |

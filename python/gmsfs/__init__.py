@@ -25,7 +25,7 @@ from .errors import (
     Timeout,
     WouldBlock,
 )
-from .group import Group, open_group
+from .group import Group, open_group, open_group_async
 from .info import Info, MemoryInfo
 from .layout import TensorSpec
 from .opening import open, open_async
@@ -57,6 +57,7 @@ __all__ = [
     "open",
     "open_async",
     "open_group",
+    "open_group_async",
     "publish",
     "safe_open",
 ]

@@ -12,7 +12,7 @@ import threading
 import weakref
 from typing import Any
 
-_INFO_BYTES = 65536
+_READ_BYTES = 65536
 
 
 class DrainWatch:
@@ -41,10 +41,17 @@ class DrainWatch:
             if fd >= 0:
                 os.close(fd)
 
+    def _read_info(self) -> bytes:
+        """All of it: its text is made at offset 0 and stays until the next read there."""
+        text = os.pread(self._info, _READ_BYTES, 0)
+        while more := os.pread(self._info, _READ_BYTES, len(text)):
+            text += more
+        return text
+
     def _read(self) -> Any:
         """What `info` says of a drain: None, or (its deadline,)."""
         os.pread(self._state, 64, 0)  # what changes from here on ends the next poll
-        info = json.loads(os.pread(self._info, _INFO_BYTES, 0))
+        info = json.loads(self._read_info())
         if not info["draining"]:
             return None
         deadline_ms = info["drain_deadline_ms"]

@@ -8,7 +8,7 @@ import errno
 from typing import Any, Iterable, Iterator, List, Optional, Sequence
 
 from . import abi, errors
-from .handle import wait
+from .handle import wait, wait_async
 from .opening import check_request
 from .store import Store
 
@@ -31,7 +31,25 @@ def open_group(
     """
     group = Group([Store(path) for path in paths])
     try:
-        group._connect(mode, timeout, reserve_bytes)
+        group._connected(wait(*group._request(mode, timeout, reserve_bytes)))
+    except BaseException:
+        group.close()
+        raise
+    return group
+
+
+async def open_group_async(
+    paths: Iterable[Any],
+    mode: str = "ro",
+    timeout: Optional[float] = None,
+    *,
+    reserve_bytes: Optional[Sequence[int]] = None,
+) -> Group:
+    """As open_group, for a coroutine: the event loop goes on while it waits, and when the task is
+    cancelled it has left the queues."""
+    group = Group([Store(path) for path in paths])
+    try:
+        group._connected(await wait_async(*group._request(mode, timeout, reserve_bytes)))
     except BaseException:
         group.close()
         raise
@@ -100,9 +118,10 @@ class Group:
             why = "; ".join(f"{path}: {text}" for path, text in said if text)
         return errors.make(code, " ".join(store.path for store in self.stores), call, why)
 
-    def _connect(
+    def _request(
         self, mode: str, timeout: Optional[float], reserve_bytes: Optional[Sequence[int]]
-    ) -> None:
+    ) -> Any:
+        """What wait() is given."""
         if mode not in ("ro", "rw", "rw_or_ro"):
             raise ValueError(f'mode of a group is "ro", "rw" or "rw_or_ro", not {mode!r}')
         if reserve_bytes is not None and len(reserve_bytes) != len(self.stores):
@@ -124,6 +143,8 @@ class Group:
             for store in self.stores:
                 store._live().release()
 
-        result = wait(attempt, timeout, undo, self.stores[0]._live().cancel)
+        return attempt, timeout, undo, self.stores[0]._live().cancel
+
+    def _connected(self, result: int) -> None:
         if result < 0:
             raise self._error("gmsfs_connect_group", -result)

@@ -51,7 +51,10 @@ _OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errn
 # Calls whose ESTALE is not said of the session.
 _OF_LAYOUT = frozenset(("gmsfs_join", "gmsfs_remap_all_vas", "gmsfs_remap_tag", "gmsfs_retarget"))
 
+# Not now, perhaps later; with memory to be set aside, ENOMEM is one of them.
+_NOT_NOW = (-errno.EAGAIN, -errno.ENOMEM)
 _AGAIN_SECONDS = 0.01
+_INTERRUPTS = 100
 
 _exiting = False  # also None, once the interpreter has taken this module apart
 
@@ -76,6 +79,10 @@ def _milliseconds(timeout: Optional[float]) -> Any:
     if timeout * 1000 >= abi.TIMEOUT_FOREVER:
         return abi.TIMEOUT_FOREVER
     return math.ceil(timeout * 1000)
+
+
+def _nothing() -> None:
+    pass
 
 
 class Handle:
@@ -172,14 +179,25 @@ class Handle:
     def retarget(self, path: Any, timeout: Optional[float]) -> None:
         """Maps the store at `path` in place of the one that is mapped. Interrupted, it has that one
         still, or sleeps on it."""
+        attempt = self._retarget_attempt(path)
+        self._retargeted(path, self.wait(attempt, timeout, self._fall_asleep))
+
+    async def retarget_async(self, path: Any, timeout: Optional[float]) -> None:
+        """The same; while it waits the event loop goes on. Cancelled, it is as if interrupted."""
+        attempt = self._retarget_attempt(path)
+        result = await wait_async(attempt, timeout, self._fall_asleep, self.cancel)
+        self._retargeted(path, result)
+
+    def _retarget_attempt(self, path: Any) -> Any:
         encoded = os.fsencode(path)
         if b"\0" in encoded:
             raise ValueError(f"{os.fsdecode(path)!r}: a path holds no NUL")
-        result = self.wait(
-            lambda ms: self.lib.gmsfs_retarget(self.pointer, encoded, ms),
-            timeout,
-            lambda: self.lib.gmsfs_unmap_all_vas(self.pointer, 0),
-        )
+        return lambda ms: self.lib.gmsfs_retarget(self.pointer, encoded, ms)
+
+    def _fall_asleep(self) -> None:
+        self.lib.gmsfs_unmap_all_vas(self.pointer, 0)
+
+    def _retargeted(self, path: Any, result: int) -> None:
         if result < 0:
             raise errors.make(
                 -result,
@@ -195,6 +213,17 @@ class Handle:
         gives back what was granted in that moment."""
         return wait(attempt, timeout, undo, self.cancel)
 
+    def call_long(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
+        """As call(), of what may wait for memory: in the main thread Ctrl-C ends that."""
+        function = getattr(self.lib, name)
+        return self.check(name, _long(lambda: function(self.pointer, *arguments), undo, self.cancel))
+
+    async def call_long_async(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
+        """The same, while the event loop goes on."""
+        function = getattr(self.lib, name)
+        attempt = _Attempt(lambda: function(self.pointer, *arguments))
+        return self.check(name, await attempt.answer_async(undo, self.cancel))
+
     def cancel(self) -> None:
         """Ends what another thread waits for on this handle."""
         self.lib.gmsfs_cancel(self.device_pointer())
@@ -209,35 +238,101 @@ def wait(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
     """See Handle.wait."""
     timeout_ms = _milliseconds(timeout)
     result = attempt(0)
-    # With memory to be set aside, ENOMEM may also mean: not now.
-    if timeout_ms and result in (-errno.EAGAIN, -errno.ENOMEM):
-        if threading.current_thread() is threading.main_thread():
-            return _wait_in_thread(lambda: attempt(timeout_ms), undo, cancel)
-        return attempt(timeout_ms)
+    if timeout_ms and result in _NOT_NOW:
+        return _long(lambda: attempt(timeout_ms), undo, cancel)
     return result
 
 
-def _wait_in_thread(attempt: Any, undo: Any, cancel: Any) -> Any:
-    """The library waits on through signals, and Python acts on them between two calls only. So a thread
-    waits, and if the main one is interrupted, it cancels that wait and sees it end."""
-    results = []
-    done = threading.Event()
+async def wait_async(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
+    """The same for a coroutine, while the event loop goes on. Cancelled, it waits no more."""
+    timeout_ms = _milliseconds(timeout)
+    result = attempt(0)
+    if timeout_ms and result in _NOT_NOW:
+        return await _Attempt(lambda: attempt(timeout_ms)).answer_async(undo, cancel)
+    return result
 
-    def run() -> None:
-        results.append(attempt())
-        done.set()
 
-    threading.Thread(target=run, name="gmsfs-wait", daemon=True).start()
-    try:
-        done.wait()
-    except BaseException:
-        cancel()
-        while not done.wait(_AGAIN_SECONDS):  # the thread may not have come to the call before
-            cancel()
-        if results[0] == 0:
-            undo()
-        raise
-    return results[0]
+def _long(call: Any, undo: Any, cancel: Any) -> Any:
+    if threading.current_thread() is threading.main_thread():
+        return _Attempt(call).answer(undo, cancel)
+    return call()
+
+
+class _Attempt:
+    """A call that may wait, in a thread: the library waits on through signals, and Python acts on them
+    between two calls only. Whoever is interrupted ends the wait, and sees it end. An interrupt may come
+    at any step, also before the thread has begun, and others while the wait is being ended."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self._begun = self._given_up = False
+        self._done = threading.Event()
+        self._tell: Any = None
+        self._result: Any = None
+        self._error: Any = None
+
+    def _run(self) -> None:
+        self._begun = True
+        try:
+            if not self._given_up:
+                self._result = self._call()
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self._error = error
+        finally:
+            self._done.set()
+            if self._tell:
+                self._tell()
+
+    def _start(self) -> None:
+        threading.Thread(target=self._run, name="gmsfs-wait", daemon=True).start()
+
+    def answer(self, undo: Any, cancel: Any) -> Any:
+        """What the call answers."""
+        try:
+            self._start()
+            self._done.wait()
+        except BaseException:
+            self._give_up(undo, cancel)
+            raise
+        return self._answered()
+
+    async def answer_async(self, undo: Any, cancel: Any) -> Any:
+        import asyncio
+
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            try:
+                loop.call_soon_threadsafe(ready.set)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits any more
+
+        self._tell = tell
+        try:
+            self._start()
+            await ready.wait()
+        except BaseException:
+            self._give_up(undo, cancel)
+            raise
+        return self._answered()
+
+    def _answered(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _give_up(self, undo: Any, cancel: Any) -> None:
+        for _ in range(_INTERRUPTS):
+            try:
+                self._given_up = True  # and then look: the thread does it the other way round
+                while self._begun and not self._done.wait(0):
+                    cancel()  # again, for the thread may not have come to the call before
+                    self._done.wait(_AGAIN_SECONDS)
+                if self._result == 0:
+                    undo()
+                return
+            except BaseException:  # noqa: BLE001 - another interrupt; the first is on its way
+                continue
 
 
 async def _readable(fd: int) -> None:

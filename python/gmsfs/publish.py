@@ -244,7 +244,7 @@ def _copy(store: Any, plan: Any) -> Any:
     slots: List[int] = []
     for size, items in zip(plan.allocations, of):
         slot = ctypes.c_uint64()
-        handle.call("gmsfs_allocate_handle", size, plan.tag, None, ctypes.byref(slot))
+        handle.call_long("gmsfs_allocate_handle", size, plan.tag, None, ctypes.byref(slot))
         address = store._map(slot.value, abi.ACCESS_WRITE)
         buffer = store._buffer(address, size, len(slots), slot.value, False)
         for item, offset in items:

@@ -27,31 +27,43 @@ class Slice:
 
     def __init__(self, owner: "safe_open", name: str) -> None:
         self._owner = owner
-        self._spec = owner._spec(name)
+        self._name = name
+        owner._spec(name)
 
     def get_shape(self) -> List[int]:
-        return list(self._spec.shape)
+        return list(self._owner._spec(self._name).shape)
 
     def get_dtype(self) -> str:
         """As safetensors calls it: "F32"."""
-        name = dtypes.strip(self._spec.dtype)
+        name = dtypes.strip(self._owner._spec(self._name).dtype)
         return str(_NAMES.get(name, name))
 
     def __getitem__(self, index: Any) -> Any:
-        return self._owner.get_tensor(self._spec.name)[index]
+        return self._owner._place(self._owner._tensor(self._name)[index])
 
 
 class safe_open:
     """`with gmsfs.safe_open(store, framework="pt") as f:` in place of safetensors.safe_open(file, ...).
 
     Tensors lie over the store's memory, on its device: nothing is copied or read, so a slice costs
-    nothing but itself, and no `device` is asked for. timeout: as of gmsfs.open.
+    nothing but itself. device: None leaves them there; a torch tensor that is asked for on another one
+    is a copy. timeout: as of gmsfs.open.
     """
 
-    def __init__(self, path: Any, framework: str = "pt", timeout: Optional[float] = None) -> None:
+    def __init__(
+        self,
+        path: Any,
+        framework: str = "pt",
+        device: Any = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> None:
         if framework not in FRAMEWORKS:
             raise ValueError(f'framework is "pt" or "np", not {framework!r}')
         self._framework = FRAMEWORKS[framework]
+        if self._framework == "numpy" and device not in (None, "cpu"):
+            raise ValueError(f'NumPy has arrays of the processor alone: device is "cpu", not {device!r}')
+        self._device = device
         self._store: Store = open(path, "ro", timeout)
         self._specs: Optional[Dict[str, Any]] = None
 
@@ -62,8 +74,11 @@ class safe_open:
         self._store.close()
 
     def _all(self) -> Dict[str, Any]:
+        """Of a layout that stays as it is, as long as the lock does."""
         if self._specs is None:
             self._specs = self._store.specs()
+        else:
+            self._store._touch()
         return self._specs
 
     def _spec(self, name: str) -> Any:
@@ -90,8 +105,16 @@ class safe_open:
         return found if isinstance(found, dict) else None
 
     def get_tensor(self, name: str) -> Any:
+        return self._place(self._tensor(name))
+
+    def _tensor(self, name: str) -> Any:
         self._spec(name)
         return self._store.tensors(self._framework, [name])[name]
+
+    def _place(self, tensor: Any) -> Any:
+        if self._device is None or self._framework == "numpy":
+            return tensor
+        return tensor.to(self._device)  # itself, where it is there already
 
     def get_slice(self, name: str) -> Slice:
         return Slice(self, name)

@@ -18,10 +18,11 @@ from .drain import DrainWatch
 from .errors import make
 from .handle import Handle
 from .info import Info, MemoryInfo
-from .metadata import Metadata, encode_tag
+from .metadata import Metadata
+from .sleep import Sleeper
 
 
-class Store:
+class Store(Sleeper):
     """An open store; made by gmsfs.open. To be used in one `with`, or closed by close().
 
     Its calls may come from any thread, one after the other. In a child of fork() it is dead (ECHILD),
@@ -224,7 +225,9 @@ class Store:
 
     def buffers(self) -> List[Buffer]:
         """The allocations' memory, mapped, by rank."""
-        return self._attach_buffers(self.mode)
+        buffers = self._attach_buffers(self.mode)
+        self._need_awake((f"allocation {buffer.rank}", buffer) for buffer in buffers)
+        return buffers
 
     def copy_private(
         self, names: Optional[Iterable[str]] = None, framework: Optional[str] = None
@@ -252,11 +255,13 @@ class Store:
             entries = self._entries
         sizes = [buffer.nbytes for buffer in buffers]
         specs = layout.specs(self._path, entries, sizes, names)
-        self._need_awake(buffers, specs)
+        self._need_awake((f"tensor {spec.name!r}", buffers[spec.rank]) for spec in specs)
         return buffers, specs
 
     def _attach_buffers(self, mode: str) -> List[Buffer]:
         handle = self._live()
+        if self.asleep:
+            raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", "it sleeps; wake() it first")
         if mode == "rw_data" and not self._buffers:
             self._attach_all(handle, abi.ACCESS_WRITE)
         elif mode in ("rw", "rw_data"):
@@ -274,16 +279,16 @@ class Store:
         if mode:
             return
         why = "it gave its lock back; open it again, or commit(stay=True) to go on as a reader"
-        if self.asleep:
-            why = "it sleeps; wake() it first"
         raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
-    def _need_awake(self, buffers: Any, specs: Any) -> None:
+    def _need_awake(self, given: Iterable[Tuple[str, Buffer]]) -> None:
         """Nothing is given out that would fault."""
-        for tag, slots in self._sleeping.items():
-            for spec in specs:
-                if buffers[spec.rank].slot in slots:
-                    why = f"tensor {spec.name!r} sleeps with tag {tag!r}; wake(tag={tag!r}) first"
+        if not self._sleeping:
+            return
+        for what, buffer in given:
+            for tag, slots in self._sleeping.items():
+                if buffer.slot in slots:
+                    why = f"{what} sleeps with tag {tag!r}; wake(tag={tag!r}) first"
                     raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
     def _attach_all(self, handle: Any, access: Any) -> None:
@@ -343,155 +348,6 @@ class Store:
             value, slot, offset = metadata.find(handle, key)
             entries.append(layout.Entry(key, ranks.get(slot, abi.SLOT_NONE), offset, value))
         return entries
-
-    # ---- sleeping -----------------------------------------------------------------------------
-
-    def sleep(self, keep_lock: bool = False, *, tag: Optional[str] = None) -> None:
-        """Gives the memory back, and the lock unless keep_lock; keeps every address.
-
-        Tensors stay as they are, and touching one faults until wake(). Waits for the GPU's work first.
-        tag: only what was allocated with this tag ("" for none), and the lock is kept: the KV cache apart
-        from the weights, say.
-        """
-        if tag is not None:
-            self._sleep_tag(tag)
-            return
-        handle = self._live()
-        mode = infos.mode_name(self._granted())
-        handle.call("gmsfs_unmap_all_vas", int(keep_lock))
-        handle.lost = False
-        self._sleeping.clear()
-        self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
-
-    def _sleep_tag(self, tag: Any) -> None:
-        handle, encoded = self._touch(), encode_tag(self._path, tag)
-        slots = {info.slot for info in self._list(handle, encoded)}
-        handle.call("gmsfs_unmap_tag", encoded)
-        self._sleeping[tag] = slots.intersection(self._buffers)
-
-    def wake(
-        self, timeout: Optional[float] = None, strict: bool = False, *, tag: Optional[str] = None
-    ) -> int:
-        """Takes the reader's lock again ("rw_data": that one), and maps the same layout at the same
-        addresses. Nothing where it is awake.
-
-        Without strict a writer may have published new bytes in the same layout meanwhile. A layout
-        that changed (strict: any commit) is Stale, and the store sleeps on. A store that was demoted
-        meanwhile comes back to its device first. tag: only what sleeps with it; without, all.
-        Returns Info.moves: where it is another number than before, the physical memory is other, and
-        whoever registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
-        """
-        if tag is not None or not self.asleep:
-            self._wake_tags(tag)
-            return int(self._ask().moves)
-        handle, took = self._live(), not self.mode
-        if took and self._wake_mode == abi.MODE_RO:  # the lock and its memory, in one request
-            result = handle.lib.gmsfs_remap_all_vas(handle.pointer, 0, int(strict))
-            if result != -errno.EAGAIN:
-                handle.check("gmsfs_remap_all_vas", result)
-                handle.lost = False
-                return int(self._ask().moves)
-        if took:
-            handle.connect(self._wake_mode, timeout)
-        return self._remap(handle, took, strict)
-
-    async def wake_async(self, timeout: Optional[float] = None, strict: bool = False) -> int:
-        """As wake, for a coroutine: the event loop goes on while it waits for the lock, and when the task
-        is cancelled it has left the queue, and sleeps on."""
-        handle = self._live()
-        if not self.asleep:
-            return self.wake()
-        took = not self.mode
-        if took:
-            await handle.connect_async(self._wake_mode, timeout)
-        return self._remap(handle, took, strict)
-
-    def _remap(self, handle: Any, took: bool, strict: bool) -> int:
-        try:
-            handle.call("gmsfs_remap_all_vas", 0, int(strict))
-        except BaseException:
-            if took:
-                handle.release()
-            raise
-        return int(self._ask().moves)
-
-    def _wake_tags(self, tag: Any) -> None:
-        handle = self._touch()
-        for one in [tag] if tag is not None else list(self._sleeping):
-            handle.call("gmsfs_remap_tag", encode_tag(self._path, one))
-            self._sleeping.pop(one, None)
-
-    def reallocate(self, timeout: Optional[float] = None) -> None:
-        """Wakes a Store that sleeps, as the writer and with new memory: of the same sizes and tags, zeroed,
-        at the same addresses. For what is not worth keeping asleep, such as a KV cache.
-
-        Takes the writer's lock where it has none. What the store held is dropped, its metadata too: put
-        that anew before a commit. timeout: for the lock; seconds, None without end.
-        """
-        handle = self._touch()
-        if not self.asleep:
-            raise make(errno.EINVAL, self._path, "gmsfs_reallocate_all_handles")
-        took = not self.mode
-        if took:
-            handle.connect(abi.MODE_RW, timeout)
-        try:
-            handle.call("gmsfs_clear_all_handles")
-            handle.call("gmsfs_reallocate_all_handles")
-        except BaseException:
-            if took:
-                handle.release()
-            raise
-        self._entries = None
-        self._find_buffers(handle)
-
-    def _find_buffers(self, handle: Any) -> None:
-        """The Buffers at the addresses that there were, by their new slots."""
-        infos_by_slot = {info.slot: info for info in self._list(handle)}
-        found = {}
-        for buffer in self._buffers.values():
-            slot = ctypes.c_uint64()
-            handle.call("gmsfs_resolve", buffer.address, ctypes.byref(slot), None)
-            info = infos_by_slot[slot.value]
-            found[info.slot] = self._buffer(
-                buffer.address, info.aligned_bytes, info.rank, info.slot, False
-            )
-        self._buffers = found
-
-    def retarget(self, path: Any, timeout: Optional[float] = None) -> int:
-        """Maps the store at `path` at the addresses of this one, which is given back: a slot for one
-        adapter after the other. Every tensor stays, and shows the other store's bytes.
-
-        Both are on one device and have one shape: the same allocations, and the same tensors in them;
-        else Stale, and nothing has changed. The metadata that belongs to no tensor may differ. A Store
-        that slept is awake afterwards. timeout: seconds; None waits without end, 0 changes nothing
-        unless the other is at hand (WouldBlock otherwise). Whoever waited in vain has
-        its own store again, or sleeps on it if that has left its device meanwhile: see `asleep`.
-        A watch of on_drain stays with the store that it was made for. Returns Info.moves.
-        """
-        handle = self._touch()
-        handle.retarget(path, timeout)
-        self._path = handle.path
-        self._wake_mode = abi.MODE_RO
-        self._entries = None
-        self._in_part = False
-        mapped = {buffer.rank: buffer for buffer in self._buffers.values()}
-        if mapped:
-            self._buffers = {
-                info.slot: self._buffer(
-                    mapped[info.rank].address, info.aligned_bytes, info.rank, info.slot, True
-                )
-                for info in self._list(handle)
-                if info.rank in mapped
-            }
-        return self.info.moves
-
-    def set_streams(self, streams: Iterable[Any]) -> None:
-        """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):
-        while one does, what maps or unmaps raises Busy, so no capture is disturbed."""
-        pointers = [getattr(stream, "cuda_stream", stream) for stream in streams]
-        self._touch().call(
-            "gmsfs_set_streams", (ctypes.c_void_p * len(pointers))(*pointers), len(pointers)
-        )
 
     # ---- the writer ---------------------------------------------------------------------------
 

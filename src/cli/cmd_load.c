@@ -134,7 +134,7 @@ static int load_do(struct load *load)
 
     load->begun_ms = cli_now_ms();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
-    signals_set_undo(store_make_undo);
+    signals_set_undo(store_make_undo_all);
     load->staging = staging_new();
     if (!load->staging)
         return cli_out_of_memory();

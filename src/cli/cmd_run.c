@@ -155,6 +155,35 @@ static int run_open(struct run *run)
     return fd;
 }
 
+/* Nobody has the lock, and it was not granted: what it would be granted for is elsewhere. */
+static bool run_is_away(const struct run *run)
+{
+    json_t *info = store_info_json(run->store);
+    json_t *tier, *residency = json_object_get(info, "residency");
+    bool away = strcmp(store_json_text(info, "state"), "COMMITTED") == 0;
+    size_t i;
+
+    json_array_foreach (residency, i, tier)
+        away &= strcmp(json_string_value(tier), "device") != 0;
+    json_decref(info);
+    return away;
+}
+
+static int run_explain_late(const struct run *run)
+{
+    const char *late = run->timeout_ms ? " in the time given" : "";
+
+    if (run_is_away(run))
+        cli_error(
+            "cannot take the lock: %s: its bytes did not come to the device%s; 'gmsfs promote "
+            "%s' brings them, or says what is in the way",
+            run->store, late, run->store);
+    else
+        cli_error("cannot take the lock: %s: not free%s; %s", run->store, late,
+                  run_where_to_look(run));
+    return CLI_TIMEOUT;
+}
+
 static int run_take(struct run *run)
 {
     char *path = store_file_path(run->store, "sessions");
@@ -166,11 +195,8 @@ static int run_take(struct run *run)
         return CLI_FAILURE;
     }
     run->fd = run_open(run);
-    if (run->fd == -EAGAIN || run->fd == -ETIMEDOUT) {
-        cli_error("cannot take the lock: %s: not free%s; %s", run->store,
-                  run->timeout_ms ? " in the time given" : "", run_where_to_look(run));
-        return CLI_TIMEOUT;
-    }
+    if (run->fd == -EAGAIN || run->fd == -ETIMEDOUT)
+        return run_explain_late(run);
     if (run->fd < 0) {
         store_explain(run->store, "take the lock", run->fd);
         return CLI_FAILURE;

@@ -204,6 +204,10 @@ static int umount_explain(const struct mount *mount, int error)
         cli_error("%s: the daemon tried, but the mount is still there: somebody may have a working "
                   "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
                   mount->path, mount->path);
+    else if (error == -EPERM)
+        cli_error("%s: cannot unmount: only root and the user that mounted it can; run this as one "
+                  "of them",
+                  mount->path);
     else
         cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
     return CLI_FAILURE;

@@ -496,7 +496,7 @@ int image_load(const struct image_request *request)
     int status;
 
     signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
-    signals_set_undo(store_make_undo);
+    signals_set_undo(store_make_undo_all);
     load.staging = staging_new();
     if (!load.staging)
         return cli_out_of_memory();

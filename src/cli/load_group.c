@@ -324,10 +324,12 @@ static void group_explain_commit(const struct load_group *group, const uint8_t i
             at_fault = &group->ranks[i];
     }
     load_explain_commit(at_fault, error);
-    if (committed)
+    if (committed) {
+        store_make_keep();
         cli_error("%zu of the %zu stores are committed, so they are not whole; the next load or "
                   "engine that takes them all loads them anew",
                   committed, group->count);
+    }
 }
 
 static int group_commit(struct load_group *group, uint8_t id[16])
@@ -445,7 +447,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     if (!asked.staging)
         return cli_out_of_memory();
     signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
-    signals_set_undo(store_make_undo);
+    signals_set_undo(store_make_undo_all);
     status = group_make_ranks(&group, &asked, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = load_plan(&group.ranks[i]);

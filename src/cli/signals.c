@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,10 +21,8 @@ static void signals_on(int number)
         return;
     ignored = write(STDERR_FILENO, last_words, strlen(last_words));
     (void)ignored;
-    if (undo_all) {
-        close_range(STDERR_FILENO + 1, UINT_MAX, 0);
+    if (undo_all)
         undo_all();
-    }
     _exit(CLI_SIGNALED + number);
 }
 

@@ -13,8 +13,8 @@
 
 /* text: what is said on stderr when they end the process; a constant. */
 void signals_install(const char *text);
-/* Called before they end the process at once, on its main thread, by which all descriptors but the
- * standard streams are closed; async-signal-safe. NULL: nothing. */
+/* Called before they end the process at once, on its main thread; async-signal-safe. NULL:
+ * nothing. */
 void signals_set_undo(void (*undo)(void));
 void signals_defer(bool deferred);
 int signals_get(void); /* the signal noted, or 0 */

@@ -6,7 +6,23 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
+
+#define POOL_BYTES 256
+
+static void store_explain_quota(const char *path, const char *doing)
+{
+    char pool[POOL_BYTES];
+    ssize_t bytes = getxattr(path, "user.gmsfs.pool", pool, sizeof(pool) - 1);
+
+    pool[bytes > 0 ? bytes : 0] = '\0';
+    cli_error(
+        "cannot %s: %s: its pool %s has no room for it ('pools' in the mount has what each may "
+        "have; 'echo \"%s max=SIZE slots=N\"' into it gives more), or your share of a bound is "
+        "used up ('events' in the mount names which)",
+        doing, path, pool, pool);
+}
 
 int store_explain(const char *path, const char *doing, int error)
 {
@@ -77,6 +93,14 @@ int store_explain(const char *path, const char *doing, int error)
             "cannot %s: %s: this process or one that started it holds the lock for reading, or "
             "for the bytes of what is sealed; that has to end first",
             doing, path);
+        break;
+    case -ENODATA:
+        cli_error("cannot %s: %s: its bytes were given up, by 'gmsfs demote --to none' or to make "
+                  "room; 'gmsfs load' brings them",
+                  doing, path);
+        break;
+    case -EDQUOT:
+        store_explain_quota(path, doing);
         break;
     default:
         cli_error("cannot %s: %s: %s", doing, path, strerror(-error));

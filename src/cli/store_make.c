@@ -3,13 +3,15 @@
 
 #include "cli/cli.h"
 #include "cli/store_explain.h"
+#include "cli/store_file.h"
 #include "cli/store_open.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,22 +20,68 @@
 #define TRIES       100u /* while the end of our own use of it is still on its way */
 #define TRY_WAIT_NS 10000000
 
-/* A command fills at most as many stores at once. Written before it counts, for a handler reads it.
- */
-static char made[GMSFS_GROUP_MAX][PATH_MAX];
+/* A command fills at most as many stores at once. The `ctl` of each, in rising order. Written
+ * before it counts, for a handler reads it. */
+static int made[GMSFS_GROUP_MAX];
 static atomic_uint made_count;
+
+/* Above the one before. */
+static int open_ctl(const char *path, unsigned count)
+{
+    char *ctl = store_file_path(path, "ctl");
+    int least = count > 0 ? made[count - 1] + 1 : STDERR_FILENO + 1;
+    int fd = ctl ? open(ctl, O_RDWR | O_CLOEXEC) : -1, above = -1;
+
+    if (fd >= 0) {
+        above = fcntl(fd, F_DUPFD_CLOEXEC, least);
+        close(fd);
+    }
+    free(ctl);
+    return above;
+}
 
 static int make(const char *path)
 {
     unsigned count = atomic_load(&made_count);
 
-    if (count == GMSFS_GROUP_MAX || strlen(path) >= PATH_MAX)
-        return -ENAMETOOLONG;
+    if (count == GMSFS_GROUP_MAX)
+        return -ENFILE;
     if (mkdir(path, STORE_MODE) < 0)
         return errno == EEXIST ? 0 : -errno; /* somebody else was quicker: it is not ours */
-    strcpy(made[count], path);
+    made[count] = open_ctl(path, count);
+    if (made[count] < 0) {
+        int error = -errno;
+        rmdir(path); /* of this very moment */
+        return error;
+    }
     atomic_store(&made_count, count + 1);
     return 0;
+}
+
+static void explain_make(const char *path, int error)
+{
+    switch (error) {
+    case -EACCES:
+    case -EPERM:
+        cli_error("%s: no such store, and only root and whoever mounted can make one: ask them for "
+                  "'mkdir %s' and 'chown'",
+                  path, path);
+        break;
+    case -ENOENT:
+    case -ENOTDIR:
+        cli_error(
+            "%s: cannot be a store; a store is a directory at the top of a gmsfs mount, which "
+            "'gmsfs status' shows",
+            path);
+        break;
+    case -ENOSPC:
+        cli_error("%s: no such store, and the mount has as many as it can; 'rmdir' one that nobody "
+                  "needs",
+                  path);
+        break;
+    default:
+        store_explain(path, "make the store", error);
+    }
 }
 
 int store_open_or_make(const char *path, gmsfs_t **handle)
@@ -44,7 +92,7 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
         return error ? store_open(path, handle) : 0;
     error = make(path);
     if (error) {
-        store_explain(path, "make the store", error);
+        explain_make(path, error);
         return error;
     }
     return store_open(path, handle);
@@ -52,14 +100,37 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
 
 void store_make_keep(void)
 {
-    atomic_store(&made_count, 0);
+    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--)
+        close(made[i - 1]);
+}
+
+/* By the file, so it is the store that was made or none. */
+static void undo(int ctl)
+{
+    const struct timespec wait = {.tv_nsec = TRY_WAIT_NS};
+
+    for (unsigned i = 0; i < TRIES && ioctl(ctl, GMSFS_IOC_REMOVE_UNUSED) < 0 && errno == EBUSY;
+         i++)
+        nanosleep(&wait, NULL);
+    close(ctl);
 }
 
 void store_make_undo(void)
 {
-    const struct timespec wait = {.tv_nsec = TRY_WAIT_NS};
-
     for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--)
-        for (unsigned tries = 0; tries < TRIES && rmdir(made[i - 1]) < 0 && errno == EBUSY; tries++)
-            nanosleep(&wait, NULL);
+        undo(made[i - 1]);
+}
+
+void store_make_undo_all(void)
+{
+    unsigned count = atomic_load(&made_count), from = STDERR_FILENO + 1;
+
+    for (unsigned i = 0; i < count; i++) {
+        unsigned own = (unsigned)made[i];
+        if (own > from)
+            close_range(from, own - 1, 0);
+        from = own + 1;
+    }
+    close_range(from, UINT_MAX, 0);
+    store_make_undo();
 }

@@ -4,7 +4,8 @@
  *
  * For the commands that fill stores. What was made is forgotten by store_make_keep() once something
  * is committed in it; until then store_make_undo() removes it again, also from a signal's handler.
- * Only stores that this process made are ever removed, and only while they are empty.
+ * Only stores that this process made are ever removed, whatever they are called by then, and only
+ * where nobody has ever committed anything in them and nobody else has them open.
  */
 #ifndef GMSFS_CLI_STORE_MAKE_H
 #define GMSFS_CLI_STORE_MAKE_H
@@ -16,7 +17,10 @@ int store_open_or_make(const char *path, gmsfs_t **handle);
 
 /* Something was committed: they all stay. */
 void store_make_keep(void);
-/* Removes those that were made; whoever has one of them open has closed it. Async-signal-safe. */
+/* Removes those that were made; whoever of this process has one of them open has closed it. */
 void store_make_undo(void);
+/* The same from a handler, after closing all descriptors but the standard streams and its own.
+ * Async-signal-safe. */
+void store_make_undo_all(void);
 
 #endif

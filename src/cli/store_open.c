@@ -30,8 +30,8 @@ static int store_explain_open(const char *path, int error)
     switch (error) {
     case -ENOENT:
         if (store_is_mount(path, true))
-            cli_error("%s: no such store; 'gmsfs status' lists those there are, 'mkdir %s' makes "
-                      "this one",
+            cli_error("%s: no such store; 'gmsfs status' lists those there are, 'gmsfs load' or "
+                      "'mkdir %s' makes this one",
                       path, path);
         else
             cli_error("%s: there is no gmsfs mount; 'gmsfs status' lists those there are, 'gmsfs "

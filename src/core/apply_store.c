@@ -97,13 +97,33 @@ static void remove_store(struct apply *apply, struct core_store *store)
     core_store_free(store);
 }
 
+/* Whoever has its `ctl` open means to take the lock, or sleeps. */
+static bool is_open_by_others(const struct core *core, uint64_t store, uint64_t file)
+{
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *other = core->files.items[i];
+
+        if (other->store == store && other->kind == CORE_KIND_CTL && other->id != file)
+            return true;
+    }
+    return false;
+}
+
 int apply_store_remove(struct apply *apply)
 {
-    struct core_store *store = core_store(apply->core, apply->record->store);
+    const struct record *record = apply->record;
+    struct core_store *store = core_store(apply->core, record->store);
+    bool unused = record->flags & CORE_REMOVE_UNUSED;
 
+    if (record->flags & ~CORE_REMOVE_UNUSED)
+        return -EINVAL;
     if (!store)
         return -ENOENT;
+    if (unused && (store->fixed || store->generation > 0))
+        return -ENOTEMPTY;
     if (store_in_use(store) || core_is_fenced(apply->core, store->name))
+        return -EBUSY;
+    if (unused && is_open_by_others(apply->core, store->id, record->file))
         return -EBUSY;
     remove_store(apply, store);
     return 0;

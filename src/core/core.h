@@ -253,7 +253,9 @@ enum record_type {
      * and of ATTR, of which there is no event, only that. */
     RECORD_STORE_CREATE = 1, /* name, bytes16 = uuid, uid, gid, mode → out.id */
     RECORD_STORE_REMOVE,     /* store. -EBUSY while it has sessions or waiters; open files
-                                outside of sessions then answer -ESTALE */
+                                outside of sessions then answer -ESTALE. flags CORE_REMOVE_UNUSED:
+                                also while other files than `file` are its ctl; -ENOTEMPTY where
+                                a layout is sealed, or one was ever committed */
     RECORD_STORE_RENAME, /* store, name, flags = RENAME_NOREPLACE|RENAME_EXCHANGE (as renameat2) */
     RECORD_STORE_ATTR,   /* store, flags: CORE_ATTR_*, uid, gid, mode */
     RECORD_FILE_OPEN,    /* store (0: top), kind, serial, flags, process, uid, session (0 or one to
@@ -427,6 +429,7 @@ enum record_type {
 #define CORE_ATTR_GID           (1u << 2)
 #define CORE_WAIT_KEEP          (1u << 0)
 #define CORE_WAIT_REVOKED       (1u << 1)
+#define CORE_REMOVE_UNUSED      (1u << 0)
 #define CORE_CLOSE_LINGER       (1u << 0)
 #define CORE_END_REVOKED        (1u << 0)
 #define CORE_END_LINGER         (1u << 1)

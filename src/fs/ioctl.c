@@ -10,6 +10,7 @@
 #include "fs/list.h"
 #include "fs/payload.h"
 #include "gmsfs_abi.h"
+#include "service/stores.h"
 
 #include <errno.h>
 #include <string.h>
@@ -149,6 +150,11 @@ static void do_clear(struct fs_request *request, const struct core_file *file)
 {
     struct service_actor by = {.file = file->id};
     finish_now(request, service_clear(request->fs->service, &by), 0);
+}
+
+static void do_remove_unused(struct fs_request *request, const struct core_file *file)
+{
+    finish_now(request, service_store_remove_unused(request->fs->service, file->id), 0);
 }
 
 /* ---- regions ------------------------------------------------------------------------------ */
@@ -312,6 +318,7 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_ALLOC_EACH)] = {sizeof(struct gmsfs_ioc_alloc_each), ON_SESSION, true,
                                        ioctl_alloc_each},
     [_IOC_NR(GMSFS_IOC_CANCEL)] = {0, ON_CTL, false, do_cancel},
+    [_IOC_NR(GMSFS_IOC_REMOVE_UNUSED)] = {0, ON_CTL, false, do_remove_unused},
     [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
 };
 

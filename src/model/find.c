@@ -156,7 +156,8 @@ static int say_none(const char *directory, const struct names *all, struct failu
                                         "safetensors, or convert it",
                                         all->list[i]);
     return safetensors_fail(failure, -ENOENT, directory, NULL,
-                            "has no safetensors and no GGUF file");
+                            "has no safetensors and no GGUF file; name the directory or the files "
+                            "of a model");
 }
 
 static int make_paths(const char *directory, const struct names *names, char ***paths,

@@ -44,6 +44,23 @@ int service_store_remove(struct service *s, uint64_t store, const struct service
     return error ? error : service_apply_record(s, &record, NULL);
 }
 
+int service_store_remove_unused(struct service *s, uint64_t file)
+{
+    const struct core_file *by = core_find_file(s->core, file);
+    if (!by || !(by->flags & CORE_OPEN_WRITE))
+        return -EBADF;
+    if (!service_is_admin(s, by->uid))
+        return -EACCES;
+    struct record record = {.type = RECORD_STORE_REMOVE,
+                            .store = by->store,
+                            .file = file,
+                            .flags = CORE_REMOVE_UNUSED,
+                            .process = by->opener,
+                            .uid = by->uid};
+    int error = service_apply_record(s, &record, NULL);
+    return error == -ENOENT ? -ESTALE : error;
+}
+
 int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags,
                          const struct service_caller *caller)
 {

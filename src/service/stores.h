@@ -17,6 +17,9 @@ int service_store_create(struct service *s, const char *name, const struct servi
                          uint32_t mode, uint64_t *id);
 /* -EBUSY while it has sessions or waiters */
 int service_store_remove(struct service *s, uint64_t store, const struct service_caller *caller);
+/* The store of this `ctl`, which its opener may remove, if nothing has ever been committed in it.
+ * -ENOTEMPTY; -EBUSY also while others have their `ctl` open; -EBADF, -EACCES, -ESTALE */
+int service_store_remove_unused(struct service *s, uint64_t file);
 /* flags as renameat2(2) */
 int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags,
                          const struct service_caller *caller);

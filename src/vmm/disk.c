@@ -63,8 +63,8 @@ static int open_directory(const struct vmm_options *options, char *why, size_t w
 
     if (fd < 0) {
         error = -errno;
-        snprintf(why, why_bytes, "disk tier (spill=%s): cannot be opened: %s", options->spill,
-                 strerror(-error));
+        snprintf(why, why_bytes, "disk tier (spill=%s): cannot be opened: %s%s", options->spill,
+                 strerror(-error), error == -ENOENT ? " (create it: mkdir -p)" : "");
         return error;
     }
     error = try_directory(fd, options->spill, why, why_bytes);

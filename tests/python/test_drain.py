@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 import unittest
+from unittest import mock
 
 import gmsfs
 from support import TIMEOUT, StoreCase
@@ -56,6 +57,13 @@ class Drains(StoreCase):
             store.on_drain(self.hear)
             self.assertTrue(self.told.wait(TIMEOUT))
             self.assertEqual(self.heard, [None])
+        self.assertEqual(drain.wait(TIMEOUT), 0)
+
+    def test_an_info_of_any_length_is_read_whole(self):
+        with mock.patch.object(gmsfs.drain, "_READ_BYTES", 16), gmsfs.open(self.path) as store:
+            store.on_drain(self.hear)
+            drain = self.drain()
+            self.assertTrue(self.told.wait(TIMEOUT))
         self.assertEqual(drain.wait(TIMEOUT), 0)
 
     def test_each_drain_is_told_and_an_exception_does_not_end_that(self):

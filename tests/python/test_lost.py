@@ -26,7 +26,9 @@ TOUCHES = {
     "wake": lambda store: store.wake(TIMEOUT),
     "wake_async": lambda store: asyncio.run(store.wake_async(TIMEOUT)),
     "reallocate": lambda store: store.reallocate(TIMEOUT),
+    "reallocate_async": lambda store: asyncio.run(store.reallocate_async(TIMEOUT)),
     "retarget": lambda store: store.retarget(store.path, 0),
+    "retarget_async": lambda store: asyncio.run(store.retarget_async(store.path, 0)),
     "set_streams": lambda store: store.set_streams([]),
     "publish": lambda store: store.publish({"t": b"2"}),
     "write": lambda store: store.write({"t": b"2"}),
@@ -98,3 +100,23 @@ class Lost(StoreCase):
             store.wake(TIMEOUT)
             self.assertEqual((store.mode, bytes(view)), ("ro", b"1"))
             del view
+
+    def test_a_safe_open_that_was_revoked_is_told_at_every_touch(self):
+        gmsfs.publish(self.path, {"t": b"1"}, {"format": "np"})
+        with gmsfs.safe_open(self.path, "np") as file:
+            piece = file.get_slice("t")
+            self.assertEqual((file.keys(), piece.get_shape()), (["t"], [1]))
+            self.revoke(file._store.info.session)
+            for touch in (
+                file.keys,
+                file.offset_keys,
+                file.metadata,
+                piece.get_shape,
+                piece.get_dtype,
+                lambda: piece[:],
+                lambda: file.get_tensor("t"),
+                lambda: file.get_slice("t"),
+            ):
+                for _ in range(2):
+                    with self.assertRaises(gmsfs.Stale):
+                        touch()

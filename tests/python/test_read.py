@@ -4,7 +4,10 @@
 import errno
 import gc
 import os
+import sys
+import types
 import unittest
+from unittest import mock
 
 import numpy
 
@@ -50,6 +53,30 @@ def sample():
     tensors["empty"] = ("F32", [0, 7], b"")
     tensors["large/with a slash"] = ("F32", [1000, 1000], random.bytes(4_000_000))
     return tensors
+
+
+class Frameworks(StoreCase):
+    def test_tensors_are_torch_s_where_the_program_has_imported_it(self):
+        asked = []
+
+        class Wrapper:
+            def tensors(self, path, buffers, specs):
+                return {}
+
+        def wrapper(framework):
+            asked.append(framework)
+            return Wrapper()
+
+        self.commit_raw({})
+        with mock.patch("gmsfs.store._wrapper", wrapper), gmsfs.open(self.path) as store:
+            for modules in {"torch": types.ModuleType("torch")}, {}:
+                with mock.patch.dict(sys.modules):
+                    sys.modules.pop("torch", None)
+                    sys.modules.update(modules)
+                    store.tensors()
+                    store.copy_private()
+                    store.tensors("numpy")
+        self.assertEqual(asked, ["torch", "torch", "numpy"] + ["numpy"] * 3)
 
 
 class Reading(StoreCase):

@@ -4,6 +4,7 @@
 import os
 import struct
 import unittest
+from unittest import mock
 
 import numpy
 
@@ -45,6 +46,39 @@ class SafeOpen(StoreCase):
             numpy.testing.assert_array_equal(piece[1:3, 2:], NUMBERS[1:3, 2:])
             self.assertTrue(numpy.shares_memory(piece[:2], file.get_tensor("z")))
             self.assertEqual(file.get_slice("a").get_dtype(), "BF16")
+
+    def test_a_device_may_be_named_as_for_a_file(self):
+        for arguments, options in ((("np", "cpu"), {}), (("np",), {"device": "cpu"})):
+            with gmsfs.safe_open(self.path, *arguments, **options) as file:
+                numpy.testing.assert_array_equal(file.get_tensor("z"), NUMBERS)
+        with self.assertRaisesRegex(ValueError, 'device is "cpu", not 0'):
+            gmsfs.safe_open(self.path, "np", device=0)
+
+    def test_a_tensor_of_another_device_is_moved_there_and_of_a_slice_that_piece_alone(self):
+        moved = []
+
+        class Tensor:
+            def __init__(self, said):
+                self.said = said
+
+            def __getitem__(self, index):
+                return Tensor((self.said, index))
+
+            def to(self, device):
+                moved.append((self.said, device))
+                return self
+
+        def tensors(store, framework, names):
+            self.assertEqual(framework, "torch")
+            return {name: Tensor(name) for name in names}
+
+        with mock.patch.object(gmsfs.Store, "tensors", tensors):
+            with gmsfs.safe_open(self.path, "pt", device=1) as file:
+                file.get_tensor("a")
+                file.get_slice("z")[2]
+            with gmsfs.safe_open(self.path, "pt") as file:
+                file.get_tensor("a")
+        self.assertEqual(moved, [("a", 1), (("z", 2), 1)])
 
     def test_what_is_not_there_is_named(self):
         with gmsfs.safe_open(self.path, framework="np") as file:

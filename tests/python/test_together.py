@@ -175,6 +175,22 @@ class Tags(StoreCase):
                 store.sleep(tag=7)
             del views
 
+    def test_no_memory_that_sleeps_is_given_out(self):
+        with self.fill() as store:
+            store.commit(stay=True)
+            store.views()
+            store.sleep(tag="kv")
+            with self.assertRaisesRegex(gmsfs.NoLock, "allocation 1 sleeps with tag 'kv'"):
+                store.buffers()
+            store.wake(tag="kv")
+            self.assertEqual([buffer.view()[0] for buffer in store.buffers()], [1, 2])
+            store.sleep(keep_lock=True)
+            for give in store.buffers, store.views, store.tensors, store.specs:
+                with self.assertRaisesRegex(gmsfs.NoLock, "it sleeps"):
+                    give()
+            store.wake()
+            self.assertEqual(store.views()["kv"][63], 2)
+
     def test_memory_is_made_anew_at_the_same_addresses(self):
         with self.fill() as store:
             store.commit(stay=True)

@@ -25,7 +25,7 @@ def offered():
 
 
 def of_class(name, kind):
-    for method, thing in vars(kind).items():
+    for method, thing in (pair for base in kind.__mro__ for pair in vars(base).items()):
         if isinstance(thing, property):
             thing = thing.fget
         thing = inspect.unwrap(thing) if callable(thing) else thing

@@ -4,15 +4,20 @@
 import asyncio
 import os
 import threading
+from unittest import mock
 
 import gmsfs
-from support import TIMEOUT, StoreCase
+from support import MOUNT, TIMEOUT, StoreCase, python
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
 
 
 class Waits(StoreCase):
     def waiters(self):
-        with open(os.path.join(self.path, "sessions"), encoding="utf-8") as file:
-            return file.read().count(" waiting ")
+        return read(self.path, "sessions").count(" waiting ")
 
     async def until(self, condition):
         end = asyncio.get_running_loop().time() + TIMEOUT
@@ -91,6 +96,191 @@ class Async(Waits):
                 del view
 
         asyncio.run(main())
+
+
+    def test_a_group_waits_in_the_event_loop_and_a_cancelled_one_leaves_no_waiter(self):
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+
+        async def main():
+            paths = [self.path, other]
+            with gmsfs.open(self.path, "rw"):
+                await self.cancel_when_it_waits(asyncio.create_task(gmsfs.open_group_async(paths, "rw")))
+                task = asyncio.create_task(gmsfs.open_group_async(paths, "rw", TIMEOUT))
+                await self.until(self.waiters)
+            (await task).close()
+            with gmsfs.open(other, "rw"), self.assertRaises(gmsfs.Timeout):
+                await gmsfs.open_group_async(paths, "rw", 0.05)
+
+        asyncio.run(main())
+
+    def test_retargeting_waits_in_the_event_loop(self):
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+
+        async def main():
+            gmsfs.publish(self.path, {"t": b"1"})
+            gmsfs.publish(other, {"t": b"2"})
+            with gmsfs.open(other) as store:
+                view = store.views()["t"]
+                with gmsfs.open(self.path, "rw"):
+                    task = asyncio.create_task(store.retarget_async(self.path))
+                    await self.until(self.waiters)
+                await task
+                self.assertEqual((store.path, bytes(view)), (self.path, b"1"))
+                del view
+
+        asyncio.run(main())
+
+    def test_a_tag_wakes_in_a_coroutine(self):
+        async def main():
+            gmsfs.publish(self.path, {"t": b"1"}, tag="weights")
+            with gmsfs.open(self.path) as store:
+                view = store.views()["t"]
+                store.sleep(tag="weights")
+                self.assertEqual(await store.wake_async(tag="weights"), store.info.moves)
+                self.assertEqual(bytes(view), b"1")
+                del view
+
+        asyncio.run(main())
+
+
+class Interrupts(Waits):
+    """Ctrl-C at the steps of a wait in the main thread, as Python may raise it there."""
+
+    def interrupted_wake(self, start, cancel):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            store.sleep()
+            with gmsfs.open(self.path, "rw"):
+                with mock.patch.object(threading.Thread, "start", start):
+                    with mock.patch.object(gmsfs.handle.Handle, "cancel", cancel):
+                        with self.assertRaises(KeyboardInterrupt):
+                            store.wake()
+                self.assertEqual(self.waiters(), 0)
+            store.wake(TIMEOUT)
+
+    def test_an_interrupt_as_the_thread_starts_leaves_no_waiter(self):
+        really, cancel = threading.Thread.start, gmsfs.handle.Handle.cancel
+
+        def start(thread):
+            really(thread)
+            self.wait_until(self.waiters, "nobody waits")
+            raise KeyboardInterrupt
+
+        self.interrupted_wake(start, cancel)
+
+    def test_an_interrupt_before_the_thread_has_begun_waits_for_nothing(self):
+        def start(thread):
+            raise KeyboardInterrupt
+
+        self.interrupted_wake(start, gmsfs.handle.Handle.cancel)
+
+    def test_a_thread_that_begins_after_the_interrupt_waits_for_nothing(self):
+        really, threads = threading.Thread.start, []
+
+        def start(thread):
+            threads.append(thread)
+            raise KeyboardInterrupt
+
+        self.interrupted_wake(start, gmsfs.handle.Handle.cancel)
+        really(threads[0])
+        threads[0].join(TIMEOUT)
+        self.assertFalse(threads[0].is_alive())
+
+    def test_a_second_interrupt_while_the_wait_is_ended_leaves_no_waiter(self):
+        really, cancel = threading.Thread.start, gmsfs.handle.Handle.cancel
+        interrupts = [KeyboardInterrupt, KeyboardInterrupt]
+
+        def start(thread):
+            really(thread)
+            self.wait_until(self.waiters, "nobody waits")
+            raise KeyboardInterrupt
+
+        def interrupted(handle):
+            if interrupts:
+                raise interrupts.pop()
+            cancel(handle)
+
+        self.interrupted_wake(start, interrupted)
+        self.assertEqual(interrupts, [])
+
+
+class Memory(Waits):
+    """Waits for memory that another store takes."""
+
+    def allocs_waiting(self):
+        return "\ngmsfs_allocs_waiting 0\n" not in read(MOUNT, "metrics")
+
+    def take(self):
+        """A writer of another store, for whom all memory is set aside."""
+        path = self.path + ".all"
+        os.mkdir(path)
+        self.addCleanup(os.rmdir, path)
+        self.wait_until(lambda: os.statvfs(MOUNT).f_bfree == os.statvfs(MOUNT).f_blocks, "some is in use")
+        left = os.statvfs(MOUNT)
+        return gmsfs.open(path, "rw", 0, reserve_bytes=left.f_bavail * left.f_frsize)
+
+    def test_ctrl_c_ends_the_wait_of_who_publishes(self):
+        program = (
+            "import os, signal, sys, threading, time, gmsfs\n"
+            "def waits():\n"
+            "    return '\\ngmsfs_allocs_waiting 0\\n' not in open(sys.argv[2]).read()\n"
+            "def interrupt():\n"
+            "    while not waits():\n"
+            "        time.sleep(0.01)\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "with gmsfs.open(sys.argv[1], 'rw') as store:\n"
+            "    threading.Thread(target=interrupt).start()\n"
+            "    try:\n"
+            "        store.publish({'t': b'1'})\n"
+            "    except KeyboardInterrupt:\n"
+            "        print('interrupted, waits:', waits())\n"
+        )
+        with self.take():
+            said = python(program, self.path, os.path.join(MOUNT, "metrics"))
+        self.assertEqual(said, "interrupted, waits: False\n")
+
+    async def reallocate_in_vain(self, reallocate):
+        """The memory of a store that sleeps has become another one's."""
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            view = store.views()["t"]
+            store.sleep()
+            gmsfs.publish(self.path, {})
+            with self.take():
+                await reallocate(store)
+                self.assertEqual((self.allocs_waiting(), store.asleep, store.mode), (False, True, ""))
+            await store.reallocate_async(TIMEOUT)
+            self.assertEqual((store.mode, bytes(view)), ("rw", b"\0"))
+            del view
+
+    def test_a_cancelled_reallocation_waits_no_more_and_sleeps_on(self):
+        async def reallocate(store):
+            task = asyncio.create_task(store.reallocate_async())
+            await self.until(self.allocs_waiting)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(self.reallocate_in_vain(reallocate))
+
+    def test_ctrl_c_ends_the_wait_of_a_reallocation(self):
+        really = threading.Thread.start
+
+        def start(thread):
+            really(thread)
+            self.wait_until(self.allocs_waiting, "nobody waits")
+            raise KeyboardInterrupt
+
+        async def reallocate(store):
+            with mock.patch.object(threading.Thread, "start", start):
+                with self.assertRaises(KeyboardInterrupt):
+                    store.reallocate()
+
+        asyncio.run(self.reallocate_in_vain(reallocate))
 
 
 class Threads(Waits):

@@ -94,7 +94,10 @@ static int step_store(void)
         record.type = RECORD_STORE_REMOVE;
     if (record.type == RECORD_STORE_CREATE && core->stores.count >= 4)
         return -ENOSPC; /* nothing was applied */
-    record.flags = (uint32_t)below(record.type == RECORD_STORE_RENAME ? 4 : 8);
+    record.flags = (uint32_t)below(record.type == RECORD_STORE_RENAME   ? 4
+                                   : record.type == RECORD_STORE_REMOVE ? 2
+                                                                        : 8);
+    record.file = random_id(&core->files);
     record.mode = (uint32_t)below(01000);
     record.uid = (uint32_t)below(3);
     random_bytes16(&record);

@@ -64,6 +64,48 @@ TAP_TEST(a_store_in_use_is_not_removed)
     check_int(remove_store(empty), 0);
 }
 
+static int remove_unused(uint64_t store, uint64_t ctl)
+{
+    return apply((struct record){
+        .type = RECORD_STORE_REMOVE, .store = store, .file = ctl, .flags = CORE_REMOVE_UNUSED});
+}
+
+TAP_TEST(a_store_that_others_use_or_used_is_not_removed_as_unused)
+{
+    core_start();
+    uint64_t store = make_store("weights");
+    uint64_t ctl = open_ctl(store, P1);
+    uint64_t session = must_open(store, LOCK_WISH_RW, P2);
+    uint64_t file = out.file;
+    check_int(remove_unused(store, ctl), -EBUSY);
+    check_int(commit(session), 0);
+    check_int(close_file(file), 0);
+    check_int(remove_unused(store, ctl), -ENOTEMPTY);
+    session = must_open(store, LOCK_WISH_RW, P2);
+    check_int(of_session(RECORD_TOUCH, session), 0);
+    check_int(of_session(RECORD_SESSION_END, session), 0);
+    check_int(core_find_store(core, store)->lock.committed, 0);
+    check_int(remove_unused(store, ctl), -ENOTEMPTY); /* somebody's, though it is empty again */
+    check_int(remove_store(store), 0);
+    check_int(remove_unused(store, ctl), -ENOENT);
+}
+
+TAP_TEST(a_store_that_others_have_open_is_not_removed_as_unused)
+{
+    core_start();
+    uint64_t store = make_store("weights"), other = make_store("other");
+    uint64_t ctl = open_ctl(store, P1), theirs = open_ctl(store, P2);
+    open_ctl(other, P2);
+    check_int(remove_unused(store, ctl), -EBUSY);
+    check_int(close_file(theirs), 0);
+    uint64_t waiter = must_wait(store, LOCK_WISH_RO, P2);
+    check_int(remove_unused(store, ctl), -EBUSY);
+    check_int(wait_end(waiter, ECANCELED, 0), 0);
+    check_int(remove_unused(store, ctl), 0);
+    check_int(last_event(), CORE_EVENT_STORE_REMOVED);
+    check(core_find_store(core, other) != NULL);
+}
+
 TAP_TEST(sessions_follow_the_store_through_rename_and_exchange)
 {
     core_start();

@@ -254,6 +254,25 @@ TAP_TEST(stores_come_and_go_by_administrators)
     service_end();
 }
 
+TAP_TEST(an_unused_store_goes_by_its_ctl_for_administrators)
+{
+    struct client admin = client_of(FIXTURE_ADMIN), owner = client_of(OWNER);
+
+    start(0777);
+    require(open_as(&owner, CORE_KIND_CTL, true, true) == 0);
+    check_int(service_store_remove_unused(service, owner.ctl), -EACCES);
+    service_close(service, owner.ctl);
+    require(open_as(&admin, CORE_KIND_CTL, true, false) == 0);
+    check_int(service_store_remove_unused(service, admin.ctl), -EBADF);
+    service_close(service, admin.ctl);
+    require(open_as(&admin, CORE_KIND_CTL, true, true) == 0);
+    check_int(service_store_remove_unused(service, admin.ctl), 0);
+    check(core_find_store_name(service_get_core(service), "weights") == NULL);
+    check_int(service_store_remove_unused(service, admin.ctl), -ESTALE);
+    service_close(service, admin.ctl);
+    service_end();
+}
+
 /* The last event, whose type this has to be. */
 static void check_event_by(enum core_event_type type, const struct client *by)
 {
