@@ -250,6 +250,8 @@ static const struct deed DEEDS[] = {
      "0 "
      "gms-ask free two 0 gms-ask list - 0 gms-ask commit - 0",
      NULL, "gms v1 gms-lock ro 0 gms-ask list - 0"},
+    {"gms", "fence", "fence M/ up try open W/lock rwn fence M/ abort open W/lock rw read 2", NULL,
+     NULL},
     {"gms", "v1-wait", "gms v1 gms-lock ro 0 gms-ask list - 0", "open W/lock rw", NULL},
     {"gms", "v1-abort", "gms v1 gms-lock rw 0 gms-ask allocate one 65536 gms-ask abort - 0", NULL,
      NULL},
