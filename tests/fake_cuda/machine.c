@@ -214,7 +214,6 @@ static bool is_held(const char *call)
 {
     bool held = false;
 
-    refresh();
     for (unsigned i = 0; i < fault_count; i++)
         held = held || (faults[i].holds && strcmp(faults[i].call, call) == 0);
     return held;
@@ -226,10 +225,12 @@ enum drv_result machine_judge(const char *call)
     unsigned slow_ms = 0;
 
     pthread_mutex_lock(&mutex);
+    refresh();
     while (is_held(call)) {
         pthread_mutex_unlock(&mutex);
         nanosleep(&(struct timespec){.tv_nsec = HOLD_TURN_MS * 1000000L}, NULL);
         pthread_mutex_lock(&mutex);
+        refresh();
     }
     result = judge(call, &slow_ms);
     pthread_mutex_unlock(&mutex);
