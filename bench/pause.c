@@ -7,8 +7,8 @@
  * From the kill until a read of `state` that was begun then is answered. The floor is the sum of
  * what cannot be left out, done bare on the same state: a process that has as many descriptors ends
  * and its parent knows (twice each piece of memory: for writers and for readers), another one comes
- * to be, which opens those for readers anew, and the journal is replayed. Needs root: it looks into
- * the keeper's files.
+ * to be, which takes them over by being a child, and the journal is replayed. Needs root: it looks
+ * into the keeper's files.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 #define WORST_LIMIT  10.0
 
 static struct {
-    int pieces[MAX_PIECES];
+    int pieces[2 * MAX_PIECES]; /* each has a descriptor for writers and one for readers */
     size_t count;
     struct journal_files journal;
 } kept = {.journal = {-1, {-1, -1}, {-1, -1}}};
@@ -42,7 +42,7 @@ static void take_file(const char *path, const char *name)
 {
     int *into = NULL;
 
-    if (strncmp(name, "/memfd:gmsfs", 12) == 0 && kept.count < MAX_PIECES)
+    if (strncmp(name, "/memfd:gmsfs", 12) == 0 && kept.count < 2 * MAX_PIECES)
         into = &kept.pieces[kept.count++];
     else if (strncmp(name, "/memfd:journal-transactions", 27) == 0)
         into = &kept.journal.transactions[kept.journal.transactions[0] >= 0];
@@ -81,7 +81,7 @@ static void open_files_of(pid_t keeper)
 
 /* ---- the floor ----------------------------------------------------------------------------- */
 
-/* A child that has opened all anew and then says so. */
+/* A child, which has all descriptors by that, and says so when it runs. */
 static pid_t start_holder(int *told)
 {
     int ends[2];
@@ -89,11 +89,6 @@ static pid_t start_holder(int *told)
     bench_call("pipe2", pipe2(ends, O_CLOEXEC));
     pid_t child = bench_call("fork", fork());
     if (child == 0) {
-        char path[64];
-        for (size_t i = 0; i < kept.count; i++) {
-            snprintf(path, sizeof path, "/proc/self/fd/%d", kept.pieces[i]);
-            bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
-        }
         bench_call("write", (int)write(ends[1], "", 1));
         for (;;)
             pause();

@@ -53,6 +53,10 @@ kills_at() {
     assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
 }
 
+@test "a worker that is played dies before each of its steps, and the next one before some of its own" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/lives"
+}
+
 @test "a worker that is killed at any step of an allocation: answered once, and as if nothing had been" {
     kills_at 1 0 memory/alloc
 }
@@ -66,19 +70,45 @@ kills_at() {
 }
 
 @test "a worker that is killed at some step of looking and of locks" {
-    kills_at 23 0 look lock
+    kills_at 31 0 look lock
 }
 
 @test "a worker that is killed at some step of what is done to memory" {
-    kills_at 23 0 memory
+    kills_at 31 0 memory
+}
+
+@test "a worker that is killed at some step of appending, listing, sealing, and of waking who polls" {
+    kills_at 31 0 writes lists seals wakes
 }
 
 @test "a worker that is killed at some step of what is done to entries, stores, tickets, budgets" {
-    kills_at 19 0 entries stores tickets regions budgets
+    kills_at 29 0 entries stores tickets regions budgets
+}
+
+@test "a worker that is killed at some step of what GMS clients ask for" {
+    export GMSFS_TEST_SOCKETS=$T/s
+    mkdir "$T/s"
+    OPTIONS=,gms,gms_dir=$T/s,gms_ordinal=0,uuid=8f3c0d5e-5a57-4b0e-9c11-3d0e6a1f2b4c kills_at 37 0 gms
+}
+
+@test "a worker that is killed at some step of an unmount: the mount ends all the same" {
+    local step
+    for ((step = RANDOM % 7; ; step += 7 * SLOW)); do
+        "$KILLS" new "$T/control"
+        GMSFS_KILL_CONTROL=$T/control start_mount size=8M,granularity=64K
+        "$KILLS" arm "$T/control" "$step"
+        run_logged -0 timeout $((20 * SLOW)) "$GMSFS" umount "$M"
+        not_mounted "$M"
+        expect_death
+        wait_exit "$KEEPER"
+        assert_eq "$status" 0 "the keeper's exit status"
+        "$KILLS" fired "$T/control" || break
+    done
+    [[ $step -ge 7 ]] || fail "the unmount has $step steps only"
 }
 
 @test "a worker that is killed at some step of a move" {
-    kills_at 29 0 places spares
+    kills_at 37 0 places spares
 }
 
 @test "a worker that is killed at some step of an eviction" {

@@ -140,7 +140,12 @@ static bool evicts(const struct daemon_options *options)
     return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
 }
 
-_Static_assert(sizeof(struct audit_position) <= JOURNAL_OWN_BYTES, "the journal keeps it");
+_Static_assert(sizeof(struct worker_own) <= JOURNAL_OWN_BYTES, "the journal keeps it");
+
+static struct worker_own *get_own(const struct worker *worker)
+{
+    return journal_get_own(worker->journal);
+}
 
 static int serve_fuse(struct worker *worker, int fuse_fd)
 {
@@ -200,7 +205,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     if (message->type == WIRE_FUSE && fd >= 0 && !worker->fs) {
         error = serve_fuse(worker, fd);
     } else if (message->type == WIRE_AUDIT && fd >= 0 && !worker->audit) {
-        error = audit_new(worker->service, fd, journal_get_own(worker->journal), &worker->audit);
+        error = audit_new(worker->service, fd, &get_own(worker)->audit, &worker->audit);
     } else if (message->type == WIRE_AUDIT && fd >= 0) {
         audit_reopen(worker->audit, fd);
     } else if (message->type == WIRE_LISTENER && fd >= 0 && worker->fs) {
@@ -297,11 +302,27 @@ static void grow_descriptor_table(const struct worker_setup *setup)
         close(fd);
 }
 
+/* Where another worker had it before, its driver is not waited for. */
+static int open_device(struct worker *worker, char *text, size_t text_bytes)
+{
+    const struct vmm_options *options = &worker->setup->options->vmm;
+    struct worker_own *own = get_own(worker);
+
+    if (own->has_device)
+        return vmm_reopen(options, &own->device, &worker->vmm, text, text_bytes);
+    int error = vmm_open(options, &worker->vmm, text, text_bytes);
+    if (!error) {
+        vmm_describe(worker->vmm, &own->device);
+        atomic_store(&own->has_device, 1);
+    }
+    return error;
+}
+
 static int open_memory(struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
     char text[512] = "";
-    int error = vmm_open(&options->vmm, &worker->vmm, text, sizeof text);
+    int error = open_device(worker, text, sizeof text);
     struct vmm_info info;
 
     if (error) {

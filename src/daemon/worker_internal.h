@@ -17,6 +17,15 @@
 
 #include <stdatomic.h>
 
+/* Beside the journal's transactions, zeros at first. It is kept by one build for another: append
+ * only. */
+struct worker_own {
+    struct audit_position audit;
+    _Atomic uint32_t has_device; /* the next is whole */
+    uint32_t reserved;
+    struct vmm_description device;
+};
+
 struct worker {
     const struct worker_setup *setup;
     struct descriptors descriptors;

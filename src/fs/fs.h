@@ -58,7 +58,7 @@ struct fs_host {
 };
 
 /* Of struct fs_ledger below. */
-#define FS_LEDGER_VERSION 3u
+#define FS_LEDGER_VERSION 4u
 /* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
@@ -115,6 +115,16 @@ struct fs_recovery {
     char cause[128];     /* as the keeper's log has it */
 };
 
+/* A thread that was told to look at a path again; see fs_gone. A worker that is killed between the
+ * two stores leaves a place that is taken a little longer, or shorter. */
+struct fs_look {
+    _Atomic uint32_t tid; /* 0: the place is free */
+    uint32_t reserved;
+    _Atomic uint64_t until_ms; /* monotonic */
+};
+
+#define FS_LOOKS 256u
+
 struct fs_ledger {
     _Atomic uint64_t unique[FS_LEDGER_SLOTS];
     _Atomic uint32_t init_bytes; /* of the kernel's first request, said once; 0: not yet */
@@ -131,6 +141,7 @@ struct fs_ledger {
     _Atomic uint64_t at[FS_LEDGER_AT];
     /* One of those, at which too many died: the next worker does not serve it again. */
     _Atomic uint64_t refused;
+    struct fs_look looks[FS_LOOKS]; /* by thread */
 };
 
 struct fs_options {

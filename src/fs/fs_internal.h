@@ -38,7 +38,6 @@
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
 #define FS_MESSAGES_PER_TURN 16u
 #define FS_ACCEPTS_PER_TURN  16u
-#define FS_LOOKS             256u
 #define FS_LOOK_MS           1000u
 
 /* ---- handles (handle.c) ------------------------------------------------------------------ */
@@ -69,11 +68,6 @@ struct fs_connections;
 struct fs_former { /* a request that the kernel sends again; by their numbers */
     uint64_t unique, since_ms;
     uint32_t slot; /* its own in the ledger; 0: it has come, and has it again */
-};
-
-struct fs_look { /* a thread that was told to look at a path again; see fs_gone */
-    uint32_t tid;
-    uint64_t until_ms;
 };
 
 struct fs {
@@ -109,8 +103,7 @@ struct fs {
     struct idvec viewed; /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
-    uint64_t now_ms;                /* of the last tick */
-    struct fs_look looks[FS_LOOKS]; /* by thread */
+    uint64_t now_ms; /* of the last tick */
     bool detached;
     struct event_watch listener;
     bool listener_rests; /* no descriptor is left to accept with; the tick tries again */

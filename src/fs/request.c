@@ -182,14 +182,15 @@ void fs_reply_entry(fuse_req_t req, const struct node *node)
  * ever. */
 static bool is_looking_again(struct fs *fs, uint32_t tid)
 {
-    struct fs_look *look = &fs->looks[tid % FS_LOOKS];
+    struct fs_look *look = &fs->options.ledger->looks[tid % FS_LOOKS];
     bool is_mine = look->tid == tid, is_free = look->tid == 0 || fs->now_ms > look->until_ms;
     if (is_mine || !is_free || tid == 0) {
         if (is_mine)
             look->tid = 0;
         return true;
     }
-    *look = (struct fs_look){.tid = tid, .until_ms = fs->now_ms + FS_LOOK_MS};
+    look->until_ms = fs->now_ms + FS_LOOK_MS;
+    look->tid = tid;
     return false;
 }
 

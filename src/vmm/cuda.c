@@ -69,8 +69,10 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
 int cuda_create_memory(void *context, uint64_t bytes, int *fd)
 {
     struct cuda *cuda = context;
-    int error;
+    int error = cuda_await(cuda);
 
+    if (error < 0)
+        return error;
     pthread_mutex_lock(&cuda->turn);
     error = create_in_turn(cuda, bytes, fd);
     patience_end(cuda->patience);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +18,9 @@
 /* Closes of several threads wait for each other, and take twice as long together (H200: 16 GiB 9.3
  * ms, 6.1 by one). */
 #define FREE_THREADS 1u
-#define PATIENCE_MS  10000 /* with one call of the driver */
+
+/* Of struct vmm_device, for who opens it once more. */
+#define FLAG_RDMA 1u
 
 /* Of a kernel module that is loaded for the first process that opens the driver. */
 #define LAST_DEVICE_FILE "/dev/nvidia-uvm"
@@ -129,6 +130,16 @@ static int describe(const struct opening *o)
     return 0;
 }
 
+static struct drv_memory_prop choose_prop(drv_device device, bool rdma)
+{
+    return (struct drv_memory_prop){
+        .type = DRV_ALLOCATION_PINNED,
+        .requested_handle_types = DRV_HANDLE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = DRV_LOCATION_DEVICE, .id = device},
+        .flags.gpu_direct_rdma_capable = rdma,
+    };
+}
+
 static int check_attributes(const struct opening *o)
 {
     const struct drv *driver = o->cuda->driver;
@@ -149,12 +160,7 @@ static int check_attributes(const struct opening *o)
                  "device cuda: %s cannot share memory by descriptors; " INSTEAD, o->device->name);
         return -EOPNOTSUPP;
     }
-    o->cuda->prop = (struct drv_memory_prop){
-        .type = DRV_ALLOCATION_PINNED,
-        .requested_handle_types = DRV_HANDLE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = DRV_LOCATION_DEVICE, .id = o->cuda->device},
-        .flags.gpu_direct_rdma_capable = rdma != 0,
-    };
+    o->cuda->prop = choose_prop(o->cuda->device, rdma != 0);
     return 0;
 }
 
@@ -215,6 +221,7 @@ static int probe(const struct opening *o)
     }
     if (fd >= 0)
         close(fd);
+    o->device->flags = prop->flags.gpu_direct_rdma_capable ? FLAG_RDMA : 0;
     if (error == 0 || error == -ENOMEM)
         return 0;
     snprintf(o->error, o->error_bytes,
@@ -247,24 +254,13 @@ static int open_device(const struct opening *o, const char *root)
     return error;
 }
 
-/* The driver itself stays until the process ends. */
-static void cuda_free(void *context)
-{
-    struct cuda *cuda = context;
-
-    patience_free(cuda->patience);
-    complaints_end(&cuda->complaints);
-    pthread_mutex_destroy(&cuda->turn);
-    free(cuda);
-}
-
 /* ---- the backend --------------------------------------------------------------------------- */
 
 static const struct gpu_driver cuda_driver = {
     .name = "cuda",
     .tool = "nvidia-smi",
     .create = cuda_create_memory,
-    .close = cuda_free,
+    .close = cuda_close,
     .source = &monitor_source_nvml,
 };
 
@@ -272,30 +268,48 @@ static int cuda_open(const char *root, const struct vmm_options *options, struct
                      char *why, size_t why_bytes)
 {
     struct opening opening = {
-        .cuda = calloc(1, sizeof(*opening.cuda)),
+        .cuda = cuda_new(),
         .options = options,
         .device = device,
         .error = why,
         .error_bytes = why_bytes,
     };
-    struct cuda *cuda = opening.cuda;
+    int error;
+
+    if (!opening.cuda) {
+        snprintf(why, why_bytes, "device cuda: out of memory");
+        return -ENOMEM;
+    }
+    device->create_threads = CREATE_THREADS;
+    device->free_threads = FREE_THREADS;
+    error = open_device(&opening, root);
+    if (error == 0)
+        error = gpu_open(root, options, &cuda_driver, opening.cuda, false, device, why, why_bytes);
+    if (error < 0)
+        cuda_close(opening.cuda);
+    return error;
+}
+
+static int cuda_reopen(const char *root, const struct vmm_options *options,
+                       struct vmm_device *device, char *why, size_t why_bytes)
+{
+    struct drv_memory_prop prop = choose_prop(0, device->flags & FLAG_RDMA);
+    struct cuda_choice choice;
+    struct cuda *cuda = cuda_new();
     int error;
 
     if (!cuda) {
         snprintf(why, why_bytes, "device cuda: out of memory");
         return -ENOMEM;
     }
-    pthread_mutex_init(&cuda->turn, NULL);
-    complaints_init(&cuda->complaints, "device cuda", "complaints of the driver");
-    if (patience_new("device cuda", PATIENCE_MS, &cuda->patience) < 0)
-        cuda->patience = NULL;
-    device->create_threads = CREATE_THREADS;
-    device->free_threads = FREE_THREADS;
-    error = open_device(&opening, root);
-    if (error == 0)
-        error = gpu_open(root, options, &cuda_driver, cuda, device, why, why_bytes);
+    /* Only so that the driver looks at no other GPU: which one it is, is known. */
+    if (cuda_choose(root, options->device, &choice, why, why_bytes) < 0)
+        log_info("%s", why);
+    error = gpu_open(root, options, &cuda_driver, cuda, true, device, why, why_bytes);
     if (error < 0)
-        cuda_free(cuda);
+        cuda_close(cuda);
+    else
+        cuda_begin(cuda, device->uuid, &prop);
     return error;
 }
 
@@ -312,4 +326,4 @@ static void wake(void)
     drv_open(&driver, NULL, 0);
 }
 
-const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open, is_asleep, wake);
+const struct vmm_backend vmm_backend_cuda = GPU_BACKEND(cuda_open, cuda_reopen, is_asleep, wake);

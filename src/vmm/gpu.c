@@ -273,14 +273,14 @@ int gpu_measure(struct vmm_device *device)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static void start_monitor(struct gpu *gpu, const struct vmm_device *device)
+static void start_monitor(struct gpu *gpu, const struct vmm_device *device, bool is_late)
 {
     char why[256];
 
     if (!gpu->driver->source)
         return;
     if (monitor_new(gpu->driver->source, gpu->driver->name, device->uuid, device->health,
-                    device->measurement, &gpu->monitor, why, sizeof(why)) < 0)
+                    device->measurement, is_late, &gpu->monitor, why, sizeof(why)) < 0)
         log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
                  gpu->driver->name, why);
 }
@@ -317,7 +317,7 @@ static void gpu_free(struct gpu *gpu)
 }
 
 int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
-             void *context, struct vmm_device *device, char *why, size_t why_bytes)
+             void *context, bool is_late, struct vmm_device *device, char *why, size_t why_bytes)
 {
     struct vmm_options spools = {
         .size_bytes = device->total_bytes,
@@ -341,7 +341,7 @@ int gpu_open(const char *root, const struct vmm_options *options, const struct g
     }
     if (options->host_bytes > 0)
         copier_client_start(gpu->copier);
-    start_monitor(gpu, device);
+    start_monitor(gpu, device, is_late);
     device->state = gpu;
     return 0;
 }

@@ -7,8 +7,8 @@
  * one (copier_client.h). What the driver does not tell, a management library does (monitor.h).
  *
  * For backends of GPUs: they find and describe the device, call gpu_open at the end of their own
- * opening, and are GPU_BACKEND(open, is_asleep, wake). What is the driver's is a struct gpu_driver.
- * Threads are those of vmm.h.
+ * opening, and are GPU_BACKEND(open, reopen, is_asleep, wake). What is the driver's is a struct
+ * gpu_driver. Threads are those of vmm.h.
  */
 #ifndef GMSFS_VMM_GPU_H
 #define GMSFS_VMM_GPU_H
@@ -29,9 +29,9 @@ struct gpu_driver {
 };
 
 /* `device` is described already; its state becomes gpu.c's. `context` is the driver's from then on,
- * after a failure still the caller's. */
+ * after a failure still the caller's. `is_late`: nobody waits for the management library. */
 int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
-             void *context, struct vmm_device *device, char *why, size_t why_bytes);
+             void *context, bool is_late, struct vmm_device *device, char *why, size_t why_bytes);
 
 void gpu_close(struct vmm_device *device);
 int gpu_adopt(struct vmm_device *device, struct vmm_piece *piece);
@@ -59,15 +59,16 @@ void gpu_rest(struct vmm_device *device);
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
 int gpu_measure(struct vmm_device *device);
 
-/* The table of a backend that opens its device by `open_device`. */
-#define GPU_BACKEND(open_device, asleep, wake_up)                                                \
-    {                                                                                            \
-        .open = (open_device), .close = gpu_close, .create = gpu_create, .grow = gpu_grow,       \
-        .adopt = gpu_adopt, .settle = gpu_settle, .seal = gpu_seal, .read = gpu_read,            \
-        .write = gpu_write, .move = gpu_move, .forget = gpu_forget, .lend = gpu_lend,            \
-        .lend_now = gpu_lend_now, .end_loan = gpu_end_loan, .end_reader = gpu_end_reader,        \
-        .rest = gpu_rest, .release = gpu_release, .measure = gpu_measure, .is_asleep = (asleep), \
-        .wake = (wake_up),                                                                       \
+/* The table of a backend that opens its device by these. */
+#define GPU_BACKEND(open_device, reopen_device, asleep, wake_up)                          \
+    {                                                                                     \
+        .open = (open_device), .reopen = (reopen_device), .close = gpu_close,             \
+        .create = gpu_create, .grow = gpu_grow, .adopt = gpu_adopt, .settle = gpu_settle, \
+        .seal = gpu_seal, .read = gpu_read, .write = gpu_write, .move = gpu_move,         \
+        .forget = gpu_forget, .lend = gpu_lend, .lend_now = gpu_lend_now,                 \
+        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .rest = gpu_rest,         \
+        .release = gpu_release, .measure = gpu_measure, .is_asleep = (asleep),            \
+        .wake = (wake_up),                                                                \
     }
 
 #endif

@@ -32,6 +32,7 @@ struct monitor {
     int error;    /* of opening */
     char why[WHY_BYTES];
     bool opens_late; /* nobody waits for it any more */
+    bool was_waited_for;
     bool wanted, ending;
     bool ended, abandoned;  /* the thread; by monitor_free, so the thread frees */
     uint64_t rounds;        /* answers, good or bad */
@@ -96,9 +97,9 @@ static int open_source(struct monitor *monitor)
     memcpy(monitor->why, why, sizeof(why));
     if (error && !monitor->ending)
         measurement_end(monitor->measurement, NULL); /* one that was begun meanwhile */
-    if (monitor->opens_late && error == 0)
+    if (monitor->opens_late && error == 0 && monitor->was_waited_for)
         log_info("device %s: %s answers now", monitor->driver, monitor->source->name);
-    else if (monitor->opens_late)
+    else if (monitor->opens_late && error)
         log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
                  monitor->driver, why);
     pthread_cond_broadcast(&monitor->answered);
@@ -227,8 +228,8 @@ static bool wait_until_opened(struct monitor *monitor)
 }
 
 int monitor_new(const struct monitor_source *source, const char *driver, const uint8_t uuid[16],
-                struct health *health, struct measurement *measurement, struct monitor **monitor,
-                char *why, size_t why_bytes)
+                struct health *health, struct measurement *measurement, bool is_late,
+                struct monitor **monitor, char *why, size_t why_bytes)
 {
     struct monitor *made = calloc(1, sizeof(*made));
     int error;
@@ -242,10 +243,16 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
     memcpy(made->uuid, uuid, sizeof(made->uuid));
     made->health = health;
     made->measurement = measurement;
+    made->opens_late = is_late;
+    made->was_waited_for = !is_late;
     error = thread_start(&made->thread, STACK_BYTES, run, made);
     if (error) {
         destroy(made);
         return error;
+    }
+    if (is_late) {
+        *monitor = made;
+        return 0;
     }
     if (!wait_until_opened(made)) {
         log_warning("device %s: %s has not answered for %d s; what others hold of the GPU, and its "

@@ -7,7 +7,7 @@
  * sleeps until it is asked. Errors of the device are waited for by a thread of the library's own.
  *
  * Threads: monitor_measure from any thread; it never waits. the others that
- * wait are for helper threads, monitor_new for the first answer.
+ * wait are for helper threads, monitor_new, unless late, for the first answer.
  */
 #ifndef GMSFS_VMM_MONITOR_H
 #define GMSFS_VMM_MONITOR_H
@@ -48,11 +48,12 @@ struct monitor_source {
 };
 
 /* `driver` is for messages, as in "device cuda", and lives as long. A library that has not answered
- * after MONITOR_OPEN_MS is said in the log, and is opened in the background. What `source` says of
- * opening it otherwise; `why` then tells the cause, and all else works. */
+ * after MONITOR_OPEN_MS is said in the log, and is opened in the background; with `is_late` it is
+ * from the start, and only a failure is said. What `source` says of opening it otherwise; `why`
+ * then tells the cause, and all else works. */
 int monitor_new(const struct monitor_source *source, const char *driver, const uint8_t uuid[16],
-                struct health *health, struct measurement *measurement, struct monitor **monitor,
-                char *why, size_t why_bytes);
+                struct health *health, struct measurement *measurement, bool is_late,
+                struct monitor **monitor, char *why, size_t why_bytes);
 /* Asks for the bytes of the device that nobody holds: the answer goes to `measurement`, as does any
  * other that the library gives, the first one at its opening. What opening it failed with in the
  * background: nobody is asked. */

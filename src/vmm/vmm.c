@@ -49,8 +49,44 @@ void vmm_wake(const struct vmm_options *options)
         kind->functions->wake();
 }
 
-int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm, char *why,
-                   size_t why_bytes)
+/* Does it tell of such a device? */
+static bool fits(const struct vmm_description *description, const struct backend *kind)
+{
+    uint64_t granularity = description->granularity_bytes;
+
+    return strncmp(description->backend, kind->name, sizeof(description->backend)) == 0 &&
+           granularity > 0 && (granularity & (granularity - 1)) == 0 &&
+           description->total_bytes >= granularity && description->total_bytes % granularity == 0;
+}
+
+/* Its texts end, whoever wrote them. */
+static void fill_device(struct vmm_device *device, const struct vmm_description *from)
+{
+    snprintf(device->name, sizeof(device->name), "%.63s", from->name);
+    memcpy(device->uuid, from->uuid, sizeof(device->uuid));
+    snprintf(device->pci_id, sizeof(device->pci_id), "%.15s", from->pci_id);
+    snprintf(device->version_name, sizeof(device->version_name), "%.15s", from->version_name);
+    snprintf(device->version, sizeof(device->version), "%.15s", from->version);
+    device->granularity_bytes = from->granularity_bytes;
+    device->total_bytes = from->total_bytes;
+    device->physical_bytes = from->physical_bytes;
+    device->create_threads = from->create_threads;
+    device->free_threads = from->free_threads;
+    device->flags = from->flags;
+}
+
+static int open_backend(struct vmm *vmm, const char *root, const struct vmm_options *options,
+                        const struct vmm_description *description, char *why, size_t why_bytes)
+{
+    if (!description || !vmm->backend->reopen || !fits(description, vmm->kind))
+        return vmm->backend->open(root, options, &vmm->device, why, why_bytes);
+    fill_device(&vmm->device, description);
+    return vmm->backend->reopen(root, options, &vmm->device, why, why_bytes);
+}
+
+static int open_under(const char *root, const struct vmm_options *options,
+                      const struct vmm_description *description, struct vmm **vmm, char *why,
+                      size_t why_bytes)
 {
     const struct backend *kind;
     struct vmm *made;
@@ -74,7 +110,7 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     made->device.health = &made->health;
     measurement_init(&made->measurement);
     made->device.measurement = &made->measurement;
-    error = made->backend->open(root, options, &made->device, why, why_bytes);
+    error = open_backend(made, root, options, description, why, why_bytes);
     if (error == 0) {
         error = vmm_open_beside(made, root, options, why, why_bytes);
         if (error < 0)
@@ -92,9 +128,41 @@ int vmm_open_under(const char *root, const struct vmm_options *options, struct v
     return 0;
 }
 
+int vmm_open_under(const char *root, const struct vmm_options *options, struct vmm **vmm, char *why,
+                   size_t why_bytes)
+{
+    return open_under(root, options, NULL, vmm, why, why_bytes);
+}
+
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes)
 {
-    return vmm_open_under("", options, vmm, why, why_bytes);
+    return open_under("", options, NULL, vmm, why, why_bytes);
+}
+
+int vmm_reopen(const struct vmm_options *options, const struct vmm_description *description,
+               struct vmm **vmm, char *why, size_t why_bytes)
+{
+    return open_under("", options, description, vmm, why, why_bytes);
+}
+
+void vmm_describe(const struct vmm *vmm, struct vmm_description *description)
+{
+    const struct vmm_device *device = &vmm->device;
+
+    *description = (struct vmm_description){
+        .granularity_bytes = device->granularity_bytes,
+        .total_bytes = device->total_bytes,
+        .physical_bytes = device->physical_bytes,
+        .create_threads = device->create_threads,
+        .free_threads = device->free_threads,
+        .flags = device->flags,
+    };
+    snprintf(description->backend, sizeof(description->backend), "%s", vmm->kind->name);
+    memcpy(description->name, device->name, sizeof(description->name));
+    memcpy(description->uuid, device->uuid, sizeof(description->uuid));
+    memcpy(description->pci_id, device->pci_id, sizeof(description->pci_id));
+    memcpy(description->version_name, device->version_name, sizeof(description->version_name));
+    memcpy(description->version, device->version, sizeof(description->version));
 }
 
 void vmm_close(struct vmm *vmm)

@@ -82,6 +82,21 @@ struct vmm_info {
     uint64_t other_bytes;  /* held by others: programs, and whoever still maps what was freed */
 };
 
+/* What a process has to know of a device that another one had open before it. It is kept by one
+ * build for another. */
+struct vmm_description {
+    char backend[16];
+    char name[64];
+    uint8_t uuid[16];
+    char pci_id[16];
+    char version_name[16], version[16];
+    uint64_t granularity_bytes, total_bytes, physical_bytes;
+    uint32_t create_threads, free_threads;
+    uint32_t flags; /* the backend's own */
+    uint32_t reserved[5];
+};
+_Static_assert(sizeof(struct vmm_description) == 200, "it is kept by one build for another");
+
 #define VMM_WHY_BYTES 128
 
 /* Bad news of the device. */
@@ -145,6 +160,13 @@ void vmm_prepare(const struct vmm_options *options);
 bool vmm_is_asleep(const struct vmm_options *options);
 void vmm_wake(const struct vmm_options *options);
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes);
+/* The same device, as another process has described it: it is there at once. Its driver is opened
+ * meanwhile; only what makes memory or moves bytes waits for it, half a minute at most (-EIO), and
+ * fails with -ENODEV or -EIO where it does not open; then it is tried again later. A description
+ * that does not fit `options` is not believed: then this is vmm_open. */
+int vmm_reopen(const struct vmm_options *options, const struct vmm_description *description,
+               struct vmm **vmm, char *why, size_t why_bytes);
+void vmm_describe(const struct vmm *vmm, struct vmm_description *description);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
 /* Asks the device what others hold of it, and never waits. True: it is being asked, and the call of

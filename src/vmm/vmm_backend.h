@@ -29,6 +29,7 @@ struct vmm_device {
     char pci_id[16];
     char version_name[16], version[16]; /* as in struct vmm_info, like the next */
     unsigned create_threads, free_threads;
+    uint32_t flags; /* the backend's own, and known again when it is reopened */
 };
 
 struct vmm_backend {
@@ -36,6 +37,10 @@ struct vmm_backend {
      * `error` says what is wrong and what to do, in one line without a newline. */
     int (*open)(const char *root, const struct vmm_options *options, struct vmm_device *device,
                 char *why, size_t why_bytes);
+    /* May be absent: then it is opened once more. `device` is filled as another process had it; the
+     * driver is opened on a thread of its own, and whoever needs it waits. */
+    int (*reopen)(const char *root, const struct vmm_options *options, struct vmm_device *device,
+                  char *why, size_t why_bytes);
     void (*close)(struct vmm_device *device);
     /* Descriptors over `aligned_bytes` of committed zeros; the piece is untouched on failure. */
     int (*create)(struct vmm_device *device, uint64_t aligned_bytes, bool seal,

@@ -30,6 +30,7 @@
  *                          this process's calls FIRST.. (1) of CALL fail, COUNT of them (0: all);
  *                          CALL `*` counts all calls. A changed file starts the count anew
  *   slow CALL MS           each call takes that much longer
+ *   hold CALL              each call begins when this line is gone
  *   poison MIB             reading memory of this size is CUDA_ERROR_ECC_UNCORRECTABLE
  *   lost ORDINAL           the device vanished: CUDA_ERROR_DEVICE_UNAVAILABLE for what touches it
  *   xid ORDINAL CODE       NVML tells this Xid, once to each event set

@@ -10,9 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT_BYTES 8192
-#define CALL_BYTES 64
-#define YOUNG_S    1
+#define TEXT_BYTES   8192
+#define CALL_BYTES   64
+#define YOUNG_S      1
+#define HOLD_TURN_MS 10
 
 struct fault {
     char call[CALL_BYTES];
@@ -20,6 +21,7 @@ struct fault {
     unsigned long first, count; /* of calls, the first is 1; count 0: all later ones */
     unsigned long seen;
     unsigned slow_ms;
+    bool holds;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -76,6 +78,13 @@ static void add_fault(const char *call, unsigned result, unsigned long first, un
     fault_count++;
 }
 
+/* Held as long as the control file says so. */
+static void add_hold(const char *call)
+{
+    add_fault(call, 0, 0, 0, 0);
+    faults[fault_count - 1].holds = true;
+}
+
 static void add_event(unsigned gpu, unsigned xid)
 {
     if (now.event_count < FAKE_MAX_EVENTS)
@@ -110,6 +119,8 @@ static void take_line(const char *line)
         add_fault(call, a, first, count, 0);
     else if (sscanf(line, "slow %63s %u", call, &a) == 2)
         add_fault(call, 0, 0, 0, a);
+    else if (sscanf(line, "hold %63s", call) == 1)
+        add_hold(call);
     else if (*line && *line != '#')
         abort(); /* a test that says what nobody understands must not pass */
 }
@@ -198,6 +209,16 @@ static enum drv_result judge(const char *call, unsigned *slow_ms)
     return result;
 }
 
+/* Under the mutex. */
+static bool is_held(const char *call)
+{
+    bool held = false;
+
+    for (unsigned i = 0; i < fault_count; i++)
+        held = held || (faults[i].holds && strcmp(faults[i].call, call) == 0);
+    return held;
+}
+
 enum drv_result machine_judge(const char *call)
 {
     enum drv_result result;
@@ -205,6 +226,12 @@ enum drv_result machine_judge(const char *call)
 
     pthread_mutex_lock(&mutex);
     refresh();
+    while (is_held(call)) {
+        pthread_mutex_unlock(&mutex);
+        nanosleep(&(struct timespec){.tv_nsec = HOLD_TURN_MS * 1000000L}, NULL);
+        pthread_mutex_lock(&mutex);
+        refresh();
+    }
     result = judge(call, &slow_ms);
     pthread_mutex_unlock(&mutex);
     if (slow_ms)

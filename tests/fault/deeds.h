@@ -22,7 +22,8 @@
 
 struct deed {
     const char *group, *name, *words;
-    /* Whoever holds the lock meanwhile, until the deed is seen to wait; or NULL. */
+    /* Whoever holds the lock meanwhile, until the deed is seen to wait, or says "waits"; or NULL.
+     */
     const char *holder;
     /* Done afterwards without a fault: what it prints is the same whenever the deed succeeded. */
     const char *after;
@@ -207,6 +208,53 @@ static const struct deed DEEDS[] = {
      "user.gmsfs.pool use 0 write hex:63686174202d0a",
      NULL, NULL},
     {"budgets", "pin", "setxattr W user.gmsfs.pin 1 removexattr W user.gmsfs.pin", NULL, NULL},
+    {"writes", "append",
+     "open W/lock rw open W/allocations/n rwac write hello write world fsync write again use 0 "
+     "commit",
+     NULL, "open W/allocations/n r pread 0 15"},
+    {"writes", "append-entry",
+     "open W/lock rw open W/metadata/k7 wac write three write four close use 0 commit", NULL,
+     "open W/metadata/k7 r read 19"},
+    {"writes", "fallocate",
+     "open W/lock rw open W/allocations/n rwc fallocate 0 0 100000 pwrite 70000 hello use 0 "
+     "commit",
+     NULL, "open W/allocations/n r pread 70000 5"},
+    {"lists", "directories",
+     "open W/lock rw alloc 65536 5 n t readdir W 64 readdir W/allocations 64 readdir M/ 64 abort",
+     NULL, NULL},
+    {"seals", "data",
+     "open W/data rw open W/allocations/a rw pwrite 0 COMMITTED open W/seal w write 1 close "
+     "use 1 pwrite 9 -and-more",
+     NULL, "open W/data rw read 99 open W/allocations/a rw pread 0 18"},
+    {"seals", "adopted",
+     "open W/data rw open W/seal w write 1 close use 0 close open W/data rw read 99 "
+     "open W/allocations/a rw pread 0 9 close close open W/lock rw clear commit",
+     NULL, NULL},
+    {"wakes", "state", "open W/state r read 99 say waits await COMMITTED 10000", "open W/lock rw",
+     NULL},
+    /* Of a mount with `gms`. */
+    {"gms", "v0-writer",
+     "gms v0 gms-lock rw 1000 gms-ask allocate - 65536 gms-ask export - 0 gms-ask put k1 0 "
+     "gms-ask get k1 0 gms-ask keys - 0 gms-ask list - 0 gms-ask commit - 0 gms-closed",
+     NULL, "gms v0 gms-lock ro 1000 gms-ask list - 0 gms-ask get k1 0"},
+    {"gms", "v0-reader",
+     "gms v0 gms-lock ro 1000 gms-ask list - 0 gms-ask export - 0 gms-ask hash - 0 "
+     "gms-ask get key 0",
+     NULL, NULL},
+    {"gms", "v0-wait",
+     "gms v0 gms-lock rw 20000 gms-ask allocate - 100 gms-ask free - 0 gms-ask delete key 0",
+     "open W/lock r", NULL},
+    {"gms", "v1-writer",
+     "gms v1 gms-lock rw 0 gms-ask allocate one 65536 gms-ask allocate two 65536 gms-ask export "
+     "one "
+     "0 "
+     "gms-ask free two 0 gms-ask list - 0 gms-ask commit - 0",
+     NULL, "gms v1 gms-lock ro 0 gms-ask list - 0"},
+    {"gms", "fence", "fence M/ up try open W/lock rwn fence M/ abort open W/lock rw read 2", NULL,
+     NULL},
+    {"gms", "v1-wait", "gms v1 gms-lock ro 0 gms-ask list - 0", "open W/lock rw", NULL},
+    {"gms", "v1-abort", "gms v1 gms-lock rw 0 gms-ask allocate one 65536 gms-ask abort - 0", NULL,
+     NULL},
     {"tickets", "foreign", "connect M/ request 00112233445566778899aabbccddeeff 8 receive", NULL,
      NULL},
 };

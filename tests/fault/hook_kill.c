@@ -19,9 +19,13 @@
 static struct kill_control *control; /* NULL: nobody is killed */
 static pid_t worker;                 /* 0: this is none; children of one have it too */
 
+void (*kill_simulated)(const char *step);
+
 /* Another thread may come through here while the process dies already: it counts no more. */
 void kill_meet(const char *step)
 {
+    if (kill_simulated)
+        kill_simulated(step);
     if (!control || !worker || !atomic_load(&control->armed))
         return;
     uint32_t kills = atomic_load(&control->kills);
@@ -67,7 +71,7 @@ static bool kill_is_step(enum fault_point point)
 
 void kill_meet_point(enum fault_point point)
 {
-    if (control && kill_is_step(point))
+    if ((control || kill_simulated) && kill_is_step(point))
         kill_meet(fault_point_name(point));
 }
 

@@ -30,6 +30,10 @@ struct kill_control {
     char at[KILL_MOST][KILL_NAME]; /* before which call */
 };
 
+/* In a program that plays the worker itself: called at each step instead, and need not come back.
+ */
+extern void (*kill_simulated)(const char *step);
+
 /* The worker is about to do this. */
 void kill_meet(const char *step);
 void kill_meet_point(enum fault_point point);

@@ -3,14 +3,16 @@
  * kills - kills the worker of a mount at every step of every deed, and looks what comes of it
  *
  *   kills new CONTROL                   makes the file that daemons are armed by
+ *   kills arm CONTROL STEP              the next worker dies before this step of its
+ *   kills fired CONTROL                 exit status 0 if it has; it is not armed any more
  *   kills run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
  *
  * `run` does the deeds of deeds.h: some times to learn how they go, then once for each step
  * (kill.h) that the worker makes meanwhile, or for each EVERY-th, with the worker killed before it.
  * With AGAIN (not 0), each of these once more for each AGAIN-th step of the worker that takes its
- * place, which is killed as well, and once more with a third one killed as it resumes. The client
- * must be answered as if nothing had happened, once; the state and the events afterwards are those
- * that the deed leads to; nothing may be left behind.
+ * place, which is killed as well, and once more with a third one killed, each time a step further
+ * on. The client must be answered as if nothing had happened, once; the state and the events
+ * afterwards are those that the deed leads to; nothing may be left behind.
  *
  * What differs from one undisturbed run to the next (ids, tokens, times) is not compared. Prints a
  * line for each thing that is wrong, with the steps, and a last line of numbers; exit status 1 if
@@ -19,10 +21,9 @@
 #include "kill.h"
 #include "scripts.h"
 
-#define SETTLE_MS      5000u
-#define LEARN_RUNS     3
-#define RESUMING_STEPS 13 /* of a worker that goes on, more or less */
-#define EVENTS_ROOM    (1u << 18)
+#define SETTLE_MS   5000u
+#define LEARN_RUNS  3
+#define EVENTS_ROOM (1u << 18)
 
 static struct kill_control *kills;
 static pid_t keeper;
@@ -304,9 +305,19 @@ static void learn(const struct deed *deed, struct learnt *learnt)
 
 /* ---- kills ------------------------------------------------------------------------------- */
 
+/* A GMS connection that was accepted a moment ago, and is not the keeper's yet: nothing was
+ * answered by it. */
+static bool is_not_kept_yet(const struct deed *deed, const struct outcome *outcome)
+{
+    return strcmp(deed->group, "gms") == 0 && (strncmp(outcome->said, "ECONNRESET\n", 11) == 0 ||
+                                               strncmp(outcome->said, "EPIPE\n", 6) == 0);
+}
+
 /* A connection to `.fds` is the worker's, and ends with it: the library makes another one. */
 static bool may_break(const struct deed *deed, const struct outcome *outcome)
 {
+    if (is_not_kept_yet(deed, outcome))
+        return true;
     return strstr(deed->words, "connect ") &&
            (strstr(outcome->said, "ECONNRESET") || strstr(outcome->said, "EPIPE") ||
             strstr(outcome->said, "ECONNREFUSED"));
@@ -400,8 +411,18 @@ struct wish {
     int every, again; /* 0: no second kill */
 };
 
-/* The next worker is killed, too, and the one after it at one of its first steps: as it resumes. As
- * try_kills. */
+/* The one after the second is killed as well, each time one step further on, as far as its steps
+ * go. As try_kills. */
+static int try_third(const struct deed *deed, const struct learnt *learnt, int first, int second)
+{
+    static int third;
+    int got = try_kills(deed, learnt, first, second, third);
+
+    third = got == (int)KILL_MOST ? third + 1 : 0;
+    return got;
+}
+
+/* The next worker is killed, too, and the one after it. As try_kills. */
 static int try_again(const struct deed *deed, const struct learnt *learnt, const struct wish *wish,
                      int first)
 {
@@ -410,7 +431,7 @@ static int try_again(const struct deed *deed, const struct learnt *learnt, const
     for (int second = first % wish->again;; second += wish->again) {
         got = try_kills(deed, learnt, first, second, -1);
         if (got > 1)
-            got = try_kills(deed, learnt, first, second, (first + second) % RESUMING_STEPS);
+            got = try_third(deed, learnt, first, second);
         if (got <= 1)
             return got;
     }
@@ -480,9 +501,20 @@ int main(int argc, char **argv)
         make_kill_control(argv[2]);
         return 0;
     }
+    if (argc == 4 && strcmp(argv[1], "arm") == 0) {
+        map_kill_control(argv[2]);
+        arm_kills((const int[KILL_MOST]){atoi(argv[3]), -1, -1});
+        return 0;
+    }
+    if (argc == 3 && strcmp(argv[1], "fired") == 0) {
+        map_kill_control(argv[2]);
+        kills->armed = false;
+        return kills->kills == 0;
+    }
     if (argc >= 8 && strcmp(argv[1], "run") == 0)
         return run(argc - 2, argv + 2);
-    fprintf(stderr, "usage: kills new CONTROL | run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN "
+    fprintf(stderr, "usage: kills new CONTROL | arm CONTROL STEP | fired CONTROL | run CONTROL "
+                    "GMSCTL MOUNT KEEPER EVERY AGAIN "
                     "[GROUP[/NAME]...]\n");
     return 2;
 }

@@ -92,13 +92,22 @@ static bool is_waiting(void)
     return tool_read_text(sessions.text, text, sizeof text) > 0 && strstr(text, " waiting ");
 }
 
+static bool says_waits(int output)
+{
+    char text[TOOL_TEXT_BYTES];
+    ssize_t got = pread(output, text, sizeof text - 1, 0);
+
+    text[got > 0 ? got : 0] = '\0';
+    return strstr(text, "waits\n");
+}
+
 /* Until the deed waits behind the holder, or has ended otherwise. */
-static void wait_until_waiting(pid_t child)
+static void wait_until_waiting(pid_t child, int output)
 {
     uint64_t until_ms = tool_now_ms() + LIMIT_MS * tool_slow();
     siginfo_t info = {0};
 
-    while (!is_waiting() && tool_now_ms() < until_ms) {
+    while (!is_waiting() && !says_waits(output) && tool_now_ms() < until_ms) {
         if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
             return;
         tool_pause_us(500);
@@ -207,7 +216,7 @@ static inline void finish_deed(struct deed_run *run, struct ran *ran)
 
     close(null);
     if (run->holder > 0) {
-        wait_until_waiting(child);
+        wait_until_waiting(child, output);
         close(run->input);
     }
     finish(child, output, ran);

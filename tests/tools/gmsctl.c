@@ -12,6 +12,7 @@
  */
 #include "gmsctl_fds.h"
 #include "gmsctl_files.h"
+#include "gmsctl_gms.h"
 #include "gmsctl_ioctls.h"
 #include "gmsctl_regions.h"
 
@@ -126,6 +127,25 @@ static int op_poll(char **arg)
     return got == 0 ? -ETIMEDOUT : result(got);
 }
 
+/* Polls until the file reads so, but for the newline. A wakeup that is none of that is fine. */
+static int op_await(char **arg)
+{
+    struct pollfd p = {.fd = s.fd, .events = POLLPRI};
+    char text[256];
+    for (;;) {
+        ssize_t got = pread(s.fd, text, sizeof text - 1, 0);
+        if (got < 0)
+            return result(got);
+        text[got] = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        if (strcmp(text, arg[0]) == 0)
+            return 0;
+        got = poll(&p, 1, (int)number(arg[1]));
+        if (got <= 0)
+            return got == 0 ? -ETIMEDOUT : result(got);
+    }
+}
+
 #define REST_MS 20000
 
 static int op_rest(char **arg)
@@ -171,6 +191,7 @@ static const struct op {
     {"truncate", op_truncate, "PATH SIZE"},
     {"mkdir", op_mkdir, "PATH"},
     {"rmdir", op_rmdir, "PATH"},
+    {"readdir", op_readdir, "DIRECTORY BUFFER_BYTES"},
     {"unlink", op_unlink, "PATH"},
     {"empty", op_empty, "DIRECTORY BUFFER_BYTES"},
     {"rename", op_rename, "FROM TO"},
@@ -226,6 +247,7 @@ static const struct op {
     {"request", op_request, "TICKET BATCH"},
     {"ask", op_ask, "drain|drain-end|serve BATCH"},
     {"ask-of", op_ask_of, "drain|holders|serve STORE BATCH"},
+    {"fence", op_fence, "MOUNTPOINT up|abort|complete"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
     {"region", op_region, "FLAGS"}, /* 1: hold */
@@ -235,6 +257,10 @@ static const struct op {
     {"region-unregister", op_region_unregister, "UID KIND NAME"},
     {"region-unregister-all", op_region_unregister_all, "UID KIND"},
     {"region-list", op_region_list, "UID KIND BEHIND"},
+    {"gms", op_gms, "v0|v1"},
+    {"gms-lock", op_gms_lock, "rw|ro TIMEOUT_MS"}, /* V1 has none */
+    {"gms-ask", op_gms_ask, "REQUEST KEY SIZE"},
+    {"gms-closed", op_gms_closed, ""},
     {"forget", op_forget, ""},
     {"poke", op_poke, "INDEX OFFSET DATA"},
     {"peek", op_peek, "INDEX OFFSET BYTES"},
@@ -251,6 +277,7 @@ static const struct op {
     {"until", op_until, "FILE"},
     {"say", op_say, "TEXT"},
     {"poll", op_poll, "in|pri TIMEOUT_MS"},
+    {"await", op_await, "TEXT TIMEOUT_MS"},
     {"rest", op_rest, ""}, /* of `residency`: until nothing moves */
 };
 

@@ -168,6 +168,49 @@ static int op_ask(char **arg)
     return message.header.error;
 }
 
+struct fence_answer {
+    struct gmsfs_fds_header header;
+    struct gmsfs_fds_fence fence;
+};
+
+static int ask_for_fence(char **arg, uint32_t op, struct fence_answer *answer)
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
+    int error = op_connect(arg);
+
+    memcpy(request.ticket, s.token, sizeof request.ticket);
+    if (!error && send(s.socket, &request, sizeof request, MSG_NOSIGNAL) < 0)
+        error = -errno;
+    if (!error) {
+        ssize_t got = recv(s.socket, answer, sizeof *answer, 0);
+        error = got == (ssize_t)sizeof *answer ? 0 : got < 0 ? -errno : -ECONNRESET;
+    }
+    if (s.socket >= 0)
+        close(s.socket);
+    return error;
+}
+
+/* By a connection of its own. Where that ends with its worker it is asked for again, and may be
+ * over by then. */
+static int op_fence(char **arg)
+{
+    uint32_t op = strcmp(arg[1], "up") == 0      ? GMSFS_FDS_FENCE
+                  : strcmp(arg[1], "abort") == 0 ? GMSFS_FDS_FENCE_ABORT
+                                                 : GMSFS_FDS_FENCE_COMPLETE;
+    struct fence_answer answer = {.fence.is_up = 0};
+    int error, tries = 0;
+
+    do {
+        error = ask_for_fence(arg, op, &answer);
+    } while ((error == -ECONNRESET || error == -EPIPE || error == -ECONNREFUSED) && ++tries < 100);
+    if (error)
+        return error;
+    if (op == GMSFS_FDS_FENCE)
+        memcpy(s.token, answer.fence.token, sizeof s.token);
+    printf("is_up=%u %s\n", answer.fence.is_up, answer.fence.why);
+    return answer.header.error == -ESTALE && tries > 0 ? 0 : answer.header.error;
+}
+
 /* The id of a store, out of its `info`. */
 static int read_store_id(const char *store, uint8_t id[16])
 {

@@ -243,7 +243,7 @@ static void open_memory(void)
     require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
 }
 
-static void service_start(void)
+__attribute__((unused)) static void service_start(void)
 {
     struct service_options options = fixture_options();
 
@@ -257,7 +257,7 @@ static void service_start(void)
     require(service_new(vmm, &options, &fixture_host, &service) == 0);
 }
 
-static void service_end(void)
+__attribute__((unused)) static void service_end(void)
 {
     service_free(service);
     vmm_close(vmm);

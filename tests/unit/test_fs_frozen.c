@@ -65,7 +65,7 @@ TAP_TEST(a_number_of_a_node_is_made_as_it_was)
 /* Worker and keeper of two builds both look into it. */
 TAP_TEST(the_ledger_is_laid_out_as_it_was)
 {
-    check_int(FS_LEDGER_VERSION, 3);
+    check_int(FS_LEDGER_VERSION, 4);
     check_int(offsetof(struct fs_ledger, init_bytes), 131072);
     check_int(offsetof(struct fs_ledger, init), 131080);
     check_int(offsetof(struct fs_ledger, started_ms), 131592);
@@ -79,6 +79,8 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
     check_int(offsetof(struct fs_ledger, since_ms), 131608 + 65536 * 80 + 288);
     check_int(offsetof(struct fs_ledger, at), 131608 + 65536 * 80 + 288 + 131072);
     check_int(offsetof(struct fs_ledger, refused), 131608 + 65536 * 80 + 288 + 131072 + 2048);
+    check_int(offsetof(struct fs_ledger, looks), 131608 + 65536 * 80 + 288 + 131072 + 2056);
+    check_int(sizeof(struct fs_look), 16);
 }
 
 /* A kernel that is capable of everything, and what libfuse 3.14 wants then. */

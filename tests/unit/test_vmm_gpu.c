@@ -122,7 +122,7 @@ static int try_open_other(const struct gpu_driver *which, uint64_t granularity_b
         .physical_bytes = 64 * MIB,
         .pci_id = "0000:42:00.0",
     };
-    return gpu_open("", &options, which, &world, &device, error, sizeof(error));
+    return gpu_open("", &options, which, &world, false, &device, error, sizeof(error));
 }
 
 static void open_other(const struct gpu_driver *which)

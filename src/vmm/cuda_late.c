@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_late - a driver that is opened while others are served already
+ *
+ * cuInit takes a quarter of a second, and hangs where a kernel module does. A worker that goes on
+ * for another one knows the device already, and has its memory by descriptors; so a thread opens
+ * the driver, and who makes memory waits here. That thread may outlive everybody: whoever is last
+ * frees.
+ */
+#include "vmm/cuda_internal.h"
+
+#include "base/log.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PATIENCE_MS 10000 /* with one call of the driver */
+#define AWAIT_MS    30000
+#define RETRY_MS    5000
+#define STACK_BYTES (1024u * 1024) /* cuInit's own; untouched, it is free */
+#define WHY_BYTES   256
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+#ifdef GMSFS_TEST_HOOKS
+/* Tests have less time. */
+static uint64_t read_ms(const char *name, uint64_t otherwise_ms)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : otherwise_ms;
+}
+#else
+static uint64_t read_ms(const char *name, uint64_t otherwise_ms)
+{
+    (void)name;
+    return otherwise_ms;
+}
+#endif
+
+/* ---- beginning and end --------------------------------------------------------------------- */
+
+struct cuda *cuda_new(void)
+{
+    struct cuda *cuda = calloc(1, sizeof(*cuda));
+    pthread_condattr_t clock;
+
+    if (!cuda)
+        return NULL;
+    pthread_mutex_init(&cuda->turn, NULL);
+    pthread_mutex_init(&cuda->late.mutex, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&cuda->late.changed, &clock);
+    pthread_condattr_destroy(&clock);
+    complaints_init(&cuda->complaints, "device cuda", "complaints of the driver");
+    if (patience_new("device cuda", PATIENCE_MS, &cuda->patience) < 0)
+        cuda->patience = NULL;
+    return cuda;
+}
+
+static void destroy(struct cuda *cuda)
+{
+    patience_free(cuda->patience);
+    complaints_end(&cuda->complaints);
+    pthread_cond_destroy(&cuda->late.changed);
+    pthread_mutex_destroy(&cuda->late.mutex);
+    pthread_mutex_destroy(&cuda->turn);
+    free(cuda);
+}
+
+void cuda_close(void *context)
+{
+    struct cuda *cuda = context;
+
+    pthread_mutex_lock(&cuda->late.mutex);
+    cuda->late.abandoned = true;
+    bool is_last = cuda->late.state != CUDA_OPENING;
+    pthread_mutex_unlock(&cuda->late.mutex);
+    if (is_last)
+        destroy(cuda);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* Under the mutex. */
+static void settle(struct cuda *cuda, int error)
+{
+    cuda->late.state = error ? CUDA_FAILED : CUDA_OPEN;
+    cuda->late.error = error == -ENODEV ? error : -EIO;
+    cuda->late.failed_ms = now_ms();
+    pthread_cond_broadcast(&cuda->late.changed);
+}
+
+static void *run(void *argument)
+{
+    struct cuda *cuda = argument;
+    char why[WHY_BYTES] = "";
+
+    patience_begin(cuda->patience, "cuInit");
+    int error = drv_open(&cuda->driver, why, sizeof(why));
+    patience_begin(cuda->patience, "cuDeviceGet");
+    if (error == 0)
+        error = drv_find(cuda->driver, cuda->late.uuid, &cuda->device, why, sizeof(why));
+    patience_end(cuda->patience);
+    if (error)
+        log_error("device cuda: %s; what exists is served, and nothing new is made until it opens",
+                  why);
+    cuda->prop.location.id = cuda->device;
+    pthread_mutex_lock(&cuda->late.mutex);
+    settle(cuda, error);
+    bool is_last = cuda->late.abandoned;
+    pthread_mutex_unlock(&cuda->late.mutex);
+    if (is_last)
+        destroy(cuda);
+    return NULL;
+}
+
+/* Under the mutex. */
+static void begin(struct cuda *cuda)
+{
+    cuda->late.state = CUDA_OPENING;
+    cuda->late.told = false;
+    int error = thread_start(NULL, STACK_BYTES, run, cuda);
+    if (error) {
+        log_error("device cuda: no thread to open the driver: %s", strerror(-error));
+        settle(cuda, error);
+    }
+}
+
+void cuda_begin(struct cuda *cuda, const uint8_t uuid[16], const struct drv_memory_prop *prop)
+{
+    pthread_mutex_lock(&cuda->late.mutex);
+    memcpy(cuda->late.uuid, uuid, sizeof(cuda->late.uuid));
+    cuda->prop = *prop;
+    begin(cuda);
+    pthread_mutex_unlock(&cuda->late.mutex);
+}
+
+/* Under the mutex. */
+static int await(struct cuda *cuda)
+{
+    uint64_t wait_ms = read_ms("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS), until_ms = now_ms() + wait_ms;
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
+                             .tv_nsec = (long)(until_ms % 1000) * 1000000L};
+    int late = 0;
+
+    while (cuda->late.state == CUDA_OPENING && late == 0)
+        late = pthread_cond_timedwait(&cuda->late.changed, &cuda->late.mutex, &until);
+    if (cuda->late.state == CUDA_OPEN)
+        return 0;
+    if (cuda->late.state == CUDA_FAILED)
+        return cuda->late.error;
+    if (!cuda->late.told)
+        log_error("device cuda: the driver has not opened; nothing new is made until it does");
+    cuda->late.told = true;
+    return -EIO;
+}
+
+int cuda_await(struct cuda *cuda)
+{
+    uint64_t retry_ms = read_ms("GMSFS_DRIVER_RETRY_MS", RETRY_MS);
+    int error;
+
+    pthread_mutex_lock(&cuda->late.mutex);
+    if (cuda->late.state == CUDA_FAILED && now_ms() - cuda->late.failed_ms >= retry_ms)
+        begin(cuda);
+    error = await(cuda);
+    pthread_mutex_unlock(&cuda->late.mutex);
+    return error;
+}
