@@ -9,8 +9,8 @@
 #include "fs/deaths.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -60,15 +60,14 @@ void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
 int gpu_measure(struct vmm_device *device);
 
 /* The table of a backend that opens its device by these. */
-#define GPU_BACKEND(open_device, reopen_device, asleep, wake_up)                          \
-    {                                                                                     \
-        .open = (open_device), .reopen = (reopen_device), .close = gpu_close,             \
-        .create = gpu_create, .grow = gpu_grow, .adopt = gpu_adopt, .settle = gpu_settle, \
-        .seal = gpu_seal, .read = gpu_read, .write = gpu_write, .move = gpu_move,         \
-        .forget = gpu_forget, .lend = gpu_lend, .lend_now = gpu_lend_now,                 \
-        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .rest = gpu_rest,         \
-        .release = gpu_release, .measure = gpu_measure, .is_asleep = (asleep),            \
-        .wake = (wake_up),                                                                \
+#define GPU_BACKEND(open_device, reopen_device, asleep, wake_up)                                  \
+    {                                                                                             \
+        .open = (open_device), .reopen = (reopen_device), .close = gpu_close,                     \
+        .create = gpu_create, .grow = gpu_grow, .adopt = gpu_adopt, .settle = gpu_settle,         \
+        .seal = gpu_seal, .read = gpu_read, .write = gpu_write, .move = gpu_move,                 \
+        .forget = gpu_forget, .lend = gpu_lend, .lend_now = gpu_lend_now,                         \
+        .end_loan = gpu_end_loan, .end_reader = gpu_end_reader, .rest = gpu_rest,                 \
+        .release = gpu_release, .measure = gpu_measure, .is_asleep = (asleep), .wake = (wake_up), \
     }
 
 #endif
