@@ -105,7 +105,7 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
         return true; /* what is begun just now ends, and then it is tried again */
     if (service_is_vain(s, store->id, bytes) || !may_try(s))
         return false;
-    if (!evict_table_fill(s, &table)) {
+    if (!evict_table_fill(s, &table, store)) {
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
         return false;
     }
@@ -184,4 +184,11 @@ void service_evict_for_writers(struct service *s)
         if (evict_for_writer(s, waiter) || patient)
             return;
     }
+}
+
+void service_evict_for_moves(struct service *s)
+{
+    const struct core_store *store;
+    while (!s->evicting && (store = service_get_lacking(s)))
+        service_settle_lacking(s, service_evict_for(s, store, layout_total_bytes(store->fixed)));
 }

@@ -223,6 +223,7 @@ static void finish(struct move_op *op)
             service_pass_over(s, store);
         service_move_failed(s, store, id, error);
     }
+    service_resume_moves(s); /* what others count on may not come any more */
     /* Who waited for that, or for what it has given back, is looked at after any record. */
     service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
 }
@@ -271,68 +272,11 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     return error;
 }
 
-/* With what was charged for them. */
-static int make_pieces(struct service *s, struct move_op *op)
-{
-    const struct layout *layout = core_find_store(s->core, op->store)->fixed;
-    for (uint32_t i = 0; i < op->count; i++) {
-        uint64_t bytes = layout_at_rank(layout, i)->aligned_bytes;
-        struct piece *piece = piece_new(s, 0, vmm_align_in(s->vmm, op->tier, bytes));
-        if (!piece)
-            return -ENOMEM;
-        piece->store = op->store;
-        piece->tier = op->tier;
-        piece->moving_bytes = bytes;
-        op->pieces[i] = piece;
-        op->charged_bytes += piece->reserved_bytes;
-    }
-    return 0;
-}
-
 static int begin_record(struct service *s, struct move_op *op, struct record *record)
 {
     struct outcome outcome;
     int error = service_apply_record(s, record, &outcome);
     op->id = error ? 0 : outcome.id;
-    return error;
-}
-
-/* What stores that are leaving the device have there. */
-static uint64_t count_leaving(const struct service *s)
-{
-    uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next) {
-        const struct core_store *store = core_find_store(s->core, op->store);
-        if (store && store->places.place == CORE_PLACE_DEVICE && store->places.move.id == op->id &&
-            !store->places.move.spare && !core_is_held(store))
-            bytes += layout_total_bytes(store->fixed);
-    }
-    return bytes;
-}
-
-/* What is being given back is enough, with what is free and what leaves, and beside the device with
- * what spares would give. */
-static bool is_coming(const struct service *s, const struct move_op *op)
-{
-    if (op->tier != VMM_TIER_DEVICE)
-        return op->cost_bytes <= service_get_room_beside(s, op->to);
-    uint64_t bytes = s->numbers.freeing_bytes + count_leaving(s);
-    return bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + bytes;
-}
-
-/* Charges it and has its pieces, or notes that it waits: also behind others that do. */
-static int take_memory(struct service *s, struct move_op *op, bool in_turn)
-{
-    int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
-    op->waits = false; /* it does not wait for itself */
-    op->waits = error == -ENOMEM && is_coming(s, op);
-    if (op->waits)
-        return 0;
-    if (error)
-        return error;
-    error = make_pieces(s, op);
-    if (error) /* what no piece has of it */
-        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
     return error;
 }
 
@@ -365,50 +309,6 @@ static int start_op(struct service *s, struct move_op *op)
     return error;
 }
 
-/* ---- that wait for memory ------------------------------------------------------------------ */
-
-/* Not what the device has for others by now. */
-static int take_what_came(struct service *s, struct move_op *op)
-{
-    int error = take_memory(s, op, true);
-    if (error || op->waits || op->tier != VMM_TIER_DEVICE)
-        return error;
-    const struct core_store *store = core_find_store(s->core, op->store);
-    return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
-}
-
-/* The first that has not to wait any more: it can begin, or never will. In each tier those that
- * came before go before. */
-static struct move_op *find_waited(struct service *s)
-{
-    bool is_lacking[VMM_TIER_COUNT] = {false};
-    for (struct move_op *op = s->moves; op; op = op->next) {
-        if (!op->waits)
-            continue;
-        if (atomic_load(&op->cancelled))
-            op->waits = false;
-        else if (!is_lacking[op->tier])
-            op->error = take_what_came(s, op);
-        if (!op->waits)
-            return op;
-        is_lacking[op->tier] = true;
-    }
-    return NULL;
-}
-
-void service_resume_moves(struct service *s)
-{
-    struct move_op *op;
-    while ((op = find_waited(s))) {
-        bool begins = !op->error && !atomic_load(&op->cancelled);
-        int error = begins ? move_op_start(op) : op->error;
-        if (begins && !error)
-            continue; /* it may be gone by now */
-        op->error = error;
-        finish(op);
-    }
-}
-
 /* ---- beginning --------------------------------------------------------------------------- */
 
 /* Copies, or finds that there is nothing to copy. */
@@ -422,7 +322,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     int error = new_op(s, store, to, &op);
     if (error)
         return error;
-    error = take_memory(s, op, service_count_waiting_moves(s, op->tier) == 0);
+    error = move_op_take_memory(op, service_count_waiting_moves(s, op->tier) == 0);
     if (error) {
         free_op(s, op);
         return error;

@@ -2,8 +2,8 @@
 /*
  * move_op - a move under way
  *
- * For move.c, whose it is, and move_step.c, which makes its memory and copies its bytes on helper
- * threads, by steps.
+ * For move.c, whose it is, move_wait.c, which has the memory charged that it comes to, and
+ * move_step.c, which makes that and copies its bytes on helper threads, by steps.
  */
 #ifndef GMSFS_SERVICE_MOVE_OP_H
 #define GMSFS_SERVICE_MOVE_OP_H
@@ -64,6 +64,8 @@ struct move_op {
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
     bool waits;        /* for memory that is being freed: nothing is charged, and no part runs */
+    bool lacks;        /* and there is none that is: others are to leave for it */
+    bool in_vain;      /* nobody can */
     bool retried;      /* a transfer failed once already */
     int error;
     struct move_op *next;
@@ -72,5 +74,9 @@ struct move_op {
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.
  */
 int move_op_start(struct move_op *op);
+
+/* move_wait.c: charges it and has its pieces, or notes that it waits: also behind others that do.
+ */
+int move_op_take_memory(struct move_op *op, bool in_turn);
 
 #endif

@@ -158,6 +158,7 @@ static void handle_effects(struct service *s)
     service_start_promotions(s);
     service_evict_for_writers(s);
     service_evict_for_allocs(s);
+    service_evict_for_moves(s);
     service_arm_timer(s);
 }
 
@@ -194,5 +195,6 @@ void service_on_memory(struct service *s)
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
     service_resume_moves(s); /* last: others may wait for longer */
-    service_arm_timer(s);    /* what failed is tried again */
+    service_evict_for_moves(s);
+    service_arm_timer(s); /* what failed is tried again */
 }

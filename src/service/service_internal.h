@@ -145,8 +145,9 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     struct idvec short_stores;   /* struct short_store */
-    bool promoting, evicting;
-    bool moves_end;       /* service_end_moves */
+    bool promoting, evicting, resuming;
+    uint64_t resume_at_ms; /* when moves that wait for memory are looked at again */
+    bool moves_end;        /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
     uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
@@ -456,8 +457,18 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
-/* Some memory is free again: those that wait for it begin, or end. */
+
+/* move_wait.c */
+/* Some memory is free again, or does not come: those that wait for it begin, or end. */
 void service_resume_moves(struct service *s);
+/* The same now and then, and spares give way that did not: UINT64_MAX: none waits. */
+uint64_t service_waiting_moment(const struct service *s);
+void service_retry_moves(struct service *s, uint64_t now_ms);
+/* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
+ */
+const struct core_store *service_get_lacking(const struct service *s);
+/* That one goes on waiting, for others leave; or it ends. */
+void service_settle_lacking(struct service *s, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */
@@ -485,6 +496,8 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
+/* And for moves that count on nothing any more. */
+void service_evict_for_moves(struct service *s);
 /* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
 uint64_t service_writer_turn(const struct service *s);
 /* Does this waiter keep those who came later from the device's memory, if it lacks some? */
