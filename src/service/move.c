@@ -101,11 +101,11 @@ static int record_end(struct service *s, struct move_op *op)
                             .store = op->store,
                             .count = op->id,
                             .memories = memories,
-                            .memory_count = op->count,
-                            .flags = s->options.drops_copies ? 0 : CORE_MOVE_KEEP};
+                            .memory_count = op->looks ? 0 : op->count,
+                            .flags = s->options.drops_copies || op->looks ? 0 : CORE_MOVE_KEEP};
     if (!memories)
         return -ENOMEM;
-    for (uint32_t i = 0; i < op->count; i++)
+    for (uint32_t i = 0; i < record.memory_count; i++)
         memories[i] = op->pieces[i]->id;
     enum core_place before = core_find_store(s->core, op->store)
                                  ? core_find_store(s->core, op->store)->places.place
@@ -125,7 +125,7 @@ static int publish(struct service *s, struct move_op *op)
 {
     uint32_t entered = 0;
     int error = 0;
-    while (!error && entered < op->count) {
+    while (!error && entered < op->count && !op->looks) {
         error = idvec_insert(&s->pieces, op->pieces[entered]);
         if (!error)
             entered++;
@@ -195,8 +195,9 @@ static void rest(struct service *s)
 static void finish(struct move_op *op)
 {
     struct service *s = op->service;
-    uint64_t store = op->store, id = op->id, bytes = op->all_bytes, began_ms = op->began_ms;
-    bool cancelled = atomic_load(&op->cancelled);
+    uint64_t store = op->store, id = op->id, began_ms = op->began_ms;
+    uint64_t bytes = op->looks ? 0 : op->all_bytes;
+    bool cancelled = atomic_load(&op->cancelled), looks = op->looks;
     enum core_place op_to = op->to;
     int error = op->error;
     unlink_op(s, op);
@@ -212,7 +213,7 @@ static void finish(struct move_op *op)
         rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
-        s->numbers.move_ms += service_now(s) - began_ms;
+        s->numbers.move_ms += looks ? 0 : service_now(s) - began_ms;
         forget_short(s, store);
     }
     if (error == -ENOMEM)
@@ -222,6 +223,8 @@ static void finish(struct move_op *op)
         if (op_to != CORE_PLACE_DEVICE)
             service_pass_over(s, store);
         service_move_failed(s, store, id, error);
+        if (looks && error == -EIO) /* the other copies are as they were */
+            service_drop_copy(s, store, op_to, error);
     }
     service_resume_moves(s); /* what others count on may not come any more */
     /* Who waited for that, or for what it has given back, is looked at after any record. */
@@ -231,13 +234,15 @@ static void finish(struct move_op *op)
 /* Each allocation's memory is there, or (after the end of a worker) -EIO. */
 static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
+    const struct layout *copy = op->looks ? store->places.spares[op->to] : store->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
-        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
+        const struct layout_allocation *allocation = layout_at_rank(copy, i);
         op->sources[i] = idvec_find(&s->pieces, allocation->memory);
         if (!op->sources[i])
             return -EIO;
         op->all_bytes += allocation->aligned_bytes;
-        op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
+        if (!op->looks)
+            op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
     }
     return 0;
 }
@@ -259,6 +264,7 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->store = store->id;
     op->to = to;
     op->tier = service_tiers[to];
+    op->looks = store->places.spares[to] != NULL;
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
@@ -327,6 +333,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         return error;
     }
+    record->flags |= op->looks ? CORE_MOVE_LOOK : 0;
     error = begin_record(s, op, record);
     if (error || !op->id) {
         free_op(s, op);
@@ -338,9 +345,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
-    if (to != CORE_PLACE_DEVICE)
-        service_drop_spares(s, to);
-    service_resume_moves(s); /* what it waits for may have come with the record */
+    service_look_at_moves(s); /* what it waits for may have come with the record */
     return error;
 }
 
@@ -351,13 +356,22 @@ bool service_needs_bytes(const struct core_store *store, enum core_place to)
            layout_count_allocations(store->fixed) > 0;
 }
 
+/* Before nothing is left but what is on the disk: nobody has read there since it was written. */
+static bool needs_look(const struct core_store *store, const struct record *record)
+{
+    return record->kind == CORE_PLACE_DISK && store->places.place < CORE_PLACE_DISK &&
+           store->places.spares[CORE_PLACE_DISK] && !(record->flags & CORE_MOVE_SPARE) &&
+           store->places.move.id == 0;
+}
+
 int service_move_store(struct service *s, struct record *record)
 {
     const struct core_store *store = core_find_store(s->core, record->store);
     enum core_place before = store->places.place;
-    int error = service_needs_bytes(store, (enum core_place)record->kind)
-                    ? begin(s, store, record)
-                    : service_apply_record(s, record, NULL);
+    int error =
+        service_needs_bytes(store, (enum core_place)record->kind) || needs_look(store, record)
+            ? begin(s, store, record)
+            : service_apply_record(s, record, NULL);
     count_move(s, record->store, before);
     return error;
 }

@@ -18,6 +18,7 @@
 #define MOVE_OPEN_PIECES 8u /* out of which spans are taken by turns */
 /* Pieces that are begun in one step, and told the keeper at its end. */
 #define MOVE_STEP_COUNT 64u
+#define MOVE_DISK_COUNT 4u /* that are looked at there, or have come there, in one step */
 
 /* Bytes of a piece that some part has. */
 struct move_span {
@@ -43,11 +44,19 @@ struct move_part {
     size_t described; /* of the batch */
 };
 
+/* What its parts do, one after the other; or the last alone. */
+enum move_phase {
+    MOVE_MAKES,  /* memory, by pieces */
+    MOVE_COPIES, /* bytes, by spans */
+    MOVE_SYNCS,  /* what has come to the disk is there to stay, by pieces */
+    MOVE_LOOKS,  /* at what was there before, by pieces */
+};
+
 struct move_op {
     struct move_part parts[MOVE_MAX_PARTS];
     uint32_t parts_running;
-    bool copies;                /* the memory is there: parts take spans, not pieces */
-    atomic_uint_fast32_t taken; /* pieces of which some part makes the memory */
+    enum move_phase phase;
+    atomic_uint_fast32_t taken; /* pieces that some part of the phase has */
     pthread_mutex_t mutex;      /* of the cursors */
     struct move_cursor cursors[MOVE_OPEN_PIECES];
     uint32_t turn, begun;  /* the next cursor; pieces that some cursor had */
@@ -59,6 +68,7 @@ struct move_op {
     enum vmm_tier tier;     /* the same */
     enum service_pool pool; /* whose threads work for it */
     uint32_t count;
+    bool looks; /* at the copy that is there: its pieces are the sources, and none is made */
     struct piece **sources, **pieces; /* by rank */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,

@@ -54,6 +54,10 @@ static bool is_coming(const struct service *s, const struct move_op *op)
 int move_op_take_memory(struct move_op *op, bool in_turn)
 {
     struct service *s = op->service;
+    if (op->looks) {
+        op->waits = false;
+        return 0; /* it makes nothing */
+    }
     int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
     op->waits = false; /* it does not wait for itself */
     op->waits = error == -ENOMEM && is_coming(s, op);
@@ -114,16 +118,6 @@ static bool any_waits(const struct service *s)
 uint64_t service_waiting_moment(const struct service *s)
 {
     return any_waits(s) ? s->resume_at_ms : UINT64_MAX;
-}
-
-/* Nobody is told of what never comes, such as what a spare did not give. */
-void service_retry_moves(struct service *s, uint64_t now_ms)
-{
-    if (service_waiting_moment(s) > now_ms)
-        return;
-    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
-        service_drop_spares(s, (enum core_place)tier);
-    service_resume_moves(s);
 }
 
 void service_resume_moves(struct service *s)

@@ -198,3 +198,11 @@ void service_on_memory(struct service *s)
     service_evict_for_moves(s);
     service_arm_timer(s); /* what failed is tried again */
 }
+
+void service_look_at_moves(struct service *s)
+{
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
+        service_drop_spares(s, (enum core_place)tier);
+    service_resume_moves(s);
+    service_evict_for_moves(s);
+}

@@ -145,7 +145,7 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     struct idvec short_stores;   /* struct short_store */
-    bool promoting, evicting, resuming;
+    bool promoting, evicting, resuming, giving_way;
     uint64_t resume_at_ms; /* when moves that wait for memory are looked at again */
     bool moves_end;        /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
@@ -198,6 +198,9 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
 int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
                          struct parked *parked, uint64_t *waiter);
 void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+/* What moves wait for is made free, where nothing is on its way that would do; those that can begin
+ * do, and those that never will end. */
+void service_look_at_moves(struct service *s);
 
 /* requests.c */
 void service_answer(struct service_request *request, int error,
@@ -461,9 +464,8 @@ void service_on_move_over(struct service *s, const struct effect *effect);
 /* move_wait.c */
 /* Some memory is free again, or does not come: those that wait for it begin, or end. */
 void service_resume_moves(struct service *s);
-/* The same now and then, and spares give way that did not: UINT64_MAX: none waits. */
+/* When they are to be looked at again in any case; UINT64_MAX: none waits. */
 uint64_t service_waiting_moment(const struct service *s);
-void service_retry_moves(struct service *s, uint64_t now_ms);
 /* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
  */
 const struct core_store *service_get_lacking(const struct service *s);
@@ -486,6 +488,13 @@ uint64_t service_count_spare(const struct service *s, const struct core_store *s
                              enum core_place tier);
 /* Bytes of this piece of the store could not be read. A spare that has it is of no use. */
 void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error);
+/* A copy of the store that its tier can do without. */
+bool service_may_give_way(const struct service *s, const struct core_store *store,
+                          enum core_place tier);
+/* This spare goes; error: it could not be read, or 0. */
+void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error);
+
+/* give_way.c */
 /* As many spares as those that wait for this tier lack; none if that does not do. */
 void service_drop_spares(struct service *s, enum core_place tier);
 
