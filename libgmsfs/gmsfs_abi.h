@@ -99,6 +99,7 @@ struct gmsfs_ioc_info {
     uint32_t sealed;       /* there is a sealed layout, adopted or not */
     uint32_t residency;    /* GMSFS_RESIDENCY_*: the tiers that have the committed bytes */
     uint64_t moves;        /* how often their place has changed: other physical memory each time */
+    uint64_t promote_ms;   /* how long the last way to the device took; 0: there was none */
 };
 
 #define GMSFS_RESIDENCY_DEVICE (1u << 0)
@@ -386,7 +387,7 @@ struct gmsfs_ioc_region {
  * session or a waiter, or another file is its `ctl`; ESTALE: it is gone. Answers at once. */
 #define GMSFS_IOC_REMOVE_UNUSED _IO('G', 20)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 192, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 560, "alloc");

@@ -130,6 +130,10 @@ spoil_disk() {
     done
 }
 
+spoilt_is_told() {
+    jq -e -s 'any(.event == "copy_dropped" and .tier == "disk" and .error == "EIO")' <"$M/events"
+}
+
 @test "a spare on the disk that turns out to be unreadable is dropped, and it is told" {
     committed
     move_to disk disk
@@ -142,7 +146,7 @@ spoil_disk() {
     rm "$T/transfers"
     wait_until 5 at device
     wait_exit "$reader" 10 || :
-    jq -e -s 'any(.event == "copy_dropped" and .tier == "disk" and .error == "EIO")' <"$M/events"
+    spoilt_is_told
 }
 
 @test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {
@@ -178,6 +182,48 @@ spoil_disk() {
     bytes_are_right
     move_to -disk 'device host'
     wait_until 5 disk_is_empty
+    bytes_are_right
+}
+
+@test "a store whose copy on the disk is spoilt stays where it is, and is copied anew the next time" {
+    committed
+    move_to +disk 'device disk'
+    spoil_disk
+    order disk
+    wait_until 10 at device
+    spoilt_is_told
+    has_event move_failed EIO
+    bytes_are_right
+    wait_until 5 disk_is_empty
+    move_to disk disk
+    bytes_are_right
+}
+
+@test "a copy that is to give way stays where the one on the disk is spoilt" {
+    committed
+    local sum=$SUM
+    move_to host host
+    move_to +disk 'host disk'
+    committed big $((30 * MIB))
+    spoil_disk
+    order host big
+    wait_until 10 at device big
+    spoilt_is_told
+    has_event move_failed ENOMEM
+    at host
+    SUM=$sum bytes_are_right
+}
+
+@test "a disk that tells of an error when all is written fails the move, and the source stays" {
+    stop_mount
+    GMSFS_FAULT=fdatasync:after=0:errno=EIO:in=worker start_mount "size=64M,spill=$SPILL,spill_size=48M"
+    W=$M/weights
+    committed
+    order disk
+    wait_until 10 at device
+    has_event move_failed EIO
+    wait_until 5 disk_is_empty
+    move_to disk disk
     bytes_are_right
 }
 

@@ -320,17 +320,19 @@ group_gone() {
 
 # ---- victims -----------------------------------------------------------------------------------
 
+make_store() { # NAME MIB [TIER]
+    mkdir "$M/$1"
+    ctl open "$M/$1/lock" rw alloc $(($2 << 20)) 1 a '' open "$M/$1/allocations/a" rw \
+        pwrite 0 "$1" use 0 commit
+    [[ -z ${3-} ]] || move_to "$3" "$3" "$1"
+}
+
 @test "a victim that is used while it leaves stays, its copy is a spare, and another one is chosen" {
     local store
     start_mount size=24M,host_size=64M,min_stay=0
-    for store in d a b c; do
-        mkdir "$M/$store"
-        ctl open "$M/$store/lock" rw alloc $((8 << 20)) 1 a '' open "$M/$store/allocations/a" rw \
-            pwrite 0 "$store" use 0 commit
-        [[ $store != d ]] || {
-            order host d
-            wait_until 10 at host d
-        }
+    make_store d 8 host
+    for store in a b c; do
+        make_store "$store" 8
     done
     hold_after 0
     spawn "$GMSCTL" open "$M/d/lock" r say granted pause
@@ -348,6 +350,57 @@ group_gone() {
     done
     assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" b 'who has left'
     assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'whose copy is a spare'
+}
+
+is_moving() { # TIER STORE
+    grep -q "^moving $1" "$M/$2/residency"
+}
+
+# a is used while it leaves so that b can come, and stays.
+use_who_leaves() {
+    wait_until 10 is_moving host a
+    wait_until 10 is_moving device b
+    hold open "$M/a/lock" r
+    rm "$T/gate"
+    wait_until 10 at 'device host' a
+}
+
+@test "a store that is ordered to where none leaves after all stays, and holds nobody else up" {
+    start_mount size=24M,host_size=96M,min_stay=0
+    make_store b 16 host
+    make_store c 4 host
+    make_store a 12
+    hold_after 0
+    order device b
+    use_who_leaves
+    wait_until 5 at host b
+    has_event move_failed ENOMEM
+    ctl open "$M/c/lock" r
+    at 'device host' c
+}
+
+@test "another one leaves for the store that was ordered, where the first one stays" {
+    start_mount size=24M,host_size=96M,min_stay=0
+    make_store b 12 host
+    make_store a 8
+    make_store c 8
+    hold_after 0
+    order device b
+    use_who_leaves
+    wait_until 10 at 'device host' b
+    at host c
+}
+
+@test "a store that is ordered to where another one was ordered from stays, where that one stays" {
+    start_mount size=24M,host_size=96M,evict=none
+    make_store b 16 host
+    make_store a 12
+    hold_after 0
+    order host a
+    order device b
+    use_who_leaves
+    wait_until 5 at host b
+    has_event move_failed ENOMEM
 }
 
 @test "memory that somebody asks for comes when the store that has it has stayed as long as it may" {

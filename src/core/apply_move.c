@@ -131,21 +131,36 @@ static void note_begin(struct apply *apply, struct core_store *store, enum core_
     apply->out->id = store->places.move.id;
 }
 
-/* A slower place: at once where its copy is there. */
-static int demote(struct apply *apply, struct core_store *store, enum core_place to)
+/* Its copy there is all that is left. */
+static void go_down(struct apply *apply, struct core_store *store, enum core_place to)
 {
-    if (core_is_held(store))
-        return -EBUSY;
-    if (to == CORE_PLACE_NONE)
-        return give_all_up(apply, store);
-    if (!store->places.spares[to]) {
-        note_begin(apply, store, to, false);
-        return 0;
-    }
     for (unsigned tier = store->places.place + 1; tier < to; tier++)
         core_drop_spare(apply->core, store, (enum core_place)tier);
     core_switch_place(apply->core, store, to, false, apply->record->wall_ms);
     core_add_move_event(apply, CORE_EVENT_DEMOTED, store, to, 0);
+}
+
+/* It was asked for, and the place has bytes that are worth keeping meanwhile. */
+static bool is_looked_at(const struct apply *apply, const struct core_store *store)
+{
+    bool is_lost = apply->core->lost && store->places.place == CORE_PLACE_DEVICE;
+
+    return (apply->record->flags & CORE_MOVE_LOOK) != 0 && store->suspect == 0 && !is_lost;
+}
+
+/* A slower place: at once where its copy is there. */
+static int demote(struct apply *apply, struct core_store *store, enum core_place to)
+{
+
+    if (core_is_held(store))
+        return -EBUSY;
+    if (to == CORE_PLACE_NONE)
+        return give_all_up(apply, store);
+    if (!store->places.spares[to] || is_looked_at(apply, store)) {
+        note_begin(apply, store, to, false);
+        return 0;
+    }
+    go_down(apply, store, to);
     apply_grant_waiters(apply, store);
     return 0;
 }
@@ -187,7 +202,8 @@ static int begin_move(struct apply *apply)
     bool spare = (record->flags & CORE_MOVE_SPARE) != 0;
     int error = check_rest(apply->core, store);
 
-    if (record->kind >= CORE_PLACE_COUNT || record->flags & ~(CORE_MOVE_SPARE | CORE_MOVE_EVICT) ||
+    if (record->kind >= CORE_PLACE_COUNT ||
+        record->flags & ~(CORE_MOVE_SPARE | CORE_MOVE_EVICT | CORE_MOVE_LOOK) ||
         (spare && (to == CORE_PLACE_NONE || to == CORE_PLACE_DEVICE)))
         return -EINVAL;
     if (error < 0)
@@ -260,6 +276,32 @@ static int add_memories(struct apply *apply, struct core_store *store, enum core
     return error;
 }
 
+static void end_move(struct apply *apply, struct core_store *store)
+{
+    core_count_coming(apply->core, store, -1);
+    store->places.move = (struct core_move){0};
+    store->places.version++;
+    apply_grant_waiters(apply, store);
+}
+
+/* The copy that was there is as it should be. Who holds the store by now keeps it where it is. */
+static int end_look(struct apply *apply, struct core_store *store)
+{
+    enum core_place to = store->places.move.to;
+    uint64_t evictor = store->places.move.evictor;
+
+    if (!store->places.spares[to] || apply->record->flags != 0)
+        return -EINVAL;
+    core_touch(apply->core, store);
+    if (!core_is_held(store)) {
+        go_down(apply, store, to);
+        if (evictor != 0)
+            note_eviction(apply, store, to, evictor);
+    }
+    end_move(apply, store);
+    return 0;
+}
+
 /* As it was ordered, unless somebody holds the store by now, who keeps it where it is. */
 static void place_copy(struct apply *apply, struct core_store *store)
 {
@@ -272,15 +314,15 @@ static void place_copy(struct apply *apply, struct core_store *store)
         core_add_move_event(apply, CORE_EVENT_COPIED, store, to, 0);
         return;
     }
-    for (unsigned tier = store->places.place + 1; slower && tier < to; tier++)
-        core_drop_spare(core, store, (enum core_place)tier);
-    if (!slower) {
+    if (slower) {
+        go_down(apply, store, to);
+    } else {
         store->places.promote_ms = apply->record->now_ms - store->places.move.since_ms;
         store->places.promoted_ms = apply->record->now_ms;
+        core_switch_place(core, store, to, keep || has_any_reader(core, store),
+                          apply->record->wall_ms);
+        core_add_move_event(apply, CORE_EVENT_PROMOTED, store, to, 0);
     }
-    core_switch_place(core, store, to, !slower && (keep || has_any_reader(core, store)),
-                      apply->record->wall_ms);
-    core_add_move_event(apply, slower ? CORE_EVENT_DEMOTED : CORE_EVENT_PROMOTED, store, to, 0);
     if (store->places.move.evictor != 0)
         note_eviction(apply, store, to, store->places.move.evictor);
 }
@@ -296,7 +338,9 @@ int apply_move_end(struct apply *apply)
     if (!store)
         return -ESTALE;
     to = store->places.move.to;
-    if (record->flags & ~CORE_MOVE_KEEP ||
+    if (record->memory_count == 0)
+        return end_look(apply, store);
+    if (record->flags & ~CORE_MOVE_KEEP || store->places.spares[to] ||
         record->memory_count != layout_count_allocations(store->fixed))
         return -EINVAL;
     copy = core_make_copy(store->fixed, record->memories);
@@ -311,10 +355,7 @@ int apply_move_end(struct apply *apply)
     core_memory_ref_layout(apply->core, copy);
     store->places.spares[to] = copy;
     place_copy(apply, store);
-    core_count_coming(apply->core, store, -1);
-    store->places.move = (struct core_move){0};
-    store->places.version++;
-    apply_grant_waiters(apply, store);
+    end_move(apply, store);
     return 0;
 }
 

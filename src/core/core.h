@@ -401,9 +401,13 @@ enum record_type {
                           and somebody's turn for its memory comes first. -ENOENT.
                           CORE_MOVE_EVICT: it leaves the device for the store `count`, which is told
                           when it has left; -EBUSY: it is
-                          pinned, or of a more important class than that */
+                          pinned, or of a more important class than that.
+                          CORE_MOVE_LOOK: to a slower place where a spare is, that is looked at
+                          first, so it is a move under way; not where the place's own bytes are
+                          suspect */
     RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
-                          the place becomes a spare. -ESTALE: it is over already; -EINVAL */
+                          the place becomes a spare. None: the spare was looked at, and is well.
+                          -ESTALE: it is over already; -EINVAL */
     RECORD_MOVE_FAIL, /* store, count = the move, or 0: of one that could not begin; offset = errno;
                          flags CORE_MOVE_REFUSE: who waits for it is refused with that;
                          CORE_MOVE_QUIET: no event tells it again. -ESTALE */
@@ -420,6 +424,7 @@ enum record_type {
 
 #define CORE_MOVE_SPARE  (1u << 0)
 #define CORE_MOVE_EVICT  (1u << 1)
+#define CORE_MOVE_LOOK   (1u << 2)
 #define CORE_MOVE_KEEP   (1u << 0)
 #define CORE_MOVE_REFUSE (1u << 0)
 #define CORE_MOVE_QUIET  (1u << 1)

@@ -62,7 +62,8 @@ static int check_move(const struct core *core, const struct core_store *store,
                    ? 0
                    : WRONG("store %" PRIu64 ": nothing moves, and yet something does", store->id);
     if (move->id >= core->next_id || !store->lock.committed || move->to == places->place ||
-        places->spares[move->to] || places->place == CORE_PLACE_NONE ||
+        places->place == CORE_PLACE_NONE ||
+        (places->spares[move->to] && (move->spare || move->to < places->place)) ||
         (move->spare && move->to < places->place))
         return WRONG("store %" PRIu64 ": it cannot move like that", store->id);
     if (move->evictor != 0 && (move->evictor >= core->next_id || move->evictor == store->id ||

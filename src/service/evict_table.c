@@ -146,7 +146,7 @@ static void add_pools(const struct service *s, struct evict_table *table)
     }
 }
 
-bool evict_table_fill(struct service *s, struct evict_table *table)
+bool evict_table_fill(struct service *s, struct evict_table *table, const struct core_store *wanted)
 {
     const struct idvec *stores = &s->core->stores;
     int64_t room_bytes[CORE_TIER_COUNT] = {0};
@@ -158,7 +158,8 @@ bool evict_table_fill(struct service *s, struct evict_table *table)
         const struct core_store *store = stores->items[i];
         for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
             room_bytes[tier] += (int64_t)service_count_spare(s, store, (enum core_place)tier);
-        if (store->lock.committed && layout_count_allocations(store->fixed) > 0)
+        bool comes = store == wanted && store->places.place != CORE_PLACE_DEVICE;
+        if (store->lock.committed && layout_count_allocations(store->fixed) > 0 && !comes)
             add_row(s, table, store);
     }
     for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {

@@ -19,7 +19,9 @@ struct evict_table {
     uint64_t room_bytes[CORE_TIER_COUNT]; /* beside the device */
 };
 
-bool evict_table_fill(struct service *s, struct evict_table *table); /* false: no memory */
+/* So that this store fits, whose bytes do not count as coming. False: no memory */
+bool evict_table_fill(struct service *s, struct evict_table *table,
+                      const struct core_store *wanted);
 void evict_table_free(struct evict_table *table);
 /* Of a pool that there is. */
 size_t evict_table_find_pool(const struct service *s, uint64_t pool);

@@ -101,11 +101,11 @@ static int record_end(struct service *s, struct move_op *op)
                             .store = op->store,
                             .count = op->id,
                             .memories = memories,
-                            .memory_count = op->count,
-                            .flags = s->options.drops_copies ? 0 : CORE_MOVE_KEEP};
+                            .memory_count = op->looks ? 0 : op->count,
+                            .flags = s->options.drops_copies || op->looks ? 0 : CORE_MOVE_KEEP};
     if (!memories)
         return -ENOMEM;
-    for (uint32_t i = 0; i < op->count; i++)
+    for (uint32_t i = 0; i < record.memory_count; i++)
         memories[i] = op->pieces[i]->id;
     enum core_place before = core_find_store(s->core, op->store)
                                  ? core_find_store(s->core, op->store)->places.place
@@ -125,7 +125,7 @@ static int publish(struct service *s, struct move_op *op)
 {
     uint32_t entered = 0;
     int error = 0;
-    while (!error && entered < op->count) {
+    while (!error && entered < op->count && !op->looks) {
         error = idvec_insert(&s->pieces, op->pieces[entered]);
         if (!error)
             entered++;
@@ -191,12 +191,25 @@ static void rest(struct service *s)
         free(made);
 }
 
+/* The device's own memory is short, whatever its account says. */
+static void note_lack(struct service *s, const struct move_op *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->count; i++) {
+        const struct piece *piece = op->pieces[i];
+        bytes += piece && piece->memory.fd < 0 ? piece->reserved_bytes : 0;
+    }
+    if (bytes > 0 && op->tier == VMM_TIER_DEVICE)
+        service_note_lack(s, op->store, bytes);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
     struct service *s = op->service;
-    uint64_t store = op->store, id = op->id, bytes = op->all_bytes, began_ms = op->began_ms;
-    bool cancelled = atomic_load(&op->cancelled);
+    uint64_t store = op->store, id = op->id, began_ms = op->began_ms;
+    uint64_t bytes = op->looks ? 0 : op->all_bytes;
+    bool cancelled = atomic_load(&op->cancelled), looks = op->looks;
     enum core_place op_to = op->to;
     int error = op->error;
     unlink_op(s, op);
@@ -206,13 +219,15 @@ static void finish(struct move_op *op)
         error = publish(s, op);
         cancelled = error == -ESTALE;
     }
+    if (error == -ENOMEM && !cancelled)
+        note_lack(s, op);
     free_op(s, op);
     service_forget_vain(s); /* its tier has more room, or a store is somewhere else */
     if (!s->moves)
         rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
-        s->numbers.move_ms += service_now(s) - began_ms;
+        s->numbers.move_ms += looks ? 0 : service_now(s) - began_ms;
         forget_short(s, store);
     }
     if (error == -ENOMEM)
@@ -222,7 +237,10 @@ static void finish(struct move_op *op)
         if (op_to != CORE_PLACE_DEVICE)
             service_pass_over(s, store);
         service_move_failed(s, store, id, error);
+        if (looks && error == -EIO) /* the other copies are as they were */
+            service_drop_copy(s, store, op_to, error);
     }
+    service_resume_moves(s); /* what others count on may not come any more */
     /* Who waited for that, or for what it has given back, is looked at after any record. */
     service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
 }
@@ -230,13 +248,15 @@ static void finish(struct move_op *op)
 /* Each allocation's memory is there, or (after the end of a worker) -EIO. */
 static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
+    const struct layout *copy = op->looks ? store->places.spares[op->to] : store->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
-        const struct layout_allocation *allocation = layout_at_rank(store->fixed, i);
+        const struct layout_allocation *allocation = layout_at_rank(copy, i);
         op->sources[i] = idvec_find(&s->pieces, allocation->memory);
         if (!op->sources[i])
             return -EIO;
         op->all_bytes += allocation->aligned_bytes;
-        op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
+        if (!op->looks)
+            op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
     }
     return 0;
 }
@@ -258,6 +278,7 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->store = store->id;
     op->to = to;
     op->tier = service_tiers[to];
+    op->looks = store->places.spares[to] != NULL;
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
@@ -271,68 +292,11 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     return error;
 }
 
-/* With what was charged for them. */
-static int make_pieces(struct service *s, struct move_op *op)
-{
-    const struct layout *layout = core_find_store(s->core, op->store)->fixed;
-    for (uint32_t i = 0; i < op->count; i++) {
-        uint64_t bytes = layout_at_rank(layout, i)->aligned_bytes;
-        struct piece *piece = piece_new(s, 0, vmm_align_in(s->vmm, op->tier, bytes));
-        if (!piece)
-            return -ENOMEM;
-        piece->store = op->store;
-        piece->tier = op->tier;
-        piece->moving_bytes = bytes;
-        op->pieces[i] = piece;
-        op->charged_bytes += piece->reserved_bytes;
-    }
-    return 0;
-}
-
 static int begin_record(struct service *s, struct move_op *op, struct record *record)
 {
     struct outcome outcome;
     int error = service_apply_record(s, record, &outcome);
     op->id = error ? 0 : outcome.id;
-    return error;
-}
-
-/* What stores that are leaving the device have there. */
-static uint64_t count_leaving(const struct service *s)
-{
-    uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next) {
-        const struct core_store *store = core_find_store(s->core, op->store);
-        if (store && store->places.place == CORE_PLACE_DEVICE && store->places.move.id == op->id &&
-            !store->places.move.spare && !core_is_held(store))
-            bytes += layout_total_bytes(store->fixed);
-    }
-    return bytes;
-}
-
-/* What is being given back is enough, with what is free and what leaves, and beside the device with
- * what spares would give. */
-static bool is_coming(const struct service *s, const struct move_op *op)
-{
-    if (op->tier != VMM_TIER_DEVICE)
-        return op->cost_bytes <= service_get_room_beside(s, op->to);
-    uint64_t bytes = s->numbers.freeing_bytes + count_leaving(s);
-    return bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + bytes;
-}
-
-/* Charges it and has its pieces, or notes that it waits: also behind others that do. */
-static int take_memory(struct service *s, struct move_op *op, bool in_turn)
-{
-    int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
-    op->waits = false; /* it does not wait for itself */
-    op->waits = error == -ENOMEM && is_coming(s, op);
-    if (op->waits)
-        return 0;
-    if (error)
-        return error;
-    error = make_pieces(s, op);
-    if (error) /* what no piece has of it */
-        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
     return error;
 }
 
@@ -365,50 +329,6 @@ static int start_op(struct service *s, struct move_op *op)
     return error;
 }
 
-/* ---- that wait for memory ------------------------------------------------------------------ */
-
-/* Not what the device has for others by now. */
-static int take_what_came(struct service *s, struct move_op *op)
-{
-    int error = take_memory(s, op, true);
-    if (error || op->waits || op->tier != VMM_TIER_DEVICE)
-        return error;
-    const struct core_store *store = core_find_store(s->core, op->store);
-    return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
-}
-
-/* The first that has not to wait any more: it can begin, or never will. In each tier those that
- * came before go before. */
-static struct move_op *find_waited(struct service *s)
-{
-    bool is_lacking[VMM_TIER_COUNT] = {false};
-    for (struct move_op *op = s->moves; op; op = op->next) {
-        if (!op->waits)
-            continue;
-        if (atomic_load(&op->cancelled))
-            op->waits = false;
-        else if (!is_lacking[op->tier])
-            op->error = take_what_came(s, op);
-        if (!op->waits)
-            return op;
-        is_lacking[op->tier] = true;
-    }
-    return NULL;
-}
-
-void service_resume_moves(struct service *s)
-{
-    struct move_op *op;
-    while ((op = find_waited(s))) {
-        bool begins = !op->error && !atomic_load(&op->cancelled);
-        int error = begins ? move_op_start(op) : op->error;
-        if (begins && !error)
-            continue; /* it may be gone by now */
-        op->error = error;
-        finish(op);
-    }
-}
-
 /* ---- beginning --------------------------------------------------------------------------- */
 
 /* Copies, or finds that there is nothing to copy. */
@@ -422,11 +342,12 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     int error = new_op(s, store, to, &op);
     if (error)
         return error;
-    error = take_memory(s, op, service_count_waiting_moves(s, op->tier) == 0);
+    error = move_op_take_memory(op, service_count_waiting_moves(s, op->tier) == 0);
     if (error) {
         free_op(s, op);
         return error;
     }
+    record->flags |= op->looks ? CORE_MOVE_LOOK : 0;
     error = begin_record(s, op, record);
     if (error || !op->id) {
         free_op(s, op);
@@ -438,9 +359,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
-    if (to != CORE_PLACE_DEVICE)
-        service_drop_spares(s, to);
-    service_resume_moves(s); /* what it waits for may have come with the record */
+    service_look_at_moves(s); /* what it waits for may have come with the record */
     return error;
 }
 
@@ -451,13 +370,22 @@ bool service_needs_bytes(const struct core_store *store, enum core_place to)
            layout_count_allocations(store->fixed) > 0;
 }
 
+/* Before nothing is left but what is on the disk: nobody has read there since it was written. */
+static bool needs_look(const struct core_store *store, const struct record *record)
+{
+    return record->kind == CORE_PLACE_DISK && store->places.place < CORE_PLACE_DISK &&
+           store->places.spares[CORE_PLACE_DISK] && !(record->flags & CORE_MOVE_SPARE) &&
+           store->places.move.id == 0;
+}
+
 int service_move_store(struct service *s, struct record *record)
 {
     const struct core_store *store = core_find_store(s->core, record->store);
     enum core_place before = store->places.place;
-    int error = service_needs_bytes(store, (enum core_place)record->kind)
-                    ? begin(s, store, record)
-                    : service_apply_record(s, record, NULL);
+    int error =
+        service_needs_bytes(store, (enum core_place)record->kind) || needs_look(store, record)
+            ? begin(s, store, record)
+            : service_apply_record(s, record, NULL);
     count_move(s, record->store, before);
     return error;
 }

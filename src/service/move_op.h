@@ -2,8 +2,8 @@
 /*
  * move_op - a move under way
  *
- * For move.c, whose it is, and move_step.c, which makes its memory and copies its bytes on helper
- * threads, by steps.
+ * For move.c, whose it is, move_wait.c, which has the memory charged that it comes to, and
+ * move_step.c, which makes that and copies its bytes on helper threads, by steps.
  */
 #ifndef GMSFS_SERVICE_MOVE_OP_H
 #define GMSFS_SERVICE_MOVE_OP_H
@@ -18,6 +18,7 @@
 #define MOVE_OPEN_PIECES 8u /* out of which spans are taken by turns */
 /* Pieces that are begun in one step, and told the keeper at its end. */
 #define MOVE_STEP_COUNT 64u
+#define MOVE_DISK_COUNT 4u /* that are looked at there, or have come there, in one step */
 
 /* Bytes of a piece that some part has. */
 struct move_span {
@@ -43,11 +44,19 @@ struct move_part {
     size_t described; /* of the batch */
 };
 
+/* What its parts do, one after the other; or the last alone. */
+enum move_phase {
+    MOVE_MAKES,  /* memory, by pieces */
+    MOVE_COPIES, /* bytes, by spans */
+    MOVE_SYNCS,  /* what has come to the disk is there to stay, by pieces */
+    MOVE_LOOKS,  /* at what was there before, by pieces */
+};
+
 struct move_op {
     struct move_part parts[MOVE_MAX_PARTS];
     uint32_t parts_running;
-    bool copies;                /* the memory is there: parts take spans, not pieces */
-    atomic_uint_fast32_t taken; /* pieces of which some part makes the memory */
+    enum move_phase phase;
+    atomic_uint_fast32_t taken; /* pieces that some part of the phase has */
     pthread_mutex_t mutex;      /* of the cursors */
     struct move_cursor cursors[MOVE_OPEN_PIECES];
     uint32_t turn, begun;  /* the next cursor; pieces that some cursor had */
@@ -59,11 +68,14 @@ struct move_op {
     enum vmm_tier tier;     /* the same */
     enum service_pool pool; /* whose threads work for it */
     uint32_t count;
+    bool looks; /* at the copy that is there: its pieces are the sources, and none is made */
     struct piece **sources, **pieces; /* by rank */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
     bool waits;        /* for memory that is being freed: nothing is charged, and no part runs */
+    bool lacks;        /* and there is none that is: others are to leave for it */
+    bool in_vain;      /* nobody can */
     bool retried;      /* a transfer failed once already */
     int error;
     struct move_op *next;
@@ -72,5 +84,9 @@ struct move_op {
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.
  */
 int move_op_start(struct move_op *op);
+
+/* move_wait.c: charges it and has its pieces, or notes that it waits: also behind others that do.
+ */
+int move_op_take_memory(struct move_op *op, bool in_turn);
 
 #endif

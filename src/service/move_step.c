@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move_step - what helper threads do for a move, a little at a time: first its memory, then its
- * bytes */
+/*
+ * move_step - what helper threads do for a move, a little at a time
+ *
+ * First its memory, then its bytes, and on a disk what keeps them there. Where a copy is there
+ * already, it is looked at, and that is all.
+ */
 #include "service/move_op.h"
 
 #include <errno.h>
@@ -112,30 +116,56 @@ static void run_copy(struct job *job)
     }
 }
 
+/* ---- the disk ------------------------------------------------------------------------------ */
+
+static void run_settle(struct job *job)
+{
+    struct move_part *part = (struct move_part *)job;
+    struct move_op *op = part->op;
+    struct vmm *vmm = op->service->vmm;
+    part->error = 0;
+    for (unsigned i = 0; i < MOVE_DISK_COUNT && !part->error && !atomic_load(&op->cancelled); i++) {
+        uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
+        part->is_over = index >= op->count;
+        if (part->is_over)
+            break;
+        part->error = op->looks ? vmm_probe(vmm, &op->sources[index]->memory)
+                                : vmm_sync(vmm, &op->pieces[index]->memory);
+    }
+}
+
 /* ---- steps --------------------------------------------------------------------------------- */
 
 /* A transfer that fails once may have had a copier that died. */
 static bool may_retry(struct move_op *op, int error)
 {
-    bool again = error == -EIO && op->copies && !op->retried;
+    bool again = error == -EIO && op->phase == MOVE_COPIES && !op->retried;
     op->retried |= again;
     return again;
 }
 
 static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job));
 
-/* All parts are through with it: with the memory come the bytes. */
+/* Is there another one? It may have come to its end by now, too. */
+static bool begin_next_phase(struct move_op *op)
+{
+    bool copies = op->phase == MOVE_MAKES;
+    if (!copies && (op->phase != MOVE_COPIES || op->tier != VMM_TIER_DISK))
+        return false;
+    op->phase = copies ? MOVE_COPIES : MOVE_SYNCS;
+    atomic_store(&op->taken, 0);
+    int error = copies ? start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy)
+                       : start_parts(op, op->count, run_settle);
+    if (error)
+        op->error = error;
+    return !error;
+}
+
+/* All parts are through with it. */
 static void end_phase(struct move_op *op)
 {
-    bool goes_on = !op->copies && !op->error && !atomic_load(&op->cancelled);
-    op->copies = true;
-    if (goes_on) {
-        int error = start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy);
-        if (!error)
-            return; /* it may be gone by now */
-        op->error = error;
-    }
-    op->finish(op);
+    if (op->error || atomic_load(&op->cancelled) || !begin_next_phase(op))
+        op->finish(op);
 }
 
 static void done_step(struct job *job)
@@ -186,5 +216,6 @@ int move_op_start(struct move_op *op)
 {
     for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
         op->cursors[i].index = op->count;
-    return start_parts(op, op->count ? op->count : 1, run_make);
+    op->phase = op->looks ? MOVE_LOOKS : MOVE_MAKES;
+    return start_parts(op, op->count ? op->count : 1, op->looks ? run_settle : run_make);
 }

@@ -155,9 +155,11 @@ static void handle_effects(struct service *s)
     service_discard_garbage(s);
     if (is_freed)
         service_on_memory(s);
+    service_evict_for_lack(s);
     service_start_promotions(s);
     service_evict_for_writers(s);
     service_evict_for_allocs(s);
+    service_evict_for_moves(s);
     service_arm_timer(s);
 }
 
@@ -194,5 +196,14 @@ void service_on_memory(struct service *s)
     if (s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
     service_resume_moves(s); /* last: others may wait for longer */
-    service_arm_timer(s);    /* what failed is tried again */
+    service_evict_for_moves(s);
+    service_arm_timer(s); /* what failed is tried again */
+}
+
+void service_look_at_moves(struct service *s)
+{
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
+        service_drop_spares(s, (enum core_place)tier);
+    service_resume_moves(s);
+    service_evict_for_moves(s);
 }

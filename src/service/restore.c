@@ -151,7 +151,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     piece->id = memory->id;
     piece->store = memory->store;
     piece->tier = tier;
-    piece->reserved_bytes = memory->aligned_bytes;
+    piece->reserved_bytes = vmm_align_in(s->vmm, tier, memory->aligned_bytes);
     /* Some writer may have the same description, with its position and flags. */
     piece->holders[1] = (struct piece_holder){.uid = UINT32_MAX, .any = true};
     struct service_kept *readonly = find_kept_readonly(r, memory->id);
@@ -169,7 +169,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
         free(piece);
         return error;
     }
-    return vmm_reserve_in(s->vmm, tier, memory->aligned_bytes);
+    return vmm_reserve_in(s->vmm, tier, piece->reserved_bytes);
 }
 
 /* Those that were sealed in the last moment: recorded when all else is as it was. */

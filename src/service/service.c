@@ -147,6 +147,7 @@ void service_arm_timer(struct service *s)
     at = earlier(at, service_measure_moment(s));
     at = earlier(at, service_awaiting_moment(s));
     at = earlier(at, service_promotion_moment(s));
+    at = earlier(at, service_waiting_moment(s));
     at = earlier(at, service_watch_moment(s));
     s->host.set_timer(s->host.context, at);
 }
@@ -159,6 +160,8 @@ void service_on_timer(struct service *s)
     service_expire_allocs(s, now_ms);
     service_expire_measuring(s, now_ms);
     service_expire_awaiting(s, now_ms);
+    if (service_waiting_moment(s) <= now_ms)
+        service_look_at_moves(s);
     service_retry_watches(s, now_ms);
     service_wake_bulks(s);
     service_apply_record(s, &record, NULL);

@@ -145,8 +145,9 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     struct idvec short_stores;   /* struct short_store */
-    bool promoting, evicting;
-    bool moves_end;       /* service_end_moves */
+    bool promoting, evicting, resuming, giving_way;
+    uint64_t resume_at_ms; /* when moves that wait for memory are looked at again */
+    bool moves_end;        /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
     uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
@@ -154,7 +155,8 @@ struct service {
     unsigned next_passed_over;
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;
-    uint64_t evict_tries_ms; /* since when the tries are counted */
+    uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
+    uint64_t evict_tries_ms;         /* since when the tries are counted */
     unsigned evict_tries;
     struct service_numbers numbers;
     bool told_spool_bound;
@@ -197,6 +199,9 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
 int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
                          struct parked *parked, uint64_t *waiter);
 void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
+/* What moves wait for is made free, where nothing is on its way that would do; those that can begin
+ * do, and those that never will end. */
+void service_look_at_moves(struct service *s);
 
 /* requests.c */
 void service_answer(struct service_request *request, int error,
@@ -460,8 +465,17 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
-/* Some memory is free again: those that wait for it begin, or end. */
+
+/* move_wait.c */
+/* Some memory is free again, or does not come: those that wait for it begin, or end. */
 void service_resume_moves(struct service *s);
+/* When they are to be looked at again in any case; UINT64_MAX: none waits. */
+uint64_t service_waiting_moment(const struct service *s);
+/* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
+ */
+const struct core_store *service_get_lacking(const struct service *s);
+/* That one goes on waiting, for others leave; or it ends. */
+void service_settle_lacking(struct service *s, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */
@@ -479,8 +493,19 @@ uint64_t service_count_spare(const struct service *s, const struct core_store *s
                              enum core_place tier);
 /* Bytes of this piece of the store could not be read. A spare that has it is of no use. */
 void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error);
+/* A copy of the store that its tier can do without. */
+bool service_may_give_way(const struct service *s, const struct core_store *store,
+                          enum core_place tier);
+/* This spare goes; error: it could not be read, or 0. */
+void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error);
+
+/* give_way.c */
 /* As many spares as those that wait for this tier lack; none if that does not do. */
 void service_drop_spares(struct service *s, enum core_place tier);
+
+/* lack.c */
+/* The account had so many bytes for this store, and the device had not. */
+void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
 
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
@@ -489,6 +514,10 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
+/* Stores leave for the last that was noted; once, for it is tried again. After each record. */
+void service_evict_for_lack(struct service *s);
+/* And for moves that count on nothing any more. */
+void service_evict_for_moves(struct service *s);
 /* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
 uint64_t service_writer_turn(const struct service *s);
 /* Does this waiter keep those who came later from the device's memory, if it lacks some? */

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spares - copies that are not needed give way when their tier is short: of stores that are on the
- * device anyway, and then of those that are on the disk besides
- *
- * Which do is core/evict.h's choice. They are dropped by records, and their memory is free when the
- * jobs are through that give it back: until then who gets it waits (move.c).
+ * spares - copies that are not needed, and what their tier has for others: of stores that are on
+ * the device anyway, and of those that are on the disk besides
  */
 #include "service/move_op.h"
-
-#include <stdlib.h>
 
 const enum vmm_tier service_tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
@@ -24,7 +19,7 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
     return bytes;
 }
 
-/* It is there, has a spare below, and nobody would miss it: it goes down by a record alone. */
+/* It is there, has a spare below, and nobody would miss it: it goes down without a copy. */
 static bool may_go_down(const struct service *s, const struct core_store *store,
                         enum core_place tier)
 {
@@ -41,8 +36,8 @@ static bool can_do_without(const struct service *s, const struct core_store *sto
 }
 
 /* As apply_copy_drop and apply_move_begin allow it. */
-static bool may_give_way(const struct service *s, const struct core_store *store,
-                         enum core_place tier)
+bool service_may_give_way(const struct service *s, const struct core_store *store,
+                          enum core_place tier)
 {
     if (!can_do_without(s, store, tier) || store->places.move.id != 0 || store->suspect > 0 ||
         (store->lock.session_count > 0 && core_get_writer(s->core, store->id)) ||
@@ -53,13 +48,6 @@ static bool may_give_way(const struct service *s, const struct core_store *store
             return false;
     }
     return true;
-}
-
-int64_t service_get_free_beside(const struct service *s, enum core_place tier)
-{
-    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
-    return (int64_t)(free_bytes + s->freeing_beside_bytes[service_tiers[tier]]) -
-           (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
 }
 
 uint64_t service_count_cost(const struct service *s, const struct core_store *store,
@@ -73,10 +61,30 @@ uint64_t service_count_cost(const struct service *s, const struct core_store *st
     return bytes;
 }
 
+/* Of stores whose copy below is being looked at: what they have here goes then. */
+static uint64_t count_going_down(const struct service *s, enum core_place tier)
+{
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next) {
+        const struct core_store *store = op->looks ? core_find_store(s->core, op->store) : NULL;
+        if (store && store->places.place == tier && store->places.move.id == op->id &&
+            !core_is_held(store))
+            bytes += service_count_cost(s, store, tier);
+    }
+    return bytes;
+}
+
+int64_t service_get_free_beside(const struct service *s, enum core_place tier)
+{
+    uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
+    free_bytes += s->freeing_beside_bytes[service_tiers[tier]] + count_going_down(s, tier);
+    return (int64_t)free_bytes - (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
+}
+
 uint64_t service_count_spare(const struct service *s, const struct core_store *store,
                              enum core_place tier)
 {
-    return may_give_way(s, store, tier) ? service_count_cost(s, store, tier) : 0;
+    return service_may_give_way(s, store, tier) ? service_count_cost(s, store, tier) : 0;
 }
 
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
@@ -89,54 +97,6 @@ uint64_t service_get_room_beside(const struct service *s, enum core_place tier)
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
-static size_t gather(const struct service *s, enum core_place tier, struct evict_spare *rows)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (may_give_way(s, store, tier))
-            rows[count++] = (struct evict_spare){
-                .store = store->id,
-                .bytes = service_count_cost(s, store, tier),
-                .is_place = store->places.place == tier,
-                .pinned = store->use.pinned,
-                .doubled = core_get_spare_below(store, tier) != CORE_PLACE_NONE,
-                .last_used_ms = core_is_held(store) ? UINT64_MAX : store->use.last_used_ms};
-    }
-    return count;
-}
-
-/* Perhaps no more: then who waits for it goes on waiting, or is refused. */
-static void give_way(struct service *s, uint64_t id, enum core_place tier)
-{
-    const struct core_store *store = core_find_store(s->core, id);
-    struct record drop = {.type = RECORD_COPY_DROP, .store = id, .kind = tier};
-    struct record down = {.type = RECORD_MOVE_BEGIN, .store = id};
-    if (!store || !may_give_way(s, store, tier))
-        return;
-    if (store->places.place == CORE_PLACE_DEVICE) {
-        service_apply_record(s, &drop, NULL);
-        return;
-    }
-    enum core_place to = core_get_spare_below(store, tier);
-    down.kind = to;
-    if (service_apply_record(s, &down, NULL) == 0)
-        s->numbers.moves[tier][to]++;
-}
-
-void service_drop_spares(struct service *s, enum core_place tier)
-{
-    int64_t free_bytes = service_get_free_beside(s, tier);
-    if (free_bytes >= 0)
-        return;
-    struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
-    size_t count = rows ? gather(s, tier, rows) : 0;
-    size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
-    for (size_t i = 0; i < chosen; i++)
-        give_way(s, rows[i].store, tier);
-    free(rows);
-}
-
 static bool has_memory(const struct layout *layout, uint64_t memory)
 {
     size_t count = layout ? layout_count_allocations(layout) : 0;
@@ -147,15 +107,20 @@ static bool has_memory(const struct layout *layout, uint64_t memory)
     return false;
 }
 
+void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error)
+{
+    struct record record = {
+        .type = RECORD_COPY_DROP, .store = store, .kind = tier, .offset = (uint64_t)-error};
+    service_apply_record(s, &record, NULL);
+}
+
 /* It was the place when the reading began: nobody reads a spare. */
 void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error)
 {
     const struct core_store *found = core_find_store(s->core, store);
     for (unsigned tier = 0; found && tier < CORE_TIER_COUNT; tier++) {
-        struct record record = {
-            .type = RECORD_COPY_DROP, .store = store, .kind = tier, .offset = (uint64_t)-error};
         if (has_memory(found->places.spares[tier], piece->id)) {
-            service_apply_record(s, &record, NULL);
+            service_drop_copy(s, store, (enum core_place)tier, error);
             return;
         }
     }

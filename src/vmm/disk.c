@@ -207,6 +207,45 @@ static int disk_write(struct vmm_device *device, struct vmm_piece *piece, const 
     return transfer(piece->fd, NULL, from, bytes, offset);
 }
 
+/* A file system that cannot be asked has nothing to tell. */
+static int disk_sync(struct vmm_device *device, const struct vmm_piece *piece)
+{
+    int error;
+
+    (void)device;
+    do
+        error = fdatasync(piece->fd) < 0 ? -errno : 0;
+    while (error == -EINTR);
+    return error == -EINVAL || error == -EOPNOTSUPP ? 0 : error;
+}
+
+static int probe_block(int fd, uint64_t offset)
+{
+    void *block = aligned_alloc(DISK_BLOCK_BYTES, DISK_BLOCK_BYTES);
+    int error = block ? transfer(fd, block, NULL, DISK_BLOCK_BYTES, offset) : -ENOMEM;
+
+    free(block);
+    return error;
+}
+
+/* Past the page cache, which may have what the disk has lost. */
+static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece)
+{
+    int direct = disk_open_direct(device, piece), fd = direct >= 0 ? direct : piece->fd;
+    struct stat status;
+    int error = fstat(piece->fd, &status) < 0 ? -errno : 0;
+
+    if (error == 0 && (uint64_t)status.st_size < piece->aligned_bytes)
+        error = -EIO;
+    if (error == 0)
+        error = probe_block(fd, 0);
+    if (error == 0)
+        error = probe_block(fd, piece->aligned_bytes - DISK_BLOCK_BYTES);
+    if (direct >= 0)
+        close(direct);
+    return error;
+}
+
 static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *piece, bool writable)
 {
     (void)device;
@@ -232,5 +271,7 @@ const struct vmm_backend vmm_backend_disk = {
     .write = disk_write,
     .duplicate = disk_duplicate,
     .open_direct = disk_open_direct,
+    .sync = disk_sync,
+    .probe = disk_probe,
     .release = disk_release,
 };

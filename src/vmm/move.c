@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define BOUNCE_BYTES (UINT64_C(4) << 20)  /* between device and disk */
-#define BLOCK_BYTES  4096u                /* no file system asks for more */
 #define DIRECT_BYTES (UINT64_C(64) << 10) /* fewer go through the page cache */
 
 /* ---- account ------------------------------------------------------------------------------- */
@@ -182,8 +181,8 @@ static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vm
                         uint64_t offset, uint64_t bytes)
 {
     uint64_t most = bytes < BOUNCE_BYTES ? bytes : BOUNCE_BYTES;
-    uint8_t *buffer =
-        aligned_alloc(BLOCK_BYTES, (most + BLOCK_BYTES) & ~(uint64_t)(BLOCK_BYTES - 1));
+    uint8_t *buffer = aligned_alloc(DISK_BLOCK_BYTES,
+                                    (most + DISK_BLOCK_BYTES) & ~(uint64_t)(DISK_BLOCK_BYTES - 1));
     int error = buffer ? 0 : -ENOMEM;
 
     for (uint64_t done = 0; error == 0 && done < bytes;) {
@@ -242,4 +241,18 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
     error = move_bytes(vmm, from, to, offset, bytes);
     /* A file in memory has no other room than that. */
     return error == -ENOSPC && to->tier == VMM_TIER_HOST ? -ENOMEM : error;
+}
+
+int vmm_sync(struct vmm *vmm, const struct vmm_piece *piece)
+{
+    const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
+
+    return backend->sync ? backend->sync(vmm_device_of(vmm, piece), piece) : 0;
+}
+
+int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece)
+{
+    const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
+
+    return backend->probe ? backend->probe(vmm_device_of(vmm, piece), piece) : 0;
 }

@@ -10,6 +10,8 @@
 
 #include "vmm/vmm_backend.h"
 
+#define DISK_BLOCK_BYTES 4096u /* no file system asks for more */
+
 extern const struct vmm_backend vmm_backend_disk;
 extern const struct vmm_backend *const vmm_tier_backends[VMM_TIER_COUNT]; /* the device has none */
 

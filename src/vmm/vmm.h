@@ -224,6 +224,12 @@ int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset
  * is in the host tier. Errors as vmm_read and vmm_write. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes);
+/* All bytes of the piece are where they stay: what went wrong with it on the way there is told,
+ * once.
+ */
+int vmm_sync(struct vmm *vmm, const struct vmm_piece *piece);
+/* Is it as long as it was, and can it be read at both ends? No more is read. -EIO: no. */
+int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece);
 /* What was a piece's in another process. */
 struct vmm_kept {
     int fd;

@@ -86,6 +86,9 @@ struct vmm_backend {
     /* May be absent. A descriptor of a sealed piece for moves alone, whose bytes go past the page
      * cache; negative: they have to go through it. */
     int (*open_direct)(struct vmm_device *device, const struct vmm_piece *piece);
+    /* May be absent, both. See vmm_sync, vmm_probe */
+    int (*sync)(struct vmm_device *device, const struct vmm_piece *piece);
+    int (*probe)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent. Before the piece is closed: nothing else holds it when this returns. */
     void (*release)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent. Asks for the bytes of the device that nobody holds, without waiting: the

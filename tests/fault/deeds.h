@@ -181,6 +181,11 @@ static const struct deed DEEDS[] = {
      "open W/residency rw write host rest open W/ctl rw acquire-replace rw 0 clear "
      "alloc 100 1 n t commit",
      NULL, "open W/allocations/n r pread 0 4"},
+    /* Of 2 MiB of the host 1,920 KiB are left, and 1,984 are wanted. */
+    {"spares", "gives-way",
+     "open W/residency rw write +host rest mkdir M/s2 open M/s2/lock rw alloc 2031616 1 x t commit "
+     "close open M/s2/residency rw write host rest close rmdir M/s2",
+     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
     {"spares", "given-up", "open W/residency rw write host rest write none", NULL, NULL},
     {"spills", "down-and-up", "open W/residency rw write disk rest write device rest", NULL,
      "open W/lock r open W/allocations/a r pread 0 9"},

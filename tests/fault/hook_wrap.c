@@ -201,6 +201,7 @@ WRAP(int, fstatat, (int fd, const char *path, struct stat *stat, int flags),
 WRAP(int, fstatfs, (int fd, struct statfs *statfs), (fd, statfs), -1)
 WRAP(int, ftruncate, (int fd, off_t bytes), (fd, bytes), -1)
 WRAP(int, fallocate, (int fd, int mode, off_t from, off_t bytes), (fd, mode, from, bytes), -1)
+WRAP(int, fdatasync, (int fd), (fd), -1)
 WRAP(int, fchmod, (int fd, mode_t mode), (fd, mode), -1)
 WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t at), (fd, to, bytes, at), -1)
 WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t at), (fd, from, bytes, at), -1)

@@ -657,6 +657,8 @@ static int end_move(struct record record)
     record.type = RECORD_MOVE_END;
     record.flags = (uint32_t)one_in(2) * CORE_MOVE_KEEP;
     record.memory_count = one_in(20) ? below(4) : count;
+    if (store && store->places.spares[store->places.move.to] && !one_in(20))
+        record.flags = (uint32_t)(record.memory_count = 0);
     record.memories = memories;
     for (size_t i = 0; i < record.memory_count; i++)
         memories[i] = one_in(60) ? used_memory() : next_memory++;
@@ -668,7 +670,9 @@ static int step_move(void)
     struct record record = {.type = RECORD_MOVE_BEGIN,
                             .store = random_moving_store(),
                             .kind = (uint32_t)below(one_in(4) ? 5 : 3),
-                            .flags = one_in(3) ? CORE_MOVE_SPARE : 0};
+                            .flags = one_in(3)   ? CORE_MOVE_SPARE
+                                     : one_in(3) ? CORE_MOVE_LOOK
+                                                 : 0};
 
     switch (below(8)) {
     case 0:

@@ -221,7 +221,9 @@ static int do_begin(struct record *record, unsigned store, enum core_place to, b
     *record = (struct record){.type = RECORD_MOVE_BEGIN,
                               .store = store_of(store)->id,
                               .kind = to,
-                              .flags = spare ? CORE_MOVE_SPARE : 0};
+                              .flags = spare                   ? CORE_MOVE_SPARE
+                                       : to == CORE_PLACE_DISK ? CORE_MOVE_LOOK
+                                                               : 0};
     error = apply(*record);
     if (error == 0 && to == CORE_PLACE_NONE)
         walk.facts.given_up[store] = true;
@@ -230,9 +232,26 @@ static int do_begin(struct record *record, unsigned store, enum core_place to, b
     return error;
 }
 
+/* A copy that was there was only looked at. */
+static int end_look(struct record *record, unsigned store)
+{
+    int error;
+
+    *record = (struct record){.type = RECORD_MOVE_END,
+                              .store = store_of(store)->id,
+                              .count = walk.facts.sights[store].move};
+    error = apply(*record);
+    walk.ended_moves += error == 0;
+    return error;
+}
+
 static int do_end(struct record *record, unsigned store, bool keep)
 {
     const struct sight *sight = &walk.facts.sights[store];
+
+    if (sight->spares[sight->to] != 0)
+        return end_look(record, store);
+
     const struct memory *memory = find_memory(&walk.facts, sight->memory);
     bool same = memory && memory->bytes == walk.facts.source[store];
     uint64_t made = add_memory(same ? memory->bytes : ++walk.facts.bytes, sight->to);

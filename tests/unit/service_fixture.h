@@ -14,6 +14,7 @@
 #include "service/metadata.h"
 #include "service/sessions.h"
 #include "tap.h"
+#include "vmm/vmm_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,7 @@ static uint64_t unwatchable;          /* a pid for which there is no descriptor;
 static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
 static uint64_t
     fixture_host_bytes; /* of a host tier, and stores leave the device for it; 0: none */
+static uint64_t fixture_host_grain; /* its unit; 0: the device's */
 
 struct client {
     struct service_request request; /* first */
@@ -241,6 +243,8 @@ static void open_memory(void)
     char error[256];
 
     require(vmm_open(&memory, &vmm, error, sizeof error) == 0);
+    if (fixture_host_grain) /* as with huge pages, which a machine may not have */
+        vmm->beside[VMM_TIER_HOST].granularity_bytes = fixture_host_grain;
 }
 
 __attribute__((unused)) static void service_start(void)

@@ -196,3 +196,25 @@ TAP_TEST(a_move_of_memory_that_is_lost_has_failed)
     service_end();
     fixture_host_bytes = 0;
 }
+
+static uint64_t host_free(void)
+{
+    return vmm_get_free_in(vmm, VMM_TIER_HOST);
+}
+
+TAP_TEST(a_copy_at_the_host_costs_as_many_of_its_units_as_before)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    fixture_host_grain = FIXTURE_BYTES / 4;
+    service_start();
+    commit_two();
+    check_int(order(CORE_PLACE_HOST), 0);
+    require(store_now()->places.place == CORE_PLACE_HOST);
+    check_int(host_free(), FIXTURE_BYTES / 2);
+    service_restart();
+    check_int(host_free(), FIXTURE_BYTES / 2);
+    check_int(order(CORE_PLACE_NONE), 0);
+    check_int(host_free(), FIXTURE_BYTES);
+    service_end();
+    fixture_host_bytes = fixture_host_grain = 0;
+}

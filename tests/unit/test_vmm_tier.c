@@ -202,6 +202,21 @@ TAP_TEST(what_cannot_go_past_the_page_cache_goes_through_it)
     free(seen);
 }
 
+TAP_TEST(a_piece_on_the_disk_that_was_cut_off_cannot_be_read)
+{
+    struct vmm_piece piece;
+
+    if (lacks_disk())
+        return;
+    require(vmm_create_in(vmm, VMM_TIER_DISK, 2 * MIB, &piece) == 0);
+    check_int(vmm_sync(vmm, &piece), 0);
+    check_int(vmm_probe(vmm, &piece), 0);
+    require(ftruncate(piece.fd, 2 * MIB - 1) == 0);
+    check_int(vmm_probe(vmm, &piece), -EIO);
+    vmm_destroy(vmm, &piece);
+    close_tiers();
+}
+
 TAP_TEST(there_are_no_tiers_unless_they_are_asked_for)
 {
     struct vmm_piece piece;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move_wait - the memory that a move comes to, and moves that wait for it
+ *
+ * What is on its way is counted on: what is being freed, and what leaves. It may not come after
+ * all, when somebody uses who was to leave; so each end of a move, and now and then the clock, has
+ * those looked at again that wait.
+ */
+#include "service/move_op.h"
+
+#include <errno.h>
+
+/* With what was charged for them. */
+static int make_pieces(struct service *s, struct move_op *op)
+{
+    const struct layout *layout = core_find_store(s->core, op->store)->fixed;
+    for (uint32_t i = 0; i < op->count; i++) {
+        uint64_t bytes = layout_at_rank(layout, i)->aligned_bytes;
+        struct piece *piece = piece_new(s, 0, vmm_align_in(s->vmm, op->tier, bytes));
+        if (!piece)
+            return -ENOMEM;
+        piece->store = op->store;
+        piece->tier = op->tier;
+        piece->moving_bytes = bytes;
+        op->pieces[i] = piece;
+        op->charged_bytes += piece->reserved_bytes;
+    }
+    return 0;
+}
+
+/* What stores that are leaving the device have there. */
+static uint64_t count_leaving(const struct service *s)
+{
+    uint64_t bytes = 0;
+    for (const struct move_op *op = s->moves; op; op = op->next) {
+        const struct core_store *store = core_find_store(s->core, op->store);
+        if (store && store->places.place == CORE_PLACE_DEVICE && store->places.move.id == op->id &&
+            !store->places.move.spare && !core_is_held(store))
+            bytes += layout_total_bytes(store->fixed);
+    }
+    return bytes;
+}
+
+/* What is being given back is enough, with what is free and what leaves, and beside the device with
+ * what spares would give. */
+static bool is_coming(const struct service *s, const struct move_op *op)
+{
+    if (op->tier != VMM_TIER_DEVICE)
+        return op->cost_bytes <= service_get_room_beside(s, op->to);
+    uint64_t bytes = s->numbers.freeing_bytes + count_leaving(s);
+    return bytes > 0 && op->cost_bytes <= vmm_get_free_in(s->vmm, op->tier) + bytes;
+}
+
+int move_op_take_memory(struct move_op *op, bool in_turn)
+{
+    struct service *s = op->service;
+    if (op->looks) {
+        op->waits = false;
+        return 0; /* it makes nothing */
+    }
+    int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
+    op->waits = false; /* it does not wait for itself */
+    op->waits = error == -ENOMEM && is_coming(s, op);
+    if (op->waits)
+        return 0;
+    if (error)
+        return error;
+    error = make_pieces(s, op);
+    if (error) /* what no piece has of it */
+        vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
+    return error;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Not what the device has for others by now. Who was to leave for it may have stayed: then others
+ * are asked first. */
+static int take_what_came(struct service *s, struct move_op *op)
+{
+    int error = move_op_take_memory(op, true);
+    if (op->waits || op->tier != VMM_TIER_DEVICE)
+        return error;
+    op->lacks = error == -ENOMEM && op->charged_bytes == 0 && !op->in_vain;
+    op->waits = op->lacks;
+    if (error)
+        return op->waits ? 0 : error;
+    const struct core_store *store = core_find_store(s->core, op->store);
+    return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
+}
+
+/* The first that has not to wait any more: it can begin, or never will. In each tier those that
+ * came before go before. */
+static struct move_op *find_waited(struct service *s)
+{
+    bool is_lacking[VMM_TIER_COUNT] = {false};
+    for (struct move_op *op = s->moves; op; op = op->next) {
+        if (!op->waits)
+            continue;
+        if (atomic_load(&op->cancelled))
+            op->waits = false;
+        else if (!is_lacking[op->tier])
+            op->error = take_what_came(s, op);
+        if (!op->waits)
+            return op;
+        is_lacking[op->tier] = true;
+    }
+    return NULL;
+}
+
+static bool any_waits(const struct service *s)
+{
+    const struct move_op *op = s->moves;
+    while (op && !op->waits)
+        op = op->next;
+    return op != NULL;
+}
+
+uint64_t service_waiting_moment(const struct service *s)
+{
+    return any_waits(s) ? s->resume_at_ms : UINT64_MAX;
+}
+
+void service_resume_moves(struct service *s)
+{
+    struct move_op *op;
+    if (s->resuming)
+        return; /* whoever does it looks at all of them again */
+    s->resuming = true;
+    while ((op = find_waited(s))) {
+        bool begins = !op->error && !atomic_load(&op->cancelled);
+        int error = begins ? move_op_start(op) : op->error;
+        if (begins && !error)
+            continue; /* it may be gone by now */
+        op->error = error;
+        op->finish(op);
+    }
+    s->resuming = false;
+    s->resume_at_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+    if (any_waits(s))
+        service_arm_timer(s);
+}
+
+/* ---- that count on nothing any more --------------------------------------------------------- */
+
+static struct move_op *find_lacking(const struct service *s)
+{
+    struct move_op *op = s->moves;
+    while (op && !(op->waits && op->lacks))
+        op = op->next;
+    return op;
+}
+
+const struct core_store *service_get_lacking(const struct service *s)
+{
+    const struct move_op *op = find_lacking(s);
+    return op ? core_find_store(s->core, op->store) : NULL;
+}
+
+void service_settle_lacking(struct service *s, bool comes)
+{
+    struct move_op *op = find_lacking(s);
+    op->lacks = false;
+    op->in_vain = !comes;
+    if (!comes)
+        service_resume_moves(s);
+}
