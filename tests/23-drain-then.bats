@@ -130,6 +130,23 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     at 'device host'
 }
 
+@test "a drain that was undone while it waited for another move orders none of its own" {
+    local then
+    for then in none demote; do
+        touch "$T/gate"
+        order +host
+        begin_drain --then "$then" "$W"
+        wait_until 5 has_open "$DRAINER" "$W" # its file residency, to see the move's end
+        drain -0 --undo "$W"
+        rm "$T/gate"
+        wait_exit "$DRAINER"
+        assert_eq "$status" 1 "status: $(output_of "$DRAINER")"
+        assert_match "$(output_of "$DRAINER")" 'somebody undid the drain'
+        at 'device host'
+        order -host
+    done
+}
+
 @test "what cannot move is said, and the store lets in as it was" {
     hold open "$W/lock" r
     local holder=$HOLDER

@@ -329,10 +329,10 @@ no_context_of() { # PID...
     wait_until 20 smi_used_is "$idle"
 }
 
-@test "PyTorch computes over mapped tensors, also in a graph that is replayed after sleep" {
+@test "PyTorch computes over mapped tensors, also in a graph replayed after sleep, demotion and promotion" {
     [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
     python3 -c 'import torch' 2>/dev/null || skip "no PyTorch here"
-    start_gpu
+    start_gpu host_size=1G
     run_logged -0 timeout $((120 * SLOW)) python3 "$ROOT/tests/tools/torch_hand.py" \
         "$BUILD/libgmsfs.so.0" "$M/weights"
     assert_match "$output" ok

@@ -78,7 +78,7 @@ static int promote_stores(const struct promote *promote, char **paths, size_t co
         return cli_out_of_memory();
     for (size_t i = 0; i < count; i++) {
         left_ms = cli_left_ms(start_ms, promote->timeout_ms);
-        statuses[i] = store_place_order(AT_FDCWD, paths[i], promote->place, &left_ms);
+        statuses[i] = store_place_order(AT_FDCWD, paths[i], promote->place, NULL, &left_ms);
     }
     for (size_t i = 0; i < count; i++) {
         left_ms = cli_left_ms(start_ms, promote->timeout_ms);

@@ -44,8 +44,9 @@ struct waiting {
     int dir; /* the store, whatever it is called by now */
     uint8_t id[16];
     enum stage stage;
-    uint64_t since_ms; /* of the stage */
-    uint64_t said;     /* so many were told to be left */
+    uint64_t since_ms;      /* of the stage */
+    uint64_t said;          /* so many were told to be left */
+    pthread_mutex_t asking; /* by the connection, which is kept meanwhile */
 };
 
 static int explain(const struct drain_store *drain, int error)
@@ -158,11 +159,26 @@ static int wait_for_holders(struct waiting *waiting)
     }
 }
 
+/* Whatever moved the store before was waited for, and the drain may have been undone meanwhile. Who
+ * holds it all the same is in the move's own way. */
+static int may_move(void *context)
+{
+    struct waiting *waiting = context;
+    uint64_t left;
+    int error;
+
+    pthread_mutex_lock(&waiting->asking);
+    error = daemon_drain_ask(&waiting->asked, GMSFS_FDS_STORE_HOLDERS, 0, &left);
+    pthread_mutex_unlock(&waiting->asking);
+    return error && error != -EBUSY ? explain(waiting->drain, error) : CLI_OK;
+}
+
 /* A move ends by itself, however long it takes: a signal is not waited for. Who is killed here
  * leaves a store that is whole, and the daemon lets in again as ever. */
-static int move_drained(const struct waiting *waiting)
+static int move_drained(struct waiting *waiting)
 {
     const struct drain_store *drain = waiting->drain;
+    const struct store_place_leave leave = {may_move, waiting};
     uint64_t timeout_ms = CLI_FOREVER;
     int status;
 
@@ -170,7 +186,7 @@ static int move_drained(const struct waiting *waiting)
     signals_defer(false);
     if (signals_get())
         return explain(drain, -EINTR);
-    status = store_place_order(waiting->dir, drain->path, drain->then, &timeout_ms);
+    status = store_place_order(waiting->dir, drain->path, drain->then, &leave, &timeout_ms);
     if (status == CLI_OK)
         status = store_place_wait(waiting->dir, drain->path, drain->then, true, timeout_ms);
     if (status != CLI_OK || drain->quiet)
@@ -182,7 +198,7 @@ static int move_drained(const struct waiting *waiting)
     return CLI_OK;
 }
 
-static int run_drained(const struct waiting *waiting)
+static int run_drained(struct waiting *waiting)
 {
     const struct drain_store *drain = waiting->drain;
 
@@ -198,28 +214,42 @@ static int run_drained(const struct waiting *waiting)
 /* ---- while it is drained ----------------------------------------------------------------- */
 
 struct keeping {
-    struct daemon_drain *asked;
+    struct waiting *waiting;
     int end; /* hangs up when it is over */
 };
 
-/* Nothing is asked now, so somebody has to see that the connection breaks. */
+/* What is there to be seen while somebody asks is his answer. */
+static int mend_connection(struct waiting *waiting)
+{
+    struct pollfd connection = {.fd = waiting->asked.fd, .events = POLLIN | POLLRDHUP};
+    int error = 0;
+
+    pthread_mutex_lock(&waiting->asking);
+    if (poll(&connection, 1, 0) > 0)
+        error = daemon_drain_mend(&waiting->asked);
+    pthread_mutex_unlock(&waiting->asking);
+    return error;
+}
+
+/* Nothing is asked for most of the time, so somebody has to see that the connection breaks. Where
+ * it cannot be mended, whoever asks next is told so. */
 static void *keep_connection(void *argument)
 {
     struct keeping *keeping = argument;
-    struct pollfd ends[] = {{.fd = keeping->asked->fd, .events = POLLIN | POLLRDHUP},
+    struct pollfd ends[] = {{.fd = keeping->waiting->asked.fd, .events = POLLIN | POLLRDHUP},
                             {.fd = keeping->end, .events = POLLIN}};
 
     for (;;) {
         if (poll(ends, 2, -1) < 0 && errno != EINTR)
             return NULL;
-        if (ends[1].revents || (ends[0].revents && daemon_drain_mend(keeping->asked)))
+        if (ends[1].revents || (ends[0].revents && mend_connection(keeping->waiting)))
             return NULL;
     }
 }
 
 static int keep_and_run(struct waiting *waiting)
 {
-    struct keeping keeping = {.asked = &waiting->asked};
+    struct keeping keeping = {.waiting = waiting};
     pthread_t thread;
     int ends[2], status;
 
@@ -285,7 +315,8 @@ static int drain_by(struct waiting *waiting)
 
 int drain_store_run(const struct drain_store *drain)
 {
-    struct waiting waiting = {.drain = drain, .dir = -1, .since_ms = cli_now_ms()};
+    struct waiting waiting = {
+        .drain = drain, .dir = -1, .since_ms = cli_now_ms(), .asking = PTHREAD_MUTEX_INITIALIZER};
     int status;
 
     waiting.asked =

@@ -145,7 +145,8 @@ static bool place_wait_turn(uint64_t *timeout_ms)
     return true;
 }
 
-int store_place_order(int dir, const char *path, const char *place, uint64_t *timeout_ms)
+int store_place_order(int dir, const char *path, const char *place,
+                      const struct store_place_leave *leave, uint64_t *timeout_ms)
 {
     unsigned moved = 0; /* so often what was in the way had ended by the time it was looked at */
     struct place now;
@@ -153,6 +154,8 @@ int store_place_order(int dir, const char *path, const char *place, uint64_t *ti
 
     do {
         status = place_wait_rest(dir, path, place, timeout_ms);
+        if (status == CLI_OK && leave)
+            status = leave->may_order(leave->context);
         if (status != CLI_OK)
             return status;
         error = place_write(dir, path, place, &now);

@@ -5,14 +5,17 @@
     torch_hand.py LIBRARY STORE
 
 One process loads (a writer), another computes over the mapped tensors (a reader), replays a captured
-CUDA graph after the memory was unmapped, exchanged by the writer and mapped again, and is refused
-while a stream is capturing. Prints "ok" and ends with 0, or tells what differs.
+CUDA graph after the memory was unmapped, exchanged by the writer and mapped again, also after it was
+demoted to the host and promoted, and is refused while a stream is capturing. The mount has a
+host_size=. Prints "ok" and ends with 0, or tells what differs.
 """
 import ctypes
 import errno
+import json
 import os
 import subprocess
 import sys
+import time
 
 import torch
 
@@ -20,6 +23,8 @@ RO, RW, READ = 1, 2, 1
 ROWS = 1024
 BYTES = ROWS * ROWS * 4
 FOREVER = ctypes.c_uint64(2**64 - 1)
+STRICT = 1
+MOVE_S = 60
 
 
 class Mapped:
@@ -77,6 +82,25 @@ def slot_of(store):
     return int(os.getxattr(os.path.join(sys.argv[2], "allocations", names[0]), "user.gmsfs.slot"))
 
 
+def read_file(name):
+    with open(os.path.join(sys.argv[2], name), encoding="utf-8") as file:
+        return file.read()
+
+
+def moves():
+    return json.loads(read_file("info"))["moves"]
+
+
+def move_to(place):
+    until = time.monotonic() + MOVE_S
+    with open(os.path.join(sys.argv[2], "residency"), "w", encoding="ascii") as file:
+        file.write(place)
+    while read_file("residency") != place + "\n":
+        if time.monotonic() > until:
+            sys.exit(f"it is not at {place}: {read_file('residency')}")
+        time.sleep(0.01)
+
+
 def same(what, got, want):
     if not torch.allclose(got.cpu(), want, rtol=1e-3, atol=1e-3):
         sys.exit(f"{what}: another product than from the values that were loaded")
@@ -110,6 +134,25 @@ def refused_while_capturing(store, x):
     same("a graph captured beside a refusal", twice, 2 * x.cpu())
 
 
+def replay(what, graph, out, want):
+    out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    same(what, out, want)
+
+
+def sleep_and_wake_elsewhere(store, what):
+    """Its memory leaves the device while nobody has it, and the wake brings other memory."""
+    before = moves()
+    store.call("gmsfs_unmap_all_vas", 0)
+    move_to("host")
+    store.call("gmsfs_remap_all_vas", FOREVER, STRICT)
+    if read_file("residency") != "device host\n":
+        sys.exit(f"{what}: it woke at {read_file('residency')}")
+    if moves() != before + 2:
+        sys.exit(f"{what}: {moves() - before} moves were counted, not there and back")
+
+
 def read(store):
     load_elsewhere(1)
     store.call("gmsfs_connect", RO, FOREVER)
@@ -119,18 +162,16 @@ def read(store):
     same("a product", x @ weights, 2 * values(1))
 
     graph, out = capture(weights, x)
-    graph.replay()
-    torch.cuda.synchronize()
-    same("a graph", out, 2 * values(1))
+    replay("a graph", graph, out, 2 * values(1))
 
     refused_while_capturing(store, x)
     store.call("gmsfs_unmap_all_vas", 0)
     load_elsewhere(2)
     store.call("gmsfs_remap_all_vas", FOREVER, 0)
-    graph.replay()
-    torch.cuda.synchronize()
-    same("the graph after sleep, over new bytes", out, 2 * values(2))
-    torch.cuda.synchronize()
+    replay("the graph after sleep, over new bytes", graph, out, 2 * values(2))
+    for what in ("the graph after a demotion that copied", "the graph after one that had a spare"):
+        sleep_and_wake_elsewhere(store, what)
+        replay(what, graph, out, 2 * values(2))
     store.lib.gmsfs_close(store.handle)
     print("ok")
 
