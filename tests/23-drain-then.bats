@@ -131,11 +131,11 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
 }
 
 @test "a drain that was undone while it waited for another move orders none of its own" {
-    local then
-    for then in none demote; do
+    local to
+    for to in none demote; do
         touch "$T/gate"
         order +host
-        begin_drain --then "$then" "$W"
+        begin_drain --then "$to" "$W"
         wait_until 5 has_open "$DRAINER" "$W" # its file residency, to see the move's end
         drain -0 --undo "$W"
         rm "$T/gate"

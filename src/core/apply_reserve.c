@@ -105,7 +105,7 @@ static bool wants_place(const struct core *core, const struct core_store *store,
                         const struct core_waiter *waiter)
 {
     return store->places.place != CORE_PLACE_DEVICE && store->places.move.id == 0 &&
-           lacks_place(store, waiter) && !core_get_writer(core, store->id) &&
+           lacks_place(store, waiter) && !store->lock.closed && !core_get_writer(core, store->id) &&
            !core_is_fenced(core, store->name);
 }
 

@@ -748,7 +748,8 @@ bool core_is_fixed_memory(const struct core *core, const struct core_store *stor
 /* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
  * frees. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
-/* Of this store somebody waits until it is on the device, and nothing brings it there yet. */
+/* Of this store somebody waits until it is on the device, and nothing brings it there yet. Not
+ * while it is drained: nobody would be let in. */
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);

@@ -68,7 +68,7 @@ bool core_is_awaited(const struct core *core, const struct core_store *store)
 bool core_wants_promotion(const struct core *core, const struct core_store *store)
 {
     return store->places.place != CORE_PLACE_DEVICE && store->places.move.id == 0 &&
-           !core_get_writer(core, store->id) && core_is_awaited(core, store);
+           !store->lock.closed && !core_get_writer(core, store->id) && core_is_awaited(core, store);
 }
 
 enum core_place core_get_spare_below(const struct core_store *store, enum core_place tier)

@@ -445,4 +445,19 @@ __attribute__((unused)) static enum core_event_type last_event(void)
     return event ? event->type : CORE_EVENT_STORE_CREATED;
 }
 
+/* Its copy on the host is its place. */
+__attribute__((unused)) static uint64_t make_demoted(const char *name)
+{
+    uint64_t store = make_committed(name, NULL), memory = next_memory++;
+
+    require(apply((struct record){
+                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_HOST}) == 0);
+    require(apply((struct record){.type = RECORD_MOVE_END,
+                                  .store = store,
+                                  .count = out.id,
+                                  .memories = &memory,
+                                  .memory_count = 1}) == 0);
+    return store;
+}
+
 #endif

@@ -105,20 +105,6 @@ TAP_TEST(what_was_drawn_and_is_not_free_yet_is_due)
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-static uint64_t make_demoted(const char *name)
-{
-    uint64_t store = make_committed(name, NULL), memory = next_memory++;
-
-    require(apply((struct record){
-                .type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_HOST}) == 0);
-    require(apply((struct record){.type = RECORD_MOVE_END,
-                                  .store = store,
-                                  .count = out.id,
-                                  .memories = &memory,
-                                  .memory_count = 1}) == 0);
-    return store;
-}
-
 /* Who waited was not answered, and his place is kept. */
 static bool is_kept(uint64_t waiter)
 {

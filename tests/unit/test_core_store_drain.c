@@ -39,6 +39,19 @@ TAP_TEST(who_asks_for_a_draining_store_waits_and_is_granted_when_it_serves_again
     check_int(state(store), LOCK_STATE_RO);
 }
 
+TAP_TEST(a_draining_store_is_brought_for_nobody_until_it_serves_again)
+{
+    core_start();
+    uint64_t store = make_demoted("weights"), reader;
+    const struct core_store *found = core_find_store(core, store);
+
+    check_int(drain(store, 0), 0);
+    reader = must_wait(store, LOCK_WISH_RO, P1);
+    check(!core_wants_promotion(core, found));
+    check_int(serve(store), 0);
+    check(core_wants_promotion(core, found) && !granted(reader));
+}
+
 TAP_TEST(who_may_not_wait_for_a_draining_store_is_told_to_try_again)
 {
     core_start();
