@@ -510,3 +510,19 @@ swapping() {
     swapping "$T/two" "spill=$T,spill_size=32M" "$T/quiet"
     assert_eq "$(grep -c 'swapped out' "$T/quiet")" 0 'warnings without memory of the host'
 }
+
+@test "memory of a graph pool is never copied: it can be given up, and moves nowhere else" {
+    local word
+    mkdir "$M/graph"
+    ctl open "$M/graph/ctl" rw acquire rw 0 alloc 4194304 2 '' gmsfs.graph commit
+    assert_eq "$(info_of graph .scratch) $(info_of weights .scratch)" 'true false'
+    for word in host disk +host +disk; do
+        refused EINVAL "$word" graph
+    done
+    run_logged -1 "$GMSFS" demote "$M/graph"
+    assert_match "$output" "it is memory of CUDA graphs, .*'gmsfs demote --to none' gives it up"
+    at device graph
+    assert_eq "$(device_get .host_used_bytes)" 0
+    run_logged -0 "$GMSFS" demote --to none "$M/graph"
+    at none graph
+}

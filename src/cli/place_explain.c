@@ -81,6 +81,13 @@ static void explain_busy(const struct place_scene *scene, const char *path)
                   path, who, count - 1);
 }
 
+static void explain_scratch(const char *path)
+{
+    cli_error("cannot move: %s: it is memory of CUDA graphs, of which no copies are made; 'gmsfs "
+              "demote --to none' gives it up, and who wakes on it makes it anew",
+              path);
+}
+
 static void explain_no_bytes(const struct place_scene *scene, const char *path)
 {
     if (strcmp(store_json_text(scene->store, "state"), "EMPTY") == 0)
@@ -233,6 +240,9 @@ static int explain_order(const struct place_scene *scene, const char *path, cons
     case -ENODATA:
         explain_no_bytes(scene, path);
         break;
+    case -EINVAL:
+        explain_scratch(path);
+        break;
     case -EAGAIN:
         explain_turn(scene, path);
         return CLI_TIMEOUT;
@@ -258,6 +268,9 @@ static int explain_blindly(const char *path, const char *place, int error)
     case -ENODATA:
         cli_error("cannot move: %s: there are no bytes of it; 'gmsfs load' brings them", path);
         break;
+    case -EINVAL:
+        explain_scratch(path);
+        break;
     case -EAGAIN:
         cli_error("cannot move: %s: others come first", path);
         return CLI_TIMEOUT;
@@ -281,6 +294,7 @@ int place_explain_order(int dir, const char *path, const char *place, int error)
     case -EACCES:
         return daemon_explain_rights(path, "move it");
     case -EBUSY:
+    case -EINVAL:
     case -ENODATA:
     case -ENOMEM:
     case -EAGAIN:

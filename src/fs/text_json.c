@@ -322,6 +322,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= add_use(object, fs->core, store);
     failed |= add_places(object, fs, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;
+    failed |= json_object_set_new(object, "scratch", json_boolean(service_is_scratch(store))) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);

@@ -16,7 +16,7 @@
 
 static const char *get_tier(const struct governor_deed *deed)
 {
-    return deed->tier == GOVERNOR_DISK ? "disk" : "host";
+    return deed->tier == GOVERNOR_DISK ? "disk" : deed->tier == GOVERNOR_NONE ? "none" : "host";
 }
 
 static const struct governor_model *find_model(const struct governor_deed *deed,
@@ -90,6 +90,9 @@ static char *make_own(const struct governor_deed *deed, const struct governor_pl
     else if (store && program && deed->kind == GOVERNOR_DEMOTE)
         command = print("%s demote -q --to %s --timeout %u %s", program, get_tier(deed),
                         GOVERNOR_MOVE_MS / MS_PER_S, store);
+    else if (store && program && deed->tier == GOVERNOR_NONE)
+        command = print("%s drain -q --then none --timeout %u %s", program,
+                        GOVERNOR_DRAIN_MS / MS_PER_S, store);
     else if (store && program)
         command = print("%s drain -q --then demote --to %s --timeout %u %s", program,
                         get_tier(deed), GOVERNOR_DRAIN_MS / MS_PER_S, store);

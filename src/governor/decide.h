@@ -20,6 +20,7 @@
  *    wants its room, however important it is.
  *  - Above `high` idle ones go, longest unused first, down to `low`; below it nothing does.
  *  - When nobody has to move: spares are made, adapters brought ahead up to `low`.
+ *  - Scratch has no spare, and who leaves with it gives it up: never anything else.
  *  - A pool's max is raised only by what no other pool may have or uses; others are lowered first.
  */
 #ifndef GMSFS_GOVERNOR_DECIDE_H
@@ -27,10 +28,11 @@
 
 #include "governor/config.h"
 
-/* Tiers, as bits. */
+/* Tiers, as bits; and where scratch goes, which is given up. */
 #define GOVERNOR_DEVICE 1u
 #define GOVERNOR_HOST   2u
 #define GOVERNOR_DISK   4u
+#define GOVERNOR_NONE   8u
 
 #define GOVERNOR_MAX_STORES 4096u /* a mount has no more */
 #define GOVERNOR_MAX_DEEDS  512u
@@ -43,6 +45,7 @@ struct governor_store {
     const char *name, *pool;
     uint64_t bytes;
     bool committed, pinned, draining, suspect;
+    bool scratch;     /* of graph pools: it is never copied, and leaves by being given up */
     uint64_t held;    /* sessions */
     uint64_t waiting; /* who waits for its lock */
     unsigned places;  /* GOVERNOR_… that have a whole copy; 0: none */
@@ -90,7 +93,7 @@ struct governor_snapshot {
 enum governor_deed_kind {
     GOVERNOR_SLEEP,    /* run the model's hook, after which it lets go of the store */
     GOVERNOR_WAKE,     /* run the model's hook; the store is on the device */
-    GOVERNOR_DRAIN,    /* drain --then demote --to tier: holders are told to leave, waited for */
+    GOVERNOR_DRAIN,    /* drain, then demote to `tier`: holders are told to leave, waited for */
     GOVERNOR_DEMOTE,   /* to `tier`; nobody holds it */
     GOVERNOR_PROMOTE,  /* to the device */
     GOVERNOR_SPARE,    /* a spare in `tier` */
@@ -103,7 +106,7 @@ struct governor_deed {
     size_t model;      /* whose cooldown a failure begins; SIZE_MAX: of no model */
     const char *store; /* or the pool of GOVERNOR_POOL_MAX; the snapshot's or the config's text */
     uint64_t bytes;    /* GOVERNOR_POOL_MAX: the new max; else of the store */
-    unsigned tier;     /* GOVERNOR_HOST or _DISK of DRAIN, DEMOTE and SPARE; else 0 */
+    unsigned tier;     /* GOVERNOR_HOST, _DISK or _NONE of DRAIN, DEMOTE and SPARE; else 0 */
     bool follows;      /* only if the deed before was done (which itself may follow another) */
     char reason[256];  /* one line for people, and nothing that a terminal obeys */
 };

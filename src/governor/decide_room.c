@@ -56,7 +56,7 @@ static void change_pool(struct decide_round *round, size_t store, bool comes)
 /* What a copy in the tier would cost that is not there so far; NULL: nothing. */
 static uint64_t *tier_to_charge(struct decide_round *round, size_t store, unsigned tier)
 {
-    if (round->now->stores[store].places & tier)
+    if (round->now->stores[store].places & tier || tier == GOVERNOR_NONE)
         return NULL;
     return tier == GOVERNOR_HOST ? &round->room.host_free : &round->room.disk_free;
 }
@@ -64,9 +64,10 @@ static uint64_t *tier_to_charge(struct decide_round *round, size_t store, unsign
 unsigned decide_get_tier(const struct decide_round *round, size_t store)
 {
     const struct governor_store *seen = &round->now->stores[store];
-
     const struct decide_room *room = &round->room;
 
+    if (seen->scratch)
+        return GOVERNOR_NONE;
     if (round->now->host_bytes > 0 &&
         (seen->places & GOVERNOR_HOST || room->host_free >= seen->bytes))
         return GOVERNOR_HOST;

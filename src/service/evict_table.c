@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/evict_table.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "service/move.h"
 
-/* GMSFS_GRAPH_TAG of libgmsfs. */
-#define GRAPH_TAG "gmsfs.graph"
+#include <stdlib.h>
 
 /* They are in the order of their ids. */
 size_t evict_table_find_pool(const struct service *s, uint64_t pool)
@@ -22,24 +20,12 @@ size_t evict_table_find_pool(const struct service *s, uint64_t pool)
     return low;
 }
 
-/* Chunks of a graph pool, which says so by their tag. What is in them is scratch, so they are never
- * copied. */
-static bool is_scratch(const struct core_store *store)
-{
-    size_t count = layout_count_allocations(store->fixed);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(layout_at_rank(store->fixed, i)->tag, GRAPH_TAG) != 0)
-            return false;
-    }
-    return count > 0;
-}
-
 bool evict_table_find_place(const struct evict_table *table, const struct core_store *store,
                             enum core_place *place)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
     *place = CORE_PLACE_NONE;
-    if (is_scratch(store))
+    if (service_is_scratch(store))
         return true;
     for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
         *place = (enum core_place)tier;
@@ -81,8 +67,8 @@ static void add_row(struct service *s, struct evict_table *table, const struct c
         pool->used_bytes -= bytes;
         pool->resident--;
     }
-    bool has_spare =
-        places->spares[CORE_PLACE_HOST] || places->spares[CORE_PLACE_DISK] || is_scratch(store);
+    bool has_spare = places->spares[CORE_PLACE_HOST] || places->spares[CORE_PLACE_DISK] ||
+                     service_is_scratch(store);
     table->rows[table->count++] = (struct evict_row){
         .store = store->id,
         .pool = index,

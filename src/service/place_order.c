@@ -33,6 +33,16 @@ static int promote(struct service *s, const struct core_store *store, struct rec
     return again == -EDQUOT ? -EAGAIN : again;
 }
 
+static int move(struct service *s, const struct core_store *store, enum core_place to,
+                uint32_t flags)
+{
+    struct record record = {
+        .type = RECORD_MOVE_BEGIN, .store = store->id, .kind = to, .flags = flags};
+    if ((to == CORE_PLACE_HOST || to == CORE_PLACE_DISK) && service_is_scratch(store))
+        return -EINVAL;
+    return to == CORE_PLACE_DEVICE ? promote(s, store, &record) : service_move_store(s, &record);
+}
+
 int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order)
 {
     const struct core_file *opened = core_find_file(s->core, file);
@@ -45,14 +55,9 @@ int service_order_move(struct service *s, uint64_t file, const struct service_mo
         return -EPERM;
     switch (order->act) {
     case SERVICE_MOVE_TO:
-    case SERVICE_MOVE_COPY: {
-        struct record record = {.type = RECORD_MOVE_BEGIN,
-                                .store = store->id,
-                                .kind = order->place,
-                                .flags = order->act == SERVICE_MOVE_COPY ? CORE_MOVE_SPARE : 0};
-        return order->place == CORE_PLACE_DEVICE ? promote(s, store, &record)
-                                                 : service_move_store(s, &record);
-    }
+        return move(s, store, order->place, 0);
+    case SERVICE_MOVE_COPY:
+        return move(s, store, order->place, CORE_MOVE_SPARE);
     case SERVICE_MOVE_DROP:
         return change_at_once(s, store->id, RECORD_COPY_DROP, order->place);
     case SERVICE_MOVE_CANCEL:

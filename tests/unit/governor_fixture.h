@@ -176,6 +176,7 @@ __attribute__((unused)) static const char *tell_deeds(bool with_reports)
                                  deed->follows ? "+" : "", kinds[deed->kind], deed->store,
                                  deed->tier == GOVERNOR_HOST   ? ">host"
                                  : deed->tier == GOVERNOR_DISK ? ">disk"
+                                 : deed->tier == GOVERNOR_NONE ? ">none"
                                                                : "");
         if (deed->kind == GOVERNOR_POOL_MAX)
             used +=

@@ -173,7 +173,9 @@ static const char *law_of_victim(const struct world *seen, const struct governor
         return "nobody leaves who is held and no model";
     if ((store->held > 0) != (deed->kind == GOVERNOR_DRAIN))
         return "who is held is drained, and nobody else";
-    if (deed->tier != GOVERNOR_HOST && deed->tier != GOVERNOR_DISK)
+    if (store->scratch != (deed->tier == GOVERNOR_NONE))
+        return "scratch is given up, and nothing else";
+    if (!store->scratch && deed->tier != GOVERNOR_HOST && deed->tier != GOVERNOR_DISK)
         return "who leaves goes somewhere";
     return NULL;
 }
@@ -189,7 +191,9 @@ static const char *law_of_tiers(const struct course *course)
             continue;
         const struct governor_store *store =
             &course->seen->stores[law_store(course->seen, deed->store)];
-        if (!(store->places & deed->tier))
+        if (store->scratch && deed->kind == GOVERNOR_SPARE)
+            return "scratch has no spare";
+        if (!store->scratch && !(store->places & deed->tier))
             *(deed->tier == GOVERNOR_HOST ? &host : &disk) += store->bytes;
     }
     if (host > course->seen->now.host_free || disk > course->seen->now.disk_free)

@@ -421,6 +421,18 @@ TAP_TEST(it_goes_where_there_is_a_copy_or_room)
     check(strstr(decide(), "drain batch>disk") != NULL);
 }
 
+TAP_TEST(memory_of_graphs_is_given_up_and_never_copied)
+{
+    world_begin(80);
+    world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
+    world_add_store("graphs", "default", 70, GOVERNOR_DEVICE)->scratch = true;
+    check_str(decide(), ""); /* no spare is made ahead */
+    wants("code", 1);
+    check_str(decide(), "demote graphs>none, +promote code, +wake code");
+    world.now.host_free = world.now.host_bytes = 0; /* it needs no room elsewhere */
+    check_str(decide(), "demote graphs>none, +promote code, +wake code");
+}
+
 TAP_TEST(a_store_without_bytes_is_reported)
 {
     world_begin(80);

@@ -39,6 +39,7 @@ static void make_random_store(size_t index)
     store->draining = one_in(15);
     store->suspect = one_in(20);
     store->moving = one_in(10);
+    store->scratch = place == GOVERNOR_DEVICE && one_in(8);
     store->waiting = one_in(12);
     store->held = place & GOVERNOR_DEVICE && one_in(2) ? 1 + below(2) : 0;
     store->moved_ms = some_moment();

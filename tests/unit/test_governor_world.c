@@ -72,7 +72,7 @@ TAP_TEST(a_mount_is_seen_as_its_files_tell)
                  "{\"status\":\"waiting\"},{\"status\":\"waiting\"}]},"
                  "{\"name\":\"gone\",\"errno\":\"EIO\",\"error\":\"x\",\"sessions\":[]},"
                  "{\"name\":\"b\",\"pool\":\"q\",\"moving\":null,\"moved_ms\":null,"
-                 "\"last_used_ms\":null,\"residency\":[],\"sessions\":[]}",
+                 "\"last_used_ms\":null,\"residency\":[],\"scratch\":true,\"sessions\":[]}",
                  "{\"name\":\"p\",\"class\":\"high\",\"min\":1,\"max\":9,\"used\":3,\"slots\":4,"
                  "\"resident\":1},{\"name\":\"q\",\"class\":\"batch\",\"max\":null,"
                  "\"slots\":null}"),
@@ -92,6 +92,7 @@ TAP_TEST(a_mount_is_seen_as_its_files_tell)
     check(a->places == (GOVERNOR_DEVICE | GOVERNOR_DISK));
     check(a->last_used_ms == 11 && a->moved_ms == 12);
     check_str(b->name, "b");
+    check(b->scratch && !a->scratch);
     check(!b->moving && b->places == 0 && b->last_used_ms == 0 && b->moved_ms == 0);
     check(now->pools[0].class == POOL_CLASS_HIGH && now->pools[0].min_bytes == 1);
     check(now->pools[0].max_bytes == 9 && now->pools[0].slots == 4);
@@ -291,6 +292,12 @@ TAP_TEST(deeds_are_commands_of_the_shell)
     check_command(
         (struct governor_deed){.kind = GOVERNOR_DRAIN, .store = "a", .tier = GOVERNOR_DISK},
         "gmsfs drain -q --then demote --to disk --timeout 30 '/mnt/it'\\''s/a'");
+    check_command(
+        (struct governor_deed){.kind = GOVERNOR_DEMOTE, .store = "a", .tier = GOVERNOR_NONE},
+        "gmsfs demote -q --to none --timeout 300 '/mnt/it'\\''s/a'");
+    check_command(
+        (struct governor_deed){.kind = GOVERNOR_DRAIN, .store = "a", .tier = GOVERNOR_NONE},
+        "gmsfs drain -q --then none --timeout 30 '/mnt/it'\\''s/a'");
     check_command(
         (struct governor_deed){.kind = GOVERNOR_SPARE, .store = "a", .tier = GOVERNOR_HOST},
         "echo +host >'/mnt/it'\\''s/a/residency'");
