@@ -283,6 +283,28 @@ is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may g
     wait_until 10 is_held batch
 }
 
+@test "a deed that took longer than the interval is followed by another look, not by what was decided before" {
+    start size=64M,host_size=64M,min_stay=0
+    local model
+    for model in code batch other; do
+        have "$model" $((4 << 20)) asleep
+        ask "$model" 4
+    done
+    configure
+    hooks other class=batch >>"$T/conf"
+    sed -i 's/^wake)/wake) [[ $1 != code ]] || touch asked; while [[ -e stop ]]; do sleep 0.01; done/' \
+        "$ENGINES/engine"
+    touch "$ENGINES/stop"
+    spawn "$GMSFS" governor --once -c "$T/conf" "$M"
+    wait_until 10 test -e "$ENGINES/asked"
+    ask batch 0
+    never_within 1 process_gone "$SPAWNED" # the interval is over
+    rm "$ENGINES/stop"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "status: $(output_of "$SPAWNED")"
+    in_turn 'code wakes,other wakes'
+}
+
 @test "what fails is told with its cause, what follows it is not done, and it is tried after the cooldown" {
     batch_serves
     touch "$ENGINES/batch.stuck"

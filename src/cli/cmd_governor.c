@@ -37,7 +37,8 @@ static const char usage[] =
     "  -c, --config FILE   what it may do with which model (default: " DEFAULT_FILE ");\n"
     "                      gmsfs-governor(8) has its statements\n"
     "      --dry-run       change nothing: print the shell commands that it would run, and why\n"
-    "      --once          one look, and the deeds that follow from it\n"
+    "      --once          one look, and the deeds that follow from it; another look where these\n"
+    "                      took longer than an interval\n"
     "      --help          this text\n"
     "\n"
     "Exit status: 0 ended by SIGTERM or SIGINT, or the mount was unmounted, or (--once) all was "
@@ -168,9 +169,9 @@ static int governor_loop(struct governor *governor)
     do {
         since_ms = cli_now_ms();
         end = governor_round(&governor->round);
-        if (governor->once || end == ROUND_DEAD || end == ROUND_GONE)
+        if (end == ROUND_DEAD || end == ROUND_GONE || (governor->once && end != ROUND_STALE))
             return end == ROUND_DONE || end == ROUND_GONE ? CLI_OK : CLI_FAILURE;
-        governor_wait(governor, since_ms);
+        governor_wait(governor, since_ms); /* a stale one took as long */
     } while (!governor_is_asked_to_end());
     return CLI_OK;
 }

@@ -127,10 +127,12 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
     return error;
 }
 
-/* One that follows a deed which was not done is not done either. */
-static int round_do_all(struct governor_round *round, size_t count)
+/* One that follows a deed which was not done is not done either. What was seen is believed for an
+ * interval; after that only what was begun is ended, and the rest is decided anew. */
+static enum governor_round_end round_do_all(struct governor_round *round, size_t count)
 {
-    int status = CLI_OK;
+    enum governor_round_end end = ROUND_DONE;
+    uint64_t seen_ms = cli_now_ms();
     bool is_done = true;
 
     for (size_t i = 0; i < count && !round->is_asked_to_end(); i++) {
@@ -138,11 +140,13 @@ static int round_do_all(struct governor_round *round, size_t count)
 
         if (deed->kind == GOVERNOR_REPORT || (deed->follows && !is_done))
             continue;
+        if (!deed->follows && cli_now_ms() - seen_ms > round->config.interval_ms)
+            return end == ROUND_DONE ? ROUND_STALE : end;
         is_done = round_do(round, deed) == 0;
         if (!is_done)
-            status = CLI_FAILURE;
+            end = ROUND_FAILED;
     }
-    return status;
+    return end;
 }
 
 /* ---- a round -------------------------------------------------------------------------------- */
@@ -185,9 +189,10 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
 
 enum governor_round_end governor_round(struct governor_round *round)
 {
+    enum governor_round_end end;
     struct governor_seen seen;
     size_t count;
-    int error, status;
+    int error;
 
     error = round_is_mounted(round) ? round_look(round, &seen) : -ENODEV;
     if (error && !round_is_mounted(round)) {
@@ -197,15 +202,15 @@ enum governor_round_end governor_round(struct governor_round *round)
     if (error)
         return error == -ENOTCONN ? ROUND_DEAD : ROUND_FAILED;
     count = governor_decide(&seen.snapshot, &round->config, round->deeds);
-    status = round_show(round, count);
-    if (status == CLI_OK && !round->dry_run)
-        status = round_do_all(round, count);
-    if (status == CLI_OK) {
+    end = round_show(round, count) == CLI_OK ? ROUND_DONE : ROUND_FAILED;
+    if (end == ROUND_DONE && !round->dry_run)
+        end = round_do_all(round, count);
+    if (end != ROUND_FAILED) {
         free(round->complaint);
         round->complaint = NULL;
     }
     governor_seen_free(&seen);
-    return status == CLI_OK ? ROUND_DONE : ROUND_FAILED;
+    return end;
 }
 
 void governor_round_free(struct governor_round *round)

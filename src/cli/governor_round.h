@@ -28,6 +28,7 @@ struct governor_round {
 
 enum governor_round_end {
     ROUND_DONE,
+    ROUND_STALE,  /* some of it was, and for the rest it is to be looked at again at once */
     ROUND_FAILED, /* something did, which was told */
     ROUND_DEAD,   /* these two, told as well: the mount's daemon has ended */
     ROUND_GONE,   /* it was unmounted */
