@@ -4,7 +4,7 @@
 # The examples of gmsfs-models(7), each taken from the page and run as it stands there: on host memory,
 # with MiB for GiB, models of a few MiB, and programs that stand in for engines.
 #
-# shellcheck disable=SC2154,SC2030,SC2031 # output is set by bats' run; each test has an M of its own
+# shellcheck disable=SC2154,SC2153,SC2030,SC2031 # output is set by bats' run; each test has an M of its own
 # shellcheck disable=SC2016 # bodies of shells
 
 load helpers
@@ -151,16 +151,6 @@ verify() { # STORE [MODEL]
     example 'A NEW VERSION OF A MODEL' 2
     assert_eq "$(readlink "$T/run/models/current")" "$M/qwen"
     cli verify -q "$T/run/models/current" "$T/models/qwen-2/model.safetensors.index.json"
-}
-
-engine() { # STORE: PORT
-    spawn "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/tools/engine.py" "$M/$1" "$T/port-$1"
-    wait_until 20 test -s "$T/port-$1"
-    PORT=$(cat "$T/port-$1")
-}
-
-asked() { # PORT: what the engine has mapped
-    curl -sf "http://localhost:$1/sum"
 }
 
 @test "an engine sleeps, its model leaves the device, and another one wakes with its own" {

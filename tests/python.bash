@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # output is set by bats' run
+# shellcheck disable=SC2034,SC2154 # what it sets is for tests; output is set by bats' run
 #
 # For bats files that run the unittest files of tests/python over a mount.
 
@@ -38,4 +38,21 @@ python_tests() { # FILE [MODULE]: all its tests pass
     start_mount "${3-}"
     GMSFS_TEST_MOUNT=$M python -m unittest -v "$1"
     assert_match "$output" 'OK'
+}
+
+# ---- programs that stand in for engines; they need curl, python_with and python_preload -----------
+
+begin_engine() { # STORE [PORT]: in the background, SPAWNED; it listens once it has its store
+    rm -f "$T/port-$1"
+    spawn "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/tools/engine.py" "$M/$1" "$T/port-$1" "${@:2}"
+}
+
+engine() { # STORE [PORT]: PORT
+    begin_engine "$@"
+    wait_until 20 test -s "$T/port-$1"
+    PORT=$(cat "$T/port-$1")
+}
+
+asked() { # PORT: what the engine has mapped
+    curl -sf "http://localhost:$1/sum"
 }
