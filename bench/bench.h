@@ -102,6 +102,16 @@ BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floo
                 sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
 }
 
+/* The limit is of the time itself. */
+BENCH_UNUSED static void bench_row_within(const char *what, double ours_us, double limit_us)
+{
+    char ours[32], bound[32];
+
+    bench_time_text(ours, sizeof ours, ours_us);
+    snprintf(bound, sizeof bound, "<= %.4g ms", limit_us / 1e3);
+    bench_print(what, ours, "-", "-", bound, ours_us <= limit_us);
+}
+
 /* Thousands of descriptors are in the hands of those who give, and of a floor. */
 BENCH_UNUSED static void bench_raise_descriptors(void)
 {

@@ -16,6 +16,7 @@
 
 #define COLD_MORE_US 5000.0  /* what a cold switch may take beyond 1.05 of its floor */
 #define WARM_TIMES   8       /* in each round */
+#define WARM_MOST_US 1000.0  /* what a warm switch may take, where the driver's calls leave that */
 #define REST_US      1500000 /* in which the copier pins what came */
 
 static double since(double start_us)
@@ -74,6 +75,16 @@ static double time_ioctl(const struct gpu_floor *floor)
     return since(start_us);
 }
 
+static void judge_warm(const char *what, double ours_us, double bare_us)
+{
+    bench_row(what, ours_us, bare_us, 1.1, BENCH_AT_MOST);
+    if (bare_us > WARM_MOST_US)
+        bench_row("  in all; the bare calls alone take more than 1 ms: ratio", ours_us, bare_us,
+                  1.1, BENCH_AT_MOST);
+    else
+        bench_row_within("  in all", ours_us, WARM_MOST_US);
+}
+
 static void run_warm(const char *mount, const char *file, size_t count, uint64_t bytes)
 {
     char first[PLACES_PATH_BYTES], second[PLACES_PATH_BYTES], what[96];
@@ -111,7 +122,7 @@ static void run_warm(const char *mount, const char *file, size_t count, uint64_t
     gpu_floor_end(&floor);
     snprintf(what, sizeof what, "warm switch, %zu x %llu MiB / bare unmap, import, map", count,
              (unsigned long long)bytes >> 20);
-    bench_row(what, bench_median(ours), bench_median(bare), 1.1, BENCH_AT_MOST);
+    judge_warm(what, bench_median(ours), bench_median(bare));
 }
 
 /* ---- one on the device ----------------------------------------------------------------------- */
