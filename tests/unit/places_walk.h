@@ -39,6 +39,7 @@ static void make_key(uint8_t key[KEY_BYTES])
 {
     size_t used = PROCS;
 
+    _Static_assert(KEY_BYTES >= PROCS + 1 + STORES * (CORE_TIER_COUNT + 3), "all that is written");
     memset(key, 0, KEY_BYTES);
     for (unsigned p = 0; p < PROCS; p++)
         key[p] = code_of(p);
@@ -65,13 +66,32 @@ static void make_key(uint8_t key[KEY_BYTES])
     }
 }
 
-static size_t hash_of(const uint8_t *key)
+/* Where the key is, or where it belongs. */
+static uint32_t *find_slot(const uint8_t *key)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
+    size_t slot, mask = 2 * walk.room - 1;
 
     for (size_t i = 0; i < KEY_BYTES; i++)
         hash = (hash ^ key[i]) * UINT64_C(1099511628211);
-    return (size_t)(hash ^ hash >> 32) & (MAX_SLOTS - 1);
+    slot = (size_t)(hash ^ hash >> 32) & mask;
+    while (walk.slots[slot] != 0 && memcmp(walk.keys[walk.slots[slot] - 1], key, KEY_BYTES) != 0)
+        slot = (slot + 1) & mask;
+    return &walk.slots[slot];
+}
+
+static void make_room(void)
+{
+    if (walk.node_count < walk.room)
+        return;
+    walk.room = walk.room > 0 ? 2 * walk.room : FIRST_STATES;
+    walk.nodes = reallocarray(walk.nodes, walk.room, sizeof *walk.nodes);
+    walk.keys = reallocarray(walk.keys, walk.room, sizeof *walk.keys);
+    free(walk.slots);
+    walk.slots = calloc(2 * walk.room, sizeof *walk.slots);
+    require(walk.nodes && walk.keys && walk.slots && walk.room < UINT32_MAX);
+    for (size_t i = 0; i < walk.node_count; i++)
+        *find_slot(walk.keys[i]) = (uint32_t)i + 1;
 }
 
 /* Remembers the state that there is, unless it was seen. */
@@ -79,18 +99,19 @@ static void remember(void)
 {
     uint8_t key[KEY_BYTES];
     struct node *node;
-    size_t slot;
+    uint32_t *slot;
 
+    make_room();
     make_key(key);
-    for (slot = hash_of(key); walk.slots[slot] != 0; slot = (slot + 1) & (MAX_SLOTS - 1))
-        if (memcmp(walk.keys[walk.slots[slot] - 1], key, KEY_BYTES) == 0)
-            return;
-    require(walk.node_count < MAX_STATES);
+    slot = find_slot(key);
+    if (*slot != 0)
+        return;
     memcpy(walk.keys[walk.node_count], key, KEY_BYTES);
     node = &walk.nodes[walk.node_count++];
-    walk.slots[slot] = (uint32_t)walk.node_count;
-    node->facts = walk.facts;
-    require(core_encode(walk.core, &node->bytes, &node->size) == 0);
+    *slot = (uint32_t)walk.node_count;
+    node->facts = malloc(sizeof *node->facts);
+    require(node->facts && core_encode(walk.core, &node->bytes, &node->size) == 0);
+    *node->facts = walk.facts;
 }
 
 static void go_to(const struct node *node)
@@ -101,7 +122,7 @@ static void go_to(const struct node *node)
     walk.core = NULL;
     if (core_decode(node->bytes, node->size, &walk.core, &failure) != 0)
         walk.broken |= UNDECODED;
-    walk.facts = node->facts;
+    walk.facts = *node->facts;
 }
 
 /* ---- the search -------------------------------------------------------------------------------
@@ -117,10 +138,7 @@ static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
     walk.procs = procs;
     walk.stores = stores;
     walk.has_disk = has_disk;
-    walk.nodes = calloc(MAX_STATES, sizeof *walk.nodes);
-    walk.keys = calloc(MAX_STATES, sizeof *walk.keys);
-    walk.slots = calloc(MAX_SLOTS, sizeof *walk.slots);
-    require(walk.nodes && walk.keys && walk.slots && core_new(&options, &walk.core) == 0);
+    require(core_new(&options, &walk.core) == 0);
     for (unsigned i = 0; i < stores; i++) {
         const char *name = i == 0 ? "a" : "b";
         require(apply((struct record){
@@ -143,10 +161,16 @@ static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
     remember();
 }
 
+static void forget(const struct node *node)
+{
+    free(node->bytes);
+    free(node->facts);
+}
+
 static void finish(void)
 {
-    for (size_t i = 0; i < walk.node_count; i++)
-        free(walk.nodes[i].bytes);
+    for (size_t i = walk.taken; i < walk.node_count; i++)
+        forget(&walk.nodes[i]);
     free(walk.nodes);
     free(walk.keys);
     free(walk.slots);
@@ -160,7 +184,7 @@ static void expand(const struct node *node)
     for (unsigned deed = 0; deed < DEEDS; deed++)
         for (unsigned p = 0; p < PROCS; p++)
             for (unsigned store = 0; store < STORES; store++) {
-                walk.facts = node->facts;
+                walk.facts = *node->facts;
                 if (!is_possible((enum deed)deed, p, store))
                     continue;
                 go_to(node);
@@ -176,8 +200,12 @@ static void expand(const struct node *node)
 /* Until there is no new state, so many were expanded, or a law is broken. */
 static void search(size_t most)
 {
-    for (; walk.taken < walk.node_count && walk.taken < most && !walk.broken; walk.taken++)
-        expand(&walk.nodes[walk.taken]);
+    while (walk.taken < walk.node_count && walk.taken < most && !walk.broken) {
+        const struct node node = walk.nodes[walk.taken++]; /* which move as they become more */
+
+        expand(&node);
+        forget(&node);
+    }
 }
 
 #endif

@@ -14,12 +14,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define NOW_MS     1000u
-#define GRAIN      4096u
-#define MAX_STATES (1u << 17)
-#define MAX_SLOTS  (1u << 18) /* of the hash table: a power of two */
-#define KEY_BYTES  64
-#define UNDECODED  (1u << 31) /* a state that core_decode refuses: a law of its own */
+#define NOW_MS       1000u
+#define GRAIN        4096u
+#define FIRST_STATES (1u << 12) /* a power of two, and what it doubles to */
+#define KEY_BYTES    16
+#define UNDECODED    (1u << 31) /* a state that core_decode refuses: a law of its own */
 
 /* What rows do not say of their stores. */
 enum blindness {
@@ -33,10 +32,11 @@ enum blindness {
 
 typedef int (*apply_fn)(struct core *core, const struct record *record, struct outcome *outcome);
 
+/* Until it was expanded; of the others the key is enough. */
 struct node {
     uint8_t *bytes;
     size_t size;
-    struct facts facts;
+    struct facts *facts;
 };
 
 static struct {
@@ -48,8 +48,8 @@ static struct {
     struct outcome out;
     struct node *nodes;
     uint8_t (*keys)[KEY_BYTES];
-    uint32_t *slots;
-    size_t node_count, taken;
+    uint32_t *slots; /* of a hash table, twice as many as there is room for nodes */
+    size_t node_count, taken, room;
     uint64_t steps, ended_moves, grants, evictions;
     unsigned victim, evictor; /* of this deed: whose move it begins, and for whom; STORES: nobody */
     bool chosen;
