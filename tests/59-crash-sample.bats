@@ -111,6 +111,11 @@ kills_at() {
     kills_at 37 0 places spares
 }
 
+@test "a worker that is killed at some step of a move to the disk" {
+    mkdir "$T/spill"
+    OPTIONS=,spill=$T/spill,spill_size=2M kills_at 41 0 spills
+}
+
 @test "a worker that is killed at some step of an eviction" {
     SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
 }
