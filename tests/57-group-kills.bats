@@ -19,6 +19,10 @@ load api
     api_killed adapters
 }
 
+@test "api under kills: ends" {
+    api_killed ends
+}
+
 @test "api under kills: graph" {
     api_killed graph
 }

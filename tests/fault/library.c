@@ -13,10 +13,10 @@
 #include "driver.h"
 #include "gmsfs.h"
 
-#define ALLOCATIONS    3u
-#define ENTRIES        40u
-#define WAIT_MS        10000u
-#define CLOSED_HANDLES 64 /* as libgmsfs/handle.c has it */
+#define ALLOCATIONS      3u
+#define ENTRIES          40u
+#define WAIT_MS          10000u
+#define CLOSED_OF_A_KIND 64 /* as libgmsfs/internal.h has it */
 
 static const char *store, *second; /* `second` is for groups */
 
@@ -574,16 +574,17 @@ static void try_all(const struct step *step)
     fflush(stdout);
 }
 
-/* The library keeps a little of the handles that were closed last, as many as it ever does from
+/* The library keeps a little of what was closed last of each kind, as many as it ever does from
  * here on. */
 static void fill_closed(void)
 {
-    for (int i = 0; i < CLOSED_HANDLES; i++) {
-        gmsfs_t *handle;
+    struct scene scene = {0};
 
-        if (gmsfs_open(store, &handle))
-            tool_die("cannot open %s", store);
-        gmsfs_close(handle);
+    for (int i = 0; i < CLOSED_OF_A_KIND; i++) {
+        must(gmsfs_open(store, &scene.handle), "open");
+        must(do_graph_open(&scene), "graph_open");
+        close_all(&scene);
+        must(do_regions(&scene), "regions");
     }
 }
 

@@ -280,14 +280,15 @@ static void begin_life(void)
     require(journal_open(&w.files, &w.journal, &failure) == 0);
     transaction_init(&w.transaction, w.journal, NULL);
     if (journal_is_new(w.journal)) {
+        struct core_options core_options;
+        service_get_core_options(vmm, &options, &core_options);
+        require(replay_begin(&w.transaction, &core_options) == 0);
         require(service_new(vmm, &options, &host, &service) == 0);
         end_step();
         return;
     }
-    struct core_options core_options;
     struct core *core;
-    service_get_core_options(vmm, &options, &core_options);
-    if (replay_journal(w.journal, &core_options, &core, &failure)) {
+    if (replay_journal(w.journal, &core, &failure)) {
         tell("the journal cannot be replayed: %s\n", failure.text);
         _exit(0);
     }
@@ -429,7 +430,7 @@ static void check_state(const struct core *core)
     if (core_check(core, &failure))
         tell("the state cannot be: %s\n", failure.text);
     require(journal_open(&w.files, &journal, &failure) == 0);
-    if (replay_journal(journal, &core->options, &again, &failure)) {
+    if (replay_journal(journal, &again, &failure)) {
         tell("the journal cannot be replayed: %s\n", failure.text);
         return;
     }
