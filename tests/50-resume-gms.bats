@@ -206,6 +206,21 @@ publish_many() { # COUNT
     succeeds "$CLIENT"
 }
 
+@test "an allocation that waits for memory waits no longer than it would have" {
+    local start_ms took_ms
+    start_gms_mount size=4M,granularity=64K,alloc_timeout=3
+    hold_gms v0 kv_cache lock rw - allocate 3145728 -
+    in_background v0 weights lock rw - say held allocate 3145728 -
+    wait_until 10 said "$CLIENT" held
+    start_ms=$(date +%s%3N)
+    sleep 2 # two thirds of its time
+    kill_worker
+    wait_exit "$CLIENT"
+    took_ms=$(($(date +%s%3N) - start_ms))
+    assert_match "$(output_of "$CLIENT")" 'waited_sec=3[.]'
+    [[ $took_ms -ge 2900 && $took_ms -lt 4700 ]] || fail "it waited for $took_ms ms"
+}
+
 @test "a connection that the daemon had just accepted goes on" {
     export GMSFS_DIE_ACCEPTED=$T/die
     local protocol before

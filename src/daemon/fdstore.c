@@ -77,15 +77,6 @@ static int removal_message(const struct fdstore *store, const char *name)
     return notify_send_to(store->notify_fd, text, -1);
 }
 
-static int connect_manager(void)
-{
-    int fd = notify_connect();
-
-    if (fd >= 0)
-        fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
-}
-
 /* ---- what is due --------------------------------------------------------------------------- */
 
 /* What may be over in a moment. */
@@ -281,7 +272,7 @@ void fdstore_open(struct fdstore *store)
     store->room = count_room();
     if (store->room == 0)
         return;
-    store->notify_fd = connect_manager();
+    store->notify_fd = notify_connect();
     if (store->notify_fd < 0)
         return;
     store->index_fd = memfd_create(INDEX_NAME, MFD_CLOEXEC);
@@ -493,7 +484,7 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
 
     fdstore_init(store);
     store->room = count_room();
-    store->notify_fd = connect_manager();
+    store->notify_fd = notify_connect();
     if (arrivals.count <= 0 || store->notify_fd < 0)
         return store->notify_fd < 0 ? store->notify_fd : -ENOENT;
     *items = calloc((size_t)arrivals.count, sizeof **items);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
+#include "daemon/notify.h"
 #include "daemon/privileges.h"
 #include "daemon/program.h"
 #include "daemon/refuse.h"
@@ -167,6 +168,8 @@ static int how_long(const struct keeper *keeper)
         until_ms = keeper->visit.until_ms;
     if (fdstore_next_ms(&keeper->store) < until_ms)
         until_ms = fdstore_next_ms(&keeper->store);
+    if (notify_next_ms() >= 0 && now_ms + (uint64_t)notify_next_ms() < until_ms)
+        until_ms = now_ms + (uint64_t)notify_next_ms();
     if (until_ms == UINT64_MAX)
         return -1;
     return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
@@ -193,6 +196,7 @@ static void serve_turn(struct keeper *keeper)
         keeper_on_visit_late(keeper);
     keeper_look_at_worker(keeper);
     fdstore_go_on(&keeper->store, keeper_now_ms());
+    notify_go_on();
     if (count <= 0)
         return;
     if (events[6].revents)

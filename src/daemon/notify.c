@@ -4,6 +4,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define SEND_S 2 /* a manager that is busy is not waited for any longer */
+#define RETRY_MS 100
+
+static char due[128]; /* what is to be said yet; "": nothing */
 
 int notify_connect(void)
 {
@@ -25,11 +28,9 @@ int notify_connect(void)
     memcpy(address.sun_path, path, bytes);
     if (path[0] == '@')
         address.sun_path[0] = '\0'; /* an abstract name */
-    const struct timeval limit = {.tv_sec = SEND_S};
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes);
     if (connect(fd, (struct sockaddr *)&address, size) == 0)
         return fd;
@@ -66,9 +67,25 @@ void notify_send(const char *state)
 {
     int fd = notify_connect();
     int error = fd < 0 ? fd : notify_send_to(fd, state, -1);
+    bool is_busy = error == -EAGAIN && strlen(state) < sizeof due;
 
-    if (error && error != -ENOENT)
+    if (error && error != -ENOENT && !is_busy)
         log_warning("cannot tell systemd %s: %s", state, strerror(-error));
+    if (is_busy)
+        memmove(due, state, strlen(state) + 1);
+    else
+        due[0] = '\0'; /* what is said later counts */
     if (fd >= 0)
         close(fd);
+}
+
+void notify_go_on(void)
+{
+    if (*due)
+        notify_send(due);
+}
+
+int notify_next_ms(void)
+{
+    return *due ? RETRY_MS : -1;
 }

@@ -196,13 +196,15 @@ static void on_done(struct service_request *request, int error, const struct ser
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish)
 {
     connection->finish = finish;
-    connection->request = (struct service_request){.done = on_done};
+    connection->request =
+        (struct service_request){.done = on_done, .since_ms = connection->asked_us / 1000};
     return &connection->request;
 }
 
 static void dispatch(struct rpc_connection *connection)
 {
-    connection->asked_us = rpc_now_us();
+    connection->asked_us = kept_get_asked_us(
+        connection->kept, kept_get_input(connection->kept)->consumed + 1, rpc_now_us());
     if (connection->phase == RPC_HELLO)
         rpc_hello(connection);
     else if (connection->protocol == MESSAGE_V0)

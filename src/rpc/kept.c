@@ -279,3 +279,13 @@ void kept_set_answer(struct kept *kept, uint64_t frame, const void *bytes, size_
     kept->answer_bytes = size;
     atomic_store(&kept->answer_frame, frame);
 }
+
+uint64_t kept_get_asked_us(struct kept *kept, uint64_t frame, uint64_t now_us)
+{
+    if (kept->asked_frame == frame && kept->asked_us <= now_us)
+        return kept->asked_us;
+    atomic_store(&kept->asked_frame, 0);
+    kept->asked_us = now_us;
+    atomic_store(&kept->asked_frame, frame);
+    return now_us;
+}

@@ -71,6 +71,9 @@ struct kept {
     _Atomic uint64_t answer_frame;
     uint64_t answer_bytes;
     bool has_grown; /* it is large, and given back when the place is free again */
+    /* When the request at the front was first served: it waits no longer than it would have. */
+    _Atomic uint64_t asked_frame;
+    uint64_t asked_us;
 };
 
 struct kept_memory; /* opaque */
@@ -104,6 +107,8 @@ void kept_set_input(struct kept *kept);
 const struct kept_output *kept_get_output(const struct kept *kept);
 struct kept_output *kept_change_output(struct kept *kept);
 void kept_set_output(struct kept *kept);
+/* When this frame was served first, which is now if it was not yet. */
+uint64_t kept_get_asked_us(struct kept *kept, uint64_t frame, uint64_t now_us);
 /* Keeps the answer to this frame, if it is not too long. */
 void kept_set_answer(struct kept *kept, uint64_t frame, const void *bytes, size_t size);
 

@@ -223,6 +223,7 @@ static void fill_place(struct kept *kept)
     *kept_change_output(kept) = (struct kept_output){.frame = 11, .total_bytes = 12};
     kept_set_output(kept);
     kept_set_answer(kept, 13, "answer", 6);
+    check_int((long long)kept_get_asked_us(kept, 14, 15), 15);
 }
 
 TAP_TEST(a_place_of_a_connection_is_what_it_was_and_is_found)
@@ -246,6 +247,7 @@ TAP_TEST(a_place_of_a_connection_is_what_it_was_and_is_found)
     require(kept != NULL);
     check_int((long long)kept_get_input(kept)->consumed, 3);
     check_int((long long)kept_get_output(kept)->total_bytes, 12);
+    check_int((long long)kept_get_asked_us(kept, 14, 99), 15);
     kept_close(memory);
     close(fd);
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a service manager is told arrives, and nobody waits for one that is busy. */
+#include "daemon/notify.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tap.h"
+
+static int manager;
+
+static void begin(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char name[64];
+
+    snprintf(name, sizeof name, "@gmsfs-test-notify-%d", (int)getpid());
+    memcpy(address.sun_path + 1, name + 1, strlen(name) - 1);
+    manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    require(bind(manager, (struct sockaddr *)&address,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) == 0);
+    setenv("NOTIFY_SOCKET", name, 1);
+}
+
+static void check_hears(const char *wanted)
+{
+    char text[64] = "";
+
+    check(recv(manager, text, sizeof text - 1, 0) > 0);
+    check_str(text, wanted);
+}
+
+TAP_TEST(what_a_busy_manager_does_not_take_is_said_later)
+{
+    begin();
+    int fd = notify_connect();
+    unsigned others = 0;
+
+    while (notify_send_to(fd, "OTHER=1", -1) == 0)
+        others++;
+    check(others > 0);
+    notify_send("READY=1");
+    check(notify_next_ms() >= 0);
+    notify_go_on();
+    check(notify_next_ms() >= 0);
+    for (; others > 0; others--)
+        check_hears("OTHER=1");
+    notify_go_on();
+    check_int(notify_next_ms(), -1);
+    check_hears("READY=1");
+    notify_go_on();
+    notify_send("STOPPING=1");
+    check_int(notify_next_ms(), -1);
+    check_hears("STOPPING=1");
+    close(fd);
+    close(manager);
+}
