@@ -199,12 +199,12 @@ $(TEST_BIN): $(TEST_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
 # daemon that knows the struct, and a client of its own.
 $(LARGER_DIR)/gmsfs_abi.h: libgmsfs/gmsfs_abi.h Makefile
 	$(Q)mkdir -p $(@D)
-	$(call say,GEN,$@)sed -e 's/^    uint64_t moves;.*/&\n    uint64_t later;/' \
-		-e 's/^\(.*struct gmsfs_ioc_info) ==\) 184/\1 192/' $< > $@
+	$(call say,GEN,$@)sed -e '/^struct gmsfs_ioc_info {/,/^};/ s/^};/    uint64_t later;\n};/' \
+		-e '/sizeof(struct gmsfs_ioc_info) ==/d' $< > $@
 
 $(LARGER_DIR)/ioctl.c: src/fs/ioctl.c Makefile
 	$(Q)mkdir -p $(@D)
-	$(call say,GEN,$@)sed 's/^        [.]moves = view.*/&\n        .later = 77,/' $< > $@
+	$(call say,GEN,$@)sed 's/^    [*]info = (struct gmsfs_ioc_info){/&\n        .later = 77,/' $< > $@
 
 $(LARGER_DIR)/ioctl.o: $(LARGER_DIR)/ioctl.c $(LARGER_DIR)/gmsfs_abi.h
 	$(call say,CC,$@)$(CC) -I$(LARGER_DIR) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
