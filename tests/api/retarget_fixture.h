@@ -9,8 +9,8 @@
 
 #include "places_fixture.h"
 
-/* `a` is the store of api.h, ELSEWHERE one of another mount, BESIDE one of another mount of the same
- * device, the others are neighbours of `a`, made where they are not. */
+/* `a` is the store of api.h, ELSEWHERE one of another mount, BESIDE one of another mount of the
+ * same device, the others are neighbours of `a`, made where they are not. */
 #define ELSEWHERE 'z'
 #define BESIDE    'y'
 
