@@ -164,6 +164,29 @@ setup() {
     let_go "$WAITER"
 }
 
+# idle STORE: it fills the device with others, and nobody uses it; weights, and who waits for it, need
+# less than it has.
+idle() {
+    committed "$1" $((20 << 20))
+    fake_gpus 'others 1002'
+    wait_until 10 device_is .other_bytes $((1002 << 20))
+}
+
+@test "on a device that others fill, who is idle leaves for a store that somebody waits for" {
+    committed
+    move_to host host
+    idle other
+    timeout $((20 * SLOW)) cat "$W/lock"
+    at 'device host'
+    at host other
+}
+
+@test "and for memory that somebody asks for" {
+    idle other
+    ctl open "$W/lock" rw alloc $((6 << 20)) 1 a '' commit
+    wait_until 10 at host other
+}
+
 failed_twice() {
     [[ $(failures_of weights) -eq 2 ]]
 }

@@ -78,6 +78,13 @@ static uint64_t op_count_missing(const struct alloc_op *op)
     return bytes;
 }
 
+static void note_lack(struct service *s, uint64_t session, uint64_t bytes)
+{
+    const struct core_session *held = core_find_session(s->core, session);
+    if (held)
+        service_note_lack(s, held->store, bytes);
+}
+
 /* The last part is through. */
 static void finish_create(struct alloc_op *op)
 {
@@ -94,6 +101,8 @@ static void finish_create(struct alloc_op *op)
         error = alloc_publish(op, &answer, slots);
     missing_bytes = error == -ENOMEM ? missing_bytes : 0;
     bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
+    if (missing_bytes > 0 && !roomier)
+        note_lack(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
     if (error && atomic_load(&op->interrupted))
@@ -107,6 +116,7 @@ static void finish_create(struct alloc_op *op)
         op_answer(op, error, &answer);
     }
     service_end_use(s, session);
+    service_evict_for_lack(s);
 }
 
 static int op_reserve(struct service *s, struct alloc_op *op)

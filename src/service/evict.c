@@ -96,15 +96,23 @@ uint64_t service_evict_moment(const struct service *s)
     return at_ms;
 }
 
-bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes)
+/* Of what other pools are to have, and have not. */
+static uint64_t count_unfilled(const struct service *s, const struct evict_table *table,
+                               size_t pool)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < s->core->pools.items.count; i++) {
+        const struct evict_pool *other = &table->pools[i];
+        if (i != pool && other->used_bytes < other->min_bytes)
+            bytes += other->min_bytes - other->used_bytes;
+    }
+    return bytes;
+}
+
+/* has_none: of what is free by the account, others have taken all. */
+static bool evict(struct service *s, const struct core_store *store, uint64_t bytes, bool has_none)
 {
     struct evict_table table;
-    if (!s->options.evicts || s->ending)
-        return false;
-    if (s->evicting)
-        return true; /* what is begun just now ends, and then it is tried again */
-    if (service_is_vain(s, store->id, bytes) || !may_try(s))
-        return false;
     if (!evict_table_fill(s, &table, store)) {
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
         return false;
@@ -114,20 +122,50 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
         .pool = evict_table_find_pool(s, store->use.pool),
         .bytes = bytes,
         .is_resident = store->use.used_bytes > 0,
-        .free_bytes = vmm_get_free(s->vmm) + s->numbers.freeing_bytes + table.leaving_bytes,
         .now_ms = service_now(s),
         .min_stay_ms = s->options.min_stay_ms,
     };
+    wish.free_bytes = table.leaving_bytes;
+    wish.free_bytes += has_none ? count_unfilled(s, &table, wish.pool)
+                                : vmm_get_free(s->vmm) + s->numbers.freeing_bytes;
     s->evicting = true;
     bool comes = let_go(s, &table, &wish);
     s->evicting = false;
-    if (!comes) {
+    if (!comes)
         note_stays(s, &table);
-        service_note_vain(s, wish.store, bytes);
-    }
     evict_table_free(&table);
     return comes;
 }
+
+bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes)
+{
+    if (!s->options.evicts || s->ending)
+        return false;
+    if (s->evicting)
+        return true; /* what is begun just now ends, and then it is tried again */
+    if (service_is_vain(s, store->id, bytes) || !may_try(s))
+        return false;
+    uint64_t id = store->id;
+    bool comes = evict(s, store, bytes, false);
+    if (!comes)
+        service_note_vain(s, id, bytes);
+    return comes;
+}
+
+/* ---- a device that others fill --------------------------------------------------------------- */
+
+void service_evict_for_lack(struct service *s)
+{
+    uint64_t bytes = s->lack_bytes;
+    const struct core_store *store = core_find_store(s->core, s->lack_store);
+    if (bytes == 0 || s->evicting)
+        return;
+    s->lack_bytes = 0;
+    if (store && s->options.evicts && !s->ending)
+        evict(s, store, bytes, true);
+}
+
+/* ---- who waits for memory -------------------------------------------------------------------- */
 
 /* The first who came after that one and waits for memory alone, with its lock free. */
 static const struct core_waiter *find_short_writer(const struct service *s, uint64_t after)

@@ -191,6 +191,18 @@ static void rest(struct service *s)
         free(made);
 }
 
+/* The device's own memory is short, whatever its account says. */
+static void note_lack(struct service *s, const struct move_op *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->count; i++) {
+        const struct piece *piece = op->pieces[i];
+        bytes += piece && piece->memory.fd < 0 ? piece->reserved_bytes : 0;
+    }
+    if (bytes > 0 && op->tier == VMM_TIER_DEVICE)
+        service_note_lack(s, op->store, bytes);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -207,6 +219,8 @@ static void finish(struct move_op *op)
         error = publish(s, op);
         cancelled = error == -ESTALE;
     }
+    if (error == -ENOMEM && !cancelled)
+        note_lack(s, op);
     free_op(s, op);
     service_forget_vain(s); /* its tier has more room, or a store is somewhere else */
     if (!s->moves)

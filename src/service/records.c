@@ -155,6 +155,7 @@ static void handle_effects(struct service *s)
     service_discard_garbage(s);
     if (is_freed)
         service_on_memory(s);
+    service_evict_for_lack(s);
     service_start_promotions(s);
     service_evict_for_writers(s);
     service_evict_for_allocs(s);

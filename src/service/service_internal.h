@@ -155,7 +155,8 @@ struct service {
     unsigned next_passed_over;
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;
-    uint64_t evict_tries_ms; /* since when the tries are counted */
+    uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
+    uint64_t evict_tries_ms;         /* since when the tries are counted */
     unsigned evict_tries;
     struct service_numbers numbers;
     bool told_spool_bound;
@@ -498,6 +499,10 @@ void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, 
 /* As many spares as those that wait for this tier lack; none if that does not do. */
 void service_drop_spares(struct service *s, enum core_place tier);
 
+/* lack.c */
+/* The account had so many bytes for this store, and the device had not. */
+void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
+
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
@@ -505,6 +510,8 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 /* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
  */
 void service_evict_for_writers(struct service *s);
+/* Stores leave for the last that was noted; once, for it is tried again. After each record. */
+void service_evict_for_lack(struct service *s);
 /* And for moves that count on nothing any more. */
 void service_evict_for_moves(struct service *s);
 /* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
