@@ -98,6 +98,7 @@ struct gmsfs_ioc_info {
     uint32_t sealed;       /* there is a sealed layout, adopted or not */
     uint32_t residency;    /* GMSFS_RESIDENCY_*: the tiers that have the committed bytes */
     uint64_t moves;        /* how often their place has changed: other physical memory each time */
+    uint64_t promote_ms;   /* how long the last way to the device took; 0: there was none */
 };
 
 #define GMSFS_RESIDENCY_DEVICE (1u << 0)
@@ -115,6 +116,9 @@ struct gmsfs_ioc_info {
 /* RO does not wait until the store is on the device: descriptors are of whatever kind its bytes are
  * in (struct gmsfs_fds_header). */
 #define GMSFS_ACQUIRE_ANY (1u << 4)
+/* It is one of several stores that come to their devices one after the other: what came a moment
+ * ago stays there meanwhile, whatever min_stay= is. */
+#define GMSFS_ACQUIRE_GROUP (1u << 5)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {
@@ -380,7 +384,7 @@ struct gmsfs_ioc_region {
 #define GMSFS_IOC_CANCEL     _IO('G', 18)
 #define GMSFS_IOC_ALLOC_EACH _IOWR('G', 19, struct gmsfs_ioc_alloc_each)
 
-GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 184, "info");
+GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 192, "info");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_acquire) == 112, "acquire");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_join) == 32, "join");
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_alloc) == 560, "alloc");

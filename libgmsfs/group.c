@@ -10,7 +10,8 @@
  *   - Who holds one lock and takes no other waits for nobody.
  *   - Memory is waited for with nothing else in hand: group_reserve.c. So are stores whose bytes
  *     have to come to their devices first, in the order of the devices: of those that lack one
- *     another's memory, whoever was first on the first device meets nobody on the next.
+ *     another's memory, whoever was first on the first device meets nobody on the next. And whoever
+ *     loses what had come pauses, or two might go on like that for ever: group_pause.c.
  * A circle of waiters would have a highest store, whose waiter held a lock above it.
  */
 #include <errno.h>
@@ -120,6 +121,8 @@ static int group_take_readers(struct group *group)
         struct member *has = busy;
 
         gfs_group_release(group);
+        if (gfs_member_is_away(has))
+            gfs_group_bring(group, has);
         error = gfs_member_take(has, GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
         if (!error)
             error = group_try_readers(group, has, &busy);
@@ -164,20 +167,19 @@ static int group_take_locks(struct group *group, enum gmsfs_mode mode)
 
 /* As a reader, who gives it back at once: what came stays on its device for a while. One that has
  * nothing any more, or left again, is met when the locks are taken. */
-static int group_promote(struct group *group, unsigned tries)
+static int group_promote(struct group *group)
 {
     int error = gfs_group_look(group);
 
     for (size_t i = 0; i < group->count && !error; i++) {
         if (!gfs_member_is_away(group->by_device[i]))
             continue;
+        gfs_group_bring(group, group->by_device[i]);
         error = gfs_member_take(group->by_device[i], GMSFS_MODE_RO, gfs_group_left_ms(group), 0);
         gfs_group_release(group);
         if (error == -ENODATA)
             error = 0;
     }
-    if (!error && tries > 0)
-        gfs_group_pause(group, tries);
     return error;
 }
 
@@ -191,7 +193,7 @@ static int group_take(struct group *group, enum gmsfs_mode mode)
 
         if (error == GROUP_AWAY) {
             gfs_group_release(group);
-            error = gfs_group_left_ms(group) ? group_promote(group, tries) : -EAGAIN;
+            error = gfs_group_left_ms(group) ? group_promote(group) : -EAGAIN;
             if (error)
                 return error;
             continue;

@@ -3,8 +3,8 @@
  * group - what the parts of gmsfs_connect_group share
  *
  * For group.c, which takes the locks of all and commits, group_reserve.c, which sees to the memory
- * that goes with them, and group_members.c, which both call. One thread has a group, and all its
- * handles entered, from beginning to end.
+ * that goes with them, and group_members.c and group_pause.c, which both call. One thread has a
+ * group, and all its handles entered, from beginning to end.
  */
 #ifndef GMSFS_GROUP_H
 #define GMSFS_GROUP_H
@@ -26,6 +26,7 @@ struct member {
     struct gmsfs_store *handle;
     int entered;
     int taken;                        /* the lock is ours, and the handle does not know it yet */
+    int came;                         /* to its device, for us, since the last pause */
     struct gmsfs_ioc_acquire acquire; /* as granted */
     struct gmsfs_ioc_info info;       /* at the last look */
     uint64_t reserve_bytes;           /* as asked for */
@@ -39,6 +40,7 @@ struct group {
     size_t count;
     uint64_t start_ms;
     uint64_t timeout_ms;
+    unsigned losses; /* how often a store left again that had come, before all were there */
 };
 
 /* ---- group_members.c ---------------------------------------------------------------------- */
@@ -82,7 +84,12 @@ int gfs_group_reserve(struct group *group, struct member **lacking);
 /* With nothing in hand: until there was memory for that store. 0: try again; mode: as wished. */
 int gfs_group_wait_memory(struct group *group, struct member *lacking, enum gmsfs_mode mode,
                           unsigned tries);
+/* ---- group_pause.c ------------------------------------------------------------------------ */
+
 /* Who stops others, and is stopped by them, time and again gets out of step. */
 void gfs_group_pause(const struct group *group, unsigned tries);
+/* With nothing in hand, after a look: this one is to come to its device. If it had come already,
+ * some other group is bringing its own, and both may go on like that for ever: this one pauses. */
+void gfs_group_bring(struct group *group, struct member *member);
 
 #endif

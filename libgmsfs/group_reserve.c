@@ -16,16 +16,12 @@
  *     time and again, must do so in step, and a random pause puts them out of it.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "group.h"
-
-#define PAUSE_MAX_MS 256u
 
 static int compare_devices(const void *left, const void *right)
 {
@@ -134,19 +130,6 @@ int gfs_group_reserve(struct group *group, struct member **lacking)
     *lacking = NULL;
     error = group_unreserve(group);
     return error ? error : group_try_reserve(group, GMSFS_RESERVE_REPLACING, lacking);
-}
-
-void gfs_group_pause(const struct group *group, unsigned tries)
-{
-    uint64_t left_ms = gfs_group_left_ms(group), most_ms = PAUSE_MAX_MS;
-    uint8_t random = 0;
-
-    if (tries < 8)
-        most_ms = 1u << tries;
-    if (most_ms > left_ms)
-        most_ms = left_ms;
-    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) == sizeof(random))
-        poll(NULL, 0, (int)(random * most_ms / PAUSE_MAX_MS));
 }
 
 /* Who would as well read has no reason to wait for readers of what is whole by now. */

@@ -21,9 +21,9 @@ start_api() {
         start_mount alloc_timeout=10
         ;;
     group | group_reserve | group_wait) start_api_group ;;
-    group_evict) # two mounts, each with room for the stores of one group
-        start_mount size=24M,host_size=64M,min_stay=2 "$T/one"
-        start_mount size=24M,host_size=64M,min_stay=2 "$T/two"
+    group_evict) # two mounts, each with room for the stores of one group, where nothing stays
+        start_mount size=24M,host_size=64M,min_stay=0 "$T/one"
+        start_mount size=24M,host_size=64M,min_stay=0 "$T/two"
         export GMSFS_TEST_ONE=$T/one GMSFS_TEST_TWO=$T/two
         ;;
     group_places) # two mounts, each with room for the store of one group

@@ -82,6 +82,7 @@ static void do_info(struct fs_request *request, const struct core_file *file)
         .memory = (uint32_t)device.memory,
         .residency = get_residency(view.store),
         .moves = view.store->places.moves,
+        .promote_ms = view.store->places.promote_ms,
     };
     fill_layout(info, &view);
     memcpy(info->store_id, view.store->uuid, sizeof info->store_id);

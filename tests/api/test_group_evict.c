@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Groups that have several stores each on mounts with room for one group at a time. Nobody orders a
- * move: whoever comes has the others' stores leave, and those of a group stay min_stay together.
+ * move: whoever comes has the others' stores leave, at any time (min_stay=0).
  */
 #include <fcntl.h>
 #include <pthread.h>

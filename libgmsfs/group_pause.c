@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups that stop each other get out of step.
+ *
+ * Two that want one another's room have each other's stores leave while they bring their own, one
+ * after the other and with nothing in hand, so that neither ever has all of its own there. A pause
+ * of some length that is longer than that takes, by chance and more so each time, lets one of them
+ * come to its end meanwhile.
+ */
+#include <poll.h>
+#include <sys/random.h>
+
+#include "group.h"
+
+#define PAUSE_MAX_MS  256u
+#define SLICE_MS      50u /* a pause that is cancelled is over so soon */
+#define STEP_MS       4u  /* what an ACQUIRE may take beside the copy */
+#define MAX_DOUBLINGS 5u
+
+static uint64_t get_random(uint64_t most_ms)
+{
+    uint32_t random = 0;
+
+    if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+        return most_ms / 2;
+    return (uint64_t)((double)most_ms * random / UINT32_MAX);
+}
+
+static void pause_up_to(const struct group *group, uint64_t most_ms)
+{
+    uint64_t left_ms = gfs_group_left_ms(group), end_ms, now_ms = gfs_clock_ms();
+
+    end_ms = now_ms + get_random(most_ms < left_ms ? most_ms : left_ms);
+    while (now_ms < end_ms && !gfs_wait_is_cancelled(group->members[0].handle)) {
+        poll(NULL, 0, (int)(end_ms - now_ms < SLICE_MS ? end_ms - now_ms : SLICE_MS));
+        now_ms = gfs_clock_ms();
+    }
+}
+
+void gfs_group_pause(const struct group *group, unsigned tries)
+{
+    pause_up_to(group, tries < 8 ? 1u << tries : PAUSE_MAX_MS);
+}
+
+/* All of them, one after the other. */
+static uint64_t count_bringing_ms(const struct group *group)
+{
+    uint64_t ms = 0;
+
+    for (size_t i = 0; i < group->count; i++)
+        ms += group->members[i].info.promote_ms + STEP_MS;
+    return ms;
+}
+
+void gfs_group_bring(struct group *group, struct member *member)
+{
+    if (member->came) {
+        group->losses++;
+        pause_up_to(group, count_bringing_ms(group)
+                               << (group->losses < MAX_DOUBLINGS ? group->losses : MAX_DOUBLINGS));
+        for (size_t i = 0; i < group->count; i++)
+            group->members[i].came = 0;
+    }
+    member->came = 1;
+}
