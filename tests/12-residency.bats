@@ -144,6 +144,16 @@ layout_of() {
     refused EBUSY host
 }
 
+@test "who reads by a path beside the device has no lock that could be joined, through lock or by token" {
+    committed
+    move_to host host
+    expect EAGAIN open "$W/allocations/a" r pread 0 4 open "$W/lock" r
+    hold open "$W/allocations/a" r info
+    expect EAGAIN open "$W/ctl" r join "$(output_of "$HOLDER" | sed -n 's/.*token=\([0-9a-f]*\).*/\1/p')"
+    at host
+    let_go "$HOLDER"
+}
+
 @test "a reader that comes while its store leaves is let in, and the move ends as a spare" {
     committed
     touch "$T/gate"
