@@ -424,13 +424,15 @@ soak:
 		--stall $(STALL) --triton $(TRITON))
 
 # KILLS of workers at random moments; SEED repeats a run. FULL=1: at every step of every deed, and for
-# each of these at every EVERY_AGAIN-th of the worker that goes on. GMSFS_GPU=real: on device 0.
+# each of these at every EVERY_AGAIN-th of the worker that goes on; and before that, every order of what
+# can happen to the places of two stores. GMSFS_GPU=real: on device 0.
 KILLS       ?= 1000
 EVERY_AGAIN ?= 1
 crash-test:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) tests/crash-test --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(if $(FULL),GMSFS_STATES=0 $(O)/tests/unit/test_core_places)
 	@$(if $(FULL),O=$(O) tests/crash-test --steps 1 $(EVERY_AGAIN))
 
 # FUZZ names targets, e.g. FUZZ='fuzz_name fuzz_record'; each runs for FUZZ_SECONDS (60).

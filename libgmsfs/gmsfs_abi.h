@@ -117,6 +117,9 @@ struct gmsfs_ioc_info {
 /* RO does not wait until the store is on the device: descriptors are of whatever kind its bytes are
  * in (struct gmsfs_fds_header). */
 #define GMSFS_ACQUIRE_ANY (1u << 4)
+/* It is one of several stores that come to their devices one after the other: what came a moment
+ * ago stays there meanwhile, whatever min_stay= is. */
+#define GMSFS_ACQUIRE_GROUP (1u << 5)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {

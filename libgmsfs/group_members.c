@@ -137,6 +137,7 @@ static int member_acquire(struct member *member, struct gmsfs_ioc_acquire acquir
     int error;
 
     member->acquire = acquire;
+    member->acquire.flags |= GMSFS_ACQUIRE_GROUP;
     error = gfs_session_take(member->handle, &member->acquire);
     member->taken = !error;
     return error;

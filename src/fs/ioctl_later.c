@@ -125,6 +125,7 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .fresh = (argument->flags & GMSFS_ACQUIRE_FRESH) != 0,
         .replace = (argument->flags & GMSFS_ACQUIRE_REPLACE) != 0,
         .any = (argument->flags & GMSFS_ACQUIRE_ANY) != 0,
+        .grouped = (argument->flags & GMSFS_ACQUIRE_GROUP) != 0,
         .owned = true, /* forked children of a library's user may have the file as well */
     };
     memset(argument->ticket, 0, sizeof argument->ticket);

@@ -28,7 +28,8 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
 {
     const uint32_t writes = GMSFS_ACQUIRE_FRESH | GMSFS_ACQUIRE_REPLACE;
 
-    if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN | GMSFS_ACQUIRE_ANY | writes))
+    if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN | GMSFS_ACQUIRE_ANY |
+                           GMSFS_ACQUIRE_GROUP | writes))
         return -EINVAL;
     if (acquire->mode == GMSFS_MODE_RO && (acquire->reserve_bytes || acquire->flags & writes))
         return -EINVAL;

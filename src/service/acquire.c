@@ -48,7 +48,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         .size_bytes = reserve_bytes,
     };
     memcpy(record.comm, caller->comm, sizeof record.comm);
-    struct parked how = {.acquire = true};
+    struct parked how = {.acquire = true, .grouped = acquire->grouped};
     error = service_watch(s, ctl, &record);
     if (error)
         goto out;

@@ -15,12 +15,41 @@
 #define TRIES_MAX 64u
 #define TRIES_MS  100u
 
+/* What came stays so long at least where somebody takes several stores, which come one after the
+ * other: so many times what this one took, in these bounds. */
+#define GROUP_STAYS       16u
+#define GROUP_STAY_MIN_MS 100u
+#define GROUP_STAY_MAX_MS 5000u
+
+static bool is_for_group(const struct service *s, const struct core_store *store)
+{
+    for (size_t i = 0; i < store->lock.waiter_count; i++) {
+        const struct parked *parked = idvec_find(&s->parked, store->lock.waiters[i].id);
+        if (parked && parked->grouped)
+            return true;
+    }
+    return false;
+}
+
+/* Else the first ones of a group would leave for its last ones, and two groups take from each other
+ * for ever. Nobody else waits for that: who goes for them is the order of their uses alone. */
+static uint64_t get_min_stay_ms(const struct service *s, const struct core_store *store)
+{
+    uint64_t least_ms = 0;
+    if (is_for_group(s, store)) {
+        least_ms = store->places.promote_ms * GROUP_STAYS;
+        least_ms = least_ms > GROUP_STAY_MIN_MS ? least_ms : GROUP_STAY_MIN_MS;
+        least_ms = least_ms < GROUP_STAY_MAX_MS ? least_ms : GROUP_STAY_MAX_MS;
+    }
+    return s->options.min_stay_ms > least_ms ? s->options.min_stay_ms : least_ms;
+}
+
 /* When somebody who may not go yet may. */
-static void note_stays(struct service *s, const struct evict_table *table)
+static void note_stays(struct service *s, const struct evict_table *table, uint64_t min_stay_ms)
 {
     uint64_t now_ms = service_now(s);
     for (size_t i = 0; i < table->count; i++) {
-        uint64_t at_ms = table->rows[i].promoted_ms + s->options.min_stay_ms;
+        uint64_t at_ms = table->rows[i].promoted_ms + min_stay_ms;
         if (table->rows[i].promoted_ms > 0 && at_ms > now_ms &&
             (s->evict_at_ms <= now_ms || at_ms < s->evict_at_ms))
             s->evict_at_ms = at_ms;
@@ -123,7 +152,7 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
         .bytes = bytes,
         .is_resident = store->use.used_bytes > 0,
         .now_ms = service_now(s),
-        .min_stay_ms = s->options.min_stay_ms,
+        .min_stay_ms = get_min_stay_ms(s, store),
     };
     wish.free_bytes = table.leaving_bytes;
     wish.free_bytes += has_none ? count_unfilled(s, &table, wish.pool)
@@ -132,7 +161,7 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
     bool comes = let_go(s, &table, &wish);
     s->evicting = false;
     if (!comes)
-        note_stays(s, &table);
+        note_stays(s, &table, wish.min_stay_ms);
     evict_table_free(&table);
     return comes;
 }
@@ -161,7 +190,7 @@ void service_evict_for_lack(struct service *s)
     if (bytes == 0 || s->evicting)
         return;
     s->lack_bytes = 0;
-    if (store && s->options.evicts && !s->ending && may_try(s))
+    if (store && s->options.evicts && !s->ending)
         evict(s, store, bytes, true);
 }
 

@@ -63,7 +63,7 @@ struct parked {  /* a waiter of the core that somebody waits behind */
     uint64_t id; /* the waiter */
     struct service_request *request;
     uint64_t park_until_ms; /* the request's bound */
-    bool acquire;
+    bool acquire, grouped;
     struct core_process watched; /* of an ACQUIRE: its use of a watch; pid 0: none */
     bool truncate;               /* O_TRUNC of the open, done at the grant */
     const char *create; /* O_CREAT: the allocation's name, added at the grant; else NULL. Owned */

@@ -62,6 +62,7 @@ struct service_acquire {
     bool replace;           /* RW wherever the store is: CORE_OPEN_REPLACE */
     bool any;               /* RO wherever the store is: CORE_OPEN_ANY */
     bool fresh;             /* RW begins with nothing: what is committed is dropped at the grant */
+    bool grouped;           /* one of several stores that are taken together */
 };
 
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
