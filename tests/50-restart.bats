@@ -214,20 +214,33 @@ is_another_worker() { # PID
     grep -q 'is started in 0.8 s' "$LOG"
 }
 
-# What it was sent to be registered it closes, and is asked for that itself (FUSE_FLUSH), which no signal ends.
-@test "a worker that is dead and does not go, for it closes a file of its own mount, is left behind" {
+# It is sent a file of its own mount to be registered. It closes that, and is asked for it itself (FUSE_FLUSH), which
+# no signal ends; sets WORKER
+let_worker_close_its_own() {
     export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
-    local worker
-    worker=$(worker_of "$KEEPER")
+    WORKER=$(worker_of "$KEEPER")
     spawn "$GMSCTL" open "$M/weights/ctl" r connect "$M" say ready until "$T/go" \
         try region-register self r key file 0 1
     wait_until 10 said "$SPAWNED" ready
     printf x >"$T/deaths"
+}
+
+@test "a worker that is dead and does not go, for it closes a file of its own mount, is left behind" {
+    let_worker_close_its_own
     touch "$T/go"
     wait_until_any 10 resumed_more_than 0
-    grep -q "worker $worker is dead and does not go" "$LOG"
-    wait_until_any 10 grep -q "worker $worker has gone at last" "$LOG"
-    process_gone "$worker"
+    grep -q "worker $WORKER is dead and does not go" "$LOG"
+    wait_until_any 10 grep -q "worker $WORKER has gone at last" "$LOG"
+    process_gone "$WORKER"
     run_logged -0 timeout 20 mkdir "$M/other"
+}
+
+@test "a mount that ends ends such a worker as well" {
+    let_worker_close_its_own
+    touch "$GMSFS_LAST_WORKER" "$T/go"
+    expect_death
+    wait_until_any 20 process_gone "$KEEPER"
+    grep -q "worker $WORKER is dead and does not go" "$LOG"
+    process_gone "$WORKER"
 }
