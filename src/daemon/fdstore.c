@@ -21,6 +21,7 @@
 #define SETTLE_MS     1000
 #define DEAF_MS       10000u
 #define CLEAR_MS      2000u
+#define PATIENCE_MS   500u /* with a manager that was not busy before */
 #define BATCH         256u /* of what is due, at a time */
 #define NEXT_MS       5u   /* then the next batch */
 #define RETRY_MS      100u /* where it took nothing */
@@ -52,33 +53,6 @@ static void give_up(struct fdstore *store, const char *cause)
     store->is_incomplete = true;
 }
 
-static void format_name(uint32_t place, char name[MESSAGE_BYTES])
-{
-    if (place == 0)
-        snprintf(name, MESSAGE_BYTES, INDEX_NAME);
-    else
-        snprintf(name, MESSAGE_BYTES, "%u", place);
-}
-
-static int store_message(const struct fdstore *store, uint32_t place, int fd)
-{
-    char name[MESSAGE_BYTES], text[MESSAGE_BYTES * 2];
-
-    format_name(place, name);
-    snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
-    return notify_send_to(store->notify_fd, text, fd);
-}
-
-static int removal_message(const struct fdstore *store, const char *name)
-{
-    char text[MESSAGE_BYTES + 256];
-
-    snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s", name);
-    return notify_send_to(store->notify_fd, text, -1);
-}
-
-/* ---- what is due --------------------------------------------------------------------------- */
-
 /* What may be over in a moment. */
 static bool is_busy(int error)
 {
@@ -89,6 +63,53 @@ static bool is_any_due(const struct fdstore *store)
 {
     return store->due_adds + store->due_removals > 0;
 }
+
+/* What is acknowledged is stored: so who is only slow is waited for, in all for half a second a
+ * turn of the keeper's. Where something is due it was in vain. */
+static int send_patiently(struct fdstore *store, const char *text, int fd)
+{
+    struct pollfd manager = {.fd = store->notify_fd, .events = POLLOUT};
+    int error = notify_send_to(store->notify_fd, text, fd);
+
+    while (is_busy(error) && !is_any_due(store) && store->patience_ms > 0) {
+        uint64_t from_ms = loop_now_ms(), took_ms;
+        if (error == -EAGAIN)
+            poll(&manager, 1, (int)store->patience_ms);
+        else
+            poll(NULL, 0, 1);
+        took_ms = loop_now_ms() - from_ms;
+        store->patience_ms -= took_ms < store->patience_ms ? took_ms : store->patience_ms;
+        error = notify_send_to(store->notify_fd, text, fd);
+    }
+    return error;
+}
+
+static void format_name(uint32_t place, char name[MESSAGE_BYTES])
+{
+    if (place == 0)
+        snprintf(name, MESSAGE_BYTES, INDEX_NAME);
+    else
+        snprintf(name, MESSAGE_BYTES, "%u", place);
+}
+
+static int store_message(struct fdstore *store, uint32_t place, int fd)
+{
+    char name[MESSAGE_BYTES], text[MESSAGE_BYTES * 2];
+
+    format_name(place, name);
+    snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s", name);
+    return send_patiently(store, text, fd);
+}
+
+static int removal_message(struct fdstore *store, const char *name)
+{
+    char text[MESSAGE_BYTES + 256];
+
+    snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+    return send_patiently(store, text, -1);
+}
+
+/* ---- what is due --------------------------------------------------------------------------- */
 
 static bool make_due(struct fdstore *store)
 {
@@ -157,6 +178,7 @@ static bool deliver_some(struct fdstore *store)
 
 void fdstore_go_on(struct fdstore *store, uint64_t now_ms)
 {
+    store->patience_ms = PATIENCE_MS;
     if (!is_any_due(store) || now_ms < store->retry_ms)
         return;
     store->retry_ms = now_ms + (deliver_some(store) ? NEXT_MS : RETRY_MS);
@@ -196,7 +218,7 @@ void fdstore_settle(struct fdstore *store)
     store->removes = false;
     if (is_any_due(store) || loop_now_ms() < store->deaf_ms || pipe2(ends, O_CLOEXEC) != 0)
         return;
-    int error = notify_send_to(store->notify_fd, "BARRIER=1", ends[1]);
+    int error = send_patiently(store, "BARRIER=1", ends[1]);
     close(ends[1]);
     struct pollfd closed = {.fd = ends[0]};
     if (!error && poll(&closed, 1, SETTLE_MS) == 0) {
@@ -212,7 +234,7 @@ void fdstore_settle(struct fdstore *store)
 
 void fdstore_init(struct fdstore *store)
 {
-    *store = (struct fdstore){.notify_fd = -1, .index_fd = -1};
+    *store = (struct fdstore){.notify_fd = -1, .index_fd = -1, .patience_ms = PATIENCE_MS};
 }
 
 void fdstore_close(struct fdstore *store)

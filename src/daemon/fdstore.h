@@ -6,9 +6,10 @@
  * Where a keeper ends unplanned, the one that systemd then starts gets them. Each is stored under a
  * name of its own, the number of its place in an index, which is memory that is stored as well and
  * tells what they are; names are short because they come back as one word of the environment. The
- * protocol is that of sd_notify(3) and sd_listen_fds(3). Keeper only. It does not wait for a
- * manager that is busy: what that does not take at once is due, and is stored or removed later
- * (fdstore_go_on); until then it is lost with the keeper. Without $NOTIFY_SOCKET nothing is stored.
+ * protocol is that of sd_notify(3) and sd_listen_fds(3). Keeper only. It waits half a
+ * second in all for a manager that is busy; what that does not take is due, and is stored or
+ * removed later (fdstore_go_on); until then it is lost with the keeper. Without $NOTIFY_SOCKET
+ * nothing is stored.
  */
 #ifndef GMSFS_DAEMON_FDSTORE_H
 #define GMSFS_DAEMON_FDSTORE_H
@@ -41,8 +42,9 @@ struct fdstore {
      * the descriptor, to be stored; -2: to be removed, and nobody else's place before that. */
     int *due;
     uint32_t due_adds, due_removals, due_at;
-    uint64_t retry_ms; /* not before */
-    uint64_t deaf_ms;  /* until then nobody waits for an answer */
+    uint64_t retry_ms;    /* not before */
+    uint64_t patience_ms; /* left of this turn */
+    uint64_t deaf_ms;     /* until then nobody waits for an answer */
 };
 
 struct fdstore_item {
