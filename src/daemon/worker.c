@@ -302,27 +302,11 @@ static void grow_descriptor_table(const struct worker_setup *setup)
         close(fd);
 }
 
-/* Where another worker had it before, its driver is not waited for. */
-static int open_device(struct worker *worker, char *text, size_t text_bytes)
-{
-    const struct vmm_options *options = &worker->setup->options->vmm;
-    struct worker_own *own = get_own(worker);
-
-    if (own->has_device)
-        return vmm_reopen(options, &own->device, &worker->vmm, text, text_bytes);
-    int error = vmm_open(options, &worker->vmm, text, text_bytes);
-    if (!error) {
-        vmm_describe(worker->vmm, &own->device);
-        atomic_store(&own->has_device, 1);
-    }
-    return error;
-}
-
 static int open_memory(struct worker *worker)
 {
     const struct daemon_options *options = worker->setup->options;
     char text[512] = "";
-    int error = open_device(worker, text, sizeof text);
+    int error = worker_open_device(worker, text, sizeof text);
     struct vmm_info info;
 
     if (error) {

@@ -65,6 +65,8 @@ void worker_tell_keeper(struct worker *worker, const struct wire_message *messag
 /* ---- worker_resume.c: a worker that goes on where another has ended ----------------------------
  */
 
+/* Where another worker had it before, its driver is not waited for. `text`: why not */
+int worker_open_device(struct worker *worker, char *text, size_t text_bytes);
 int worker_restore_service(struct worker *worker, const struct service_options *options,
                            const struct service_host *host);
 /* Those of GMS clients. Before the kernel sends its requests again: who waits comes back in time.

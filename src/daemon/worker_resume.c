@@ -11,6 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
+/* ---- the device ---- */
+
+int worker_open_device(struct worker *worker, char *text, size_t text_bytes)
+{
+    const struct vmm_options *options = &worker->setup->options->vmm;
+    struct worker_own *own = journal_get_own(worker->journal);
+
+    if (own->has_device)
+        return vmm_reopen(options, &own->device, &worker->vmm, text, text_bytes);
+    int error = vmm_open(options, &worker->vmm, text, text_bytes);
+    if (!error) {
+        vmm_describe(worker->vmm, &own->device);
+        atomic_store(&own->has_device, 1);
+    }
+    return error;
+}
+
 /* ---- the service ---- */
 
 static void close_kept(struct service_kept *kept, size_t count)
