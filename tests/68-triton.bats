@@ -449,8 +449,9 @@ references_are() { # NAME COUNT
     cli -2 triton --drain-timeout -1 "$M"
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T"
     assert_match "$output" 'not the top of a gmsfs mount'
+    assert_eq "${#lines[@]}" 1 lines
     cli -1 triton --http 127.0.0.1:0 --grpc none "$T/gone"
-    assert_match "$output" 'No such file'
+    assert_match "$output" "No such file .*'gmsfs status' lists"
 }
 
 # inference REGION: by a region that has 128 bytes, in the background.

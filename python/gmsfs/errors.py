@@ -134,6 +134,7 @@ _WAYS_OUT: Dict[Any, str] = {
         errno.EIO,
     ): "its memory is suspect and takes no readers; load it anew, or see "
     "gmsfs-clear-suspect in gmsfs(1)",
+    ("gmsfs_connect", errno.ENODATA): "its bytes were given up; load or publish them anew",
     ("gmsfs_connect", errno.ENOMEM): "the device has not as much, or (timeout 0) not now; see "
     "'gmsfs status' for who has it",
     (
@@ -223,6 +224,8 @@ _WAYS_OUT: Dict[Any, str] = {
     errno.EBUSY: "a CUDA stream is capturing, or the store is in use by this handle; try again after it",
     errno.ENOLCK: "it needs the writer's lock (or any, to map); open the store with the mode for it",
     errno.ENOMEM: "the device is full; see 'gmsfs status' for who has its memory",
+    errno.EDQUOT: "its pool has no room for it ('pools' in the mount has the budgets), or your share of a "
+    "bound is used up ('events' names which)",
     errno.ENOSPC: "a bound of the store is reached (gmsfs(5) lists them)",
     errno.EFBIG: "a metadata value has at most 1 MiB, and what is put at once 1 GiB",
     errno.EHOSTUNREACH: "the store alone was bind-mounted; bind the whole mount instead",

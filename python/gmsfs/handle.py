@@ -153,11 +153,7 @@ class Handle:
                 return self.lib.gmsfs_connect_reserve(self.pointer, mode, ms, reserve_bytes)
             return self.lib.gmsfs_connect(self.pointer, mode, ms)
 
-        self.check(
-            "gmsfs_connect",
-            self.wait(attempt, timeout, lambda: self.lib.gmsfs_disconnect(self.pointer)),
-        )
-        self.lost = False
+        self._connected(mode, self.wait(attempt, timeout, self.release))
 
     async def connect_async(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
         """Takes the lock as connect() does; while it waits the event loop goes on. Cancelled, it has
@@ -173,8 +169,24 @@ class Handle:
         except BaseException:
             self.lib.gmsfs_disconnect(self.pointer)
             raise
-        self.check("gmsfs_connect", result)
+        self._connected(mode, result)
+
+    def _connected(self, mode: int, result: int) -> None:
+        why = self._why_not(mode) if result in (-errno.EAGAIN, -errno.ETIMEDOUT) else ""
+        self.check("gmsfs_connect", result, why)
         self.lost = False
+
+    def _why_not(self, mode: int) -> str:
+        """Why a lock did not come that nobody has; "" where somebody does, or it is not known."""
+        raw = abi.Info()
+        if self.lib.gmsfs_get_info(self.pointer, ctypes.byref(raw), ctypes.sizeof(raw)) < 0:
+            return ""
+        state = abi.STATES[raw.state] if raw.state < len(abi.STATES) else ""
+        if mode == abi.MODE_RO and state in ("EMPTY", "LAYOUT_COMMITTED"):
+            return "nothing is committed in it; load or publish something, or give more time to wait for it"
+        if state == "COMMITTED" and not raw.residency & abi.RESIDENCY["device"]:
+            return "its bytes did not come to the device; 'gmsfs promote' brings them, or says why not"
+        return ""
 
     def retarget(self, path: Any, timeout: Optional[float]) -> None:
         """Maps the store at `path` in place of the one that is mapped. Interrupted, it has that one

@@ -80,6 +80,8 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
         return "its daemon is older than this command, and has to be mounted anew";
     if (error == -EPERM)
         return "only root and the user who mounted it may: run this as one of them";
+    if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECONNREFUSED)
+        return "its daemon has ended; clear it away with 'gmsfs umount -l' and mount anew";
     if (error == -ECONNRESET)
         return "its workers end before they can tell the keeper of it";
     return strerror(-error);

@@ -138,7 +138,7 @@ static int start_server(struct triton *triton, struct failure *failure)
     if (triton->server == 0) {
         close(pair[0]);
         error = serve(triton, pair[1], parent);
-        if (error)
+        if (error && error != -ENOTCONN) /* the opener is gone, and says why */
             fprintf(stderr, "gmsfs triton: the process that serves clients: %s\n",
                     strerror(-error));
         _exit(error ? 1 : 0);
@@ -169,6 +169,23 @@ static int end_server(struct triton *triton, struct failure *failure)
 
 /* ---- the opener ---------------------------------------------------------------------------- */
 
+static const char *explain_mount(int error)
+{
+    switch (error) {
+    case -ENOTTY:
+        return "not the top of a gmsfs mount, or its daemon knows no regions";
+    case -ENOTCONN:
+    case -ECONNABORTED:
+        return "the mount is dead, for its daemon has ended; clear it away with 'gmsfs umount -l' "
+               "and "
+               "mount anew";
+    case -ENOENT:
+        return "No such file or directory; 'gmsfs status' lists the mounts there are";
+    default:
+        return strerror(-error);
+    }
+}
+
 static int run_opener(struct triton *triton, struct failure *failure)
 {
     const struct triton_options *options = triton->options;
@@ -182,10 +199,7 @@ static int run_opener(struct triton *triton, struct failure *failure)
     error = registry_open(options->mount, &opener.registry);
     if (error) {
         identity_free_tokens(tokens);
-        return failure_set(failure, error, "%s: %s", options->mount,
-                           error == -ENOTTY
-                               ? "not the top of a gmsfs mount, or its daemon knows no regions"
-                               : strerror(-error));
+        return failure_set(failure, error, "%s: %s", options->mount, explain_mount(error));
     }
     opener.tokens = tokens;
     error = ends_start(triton->opener);

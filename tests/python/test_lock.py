@@ -12,7 +12,7 @@ import time
 import unittest
 
 import gmsfs
-from support import TIMEOUT, StoreCase, python
+from support import TIMEOUT, StoreCase, command, python
 
 HOLD = (
     "import sys, gmsfs\n"
@@ -61,6 +61,15 @@ class Locks(StoreCase):
             with self.assertRaisesRegex(gmsfs.Timeout, "gmsfs status") as caught:
                 gmsfs.open(self.path, "rw", timeout=0.01)
         self.assertIsInstance(caught.exception, TimeoutError)
+
+    def test_a_lock_that_nobody_has_and_that_does_not_come_says_why(self):
+        for kind, timeout in (gmsfs.WouldBlock, 0), (gmsfs.Timeout, 0.01):
+            with self.assertRaisesRegex(kind, "nothing is committed in it"):
+                gmsfs.open(self.path, timeout=timeout)
+        gmsfs.publish(self.path, {"t": b"1"})
+        command("demote", "-q", "--to", "none", self.path)
+        with self.assertRaisesRegex(gmsfs.Error, "its bytes were given up; load or publish them anew"):
+            gmsfs.open(self.path, timeout=0)
 
     def test_a_wait_ends_with_the_grant(self):
         with Holder(self.path) as process:

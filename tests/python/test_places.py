@@ -34,6 +34,19 @@ class PlacesTest(StoreCase):
             self.assertEqual(array.ctypes.data, address)
             numpy.testing.assert_array_equal(array, numpy.arange(3000))
 
+    def test_bytes_that_cannot_come_to_the_device_are_said_to_be_what_lacks(self):
+        other = self.path + ".other"
+        os.mkdir(other)
+        self.addCleanup(os.rmdir, other)
+        gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
+        self.order("host", ("host",))
+        left = os.statvfs(self.path)
+        while left.f_bfree < left.f_blocks:  # what it had is on its way back
+            left = os.statvfs(self.path)
+        with gmsfs.open(other, "rw", TIMEOUT, reserve_bytes=left.f_bavail * left.f_frsize):
+            with self.assertRaisesRegex(gmsfs.Timeout, "did not come to the device; 'gmsfs promote'"):
+                gmsfs.open(self.path, timeout=0.05)
+
     def test_retarget_shows_another_store_in_the_same_arrays(self):
         other = self.path + ".other"
         os.mkdir(other)

@@ -115,7 +115,7 @@ class Async(Waits):
 
         asyncio.run(main())
 
-    def test_retargeting_waits_in_the_event_loop(self):
+    def test_retargeting_waits_in_the_event_loop_and_a_cancelled_one_leaves_no_waiter(self):
         other = self.path + ".other"
         os.mkdir(other)
         self.addCleanup(os.rmdir, other)
@@ -126,6 +126,8 @@ class Async(Waits):
             with gmsfs.open(other) as store:
                 view = store.views()["t"]
                 with gmsfs.open(self.path, "rw"):
+                    await self.cancel_when_it_waits(asyncio.create_task(store.retarget_async(self.path)))
+                    self.assertEqual(store.path, other)
                     task = asyncio.create_task(store.retarget_async(self.path))
                     await self.until(self.waiters)
                 await task
