@@ -282,7 +282,8 @@ TAP_TEST(directory_that_cannot_be_used_is_said)
         .backend = "host", .size_bytes = 16 * MIB, .spill = "/nothing", .spill_bytes = GIB};
 
     check_int(try_open(options), -ENOENT);
-    check_str(error, "disk tier (spill=/nothing): cannot be opened: No such file or directory");
+    check_str(error, "disk tier (spill=/nothing): cannot be opened: No such file or directory "
+                     "(create it: mkdir -p)");
     strcpy(options.spill, "/tmp");
     options.spill_bytes = MIB;
     check_int(try_open(options), -EINVAL);
