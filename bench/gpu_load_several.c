@@ -49,10 +49,13 @@ static double time_one(const char *gmsfs, const char *model, const char *store, 
     return time_command(command, bytes);
 }
 
-static double time_all(const char *gmsfs, const char *model, char **stores, int count, double bytes)
+/* options: of the command, beside those. */
+static double time_all(const char *gmsfs, const char *options, const char *model, char **stores,
+                       int count, double bytes)
 {
     char command[16384];
-    size_t length = (size_t)snprintf(command, sizeof command, "'%s' load --group --force", gmsfs);
+    size_t length =
+        (size_t)snprintf(command, sizeof command, "'%s' load --group --force %s", gmsfs, options);
 
     for (int i = 0; i < count && length < sizeof command; i++)
         length += (size_t)snprintf(command + length, sizeof command - length, " '%s=%s'", stores[i],
@@ -60,6 +63,20 @@ static double time_all(const char *gmsfs, const char *model, char **stores, int 
     if (length >= sizeof command)
         bench_die("the command", E2BIG);
     return time_command(command, bytes * count);
+}
+
+/* What the number of threads is worth here: told, not judged. */
+static void look_at_threads(const char *gmsfs, const char *model, char **stores, int count,
+                            double bytes)
+{
+    static const int threads[] = {4, 6, 8, 12, 16};
+
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        char options[32];
+        snprintf(options, sizeof options, "--threads %d", threads[i]);
+        fprintf(stderr, "bench: ours to %d GPUs with %d threads each: %.1f ms\n", count, threads[i],
+                time_all(gmsfs, options, model, stores, count, bytes) / 1e3);
+    }
 }
 
 /* ---- the floor ----------------------------------------------------------------------------- */
@@ -128,13 +145,14 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         gpu_ring_start(&rings[i], i, argv[2]);
     bytes = (double)rings[0].bytes;
-    time_all(argv[1], argv[2], stores, count, bytes); /* all was used once */
+    time_all(argv[1], "", argv[2], stores, count, bytes); /* all was used once */
+    look_at_threads(argv[1], argv[2], stores, count, bytes);
     gpu_ring_time_copies(rings, count);
     floor.one = gpu_ring_choose(rings, 1);
     floor.all = gpu_ring_choose(rings, count);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         one_us[round] = time_one(argv[1], argv[2], stores[0], bytes);
-        all_us[round] = time_all(argv[1], argv[2], stores, count, bytes);
+        all_us[round] = time_all(argv[1], "", argv[2], stores, count, bytes);
         measure_floor(&floor, rings, count, round);
     }
     for (int i = 0; i < count; i++)
