@@ -49,10 +49,13 @@ static double time_one(const char *gmsfs, const char *model, const char *store, 
     return time_command(command, bytes);
 }
 
-static double time_all(const char *gmsfs, const char *model, char **stores, int count, double bytes)
+/* options: of the command, beside those. */
+static double time_all(const char *gmsfs, const char *options, const char *model, char **stores,
+                       int count, double bytes)
 {
     char command[16384];
-    size_t length = (size_t)snprintf(command, sizeof command, "'%s' load --group --force", gmsfs);
+    size_t length =
+        (size_t)snprintf(command, sizeof command, "'%s' load --group --force %s", gmsfs, options);
 
     for (int i = 0; i < count && length < sizeof command; i++)
         length += (size_t)snprintf(command + length, sizeof command - length, " '%s=%s'", stores[i],
@@ -62,13 +65,27 @@ static double time_all(const char *gmsfs, const char *model, char **stores, int 
     return time_command(command, bytes * count);
 }
 
+/* What the number of threads is worth here: told, not judged. */
+static void look_at_threads(const char *gmsfs, const char *model, char **stores, int count,
+                            double bytes)
+{
+    static const int threads[] = {8, 16};
+
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        char options[32];
+        snprintf(options, sizeof options, "--threads %d", threads[i]);
+        fprintf(stderr, "bench: ours to %d GPUs with %d threads each: %.1f ms\n", count, threads[i],
+                time_all(gmsfs, options, model, stores, count, bytes) / 1e3);
+    }
+}
+
 /* ---- the floor ----------------------------------------------------------------------------- */
 
 struct floor {
     double copy_one_us[BENCH_ROUNDS], copy_all_us[BENCH_ROUNDS], read_all_us[BENCH_ROUNDS];
-    double ring_one_us[BENCH_ROUNDS], ring_all_us[BENCH_ROUNDS];
+    double ring_all_us[BENCH_ROUNDS];
     unsigned read_threads;
-    struct gpu_ring_way one, all; /* the best rings */
+    struct gpu_ring_way all; /* the best ring */
 };
 
 static void measure_floor(struct floor *floor, struct gpu_ring *rings, int count, int round)
@@ -76,7 +93,6 @@ static void measure_floor(struct floor *floor, struct gpu_ring *rings, int count
     floor->copy_one_us[round] = gpu_ring_time_copies(rings, 1);
     floor->copy_all_us[round] = gpu_ring_time_copies(rings, count);
     floor->read_all_us[round] = gpu_ring_time_reads(rings, count, &floor->read_threads);
-    floor->ring_one_us[round] = gpu_ring_time(rings, 1, floor->one);
     floor->ring_all_us[round] = gpu_ring_time(rings, count, floor->all);
 }
 
@@ -86,7 +102,6 @@ static void print_floor(const struct floor *floor, int count)
             bench_median(floor->copy_one_us) / 1e3, count, bench_median(floor->copy_all_us) / 1e3);
     fprintf(stderr, "bench: bare reads for %d at once, %u threads each: %.1f ms\n", count,
             floor->read_threads, bench_median(floor->read_all_us) / 1e3);
-    gpu_ring_tell("the best bare ring", 1, &floor->one, bench_median(floor->ring_one_us));
     gpu_ring_tell("the best bare ring", count, &floor->all, bench_median(floor->ring_all_us));
 }
 
@@ -128,13 +143,13 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         gpu_ring_start(&rings[i], i, argv[2]);
     bytes = (double)rings[0].bytes;
-    time_all(argv[1], argv[2], stores, count, bytes); /* all was used once */
+    time_all(argv[1], "", argv[2], stores, count, bytes); /* all was used once */
+    look_at_threads(argv[1], argv[2], stores, count, bytes);
     gpu_ring_time_copies(rings, count);
-    floor.one = gpu_ring_choose(rings, 1);
     floor.all = gpu_ring_choose(rings, count);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         one_us[round] = time_one(argv[1], argv[2], stores[0], bytes);
-        all_us[round] = time_all(argv[1], argv[2], stores, count, bytes);
+        all_us[round] = time_all(argv[1], "", argv[2], stores, count, bytes);
         measure_floor(&floor, rings, count, round);
     }
     for (int i = 0; i < count; i++)

@@ -256,16 +256,16 @@ BENCH_UNUSED static void gpu_ring_tell(const char *what, int count, const struct
 /* Both, by each of some rings; the best one of one round. Each is told. */
 BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, int count)
 {
-    static const unsigned threads[] = {4, 8, 12, 16}, buffers[] = {2, 4};
+    static const unsigned threads[] = {8, 12, 16};
     struct gpu_ring_way best = {0};
     double best_us = 0;
 
-    for (unsigned i = 0; i < 2 * 4 * 2 * 3; i++) {
+    for (unsigned i = 0; i < 2 * 3 * 3; i++) {
         struct gpu_ring_way way = {.reads = 1,
                                    .copies = 1,
-                                   .one_stream = i >= 24,
-                                   .threads = threads[i / 6 % 4],
-                                   .buffers = buffers[i / 3 % 2],
+                                   .one_stream = i >= 9,
+                                   .threads = threads[i / 3 % 3],
+                                   .buffers = 2,
                                    .buffer_bytes = (size_t)1 << (20 + i % 3)};
         double took_us = gpu_ring_time(rings, count, way);
         gpu_ring_tell("bare ring", count, &way, took_us);

@@ -155,6 +155,18 @@ bool staging_wants_few(enum gmsfs_memory kind)
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
+static struct staging_lane *staging_add_lane(struct staging *staging, struct staging_device *device)
+{
+    struct staging_lane *lane = calloc(1, sizeof(*lane) + device->kind->lane_bytes);
+
+    if (!lane)
+        return NULL;
+    lane->device = device;
+    lane->next = staging->lanes;
+    staging->lanes = lane;
+    return lane;
+}
+
 /* One that is back from an earlier work has its buffers already. */
 static struct staging_lane *staging_find_lane(struct staging *staging,
                                               struct staging_device *device)
@@ -163,31 +175,28 @@ static struct staging_lane *staging_find_lane(struct staging *staging,
 
     while (lane && (lane->is_out || lane->device != device))
         lane = lane->next;
-    if (lane)
-        return lane;
-    lane = calloc(1, sizeof(*lane) + device->kind->lane_bytes);
-    if (lane) {
-        lane->device = device;
-        lane->next = staging->lanes;
-        staging->lanes = lane;
-    }
-    return lane;
+    return lane ? lane : staging_add_lane(staging, device);
 }
 
-static int staging_begin_lane(void *shared, void **own)
+static int staging_take_lane(struct staging_device *device, bool anew, void **own)
 {
-    struct staging_device *device = shared;
+    struct staging *staging = device->staging;
     struct staging_lane *lane;
 
     if (device->has_near)
         near_stay(&device->near);
-    pthread_mutex_lock(&device->staging->lock);
-    lane = staging_find_lane(device->staging, device);
+    pthread_mutex_lock(&staging->lock);
+    lane = anew ? staging_add_lane(staging, device) : staging_find_lane(staging, device);
     if (lane)
         lane->is_out = true;
-    pthread_mutex_unlock(&device->staging->lock);
+    pthread_mutex_unlock(&staging->lock);
     *own = lane;
     return lane ? 0 : -ENOMEM;
+}
+
+static int staging_begin_lane(void *shared, void **own)
+{
+    return staging_take_lane(shared, false, own);
 }
 
 static int staging_end_lane(void *shared, void *own)
@@ -220,10 +229,11 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
 
 /* ---- before there is work ------------------------------------------------------------------ */
 
+/* A lane of its own for each thread, also where one is done before another begins. */
 static int staging_begin_warm(void *shared, void **own)
 {
-    const struct staging_device *device = shared;
-    int error = staging_begin_lane(shared, own);
+    struct staging_device *device = shared;
+    int error = staging_take_lane(device, true, own);
 
     if (error)
         return error;

@@ -89,6 +89,10 @@ static void cuda_close(struct staging_device *device)
 {
     const struct cuda_device *own = cuda_device(device);
 
+    if (own->stream && own->driver->cuCtxSetCurrent(own->context) == DRV_SUCCESS) {
+        own->driver->cuStreamDestroy_v2(own->stream);
+        own->driver->cuCtxSetCurrent(NULL);
+    }
     own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
 }
 
@@ -98,7 +102,8 @@ static void cuda_prepare(struct staging_device *device, unsigned threads)
     struct cuda_device *own = cuda_device(device);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t devices = device->staging->device_count - 1; /* without the machine */
-    size_t share = STAGING_RING_BYTES / (devices * threads * STAGING_BUFFERS);
+    size_t ring = devices > 1 ? STAGING_SHARED_RING_BYTES : STAGING_RING_BYTES;
+    size_t share = ring / (devices * threads * STAGING_BUFFERS);
 
     if (own->buffer_bytes)
         return;
@@ -127,16 +132,47 @@ static void cuda_leave(struct staging_lane *lane)
     cuda_lane(lane)->is_current = false;
 }
 
+static int stream_create(struct staging_device *device, struct drv_stream **stream)
+{
+    return CALL(device, DOING_OPEN, cuStreamCreate, (stream, DRV_STREAM_NON_BLOCKING));
+}
+
+/* Small copies, as several devices have them, go faster behind one another than side by side. */
+static int stream_share(struct staging_device *device, struct drv_stream **stream)
+{
+    struct cuda_device *own = cuda_device(device);
+    struct drv_stream *made = NULL;
+    int error = 0;
+
+    pthread_mutex_lock(&device->staging->lock);
+    *stream = own->stream;
+    pthread_mutex_unlock(&device->staging->lock);
+    if (!*stream)
+        error = stream_create(device, &made);
+    if (error || !made)
+        return error;
+    pthread_mutex_lock(&device->staging->lock);
+    if (!own->stream) {
+        own->stream = made;
+        made = NULL;
+    }
+    *stream = own->stream;
+    pthread_mutex_unlock(&device->staging->lock);
+    if (made) /* another lane was faster */
+        own->driver->cuStreamDestroy_v2(made);
+    return 0;
+}
+
 /* The context is current, and there is a stream. */
 static int cuda_begin(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
     int error = cuda_enter(lane);
 
-    if (!error && !own->stream)
-        error =
-            CALL(lane->device, DOING_OPEN, cuStreamCreate, (&own->stream, DRV_STREAM_NON_BLOCKING));
-    return error;
+    if (error || own->stream)
+        return error;
+    return lane->device->staging->device_count > 2 ? stream_share(lane->device, &own->stream)
+                                                   : stream_create(lane->device, &own->stream);
 }
 
 /* ---- buffers ------------------------------------------------------------------------------- */
@@ -228,6 +264,45 @@ static int ring_grow(struct staging_lane *lane)
     return 0;
 }
 
+static bool ring_make_events(const struct drv *driver, struct cuda_lane *own)
+{
+    unsigned made = 0;
+
+    while (made < STAGING_BUFFERS && driver->cuEventCreate(&own->buffers[made].event,
+                                                           DRV_EVENT_DISABLE_TIMING) == DRV_SUCCESS)
+        made++;
+    if (made == STAGING_BUFFERS)
+        return true;
+    while (made > 0)
+        driver->cuEventDestroy_v2(own->buffers[--made].event);
+    return false;
+}
+
+/* All of it by one call, for each call takes the driver most of a millisecond; where it refuses,
+ * the buffers are pinned one by one when they are needed. */
+static int ring_pin(struct staging_lane *lane)
+{
+    const struct drv *driver = cuda_device(lane->device)->driver;
+    size_t bytes = cuda_device(lane->device)->buffer_bytes;
+    struct cuda_lane *own = cuda_lane(lane);
+    int error = own->ring ? 0 : ring_reserve(lane);
+
+    if (error || own->pinned)
+        return error;
+    populate(own->ring, STAGING_BUFFERS * bytes);
+    if (driver->cuMemHostRegister_v2(own->ring, STAGING_BUFFERS * bytes,
+                                     DRV_HOST_REGISTER_PORTABLE) != DRV_SUCCESS)
+        return 0;
+    own->is_one = ring_make_events(driver, own);
+    if (!own->is_one) {
+        driver->cuMemHostUnregister(own->ring);
+        return 0;
+    }
+    for (; own->pinned < STAGING_BUFFERS; own->pinned++)
+        own->buffers[own->pinned].bytes = own->ring + own->pinned * bytes;
+    return 0;
+}
+
 static void ring_release(struct staging_lane *lane)
 {
     const struct drv *driver = cuda_device(lane->device)->driver;
@@ -236,25 +311,24 @@ static void ring_release(struct staging_lane *lane)
     for (; own->pinned > 0; own->pinned--) {
         struct cuda_buffer *buffer = &own->buffers[own->pinned - 1];
         driver->cuEventDestroy_v2(buffer->event);
-        driver->cuMemHostUnregister(buffer->bytes);
+        if (!own->is_one || own->pinned == 1) /* the first one's address is the ring's */
+            driver->cuMemHostUnregister(buffer->bytes);
         *buffer = (struct cuda_buffer){0};
     }
     if (own->ring)
         munmap(own->ring, ring_bytes(lane));
     own->ring = NULL;
     own->is_whole = false;
+    own->is_one = false;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
 static int cuda_warm(struct staging_lane *lane)
 {
-    struct cuda_lane *own = cuda_lane(lane);
     int error = cuda_begin(lane);
 
-    while (!error && own->pinned < ring_size(own))
-        error = ring_grow(lane);
-    return error;
+    return error ? error : ring_pin(lane);
 }
 
 static int cuda_settle(struct staging_lane *lane)
@@ -288,7 +362,8 @@ static void cuda_release(struct staging_lane *lane)
         return;
     if (own->stream) {
         driver->cuStreamSynchronize(own->stream);
-        driver->cuStreamDestroy_v2(own->stream);
+        if (own->stream != cuda_device(lane->device)->stream)
+            driver->cuStreamDestroy_v2(own->stream);
     }
     own->stream = NULL;
     ring_release(lane);

@@ -482,12 +482,28 @@ TAP_TEST(what_threads_need_is_made_before_there_is_work)
     staging_warm(staging, memory, 9, 10 * WORK_PIECE_BYTES); /* once is enough */
     go_round(staging, memory, sizes, 1, 2);
     check(count_pinned(staging) >= 2 * STAGING_BUFFERS);
+    check(cuda_lane(staging->lanes)->is_one);
+    check(cuda_lane(staging->lanes)->stream == cuda_lane(staging->lanes->next)->stream);
     staging_warm(staging, memory + 1, 9, 1); /* no more than its bytes are worth */
     end(staging);
-    staging = begin(LAZY "fail cuMemHostRegister_v2 2 1 1\n", memory);
-    staging_warm(staging, memory, 1, WORK_PIECE_BYTES);
-    go_round(staging, memory, sizes, 1, 1);
-    end(staging);
+}
+
+TAP_TEST(what_cannot_be_made_before_is_made_by_the_work)
+{
+    static const char *const calls[] = {"cuMemHostRegister_v2 2 1 1", "cuEventCreate 2 2 1"};
+    static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    char control[200];
+
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        snprintf(control, sizeof control, LAZY "fail %s\n", calls[i]);
+        struct staging *staging = begin(control, memory);
+        staging_warm(staging, memory, 1, WORK_PIECE_BYTES);
+        go_round(staging, memory, sizes, 1, 1);
+        check(!cuda_lane(staging->lanes)->is_one);
+        check(cuda_lane(staging->lanes)->pinned > 0);
+        end(staging);
+    }
 }
 
 TAP_TEST(devices_near_the_same_processors_share_them)
