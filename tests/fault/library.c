@@ -583,6 +583,7 @@ static void fill_closed(void)
     for (int i = 0; i < CLOSED_OF_A_KIND; i++) {
         must(gmsfs_open(store, &scene.handle), "open");
         must(do_graph_open(&scene), "graph_open");
+        must(do_graph_space_new(&scene), "graph_space_new");
         close_all(&scene);
         must(do_regions(&scene), "regions");
     }
