@@ -107,6 +107,7 @@ take_over() {
         regions+=(region-register self "r$i" "/key$i" memfd:4096 64 1000)
     done
     ctl connect "$M" "${regions[@]}"
+    # shellcheck disable=SC2016 # the inner shell expands them
     run_logged -0 bash -c 'ulimit -n 512 && exec "$0" mount --takeover "$1"' "$GMSFS" "$M"
     wait_until_any 10 process_gone "$former"
     assert_eq "$(find "$M/regions/$(id -u)" -type f | wc -l)" 70 regions
