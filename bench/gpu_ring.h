@@ -203,6 +203,7 @@ BENCH_UNUSED static void gpu_ring_start(struct gpu_ring *ring, int device, const
 BENCH_UNUSED static void gpu_ring_end(struct gpu_ring *ring)
 {
     close(ring->peer);
+    kill(ring->child, SIGKILL); /* the others have our end of its socket, too */
     waitpid(ring->child, NULL, 0);
 }
 
