@@ -196,10 +196,10 @@ static bool host_has_exited(void *context, int fd)
     return process_peer_has_exited(fd);
 }
 
-static uint64_t host_enter(void *context, uint64_t id)
+static uint64_t host_enter(void *context, uint64_t id, uint64_t frame)
 {
     const struct gms *gms = context;
-    uint64_t former = at_work_set(gms->setup.ledger, FS_AT_CONNECTION | id);
+    uint64_t former = at_work_set(gms->setup.ledger, fs_at_connection(id, frame));
 
     fs_die_if_told("GMSFS_DIE_GMS");
     return former;
@@ -316,9 +316,9 @@ static int restore_note(void *context, const struct journal_entry *entry)
 
 static int go_on(struct gms *gms, uint64_t id, int fd)
 {
-    bool is_refused = atomic_load(&gms->setup.ledger->refused) == (FS_AT_CONNECTION | id);
+    uint64_t refused = atomic_load(&gms->setup.ledger->refused);
 
-    return rpc_take_over(gms->rpc, id, fd, is_refused);
+    return rpc_take_over(gms->rpc, id, fd, fs_is_at_connection(refused, id));
 }
 
 static void take_over(struct gms *gms, const struct service_kept *connection)

@@ -103,9 +103,23 @@ struct fs_kept_handle {
 #define FS_INIT_BYTES 512u
 /* What a worker can be at at a time: its loop, and its helper threads. */
 #define FS_LEDGER_AT 256u
-/* Beside the number of a GMS connection, where those of the kernel's requests are as well. */
+/* Of a frame of a GMS connection, where the numbers of the kernel's requests are as well. */
 #define FS_AT_CONNECTION     (UINT64_C(1) << 63)
+#define FS_AT_ID_BITS        40u
+#define FS_AT_ID_MASK        ((UINT64_C(1) << FS_AT_ID_BITS) - 1)
 #define FS_INIT_ANSWER_BYTES 128u
+
+/* Whoever sends one frame after the other is at another one each time. */
+static inline uint64_t fs_at_connection(uint64_t id, uint64_t frame)
+{
+    return FS_AT_CONNECTION | (id & FS_AT_ID_MASK) |
+           (frame << FS_AT_ID_BITS & ~(FS_AT_CONNECTION | FS_AT_ID_MASK));
+}
+
+static inline bool fs_is_at_connection(uint64_t at, uint64_t id)
+{
+    return at & FS_AT_CONNECTION && (at & FS_AT_ID_MASK) == (id & FS_AT_ID_MASK);
+}
 
 /* The last time that a worker was replaced. */
 struct fs_recovery {

@@ -290,7 +290,8 @@ static int serve_frame(struct rpc_connection *connection)
         connection->frame_bytes = bytes;
         connection->decode_error = 1;
     }
-    uint64_t former = host->enter(host->context, connection->id);
+    uint64_t frame = kept_get_input(connection->kept)->consumed + 1;
+    uint64_t former = host->enter(host->context, connection->id, frame);
     error = serve_whole_frame(connection);
     host->leave(host->context, former);
     return error;

@@ -55,9 +55,9 @@ struct rpc_host {
     int (*keep)(void *context, struct rpc_keeping *keeping);
     /* Runs it on a helper thread that computes, then job->done on the loop's. -ENOMEM */
     int (*submit)(void *context, struct job *job);
-    /* What is done from here on is for this connection, until `leave` gets what `enter` returned:
-     * one that kills worker after worker is known by it. */
-    uint64_t (*enter)(void *context, uint64_t id);
+    /* What is done from here on is for this frame of this connection, the first is 1, until `leave`
+     * gets what `enter` returned: one that kills worker after worker is known by it. */
+    uint64_t (*enter)(void *context, uint64_t id, uint64_t frame);
     void (*leave)(void *context, uint64_t former);
     /* This step has recorded something. */
     bool (*is_recording)(void *context);
