@@ -131,7 +131,9 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire.flags = GMSFS_ACQUIRE_REPLACE;
     check_int(payload_check_acquire(&acquire, true, true), 0);
-    acquire.flags = 32;
+    acquire.flags = GMSFS_ACQUIRE_GROUP;
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.flags = 64;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
