@@ -44,6 +44,7 @@ struct keeper_restarts {
 struct keeper_suspect {
     uint64_t what;
     unsigned killed, ended; /* workers in a row; those of them that nobody killed */
+    unsigned in_vain;       /* and those that had not served before */
 };
 
 struct keeper_suspects {

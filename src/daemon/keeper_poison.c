@@ -9,8 +9,11 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#define MAX_ENDED  3u /* of itself: signals of faults, exit statuses */
-#define MAX_KILLED 6u /* or killed as from outside, as the kernel does where memory is short */
+#define MAX_ENDED 3u /* of itself: signals of faults, exit statuses */
+/* Or killed as from outside, as the kernel does where memory is short: after they had served, which
+ * says little of what they were at, or before, which the mount does not stand as often. */
+#define MAX_KILLED  30u
+#define MAX_IN_VAIN 5u
 
 /* It is one of those without an answer now, for the next worker is not at it yet. Where they have
  * taken all places it stays: so does the place of one that waits. */
@@ -58,6 +61,7 @@ static void suspect(struct keeper *keeper)
         struct keeper_suspect *known = find_suspect(&keeper->suspects, what);
         struct keeper_suspect now = known ? *known : (struct keeper_suspect){.what = what};
         now.killed++;
+        now.in_vain += keeper->restarts.in_vain > 0;
         now.ended += ended_of_itself(keeper->worker_status);
         found.items[found.count++] = now;
     }
@@ -74,7 +78,8 @@ static struct keeper_suspect *choose_culprit(struct keeper *keeper)
 
     for (size_t i = 0; i < keeper->suspects.count; i++) {
         struct keeper_suspect *one = &keeper->suspects.items[i];
-        bool is_due = one->ended >= MAX_ENDED || one->killed >= MAX_KILLED;
+        bool is_due =
+            one->ended >= MAX_ENDED || one->killed >= MAX_KILLED || one->in_vain >= MAX_IN_VAIN;
         if (is_due && (!culprit || one->killed > culprit->killed ||
                        (one->killed == culprit->killed && one->what > culprit->what)))
             culprit = one;
@@ -96,5 +101,5 @@ void keeper_refuse_poison(struct keeper *keeper)
               keeper->setup->mountpoint, culprit->killed, is_connection ? "GMS client" : "request",
               is_connection ? "let go" : "answered with an input/output error");
     ledger->refused = culprit->what;
-    culprit->killed = culprit->ended = 0;
+    culprit->killed = culprit->ended = culprit->in_vain = 0;
 }
