@@ -527,6 +527,7 @@ uint64_t service_evict_moment(const struct service *s);
 /* passed_over.c */
 /* It could not leave: for a while others are chosen. */
 void service_pass_over(struct service *s, uint64_t store);
+bool service_is_passed_over(const struct service *s, uint64_t store);
 /* When the first may be chosen again; UINT64_MAX: there is none. */
 uint64_t service_passed_over_moment(const struct service *s);
 
