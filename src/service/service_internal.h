@@ -473,9 +473,9 @@ void service_resume_moves(struct service *s);
 uint64_t service_waiting_moment(const struct service *s);
 /* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
  */
-const struct core_store *service_get_lacking(const struct service *s);
-/* That one goes on waiting, for others leave; or it ends. */
-void service_settle_lacking(struct service *s, bool comes);
+const struct core_store *service_get_lacking(const struct service *s, uint64_t *move);
+/* That move goes on waiting, for others leave; or it ends. */
+void service_settle_lacking(struct service *s, uint64_t move, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */
