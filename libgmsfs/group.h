@@ -40,7 +40,6 @@ struct group {
     size_t count;
     uint64_t start_ms;
     uint64_t timeout_ms;
-    unsigned losses; /* how often a store left again that had come, before all were there */
 };
 
 /* ---- group_members.c ---------------------------------------------------------------------- */

@@ -4,18 +4,17 @@
  *
  * Two that want one another's room have each other's stores leave while they bring their own, one
  * after the other and with nothing in hand, so that neither ever has all of its own there. A pause
- * of some length that is longer than that takes, by chance and more so each time, lets one of them
- * come to its end meanwhile.
+ * of some length, by chance longer than that takes, lets one of them come to its end meanwhile.
  */
 #include <poll.h>
 #include <sys/random.h>
 
 #include "group.h"
 
-#define PAUSE_MAX_MS  256u
-#define SLICE_MS      50u /* a pause that is cancelled is over so soon */
-#define STEP_MS       4u  /* what an ACQUIRE may take beside the copy */
-#define MAX_DOUBLINGS 5u
+#define PAUSE_MAX_MS       256u
+#define BRING_PAUSE_MAX_MS 10000u
+#define SLICE_MS           50u /* a pause that is cancelled is over so soon */
+#define STEP_MS            4u  /* what an ACQUIRE may take beside the copy */
 
 static uint64_t get_random(uint64_t most_ms)
 {
@@ -52,12 +51,20 @@ static uint64_t count_bringing_ms(const struct group *group)
     return ms;
 }
 
+/* The other one's copies may take as long as ours. Half of the time that is left stays for ours. */
+static uint64_t get_bring_pause_ms(const struct group *group)
+{
+    uint64_t ms = 2 * count_bringing_ms(group), half_ms = gfs_group_left_ms(group) / 2;
+
+    if (ms > BRING_PAUSE_MAX_MS)
+        ms = BRING_PAUSE_MAX_MS;
+    return ms < half_ms ? ms : half_ms;
+}
+
 void gfs_group_bring(struct group *group, struct member *member)
 {
     if (member->came) {
-        group->losses++;
-        pause_up_to(group, count_bringing_ms(group)
-                               << (group->losses < MAX_DOUBLINGS ? group->losses : MAX_DOUBLINGS));
+        pause_up_to(group, get_bring_pause_ms(group));
         for (size_t i = 0; i < group->count; i++)
             group->members[i].came = 0;
     }

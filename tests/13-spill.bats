@@ -214,6 +214,39 @@ spoilt_is_told() {
     SUM=$sum bytes_are_right
 }
 
+start_with_fault() { # FAULT
+    stop_mount
+    GMSFS_FAULT=$1:in=worker start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
+    W=$M/weights
+}
+
+@test "a copy on a disk that fails is dropped, whatever its driver calls that" {
+    start_with_fault pread:after=1:errno=EREMOTEIO
+    committed weights $MIB
+    move_to host host
+    move_to +disk 'host disk'
+    committed big $((31 * MIB))
+    order host big
+    wait_until 10 at device big
+    spoilt_is_told
+    has_event move_failed ENOMEM
+    at host
+}
+
+@test "who counts on a copy that cannot give way just now is refused, and the copy stays" {
+    start_with_fault pread:after=1:errno=ENOMEM
+    committed weights $MIB
+    local sum=$SUM
+    move_to host host
+    move_to +disk 'host disk'
+    committed big $((31 * MIB))
+    order host big
+    wait_until 10 at device big
+    has_event move_failed ENOMEM
+    at 'host disk'
+    SUM=$sum bytes_are_right
+}
+
 @test "a disk that tells of an error when all is written fails the move, and the source stays" {
     stop_mount
     GMSFS_FAULT=fdatasync:after=0:errno=EIO:in=worker start_mount "size=64M,spill=$SPILL,spill_size=48M"

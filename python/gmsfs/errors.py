@@ -118,23 +118,26 @@ _CLASSES: Dict[int, Type[Error]] = {
     errno.ENODEV: DeviceError,
 }
 
+# Of a lock that is taken to read: by itself, or with the memory in one request as wake() does.
+_LOCK_WAYS_OUT: Dict[int, str] = {
+    errno.ENODEV: "the mount grants no locks: it is drained, fenced for a checkpoint, "
+    "or the device is lost; see 'gmsfs status'",
+    errno.EIO: "its memory is suspect and takes no readers; load it anew, or see "
+    "gmsfs-clear-suspect in gmsfs(1)",
+    errno.ENODATA: "its bytes were given up; load or publish them anew",
+}
+
 # What to do about it. By call and errno, then by errno alone.
 _WAYS_OUT: Dict[Any, str] = {
+    **{
+        (call, code): words
+        for call in ("gmsfs_connect", "gmsfs_remap_all_vas")
+        for code, words in _LOCK_WAYS_OUT.items()
+    },
     ("gmsfs_open", errno.ENOTTY): "no store of a gmsfs mount; give a directory directly below one",
     ("gmsfs_open", errno.ENOENT): "no such store; 'gmsfs status' lists them, and mkdir makes one",
     ("gmsfs_connect", errno.EACCES): "no permission to write the store; ask its owner, or open it "
     'with mode="ro"',
-    (
-        "gmsfs_connect",
-        errno.ENODEV,
-    ): "the mount grants no locks: it is drained, fenced for a checkpoint, "
-    "or the device is lost; see 'gmsfs status'",
-    (
-        "gmsfs_connect",
-        errno.EIO,
-    ): "its memory is suspect and takes no readers; load it anew, or see "
-    "gmsfs-clear-suspect in gmsfs(1)",
-    ("gmsfs_connect", errno.ENODATA): "its bytes were given up; load or publish them anew",
     ("gmsfs_connect", errno.ENOMEM): "the device has not as much, or (timeout 0) not now; see "
     "'gmsfs status' for who has it",
     (

@@ -88,6 +88,17 @@ static void explain_scratch(const char *path)
               path);
 }
 
+/* Of scratch it is known why. Else the mount knows other words than this command. */
+static void explain_word(const struct place_scene *scene, const char *path, const char *place)
+{
+    if (json_is_true(json_object_get(scene->store, "scratch")))
+        explain_scratch(path);
+    else
+        cli_error("cannot move: %s: the mount refuses '%s' (%s); 'residency' takes device, host, "
+                  "disk and none, +host, +disk, -host and -disk for copies, and cancel (gmsfs(5))",
+                  path, place, strerror(EINVAL));
+}
+
 static void explain_no_bytes(const struct place_scene *scene, const char *path)
 {
     if (strcmp(store_json_text(scene->store, "state"), "EMPTY") == 0)
@@ -241,7 +252,7 @@ static int explain_order(const struct place_scene *scene, const char *path, cons
         explain_no_bytes(scene, path);
         break;
     case -EINVAL:
-        explain_scratch(path);
+        explain_word(scene, path, place);
         break;
     case -EAGAIN:
         explain_turn(scene, path);
@@ -259,7 +270,8 @@ static int explain_order(const struct place_scene *scene, const char *path, cons
 }
 
 /* Where nothing could be seen. */
-static int explain_blindly(const char *path, const char *place, int error)
+static int explain_blindly(const struct place_scene *scene, const char *path, const char *place,
+                           int error)
 {
     switch (error) {
     case -EBUSY:
@@ -269,7 +281,7 @@ static int explain_blindly(const char *path, const char *place, int error)
         cli_error("cannot move: %s: there are no bytes of it; 'gmsfs load' brings them", path);
         break;
     case -EINVAL:
-        explain_scratch(path);
+        explain_word(scene, path, place);
         break;
     case -EAGAIN:
         cli_error("cannot move: %s: others come first", path);
@@ -305,7 +317,7 @@ int place_explain_order(int dir, const char *path, const char *place, int error)
     }
     place_scene_look(dir, path, &scene);
     status = scene.store ? explain_order(&scene, path, place, error)
-                         : explain_blindly(path, place, error);
+                         : explain_blindly(&scene, path, place, error);
     place_scene_free(&scene);
     return status;
 }

@@ -256,6 +256,9 @@ void service_evict_for_writers(struct service *s)
 void service_evict_for_moves(struct service *s)
 {
     const struct core_store *store;
-    while (!s->evicting && (store = service_get_lacking(s)))
-        service_settle_lacking(s, service_evict_for(s, store, layout_total_bytes(store->fixed)));
+    uint64_t move;
+    while (!s->evicting && (store = service_get_lacking(s, &move))) {
+        bool comes = service_evict_for(s, store, layout_total_bytes(store->fixed));
+        service_settle_lacking(s, move, comes);
+    }
 }

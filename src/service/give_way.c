@@ -39,7 +39,8 @@ static void give_way(struct service *s, uint64_t id, enum core_place tier)
         return;
     }
     down.kind = core_get_spare_below(store, tier);
-    service_move_store(s, &down);
+    if (service_move_store(s, &down))
+        service_pass_over(s, id);
 }
 
 void service_drop_spares(struct service *s, enum core_place tier)

@@ -203,6 +203,19 @@ static void note_lack(struct service *s, const struct move_op *op)
         service_note_lack(s, op->store, bytes);
 }
 
+/* A look that could not read the copy: that one goes, and the others are as they were. What waits
+ * may have the store looked at again as soon as its move is over: not before the copy is gone. */
+static void fail(struct service *s, uint64_t store, uint64_t move, enum core_place spoilt,
+                 int error)
+{
+    bool was_giving_way = s->giving_way;
+    s->giving_way = true;
+    service_move_failed(s, store, move, error);
+    if (spoilt != CORE_PLACE_NONE)
+        service_drop_copy(s, store, spoilt, error);
+    s->giving_way = was_giving_way;
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -236,9 +249,7 @@ static void finish(struct move_op *op)
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
         if (op_to != CORE_PLACE_DEVICE)
             service_pass_over(s, store);
-        service_move_failed(s, store, id, error);
-        if (looks && error == -EIO) /* the other copies are as they were */
-            service_drop_copy(s, store, op_to, error);
+        fail(s, store, id, looks && error == -EIO ? op_to : CORE_PLACE_NONE, error);
     }
     service_resume_moves(s); /* what others count on may not come any more */
     /* Who waited for that, or for what it has given back, is looked at after any record. */

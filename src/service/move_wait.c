@@ -150,15 +150,21 @@ static struct move_op *find_lacking(const struct service *s)
     return op;
 }
 
-const struct core_store *service_get_lacking(const struct service *s)
+const struct core_store *service_get_lacking(const struct service *s, uint64_t *move)
 {
     const struct move_op *op = find_lacking(s);
+    *move = op ? op->id : 0;
     return op ? core_find_store(s->core, op->store) : NULL;
 }
 
-void service_settle_lacking(struct service *s, bool comes)
+/* What the choice began may have ended it meanwhile, or got it its memory. */
+void service_settle_lacking(struct service *s, uint64_t move, bool comes)
 {
-    struct move_op *op = find_lacking(s);
+    struct move_op *op = s->moves;
+    while (op && op->id != move)
+        op = op->next;
+    if (!op || !op->waits || !op->lacks)
+        return;
     op->lacks = false;
     op->in_vain = !comes;
     if (!comes)

@@ -16,6 +16,16 @@ void service_pass_over(struct service *s, uint64_t store)
     s->next_passed_over = (s->next_passed_over + 1) % SERVICE_PASSED_OVER;
 }
 
+bool service_is_passed_over(const struct service *s, uint64_t store)
+{
+    uint64_t now_ms = service_now(s);
+    for (unsigned i = 0; i < SERVICE_PASSED_OVER; i++) {
+        if (s->passed_over[i].store == store && s->passed_over[i].until_ms > now_ms)
+            return true;
+    }
+    return false;
+}
+
 uint64_t service_passed_over_moment(const struct service *s)
 {
     uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;

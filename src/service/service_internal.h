@@ -473,9 +473,9 @@ void service_resume_moves(struct service *s);
 uint64_t service_waiting_moment(const struct service *s);
 /* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
  */
-const struct core_store *service_get_lacking(const struct service *s);
-/* That one goes on waiting, for others leave; or it ends. */
-void service_settle_lacking(struct service *s, bool comes);
+const struct core_store *service_get_lacking(const struct service *s, uint64_t *move);
+/* That move goes on waiting, for others leave; or it ends. */
+void service_settle_lacking(struct service *s, uint64_t move, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */
@@ -527,6 +527,7 @@ uint64_t service_evict_moment(const struct service *s);
 /* passed_over.c */
 /* It could not leave: for a while others are chosen. */
 void service_pass_over(struct service *s, uint64_t store);
+bool service_is_passed_over(const struct service *s, uint64_t store);
 /* When the first may be chosen again; UINT64_MAX: there is none. */
 uint64_t service_passed_over_moment(const struct service *s);
 

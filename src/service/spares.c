@@ -19,12 +19,14 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
     return bytes;
 }
 
-/* It is there, has a spare below, and nobody would miss it: it goes down without a copy. */
+/* It is there, has a spare below, and nobody would miss it: it goes down without a copy. Not who
+ * failed to a moment ago, or who counts on it would wait for ever. */
 static bool may_go_down(const struct service *s, const struct core_store *store,
                         enum core_place tier)
 {
     return core_get_spare_below(store, tier) != CORE_PLACE_NONE && !store->use.pinned &&
-           !core_is_held(store) && !core_is_awaited(s->core, store);
+           !core_is_held(store) && !core_is_awaited(s->core, store) &&
+           !service_is_passed_over(s, store->id);
 }
 
 static bool can_do_without(const struct service *s, const struct core_store *store,

@@ -228,7 +228,8 @@ static int probe_block(int fd, uint64_t offset)
     return error;
 }
 
-/* Past the page cache, which may have what the disk has lost. */
+/* Past the page cache, which may have what the disk has lost. What a medium that fails is called
+ * (ENODATA, EILSEQ, EREMOTEIO and others) is for its driver to say: here all of it is one thing. */
 static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece)
 {
     int direct = disk_open_direct(device, piece), fd = direct >= 0 ? direct : piece->fd;
@@ -243,7 +244,7 @@ static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece)
         error = probe_block(fd, piece->aligned_bytes - DISK_BLOCK_BYTES);
     if (direct >= 0)
         close(direct);
-    return error;
+    return error == 0 || error == -ENOMEM || error == -EINTR ? error : -EIO;
 }
 
 static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *piece, bool writable)

@@ -275,6 +275,22 @@ class Sleeping(StoreCase):
                     store.wake(timeout=0.01)
             store.wake(TIMEOUT)
 
+    def test_a_sleeper_whose_bytes_were_given_up_is_told_as_one_who_opens_it(self):
+        gmsfs.publish(self.path, {"t": b"1"})
+        with gmsfs.open(self.path) as store:
+            bytes(store.views()["t"])
+            store.sleep()
+            command("demote", "-q", "--to", "none", self.path)
+            with self.assertRaisesRegex(gmsfs.Error, "its bytes were given up; load or publish them anew"):
+                store.wake(timeout=0)
+
+    def test_what_keeps_a_reader_out_is_said_alike_of_both_ways_to_its_lock(self):
+        for code in errno.ENODATA, errno.EIO, errno.ENODEV, errno.EDQUOT:
+            asked = gmsfs.errors.make(code, self.path, "gmsfs_connect")
+            woken = gmsfs.errors.make(code, self.path, "gmsfs_remap_all_vas")
+            self.assertTrue(asked.why)
+            self.assertEqual(asked.why, woken.why)
+
     def test_a_sleeper_whose_waking_was_interrupted_can_wake_later(self):
         def interrupt(*_):
             raise InterruptedError
