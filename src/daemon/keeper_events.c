@@ -6,6 +6,7 @@
 #include "daemon/notify.h"
 #include "daemon/privileges.h"
 #include "daemon/wire.h"
+#include "fs/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,10 +117,13 @@ void keeper_on_bound(struct keeper *keeper)
         return;
     }
     keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
-    if (!keeper->is_serving)
+    if (!keeper->is_serving) {
+        /* What was bound waited for FUSE_INIT's answer; at WIRE_READY that may be on its way. */
+        attach_widen(&keeper->mount, FS_INIT_MAX_BACKGROUND);
         announce(keeper);
-    else
+    } else {
         keeper_store_update(keeper);
+    }
 }
 
 int keeper_open_audit(const char *path)
