@@ -66,6 +66,16 @@ has_what_it_needs() {
     cli status "$M"
 }
 
+@test "as many requests are in the background as root's mount asks for" {
+    local connections=$T/connections minor
+    mkdir "$connections"
+    mount -t fusectl none "$connections" || skip 'no fusectl here'
+    minor=$(mountpoint -d "$M")
+    run_logged -0 cat "$connections/${minor#*:}/max_background" "$connections/${minor#*:}/congestion_threshold"
+    umount "$connections"
+    assert_eq "$output" $'65535\n49151' 'requests, and from when on they are many'
+}
+
 @test "a handle that is open for writing alone reads nothing, by no ioctl" {
     local file op
     store_with_mode 0733

@@ -134,9 +134,13 @@ take_over() {
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount
     local former=$KEEPER
-    cli mount --takeover "$M"
+    SECRET_OF_ROOT=hidden cli mount --takeover "$M"
     wait_until_any 10 process_gone "$former"
     KEEPER=$(keeper_of "$M")
+    run_logged ! grep -a -e SECRET_OF_ROOT -e hidden "/proc/$KEEPER/environ"
+    grep -a PATH= "/proc/$KEEPER/environ"
+    assert_eq "$(readlink "/proc/$KEEPER/cwd") $(awk '{ print $7 }' "/proc/$KEEPER/stat")" '/ 0' 'directory, terminal'
+    run_logged ! as_user readlink "/proc/$KEEPER/cwd" # nor may he trace it
     assert_eq "$(awk '/^[UG]id|^CapEff/ { print $2, $3 }' "/proc/$KEEPER/status" | tr '\n' ' ')" \
         "$TEST_UID $TEST_UID $TEST_UID $TEST_UID 0000000000000000  " 'user, group, capabilities'
     kill -KILL "$(worker_of "$KEEPER")"

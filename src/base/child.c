@@ -102,6 +102,15 @@ int child_start(struct child **child, child_run *run, const void *context, int *
     return 0;
 }
 
+bool child_is_left_behind(pid_t pid)
+{
+    child_reap_left();
+    for (const struct child *child = left_behind; child; child = child->next)
+        if (child->pid == pid)
+            return true;
+    return false;
+}
+
 static void child_wait(const struct child *child)
 {
     struct pollfd over = {.fd = child->pidfd, .events = POLLIN};

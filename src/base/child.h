@@ -11,6 +11,7 @@
 #define GMSFS_BASE_CHILD_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 struct child;
 
@@ -25,6 +26,9 @@ void child_end(struct child *child);
 
 /* The same, and with it all of the process group that the child has made of itself. */
 void child_end_group(struct child *child);
+
+/* One that was ended, could not be yet, and is waited for later. */
+bool child_is_left_behind(pid_t pid);
 
 /* For poll(2): readable once it has ended. -1: this kernel has no such thing. */
 int child_get_pidfd(const struct child *child);

@@ -105,6 +105,53 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
     return error;
 }
 
+/* The kernel's directory of connections, in no tree, for it need not be mounted in ours. */
+static int open_connections(void)
+{
+    int fs = (int)syscall(SYS_fsopen, "fusectl", 1u /* FSOPEN_CLOEXEC */), fd = -1;
+
+    if (fs < 0)
+        return -1;
+    if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        fd = (int)syscall(SYS_fsmount, fs, 1u /* FSMOUNT_CLOEXEC */, 0u);
+    close(fs);
+    return fd;
+}
+
+static int write_limit(int connections, unsigned minor, const char *name, unsigned value)
+{
+    char path[64], text[16];
+
+    snprintf(path, sizeof path, "%u/%s", minor, name);
+    int bytes = snprintf(text, sizeof text, "%u", value);
+    int fd = openat(connections, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int error = write(fd, text, (size_t)bytes) == bytes ? 0 : -errno;
+    close(fd);
+    return error;
+}
+
+void attach_widen(const struct mountinfo *mount, unsigned max_background)
+{
+    if (geteuid() != 0)
+        return;
+    privileges_raise();
+    int connections = open_connections();
+    int error = connections < 0 ? -errno : 0;
+    if (!error)
+        error = write_limit(connections, mount->minor, "max_background", max_background);
+    if (!error) /* as libfuse divides it */
+        error =
+            write_limit(connections, mount->minor, "congestion_threshold", max_background * 3 / 4);
+    privileges_rest();
+    if (connections >= 0)
+        close(connections);
+    if (error) /* root of a container, as a rule */
+        log_debug("requests in the background stay bounded as an ordinary user's: %s",
+                  strerror(-error));
+}
+
 /* In a child. Ends with its parent. */
 static void begin_child(pid_t parent)
 {

@@ -19,6 +19,11 @@
 int attach_mount(const char *mountpoint, const char *backend, bool allow_other, int *fuse_fd,
                  struct mountinfo *mount);
 
+/* So many requests may be under way that nobody waits for, once the worker has answered FUSE_INIT:
+ * what that says the kernel takes from root's capabilities only, which the worker has not. As root;
+ * an ordinary user's stays at fs.fuse.max_user_bgreq's like. */
+void attach_widen(const struct mountinfo *mount, unsigned max_background);
+
 /* A child that binds and listens. *fd becomes readable when it is through: attach_finish_bind. */
 int attach_start_bind(const char *mountpoint, pid_t *child, int *fd);
 /* Takes the listening socket, ends the child; closes fd. A negative errno, logged, on failure. */

@@ -512,6 +512,8 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
     *items = calloc((size_t)arrivals.count, sizeof **items);
     if (!*items || !make_due(store)) {
         free(*items);
+        *items = NULL;
+        fdstore_close(store);
         return -ENOMEM;
     }
     int error = find_index(store, &arrivals);
@@ -529,6 +531,7 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
         return 0;
     removal_message(store, INDEX_NAME);
     free(*items);
+    *items = NULL;
     fdstore_close(store);
     return error;
 }

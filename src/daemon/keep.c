@@ -76,7 +76,7 @@ int keep_add(struct keep *keep, const struct service_memory *memories, size_t co
     return error;
 }
 
-/* Its answer is nobody's question (0): receive_ack passes over it. */
+/* Nobody's question (0): it is not answered. */
 void keep_add_ahead(struct keep *keep, const struct service_memory *memory)
 {
     struct wire_batch batch = {.head = {.type = WIRE_KEEP, .value = 1},

@@ -6,10 +6,12 @@
 #include "daemon/notify.h"
 #include "daemon/privileges.h"
 #include "daemon/wire.h"
+#include "fs/init.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +19,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define ANSWER_MS 1000
 
 static const char *keeper_path(const struct keeper *keeper)
 {
@@ -113,10 +117,13 @@ void keeper_on_bound(struct keeper *keeper)
         return;
     }
     keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
-    if (!keeper->is_serving)
+    if (!keeper->is_serving) {
+        /* What was bound waited for FUSE_INIT's answer; at WIRE_READY that may be on its way. */
+        attach_widen(&keeper->mount, FS_INIT_MAX_BACKGROUND);
         announce(keeper);
-    else
+    } else {
         keeper_store_update(keeper);
+    }
 }
 
 int keeper_open_audit(const char *path)
@@ -334,6 +341,22 @@ static int keep_batch(struct holdings *holdings, const struct wire_batch *batch,
     return error;
 }
 
+/* Whoever asked waits for it without end; a worker that is stopped reads none, and the keeper has
+ * more to do than to wait for that one. */
+static void answer_helper(struct keeper *keeper, const struct wire_message *answer)
+{
+    struct pollfd helper = {.fd = keeper->keep_fd, .events = POLLOUT};
+    int error = wire_send(keeper->keep_fd, answer, -1);
+
+    if (error == -EAGAIN) {
+        poll(&helper, 1, ANSWER_MS);
+        error = wire_send(keeper->keep_fd, answer, -1);
+    }
+    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
+        log_error("%s: worker %d takes no answer: %s", keeper_path(keeper), (int)keeper->worker,
+                  strerror(-error));
+}
+
 bool keeper_on_keep(struct keeper *keeper)
 {
     struct wire_batch batch;
@@ -362,7 +385,8 @@ bool keeper_on_keep(struct keeper *keeper)
                       keeper_path(keeper), strerror(-answer.error));
     }
     fdstore_settle(&keeper->store);
-    wire_send(keeper->keep_fd, &answer, -1);
+    if (answer.id) /* else nobody asked (keep_add_ahead), nor reads: it would fill the socket */
+        answer_helper(keeper, &answer);
     return true;
 }
 

@@ -2,6 +2,7 @@
 /* What all files of the keeper use. */
 #include "daemon/keeper_internal.h"
 
+#include "base/child.h"
 #include "base/log.h"
 #include "daemon/wire.h"
 
@@ -49,6 +50,8 @@ bool keeper_is_own(const struct keeper *keeper, pid_t child)
     for (size_t i = 0; i < keeper->dead_count; i++)
         if (keeper->dead[i] == child)
             return true;
+    if (child_is_left_behind(child)) /* the one that woke the device: have_device_woken */
+        return true;
     return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
 }
 

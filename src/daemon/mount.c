@@ -217,24 +217,28 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
 }
 
 /* One whose keeper is to be another. */
-static int check_live_mount(const char *given, char path[PATH_MAX])
+static int check_live_mount(const char *given, char path[PATH_MAX], struct mountinfo *mount)
 {
-    struct mountinfo mount;
     int error = resolve_path(given, path);
 
     if (!error)
-        error = mountinfo_find_path(path, &mount);
-    if (!error && strcmp(mount.type, MOUNTINFO_TYPE) != 0)
+        error = mountinfo_find_path(path, mount);
+    if (!error && strcmp(mount->type, MOUNTINFO_TYPE) != 0)
         error = -ENOENT;
-    if (error) {
+    if (error)
         log_error("%s: not taken over: %s", given,
                   error == -ENOENT ? "no gmsfs is mounted there" : strerror(-error));
-        return error;
-    }
-    error = owner_become(&mount);
+    return error;
+}
+
+/* Before anything of the mount is asked for. */
+static int become_owner(const char *path, const struct mountinfo *mount)
+{
+    int error = owner_become(mount);
+
     if (error)
-        log_error("%s: not taken over: cannot become the user %u who mounted it: %s", given,
-                  mount.uid, strerror(-error));
+        log_error("%s: not taken over: cannot become the user %u who mounted it: %s", path,
+                  mount->uid, strerror(-error));
     return error;
 }
 
@@ -328,7 +332,8 @@ static int leave_caller(struct keeper_setup *setup, int ready_fd)
     return relay_open(setup->relay);
 }
 
-static int run_in_background(struct keeper_setup *setup)
+/* `taken`: the mount that is taken over, or NULL. */
+static int run_in_background(struct keeper_setup *setup, const struct mountinfo *taken)
 {
     int ends[2];
 
@@ -349,7 +354,23 @@ static int run_in_background(struct keeper_setup *setup)
     int error = leave_caller(setup, ends[1]);
     if (error)
         log_error("cannot leave the terminal: %s", strerror(-error));
+    else if (taken) /* not before: the caller's session is not for that user */
+        error = become_owner(setup->mountpoint, taken);
+    relay_drain(setup->relay);
     exit(error ? 1 : keeper_main(setup));
+}
+
+static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup *setup)
+{
+    struct mountinfo mount;
+
+    if (check_live_mount(given, path, &mount))
+        return 1;
+    if (!setup->options->foreground)
+        return run_in_background(setup, &mount);
+    if (owner_is_another(&mount))
+        close_range(STDERR_FILENO + 1, ~0u, 0); /* the caller's, which are not for that user */
+    return become_owner(path, &mount) ? 1 : keeper_main(setup);
 }
 
 /* ---- entry ------------------------------------------------------------------------------- */
@@ -396,12 +417,10 @@ int daemon_mount_main(int argc, char **argv)
         setup.mountpoint = options.mountpoint;
         return keeper_main(&setup);
     }
-    if (options.takeover && check_live_mount(options.mountpoint, path))
-        return 1;
     if (options.takeover)
-        return options.foreground ? keeper_main(&setup) : run_in_background(&setup);
+        return take_over(options.mountpoint, path, &setup);
     if (check_mountpoint(options.mountpoint, path) ||
         decide_allow_other(&options, &setup.allow_other) || decide_gms_dir(&options))
         return 1;
-    return options.foreground ? keeper_main(&setup) : run_in_background(&setup);
+    return options.foreground ? keeper_main(&setup) : run_in_background(&setup, NULL);
 }

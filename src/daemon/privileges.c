@@ -16,6 +16,8 @@
 
 /* Looks at any file by its path, and has more descriptors under way than RLIMIT_NOFILE says. */
 #define AT_REST (BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SYS_RESOURCE))
+/* Of other processes, where /proc hides those: else it is not permitted (for_callers). */
+#define SEES_HIDDEN BIT(CAP_SYS_PTRACE)
 /* Mounts; writes the audit and binds GMS's sockets in directories of others, also sticky ones;
  * narrows what a worker may come to have. */
 #define RAISED (BIT(CAP_SYS_ADMIN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_SETPCAP))
@@ -53,12 +55,14 @@ static void set_sets(const struct sets *sets)
         log_warning("cannot give up capabilities: %s", strerror(errno));
 }
 
-/* Where /proc hides the processes of others, who calls is found with this one only. */
+/* Where /proc hides the processes of others, who calls is found with this one only, and whether a
+ * worker is dead or has left something behind: root's own are hidden too, for a worker can have
+ * capabilities that are not in effect here. */
 static uint64_t for_callers(const struct sets *sets)
 {
-    bool has = sets->permitted & BIT(CAP_SYS_PTRACE);
+    bool has = sets->permitted & SEES_HIDDEN;
 
-    return has && mountinfo_hides_processes() ? BIT(CAP_SYS_PTRACE) : 0;
+    return has && mountinfo_hides_processes() ? SEES_HIDDEN : 0;
 }
 
 /* The ordinary user has none, and cannot: nothing is lost, for a program that he starts with its
@@ -96,20 +100,20 @@ static void keep_only(uint64_t kept, uint64_t effective)
 
 void privileges_begin_keeper(void)
 {
-    keep_only(AT_REST | RAISED, AT_REST);
+    keep_only(AT_REST | RAISED, AT_REST | SEES_HIDDEN);
     is_keeper = true;
 }
 
 void privileges_raise(void)
 {
     if (is_keeper)
-        use(AT_REST | RAISED);
+        use(AT_REST | RAISED | SEES_HIDDEN);
 }
 
 void privileges_rest(void)
 {
     if (is_keeper)
-        use(AT_REST);
+        use(AT_REST | SEES_HIDDEN);
 }
 
 void privileges_become_worker(bool writes_anywhere)

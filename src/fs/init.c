@@ -9,9 +9,6 @@
 
 #include <linux/fuse.h>
 
-/* As large as libfuse can say. With the default of 12, slow transfers hold back RELEASEs. */
-#define MAX_BACKGROUND 65535u
-
 /* What libfuse's users may want, as the answer says it. */
 static const struct {
     unsigned wanted;
@@ -40,7 +37,7 @@ static const struct {
 
 void fs_init_choose(struct fuse_conn_info *connection)
 {
-    connection->max_background = MAX_BACKGROUND;
+    connection->max_background = FS_INIT_MAX_BACKGROUND;
     connection->max_write = FS_INIT_MAX_WRITE;
     /* Asynchronous direct I/O would hand out a gigabyte of one io_submit(2) at once: without it a
      * thread has one megabyte under way, and waits as everybody does. */

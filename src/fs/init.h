@@ -9,7 +9,11 @@
 
 #include <fuse_lowlevel.h>
 
-#define FS_INIT_MAX_WRITE (1u << 20)
+/* Requests under way that nobody waits for (RELEASE). As large as libfuse can say: with the default
+ * of 12, slow transfers hold them back. Of a process without CAP_SYS_ADMIN the kernel takes less,
+ * so the keeper says it again (attach_widen). */
+#define FS_INIT_MAX_BACKGROUND 65535u
+#define FS_INIT_MAX_WRITE      (1u << 20)
 
 struct fuse_init_out;
 

@@ -58,15 +58,19 @@ int rpc_take_place(struct rpc *rpc, uint32_t uid)
     return service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
 }
 
+/* The keeper has it at once, but for those that are refused: who connects again and again would
+ * make it work for each. Nothing is waited for before, for until then the connection ends with this
+ * worker. */
 static int start(struct rpc_connection *connection)
 {
     struct rpc *rpc = connection->rpc;
-    int error = rpc_read_peer(connection);
+    int error = connection->kept ? rpc_read_peer(connection) : -ENOMEM;
 
     if (error == 0)
         error = rpc_take_place(rpc, connection->caller.uid);
     if (error < 0)
         return error;
+    rpc->host.keep_ahead(rpc->host.context, connection->id, connection->watch.fd);
     error = idvec_insert(&rpc->connections, connection);
     if (error == 0) {
         connection->keeping.fd = connection->watch.fd;
@@ -74,8 +78,10 @@ static int start(struct rpc_connection *connection)
         if (error < 0)
             idvec_remove(&rpc->connections, connection->id);
     }
-    if (error < 0)
+    if (error < 0) {
         service_give(rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
+        rpc->host.drop(rpc->host.context, connection->id);
+    }
     return error;
 }
 
@@ -108,7 +114,6 @@ int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *
     int error;
 
     if (!connection) {
-        rpc->host.drop(rpc->host.context, id);
         if (kept)
             kept_give(rpc->memory, kept);
         return -ENOMEM;
@@ -116,13 +121,12 @@ int rpc_connection_new(struct rpc_listener *listener, uint64_t id, struct kept *
     connection->domain = listener->domain;
     connection->protocol = listener->protocol;
     connection->kept = kept;
-    error = kept ? start(connection) : -ENOMEM;
+    error = start(connection);
     if (error == 0) {
         rpc_show_input(connection);
         return 0;
     }
     shutdown(fd, SHUT_RDWR); /* the keeper's copy may live on for a moment */
-    rpc->host.drop(rpc->host.context, id);
     rpc_connection_free(connection);
     return error;
 }

@@ -121,15 +121,13 @@ static const char *explain_refusal(int error)
 }
 
 /* Whoever is killed here has taken a connection that nobody will hear of again: so its place is
- * there before, and the keeper gets it in the next call. */
+ * there before. */
 static int accept_kept(struct rpc_listener *listener, uint64_t id, struct kept **kept)
 {
     struct rpc *rpc = listener->rpc;
 
     *kept = kept_take(rpc->memory, id, listener->domain, listener->protocol);
     int fd = accept4(listener->watch.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0 && *kept)
-        rpc->host.keep_ahead(rpc->host.context, id, fd);
     if (fd < 0 && *kept) {
         int error = errno;
         kept_give(rpc->memory, *kept);
