@@ -42,14 +42,16 @@ struct keeper_restarts {
 
 /* What the last worker was at when it ended, of those that the ledger tells. */
 struct keeper_suspect {
-    uint64_t what;
+    uint64_t what;          /* of a connection: fs_at_connection with this frame, or 0 for any */
     unsigned killed, ended; /* workers in a row; those of them that nobody killed */
     unsigned in_vain;       /* and those that had not served before */
+    uint64_t first;         /* at the how manieth death of a worker it was first among them */
 };
 
 struct keeper_suspects {
+    uint64_t deaths;
     size_t count;
-    struct keeper_suspect items[FS_LEDGER_AT];
+    struct keeper_suspect items[2 * FS_LEDGER_AT]; /* a connection's frame, and the connection */
 };
 
 /* What the worker runs. */

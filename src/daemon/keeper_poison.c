@@ -49,41 +49,76 @@ static struct keeper_suspect *find_suspect(struct keeper_suspects *suspects, uin
     return NULL;
 }
 
+static uint64_t any_frame(uint64_t what)
+{
+    return fs_at_connection(what, 0);
+}
+
+static bool is_any_frame(const struct keeper_suspect *one)
+{
+    return one->what & FS_AT_CONNECTION && one->what == any_frame(one->what);
+}
+
+static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, uint64_t what)
+{
+    const struct keeper_suspect *known = find_suspect(&keeper->suspects, what);
+
+    if (find_suspect(found, what))
+        return;
+    struct keeper_suspect now =
+        known ? *known : (struct keeper_suspect){.what = what, .first = found->deaths};
+    now.killed++;
+    now.in_vain += keeper->restarts.in_vain > 0;
+    now.ended += ended_of_itself(keeper->worker_status);
+    found->items[found->count++] = now;
+}
+
 /* Those that the dead worker was at, with what is known of each; there are no others now. */
 static void suspect(struct keeper *keeper)
 {
-    struct keeper_suspects found = {0};
+    struct keeper_suspects found = {.deaths = keeper->suspects.deaths + 1};
 
     for (unsigned i = 0; i < FS_LEDGER_AT; i++) {
         uint64_t what = atomic_exchange(&keeper->ledger->at[i], 0);
-        if (!what || find_suspect(&found, what))
+        if (!what)
             continue;
-        struct keeper_suspect *known = find_suspect(&keeper->suspects, what);
-        struct keeper_suspect now = known ? *known : (struct keeper_suspect){.what = what};
-        now.killed++;
-        now.in_vain += keeper->restarts.in_vain > 0;
-        now.ended += ended_of_itself(keeper->worker_status);
-        found.items[found.count++] = now;
+        add_suspect(keeper, &found, what);
+        if (what & FS_AT_CONNECTION)
+            add_suspect(keeper, &found, any_frame(what));
     }
     if (found.count == 0 && keeper->restarts.in_vain > 0)
         return; /* it came to none, and says nothing of one */
     keeper->suspects = found;
 }
 
+/* Of a client whatever it asked for: it works on, and is at another frame at each death, but so is
+ * one that only was there as well. */
+#define MAX_ENDED_CLIENT 10u
+
+static bool is_due(const struct keeper_suspect *one)
+{
+    if (is_any_frame(one))
+        return one->ended >= MAX_ENDED_CLIENT;
+    return one->ended >= MAX_ENDED || one->killed >= MAX_KILLED || one->in_vain >= MAX_IN_VAIN;
+}
+
 /* Where there are several, the one that came last: what only was there as well, and takes long, had
- * come before the first death. */
+ * come before the first death. Of those that came between the same two deaths nothing tells which
+ * was the later one, but among the kernel's numbers, which grow. */
+static bool is_likelier(const struct keeper_suspect *one, const struct keeper_suspect *other)
+{
+    if (!other || one->first != other->first)
+        return !other || one->first > other->first;
+    return !((one->what | other->what) & FS_AT_CONNECTION) && one->what > other->what;
+}
+
 static struct keeper_suspect *choose_culprit(struct keeper *keeper)
 {
     struct keeper_suspect *culprit = NULL;
 
-    for (size_t i = 0; i < keeper->suspects.count; i++) {
-        struct keeper_suspect *one = &keeper->suspects.items[i];
-        bool is_due =
-            one->ended >= MAX_ENDED || one->killed >= MAX_KILLED || one->in_vain >= MAX_IN_VAIN;
-        if (is_due && (!culprit || one->killed > culprit->killed ||
-                       (one->killed == culprit->killed && one->what > culprit->what)))
-            culprit = one;
-    }
+    for (size_t i = 0; i < keeper->suspects.count; i++)
+        if (is_due(&keeper->suspects.items[i]) && is_likelier(&keeper->suspects.items[i], culprit))
+            culprit = &keeper->suspects.items[i];
     return culprit;
 }
 
@@ -102,4 +137,7 @@ void keeper_refuse_poison(struct keeper *keeper)
               is_connection ? "let go" : "answered with an input/output error");
     ledger->refused = culprit->what;
     culprit->killed = culprit->ended = culprit->in_vain = 0;
+    for (size_t i = 0; i < keeper->suspects.count; i++) /* these ends were that one's */
+        if (is_any_frame(&keeper->suspects.items[i]))
+            keeper->suspects.items[i].killed = keeper->suspects.items[i].ended = 0;
 }
