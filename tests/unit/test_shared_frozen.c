@@ -201,6 +201,7 @@ TAP_TEST(what_is_handed_over_is_what_it_was_and_is_understood)
     check_int((long long)holdings_at(&got.holdings, 0).id, 77);
     handover_text_free(&text);
     handover_close(&got);
+    handover_close(&handover); /* its descriptors were the same, and are closed already */
 }
 
 /* ---- connections ---------------------------------------------------------------------------- */
