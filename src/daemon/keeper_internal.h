@@ -46,6 +46,7 @@ struct keeper_suspect {
     unsigned killed, ended; /* workers in a row; those of them that nobody killed */
     unsigned in_vain;       /* and those that had not served before */
     uint64_t first;         /* at the how manieth death of a worker it was first among them */
+    uint64_t first_ms;      /* when that was */
 };
 
 struct keeper_suspects {

@@ -10,10 +10,11 @@
 #include <sys/wait.h>
 
 #define MAX_ENDED 3u /* of itself: signals of faults, exit statuses */
-/* Or killed as from outside, as the kernel does where memory is short: after they had served, which
- * says little of what they were at, or before, which the mount does not stand as often. */
-#define MAX_KILLED  30u
+/* Or killed as from outside, as the kernel does where memory is short: before they served; or after
+ * that, which says little of what they were at, and so has to go on for long. */
 #define MAX_IN_VAIN 5u
+#define MAX_KILLED  6u
+#define KILLED_MS   60000u
 
 /* It is one of those without an answer now, for the next worker is not at it yet. Where they have
  * taken all places it stays: so does the place of one that waits. */
@@ -65,8 +66,10 @@ static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, ui
 
     if (find_suspect(found, what))
         return;
-    struct keeper_suspect now =
-        known ? *known : (struct keeper_suspect){.what = what, .first = found->deaths};
+    struct keeper_suspect now = known ? *known
+                                      : (struct keeper_suspect){.what = what,
+                                                                .first = found->deaths,
+                                                                .first_ms = keeper_now_ms()};
     now.killed++;
     now.in_vain += keeper->restarts.in_vain > 0;
     now.ended += ended_of_itself(keeper->worker_status);
@@ -99,7 +102,8 @@ static bool is_due(const struct keeper_suspect *one)
 {
     if (is_any_frame(one))
         return one->ended >= MAX_ENDED_CLIENT;
-    return one->ended >= MAX_ENDED || one->killed >= MAX_KILLED || one->in_vain >= MAX_IN_VAIN;
+    return one->ended >= MAX_ENDED || one->in_vain >= MAX_IN_VAIN ||
+           (one->killed >= MAX_KILLED && keeper_now_ms() - one->first_ms >= KILLED_MS);
 }
 
 /* Where there are several, the one that came last: what only was there as well, and takes long, had
