@@ -371,7 +371,8 @@ mount_answers() {
     local log=''
     IFS= read -rd '' log <"${LOG_OF[$1]}" || true
     [[ $log == *': mounted ('* ]] &&
-        [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]]
+        [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]] || return
+    [[ -e $1/device ]] || true # behind the release of what was read, which comes by itself
 }
 
 is_mounted() {
