@@ -549,6 +549,7 @@ TAP_TEST(wake_that_lacks_memory_is_asleep_and_what_was_kept_stays)
     check_int(stats_of(pool).mapped_bytes, 0);
     check_int(device_free_bytes(), 3 * CHUNK);
     gmsfs_close(other);
+    wait_for_free(room);
     check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
     check_int(stats_of(pool).physical_bytes, 6 * CHUNK);
     gmsfs_graph_close(small);
