@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs sum - a checksum of every tensor or allocation, as xxhsum -H2 gives it for a file */
 #include "base/size.h"
+#include "base/xxh3.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/reader.h"
@@ -16,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <xxhash.h>
 
 #define MS_PER_S         1000.0
 #define SUM_TEXT_BYTES   33

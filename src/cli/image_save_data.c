@@ -3,6 +3,7 @@
 #include "cli/image_save.h"
 
 #include "base/file_io.h"
+#include "base/xxh3.h"
 #include "cli/signals.h"
 #include "mover/sink.h"
 #include "mover/work.h"
@@ -13,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <xxhash.h>
 
 /* One of the files. Open while pieces of it are being written. */
 struct data_file {

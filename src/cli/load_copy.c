@@ -34,7 +34,9 @@
 #define COPY_BUFFER_BYTES ((size_t)256 << 10)
 #define COPY_DIRECT_BYTES ((size_t)2 << 20) /* of a read past the page cache */
 #define COPY_PAGE_BYTES   ((size_t)4096)
-#define COPY_AHEAD        64u /* allocations whose descriptors are open at once */
+#define COPY_PART_BYTES   ((uint64_t)16 << 20) /* of an allocation, which threads fill in turns */
+#define COPY_AHEAD        64u                  /* allocations whose descriptors are open at once */
+#define COPY_ABREAST      (COPY_AHEAD / 2) /* that are filled at once: the next ones come meanwhile */
 #define COPY_AT_ONCE      16u /* that are made at once: while they are filled, the next ones are */
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
@@ -44,12 +46,23 @@ struct copy_item {
     size_t first, end; /* its tensors: copy.tensors[first] to [end - 1] */
 };
 
+/* What one thread fills. */
+struct copy_part {
+    size_t item;
+    uint64_t begin, end; /* of its bytes */
+};
+
 struct copy {
     struct copy_item *items;
-    uint64_t *sizes; /* of each */
-    size_t *turns;   /* items as they are asked for, and taken */
+    uint64_t *sizes;  /* of each */
+    size_t *parts_of; /* how many parts each has */
+    size_t *turns;    /* items as they are asked for */
     size_t item_count;
-    size_t *tensors; /* of the item's load, by item, as they lie in the files */
+    size_t *tensors;         /* of the item's load, by item, as they lie in the files */
+    struct copy_part *parts; /* item by item, in the turns of these */
+    uint64_t *part_sizes;
+    size_t *part_order; /* parts as they are taken */
+    size_t part_count;
     struct supply supply;
     struct progress progress;
     struct work work;
@@ -116,7 +129,6 @@ static void target_close(struct target *target)
     if (target->map)
         munmap(target->map, target->map_bytes);
     pipe_copy_close(&target->pipe);
-    close(target->fd);
 }
 
 /* One step, through a buffer from a place in a tensor on, of `left` bytes or less; *size_bytes is
@@ -193,31 +205,55 @@ static size_t copy_find_run(const struct load *load, const size_t *tensors, size
     return length;
 }
 
+/* The bytes from `at` to `end` of a run. */
 static int copy_run_of(struct copy *copy, const struct load *load, const size_t *tensors,
-                       uint64_t size_bytes, struct target *target, struct staging_lane *lane)
+                       uint64_t at, uint64_t end, struct target *target, struct staging_lane *lane)
 {
-    uint64_t at = 0, begin = 0; /* of the tensor that a step begins in */
+    uint64_t begin = 0; /* of the tensor that a step begins in */
     size_t step = 0;
     int error = 0;
 
-    while (!error && at < size_bytes) {
+    while (!error && at < end) {
         if (atomic_load(&copy->stopped))
             return -ECANCELED;
         while (at - begin >= load->model->tensors[*tensors].size_bytes)
             begin += load->model->tensors[*tensors++].size_bytes;
-        error = copy_step(copy, load, *tensors, target, lane, at - begin, size_bytes - at, &step);
+        error = copy_step(copy, load, *tensors, target, lane, at - begin, end - at, &step);
         at += step;
         atomic_fetch_add(&copy->moved_bytes, step);
     }
     return error;
 }
 
-static int copy_allocation(void *context, const struct work_piece *piece, void *own)
+/* What of the item's tensors lies in the part. */
+static int copy_tensors_of(struct copy *copy, const struct copy_part *part, struct target *target,
+                           struct staging_lane *lane)
+{
+    const struct copy_item *item = &copy->items[part->item];
+    int error = 0;
+
+    for (size_t i = item->first, length; !error && i < item->end; i += length) {
+        uint64_t size_bytes, from, begin = 0, end;
+
+        length = copy_find_run(item->load, copy->tensors + i, item->end - i, &size_bytes);
+        from = item->load->plan.places[copy->tensors[i]].offset_bytes;
+        if (from + size_bytes <= part->begin || from >= part->end)
+            continue;
+        if (part->begin > from)
+            begin = part->begin - from;
+        end = part->end - from < size_bytes ? part->end - from : size_bytes;
+        error = copy_run_of(copy, item->load, copy->tensors + i, begin, end, target, lane);
+    }
+    return error;
+}
+
+static int copy_part_of(void *context, const struct work_piece *piece, void *own)
 {
     struct copy *copy = context;
-    const struct copy_item *item = &copy->items[piece->item];
+    const struct copy_part *part = &copy->parts[piece->item];
+    const struct copy_item *item = &copy->items[part->item];
     struct target target;
-    int fd = supply_take(&copy->supply, piece->item), error;
+    int fd = supply_take(&copy->supply, part->item), error;
 
     if (fd < 0)
         return fd;
@@ -225,15 +261,12 @@ static int copy_allocation(void *context, const struct work_piece *piece, void *
     if (error)
         error = copy_fail(copy, item->load, copy->tensors[item->first],
                           "map the store's memory for it", error);
-    for (size_t i = item->first, length; !error && i < item->end; i += length) {
-        uint64_t size_bytes;
-        length = copy_find_run(item->load, copy->tensors + i, item->end - i, &size_bytes);
-        error = copy_run_of(copy, item->load, copy->tensors + i, size_bytes, &target, own);
-    }
+    else
+        error = copy_tensors_of(copy, part, &target, own);
     target_close(&target);
     if (error)
         atomic_store(&copy->stopped, true);
-    supply_give_back(&copy->supply);
+    supply_give_back(&copy->supply, part->item);
     return error;
 }
 
@@ -243,7 +276,7 @@ static int copy_tick(void *context, uint64_t done_bytes)
 {
     struct copy *copy = context;
 
-    (void)done_bytes; /* in whole allocations */
+    (void)done_bytes; /* in whole parts */
     pthread_mutex_lock(&copy->said);
     if (!copy->has_said)
         progress_show(&copy->progress, atomic_load(&copy->moved_bytes));
@@ -286,45 +319,42 @@ static void copy_gather(const struct copy *copy, const size_t *items, size_t cou
     }
 }
 
-static int copy_get_some(const struct copy *copy, const size_t *items, const struct copy_some *some,
-                         int *fds)
+static int copy_get_some(struct copy *copy, const size_t *items, const struct copy_some *some)
 {
     struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
     uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
     struct load *load = some->load;
-    int error;
+    int error, fd;
 
     for (size_t i = 0; i < some->count; i++)
         wanted[i] = (struct gmsfs_new_allocation){.size_bytes = copy->sizes[items[some->at[i]]],
                                                   .tag = LOAD_TAG};
     error = gmsfs_allocate_each(load->handle, wanted, some->count, 0, slots);
     for (size_t i = 0; !error && i < some->count; i++) {
-        load->slots[copy->items[items[some->at[i]]].allocation] = slots[i];
-        error = gmsfs_export_handle(load->handle, slots[i], GMSFS_ACCESS_WRITE, &fds[some->at[i]]);
+        size_t item = items[some->at[i]];
+
+        load->slots[copy->items[item].allocation] = slots[i];
+        error = gmsfs_export_handle(load->handle, slots[i], GMSFS_ACCESS_WRITE, &fd);
+        if (!error)
+            supply_put(&copy->supply, item, fd);
     }
     return error;
 }
 
 /* In the order of the plan, so the slots, and the ranks, are those of the plan. */
-static int copy_get_memory(void *context, const size_t *items, size_t count, int *fds,
-                           size_t *refused)
+static int copy_get_memory(void *context, const size_t *items, size_t count, size_t *refused)
 {
-    const struct copy *copy = context;
+    struct copy *copy = context;
     bool gathered[SUPPLY_MOST_AT_ONCE] = {false};
     struct copy_some some;
     int error = 0;
 
-    for (size_t i = 0; i < count; i++)
-        fds[i] = -1;
     for (size_t done = 0; !error && done < count; done += some.count) {
         copy_gather(copy, items, count, gathered, &some);
-        error = copy_get_some(copy, items, &some, fds);
+        error = copy_get_some(copy, items, &some);
         if (error)
             *refused = items[some.at[0]];
     }
-    for (size_t i = 0; error && i < count; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
     return error;
 }
 
@@ -371,6 +401,43 @@ static void copy_take_turns(struct copy *copy, const struct load *loads, size_t 
     }
 }
 
+static void copy_add_parts(struct copy *copy, size_t item)
+{
+    for (uint64_t at = 0; at < copy->sizes[item]; at += COPY_PART_BYTES) {
+        uint64_t left = copy->sizes[item] - at,
+                 size = left < COPY_PART_BYTES ? left : COPY_PART_BYTES;
+
+        copy->part_sizes[copy->part_count] = size;
+        copy->parts[copy->part_count++] = (struct copy_part){item, at, at + size};
+        copy->parts_of[item]++;
+    }
+}
+
+static int copy_cut(struct copy *copy)
+{
+    unsigned threads = copy->work.threads;
+    size_t count = 0, *file;
+
+    for (size_t i = 0; i < copy->item_count; i++)
+        count += (size_t)(copy->sizes[i] / COPY_PART_BYTES) + 1;
+    file = calloc(count + 1, sizeof(*file));
+    copy->parts = calloc(count + 1, sizeof(*copy->parts));
+    copy->part_sizes = calloc(count + 1, sizeof(*copy->part_sizes));
+    copy->part_order = calloc(count + 1, sizeof(*copy->part_order));
+    if (!file || !copy->parts || !copy->part_sizes || !copy->part_order) {
+        free(file);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < copy->item_count; i++)
+        copy_add_parts(copy, copy->turns[i]);
+    for (size_t i = 0; i < copy->part_count; i++)
+        file[i] = copy->parts[i].item;
+    work_order_abreast(file, copy->part_count, threads < COPY_ABREAST ? threads : COPY_ABREAST,
+                       copy->part_order);
+    free(file);
+    return 0;
+}
+
 static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
 {
     size_t allocations = 0, tensors = 0;
@@ -381,22 +448,27 @@ static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
     }
     copy->items = calloc(allocations + 1, sizeof(*copy->items));
     copy->sizes = calloc(allocations + 1, sizeof(*copy->sizes));
+    copy->parts_of = calloc(allocations + 1, sizeof(*copy->parts_of));
     copy->turns = calloc(allocations + 1, sizeof(*copy->turns));
     copy->tensors = calloc(tensors + 1, sizeof(*copy->tensors));
-    if (!copy->items || !copy->sizes || !copy->turns || !copy->tensors)
+    if (!copy->items || !copy->sizes || !copy->parts_of || !copy->turns || !copy->tensors)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         copy_add_load(copy, &loads[i]);
     copy_take_turns(copy, loads, count);
-    return 0;
+    return copy_cut(copy);
 }
 
 static void copy_free(struct copy *copy)
 {
     free(copy->items);
     free(copy->sizes);
+    free(copy->parts_of);
     free(copy->turns);
     free(copy->tensors);
+    free(copy->parts);
+    free(copy->part_sizes);
+    free(copy->part_order);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
@@ -419,11 +491,12 @@ static int copy_run(struct copy *copy)
 {
     int error;
 
-    copy->work.item_bytes = copy->sizes;
-    copy->work.order = copy->turns;
-    copy->work.item_count = copy->item_count;
+    copy->work.item_bytes = copy->part_sizes;
+    copy->work.order = copy->part_order;
+    copy->work.item_count = copy->part_count;
     copy->supply = (struct supply){.count = copy->item_count,
                                    .order = copy->turns,
+                                   .parts = copy->parts_of,
                                    .most = COPY_AHEAD,
                                    .at_once = COPY_AT_ONCE,
                                    .get = copy_get_memory,
@@ -451,13 +524,13 @@ static int copy_explain(struct copy *copy, int error)
 static int load_copy_host(struct load *loads, size_t count)
 {
     struct copy copy = {
-        .work = {.whole = true, .context = &copy, .piece = copy_allocation, .tick = copy_tick},
+        .work = {.whole = true, .context = &copy, .piece = copy_part_of, .tick = copy_tick},
         .said = PTHREAD_MUTEX_INITIALIZER};
     uint64_t bytes = 0;
     int error, status;
 
-    error = copy_prepare(&copy, loads, count);
     staging_equip(loads->staging, &copy.work, NULL, load_threads(loads, count));
+    error = copy_prepare(&copy, loads, count);
     for (size_t i = 0; i < count; i++)
         bytes += loads[i].model->tensor_bytes;
     progress_begin(&copy.progress, "copying", bytes, loads->quiet);

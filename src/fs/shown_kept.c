@@ -9,8 +9,9 @@
  */
 #include "fs/fs_internal.h"
 
+#include "base/xxh3.h"
+
 #include <string.h>
-#include <xxhash.h>
 
 static uint64_t make_print(struct fs *fs, const struct fs_handle *handle)
 {

@@ -27,7 +27,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define IMAGE_PIECE_BYTES        (64u << 20)
+#define IMAGE_PIECE_BYTES        (16u << 20)
 #define IMAGE_DEFAULT_FILE_BYTES (4ull << 30)
 #define IMAGE_STEP_BYTES         (1u << 20) /* read, summed and written at a time */
 

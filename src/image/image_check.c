@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "base/file_io.h"
+#include "base/xxh3.h"
 #include "mover/staging_file.h"
 #include "mover/work.h"
 
@@ -16,14 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <xxhash.h>
-
-#define WRITTEN_STEP_BYTES ((size_t)256 << 10)
+#define WRITTEN_STEP_BYTES ((size_t)64 << 10)
 
 struct check_run {
     const struct image_check *check;
     enum direct_use use;
     uint64_t *sizes; /* of the pieces that are done */
+    size_t *order;   /* pieces as they are taken; NULL: as they are */
     atomic_ullong read_bytes;
     pthread_mutex_t lock; /* of what follows */
     bool has_failed;
@@ -187,6 +187,27 @@ static int check_tick(void *context, uint64_t done_bytes)
     return run->check->tick(run->check->context, atomic_load(&run->read_bytes));
 }
 
+/* What is written to files is taken from several of them in turns. */
+static int check_make_order(struct check_run *run, unsigned threads)
+{
+    const struct image_manifest *manifest = &run->check->image->manifest;
+    size_t *rank;
+
+    if (!run->check->open_memory)
+        return 0;
+    rank = calloc(manifest->piece_count + 1, sizeof(*rank));
+    run->order = calloc(manifest->piece_count + 1, sizeof(*run->order));
+    if (!rank || !run->order) {
+        free(rank);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < manifest->piece_count; i++)
+        rank[i] = (size_t)manifest->pieces[i].rank;
+    work_order_abreast(rank, manifest->piece_count, threads, run->order);
+    free(rank);
+    return 0;
+}
+
 static int check_work(struct check_run *run, struct work *work)
 {
     struct staging *own = NULL, *staging = run->check->staging;
@@ -197,7 +218,10 @@ static int check_work(struct check_run *run, struct work *work)
     if (staging) {
         staging_equip(staging, work, run->check->memory,
                       direct_threads(run->check->threads, run->use != DIRECT_NEVER));
-        error = work_run(work);
+        error = check_make_order(run, work->threads);
+        work->order = run->order;
+        if (!error)
+            error = work_run(work);
     }
     staging_free(own);
     return error;
@@ -227,6 +251,7 @@ int image_check(const struct image_check *check, struct failure *failure)
     run.use = direct_choose(check->direct, whole_bytes, check->taken_bytes);
     error = check_work(&run, &work);
     free(run.sizes);
+    free(run.order);
     if (!error || run.has_failed ||
         (check->staging && staging_get_failure(check->staging, failure, &is_told)))
         return error;

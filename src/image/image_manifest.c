@@ -2,14 +2,14 @@
 /* The plan of an image, and its manifest from text. */
 #include "image/image_manifest.h"
 
+#include "base/xxh3.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <xxhash.h>
 
 #define VERSION_TEXT      "1"
 #define HEX_DIGITS        "0123456789abcdef"

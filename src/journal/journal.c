@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal/journal_internal.h"
 
+#include "base/xxh3.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 /* Made at a time, so that no write into the mapping lacks a page. */
 #define ROOM_STEP_BYTES (UINT64_C(256) << 10)

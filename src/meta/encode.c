@@ -2,11 +2,12 @@
 /* The canonical encoding: msgpack-c writes every number and length in its shortest form. */
 #include "layout_internal.h"
 
+#include "base/xxh3.h"
+
 #include <errno.h>
 #include <msgpack.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 /* The most that one of these takes besides its text and bytes. */
 #define HEAD_BYTES       64u /* the map, its keys, "v":1, two array heads */

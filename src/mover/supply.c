@@ -8,10 +8,16 @@
 int supply_begin(struct supply *supply)
 {
     supply->fds = calloc(supply->count + 1, sizeof(*supply->fds));
-    if (!supply->fds)
+    supply->left = calloc(supply->count + 1, sizeof(*supply->left));
+    if (!supply->fds || !supply->left) {
+        free(supply->fds);
+        free(supply->left);
         return -ENOMEM;
-    for (size_t i = 0; i < supply->count; i++)
+    }
+    for (size_t i = 0; i < supply->count; i++) {
         supply->fds[i] = -1;
+        supply->left[i] = supply->parts ? supply->parts[i] : 1;
+    }
     supply->refusal = 0;
     supply->there = supply->filled = 0;
     supply->is_over = false;
@@ -26,6 +32,7 @@ void supply_end(struct supply *supply)
         if (supply->fds[i] >= 0)
             close(supply->fds[i]);
     free(supply->fds);
+    free(supply->left);
     pthread_mutex_destroy(&supply->mutex);
     pthread_cond_destroy(&supply->changed);
 }
@@ -45,12 +52,11 @@ static size_t supply_wait_room(struct supply *supply)
     return room;
 }
 
-static void supply_put(struct supply *supply, const size_t *items, size_t count, const int *fds)
+void supply_put(struct supply *supply, size_t item, int fd)
 {
     pthread_mutex_lock(&supply->mutex);
-    for (size_t i = 0; i < count; i++)
-        supply->fds[items[i]] = fds[i];
-    supply->there += count;
+    supply->fds[item] = fd;
+    supply->there++;
     pthread_cond_broadcast(&supply->changed);
     pthread_mutex_unlock(&supply->mutex);
 }
@@ -68,7 +74,6 @@ static void supply_refuse(struct supply *supply, size_t item, int error)
 void supply_run(struct supply *supply)
 {
     size_t items[SUPPLY_MOST_AT_ONCE], room, done = 0;
-    int fds[SUPPLY_MOST_AT_ONCE];
 
     while (done < supply->count && (room = supply_wait_room(supply)) > 0) {
         size_t count = supply->count - done, refused = 0;
@@ -78,12 +83,11 @@ void supply_run(struct supply *supply)
         count = count < room ? count : room;
         for (size_t i = 0; i < count; i++)
             items[i] = supply->order ? supply->order[done + i] : done + i;
-        error = supply->get(supply->context, items, count, fds, &refused);
+        error = supply->get(supply->context, items, count, &refused);
         if (error) {
             supply_refuse(supply, refused, error);
             return;
         }
-        supply_put(supply, items, count, fds);
         done += count;
     }
 }
@@ -98,17 +102,24 @@ int supply_take(struct supply *supply, size_t item)
     while (supply->fds[item] < 0 && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
     fd = supply->fds[item];
-    supply->fds[item] = -1;
     pthread_mutex_unlock(&supply->mutex);
     return fd < 0 ? -ECANCELED : fd;
 }
 
-void supply_give_back(struct supply *supply)
+void supply_give_back(struct supply *supply, size_t item)
 {
+    int filled = -1;
+
     pthread_mutex_lock(&supply->mutex);
-    supply->filled++;
-    pthread_cond_broadcast(&supply->changed);
+    if (--supply->left[item] == 0) {
+        filled = supply->fds[item];
+        supply->fds[item] = -1;
+        supply->filled++;
+        pthread_cond_broadcast(&supply->changed);
+    }
     pthread_mutex_unlock(&supply->mutex);
+    if (filled >= 0)
+        close(filled);
 }
 
 void supply_stop(struct supply *supply)

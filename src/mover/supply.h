@@ -5,8 +5,8 @@
  * For the commands that load into memory that is files. One thread supplies: for it alone get() is
  * called, so what get() waits for can be ended as that thread is. It asks for several at a time,
  * which can be made at the same time: the kernel makes one file's pages by one thread. The others
- * fill: each takes the items by their numbers, in about the order in which they are supplied, and
- * says when one is filled. No more than `most` are open at a time. Knows nothing of stores.
+ * fill: each takes parts of the items, in about the order in which these are supplied, and says
+ * when one is filled. No more than `most` items are open at a time. Knows nothing of stores.
  */
 #ifndef GMSFS_MOVER_SUPPLY_H
 #define GMSFS_MOVER_SUPPLY_H
@@ -21,11 +21,12 @@ struct supply {
     /* What to do; set before supply_begin. */
     size_t count;
     const size_t *order; /* items as they are asked for; NULL: by their numbers */
+    const size_t *parts; /* of each item, which different threads may fill; NULL: 1 */
     size_t most;         /* that are there and not filled */
     size_t at_once;      /* that are asked for together, at most SUPPLY_MOST_AT_ONCE */
-    /* The descriptors of items. Or a negative errno, which ends the supply; *refused is one of the
-     * items then, and none of the descriptors is the caller's. */
-    int (*get)(void *context, const size_t *items, size_t count, int *fds, size_t *refused);
+    /* Calls supply_put for each of the items, as soon as it is there. Or a negative errno, which
+     * ends the supply; *refused is one of the items then, and what was put stays. */
+    int (*get)(void *context, const size_t *items, size_t count, size_t *refused);
     void *context;
 
     /* What came of it; for the supplying thread, after supply_run. */
@@ -35,24 +36,27 @@ struct supply {
     /* The machinery's. */
     pthread_mutex_t mutex; /* of all that follows, and of the two above */
     pthread_cond_t changed;
-    int *fds; /* of each item that is there and was not taken; else -1 */
+    int *fds;     /* of each item that is there and not filled; else -1 */
+    size_t *left; /* parts of each item that are not filled */
     size_t there, filled;
     bool is_over; /* nobody supplies or fills any more */
 };
 
 /* -ENOMEM: then there is nothing to end. */
 int supply_begin(struct supply *supply);
-/* When nobody supplies or fills any more; closes what nobody took. */
+/* When nobody supplies or fills any more; closes what was not filled. */
 void supply_end(struct supply *supply);
 
 /* By the supplying thread: until all is there, one is refused, or supply_stop was called. */
 void supply_run(struct supply *supply);
+/* From get() alone; the descriptor is the supply's. */
+void supply_put(struct supply *supply, size_t item, int fd);
 
-/* By a thread that fills: waits for the item. The descriptor, which is the caller's then; or
- * -ECANCELED: it will not come. */
+/* By a thread that fills: waits for the item. Its descriptor, which is open until all parts were
+ * given back; or -ECANCELED: it will not come. */
 int supply_take(struct supply *supply, size_t item);
-/* One that was taken is filled, or given up. */
-void supply_give_back(struct supply *supply);
+/* One part of an item that was taken is filled, or given up. */
+void supply_give_back(struct supply *supply, size_t item);
 /* Nobody fills any more, so nothing more is asked for. */
 void supply_stop(struct supply *supply);
 

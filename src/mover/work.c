@@ -19,6 +19,42 @@ unsigned work_default_threads(void)
     return count < MAX_DEFAULT_THREADS ? count : MAX_DEFAULT_THREADS;
 }
 
+/* ---- order --------------------------------------------------------------------------------- */
+
+/* The items of one file that are not in the order yet. */
+struct work_run {
+    size_t at, end;
+};
+
+static size_t work_find_run(const size_t *file, size_t at, size_t count, struct work_run *run)
+{
+    run->at = at;
+    while (at < count && file[at] == file[run->at])
+        at++;
+    return run->end = at;
+}
+
+void work_order_abreast(const size_t *file, size_t count, unsigned abreast, size_t *order)
+{
+    struct work_run runs[WORK_MAX_THREADS];
+    size_t ordered = 0;
+
+    if (abreast > WORK_MAX_THREADS)
+        abreast = WORK_MAX_THREADS;
+    for (size_t at = 0; at < count;) {
+        unsigned some = 0;
+
+        while (some < abreast && at < count)
+            at = work_find_run(file, at, count, &runs[some++]);
+        while (ordered < at)
+            for (unsigned i = 0; i < some; i++)
+                if (runs[i].at < runs[i].end)
+                    order[ordered++] = runs[i].at++;
+    }
+}
+
+/* ---- pieces -------------------------------------------------------------------------------- */
+
 /* left_bytes: of the item; all_left_bytes: of it and those behind it. */
 static size_t work_piece_bytes(const struct work *work, uint64_t left_bytes,
                                uint64_t all_left_bytes)

@@ -57,6 +57,11 @@ struct work {
 /* As many threads as this process may use CPUs, at most 16: memory is not faster with more. */
 unsigned work_default_threads(void);
 
+/* An order that takes the items of several files in turns, so many at a time, since the kernel lets
+ * one thread at a time write to a file: file is that of each item, and those of one file are behind
+ * one another. */
+void work_order_abreast(const size_t *file, size_t count, unsigned abreast, size_t *order);
+
 /* Does it all; 0, or the first error. -ENOMEM and -EAGAIN (no thread to be had) are its own. */
 int work_run(struct work *work);
 

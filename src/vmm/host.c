@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/vmm_backend.h"
 
+#include "base/xxh3.h"
 #include "vmm/backends.h"
 #include "vmm/host_commit.h"
 #include "vmm/memfd.h"
@@ -16,7 +17,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #define KIB                       (UINT64_C(1) << 10)
 #define MIB                       (UINT64_C(1) << 20)

@@ -14,6 +14,7 @@
 #define AHEAD 3
 
 struct asked {
+    struct supply *supply;
     size_t items[MANY], count, most_at_once;
     size_t enough; /* so many come, and then none */
     atomic_int open, most_open;
@@ -27,7 +28,7 @@ struct filler {
     int last; /* what supply_take said */
 };
 
-static int get(void *context, const size_t *items, size_t count, int *fds, size_t *refused)
+static int get(void *context, const size_t *items, size_t count, size_t *refused)
 {
     struct asked *asked = context;
     int open_now;
@@ -38,13 +39,13 @@ static int get(void *context, const size_t *items, size_t count, int *fds, size_
         *refused = items[0];
         return -ENOSPC;
     }
-    for (size_t i = 0; i < count; i++) {
-        asked->items[asked->count++] = items[i];
-        fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-    }
     open_now = atomic_fetch_add(&asked->open, (int)count) + (int)count;
     if (open_now > atomic_load(&asked->most_open))
         atomic_store(&asked->most_open, open_now);
+    for (size_t i = 0; i < count; i++) {
+        asked->items[asked->count++] = items[i];
+        supply_put(asked->supply, items[i], open("/dev/null", O_RDWR | O_CLOEXEC));
+    }
     return 0;
 }
 
@@ -56,12 +57,13 @@ static void *fill(void *context)
     while (filler->filled < supply->count && filler->filled < filler->enough) {
         size_t at = filler->filled;
 
-        filler->last = supply_take(supply, supply->order ? supply->order[at] : at);
+        size_t item = supply->order ? supply->order[at] : at;
+
+        filler->last = supply_take(supply, item);
         if (filler->last < 0)
             break;
-        close(filler->last);
         atomic_fetch_sub(&filler->asked->open, 1);
-        supply_give_back(supply);
+        supply_give_back(supply, item);
         filler->filled++;
     }
     supply_stop(supply);
@@ -87,7 +89,7 @@ static void go(struct supply *supply, struct asked *asked, struct filler *filler
     if (supply->at_once == 0)
         supply->at_once = 1;
     supply->context = asked;
-    filler->supply = supply;
+    asked->supply = filler->supply = supply;
     filler->asked = asked;
     require(supply_begin(supply) == 0);
     require(pthread_create(&thread, NULL, fill, filler) == 0);
@@ -174,6 +176,36 @@ TAP_TEST(several_that_are_refused_leave_what_was_there)
     check_int(filler.filled, 8);
     check_int(supply.refusal, -ENOSPC);
     check_int(supply.refused, 8);
+}
+
+static int get_one(void *context, const size_t *items, size_t count, size_t *refused)
+{
+    (void)count;
+    (void)refused;
+    supply_put(context, items[0], open("/dev/null", O_RDWR | O_CLOEXEC));
+    return 0;
+}
+
+TAP_TEST(an_item_of_several_parts_is_open_until_the_last_one_is_filled)
+{
+    static const size_t parts[] = {3};
+    struct supply supply = {.count = 1, .parts = parts, .most = 1, .at_once = 1, .get = get_one};
+    int fd;
+
+    supply.context = &supply;
+    require(supply_begin(&supply) == 0);
+    supply_run(&supply);
+    fd = supply_take(&supply, 0);
+    check(fd >= 0);
+    for (int i = 0; i < 3; i++) {
+        check_int(supply_take(&supply, 0), fd);
+        check(fcntl(fd, F_GETFD) >= 0);
+        check_int(supply.filled, 0);
+        supply_give_back(&supply, 0);
+    }
+    check_int(supply.filled, 1);
+    check_int(fcntl(fd, F_GETFD), -1);
+    supply_end(&supply);
 }
 
 TAP_TEST(no_items_are_no_wait)
