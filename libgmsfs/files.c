@@ -179,9 +179,8 @@ int gfs_dir_walk(struct gmsfs_store *handle, const char *directory, gfs_name_fn 
     gfs_gate_enter();
     fd = gfs_fd_above(openat(handle->dir_fd, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0) {
-        error = errno == ENOENT ? -ESTALE : gfs_file_error(errno);
         /* every store has its directories */
-
+        error = errno == ENOENT ? -ESTALE : gfs_file_error(errno);
         goto out;
     }
     stream = fdopendir(fd);

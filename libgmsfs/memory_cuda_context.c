@@ -208,9 +208,8 @@ int gfs_cuda_enter(struct gfs_memory *memory, struct gfs_scope *scope, int must)
 
     if (error)
         return error;
-    scope->mode = (int)mode;
     /* from here on there is something to put back */
-
+    scope->mode = (int)mode;
     cuda_check_primary(cuda);
     error = cuda_take_context(memory, scope);
     if (!error) {

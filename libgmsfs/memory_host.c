@@ -73,9 +73,8 @@ static int host_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes
         MAP_FAILED)
         return 0;
     error = -errno;
-    host_unmap(memory, va, size_bytes);
     /* it may have taken the reservation away first */
-
+    host_unmap(memory, va, size_bytes);
     return error;
 }
 
@@ -134,9 +133,8 @@ static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint6
         return -errno;
     if (got == va)
         return 0;
-    munmap(got, size_bytes);
     /* kernels before 4.17 take the address for a hint */
-
+    munmap(got, size_bytes);
     return -EEXIST;
 }
 
@@ -207,9 +205,8 @@ static int host_map_held(struct gfs_memory *memory, uintptr_t va, uint64_t size_
         MAP_FAILED)
         return 0;
     error = -errno;
-    host_unmap(memory, va, size_bytes);
     /* it may have taken the reservation away first */
-
+    host_unmap(memory, va, size_bytes);
     return error;
 }
 

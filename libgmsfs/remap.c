@@ -69,10 +69,9 @@ static int remap_one(struct remap *remap, struct remap_item *item, const struct 
 
     if (given->aligned_bytes != mapping->aligned_bytes || given->size_bytes != mapping->size_bytes)
         return -ESTALE;
+    /* given twice */
     if (mapping->waking)
         return -EPROTO;
-    /* given twice */
-
     error = gfs_memory_map(&remap->handle->memory, mapping->va, mapping->aligned_bytes,
                            item->access, fd);
     if (error)
@@ -290,9 +289,8 @@ int gfs_remap_acquire(struct gmsfs_store *handle, uint64_t timeout_ms, struct gf
     if (error)
         return error;
     export->count = acquire.count;
-    export->has_ticket = !gfs_is_zero(acquire.ticket);
     /* else EXPORT tells why */
-
+    export->has_ticket = !gfs_is_zero(acquire.ticket);
     memcpy(export->ticket, acquire.ticket, sizeof export->ticket);
     return 0;
 }
@@ -535,9 +533,8 @@ static int remap_reallocate(struct remap *remap)
     error = remap_allocate_all(remap, &fresh);
     if (!error) {
         remap_sort(remap);
-        export.first = fresh.first_rank;
         /* new ones are last in the layout */
-
+        export.first = fresh.first_rank;
         error = gfs_export_ticket(handle, &export);
     }
     if (!error)

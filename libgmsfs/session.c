@@ -109,9 +109,8 @@ int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acqui
     int error;
 
     if (acquire->mode != GMSFS_MODE_RO && !handle->writable) {
-        error = gfs_ctl_open(handle, 1);
         /* the permission may have come since */
-
+        error = gfs_ctl_open(handle, 1);
         if (error == -EACCES && acquire->mode == GMSFS_MODE_RW_OR_RO) {
             acquire->mode = GMSFS_MODE_RO;
             acquire->reserve_bytes = 0;

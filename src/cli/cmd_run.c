@@ -330,10 +330,9 @@ static int run_abort(const struct run *run, int status)
     do
         error = ioctl(run->fd, GMSFS_IOC_ABORT, &abort) < 0 ? -errno : 0;
     while (error == -EINTR);
+    /* over already: COMMAND or somebody else ended it */
     if (error)
         return status;
-    /* over already: COMMAND or somebody else ended it */
-
     cli_error("COMMAND failed with status %d, so nothing was committed; %s %s", status, run->store,
               abort.rolled_back ? "has its earlier layout again" : "is empty");
     return status;

@@ -396,10 +396,9 @@ static void load_abort(struct image_load *load, int status)
 {
     int rolled_back = 0, error;
 
+    /* was committed */
     if (load->generation)
         return;
-    /* was committed */
-
     error = gmsfs_abort(load->handle, &rolled_back);
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));

@@ -137,10 +137,9 @@ static void *run_thread(void *argument)
     }
     if (fd >= 0)
         close(fd);
+    /* the worker sees it, and takes a new one */
     if (error != -ENOTCONN)
         _exit(1);
-    /* the worker sees it, and takes a new one */
-
     if (entered == 0)
         copier->driver->leave(copier->gpu, stream);
     return NULL;

@@ -194,10 +194,9 @@ int image_dir_sync(const struct image_dir *dir)
     if (error || !dir->created)
         return error;
     above = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* may be written to, but not read */
     if (above < 0)
         return errno == EACCES ? 0 : -errno;
-    /* may be written to, but not read */
-
     error = sync_directory(above);
     close(above);
     return error;

@@ -341,9 +341,8 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     if (!renamed)
         return -ENOMEM;
     forget_name(layout, old->name);
-    layout->allocation_count--;
     /* by_name is one short while its place is sought */
-
+    layout->allocation_count--;
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;

@@ -343,9 +343,8 @@ static int cuda_settle(struct staging_lane *lane)
     }
     for (size_t i = 0; i < STAGING_BUFFERS; i++)
         own->buffers[i].is_busy = false;
-    own->turn = 0;
     /* a little work is done by the buffers that are pinned already */
-
+    own->turn = 0;
     own->room_bytes = 0;
     own->ahead_bytes = 0;
     cuda_leave(lane);
@@ -467,9 +466,8 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
         unsigned index = (own->turn + i) % ring_size(own);
         if (index == own->pinned)
             error = ring_grow(lane);
-        index = (own->turn + i) % ring_size(own);
         /* it may be whole now */
-
+        index = (own->turn + i) % ring_size(own);
         if (!error && !own->buffers[index].is_busy)
             error = cuda_ask(lane, index);
     }

@@ -284,9 +284,8 @@ static int start(struct copier_client *client, int *pid)
     pthread_mutex_unlock(&client->mutex);
     *pid = start_process(client, &socket_fd);
     pthread_mutex_lock(&client->mutex);
-    client->socket = socket_fd;
     /* for copier_client_free, which ends the waiting */
-
+    client->socket = socket_fd;
     error = *pid < 0 ? *pid : await_hello(client, why);
     if (*pid < 0)
         snprintf(why, sizeof(why), "%s", strerror(-*pid));
@@ -365,9 +364,8 @@ int copier_process_need(struct copier_client *client)
         if (client->closing)
             return -EIO;
         if (client->state == COPIER_UP && !client->killed) {
-            client->last_use_ms = copier_client_now_ms();
             /* it must not leave just now */
-
+            client->last_use_ms = copier_client_now_ms();
             return 0;
         }
         if (asked && client->failed == asked)

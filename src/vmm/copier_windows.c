@@ -158,10 +158,9 @@ static int unmap(struct copier_client *client, unsigned index, unsigned attempt)
     uint64_t serial = client->windows[index].serial;
     int error = await_users(client, index);
 
+    /* its copier is gone */
     if (client->attempts != attempt || window_find(client, serial) != (int)index)
         return 0;
-    /* its copier is gone */
-
     if (error < 0)
         return error;
     client->windows[index].state = WINDOW_CHANGING;

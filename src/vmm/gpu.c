@@ -53,10 +53,9 @@ static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
     struct gpu *gpu = device->state;
     int error = gpu->driver->create(gpu->context, bytes, fd);
 
+    /* whoever decides what to do knows what others hold */
     if (error == -ENOMEM && gpu->monitor)
         monitor_refresh(gpu->monitor);
-    /* whoever decides what to do knows what others hold */
-
     return error == -ENODEV ? look_again(device, bytes, fd) : error;
 }
 
