@@ -470,6 +470,7 @@ static void act(enum deed deed, unsigned p, unsigned store)
         error = do_of_store(deed, store, &record);
     else
         error = do_of_device(deed, &record);
+    walk.error = error;
     take_effects();
     for (unsigned i = 0; i < walk.stores; i++)
         look_at_store(i);

@@ -55,7 +55,6 @@ struct sight {
 
 struct facts {
     struct proc procs[PROCS];
-    struct memory memories[MEMORIES];
     size_t memory_count;
     uint64_t bytes;          /* the last content */
     uint64_t wanted[STORES]; /* the committed content; 0: nothing is committed */
@@ -63,6 +62,7 @@ struct facts {
     uint64_t source[STORES]; /* what the move under way reads, as it was when it began */
     bool lost;
     struct sight sights[STORES];
+    struct memory memories[MEMORIES]; /* last: see places_walk.h */
 };
 
 /* One record, and what came of it. */
