@@ -4,7 +4,7 @@
  *
  * States are equal when nothing that follows can tell them apart. Left out is what only grows (ids,
  * generations, counters of moves, events) and what a process once asked for, when it has come to
- * the same; one process is as good as another, and who waits counts by the order at its store.
+ * the same; one process is as good as another, and who waits counts by the order that they came in.
  * test_core_places.c holds against that what really follows, in whatever way a state was come to.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_KEY_H
@@ -21,14 +21,14 @@ enum phase {
     WAITS,  /* and, by what is added, after how many others */
 };
 
+/* At whatever store: there is one line for the device. */
 static uint8_t rank_of(const struct proc *waiting)
 {
     uint8_t rank = 0;
 
     for (unsigned q = 0; q < PROCS; q++) {
         const struct proc *other = &walk.facts.procs[q];
-        rank +=
-            other->store == waiting->store && other->waiter != 0 && other->waiter < waiting->waiter;
+        rank += other->waiter != 0 && other->waiter < waiting->waiter;
     }
     return rank;
 }
@@ -41,7 +41,7 @@ static uint8_t code_of(unsigned p)
 
     if (proc->waiter != 0)
         return where | (uint8_t)(WAITS + rank_of(proc));
-    if (session)
+    if (session && !proc->over)
         return where | (session->touched ? SPOILS : INSIDE);
     return proc->file != 0 ? OVER : OUTSIDE;
 }

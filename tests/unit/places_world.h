@@ -127,6 +127,7 @@ static void take_effects(void)
             forget_memory(effect.memory);
         for (unsigned p = 0; p < PROCS; p++) {
             struct proc *proc = &walk.facts.procs[p];
+            proc->over |= effect.type == EFFECT_SESSION_OVER && proc->session == effect.session;
             if (!effect.waiter || proc->waiter != effect.waiter)
                 continue;
             proc->waiter = 0;

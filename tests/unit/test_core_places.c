@@ -181,6 +181,30 @@ static int copy_suspect(struct core *core, const struct record *record, struct o
     return error;
 }
 
+/* A copy on the disk that is taken for what it was when it was made. */
+static int rely_on_unread(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct record order = *record;
+
+    if (record->type == RECORD_MOVE_BEGIN)
+        order.flags &= ~CORE_MOVE_LOOK;
+    return core_apply(core, &order, outcome);
+}
+
+/* Damaged bytes that are given up for it at once. */
+static int heal_unread(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    int error = core_apply(core, record, outcome);
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        struct core_store *store = core->stores.items[i];
+
+        if (core_wants_heal(core, store))
+            core_switch_place(core, store, CORE_PLACE_DISK, false, record->wall_ms);
+    }
+    return error;
+}
+
 /* A writer that is let in while its store is copied, and does not end that. */
 static int write_under_a_move(struct core *core, const struct record *record,
                               struct outcome *outcome)
@@ -308,28 +332,31 @@ static const struct {
     const char *name;
     apply_fn apply;
     unsigned stores;
+    bool disk;
 } mutants[] = {
-    {"demote_held", demote_held, 1},
-    {"keep_spares", keep_spares, 1},
-    {"end_under_holders", end_under_holders, 1},
-    {"grant_anywhere", grant_anywhere, 1},
-    {"leak_source", leak_source, 1},
-    {"copy_suspect", copy_suspect, 1},
-    {"write_under_a_move", write_under_a_move, 1},
-    {"roll_back_to_spoilt", roll_back_to_spoilt, 1},
-    {"grant_nobody", grant_nobody, 1},
-    {"count_nothing", count_nothing, 1},
-    {"evict_by_order", evict_by_order, 2},
-    {"evict_pinned", evict_pinned, 2},
-    {"evict_important", evict_important, 2},
-    {"evict_held", evict_held, 2},
-    {"evict_to_none", evict_to_none, 2},
+    {"demote_held", demote_held, 1, false},
+    {"keep_spares", keep_spares, 1, false},
+    {"end_under_holders", end_under_holders, 1, false},
+    {"grant_anywhere", grant_anywhere, 1, false},
+    {"leak_source", leak_source, 1, false},
+    {"copy_suspect", copy_suspect, 1, false},
+    {"rely_on_unread", rely_on_unread, 1, true},
+    {"heal_unread", heal_unread, 1, true},
+    {"write_under_a_move", write_under_a_move, 1, false},
+    {"roll_back_to_spoilt", roll_back_to_spoilt, 1, false},
+    {"grant_nobody", grant_nobody, 1, false},
+    {"count_nothing", count_nothing, 1, false},
+    {"evict_by_order", evict_by_order, 2, false},
+    {"evict_pinned", evict_pinned, 2, false},
+    {"evict_important", evict_important, 2, false},
+    {"evict_held", evict_held, 2, false},
+    {"evict_to_none", evict_to_none, 2, false},
 };
 
 TAP_TEST(every_core_that_is_broken_on_purpose_is_caught)
 {
     for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
-        begin(mutants[i].apply, 2, mutants[i].stores, false);
+        begin(mutants[i].apply, 2, mutants[i].stores, mutants[i].disk);
         search(SIZE_MAX);
         if (!check(walk.broken != 0))
             fprintf(stderr, "# %s was not caught\n", mutants[i].name);
