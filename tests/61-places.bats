@@ -107,6 +107,70 @@ setup() {
     bytes_are_right
 }
 
+with_disk() { # [FAULT]
+    stop_mount
+    mkdir "$T/spill"
+    GMSFS_FAULT=${1-} start_tiers "size=64M,spill=$T/spill,spill_size=48M"
+    committed
+    move_to +disk 'device disk'
+}
+
+reads_disk() {
+    grep -q '^moving disk ' "$W/residency"
+}
+
+@test "suspect memory is dropped for a spare on the disk when all of that was read, and readers wait for it" {
+    with_disk
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    is_at 'device disk'
+    assert_eq "$(info_of weights .suspect)" true
+    wait_for_lock open "$W/lock" r
+    expect EIO open "$W/allocations/a" r
+    expect EAGAIN open "$W/lock" rn
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+    has_event healed disk
+    assert_eq "$(device_get .health)" ok
+    at 'device disk'
+    bytes_are_right
+    let_go "$WAITER"
+}
+
+@test "a spare on the disk that cannot be read in its middle heals nothing, and what the device has stays" {
+    with_disk pread:after=3:errno=EIO:in=worker
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    wait_for_lock open "$W/lock" r
+    rm "$T/gate"
+    wait_exit "$WAITER"
+    assert_match "$(output_of "$WAITER")" EIO
+    at device
+    has_event copy_dropped EIO
+    assert_eq "$(info_of weights .suspect)" true
+    cli -0 clear-suspect "$W"
+    bytes_are_right
+}
+
+@test "clear-suspect ends the reading of a spare that would heal, and so does a writer" {
+    with_disk
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    ctl open "$W/lock" rw
+    wait_until 10 reads_disk
+    wait_for_lock open "$W/lock" r
+    cli -0 clear-suspect "$W"
+    wait_until 10 granted "$WAITER"
+    rm "$T/gate"
+    at 'device disk'
+    assert_eq "$(device_get .health)" ok
+    bytes_are_right
+    let_go "$WAITER"
+}
+
 @test "suspect bytes are never copied away from the device, by order or in the middle of a move" {
     committed
     touch "$T/gate"

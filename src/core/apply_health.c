@@ -51,11 +51,13 @@ static void trust_store(struct apply *apply, struct core_store *store)
 {
     if (store->suspect == 0)
         return;
+    apply_abandon_move(apply, store, ECANCELED);
     if (store->fixed)
         core_memory_trust(apply->core, store->fixed);
     if (store->working)
         core_memory_trust(apply->core, store->working);
     core_add_event(apply, CORE_EVENT_TRUSTED, store, NULL);
+    apply_grant_waiters(apply, store);
 }
 
 static int trust(struct apply *apply)

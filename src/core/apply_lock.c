@@ -126,7 +126,7 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
 
     if (share_is_ample(&store->sessions) && !store->crowded &&
         !(store->lock.sealed && store->writer_count > 0) &&
-        store->places.place == CORE_PLACE_DEVICE)
+        store->places.place == CORE_PLACE_DEVICE && store->suspect == 0)
         return;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(apply->core, store->lock.waiters[i].id);
@@ -368,7 +368,8 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     rouse(apply, store);
     /* A grant that the record itself is refused can be told by its return only. */
     mode = lock_would_grant(&store->lock, wish, record->now_ms);
-    if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW)
+    if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW &&
+        !core_lacks_place(store, mode, asking->kind, asking->flags))
         return -EIO;
     if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
         return -ENODATA;

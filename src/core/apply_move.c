@@ -31,12 +31,14 @@ void apply_abandon_move(struct apply *apply, struct core_store *store, int error
     core_end_move(apply->core, store);
 }
 
+/* What heals a store reads nothing of the device, as long as there is one. */
 void apply_abandon_device_moves(struct apply *apply, int error)
 {
     for (size_t i = 0; i < apply->core->stores.count; i++) {
         struct core_store *store = apply->core->stores.items[i];
+        bool heals = !apply->core->lost && store->suspect > 0;
 
-        if (store->places.move.id != 0 && uses_device(store))
+        if (store->places.move.id != 0 && uses_device(store) && !heals)
             apply_abandon_move(apply, store, error);
     }
 }
@@ -57,7 +59,8 @@ void apply_heal(struct apply *apply)
     for (size_t i = 0; i < apply->core->stores.count; i++) {
         struct core_store *store = apply->core->stores.items[i];
 
-        if (store->suspect > 0 && store->lock.committed && store->lock.session_count == 0)
+        if (store->suspect > 0 && store->lock.committed && store->lock.session_count == 0 &&
+            store->places.spares[CORE_PLACE_HOST])
             apply_fall_back(apply, store, CORE_EVENT_HEALED);
     }
 }
@@ -134,18 +137,21 @@ static void note_begin(struct apply *apply, struct core_store *store, enum core_
 /* Its copy there is all that is left. */
 static void go_down(struct apply *apply, struct core_store *store, enum core_place to)
 {
+    bool heals = store->suspect > 0;
+
     for (unsigned tier = store->places.place + 1; tier < to; tier++)
         core_drop_spare(apply->core, store, (enum core_place)tier);
     core_switch_place(apply->core, store, to, false, apply->record->wall_ms);
-    core_add_move_event(apply, CORE_EVENT_DEMOTED, store, to, 0);
+    core_add_move_event(apply, heals ? CORE_EVENT_HEALED : CORE_EVENT_DEMOTED, store, to, 0);
 }
 
-/* It was asked for, and the place has bytes that are worth keeping meanwhile. */
+/* It was asked for, and the place has bytes that are worth keeping meanwhile: of suspect ones, too,
+ * nobody knows that they are damaged. */
 static bool is_looked_at(const struct apply *apply, const struct core_store *store)
 {
     bool is_lost = apply->core->lost && store->places.place == CORE_PLACE_DEVICE;
 
-    return (apply->record->flags & CORE_MOVE_LOOK) != 0 && store->suspect == 0 && !is_lost;
+    return (apply->record->flags & CORE_MOVE_LOOK) != 0 && !is_lost;
 }
 
 /* A slower place: at once where its copy is there. */
@@ -422,5 +428,6 @@ int apply_copy_drop(struct apply *apply)
         return -ENODATA;
     core_drop_spare(apply->core, store, tier);
     core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->offset);
+    apply_grant_waiters(apply, store); /* by which it was to be healed, perhaps */
     return 0;
 }

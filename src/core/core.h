@@ -403,8 +403,8 @@ enum record_type {
                           when it has left; -EBUSY: it is
                           pinned, or of a more important class than that.
                           CORE_MOVE_LOOK: to a slower place where a spare is, that is looked at
-                          first, so it is a move under way; not where the place's own bytes are
-                          suspect */
+                          first, so it is a move under way. That heals a suspect store, which
+                          waits for it (core_wants_heal) */
     RECORD_MOVE_END,   /* store, count = the move, memories by rank, flags CORE_MOVE_KEEP: what was
                           the place becomes a spare. None: the spare was looked at, and is well.
                           -ESTALE: it is over already; -EINVAL */
@@ -751,6 +751,9 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
 /* Of this store somebody waits until it is on the device, and nothing brings it there yet. Not
  * while it is drained: nobody would be let in. */
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
+/* It is suspect, nobody has it, and there is a spare on the disk, which is to be its place when all
+ * of it was read: a spare in the host's memory has been by the end of a record. */
+bool core_wants_heal(const struct core *core, const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
 /* Does this waiter, if it lacks memory, still hold off who came later? */

@@ -198,7 +198,9 @@ int core_check_regions(const struct core *core, struct failure *failure);
 int core_check_places(const struct core *core, struct failure *failure);
 
 /* core_places.c: the copies of what is committed */
-/* Would a session of this mode have to wait until the store is on the device? */
+/* Suspect, and to be healed by its spare on the disk, when that was read. */
+bool core_can_heal(const struct core_store *store);
+/* Would a session of this mode have to wait until the store is on the device, in sound memory? */
 bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
                       uint32_t flags);
 /* The place of a committed store from now on; counted. */

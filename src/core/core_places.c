@@ -33,16 +33,29 @@ bool core_is_held(const struct core_store *store)
     return store->use.holds > 0;
 }
 
+bool core_can_heal(const struct core_store *store)
+{
+    return store->suspect > 0 && store->lock.committed && store->lock.session_count == 0 &&
+           store->places.place == CORE_PLACE_DEVICE && core_get_fallback(store) == CORE_PLACE_DISK;
+}
+
+bool core_wants_heal(const struct core *core, const struct core_store *store)
+{
+    return !core->lost && core_can_heal(store) && store->places.move.id == 0 &&
+           !core_is_fenced(core, store->name);
+}
+
 bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
                       uint32_t flags)
 {
     enum core_place place = store->places.place;
 
-    if (place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE)
+    if ((place == CORE_PLACE_DEVICE && !core_can_heal(store)) || place == CORE_PLACE_NONE)
         return false;
     if (mode == LOCK_MODE_RO)
         return kind != CORE_KIND_ALLOCATION && !(flags & CORE_OPEN_ANY);
-    return mode == LOCK_MODE_RW && !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
+    return mode == LOCK_MODE_RW && place != CORE_PLACE_DEVICE &&
+           !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
 }
 
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store)

@@ -290,6 +290,7 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->to = to;
     op->tier = service_tiers[to];
     op->looks = store->places.spares[to] != NULL;
+    op->reads = op->looks && store->suspect > 0;
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
@@ -419,6 +420,31 @@ int service_promote(struct service *s, const struct core_store *store)
     struct record record = {
         .type = RECORD_MOVE_BEGIN, .store = store->id, .kind = CORE_PLACE_DEVICE};
     return begin(s, store, &record);
+}
+
+/* ---- suspect memory -------------------------------------------------------------------------- */
+
+static void heal(struct service *s, uint64_t store)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DISK};
+    int error = service_move_store(s, &record);
+    if (error == -EIO) /* it has gone with a worker */
+        service_drop_copy(s, store, CORE_PLACE_DISK, error);
+    else if (error)
+        service_pass_over(s, store);
+}
+
+void service_start_heals(struct service *s)
+{
+    if (s->core->suspect == 0 || s->healing || s->giving_way || s->ending || s->moves_end)
+        return;
+    s->healing = true; /* what begins one applies records */
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        if (core_wants_heal(s->core, store) && !service_is_passed_over(s, store->id))
+            heal(s, store->id);
+    }
+    s->healing = false;
 }
 
 /* ---- that the last worker began ------------------------------------------------------------ */

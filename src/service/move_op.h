@@ -44,12 +44,13 @@ struct move_part {
     size_t described; /* of the batch */
 };
 
-/* What its parts do, one after the other; or the last alone. */
+/* What its parts do, one after the other; or one of the last two alone. */
 enum move_phase {
     MOVE_MAKES,  /* memory, by pieces */
     MOVE_COPIES, /* bytes, by spans */
     MOVE_SYNCS,  /* what has come to the disk is there to stay, by pieces */
-    MOVE_LOOKS,  /* at what was there before, by pieces */
+    MOVE_LOOKS,  /* at both ends of what was there before, by pieces */
+    MOVE_READS,  /* all of that, by spans */
 };
 
 struct move_op {
@@ -69,6 +70,7 @@ struct move_op {
     enum service_pool pool; /* whose threads work for it */
     uint32_t count;
     bool looks; /* at the copy that is there: its pieces are the sources, and none is made */
+    bool reads; /* and at all of it, for the copy that it is to heal may be damaged */
     struct piece **sources, **pieces; /* by rank */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,

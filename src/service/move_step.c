@@ -55,6 +55,11 @@ static void run_make(struct job *job)
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
+static uint64_t count_span_bytes(const struct move_op *op, uint32_t index)
+{
+    return op->looks ? op->sources[index]->memory.aligned_bytes : op->pieces[index]->moving_bytes;
+}
+
 /* The next bytes that nobody has taken, by turns out of a few pieces: threads that make the pages
  * of one, or write to it, wait for each other in the kernel. */
 static bool take_span(struct move_op *op, struct move_span *span)
@@ -67,7 +72,7 @@ static bool take_span(struct move_op *op, struct move_span *span)
                 continue;
             *cursor = (struct move_cursor){.index = op->begun++};
         }
-        uint64_t left = op->pieces[cursor->index]->moving_bytes - cursor->offset;
+        uint64_t left = count_span_bytes(op, cursor->index) - cursor->offset;
         *span =
             (struct move_span){.index = cursor->index,
                                .offset = cursor->offset,
@@ -94,6 +99,8 @@ static int copy(struct move_part *part)
     struct move_op *op = part->op;
     struct vmm *vmm = op->service->vmm;
     const struct move_span *span = &part->span;
+    if (op->looks)
+        return vmm_probe(vmm, &op->sources[span->index]->memory, span->offset, span->bytes);
     struct vmm_piece *to = &op->pieces[span->index]->memory;
     int error = vmm_populate(vmm, to, span->offset, span->bytes);
     return error ? error
@@ -118,6 +125,13 @@ static void run_copy(struct job *job)
 
 /* ---- the disk ------------------------------------------------------------------------------ */
 
+static int probe_ends(struct vmm *vmm, const struct vmm_piece *piece)
+{
+    int error = vmm_probe(vmm, piece, 0, VMM_PROBE_BYTES);
+    return error ? error
+                 : vmm_probe(vmm, piece, piece->aligned_bytes - VMM_PROBE_BYTES, VMM_PROBE_BYTES);
+}
+
 static void run_settle(struct job *job)
 {
     struct move_part *part = (struct move_part *)job;
@@ -129,7 +143,7 @@ static void run_settle(struct job *job)
         part->is_over = index >= op->count;
         if (part->is_over)
             break;
-        part->error = op->looks ? vmm_probe(vmm, &op->sources[index]->memory)
+        part->error = op->looks ? probe_ends(vmm, &op->sources[index]->memory)
                                 : vmm_sync(vmm, &op->pieces[index]->memory);
     }
 }
@@ -146,6 +160,11 @@ static bool may_retry(struct move_op *op, int error)
 
 static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job));
 
+static int start_copies(struct move_op *op)
+{
+    return start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy);
+}
+
 /* Is there another one? It may have come to its end by now, too. */
 static bool begin_next_phase(struct move_op *op)
 {
@@ -154,8 +173,7 @@ static bool begin_next_phase(struct move_op *op)
         return false;
     op->phase = copies ? MOVE_COPIES : MOVE_SYNCS;
     atomic_store(&op->taken, 0);
-    int error = copies ? start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy)
-                       : start_parts(op, op->count, run_settle);
+    int error = copies ? start_copies(op) : start_parts(op, op->count, run_settle);
     if (error)
         op->error = error;
     return !error;
@@ -216,6 +234,8 @@ int move_op_start(struct move_op *op)
 {
     for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
         op->cursors[i].index = op->count;
-    op->phase = op->looks ? MOVE_LOOKS : MOVE_MAKES;
+    op->phase = op->reads ? MOVE_READS : op->looks ? MOVE_LOOKS : MOVE_MAKES;
+    if (op->reads)
+        return start_copies(op);
     return start_parts(op, op->count ? op->count : 1, op->looks ? run_settle : run_make);
 }

@@ -119,5 +119,7 @@ uint64_t service_promotion_moment(const struct service *s)
     if (s->core->displaced > 0 && s->promote_after_ms > now_ms)
         at_ms = s->promote_after_ms;
     at_ms = at_ms < service_evict_moment(s) ? at_ms : service_evict_moment(s);
+    if (s->core->suspect > 0 && service_passed_over_moment(s) < at_ms)
+        at_ms = service_passed_over_moment(s); /* one may be healed by then */
     return at_ms;
 }

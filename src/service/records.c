@@ -156,6 +156,7 @@ static void handle_effects(struct service *s)
     if (is_freed)
         service_on_memory(s);
     service_evict_for_lack(s);
+    service_start_heals(s);
     service_start_promotions(s);
     service_evict_for_writers(s);
     service_evict_for_allocs(s);

@@ -145,7 +145,7 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     struct idvec short_stores;   /* struct short_store */
-    bool promoting, evicting, resuming, giving_way;
+    bool promoting, evicting, resuming, giving_way, healing;
     uint64_t resume_at_ms; /* when moves that wait for memory are looked at again */
     bool moves_end;        /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
@@ -464,6 +464,9 @@ void service_forget_short(struct service *s); /* who was short of memory */
 void service_restore_moves(struct service *s);
 /* They begin, or fail. */
 void service_begin_moves_anew(struct service *s);
+/* Suspect stores that nobody has go to their spares on the disk, when these were read. After each
+ * record. */
+void service_start_heals(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #define TRANSFER_MAX_BYTES (UINT64_C(1) << 30)
+#define PROBE_BYTES        (UINT64_C(1) << 20)
 
 struct disk {
     int dir_fd;
@@ -219,18 +220,26 @@ static int disk_sync(struct vmm_device *device, const struct vmm_piece *piece)
     return error == -EINVAL || error == -EOPNOTSUPP ? 0 : error;
 }
 
-static int probe_block(int fd, uint64_t offset)
+static int read_back(int fd, uint64_t offset, uint64_t bytes)
 {
-    void *block = aligned_alloc(DISK_BLOCK_BYTES, DISK_BLOCK_BYTES);
-    int error = block ? transfer(fd, block, NULL, DISK_BLOCK_BYTES, offset) : -ENOMEM;
+    uint64_t most = bytes < PROBE_BYTES ? bytes : PROBE_BYTES;
+    void *buffer = aligned_alloc(DISK_BLOCK_BYTES, most);
+    int error = buffer ? 0 : -ENOMEM;
 
-    free(block);
+    for (uint64_t done = 0; error == 0 && done < bytes;) {
+        uint64_t part = bytes - done < most ? bytes - done : most;
+
+        error = transfer(fd, buffer, NULL, part, offset + done);
+        done += part;
+    }
+    free(buffer);
     return error;
 }
 
 /* Past the page cache, which may have what the disk has lost. What a medium that fails is called
  * (ENODATA, EILSEQ, EREMOTEIO and others) is for its driver to say: here all of it is one thing. */
-static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece)
+static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
+                      uint64_t bytes)
 {
     int direct = disk_open_direct(device, piece), fd = direct >= 0 ? direct : piece->fd;
     struct stat status;
@@ -239,9 +248,7 @@ static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece)
     if (error == 0 && (uint64_t)status.st_size < piece->aligned_bytes)
         error = -EIO;
     if (error == 0)
-        error = probe_block(fd, 0);
-    if (error == 0)
-        error = probe_block(fd, piece->aligned_bytes - DISK_BLOCK_BYTES);
+        error = read_back(fd, offset, bytes);
     if (direct >= 0)
         close(direct);
     return error == 0 || error == -ENOMEM || error == -EINTR ? error : -EIO;

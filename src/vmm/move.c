@@ -250,9 +250,12 @@ int vmm_sync(struct vmm *vmm, const struct vmm_piece *piece)
     return backend->sync ? backend->sync(vmm_device_of(vmm, piece), piece) : 0;
 }
 
-int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece)
+int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes)
 {
     const struct vmm_backend *backend = vmm_backend_of(vmm, piece);
 
-    return backend->probe ? backend->probe(vmm_device_of(vmm, piece), piece) : 0;
+    if (bytes > piece->aligned_bytes || offset > piece->aligned_bytes - bytes ||
+        offset % VMM_PROBE_BYTES != 0 || bytes % VMM_PROBE_BYTES != 0)
+        return -EINVAL;
+    return backend->probe ? backend->probe(vmm_device_of(vmm, piece), piece, offset, bytes) : 0;
 }

@@ -228,8 +228,9 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
  * once.
  */
 int vmm_sync(struct vmm *vmm, const struct vmm_piece *piece);
-/* Is it as long as it was, and can it be read at both ends? No more is read. -EIO: no. */
-int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece);
+#define VMM_PROBE_BYTES 4096u /* what `offset` and `bytes` of vmm_probe are multiples of */
+/* Is it as long as it was, and can these bytes be read, past any cache? -EIO: no. */
+int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes);
 /* What was a piece's in another process. */
 struct vmm_kept {
     int fd;

@@ -88,7 +88,8 @@ struct vmm_backend {
     int (*open_direct)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent, both. See vmm_sync, vmm_probe */
     int (*sync)(struct vmm_device *device, const struct vmm_piece *piece);
-    int (*probe)(struct vmm_device *device, const struct vmm_piece *piece);
+    int (*probe)(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
+                 uint64_t bytes);
     /* May be absent. Before the piece is closed: nothing else holds it when this returns. */
     void (*release)(struct vmm_device *device, const struct vmm_piece *piece);
     /* May be absent. Asks for the bytes of the device that nobody holds, without waiting: the

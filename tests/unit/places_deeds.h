@@ -29,6 +29,7 @@ enum deed {
     COPY_HOST,
     COPY_DISK,
     DROP_HOST,
+    DROP_DISK,
     CANCEL,
     ENDS,
     ENDS_KEEPING,
@@ -370,7 +371,9 @@ static int do_of_store(enum deed deed, unsigned store, struct record *record)
                                   .flags = CORE_MOVE_REFUSE};
         break;
     case DROP_HOST:
-        *record = (struct record){.type = RECORD_COPY_DROP, .kind = CORE_PLACE_HOST};
+    case DROP_DISK:
+        *record = (struct record){.type = RECORD_COPY_DROP,
+                                  .kind = deed == DROP_HOST ? CORE_PLACE_HOST : CORE_PLACE_DISK};
         break;
     default:
         *record = (struct record){.type = RECORD_MOVE_CANCEL};
@@ -397,7 +400,7 @@ static bool is_possible(enum deed deed, unsigned p, unsigned store)
 {
     const struct proc *proc = &walk.facts.procs[p];
     bool writes = proc->session != 0 && (proc->way == WRITES || proc->way == REPLACES);
-    bool disk = deed == TO_DISK || deed == COPY_DISK;
+    bool disk = deed == TO_DISK || deed == COPY_DISK || deed == DROP_DISK;
 
     if (deed <= OPEN_REPLACE)
         return p < walk.procs && proc->way == IDLE && store < walk.stores &&
@@ -409,7 +412,7 @@ static bool is_possible(enum deed deed, unsigned p, unsigned store)
     if (deed == INTERRUPT)
         return proc->waiter != 0;
     if (deed == TOUCH) /* what is elsewhere is not written to: EAGAIN */
-        return writes && walk.facts.sights[store].place == CORE_PLACE_DEVICE;
+        return writes && (proc->over || walk.facts.sights[store].place == CORE_PLACE_DEVICE);
     if (deed <= COMMIT)
         return writes;
     if (p != 0 || (disk && !walk.has_disk) || store >= walk.stores)
@@ -470,6 +473,7 @@ static void act(enum deed deed, unsigned p, unsigned store)
         error = do_of_store(deed, store, &record);
     else
         error = do_of_device(deed, &record);
+    walk.error = error;
     take_effects();
     for (unsigned i = 0; i < walk.stores; i++)
         look_at_store(i);

@@ -31,6 +31,7 @@ struct proc {
     enum way way;
     unsigned store;
     uint64_t file, session, waiter;
+    bool over; /* its session is, and the file still open */
 };
 
 struct memory {
@@ -55,7 +56,6 @@ struct sight {
 
 struct facts {
     struct proc procs[PROCS];
-    struct memory memories[MEMORIES];
     size_t memory_count;
     uint64_t bytes;          /* the last content */
     uint64_t wanted[STORES]; /* the committed content; 0: nothing is committed */
@@ -63,6 +63,7 @@ struct facts {
     uint64_t source[STORES]; /* what the move under way reads, as it was when it began */
     bool lost;
     struct sight sights[STORES];
+    struct memory memories[MEMORIES]; /* last: see places_walk.h */
 };
 
 /* One record, and what came of it. */
@@ -188,8 +189,15 @@ static bool is_granted_on_the_device(const struct step *step, unsigned i)
     return true;
 }
 
+/* Nobody has it, and what it has on the disk may be better: if that can be read. */
+static bool is_to_be_healed(const struct sight *sight)
+{
+    return sight->suspect && sight->committed && sight->sessions == 0 &&
+           sight->place == CORE_PLACE_DEVICE && sight->spares[CORE_PLACE_DISK] != 0;
+}
+
 /* Nobody waits for what is there. A reader of the lock waits for a writer, for the device to have
- * the store, and for nothing else. */
+ * the store, for suspect bytes to be healed, and for nothing else. */
 static bool nobody_waits_in_vain(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
@@ -209,7 +217,7 @@ static bool nobody_waits_in_vain(const struct step *step, unsigned i)
         if (proc->way == WRITES && sight->sessions == 0 && is_there)
             return false;
         if (proc->way == READS && sight->writer == 0 && !writer_waits && is_there &&
-            sight->committed)
+            sight->committed && !is_to_be_healed(sight))
             return false;
     }
     return true;
@@ -233,13 +241,39 @@ static bool who_waits_is_promoted(const struct step *step, unsigned i)
     return core_wants_promotion(step->core, store);
 }
 
+/* They are not copied: what moves looks at a copy that is there. */
 static bool suspect_bytes_stay(const struct step *step, unsigned i)
 {
-    const struct sight *before = &step->before->sights[i];
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
 
     return step->type != RECORD_MOVE_BEGIN || step->store != i || step->error < 0 ||
-           !before->suspect || before->place != CORE_PLACE_DEVICE ||
-           step->after->sights[i].move == before->move;
+           !before->suspect || before->place != CORE_PLACE_DEVICE || now->move == before->move ||
+           now->spares[now->to] != 0;
+}
+
+/* A copy that has gone to the disk is all that is left only when it was read there, or is new, or
+ * what is faster is lost or spoilt. */
+static bool the_disk_is_relied_on_when_it_was_read(const struct step *step, unsigned i)
+{
+    const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
+    bool goes_down = before->committed && now->committed && before->generation == now->generation &&
+                     before->place < CORE_PLACE_DISK && now->place == CORE_PLACE_DISK;
+
+    return !goes_down || step->after->lost || before->writer != 0 ||
+           (step->type == RECORD_MOVE_END && step->store == i && before->to == CORE_PLACE_DISK);
+}
+
+/* Who is let in to suspect bytes is a writer. */
+static bool nobody_reads_suspect_bytes(const struct step *step, unsigned i)
+{
+    for (unsigned p = 0; p < PROCS; p++) {
+        const struct proc *before = &step->before->procs[p], *now = &step->after->procs[p];
+
+        if (now->store == i && now->session != 0 && before->session != now->session &&
+            now->way != WRITES && now->way != REPLACES && step->after->sights[i].suspect)
+            return false;
+    }
+    return true;
 }
 
 static bool loss_takes_the_device_only(const struct step *step, unsigned i)
@@ -340,6 +374,8 @@ static const struct {
     {"nobody waits in vain", nobody_waits_in_vain},
     {"who waits is promoted", who_waits_is_promoted},
     {"suspect bytes stay", suspect_bytes_stay},
+    {"the disk is relied on when it was read", the_disk_is_relied_on_when_it_was_read},
+    {"nobody reads suspect bytes", nobody_reads_suspect_bytes},
     {"a loss takes what was on the device", loss_takes_the_device_only},
     {"memory is accounted for", memory_is_accounted},
     {"no victim is held, pinned or more important", victims_are_not_needed},

@@ -6,75 +6,33 @@
  * each state that it has come to, and remembers the states that it has seen. A state is kept as the
  * core's own bytes, so core_encode and core_decode are walked as well.
  *
- * States are equal when nothing that follows can tell them apart: numbers count by their order
- * alone, and one process is as good as another.
+ * Of equal states (places_key.h) one is gone on from, and of processes that are to the stores what
+ * others are, too. What has changed nothing is not undone.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_WALK_H
 #define GMSFS_TESTS_UNIT_PLACES_WALK_H
 
-#include "places_deeds.h"
+#include "places_key.h"
 
 /* ---- states -----------------------------------------------------------------------------------
  */
 
-static uint8_t code_of(unsigned p)
+static uint64_t hash_bytes(const void *bytes, size_t size)
 {
-    const struct proc *proc = &walk.facts.procs[p];
-    const struct core_session *session = core_find_session(walk.core, proc->session);
-    uint8_t rank = 0;
+    const uint8_t *byte = bytes;
+    uint64_t hash = UINT64_C(14695981039346656037);
 
-    for (unsigned q = 0; q < PROCS; q++)
-        rank += proc->waiter != 0 && walk.facts.procs[q].waiter != 0 &&
-                walk.facts.procs[q].waiter < proc->waiter;
-    return (uint8_t)(proc->way | proc->store << 3 | (proc->waiter != 0) << 4 | rank << 5 |
-                     (session && session->touched) << 7);
-}
-
-static int compare_codes(const void *a, const void *b)
-{
-    return *(const uint8_t *)a - *(const uint8_t *)b;
-}
-
-static void make_key(uint8_t key[KEY_BYTES])
-{
-    size_t used = PROCS;
-
-    _Static_assert(KEY_BYTES >= PROCS + 1 + STORES * (CORE_TIER_COUNT + 3), "all that is written");
-    memset(key, 0, KEY_BYTES);
-    for (unsigned p = 0; p < PROCS; p++)
-        key[p] = code_of(p);
-    qsort(key, PROCS, 1, compare_codes);
-    key[used++] = walk.facts.lost;
-    for (unsigned i = 0; i < walk.stores; i++) {
-        const struct core_store *store = store_of(i);
-        const struct sight *sight = &walk.facts.sights[i];
-        const struct memory *memory = find_memory(&walk.facts, sight->memory);
-
-        key[used++] = (uint8_t)(sight->committed | (int)sight->place << 1 |
-                                (sight->move != 0) << 3 | (int)sight->to << 4 |
-                                store->places.move.spare << 6 | walk.facts.given_up[i] << 7);
-        for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
-            key[used++] = sight->spares[tier] != 0;
-        key[used++] = (uint8_t)((store->suspect < 3 ? store->suspect : 3) | sight->pinned << 2 |
-                                sight->important << 3);
-        key[used++] =
-            (uint8_t)((memory && memory->bytes == walk.facts.wanted[i]) |
-                      (memory && memory->bytes == walk.facts.source[i]) << 1 |
-                      (store->working != NULL) << 2 |
-                      (store->working && layout_count_allocations(store->working) > 0) << 3 |
-                      (sight->memory != 0) << 4);
-    }
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ byte[i]) * UINT64_C(1099511628211);
+    return hash ^ hash >> 32;
 }
 
 /* Where the key is, or where it belongs. */
 static uint32_t *find_slot(const uint8_t *key)
 {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    size_t slot, mask = 2 * walk.room - 1;
+    size_t mask = 2 * walk.room - 1;
+    size_t slot = (size_t)hash_bytes(key, KEY_BYTES) & mask;
 
-    for (size_t i = 0; i < KEY_BYTES; i++)
-        hash = (hash ^ key[i]) * UINT64_C(1099511628211);
-    slot = (size_t)(hash ^ hash >> 32) & mask;
     while (walk.slots[slot] != 0 && memcmp(walk.keys[walk.slots[slot] - 1], key, KEY_BYTES) != 0)
         slot = (slot + 1) & mask;
     return &walk.slots[slot];
@@ -94,24 +52,31 @@ static void make_room(void)
         *find_slot(walk.keys[i]) = (uint32_t)i + 1;
 }
 
-/* Remembers the state that there is, unless it was seen. */
-static void remember(void)
+/* The state that there is, to come back to. */
+static struct node make_node(void)
 {
-    uint8_t key[KEY_BYTES];
-    struct node *node;
-    uint32_t *slot;
+    size_t bytes =
+        offsetof(struct facts, memories) + walk.facts.memory_count * sizeof walk.facts.memories[0];
+    struct node node = {.facts = malloc(bytes)};
 
-    make_room();
-    make_key(key);
-    slot = find_slot(key);
-    if (*slot != 0)
-        return;
-    memcpy(walk.keys[walk.node_count], key, KEY_BYTES);
-    node = &walk.nodes[walk.node_count++];
-    *slot = (uint32_t)walk.node_count;
-    node->facts = malloc(sizeof *node->facts);
-    require(node->facts && core_encode(walk.core, &node->bytes, &node->size) == 0);
-    *node->facts = walk.facts;
+    require(node.facts && core_encode(walk.core, &node.bytes, &node.size) == 0);
+    memcpy(node.facts, &walk.facts, bytes);
+    return node;
+}
+
+static void forget(struct node *node)
+{
+    free(node->bytes);
+    free(node->facts);
+    *node = (struct node){0};
+}
+
+static void recall_facts(const struct node *node)
+{
+    size_t bytes = offsetof(struct facts, memories) +
+                   node->facts->memory_count * sizeof walk.facts.memories[0];
+
+    memcpy(&walk.facts, node->facts, bytes);
 }
 
 static void go_to(const struct node *node)
@@ -122,7 +87,21 @@ static void go_to(const struct node *node)
     walk.core = NULL;
     if (core_decode(node->bytes, node->size, &walk.core, &failure) != 0)
         walk.broken |= UNDECODED;
-    walk.facts = *node->facts;
+    recall_facts(node);
+}
+
+/* Remembers the state that there is, unless it was seen. */
+static void remember(const uint8_t *key)
+{
+    uint32_t *slot;
+
+    make_room();
+    slot = find_slot(key);
+    if (*slot != 0)
+        return;
+    memcpy(walk.keys[walk.node_count], key, KEY_BYTES);
+    walk.nodes[walk.node_count++] = make_node();
+    *slot = (uint32_t)walk.node_count;
 }
 
 /* ---- the search -------------------------------------------------------------------------------
@@ -131,7 +110,8 @@ static void go_to(const struct node *node)
 static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
 {
     struct core_options options = {
-        .patience_ms = 30000, .granularity_bytes = GRAIN, .limits = {.events = 16}};
+        .patience_ms = 30000, .granularity_bytes = GRAIN, .limits = {.events = 1}};
+    uint8_t key[KEY_BYTES];
 
     memset(&walk, 0, sizeof walk);
     walk.apply = use;
@@ -158,18 +138,13 @@ static void begin(apply_fn use, unsigned procs, unsigned stores, bool has_disk)
         act(CLOSE, 0, i);
         require(walk.facts.sights[i].committed);
     }
-    remember();
-}
-
-static void forget(const struct node *node)
-{
-    free(node->bytes);
-    free(node->facts);
+    make_key(key);
+    remember(key);
 }
 
 static void finish(void)
 {
-    for (size_t i = walk.taken; i < walk.node_count; i++)
+    for (size_t i = 0; i < walk.node_count; i++)
         forget(&walk.nodes[i]);
     free(walk.nodes);
     free(walk.keys);
@@ -178,22 +153,50 @@ static void finish(void)
     walk.core = NULL;
 }
 
+/* What every process is to the stores, and the key. */
+struct stand {
+    uint8_t codes[PROCS], key[KEY_BYTES];
+};
+
+static void take_stand(struct stand *stand)
+{
+    for (unsigned p = 0; p < PROCS; p++)
+        stand->codes[p] = code_of(p);
+    make_key(stand->key);
+}
+
+static bool has_twin(const struct stand *stand, unsigned p)
+{
+    return memchr(stand->codes, stand->codes[p], p) != NULL;
+}
+
 /* All that can follow on one state. */
 static void expand(const struct node *node)
 {
+    struct stand before, now;
+    bool is_there = true;
+
+    go_to(node);
+    if (walk.broken)
+        return;
+    take_stand(&before);
     for (unsigned deed = 0; deed < DEEDS; deed++)
         for (unsigned p = 0; p < PROCS; p++)
             for (unsigned store = 0; store < STORES; store++) {
-                walk.facts = *node->facts;
-                if (!is_possible((enum deed)deed, p, store))
+                if (!is_there)
+                    recall_facts(node);
+                if (has_twin(&before, p) || !is_possible((enum deed)deed, p, store))
                     continue;
-                go_to(node);
+                if (!is_there)
+                    go_to(node);
+                if (!walk.broken)
+                    act((enum deed)deed, p, store);
                 if (walk.broken)
                     return;
-                act((enum deed)deed, p, store);
-                if (walk.broken)
-                    return;
-                remember();
+                take_stand(&now);
+                is_there = memcmp(&now, &before, sizeof now) == 0;
+                if (!is_there)
+                    remember(now.key);
             }
 }
 
@@ -201,10 +204,14 @@ static void expand(const struct node *node)
 static void search(size_t most)
 {
     while (walk.taken < walk.node_count && walk.taken < most && !walk.broken) {
-        const struct node node = walk.nodes[walk.taken++]; /* which move as they become more */
+        struct node node = walk.nodes[walk.taken]; /* which move as they become more */
 
         expand(&node);
-        forget(&node);
+        if (!walk.keeps) {
+            forget(&node);
+            walk.nodes[walk.taken] = node;
+        }
+        walk.taken++;
     }
 }
 

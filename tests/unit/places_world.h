@@ -17,7 +17,7 @@
 #define NOW_MS       1000u
 #define GRAIN        4096u
 #define FIRST_STATES (1u << 12) /* a power of two, and what it doubles to */
-#define KEY_BYTES    16
+#define KEY_BYTES    10
 #define UNDECODED    (1u << 31) /* a state that core_decode refuses: a law of its own */
 
 /* What rows do not say of their stores. */
@@ -36,13 +36,14 @@ typedef int (*apply_fn)(struct core *core, const struct record *record, struct o
 struct node {
     uint8_t *bytes;
     size_t size;
-    struct facts *facts;
+    struct facts *facts; /* without room for memories that there are not */
 };
 
 static struct {
     apply_fn apply;
     unsigned procs, stores;
     bool has_disk;
+    bool keeps; /* what it has expanded as well */
     struct core *core;
     struct facts facts;
     struct outcome out;
@@ -53,6 +54,7 @@ static struct {
     uint64_t steps, ended_moves, grants, evictions;
     unsigned victim, evictor; /* of this deed: whose move it begins, and for whom; STORES: nobody */
     bool chosen;
+    int error;            /* its answer */
     enum blindness blind; /* of the choice: broken on purpose */
     unsigned broken;      /* laws, a bit each */
 } walk;
@@ -125,6 +127,7 @@ static void take_effects(void)
             forget_memory(effect.memory);
         for (unsigned p = 0; p < PROCS; p++) {
             struct proc *proc = &walk.facts.procs[p];
+            proc->over |= effect.type == EFFECT_SESSION_OVER && proc->session == effect.session;
             if (!effect.waiter || proc->waiter != effect.waiter)
                 continue;
             proc->waiter = 0;

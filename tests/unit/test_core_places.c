@@ -2,10 +2,15 @@
 /*
  * The places of stores, explored: every order of asking, leaving, writing, moving, failing, and of
  * what befalls the device, judged by laws that are written apart; and cores that are broken on
- * purpose, each of which must be caught. GMSFS_STATES chooses how far two stores are followed; 0:
- * to the end.
+ * purpose, each of which must be caught.
+ *
+ * What is covered: three processes at one store, and three at two stores, one of which can be
+ * pinned and raised, each in all tiers. Both come to an end, for nothing new is left (in so many
+ * words: every state that was found was gone on from). The second takes minutes, so that here it is
+ * followed as far as GMSFS_STATES; 0: to the end, as `make crash-test FULL=1` does. Not in it: time
+ * (patience, deadlines, min_stay), a device that is full, drains, seals, fences.
  */
-#include "places_walk.h"
+#include "places_futures.h"
 
 #define USUAL_STATES 12000
 
@@ -16,9 +21,9 @@ static void tell(const char *what)
             fprintf(stderr, "# %s: broken: %s\n", what, laws[law].says);
     if (walk.broken & UNDECODED)
         fprintf(stderr, "# %s: broken: a state can be decoded\n", what);
-    printf("# %s: %zu states, %llu records judged by %zu laws, %llu moves, %llu grants, "
-           "%llu evictions\n",
-           what, walk.node_count, (unsigned long long)walk.steps, LAWS,
+    printf("# %s: %zu states, gone on from %zu, %llu records judged by %zu laws, %llu moves, "
+           "%llu grants, %llu evictions\n",
+           what, walk.node_count, walk.taken, (unsigned long long)walk.steps, LAWS,
            (unsigned long long)walk.ended_moves, (unsigned long long)walk.grants,
            (unsigned long long)walk.evictions);
 }
@@ -29,8 +34,8 @@ static void check_sound(const char *what, unsigned procs, unsigned stores, bool 
     search(most);
     tell(what);
     check_int(walk.broken, 0);
-    check(walk.ended_moves > 100 && walk.grants > 100);
-    check(stores == 1 || walk.evictions > 100);
+    check(most < 1000 || (walk.ended_moves > 100 && walk.grants > 100));
+    check(most < 1000 || stores == 1 || walk.evictions > 100);
     if (most == SIZE_MAX)
         check(walk.taken == walk.node_count);
     finish();
@@ -41,12 +46,42 @@ TAP_TEST(every_order_of_three_processes_at_one_store_in_all_tiers_obeys_every_la
     check_sound("three processes, one store, all tiers", 3, 1, true, SIZE_MAX);
 }
 
-TAP_TEST(three_processes_at_two_stores_obey_every_law_as_far_as_they_are_followed)
+static size_t most_states(void)
 {
     const char *text = getenv("GMSFS_STATES");
     size_t most = text ? strtoul(text, NULL, 10) : USUAL_STATES;
 
-    check_sound("three processes, two stores", 3, 2, false, most > 0 ? most : SIZE_MAX);
+    return most > 0 ? most : SIZE_MAX;
+}
+
+TAP_TEST(three_processes_at_two_stores_in_all_tiers_obey_every_law_as_far_as_they_are_followed)
+{
+    check_sound("three processes, two stores, all tiers", 3, 2, true, most_states());
+}
+
+static void check_futures(const char *what, unsigned procs, unsigned stores, bool disk)
+{
+    begin(core_apply, procs, stores, disk);
+    walk.keeps = true;
+    search(SIZE_MAX);
+    check(walk.taken == walk.node_count);
+    compare_futures();
+    printf("# %s: %zu states, %llu of them come to in another way\n", what, walk.node_count,
+           (unsigned long long)futures.others);
+    check_int(walk.broken, 0);
+    check_int(futures.unknown, 0);
+    check_int(futures.differ, 0);
+    check(futures.others > walk.node_count);
+    finish();
+}
+
+TAP_TEST(what_counts_as_one_state_has_one_future_however_it_was_come_to)
+{
+    check_futures("two processes, one store, all tiers", 2, 1, true);
+    if (most_states() < SIZE_MAX)
+        return;
+    check_futures("three processes, one store, all tiers", 3, 1, true);
+    check_futures("two processes, two stores", 2, 2, false);
 }
 
 /* ---- broken on purpose ------------------------------------------------------------------------
@@ -143,6 +178,30 @@ static int copy_suspect(struct core *core, const struct record *record, struct o
     error = core_apply(core, record, outcome);
     if (store)
         store->suspect = suspect;
+    return error;
+}
+
+/* A copy on the disk that is taken for what it was when it was made. */
+static int rely_on_unread(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    struct record order = *record;
+
+    if (record->type == RECORD_MOVE_BEGIN)
+        order.flags &= ~CORE_MOVE_LOOK;
+    return core_apply(core, &order, outcome);
+}
+
+/* Damaged bytes that are given up for it at once. */
+static int heal_unread(struct core *core, const struct record *record, struct outcome *outcome)
+{
+    int error = core_apply(core, record, outcome);
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        struct core_store *store = core->stores.items[i];
+
+        if (core_wants_heal(core, store))
+            core_switch_place(core, store, CORE_PLACE_DISK, false, record->wall_ms);
+    }
     return error;
 }
 
@@ -273,28 +332,31 @@ static const struct {
     const char *name;
     apply_fn apply;
     unsigned stores;
+    bool disk;
 } mutants[] = {
-    {"demote_held", demote_held, 1},
-    {"keep_spares", keep_spares, 1},
-    {"end_under_holders", end_under_holders, 1},
-    {"grant_anywhere", grant_anywhere, 1},
-    {"leak_source", leak_source, 1},
-    {"copy_suspect", copy_suspect, 1},
-    {"write_under_a_move", write_under_a_move, 1},
-    {"roll_back_to_spoilt", roll_back_to_spoilt, 1},
-    {"grant_nobody", grant_nobody, 1},
-    {"count_nothing", count_nothing, 1},
-    {"evict_by_order", evict_by_order, 2},
-    {"evict_pinned", evict_pinned, 2},
-    {"evict_important", evict_important, 2},
-    {"evict_held", evict_held, 2},
-    {"evict_to_none", evict_to_none, 2},
+    {"demote_held", demote_held, 1, false},
+    {"keep_spares", keep_spares, 1, false},
+    {"end_under_holders", end_under_holders, 1, false},
+    {"grant_anywhere", grant_anywhere, 1, false},
+    {"leak_source", leak_source, 1, false},
+    {"copy_suspect", copy_suspect, 1, false},
+    {"rely_on_unread", rely_on_unread, 1, true},
+    {"heal_unread", heal_unread, 1, true},
+    {"write_under_a_move", write_under_a_move, 1, false},
+    {"roll_back_to_spoilt", roll_back_to_spoilt, 1, false},
+    {"grant_nobody", grant_nobody, 1, false},
+    {"count_nothing", count_nothing, 1, false},
+    {"evict_by_order", evict_by_order, 2, false},
+    {"evict_pinned", evict_pinned, 2, false},
+    {"evict_important", evict_important, 2, false},
+    {"evict_held", evict_held, 2, false},
+    {"evict_to_none", evict_to_none, 2, false},
 };
 
 TAP_TEST(every_core_that_is_broken_on_purpose_is_caught)
 {
     for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
-        begin(mutants[i].apply, 2, mutants[i].stores, false);
+        begin(mutants[i].apply, 2, mutants[i].stores, mutants[i].disk);
         search(SIZE_MAX);
         if (!check(walk.broken != 0))
             fprintf(stderr, "# %s was not caught\n", mutants[i].name);

@@ -210,9 +210,12 @@ TAP_TEST(a_piece_on_the_disk_that_was_cut_off_cannot_be_read)
         return;
     require(vmm_create_in(vmm, VMM_TIER_DISK, 2 * MIB, &piece) == 0);
     check_int(vmm_sync(vmm, &piece), 0);
-    check_int(vmm_probe(vmm, &piece), 0);
+    check_int(vmm_probe(vmm, &piece, 0, 2 * MIB), 0);
+    check_int(vmm_probe(vmm, &piece, 2 * MIB - VMM_PROBE_BYTES, VMM_PROBE_BYTES), 0);
+    check_int(vmm_probe(vmm, &piece, 2 * MIB, VMM_PROBE_BYTES), -EINVAL);
+    check_int(vmm_probe(vmm, &piece, 1, VMM_PROBE_BYTES), -EINVAL);
     require(ftruncate(piece.fd, 2 * MIB - 1) == 0);
-    check_int(vmm_probe(vmm, &piece), -EIO);
+    check_int(vmm_probe(vmm, &piece, 0, VMM_PROBE_BYTES), -EIO);
     vmm_destroy(vmm, &piece);
     close_tiers();
 }
