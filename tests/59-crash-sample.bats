@@ -5,6 +5,8 @@
 # does for a client; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
 
 load helpers
+load python
+load triton
 
 KILLS=$BUILD/tests/fault/kills
 GMSCTL=$BUILD/tests/tools/gmsctl
@@ -16,7 +18,7 @@ setup() {
 }
 
 teardown() {
-    rm -f "$BUILD/soak"/*"-$SEED"[.-]*
+    rm -f "$BUILD/soak"/*"-$SEED"[.-]* /dev/shm/"gmsfs-test-${T##*/}"
     common_teardown
 }
 
@@ -89,6 +91,22 @@ kills_at() {
     export GMSFS_TEST_SOCKETS=$T/s
     mkdir "$T/s"
     OPTIONS=,gms,gms_dir=$T/s,gms_ordinal=0,uuid=8f3c0d5e-5a57-4b0e-9c11-3d0e6a1f2b4c kills_at 37 0 gms
+}
+
+@test "a worker that is killed at some step of what Triton clients ask for by another process, by HTTP and gRPC" {
+    python_setup
+    python_with ctypes
+    export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
+    fake_gpus 'devices 1' 'memory 64' # the clients': the mount is of host memory
+    # shellcheck disable=SC2034 # start_mount's
+    BACKEND=host
+    "$KILLS" new "$T/control"
+    GMSFS_KILL_CONTROL=$T/control start_mount size=8M,granularity=64K
+    start_triton
+    python "$ROOT/tests/python/triton_kills.py" "$T/control" "$KEEPER" "$M/regions/$(id -u)" "$GMSFS_TEST_SHM" \
+        $((17 * SLOW)) 0
+    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+    stop_triton
 }
 
 @test "a worker that is killed at some step of an unmount: the mount ends all the same" {

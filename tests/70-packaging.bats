@@ -122,7 +122,7 @@ complete_words() {
 
 # Becomes the entry point: for `run` and `spawn`, which fork.
 entrypoint() {
-    exec env PATH="${GMSFS%/*}:$PATH" GMSFS_ROOT="$T/root" GMSFS_MOUNTS="$MOUNT_LINES" \
+    exec env PATH="${GMSFS%/*}:$PATH" GMSFS_ROOT="$T/root" GMSFS_MOUNTS="$MOUNT_LINES" GMSFS_STATE="$T/state-${POD-}" \
         "$ROOT/packaging/container/entrypoint" "$@"
 }
 
@@ -179,6 +179,86 @@ end_entrypoint() {
     assert_eq "$(keeper_of "$T/root/two")" "$two" "the keeper of the other mount"
     [[ -d $T/root/two/mine ]]
     end_entrypoint
+}
+
+# next_entrypoint NAME: another container's, which takes the mounts over; sets ENTRY, its pid, and POD
+next_entrypoint() {
+    POD=$1
+    spawn entrypoint
+    ENTRY=$SPAWNED
+    wait_until 10 entry_is_ready
+}
+
+entry_is_ready() {
+    (entrypoint check)
+}
+
+entry_says() { # PID REGEX
+    output_of "$1" | grep -qE "$2"
+}
+
+@test "a second container takes the mounts over with what is in them, and the end of the first one is none of them" {
+    local first
+    start_entrypoint one two
+    first=$ENTRY
+    mkdir "$T/root/one/mine"
+    exec 5<"$T/root/two/weights/ctl"
+    next_entrypoint second
+    [[ -d $T/root/one/mine ]]
+    wait_until 10 entry_says "$first" 'another container has .*/one now'
+    wait_until 10 entry_says "$first" 'another container has .*/two now'
+    POD='' run_logged -0 entrypoint check # it is none that has failed
+    kill "$first"
+    wait_exit "$first" 5
+    assert_eq "$status" 0 "the first one's exit status"
+    run_logged -0 entrypoint check
+    [[ -d $T/root/one/mine ]]
+    exec 5<&-
+    end_entrypoint
+    not_mounted "$T/root/one"
+    not_mounted "$T/root/two"
+}
+
+@test "a second container that ends first gives the mount back" {
+    local first
+    start_entrypoint one
+    first=$ENTRY
+    mkdir "$T/root/one/mine"
+    next_entrypoint second
+    wait_until 10 test -p "$T/root/.one.next"
+    end_entrypoint
+    POD='' ENTRY=$first
+    wait_until 10 entry_is_ready
+    [[ -d $T/root/one/mine ]]
+    [[ ! -e $T/root/.one.next ]]
+    end_entrypoint
+    not_mounted "$T/root/one"
+}
+
+@test "a container that cannot take a mount over is not ready, and leaves it to the other one" {
+    local first second
+    start_entrypoint one
+    first=$ENTRY
+    mkdir "$T/bin"
+    cp "$GMSFS" "$T/bin/gmsfs"
+    echo journal 77 77 >"$T/bin/gmsfs.abi"
+    POD=second GMSFS=$T/bin/gmsfs spawn entrypoint
+    second=$SPAWNED
+    wait_until 10 entry_says "$second" "is another container's, and stays so"
+    POD=second run_logged -1 entrypoint check
+    assert_match "$output" 'another container has the mount'
+    run_logged -0 entrypoint check
+    kill "$second"
+    wait_exit "$second"
+    run_logged -0 entrypoint check
+    ENTRY=$first
+    end_entrypoint
+}
+
+@test "an update of the DaemonSet starts a pod beside the one that it replaces" {
+    local strategy
+    strategy=$(sed -n '/^  updateStrategy:/,/^  template:/p' "$ROOT/packaging/kubernetes/daemonset.yaml" | tr -d ' ')
+    assert_eq "$strategy" "$(printf '%s\n' updateStrategy: type:RollingUpdate rollingUpdate: maxSurge:1 maxUnavailable:0 template:)"
 }
 
 @test "the container's entry point says what it lacks to find GPUs" {

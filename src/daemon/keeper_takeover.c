@@ -296,6 +296,19 @@ void keeper_fence(const struct keeper *keeper)
     }
 }
 
+/* What its worker is to open by a name, which may not be there in another mount namespace. */
+static int find_directories(const struct keeper *keeper, struct failure *failure)
+{
+    const char *spill = keeper->setup->options->vmm.spill;
+    int fd = *spill ? open(spill, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (*spill && fd < 0)
+        return failure_set(failure, -errno, "option spill=%s: cannot be opened here: %s", spill,
+                           strerror(errno));
+    keeper_close(&fd);
+    return 0;
+}
+
 static int take(struct keeper *keeper, struct taking *taking, struct failure *failure)
 {
     static struct handover handover;
@@ -308,9 +321,10 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
     if (error)
         return error;
     error = find_mount(keeper, &handover);
-    return error ? failure_set(failure, error, "it is not the mount that is seen here: %s",
-                               strerror(-error))
-                 : 0;
+    if (error)
+        return failure_set(failure, error, "it is not the mount that is seen here: %s",
+                           strerror(-error));
+    return find_directories(keeper, failure);
 }
 
 /* From here on the mount stands still, until one of the two keepers goes on. */

@@ -4,6 +4,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/log.h"
+#include "daemon/process.h"
 #include "daemon/program.h"
 #include "daemon/wire.h"
 #include "gmsfs_abi.h"
@@ -73,6 +74,17 @@ static int check_peer(int fd, bool only_owner)
     return peer.uid == geteuid() || (peer.uid == 0 && !only_owner) ? 0 : -EPERM;
 }
 
+/* The kernel names who asks in a mount by numbers of the PID namespace that it was mounted in, and
+ * the state has such numbers: one that is in another cannot go on. */
+static bool counts_processes_alike(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0 &&
+           !process_is_nested(peer.pid);
+}
+
 /* NULL: nothing is in the way. */
 static const char *find_obstacle(const struct keeper *keeper)
 {
@@ -121,6 +133,9 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
     int error = check_peer(fd, is_takeover);
     const char *obstacle = find_obstacle(keeper);
 
+    if (!obstacle && is_takeover && !counts_processes_alike(fd))
+        obstacle = "the other process is in another PID namespace, where processes have other "
+                   "numbers than this mount's";
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
                !error ? obstacle

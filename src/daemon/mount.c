@@ -368,8 +368,9 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
         return 1;
     if (!setup->options->foreground)
         return run_in_background(setup, &mount);
-    if (owner_is_another(&mount))
-        close_range(STDERR_FILENO + 1, ~0u, 0); /* the caller's, which are not for that user */
+    /* The caller's: they may be files of this very mount, which a worker that ends would wait for
+     * itself to close; and they are not for another user. */
+    close_range(STDERR_FILENO + 1, ~0u, 0);
     return become_owner(path, &mount) ? 1 : keeper_main(setup);
 }
 

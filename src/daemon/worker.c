@@ -158,6 +158,7 @@ static int serve_fuse(struct worker *worker, int fuse_fd)
         .owner_uid = geteuid(),
         .wait_max_ms = timeouts_read_parking_ms(),
         .version = GMSFS_VERSION,
+        .keeper_pid = worker->setup->keeper,
         .resumes = worker->resumes,
         .evicts = evicts(worker->setup->options),
         .min_stay_ms = worker->setup->options->min_stay_ms,

@@ -167,6 +167,7 @@ struct fs_options {
     uint32_t owner_uid;   /* of the top of the tree: who mounted */
     uint64_t wait_max_ms; /* the kernel's bound on unanswered requests; UINT64_MAX: none */
     const char *version;  /* of gmsfs, for `device` */
+    int64_t keeper_pid;   /* for `device` too */
     bool resumes;         /* another process served before: fs_resume follows */
     bool evicts;          /* for `device`, as the next: does the service evict stores? */
     uint64_t min_stay_ms; /* not before they were there so long */

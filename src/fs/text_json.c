@@ -158,6 +158,8 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
     failed |= add_recoveries(object, fs);
+    failed |= json_object_set_new(object, "keeper_pid",
+                                  make_number((uint64_t)fs->options.keeper_pid)) != 0;
     if (info.pci_id[0])
         failed |= add_gpu(object, &info);
     failed |= json_object_set_new(object, "version", make_string(fs->options.version)) != 0;

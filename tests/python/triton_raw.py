@@ -22,6 +22,7 @@ def connect(address):
     else:
         host, port = address.rsplit(":", 1)
         made = socket.create_connection((host.strip("[]"), int(port)))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.settimeout(TIMEOUT)
     return made
 
