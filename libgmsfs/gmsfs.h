@@ -577,8 +577,8 @@ GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
  * gmsfs_allocate_handle - allocate memory in the writer's layout; zeroed
  *
  * size_bytes: > 0. tag: label, UTF-8, up to 255 bytes, NULL: "". name: the allocation's file name,
- * NULL: a000000, a000001, ... by slot. Waits for memory that others are giving back, up to the
- * mount's alloc_timeout.
+ * NULL: a000000, a000001, ... by slot. Waits for memory that others are giving back, or may, up to
+ * the mount's alloc_timeout; -ENOMEM at once where only this writer, or nobody, could give any.
  * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -EDQUOT (a budget forbids it),
  * -ENOSPC (too many), -EEXIST; -EINVAL also: a name or tag that is too long or no UTF-8.
  */

@@ -219,6 +219,24 @@ PY
     expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 4
 }
 
+@test "ALLOC waits for what another writer may give up, not for what stays where it is" {
+    start_mount size=16M,alloc_timeout=60
+    mkdir "$M/other"
+    ctl open "$M/other/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
+    local begun=$SECONDS
+    expect ENOMEM open "$M/weights/ctl" rw acquire rw 0 alloc $HALF 1 '' ''
+    expect ENOMEM open "$M/weights/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' '' alloc $((4 * MIB)) 1 '' ''
+    expect ENOMEM open "$M/weights/ctl" rw acquire rw 0 reserve $HALF 0
+    ((SECONDS - begun < 20)) || fail 'it has waited'
+    hold open "$M/other/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
+    spawn "$GMSCTL" open "$M/weights/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
+    local waiter=$SPAWNED
+    wait_until 5 grep -qx 'gmsfs_allocs_waiting 1' "$M/metrics"
+    let_go "$HOLDER"
+    wait_exit "$waiter" 10
+    assert_eq "$status" 0 "who waited: $(output_of "$waiter")"
+}
+
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
     requires python3
     make_model $HALF

@@ -190,8 +190,12 @@ static void allocate(struct rpc_connection *connection)
     const struct message *asked = &connection->asked;
     struct service_actor by = actor_of(connection);
     char tag[LAYOUT_MAX_TAG_BYTES + 1] = "", number[MESSAGE_INTEGER_TEXT_BYTES];
-    struct service_alloc alloc = {
-        .size_bytes = asked->size.magnitude, .count = 1, .name = "", .tag = tag, .wait = true};
+    struct service_alloc alloc = {.size_bytes = asked->size.magnitude,
+                                  .count = 1,
+                                  .name = "",
+                                  .tag = tag,
+                                  .wait = true,
+                                  .waits_in_vain = true};
 
     if (asked->size.is_negative || asked->size.magnitude == 0) {
         rpc_refuse(connection, "size must be > 0, got %s",

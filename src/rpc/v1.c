@@ -177,7 +177,8 @@ static void allocate(struct rpc_connection *connection, const struct rpc_view *v
                                   .tag = "default",
                                   .wire_id = id,
                                   .wait = true,
-                                  .waits_for_ever = true};
+                                  .waits_for_ever = true,
+                                  .waits_in_vain = true};
 
     if (asked->bytes == 0) {
         rpc_refuse(connection, "allocation ID must not be empty");

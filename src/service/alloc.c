@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When the machine (not the account) lacked memory, nobody tells us that it has some again. */
+/* When the machine (not the account) lacked memory, nobody tells us that it has some again. So soon
+ * as well it is seen that waiting helps no more. */
 #define RETRY_MS 200u
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
@@ -194,15 +195,33 @@ static bool op_can_fit(const struct service *s, const struct alloc_op *op)
     return op->total_bytes <= info.total_bytes;
 }
 
+/* What its session has, or is due, is no further memory. */
+static uint64_t count_lacking(const struct alloc_op *op, const struct core_session *held)
+{
+    uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
+    return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
+}
+
+/* There is none now, and its time is not over: may there be some? */
+static bool op_may_wait(struct service *s, const struct alloc_op *op)
+{
+    const struct core_session *held = core_find_session(s->core, op->session);
+    uint64_t now_ms = service_now(s);
+    if (!held || op->deadline_ms <= now_ms)
+        return false;
+    return op->waits_in_vain || op->not_before_ms > now_ms ||
+           service_can_become_free(s, held, count_lacking(op, held));
+}
+
 static void op_start(struct service *s, struct alloc_op *op)
 {
     int error = op_can_fit(s, op) ? op_try(s, op) : -ENOMEM;
     if (!error)
         return;
-    bool later = op_can_fit(s, op) && (error == -EAGAIN || op->deadline_ms > service_now(s));
+    bool later = error == -EAGAIN || (error == -ENOMEM && op_can_fit(s, op) && op_may_wait(s, op));
     if (error == -EAGAIN || error == -ENOMEM)
         complain_once(s, op);
-    if ((error == -EAGAIN || error == -ENOMEM) && later) {
+    if (later) {
         op_queue(s, op);
         service_retry_allocs(s); /* what was given up may be free already */
         return;
@@ -338,6 +357,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
         service_answer(request, error, NULL);
         return 0;
     }
+    op->waits_in_vain = alloc->waits_in_vain;
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;
     else if (alloc->wait)
@@ -475,13 +495,20 @@ void service_retry_allocs(struct service *s)
         s->numbers.allocs_waiting--;
         /* What a failed try gives back would start the next one at once, and so on without rest. */
         int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
-        bool later = error == -EAGAIN || (error == -ENOMEM && op->deadline_ms > service_now(s));
+        bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
         if (later)
             op_queue(s, op);
         else if (error)
             op_answer(op, error, NULL);
         op = next;
     }
+}
+
+void service_retry_allocs_soon(struct service *s)
+{
+    uint64_t at_ms = service_now(s) + RETRY_MS;
+    if (s->alloc_queue && at_ms < s->alloc_retry_ms)
+        s->alloc_retry_ms = at_ms;
 }
 
 void service_expire_allocs(struct service *s, uint64_t now_ms)
@@ -510,13 +537,6 @@ uint64_t service_alloc_moment(const struct service *s)
             at = op->turn_until_ms;
     }
     return at;
-}
-
-/* What its session has, or is due, is no further memory. */
-static uint64_t count_lacking(const struct alloc_op *op, const struct core_session *held)
-{
-    uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
-    return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
 }
 
 void service_evict_for_allocs(struct service *s)

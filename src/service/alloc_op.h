@@ -44,6 +44,7 @@ struct alloc_op {
     uint64_t turn;          /* waiters from this one on came later; 0: it never waited */
     uint64_t turn_until_ms; /* so long they wait behind it */
     uint32_t count;
+    bool waits_in_vain;                     /* struct service_alloc */
     bool complained;                        /* the event was written */
     bool running;                           /* the job has it: it cannot be answered yet */
     uint64_t before_bytes;                  /* aside: what was set aside when it was asked */

@@ -50,6 +50,13 @@ static bool is_written(const struct service *s, const struct core_store *store)
     return store->lock.session_count > 0 && core_get_writer(s->core, store->id);
 }
 
+bool evict_table_is_leaving(const struct core_store *store)
+{
+    const struct core_places *places = &store->places;
+    return places->place == CORE_PLACE_DEVICE && places->move.id != 0 && !places->move.spare &&
+           !core_is_held(store);
+}
+
 static void add_row(struct service *s, struct evict_table *table, const struct core_store *store)
 {
     const struct core_places *places = &store->places;
@@ -62,7 +69,7 @@ static void add_row(struct service *s, struct evict_table *table, const struct c
     }
     if (places->place != CORE_PLACE_DEVICE)
         return;
-    if (places->move.id != 0 && !places->move.spare && !core_is_held(store)) {
+    if (evict_table_is_leaving(store)) {
         table->leaving_bytes += bytes;
         pool->used_bytes -= bytes;
         pool->resident--;

@@ -23,6 +23,8 @@ struct evict_table {
 bool evict_table_fill(struct service *s, struct evict_table *table,
                       const struct core_store *wanted);
 void evict_table_free(struct evict_table *table);
+/* It is on its way from the device, and nobody can keep it: `leaving_bytes` are of those. */
+bool evict_table_is_leaving(const struct core_store *store);
 /* Of a pool that there is. */
 size_t evict_table_find_pool(const struct service *s, uint64_t pool);
 /* Where it can go to: the best place below that has room; scratch is given up. False: nowhere. */

@@ -359,6 +359,8 @@ void piece_free_doomed(struct service *s);
 
 /* alloc.c */
 void service_retry_allocs(struct service *s);
+/* Soon, for those who wait may do so in vain by now. */
+void service_retry_allocs_soon(struct service *s);
 void service_expire_allocs(struct service *s, uint64_t now_ms);
 uint64_t service_alloc_moment(const struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
@@ -366,6 +368,11 @@ void service_cancel_session_allocs(struct service *s, uint64_t session);
 
 /* Has stores leave the device for the first that waits and can use it now. After each record. */
 void service_evict_for_allocs(struct service *s);
+
+/* become_free.c */
+/* The account lacks so many bytes for this writer: may others give them back, or those leave the
+ * device who can, once nobody uses them? Not: only by what somebody would have to decide. */
+bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes);
 
 /* line.c */
 /* The last waiter that came before an ALLOC that waits for the device's memory: it keeps that from
@@ -536,8 +543,8 @@ uint64_t service_passed_over_moment(const struct service *s);
 void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
 bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
 void service_forget_vain(struct service *s);
-/* After a record, with how many waited before it. */
-void service_look_for_changes(struct service *s, const struct record *record,
+/* After a record, with how many waited before it: whether choices may be others now. */
+bool service_look_for_changes(struct service *s, const struct record *record,
                               size_t waiters_before);
 
 /* measure.c */

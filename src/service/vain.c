@@ -64,8 +64,10 @@ static bool may_change_choices(const struct service *s, const struct record *rec
     }
 }
 
-void service_look_for_changes(struct service *s, const struct record *record, size_t waiters_before)
+bool service_look_for_changes(struct service *s, const struct record *record, size_t waiters_before)
 {
-    if (may_change_choices(s, record, waiters_before))
+    bool may_change = may_change_choices(s, record, waiters_before);
+    if (may_change)
         service_forget_vain(s);
+    return may_change;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -135,21 +136,24 @@ static uint64_t device_bytes(void)
     return device.f_blocks * device.f_frsize;
 }
 
-/* A writer that has all of the device but a little. */
-static gmsfs_t *open_full(void)
+/* A writer of another store, which may give back what it has: all of the device but a little. */
+static gmsfs_t *open_hoarder(void)
 {
-    gmsfs_t *store = open_fresh_writer();
+    gmsfs_t *store = NULL;
+    char path[4096];
 
-    if (!check_int(
-            gmsfs_allocate_handle(store, device_bytes() - granularity_of(store), NULL, NULL, NULL),
-            0))
-        require(0);
+    snprintf(path, sizeof path, "%s/../hoard", store_path());
+    require(mkdir(path, 0755) == 0 || errno == EEXIST);
+    require(gmsfs_open(path, &store) == 0);
+    require(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS) == 0);
+    require(gmsfs_allocate_handle(store, device_bytes() - granularity_of(store), NULL, NULL,
+                                  NULL) == 0);
     return store;
 }
 
 TAP_TEST(memory_timeout_of_0_says_at_once_that_the_device_is_full)
 {
-    gmsfs_t *store = open_full();
+    gmsfs_t *hoarder = open_hoarder(), *store = open_fresh_writer();
     uint64_t start_ms = now_ms();
     void *ptr;
 
@@ -157,11 +161,12 @@ TAP_TEST(memory_timeout_of_0_says_at_once_that_the_device_is_full)
     check_int(gmsfs_create_mapping(store, 2 * granularity_of(store), NULL, NULL, &ptr), -ENOMEM);
     check(now_ms() - start_ms < SOON_MS);
     gmsfs_close(store);
+    gmsfs_close(hoarder);
 }
 
 TAP_TEST(memory_timeout_bounds_the_wait)
 {
-    gmsfs_t *store = open_full();
+    gmsfs_t *hoarder = open_hoarder(), *store = open_fresh_writer();
     uint64_t start_ms = now_ms(), spent_ms;
     void *ptr;
 
@@ -170,11 +175,25 @@ TAP_TEST(memory_timeout_bounds_the_wait)
     spent_ms = now_ms() - start_ms;
     check(spent_ms >= 95 && spent_ms < SOON_MS);
     gmsfs_close(store);
+    gmsfs_close(hoarder);
+}
+
+/* The mount's own bound is a minute. */
+TAP_TEST(memory_that_only_the_writer_itself_has_is_not_waited_for)
+{
+    gmsfs_t *store = open_hoarder();
+    uint64_t start_ms = now_ms();
+    void *ptr;
+
+    check_int(gmsfs_create_mapping(store, 2 * granularity_of(store), NULL, NULL, &ptr), -ENOMEM);
+    check(now_ms() - start_ms < SOON_MS);
+    gmsfs_close(store);
 }
 
 TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_memory)
 {
-    struct waiter waiter = {.store = open_full()};
+    gmsfs_t *hoarder = open_hoarder();
+    struct waiter waiter = {.store = open_fresh_writer()};
     uint64_t start_ms;
 
     waiter.size_bytes = 2 * granularity_of(waiter.store);
@@ -186,11 +205,13 @@ TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_memory)
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
     gmsfs_close(waiter.store);
+    gmsfs_close(hoarder);
 }
 
 TAP_TEST(cancelled_wait_for_memory_leaves_the_lock)
 {
-    struct waiter waiter = {.store = open_full()};
+    gmsfs_t *hoarder = open_hoarder();
+    struct waiter waiter = {.store = open_fresh_writer()};
 
     waiter.size_bytes = 2 * granularity_of(waiter.store);
     start(&waiter);
@@ -199,7 +220,7 @@ TAP_TEST(cancelled_wait_for_memory_leaves_the_lock)
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
     check_int(gmsfs_granted_lock(waiter.store), GMSFS_MODE_RW);
-    check_int(gmsfs_clear_all_handles(waiter.store), 0);
+    gmsfs_close(hoarder);
     check_int(gmsfs_allocate_handle(waiter.store, waiter.size_bytes, NULL, NULL, NULL), 0);
     gmsfs_close(waiter.store);
 }

@@ -261,6 +261,76 @@ static void hold_all(struct client holders[STORES])
     }
 }
 
+static void pin(const char *name, bool pinned)
+{
+    struct record record = {
+        .type = RECORD_STORE_PIN, .store = store_of(name)->id, .flags = pinned ? CORE_PIN_ON : 0};
+
+    require(service_apply_record(service, &record, NULL) == 0);
+}
+
+static void ask_for_more(struct client *writer, const char *name, uint64_t pid)
+{
+    open_ctl_of(writer, name, pid);
+    acquire(writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(writer, STORE_BYTES, true);
+}
+
+TAP_TEST(an_alloc_does_not_wait_where_nobody_may_leave_the_device)
+{
+    struct client writer;
+
+    start();
+    for (size_t i = 0; i < STORES; i++)
+        pin(names[i], true);
+    ask_for_more(&writer, "weights", 1);
+    check_int(writer.answers, 1);
+    check_int(writer.error, -ENOMEM);
+    end();
+}
+
+TAP_TEST(an_alloc_waits_for_one_that_another_writer_may_abort_and_no_longer_when_it_has_committed)
+{
+    struct client other, writer;
+
+    start();
+    for (size_t i = 1; i < STORES; i++)
+        pin(names[i], true);
+    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    settle();
+    make_store("other");
+    ask_for_more(&other, "other", 2);
+    require(other.answers == 1 && other.error == 0);
+    ask_for_more(&writer, "weights", 1);
+    check_int(writer.answers, 0);
+    pin("other", true);
+    commit(&other);
+    settle();
+    check_int(writer.answers, 0);
+    fixture_now_ms = fixture_timer_ms;
+    service_on_timer(service);
+    check_int(writer.answers, 1);
+    check_int(writer.error, -ENOMEM);
+    check(fixture_now_ms < 1000 + service->options.alloc_timeout_ms);
+    end();
+}
+
+TAP_TEST(an_alloc_waits_for_nothing_that_its_own_writer_has)
+{
+    struct client writer;
+
+    start();
+    for (size_t i = 1; i < STORES; i++)
+        pin(names[i], true);
+    ask_for_more(&writer, "weights", 1); /* which lets `a` leave */
+    require(writer.answers == 1 && writer.error == 0);
+    alloc(&writer, STORE_BYTES, true);
+    check_int(writer.answers, 1);
+    check_int(writer.error, -ENOMEM);
+    end();
+}
+
 /* How many choices were made for so much. */
 static unsigned choices(bool comes)
 {
