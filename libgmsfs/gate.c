@@ -112,7 +112,7 @@ static int enter_finish(struct gmsfs_store *handle)
     return 0;
 }
 
-int gfs_enter(struct gmsfs_store *handle)
+static int enter(struct gmsfs_store *handle, int (*lock)(struct gmsfs_store *handle))
 {
     int error = enter_check(handle);
     struct passage passage;
@@ -121,59 +121,65 @@ int gfs_enter(struct gmsfs_store *handle)
         return error;
     gfs_hold_thread();
     passage_begin(&passage, handle);
-    pthread_mutex_lock(&handle->op);
-    error = enter_finish(handle);
+    error = lock(handle);
+    if (error)
+        gfs_let_thread();
+    else
+        error = enter_finish(handle);
     passage_end(&passage);
     return error;
+}
+
+static int lock_in_turn(struct gmsfs_store *handle)
+{
+    pthread_mutex_lock(&handle->op);
+    return 0;
+}
+
+static int lock_at_once(struct gmsfs_store *handle)
+{
+    return pthread_mutex_trylock(&handle->op) == 0 ? 0 : -EBUSY;
+}
+
+static int lock_first(struct gmsfs_store *handle)
+{
+    gfs_lock_first(&handle->op, handle);
+    return 0;
+}
+
+int gfs_enter(struct gmsfs_store *handle)
+{
+    return enter(handle, lock_in_turn);
 }
 
 int gfs_try_enter(struct gmsfs_store *handle)
 {
-    int error = enter_check(handle);
-    struct passage passage;
-
-    if (error)
-        return error;
-    gfs_hold_thread();
-    passage_begin(&passage, handle);
-    if (pthread_mutex_trylock(&handle->op) == 0) {
-        error = enter_finish(handle);
-    } else {
-        gfs_let_thread();
-        error = -EBUSY;
-    }
-    passage_end(&passage);
-    return error;
-}
-
-void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle)
-{
-    while (pthread_mutex_trylock(op) != 0) {
-        struct timespec until;
-
-        gfs_wait_cancel(handle);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += GFS_AGAIN_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        if (pthread_mutex_clocklock(op, CLOCK_MONOTONIC, &until) == 0)
-            break;
-    }
+    return enter(handle, lock_at_once);
 }
 
 int gfs_enter_first(struct gmsfs_store *handle)
 {
-    int error = enter_check(handle);
-    struct passage passage;
+    return enter(handle, lock_first);
+}
 
-    if (error)
-        return error;
-    gfs_hold_thread();
-    passage_begin(&passage, handle);
-    gfs_lock_first(&handle->op, handle);
-    error = enter_finish(handle);
-    passage_end(&passage);
-    return error;
+int gfs_lock_soon(pthread_mutex_t *mutex)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += GFS_AGAIN_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+}
+
+void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle)
+{
+    if (pthread_mutex_trylock(op) == 0)
+        return;
+    do
+        gfs_wait_cancel(handle);
+    while (!gfs_lock_soon(op));
 }
 
 void gfs_leave(struct gmsfs_store *handle)

@@ -1232,7 +1232,18 @@ typedef struct gmsfs_region gmsfs_region_t;   /* a reference to one */
  * not the root of a gmsfs mount, or of one whose daemon knows no regions.
  */
 GMSFS_API int gmsfs_regions_open(const char *path, gmsfs_regions_t **regions);
-/* Regions stay registered, references stay good. NULL is allowed. */
+/*
+ * gmsfs_regions_cancel - end what another thread waits for in a call on `regions`
+ *
+ * For an answer of the mount, up to half a minute where its daemon does not run. That call is
+ * -ECANCELED within a tenth of a second; whether what it asked for will be done is not known. None
+ * that waits is no error, and calls that come later are not cancelled. What is looked up in the
+ * mount itself, as by the first call and gmsfs_region_open, ends as the daemon goes on, or ends.
+ * Errors: -EINVAL.
+ */
+GMSFS_API int gmsfs_regions_cancel(gmsfs_regions_t *regions);
+/* Regions stay registered, references stay good; who waits in a call is cancelled. NULL is allowed.
+ */
 GMSFS_API void gmsfs_regions_close(gmsfs_regions_t *regions);
 
 /* What to register. Zeros stand for what does not apply. */

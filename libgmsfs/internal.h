@@ -26,6 +26,7 @@
 #include "vmap.h"
 
 #define GFS_REPLY_TIMEOUT_MS  30000 /* for an answer on `.fds`, which the daemon gives at once */
+#define GFS_LOOK_MS           100   /* while it does not come: whether the call was cancelled */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
 #define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
 #define GFS_SLAB_GROWTH       4                   /* ... and at least this of its tag's others */
@@ -100,6 +101,8 @@ int gfs_try_enter(struct gmsfs_store *handle);
 int gfs_is_in_call(struct gmsfs_store *handle);
 /* `op`, whose holder may wait in a call on this handle, and is cancelled then. */
 void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle);
+/* 0: not within GFS_AGAIN_NS. */
+int gfs_lock_soon(pthread_mutex_t *mutex);
 void gfs_leave(struct gmsfs_store *handle);
 void gfs_state_lock(struct gmsfs_store *handle);
 void gfs_state_unlock(struct gmsfs_store *handle);

@@ -134,8 +134,10 @@ static int region_hold(struct gmsfs_regions *regions, struct gmsfs_region *regio
     error = gfs_regions_redeem(regions, hold.ticket, &region->fd);
     while (error == -ECONNRESET ||
            error == -ESTALE) { /* a ticket is good for one try, and a time */
-        if (!gfs_again_pause(&again))
-            return error == -ESTALE ? error : -ETIMEDOUT;
+        int pause = gfs_regions_pause(regions, &again);
+
+        if (pause)
+            return pause == -ETIMEDOUT && error == -ESTALE ? error : pause;
         error = region_ask(region, &hold);
         if (error)
             return region_fail_hold(error, reason);

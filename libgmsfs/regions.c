@@ -34,6 +34,7 @@ int gfs_regions_enter(struct gmsfs_regions *regions)
         return -ECHILD;
     gfs_hold_thread();
     pthread_mutex_lock(&regions->op);
+    atomic_fetch_add(&regions->call, 1);
     if (!atomic_load(&regions->closed))
         return 0;
     gfs_regions_leave(regions);
@@ -42,8 +43,16 @@ int gfs_regions_enter(struct gmsfs_regions *regions)
 
 void gfs_regions_leave(struct gmsfs_regions *regions)
 {
+    atomic_fetch_add(&regions->call, 1);
     pthread_mutex_unlock(&regions->op);
     gfs_let_thread();
+}
+
+int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again)
+{
+    if (gfs_regions_is_cancelled(regions))
+        return -ECANCELED;
+    return gfs_again_pause(again) ? 0 : -ETIMEDOUT;
 }
 
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error)
@@ -174,8 +183,11 @@ static int regions_call(struct gmsfs_regions *regions, const struct regions_ask 
         return error;
     gfs_again_begin(&again);
     error = regions_exchange(regions, ask->request, ask->fd, answer);
-    while (error == -ECONNRESET)
-        error = gfs_again_pause(&again) ? regions_exchange_again(regions, ask, answer) : -ETIMEDOUT;
+    while (error == -ECONNRESET) {
+        error = gfs_regions_pause(regions, &again);
+        if (!error)
+            error = regions_exchange_again(regions, ask, answer);
+    }
     gfs_regions_leave(regions);
     if (error)
         return error;
@@ -346,6 +358,36 @@ static void regions_retire(struct gmsfs_regions *regions)
     free(oldest);
 }
 
+/* A call that begins right after it is another one. */
+static void regions_cancel(struct gmsfs_regions *regions)
+{
+    unsigned call = atomic_load(&regions->call);
+
+    if (call % 2 == 1)
+        atomic_store(&regions->cancelled, call);
+}
+
+int gmsfs_regions_cancel(gmsfs_regions_t *regions)
+{
+    if (!regions)
+        return -EINVAL;
+    if (atomic_load(&regions->closed))
+        return -EBADF;
+    if (regions->pid != getpid())
+        return -ECHILD;
+    regions_cancel(regions);
+    return 0;
+}
+
+static void regions_lock_first(struct gmsfs_regions *regions)
+{
+    if (pthread_mutex_trylock(&regions->op) == 0)
+        return;
+    do
+        regions_cancel(regions);
+    while (!gfs_lock_soon(&regions->op));
+}
+
 /* In a child of fork(2) there is nobody else, and a thread that had op is not there. */
 void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
@@ -355,7 +397,7 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
         return;
     gfs_hold_thread();
     if (is_mine)
-        pthread_mutex_lock(&regions->op);
+        regions_lock_first(regions);
     was_closed = atomic_exchange(&regions->closed, 1);
     if (is_mine)
         pthread_mutex_unlock(&regions->op);
@@ -372,9 +414,11 @@ static int regions_register(struct gmsfs_regions *regions,
     struct regions_ask ask = {.request = request, .fd = fd, .was_done = regions_was_registered};
     struct gfs_regions_answer answer;
     struct gmsfs_region_info old;
+    int error = gmsfs_region_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old);
 
-    /* What else it may fail of REGISTER tells better. */
-    if (gmsfs_region_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old) == 0)
+    if (error == -ECANCELED)
+        return error;
+    if (!error) /* what else it may fail of REGISTER tells better */
         ask.old = &old;
     return regions_call(regions, &ask, &answer, reason);
 }

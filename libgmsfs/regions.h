@@ -15,11 +15,15 @@
 
 #include "gmsfs.h"
 
+struct gfs_again;
+
 struct gmsfs_regions {
     pthread_mutex_t op;
     atomic_int closed;
-    pid_t pid;    /* who opened it */
-    int dir_fd;   /* O_PATH: the root of the mount */
+    atomic_uint call;      /* odd: one is under way, of this number */
+    atomic_uint cancelled; /* the number of the last one that was; 0: none */
+    pid_t pid;             /* who opened it */
+    int dir_fd;            /* O_PATH: the root of the mount */
     int owner_fd; /* O_PATH: the directory of owner_uid, so that one name is looked up; or -1 */
     uint32_t owner_uid;
     int fds_fd;   /* the connection to `.fds`, or -1 */
@@ -31,6 +35,8 @@ struct gmsfs_regions {
  * pthread_cancel(3). */
 int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
+/* Inside. As gfs_again_pause: 0, -ECANCELED, or -ETIMEDOUT: no more. */
+int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
 
 struct gfs_regions_answer {
@@ -54,6 +60,8 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
 /* Exchanges a ticket for the one descriptor behind it. -ECONNRESET, -ESTALE: another ticket may do.
  */
 int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd);
+/* Is nobody to wait any more? */
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
 void gfs_regions_disconnect(struct gmsfs_regions *regions);
 
 #endif

@@ -13,6 +13,11 @@
 
 #include "internal.h"
 
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions)
+{
+    return atomic_load(&regions->cancelled) == atomic_load(&regions->call);
+}
+
 /* ---- connecting ---------------------------------------------------------------------------- */
 
 void gfs_regions_disconnect(struct gmsfs_regions *regions)
@@ -50,10 +55,12 @@ static int regions_connect(struct gmsfs_regions *regions)
     if (fd < 0)
         return -errno;
     while ((error = regions_connect_once(regions, fd)) == -EAGAIN || error == -EINTR) {
-        if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS) {
+        if (gfs_regions_is_cancelled(regions))
+            error = -ECANCELED;
+        else if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
             error = -ETIMEDOUT;
+        if (error == -ECANCELED || error == -ETIMEDOUT)
             break;
-        }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     if (error) {
@@ -66,21 +73,22 @@ static int regions_connect(struct gmsfs_regions *regions)
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-static int regions_wait(int fd, short events)
+static int regions_wait(struct gmsfs_regions *regions, short events)
 {
-    struct pollfd poller = {.fd = fd, .events = events};
-    uint64_t start_ms = gfs_clock_ms(), spent_ms;
+    struct pollfd poller = {.fd = regions->fds_fd, .events = events};
+    uint64_t start_ms = gfs_clock_ms();
     int ready;
 
     do {
-        spent_ms = gfs_clock_ms() - start_ms;
-        if (spent_ms >= GFS_REPLY_TIMEOUT_MS)
+        ready = poll(&poller, 1, GFS_LOOK_MS);
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (ready <= 0 && gfs_regions_is_cancelled(regions))
+            return -ECANCELED;
+        if (ready <= 0 && gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
             return -ETIMEDOUT;
-        ready = poll(&poller, 1, (int)(GFS_REPLY_TIMEOUT_MS - spent_ms));
-    } while (ready < 0 && errno == EINTR);
-    if (ready < 0)
-        return -errno;
-    return ready == 0 ? -ETIMEDOUT : 0;
+    } while (ready <= 0);
+    return 0;
 }
 
 /* One descriptor at most goes along, and comes back. */
@@ -89,7 +97,7 @@ union regions_control {
     char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-static int regions_send(int socket, const void *request, size_t size, int fd)
+static int regions_send(struct gmsfs_regions *regions, const void *request, size_t size, int fd)
 {
     union regions_control control = {0};
     struct iovec part = {.iov_base = (void *)(uintptr_t)request, .iov_len = size};
@@ -105,9 +113,9 @@ static int regions_send(int socket, const void *request, size_t size, int fd)
         rights->cmsg_len = CMSG_LEN(sizeof fd);
         memcpy(CMSG_DATA(rights), &fd, sizeof fd);
     }
-    while (!error && sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    while (!error && sendmsg(regions->fds_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EAGAIN)
-            error = regions_wait(socket, POLLOUT);
+            error = regions_wait(regions, POLLOUT);
         else if (errno != EINTR)
             error = -errno;
     }
@@ -126,12 +134,13 @@ static void regions_take_rights(struct msghdr *message, int *fd)
 }
 
 /* fd: NULL, or where the descriptor goes that came along, else -1. */
-static int regions_receive(int socket, struct gfs_regions_answer *answer, size_t *size, int *fd)
+static int regions_receive(struct gmsfs_regions *regions, struct gfs_regions_answer *answer,
+                           size_t *size, int *fd)
 {
     union regions_control control;
     struct iovec part = {.iov_base = answer, .iov_len = sizeof *answer};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    int error = regions_wait(socket, POLLIN);
+    int error = regions_wait(regions, POLLIN);
     ssize_t got;
 
     if (error)
@@ -141,7 +150,7 @@ static int regions_receive(int socket, struct gfs_regions_answer *answer, size_t
         message.msg_controllen = sizeof control.bytes;
     }
     do
-        got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        got = recvmsg(regions->fds_fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     if (got <= 0)
         return got == 0 ? -ECONNRESET : -errno;
@@ -162,9 +171,9 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
 
     if (error)
         return error;
-    error = regions_send(regions->fds_fd, request, size, sent_fd);
+    error = regions_send(regions, request, size, sent_fd);
     if (!error)
-        error = regions_receive(regions->fds_fd, answer, answered, got_fd);
+        error = regions_receive(regions, answer, answered, got_fd);
     if (error) { /* what may still come belongs to no one */
         gfs_regions_disconnect(regions);
         if (got_fd && *got_fd >= 0)

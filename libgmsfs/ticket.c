@@ -16,8 +16,7 @@
 
 #include "internal.h"
 
-#define TICKET_SPARE_FDS 32  /* left for the program's other threads while a batch is open */
-#define TICKET_LOOK_MS   500 /* while an answer does not come: whether the call was cancelled */
+#define TICKET_SPARE_FDS 32 /* left for the program's other threads while a batch is open */
 
 struct ticket_message {
     struct gmsfs_fds_header header;
@@ -120,7 +119,7 @@ static int ticket_wait(struct gmsfs_store *handle, short events)
     int ready;
 
     do {
-        ready = poll(&poller, 1, TICKET_LOOK_MS);
+        ready = poll(&poller, 1, GFS_LOOK_MS);
         if (ready < 0 && errno != EINTR)
             return -errno;
         if (ready <= 0 && gfs_wait_is_cancelled(handle))

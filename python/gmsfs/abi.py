@@ -314,6 +314,7 @@ PROTOTYPES = {
     "gmsfs_graph_enter": (c_int, (POOL, c_void_p, c_int)),
     "gmsfs_graph_leave": (c_int, (POOL, c_void_p)),
     "gmsfs_regions_open": (c_int, (c_char_p, POINTER(REGIONS))),
+    "gmsfs_regions_cancel": (c_int, (REGIONS,)),
     "gmsfs_regions_close": (None, (REGIONS,)),
     "gmsfs_region_register": (c_int, (REGIONS, POINTER(RegionRequest), POINTER(c_uint))),
     "gmsfs_region_unregister": (c_int, (REGIONS, c_uint32, c_uint, c_char_p)),

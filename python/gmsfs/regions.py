@@ -11,6 +11,7 @@
 A region is its user's: nobody else but root sees it. gmsfs-python(7) tells all.
 """
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -155,9 +156,17 @@ class Regions:
         closed = f"{self.mount}: it is closed"
         self._owner = _Owner(pointer, library.get().gmsfs_regions_close, closed)
 
+    def cancel(self) -> None:
+        """What another thread waits for in a call on these is an Error (ECANCELED): where the mount's daemon
+        does not run, an answer is waited for up to half a minute."""
+        with self._owner as pointer:
+            library.get().gmsfs_regions_cancel(pointer)
+
     def close(self) -> None:
-        """Regions stay registered, and open ones stay open. What other threads call meanwhile comes to its
-        end, and what they call later is a ValueError."""
+        """Regions stay registered, and open ones stay open. What other threads wait for meanwhile is
+        cancelled, and what they call later is a ValueError."""
+        with contextlib.suppress(ValueError):
+            self.cancel()
         self._owner.close()
 
     def __enter__(self) -> Any:

@@ -179,3 +179,81 @@ TAP_TEST(wait_for_descriptors_is_cancelled)
     check_int(gmsfs_remap_all_vas(sleeper.store, WAIT_MS, 0), 0);
     gmsfs_close(sleeper.store);
 }
+
+/* ---- regions -------------------------------------------------------------------------------- */
+
+struct asker {
+    gmsfs_regions_t *regions;
+    pthread_t thread;
+    atomic_int tid;
+    int error;
+    uint64_t ended_ms;
+};
+
+static void *ask(void *context)
+{
+    struct asker *asker = context;
+    struct gmsfs_region_info info;
+
+    atomic_store(&asker->tid, gettid());
+    asker->error =
+        gmsfs_region_get(asker->regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "none", &info);
+    asker->ended_ms = now_ms();
+    return NULL;
+}
+
+/* Until it waits for an answer, by a connection that was made before. */
+static void ask_in_vain(struct asker *asker)
+{
+    struct gmsfs_region_info info;
+    char mount[4096];
+
+    snprintf(mount, sizeof mount, "%s/..", store_path());
+    require(gmsfs_regions_open(mount, &asker->regions) == 0);
+    check_int(gmsfs_region_get(asker->regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "none", &info),
+              -ENOENT);
+    stop_worker();
+    require(pthread_create(&asker->thread, NULL, ask, asker) == 0);
+    while (atomic_load(&asker->tid) == 0)
+        usleep(1000);
+    await_blocked(atomic_load(&asker->tid));
+}
+
+static void join_asker(struct asker *asker, uint64_t start_ms)
+{
+    pthread_join(asker->thread, NULL);
+    let_go_on(SIGALRM);
+    alarm(0);
+    check_int(asker->error, -ECANCELED);
+    check(asker->ended_ms - start_ms < LONG_MS / 2);
+}
+
+TAP_TEST(wait_for_regions_is_cancelled_and_the_next_call_is_not)
+{
+    struct asker asker = {0};
+    struct gmsfs_region_info info;
+    uint64_t start_ms;
+
+    ask_in_vain(&asker);
+    start_ms = now_ms();
+    check_int(gmsfs_regions_cancel(asker.regions), 0);
+    join_asker(&asker, start_ms);
+    check_int(gmsfs_regions_cancel(asker.regions), 0);
+    check_int(gmsfs_region_get(asker.regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "none", &info),
+              -ENOENT);
+    gmsfs_regions_close(asker.regions);
+    check_int(gmsfs_regions_cancel(asker.regions), -EBADF);
+    check_int(gmsfs_regions_cancel(NULL), -EINVAL);
+}
+
+TAP_TEST(close_ends_a_wait_for_regions)
+{
+    struct asker asker = {0};
+    uint64_t start_ms;
+
+    ask_in_vain(&asker);
+    start_ms = now_ms();
+    gmsfs_regions_close(asker.regions);
+    check(now_ms() - start_ms < LONG_MS / 2);
+    join_asker(&asker, start_ms);
+}
