@@ -22,22 +22,18 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "gpu.h"
+#include "gpu_copies.h"
+#include "places.h"
 
-#define COPY_BYTES    ((size_t)1 << 30)
-#define PAGE_THREADS  8
-#define LOOK_US       100
-#define REST_US       1500000
-#define TIMEOUT_MS    120000
-#define PATH_BYTES    4096
-#define CONTENT_BYTES 4096
-#define FREE_ROUNDS   15
-#define TEXT_BYTES    128
-#define FREE_MOST_US  10e3 /* of so many bytes, and of more in proportion */
-#define FREE_BYTES    ((uint64_t)16 << 30)
+#define PAGE_THREADS 8
+#define REST_US      1500000
+#define FREE_ROUNDS  15
+#define TEXT_BYTES   128
+#define FREE_MOST_US 10e3 /* of so many bytes, and of more in proportion */
+#define FREE_BYTES   ((uint64_t)16 << 30)
 
 struct stores {
-    char mount[PATH_BYTES], first[PATH_BYTES], second[PATH_BYTES];
+    char mount[PLACES_PATH_BYTES], first[PLACES_PATH_BYTES], second[PLACES_PATH_BYTES];
     size_t count;
     uint64_t bytes;
 };
@@ -49,93 +45,11 @@ static double since(double start_us)
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-static void fill(const char *path, size_t count, uint64_t bytes)
-{
-    uint64_t first;
-    gmsfs_t *store;
-
-    bench_check(path, gmsfs_open(path, &store));
-    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RW, TIMEOUT_MS));
-    bench_check("clear", gmsfs_clear_all_handles(store));
-    if (count)
-        bench_check("allocate", gmsfs_allocate_handles(store, (uint32_t)count, bytes, "weights",
-                                                       NULL, 0, &first));
-    bench_check("commit", gmsfs_commit(store, 0, NULL));
-    gmsfs_close(store);
-}
-
-static void get_content(const char *directory, const char *name, char text[CONTENT_BYTES])
-{
-    char path[PATH_BYTES + 64];
-    ssize_t got;
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    fd = bench_call(path, open(path, O_RDONLY | O_CLOEXEC));
-    got = read(fd, text, CONTENT_BYTES - 1);
-    text[bench_call(path, (int)got)] = '\0';
-    close(fd);
-}
-
-static void order(const char *store, const char *word)
-{
-    char path[PATH_BYTES + 64];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/residency", store);
-    fd = bench_call(path, open(path, O_WRONLY | O_CLOEXEC));
-    bench_call(word, (int)write(fd, word, strlen(word)));
-    close(fd);
-}
-
-/* As `residency` says it when nothing is under way. */
-static void wait_at(const char *store, const char *tiers)
-{
-    double start_us = bench_now_us();
-    char text[CONTENT_BYTES];
-
-    for (;;) {
-        get_content(store, "residency", text);
-        if (strncmp(text, tiers, strlen(tiers)) == 0 && strcmp(text + strlen(tiers), "\n") == 0)
-            return;
-        if (since(start_us) > TIMEOUT_MS * 1e3) {
-            fprintf(stderr, "bench: %s is not at '%s' but at: %s\n", store, tiers, text);
-            exit(2);
-        }
-        usleep(LOOK_US);
-    }
-}
-
-static void move(const char *store, const char *word, const char *tiers)
-{
-    order(store, word);
-    wait_at(store, tiers);
-}
-
-/* A number of `device`: what is freed is so a moment later. */
-static void wait_number(const char *mount, const char *name, uint64_t value)
-{
-    double start_us = bench_now_us();
-    char text[CONTENT_BYTES], wanted[64];
-
-    snprintf(wanted, sizeof wanted, "\"%s\": %llu,", name, (unsigned long long)value);
-    for (;;) {
-        get_content(mount, "device", text);
-        if (strstr(text, wanted))
-            return;
-        if (since(start_us) > TIMEOUT_MS * 1e3) {
-            fprintf(stderr, "bench: not %s in: %s\n", wanted, text);
-            exit(2);
-        }
-        usleep(LOOK_US);
-    }
-}
-
 /* A copy on the host; of the other store's, `left_bytes` stay. */
 static void drop_copy(const struct stores *stores, const char *store, uint64_t left_bytes)
 {
-    move(store, "-host", "device");
-    wait_number(stores->mount, "host_used_bytes", left_bytes);
+    places_move(store, "-host", "device");
+    places_wait_number(stores->mount, "host_used_bytes", left_bytes);
 }
 
 struct promotion {
@@ -152,15 +66,15 @@ static struct promotion promote(const struct stores *stores)
 
     bench_check(stores->first, gmsfs_open(stores->first, &store));
     start_us = bench_now_us();
-    order(stores->first, "device");
-    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, TIMEOUT_MS));
+    places_order(stores->first, "device");
+    bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, PLACES_TIMEOUT_MS));
     took.granted_us = since(start_us);
     bench_check("attach", gmsfs_attach_all(store, GMSFS_ACCESS_READ, NULL, &mapped));
     took.mapped_us = since(start_us);
     if (mapped != stores->count)
         bench_die("attach: another number of allocations", EPROTO);
     gmsfs_close(store);
-    wait_at(stores->first, "device host");
+    places_wait_at(stores->first, "device host");
     return took;
 }
 
@@ -174,51 +88,14 @@ static struct demotion demote(const struct stores *stores)
     double start_us = bench_now_us();
     struct demotion took;
 
-    move(stores->first, "host", "host");
+    places_move(stores->first, "host", "host");
     took.moved_us = since(start_us);
-    wait_number(stores->mount, "used_bytes", one_bytes); /* the other store's */
+    places_wait_number(stores->mount, "used_bytes", one_bytes); /* the other store's */
     took.freed_us = since(start_us);
     return took;
 }
 
 /* ---- floors -------------------------------------------------------------------------------- */
-
-struct copies {
-    const struct gpu *gpu;
-    drv_pointer device;
-    void *pinned;
-    size_t bytes; /* of one */
-};
-
-static void prepare_copies(struct copies *copies, uint64_t all_bytes)
-{
-    const struct gpu *gpu = copies->gpu;
-
-    copies->bytes = all_bytes < COPY_BYTES ? all_bytes : COPY_BYTES;
-    gpu_check(gpu, "cuMemHostAlloc", gpu->drv->cuMemHostAlloc(&copies->pinned, copies->bytes, 0));
-    memset(copies->pinned, 1, copies->bytes);
-    gpu_check(gpu, "cuMemAlloc", gpu->drv->cuMemAlloc_v2(&copies->device, copies->bytes));
-}
-
-static void end_copies(struct copies *copies)
-{
-    gpu_check(copies->gpu, "cuMemFree", copies->gpu->drv->cuMemFree_v2(copies->device));
-    gpu_check(copies->gpu, "cuMemFreeHost", copies->gpu->drv->cuMemFreeHost(copies->pinned));
-}
-
-static double time_copy(const struct copies *copies, int up, uint64_t all_bytes)
-{
-    const struct drv *drv = copies->gpu->drv;
-    double start_us = bench_now_us();
-
-    if (up)
-        gpu_check(copies->gpu, "cuMemcpyHtoD",
-                  drv->cuMemcpyHtoD_v2(copies->device, copies->pinned, copies->bytes));
-    else
-        gpu_check(copies->gpu, "cuMemcpyDtoH",
-                  drv->cuMemcpyDtoH_v2(copies->pinned, copies->device, copies->bytes));
-    return since(start_us) * ((double)all_bytes / (double)copies->bytes);
-}
 
 struct page_maker {
     pthread_t thread;
@@ -254,24 +131,6 @@ static double time_pages(uint64_t all_bytes)
     return took_us;
 }
 
-static double time_create(const struct gpu *gpu, int *fds, size_t count, uint64_t bytes)
-{
-    double start_us = bench_now_us();
-
-    for (size_t i = 0; i < count; i++)
-        fds[i] = gpu_create(gpu, bytes);
-    return since(start_us);
-}
-
-static double time_close(const int *fds, size_t count)
-{
-    double start_us = bench_now_us();
-
-    for (size_t i = 0; i < count; i++)
-        close(fds[i]);
-    return since(start_us);
-}
-
 /* The medians. */
 struct floors {
     double up_us, down_us, create_us, pages_us;
@@ -283,21 +142,21 @@ static struct floors measure_floors(const struct gpu *gpu, const struct stores *
     double up_us[BENCH_ROUNDS], down_us[BENCH_ROUNDS], create_us[BENCH_ROUNDS];
     double pages_us[BENCH_ROUNDS];
     int *fds = calloc(stores->count, sizeof *fds);
-    struct copies copies = {.gpu = gpu};
+    struct gpu_copies copies = {.gpu = gpu};
 
     if (!fds)
         bench_die("floors", ENOMEM);
-    prepare_copies(&copies, all_bytes);
+    gpu_copies_prepare(&copies, all_bytes);
     for (int round = -1; round < BENCH_ROUNDS; round++) {
         int to = round < 0 ? 0 : round; /* everything was called once */
 
-        up_us[to] = time_copy(&copies, 1, all_bytes);
-        down_us[to] = time_copy(&copies, 0, all_bytes);
-        create_us[to] = time_create(gpu, fds, stores->count, stores->bytes);
-        time_close(fds, stores->count);
+        up_us[to] = gpu_copies_time(&copies, 1, all_bytes);
+        down_us[to] = gpu_copies_time(&copies, 0, all_bytes);
+        create_us[to] = gpu_time_create(gpu, fds, stores->count, stores->bytes);
+        gpu_time_close(fds, stores->count);
         pages_us[to] = time_pages(all_bytes);
     }
-    end_copies(&copies);
+    gpu_copies_end(&copies);
     free(fds);
     return (struct floors){bench_median(up_us), bench_median(down_us), bench_median(create_us),
                            bench_median(pages_us)};
@@ -329,23 +188,23 @@ static void time_both(const struct stores *stores, struct rounds *rounds, int ro
     uint64_t one_bytes = stores->count * stores->bytes;
     double start_us;
 
-    move(stores->second, "host", "host");
+    places_move(stores->second, "host", "host");
     usleep(REST_US);
     start_us = bench_now_us();
-    move(stores->second, "device", "device host");
+    places_move(stores->second, "device", "device host");
     rounds->up[round] = since(start_us);
     start_us = bench_now_us();
-    move(stores->first, "+host", "device host");
+    places_move(stores->first, "+host", "device host");
     rounds->down[round] = since(start_us);
     drop_copy(stores, stores->first, one_bytes);
 
-    move(stores->second, "host", "host");
+    places_move(stores->second, "host", "host");
     usleep(REST_US);
     start_us = bench_now_us();
-    order(stores->first, "+host");
-    order(stores->second, "device");
-    wait_at(stores->second, "device host");
-    wait_at(stores->first, "device host");
+    places_order(stores->first, "+host");
+    places_order(stores->second, "device");
+    places_wait_at(stores->second, "device host");
+    places_wait_at(stores->first, "device host");
     rounds->both[round] = since(start_us);
     drop_copy(stores, stores->first, one_bytes);
     drop_copy(stores, stores->second, 0);
@@ -373,8 +232,8 @@ static struct frees time_frees(const struct gpu *gpu, const struct stores *store
     for (int round = 0; round < FREE_ROUNDS; round++) {
         double ours_us, bare_us;
 
-        time_create(gpu, fds, stores->count, stores->bytes);
-        bare_us = time_close(fds, stores->count);
+        gpu_time_create(gpu, fds, stores->count, stores->bytes);
+        bare_us = gpu_time_close(fds, stores->count);
         promote(stores);
         ours_us = demote(stores).freed_us;
         quickest.ours_us = ours_us < quickest.ours_us ? ours_us : quickest.ours_us;
@@ -449,7 +308,7 @@ static void compare_other(const char *name, double ours_us, double theirs_us, co
 static void compare_others(const char *program, const struct stores *stores, double sleep_us,
                            double wake_us)
 {
-    char command[PATH_BYTES], name[64], sleep[32], wake[32], *end;
+    char command[PLACES_PATH_BYTES], name[64], sleep[32], wake[32], *end;
     FILE *output;
 
     snprintf(command, sizeof command, "'%s' %zu %llu", program, stores->count,
@@ -489,18 +348,18 @@ int main(int argc, char **argv)
     snprintf(stores.second, sizeof stores.second, "%s/second", argv[1]);
     gpu_open(&gpu);
     gpu_enter_context(&gpu);
-    fill(stores.first, stores.count, stores.bytes);
-    fill(stores.second, stores.count, stores.bytes);
+    places_fill(stores.first, stores.count, stores.bytes);
+    places_fill(stores.second, stores.count, stores.bytes);
     time_moves(&stores, &rounds, 0); /* the copier is warm */
     for (int round = 0; round < BENCH_ROUNDS; round++)
         time_moves(&stores, &rounds, round);
     for (int round = 0; round < BENCH_ROUNDS; round++)
         time_both(&stores, &rounds, round);
     frees = time_frees(&gpu, &stores);
-    fill(stores.first, 0, 0);
-    fill(stores.second, 0, 0);
-    wait_number(stores.mount, "used_bytes", 0);
-    wait_number(stores.mount, "host_used_bytes", 0);
+    places_fill(stores.first, 0, 0);
+    places_fill(stores.second, 0, 0);
+    places_wait_number(stores.mount, "used_bytes", 0);
+    places_wait_number(stores.mount, "host_used_bytes", 0);
     floors = measure_floors(&gpu, &stores);
     print_rows(&stores, &rounds, &frees, &floors);
     compare_others(argv[4], &stores, frees.ours_us, bench_median(rounds.mapped));
