@@ -231,7 +231,7 @@ PY
     hold open "$M/other/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
     spawn "$GMSCTL" open "$M/weights/ctl" rw acquire rw 0 alloc $((4 * MIB)) 1 '' ''
     local waiter=$SPAWNED
-    wait_until 5 grep -qx 'gmsfs_allocs_waiting 1' "$M/metrics"
+    wait_until 5 metric_is gmsfs_allocs_waiting 1
     let_go "$HOLDER"
     wait_exit "$waiter" 10
     assert_eq "$status" 0 "who waited: $(output_of "$waiter")"

@@ -24,10 +24,6 @@ publish() {
     exec 5>&-
 }
 
-resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
-}
-
 # What `gmsfs umount` asks for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.
 ask_unmount() {
     python3 -c 'import socket, struct, sys

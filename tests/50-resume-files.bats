@@ -24,10 +24,6 @@ kill_worker() {
     wait_until_any 10 resumed_more_than "$before"
 }
 
-resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
-}
-
 start() {
     start_mount
     W=$M/weights

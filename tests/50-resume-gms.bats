@@ -20,10 +20,6 @@ kill_worker() {
     wait_until_any 10 resumed_more_than "$before"
 }
 
-resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
-}
-
 # in_background v0|v1 STORE OP...: as gms, and sets CLIENT
 in_background() {
     gms_command "$@"

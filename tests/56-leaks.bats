@@ -26,10 +26,6 @@ memory_of() { # PID: what it has open or mapped
     grep -c memfd: "/proc/$1/maps" || true
 }
 
-used_is() { # BYTES
-    [[ $(device_get .used_bytes) -eq $1 ]]
-}
-
 @test "1000 cycles of attaching leave nothing in client, worker and keeper" {
     start_mount granularity=64K
     worker=$(worker_of "$KEEPER")

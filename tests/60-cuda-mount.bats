@@ -22,14 +22,6 @@ refused() { # OPTIONS
     not_mounted "$T/m"
 }
 
-device_is() { # JQ VALUE
-    [[ $(device_get "$1") == "$2" ]]
-}
-
-metric_is() { # NAME VALUE
-    grep -qx "$1 $2" "$M/metrics"
-}
-
 fds_of() { # PID
     find "/proc/$1/fd" -mindepth 1 | wc -l
 }

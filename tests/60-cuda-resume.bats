@@ -12,8 +12,7 @@ MIB=$((1 << 20))
 setup() {
     common_setup
     fake_gpus
-    start_mount
-    W=$M/weights
+    start_weights
     ctl open "$W/lock" rw alloc $((2 * MIB)) 3 '' '' put key old none 0 commit
 }
 
@@ -24,10 +23,6 @@ resume() {
     fake_gpus "$@"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than "$before"
-}
-
-resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
 }
 
 jobs_are() { # COUNT

@@ -13,16 +13,7 @@ MIB=$((1 << 20))
 setup() {
     common_setup
     fake_gpus
-    start_mount
-    W=$M/weights
-}
-
-device_is() { # JQ VALUE
-    [[ $(device_get "$1") == "$2" ]]
-}
-
-metric_is() { # NAME VALUE
-    grep -qxF "$1 $2" "$M/metrics"
+    start_weights
 }
 
 committed() { # STORE
@@ -171,8 +162,7 @@ go_lost() {
 @test "errors of another GPU change nothing" {
     stop_mount
     fake_gpus 'devices 2'
-    start_mount device=0
-    W=$M/weights
+    start_weights device=0
     committed weights
     fake_gpus 'devices 2' 'xid 1 48' 'lost 1' 'xid 0 13'
     wait_until 10 grep -q 'Xid 13: ' "$LOG"

@@ -130,10 +130,6 @@ again() {
     wait_until 20 used_is_of_layouts
 }
 
-resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
-}
-
 @test "weights outlive the writer that loaded them, and two readers find every byte" {
     start_gpu
     spawn_hand filled linger "$M/weights" 8 $((6 << 20)) 11

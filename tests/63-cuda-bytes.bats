@@ -9,6 +9,7 @@
 
 load helpers
 load gmsctl
+load gpu
 
 MIB=$((1 << 20))
 
@@ -17,35 +18,8 @@ setup() {
     fake_gpus
 }
 
-# start_bytes [OPTIONS]: W is its store.
-start_bytes() {
-    start_mount "$@"
-    W=$M/weights
-}
-
-# The copier's pid; none: fails.
-copier() {
-    local child children=()
-    read -ra children < <(cat "/proc/$(worker_of "$KEEPER")"/task/*/children | tr '\n' ' ') || true
-    for child in "${children[@]}"; do
-        [[ $(cat "/proc/$child/comm") != gmsfs-copier ]] || process_gone "$child" || {
-            echo "$child"
-            return
-        }
-    done
-    return 1
-}
-
-no_copier() {
-    ! copier
-}
-
 contexts() {
     find "$GMSFS_FAKE_CUDA" -name 'context.*'
-}
-
-used_is() { # BYTES
-    [[ $(device_get .used_bytes) == "$1" ]]
 }
 
 free_is() { # BYTES
@@ -63,7 +37,7 @@ publish() {
 }
 
 @test "cat, cp, dd and sha256sum of GPU memory give its bytes" {
-    start_bytes
+    start_weights
     publish a 5000001
     cmp "$W/allocations/a" "$T/a"
     # shellcheck disable=SC2002 # the way of cat
@@ -76,7 +50,7 @@ publish() {
 }
 
 @test "bytes that were written without a size become GPU memory at close" {
-    start_bytes
+    start_weights
     head -c 3000001 /dev/urandom >"$T/a"
     exec 5<>"$W/lock"
     cp "$T/a" "$W/allocations/a"
@@ -90,7 +64,7 @@ publish() {
 }
 
 @test "what is written on after a close of another process is there" {
-    start_bytes
+    start_weights
     exec 5<>"$W/lock"
     {
         head -c 2097152 /dev/zero
@@ -108,7 +82,7 @@ publish() {
 
 @test "a spool is read while it becomes GPU memory" {
     local i file pid
-    start_bytes
+    start_weights
     head -c 3000001 /dev/urandom >"$T/a"
     exec 5<>"$W/lock"
     for i in {1..10}; do
@@ -129,7 +103,7 @@ publish() {
 @test "the keeper has the GPU memory of what was a spool, also where it could not be told at first" {
     local i
     for i in {3..8}; do # the messages to keeper and copier after that of the spool
-        GMSFS_FAULT=sendmsg:after=$i:errno=EMFILE:in=worker start_bytes size=8M
+        GMSFS_FAULT=sendmsg:after=$i:errno=EMFILE:in=worker start_weights size=8M
         exec 5<>"$W/lock"
         cp /etc/passwd "$W/allocations/a"
         echo 1 >"$W/commit"
@@ -142,7 +116,7 @@ publish() {
 }
 
 @test "close fails where a GPU that others filled has no room for what was written" {
-    start_bytes
+    start_weights
     exec 5<>"$W/lock"
     fake_gpus 'others 1023'
     run_logged ! cp /etc/passwd "$W/allocations/a"
@@ -156,7 +130,7 @@ publish() {
 }
 
 @test "a spool has a bound, and the log tells the way out" {
-    start_bytes spool_max=1M
+    start_weights spool_max=1M
     exec 5<>"$W/lock"
     run_logged ! dd if=/dev/zero of="$W/allocations/a" bs=64k count=17 status=none
     assert_match "$output" 'File too large'
@@ -168,7 +142,7 @@ publish() {
 }
 
 @test "new memory is zero where nothing was written" {
-    start_bytes
+    start_weights
     exec 5<>"$W/lock"
     truncate -s 5M "$W/allocations/a"
     printf end | dd of="$W/allocations/a" bs=1 seek=$((4 * MIB)) conv=notrunc status=none
@@ -181,7 +155,7 @@ publish() {
 }
 
 @test "a writer sees at once what was written between two of its reads" {
-    start_bytes
+    start_weights
     exec 5<>"$W/lock"
     truncate -s 8M "$W/allocations/a"
     exec 6<"$W/allocations/a"
@@ -194,7 +168,7 @@ publish() {
 # ---- the copier ------------------------------------------------------------------------------
 
 @test "the copier comes when bytes are moved, can be told in ps, and leaves with its context" {
-    start_bytes copier_idle=0.5
+    start_weights copier_idle=0.5
     exec 5<>"$W/lock"
     truncate -s 1M "$W/allocations/a"
     rm "$W/allocations/a"
@@ -211,7 +185,7 @@ publish() {
 
 @test "the copier has its own descriptors and no others, and catches no signals" {
     local pid
-    start_bytes
+    start_weights
     publish a 1000
     pid=$(copier)
     assert_eq "$(tr '\0' ' ' <"/proc/$pid/cmdline")" 'gmsfs copier 0000:17:00.0 '
@@ -224,12 +198,12 @@ publish() {
 
 @test "the copier leaves with its mount, and with a worker that is killed" {
     local pid
-    start_bytes
+    start_weights
     publish a 1000
     pid=$(copier)
     stop_mount
     wait_until_any 10 process_gone "$pid"
-    start_bytes
+    start_weights
     publish a 1000
     pid=$(copier)
     expect_death
@@ -240,7 +214,7 @@ publish() {
 
 @test "a copier that is killed is replaced, and nobody who reads or writes notices" {
     local i pid
-    start_bytes
+    start_weights
     publish a 20000003
     fake_gpus 'slow cuMemcpyDtoHAsync_v2 3'
     for ((i = 0; i < 5; i++)); do
@@ -256,7 +230,7 @@ publish() {
 }
 
 @test "a driver that fails for good is EIO, and tells why; what comes after it works" {
-    start_bytes
+    start_weights
     publish a 1000
     fake_gpus 'fail cuMemcpyDtoHAsync_v2 999'
     run_logged ! cat "$W/allocations/a"
@@ -269,7 +243,7 @@ publish() {
 
 @test "an error that a new context repairs is not seen by who reads" {
     local pid
-    start_bytes
+    start_weights
     publish a 1000
     kill -KILL "$(copier)"
     fake_gpus 'fail cuMemcpyDtoHAsync_v2 700 2' # from the second call of each process on
@@ -281,7 +255,7 @@ publish() {
 
 @test "bytes that cannot be read harm nobody who reads others" {
     local i pid pids=()
-    start_bytes
+    start_weights
     publish a $((6 * MIB))
     exec 5<>"$W/lock"
     truncate -s 4M "$W/allocations/bad"
@@ -307,7 +281,7 @@ publish() {
 }
 
 @test "no memory for a context is ENOMEM, a device that is gone ENODEV, with the way out" {
-    start_bytes copier_idle=0
+    start_weights copier_idle=0
     publish a 1000
     wait_until 10 no_copier
     fake_gpus 'fail cuDevicePrimaryCtxRetain 2'
@@ -326,7 +300,7 @@ publish() {
 
 @test "many files are read and written at once" {
     local i pids=()
-    start_bytes size=512M
+    start_weights size=512M
     exec 5<>"$W/lock"
     for ((i = 0; i < 12; i++)); do
         head -c $((3000000 + i)) /dev/urandom >"$T/f$i"
@@ -351,7 +325,7 @@ publish() {
 
 @test "more files than the copier maps at a time are read, one after the other" {
     local i
-    start_bytes size=512M
+    start_weights size=512M
     exec 5<>"$W/lock"
     for ((i = 0; i < 80; i++)); do
         echo "file $i" >"$W/allocations/f$i"
@@ -366,7 +340,7 @@ publish() {
 @test "what hangs holds up nobody who looks, and is ended" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((3000 * SLOW))
-    start_bytes
+    start_weights
     publish a 1000
     fake_gpus 'slow cuMemcpyDtoHAsync_v2 600000'
     spawn cat "$W/allocations/a"
@@ -390,7 +364,7 @@ transfers_run() {
 }
 
 @test "rm gives memory back that the copier has mapped" {
-    start_bytes
+    start_weights
     publish a $((8 * MIB))
     cat "$W/allocations/a" >/dev/null
     pid=$(copier)
@@ -407,7 +381,7 @@ transfers_run() {
 
 @test "memory is given back although the copier does not answer any more" {
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
-    start_bytes
+    start_weights
     publish a $((8 * MIB))
     cat "$W/allocations/a" >/dev/null
     fake_gpus 'slow cuMemUnmap 600000'

@@ -9,6 +9,7 @@
 
 load helpers
 load gmsctl
+load gpu
 load places
 
 BROKEN=999     # CUDA_ERROR_UNKNOWN: another context may do
@@ -20,8 +21,7 @@ setup() {
 }
 
 start_gpu() { # [OPTIONS]
-    start_mount "size=128M,host_size=128M${1:+,$1}"
-    W=$M/weights
+    start_weights "size=128M,host_size=128M${1:+,$1}"
 }
 
 # Mappings of the copier, which root alone may look at.
@@ -31,15 +31,6 @@ count_maps() {
 
 fewer_maps_than() { # COUNT
     (($(count_maps) < $1))
-}
-
-# The copier's pid; none: fails.
-copier() {
-    pgrep -P "$(worker_of "$KEEPER")" -x gmsfs-copier
-}
-
-no_copier() {
-    ! copier
 }
 
 publish() { # STORE [BYTES]: random, in $T/STORE and committed

@@ -11,8 +11,7 @@ load gmsctl
 
 setup() {
     common_setup
-    start_mount
-    W=$M/weights
+    start_weights
     K=$M/kv_cache
     mkdir "$K"
 }

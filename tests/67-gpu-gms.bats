@@ -38,10 +38,6 @@ gpu_says() { # WHAT NUMBER: what the driver and NVML say themselves, in $output
     run_logged -0 timeout $((30 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
 }
 
-used_is() { # BYTES
-    [[ $(device_get .used_bytes) == "$1" ]]
-}
-
 # Of all processes, by NVML.
 nvml_used_at_most() { # BYTES
     gpu_says nvml-used 0

@@ -97,10 +97,6 @@ names() {
     find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | LC_ALL=C sort | paste -sd ' '
 }
 
-used_is() { # BYTES
-    [[ $(device_get .used_bytes) -eq $1 ]]
-}
-
 # last_event FILTER: of the newest line of events.
 last_event() {
     tail -n 1 "$M/events" | jq -r "$1"

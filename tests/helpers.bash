@@ -355,6 +355,13 @@ start_mount() {
     }
 }
 
+# start_weights [OPTIONS [PATH]]: start_mount, and W is its first store.
+start_weights() {
+    start_mount "$@" || return 1
+    # shellcheck disable=SC2034 # for tests
+    W=$M/weights
+}
+
 # fake_gpus LINE...: from here on the driver is the one of tests/fake_cuda, and its machine is as the
 # lines say (fake.h lists them); mounts are of its GPUs. May be called again: what is new holds at once.
 fake_gpus() {
@@ -488,6 +495,23 @@ assert_state() {
 
 device_get() { # a jq filter over the device's JSON
     jq -r "$1" "$M/device"
+}
+
+device_is() { # JQ VALUE
+    [[ $(device_get "$1") == "$2" ]]
+}
+
+used_is() { # BYTES
+    device_is .used_bytes "$1"
+}
+
+metric_is() { # NAME VALUE
+    grep -qxF "$1 $2" "$M/metrics"
+}
+
+# Workers of the mount that went on for others, so far.
+resumed_more_than() { # COUNT
+    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
 }
 
 # api_test NAME ARGUMENTS...: a program of tests/api.

@@ -70,10 +70,6 @@ move_to() { # WORD TIERS [STORE]
 
 # ---- what is told ----------------------------------------------------------------------------
 
-device_is() { # JQ VALUE
-    [[ $(device_get "$1") == "$2" ]]
-}
-
 host_is_free() {
     [[ $(device_get .host_used_bytes) -eq 0 ]]
 }
