@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "gmsfs.h"
+#include "gmsfs_region.h"
 
 struct gfs_again;
 
