@@ -55,7 +55,7 @@ BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py)) python/gmsfs/py.typed
-HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs.hpp
+HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs_graph.h libgmsfs/gmsfs_region.h libgmsfs/gmsfs.hpp
 
 # The one file with main(); everything else of src/ is what unit programs link.
 MAIN_SRC := src/cli/main.c

@@ -10,7 +10,7 @@
  * (where they were kept, has their descriptors), imports each once, maps it in every space that
  * reaches it, and sets access once a space.
  */
-#include <gmsfs.h>
+#include <gmsfs_graph.h>
 
 #include "gpu.h"
 

@@ -4,7 +4,7 @@
 //
 // A thin layer: each function is one call of gmsfs.h, where its errors are told. Nothing throws, so
 // it can be used with -fno-exceptions; an error is a negative errno, as in C. Whatever is not here
-// is called on Store::get().
+// is called on Store::get(), graph pools and regions by headers of their own.
 #ifndef GMSFS_HPP
 #define GMSFS_HPP
 

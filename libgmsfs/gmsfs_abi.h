@@ -35,9 +35,9 @@ extern "C" {
 #define GMSFS_LIST_DATA_MAX 16320u     /* items of one LIST */
 #define GMSFS_BATCH_MAX     253u       /* descriptors in one message: the kernel's SCM_MAX_FD */
 
-/* An unbound entry that a graph pool (gmsfs.h) keeps in its store while it is awake: a JSON object
- * with the integers chunk_bytes, spaces, address_bytes and high_bytes. The mount shows it in `info`
- * and `metrics`. */
+/* An unbound entry that a graph pool (gmsfs_graph.h) keeps in its store while it is awake: a JSON
+ * object with the integers chunk_bytes, spaces, address_bytes and high_bytes. The mount shows it in
+ * `info` and `metrics`. */
 #define GMSFS_GRAPH_KEY "gmsfs.graph"
 
 #define GMSFS_TIMEOUT_FOREVER UINT64_MAX

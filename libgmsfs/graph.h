@@ -28,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gmsfs.h"
+#include "gmsfs_graph.h"
 #include "internal.h"
 #include "memory.h"
 #include "slab.h"

@@ -92,7 +92,7 @@ static int region_open_file(struct gmsfs_regions *regions, uint32_t uid, const c
         return gfs_region_fail(reason, GMSFS_REGION_NOT_OWNER, -EPERM);
     if (errno == EDQUOT || errno == ENFILE)
         gfs_region_fail(reason, GMSFS_REGION_BOUND, 0);
-    return errno == ECONNABORTED ? -ENOTCONN : -errno;
+    return gfs_file_error(errno);
 }
 
 /* A reference, its facts and a ticket; again where a signal came first. */
@@ -113,7 +113,7 @@ static int region_fail_hold(int error, enum gmsfs_region_reason *reason)
         return gfs_region_fail(reason, GMSFS_REGION_UNKNOWN, -ENOENT);
     if (error == -EDQUOT || error == -ENOSPC)
         return gfs_region_fail(reason, GMSFS_REGION_BOUND, error);
-    return error == -ECONNABORTED ? -ENOTCONN : error;
+    return gfs_file_error(-error);
 }
 
 /* The reference, and the descriptor that it gives. */
@@ -322,7 +322,7 @@ int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size
         if (got == 0)
             return gfs_region_fail(reason, GMSFS_REGION_SHRUNK, -ENODATA);
         if (got < 0 && errno != EINTR)
-            error = errno == ECONNABORTED ? -ENOTCONN : -errno;
+            error = gfs_file_error(errno);
         if (got > 0)
             done += (size_t)got;
     }

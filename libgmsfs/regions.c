@@ -48,11 +48,6 @@ void gfs_regions_leave(struct gmsfs_regions *regions)
     gfs_let_thread();
 }
 
-int gfs_regions_is_cancelled(struct gmsfs_regions *regions)
-{
-    return atomic_load(&regions->cancelled) == atomic_load(&regions->call);
-}
-
 int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again)
 {
     if (gfs_regions_is_cancelled(regions))
@@ -330,7 +325,7 @@ int gmsfs_regions_open(const char *path, gmsfs_regions_t **out)
     regions->path = strdup(path);
     regions->dir_fd = gfs_fd_above(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (regions->dir_fd < 0 || fstatfs(regions->dir_fd, &fs) < 0)
-        error = errno == ECONNABORTED ? -ENOTCONN : -errno;
+        error = gfs_file_error(errno);
     else if ((unsigned long)fs.f_type != REGIONS_FUSE_MAGIC ||
              (fstatat(regions->dir_fd, "regions", &stat, 0) < 0 && errno == ENOENT) ||
              (fstatat(regions->dir_fd, ".fds", &stat, 0) < 0 && errno == ENOENT))

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "gmsfs.h"
+#include "gmsfs_region.h"
 
 struct gfs_again;
 
@@ -35,8 +35,6 @@ struct gmsfs_regions {
  * pthread_cancel(3). */
 int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
-/* Inside: is nobody to wait any more? */
-int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
 /* Inside. As gfs_again_pause: 0, -ECANCELED, or -ETIMEDOUT: no more. */
 int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
@@ -62,6 +60,8 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
 /* Exchanges a ticket for the one descriptor behind it. -ECONNRESET, -ESTALE: another ticket may do.
  */
 int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd);
+/* Is nobody to wait any more? */
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
 void gfs_regions_disconnect(struct gmsfs_regions *regions);
 
 #endif

@@ -13,6 +13,11 @@
 
 #include "internal.h"
 
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions)
+{
+    return atomic_load(&regions->cancelled) == atomic_load(&regions->call);
+}
+
 /* ---- connecting ---------------------------------------------------------------------------- */
 
 void gfs_regions_disconnect(struct gmsfs_regions *regions)
@@ -32,10 +37,10 @@ static int regions_connect_once(const struct gmsfs_regions *regions, int fd)
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
         return 0;
     if (errno != ENOENT || access("/proc/self/fd", F_OK) == 0)
-        return -errno;
+        return gfs_file_error(errno);
     if ((size_t)snprintf(address.sun_path, room, "%s/.fds", regions->path) >= room)
         return -ENAMETOOLONG;
-    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? gfs_file_error(errno) : 0;
 }
 
 /* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */

@@ -54,7 +54,7 @@ static int ticket_connect_path(struct gmsfs_store *handle, int root, int fd)
     if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino)
         return -ENOENT;
     strcat(address.sun_path, "/.fds");
-    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? gfs_file_error(errno) : 0;
 }
 
 /* Inside the gate. The mount's root is the directory above the store, by whatever name. The path
@@ -66,7 +66,7 @@ static int ticket_connect_once(struct gmsfs_store *handle)
 
     root = gfs_fd_above(openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (root < 0)
-        return -errno;
+        return gfs_file_error(errno);
     fd = gfs_fd_above(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0) {
         error = -errno;
@@ -74,7 +74,7 @@ static int ticket_connect_once(struct gmsfs_store *handle)
     }
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-        error = -errno;
+        error = gfs_file_error(errno);
     if (error == -ENOENT)
         error = ticket_connect_path(handle, root, fd);
     if (error) {

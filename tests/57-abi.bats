@@ -8,6 +8,8 @@
 
 load helpers
 
+HEADERS=("$ROOT"/libgmsfs/gmsfs.h "$ROOT"/libgmsfs/gmsfs_graph.h "$ROOT"/libgmsfs/gmsfs_region.h)
+
 # A line for each, as nm has them: "gmsfs_open@@GMSFS_0.1".
 exported_symbols() {
     nm -D --defined-only "$BUILD/libgmsfs.so.0" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
@@ -17,7 +19,7 @@ exported_symbols() {
     diff "$ROOT/tests/data/abi/symbols" <(exported_symbols)
 }
 
-@test "structs and constants of gmsfs.h are what was recorded" {
+@test "structs and constants of the headers are what was recorded" {
     diff "$ROOT/tests/data/abi/structs" <("$BUILD/tests/tools/abi_structs")
 }
 
@@ -84,8 +86,8 @@ requires_abidiff() {
 
 # ---- the manual --------------------------------------------------------------------------------
 
-functions() { # of the header
-    grep -oE '^GMSFS_API .*' "$ROOT/libgmsfs/gmsfs.h" | grep -oE 'gmsfs_[a-z_]+\(' | tr -d '(' | sort
+functions() { # of the headers
+    grep -ohE '^GMSFS_API .*' "${HEADERS[@]}" | grep -oE 'gmsfs_[a-z_]+\(' | tr -d '(' | sort
 }
 
 # documented SECTION MACRO: the functions that lines of this macro name there, on all pages.
@@ -95,8 +97,8 @@ documented() {
         "$ROOT"/man/*.3 | sort
 }
 
-@test "the manual has a prototype and a list of errors for every function of the header" {
-    assert_eq "$(functions)" "$(exported_symbols | sed 's/@.*//' | sort)" 'the functions of the header'
+@test "the manual has a prototype and a list of errors for every function of the headers" {
+    assert_eq "$(functions)" "$(exported_symbols | sed 's/@.*//' | sort)" 'the functions of the headers'
     diff <(functions) <(documented SYNOPSIS .Fn)
     diff <(functions) <(documented ERRORS .It)
 }
@@ -106,15 +108,15 @@ documented() {
         <(awk '/^\.Sh/ { on = $2 == "IOCTLS" } on && $1 == ".It" { print $2 }' "$ROOT/man/gmsfs.5" | sort)
 }
 
-# structs FILE: without comments.
+# structs FILE...: without comments.
 structs() {
-    sed ':a; N; $!ba; s:/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/::g' "$1" |
+    cat "$@" | sed ':a; N; $!ba; s:/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/::g' |
         awk '/^struct gmsfs_[a-z_]+ \{/ { on = 1 } on { sub(/ +$/, "") } on && $0 { print } /^};/ { on = 0 }'
 }
 
-@test "structs in the manual are those of the header" {
+@test "structs in the manual are those of the headers" {
     local page name found=0
-    structs "$ROOT/libgmsfs/gmsfs.h" >"$T/header"
+    structs "${HEADERS[@]}" >"$T/header"
     for page in "$ROOT"/man/*.3; do
         structs "$page" >"$T/page"
         while read -r name; do
@@ -131,7 +133,7 @@ structs() {
     for page in "$ROOT"/man/*.3; do
         grep -q '^\.Sh EXAMPLES' "$page" || continue
         {
-            printf '#include <gmsfs.h>\n#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n'
+            printf '#include <gmsfs_graph.h>\n#include <gmsfs_region.h>\n#include <stdio.h>\n#include <string.h>\nint main(void)\n{\n'
             awk '/^\.Sh/ { on = $2 == "EXAMPLES" } on && /^\.Ed/ { in_code = 0; print "}" }
                 in_code { print } on && /^\.Bd/ { in_code = 1; print "{" }' "$page" |
                 sed 's/\\e/\\/g; s/^\\&\.\.\.//'

@@ -251,22 +251,23 @@ sleeper_after() {
     run_logged -0 "${AS_USER[@]}" timeout $((120 * SLOW)) "$HAND" peek "$M/other" 16 $((8 << 20))
 }
 
-# fill_device STORE: commits all but SPARE bytes of what is free; sets FILLED
+# fill_device STORE: a writer takes all but SPARE bytes of what is free, and has it until descriptor 7
+# is closed; sets FILLED
 fill_device() {
     local granularity
     granularity=$(device .granularity_bytes)
     FILLED=$((($(device .free_bytes) - SPARE) / granularity * granularity))
-    "$GMSFS" run -w "$1" -- bash -c '
-        truncate -s "$1" "$GMSFS_STORE/allocations/all"; echo 1 >"$GMSFS_STORE/commit"' run "$FILLED"
+    exec 7<>"$1/lock"
+    truncate -s "$FILLED" "$1/allocations/all"
 }
 
 @test "an allocation that does not fit waits until another process frees" {
     start_gpu alloc_timeout=60
     mkdir "$M/full" "$M/wants"
     fill_device "$M/full"
-    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71
+    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71 7>&-
     wait_until 20 grep -q '^gmsfs_allocs_waiting 1' "$M/metrics"
-    rmdir "$M/full"
+    exec 7>&-
     wait_exit "$SPAWNED" 60
     assert_eq "$status" 0
 }
@@ -275,12 +276,13 @@ fill_device() {
     start_gpu alloc_timeout=60
     mkdir "$M/full" "$M/wants"
     fill_device "$M/full"
-    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71
+    spawn "$HAND" fill "$M/wants" 2 "$SPARE" 71 7>&-
     wait_until 20 grep -q '^gmsfs_allocs_waiting 1' "$M/metrics"
     kill -KILL "$SPAWNED"
     wait_until 20 grep -q '^gmsfs_allocs_waiting 0' "$M/metrics"
     wait_until 20 grep -qx EMPTY "$M/wants/state"
     wait_until 20 used_is "$FILLED"
+    exec 7>&-
 }
 
 @test "loading, sleeping and waking in cycles leaks neither memory nor descriptors" {

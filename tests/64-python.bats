@@ -61,7 +61,7 @@ setup() {
     python_tests test_regions ctypes
 }
 
-@test "Python's structures are those of gmsfs.h" {
+@test "Python's structures are those of the headers" {
     python_with ctypes
     GMSFS_TEST_MOUNT='' python -m unittest -v test_abi
 }

@@ -9,7 +9,7 @@ from typing import Any, Dict, Type
 class Error(OSError):
     """A call of the library failed.
 
-    errno: as gmsfs.h says for that call. filename: the store. call: the function. device_error: what
+    errno: as libgmsfs(3) says for that call. filename: the store. call: the function. device_error: what
     the GPU's driver said, or "".
     """
 

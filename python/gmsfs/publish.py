@@ -5,7 +5,7 @@ import ctypes
 import errno
 import json
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .buffers import Buffer
@@ -17,6 +17,7 @@ ALIGNMENT_BYTES = 512
 LEAST_CHUNK_BYTES = 64 << 20
 MOST_CHUNK_BYTES = 2 << 30
 CHUNKS = 64
+DEFAULT_TAG = b"weights"
 
 
 def publish(
@@ -25,7 +26,7 @@ def publish(
     metadata: Optional[Dict[str, str]] = None,
     *,
     timeout: Optional[float] = None,
-    tag: str = "weights",
+    tag: Union[str, Mapping[str, str]] = "weights",
     chunk_bytes: Optional[int] = None,
 ) -> None:
     """Replaces what is in a store by these tensors, and commits them.
@@ -34,6 +35,8 @@ def publish(
     seconds and for ever with None; or a Store that is the writer.
     tensors: a dict (a state_dict) of torch tensors, on any device, NumPy arrays, or objects with the
     buffer protocol. One memory under several names is stored once.
+    tag: what sleeps and wakes together (Store.sleep): one for all, or a dict with those of some tensors by
+    name, while the others have "weights". What has one tag shares no allocation with what has another.
     metadata: a dict of str to str, kept as safetensors keeps it, in the entry __metadata__.
     The same tensors in the same order give the same layout_hash, that of `gmsfs load` for a file with
     them. Whatever goes wrong, nothing is committed.
@@ -66,6 +69,7 @@ class Item(NamedTuple):
     kind: str  # "torch", "numpy" or "bytes"
     nbytes: int
     names: List[Any]  # of (name, value)
+    tag: bytes  # the first name's
 
 
 class Plan:
@@ -76,8 +80,9 @@ class Plan:
         self.items: List[Item] = []
         self.places: List[Tuple[int, int]] = []  # of items: (allocation, offset)
         self.allocations: List[int] = []  # sizes
+        self.tags: List[bytes] = []  # of allocations
         self.aligned_bytes = 0
-        self.tag = metadata_module.encode_tag(path, tag)
+        self._tag_of = self._choose_tags(tag)
         self.metadata = self._metadata(metadata)
         seen: Dict[Any, Item] = {}
         if not callable(getattr(tensors, "items", None)):
@@ -87,9 +92,20 @@ class Plan:
             )
         for name, source in tensors.items():
             self._add(name, source, seen)
+        for name in tag if callable(getattr(tag, "items", None)) else ():
+            if name not in tensors:
+                raise ValueError(f"{path}: tag: no tensor is called {name!r}")
 
     def _fail(self, name: Any, why: str) -> Any:
         return make(errno.EINVAL, self.path, f"tensor {name!r}", why)
+
+    def _choose_tags(self, tag: Any) -> Any:
+        """A function of a tensor's name."""
+        if not callable(getattr(tag, "items", None)):
+            encoded = metadata_module.encode_tag(self.path, tag)
+            return lambda name: encoded
+        tags = {name: metadata_module.encode_tag(self.path, one) for name, one in tag.items()}
+        return lambda name: tags.get(name, DEFAULT_TAG)
 
     def _metadata(self, metadata: Any) -> Any:
         if not metadata:
@@ -130,7 +146,7 @@ class Plan:
         if known is not None:
             known.names.append((name, value))
             return
-        item = Item(source, given, kind, nbytes, [(name, value)])
+        item = Item(source, given, kind, nbytes, [(name, value)], self._tag_of(name))
         self.items.append(item)
         seen[identity] = item
 
@@ -192,25 +208,30 @@ class Plan:
             total = sum(item.nbytes for item in self.items)
             on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
             chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
-        self.places, self.allocations = [], []
-        current = None
+        self.places, self.allocations, self.tags = [], [], []
+        currents: Dict[bytes, int] = {}  # by tag: what the next small one goes to
         for item in self.items:
             nbytes = item.nbytes or 1  # so that its offset lies in memory, too
             start = 0
             if nbytes > chunk_bytes:
-                allocation = len(self.allocations)
-                self.allocations.append(0)
+                allocation = self._new_allocation(item.tag)
             else:
+                current = currents.get(item.tag)
                 if current is not None:
                     start = -(-self.allocations[current] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
                 if current is None or start + nbytes > chunk_bytes:
-                    current, start = len(self.allocations), 0
-                    self.allocations.append(0)
+                    current, start = self._new_allocation(item.tag), 0
+                    currents[item.tag] = current
                 allocation = current
             self.places.append((allocation, start))
             self.allocations[allocation] = start + nbytes
         granularity = info.granularity_bytes
         self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
+
+    def _new_allocation(self, tag: bytes) -> int:
+        self.allocations.append(0)
+        self.tags.append(tag)
+        return len(self.allocations) - 1
 
 
 def write(store: Any, plan: Any, chunk_bytes: Optional[int], end: Any) -> None:
@@ -242,9 +263,9 @@ def _copy(store: Any, plan: Any) -> Any:
     for item, (allocation, offset) in zip(plan.items, plan.places):
         of[allocation].append((item, offset))
     slots: List[int] = []
-    for size, items in zip(plan.allocations, of):
+    for size, tag, items in zip(plan.allocations, plan.tags, of):
         slot = ctypes.c_uint64()
-        handle.call_long("gmsfs_allocate_handle", size, plan.tag, None, ctypes.byref(slot))
+        handle.call_long("gmsfs_allocate_handle", size, tag, None, ctypes.byref(slot))
         address = store._map(slot.value, abi.ACCESS_WRITE)
         buffer = store._buffer(address, size, len(slots), slot.value, False)
         for item, offset in items:

@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union
 
 from . import abi, info as infos, layout, library, memory
 from .buffers import Buffer
@@ -278,6 +278,7 @@ class Store(Sleeper):
     def _need_lock(self, mode: str) -> None:
         if mode:
             return
+        self._ask()  # of fork()'s parent, or a dead mount: that is said
         why = "it gave its lock back; open it again, or commit(stay=True) to go on as a reader"
         raise make(errno.ENOLCK, self._path, "gmsfs_attach_all", why)
 
@@ -356,7 +357,7 @@ class Store(Sleeper):
         tensors: Dict[str, Any],
         metadata: Optional[Dict[str, str]] = None,
         *,
-        tag: str = "weights",
+        tag: Union[str, Mapping[str, str]] = "weights",
         chunk_bytes: Optional[int] = None,
         stay: bool = False,
         seal: bool = False,
@@ -373,10 +374,11 @@ class Store(Sleeper):
         tensors: Dict[str, Any],
         metadata: Optional[Dict[str, str]] = None,
         *,
-        tag: str = "weights",
+        tag: Union[str, Mapping[str, str]] = "weights",
         chunk_bytes: Optional[int] = None,
     ) -> None:
-        """As publish, without the commit: that is Group.commit's, of several stores together."""
+        """As publish, without the commit: that is Group.commit's, of several stores together. Called again
+        it replaces what it wrote."""
         self._write(tensors, metadata, tag, chunk_bytes, lambda: None)
 
     def _write(self, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int], end: Any) -> None:

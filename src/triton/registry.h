@@ -9,7 +9,7 @@
 #ifndef GMSFS_TRITON_REGISTRY_H
 #define GMSFS_TRITON_REGISTRY_H
 
-#include <gmsfs.h>
+#include <gmsfs_region.h>
 
 /* ---- the opener's ---------------------------------------------------------------------------- */
 

@@ -13,6 +13,8 @@
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
+#include <gmsfs_graph.h>
+
 #include "api.h"
 
 #define MIB   (UINT64_C(1) << 20)

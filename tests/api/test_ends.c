@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include <gmsfs_region.h>
+
 #include "graph_fixture.h"
 
 #define BYTES 4096u

@@ -12,6 +12,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <gmsfs_graph.h>
+#include <gmsfs_region.h>
+
 #include "api.h"
 
 #define ANNA 65531u

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <gmsfs_region.h>
+
 #include "api.h"
 
 #define SELF    GMSFS_REGION_SELF

@@ -4,6 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <gmsfs_graph.h>
+#include <gmsfs_region.h>
+
 #include "api.h"
 
 #define AT_ONCE_MS 2000

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <gmsfs_region.h>
+
 #include "api.h"
 #include "ioctl_hook.h"
 

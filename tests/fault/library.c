@@ -11,7 +11,8 @@
  * line of numbers; exit status 1 if anything is.
  */
 #include "driver.h"
-#include "gmsfs.h"
+#include "gmsfs_graph.h"
+#include "gmsfs_region.h"
 
 #define ALLOCATIONS      3u
 #define ENTRIES          40u

@@ -96,7 +96,7 @@ class Abi(unittest.TestCase):
             source, program = os.path.join(scratch, "abi.c"), os.path.join(scratch, "abi")
             with open(source, "w", encoding="ascii") as file:
                 file.write(
-                    "#include <gmsfs.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                    "#include <gmsfs_graph.h>\n#include <gmsfs_region.h>\n#include <stdio.h>\nint main(void)\n{\n"
                     + "\n".join(lines)
                     + "\nreturn 0;\n}\n"
                 )
@@ -106,8 +106,10 @@ class Abi(unittest.TestCase):
         self.assertEqual(said.splitlines(), want)
 
     def test_prototypes_have_the_parameters_of_the_header(self):
-        with open(os.path.join(HEADERS, "gmsfs.h"), encoding="utf-8") as file:
-            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+        header = ""
+        for name in ("gmsfs.h", "gmsfs_graph.h", "gmsfs_region.h"):
+            with open(os.path.join(HEADERS, name), encoding="utf-8") as file:
+                header += re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
         declared = {
             name: [part for part in parameters.split(",") if part.strip() != "void"]
             for name, parameters in re.findall(r"\b(gmsfs_\w+)\(([^()]*)\);", header)

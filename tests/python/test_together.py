@@ -151,6 +151,23 @@ class Tags(StoreCase):
             store.views()[tag.decode()][:] = bytes([rank + 1]) * 64
         return store
 
+    def test_what_is_published_with_tags_sleeps_by_them(self):
+        tensors = {"a": numpy.ones(8), "k": numpy.full(8, 2.0), "b": numpy.full(8, 3.0)}
+        gmsfs.publish(self.path, tensors, tag={"k": "kv"})
+        with gmsfs.open(self.path) as store:
+            specs = store.specs()
+            self.assertEqual(specs["a"].rank, specs["b"].rank)
+            found = store.tensors("numpy")
+            store.sleep(tag="kv")
+            self.assertEqual((found["a"][0], found["b"][7]), (1, 3))
+            with self.assertRaisesRegex(gmsfs.NoLock, "'k' sleeps with tag 'kv'"):
+                store.tensors("numpy")
+            store.wake(tag="kv")
+            numpy.testing.assert_array_equal(found["k"], tensors["k"])
+            del found
+        with self.assertRaisesRegex(ValueError, "no tensor is called 'x'"):
+            gmsfs.publish(self.path, tensors, tag={"x": "kv"})
+
     def test_one_tag_sleeps_and_the_rest_stays(self):
         with self.fill() as store:
             store.commit(stay=True)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs of gmsfs.h as a program sees them: each with its size, each field with its place.
- * tests/57-abi.bats holds it against what was recorded. */
-#include <gmsfs.h>
+/* The structs of the public headers as a program sees them: each with its size, each field with its
+ * place. tests/57-abi.bats holds it against what was recorded. */
+#include <gmsfs_graph.h>
+#include <gmsfs_region.h>
 #include <stddef.h>
 #include <stdio.h>
 
