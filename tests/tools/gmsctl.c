@@ -183,6 +183,8 @@ static const struct op {
     {"write", op_write, "DATA"},
     {"pwrite", op_pwrite, "OFFSET DATA"},
     {"fill", op_fill, "BYTES"},
+    {"count", op_count, "BYTES"},
+    {"hash", op_hash, ""},
     {"writefile", op_writefile, "FILE"},
     {"seek", op_seek, "OFFSET"},
     {"fsync", op_fsync, ""},
