@@ -249,6 +249,7 @@ static const struct op {
     {"request", op_request, "TICKET BATCH"},
     {"ask", op_ask, "drain|drain-end|serve BATCH"},
     {"ask-of", op_ask_of, "drain|holders|serve STORE BATCH"},
+    {"write-drained", op_write_drained, "WORD"},
     {"fence", op_fence, "MOUNTPOINT up|abort|complete"},
     {"receive", op_receive, ""},
     {"redeem", op_redeem, "TICKET BATCH"},
