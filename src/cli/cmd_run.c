@@ -136,25 +136,6 @@ static const char *run_where_to_look(const struct run *run)
                : "'sessions' in it shows who has it";
 }
 
-static int run_open(struct run *run)
-{
-    char *path = store_file_path(run->store, run->file);
-    int fd;
-
-    if (!path)
-        return -ENOMEM;
-    fd = open(path, run->flags | O_NONBLOCK);
-    if (fd < 0)
-        fd = -errno;
-    if (fd == -EAGAIN && run->timeout_ms > 0) {
-        if (isatty(STDERR_FILENO))
-            ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
-        fd = run_wait(path, run->flags, run->timeout_ms);
-    }
-    free(path);
-    return fd;
-}
-
 /* Nobody has the lock, and it was not granted: what it would be granted for is elsewhere. */
 static bool run_is_away(const struct run *run)
 {
@@ -167,6 +148,37 @@ static bool run_is_away(const struct run *run)
         away &= strcmp(json_string_value(tier), "device") != 0;
     json_decref(info);
     return away;
+}
+
+/* On a terminal, before it waits. */
+static void run_say_waiting(const struct run *run)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (run_is_away(run))
+        ui_line(stderr,
+                "waiting for %s to come to the device ('gmsfs promote %s' says what is in the way)",
+                run->store, run->store);
+    else
+        ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
+}
+
+static int run_open(struct run *run)
+{
+    char *path = store_file_path(run->store, run->file);
+    int fd;
+
+    if (!path)
+        return -ENOMEM;
+    fd = open(path, run->flags | O_NONBLOCK);
+    if (fd < 0)
+        fd = -errno;
+    if (fd == -EAGAIN && run->timeout_ms > 0) {
+        run_say_waiting(run);
+        fd = run_wait(path, run->flags, run->timeout_ms);
+    }
+    free(path);
+    return fd;
 }
 
 static int run_explain_late(const struct run *run)
