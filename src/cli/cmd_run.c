@@ -128,11 +128,25 @@ static bool run_is_for_data(const struct run *run)
     return strcmp(run->file, "data") == 0;
 }
 
+/* Its memory may be damaged, and its copy on the disk is read. */
+static bool run_is_healed(const struct run *run)
+{
+    json_t *info = store_info_json(run->store);
+    bool is_healed = json_is_true(json_object_get(info, "suspect")) &&
+                     json_is_object(json_object_get(info, "moving"));
+
+    json_decref(info);
+    return is_healed;
+}
+
 static const char *run_where_to_look(const struct run *run)
 {
-    return run_is_for_data(run)
-               ? "'sessions' in it shows who has it, 'may_write' in its 'info' who "
-                 "can write its memory and has to exit first"
+    if (run_is_for_data(run))
+        return "'sessions' in it shows who has it, 'may_write' in its 'info' who can write its "
+               "memory and has to exit first";
+    return run_is_healed(run)
+               ? "its memory may be damaged, and its copy on the disk is read first: 'residency' "
+                 "in it shows how far that is"
                : "'sessions' in it shows who has it";
 }
 

@@ -37,7 +37,7 @@ static const struct copy COPIES[] = {
      "open W/residency rw write disk rest"},
     {{"copies", "read", "open W/allocations/f r hash", NULL, WHOLE}, NULL},
     {{"copies", "write", "open W/lock rw open W/allocations/f rw count 300000 use 0 commit", NULL,
-      WHOLE},
+      "open W/allocations/f r hash"},
      NULL},
 };
 
