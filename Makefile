@@ -113,8 +113,8 @@ ALL_LDFLAGS += -fsanitize=$(SANITIZE)
 SO_LDFLAGS  :=
 endif
 
-# In test builds these calls of our own objects go through tests/fault/hook_wrap.c and hook_kill.c.
-HOOKED     := free keeper_main worker_main $(shell \
+# In test builds these calls of our own objects go through tests/fault/hook_*.c.
+HOOKED     := free keeper_main worker_main copier_main $(shell \
 	sed -n 's/^POINT.\([a-z0-9_]*\),.*/\1/p' tests/fault/points.h) $(shell \
 	sed -n 's/^STEP.\([a-z0-9_]*\).*/\1/p' tests/fault/steps.h)
 HOOK_FLAGS := $(foreach name,$(HOOKED),-Wl,--wrap=$(name))
@@ -424,8 +424,8 @@ soak:
 		--stall $(STALL) --triton $(TRITON))
 
 # KILLS of workers at random moments; SEED repeats a run. FULL=1: at every step of every deed, and for
-# each of these at every EVERY_AGAIN-th of the worker that goes on; and before that, every order of what
-# can happen to the places of two stores. GMSFS_GPU=real: on device 0.
+# each of these at every EVERY_AGAIN-th of the worker that goes on, also of the copier; and before that,
+# every order of what can happen to the places of two stores. GMSFS_GPU=real: on device 0.
 KILLS       ?= 1000
 EVERY_AGAIN ?= 1
 crash-test:

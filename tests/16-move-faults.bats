@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What becomes of a store's move when something goes wrong: who has a part in it is killed at each of
-# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves), memory lacks, a
-# victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves and 59-crash-sample), memory
+# lacks, a victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
 # last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.

@@ -147,6 +147,45 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     done
 }
 
+# order_drained WORD: DRAINER has the store drained, and when there is $T/go orders that by its drain.
+order_drained() {
+    rm -f "$T/go"
+    spawn "$GMSCTL" connect "$M" ask-of drain "$W" 0 say drains until "$T/go" open "$W/residency" rw write-drained "$1"
+    DRAINER=$SPAWNED
+    wait_until 5 grep -q drains "$T/spawn-$DRAINER"
+}
+
+@test "an order that names its drain is given while that is on, and not by one that was undone or is another's" {
+    local token=00112233445566778899aabbccddeeff word
+    order_drained host
+    touch "$T/go"
+    wait_until 10 at host
+    order_drained none
+    drain -0 --undo "$W"
+    touch "$T/go"
+    wait_exit "$DRAINER"
+    assert_match "$(output_of "$DRAINER")" ECANCELED
+    order_drained none
+    local first=$DRAINER
+    drain -0 --undo "$W"
+    begin_drain "$W" -- sleep 60
+    wait_until 5 drains
+    touch "$T/go"
+    wait_exit "$first"
+    assert_match "$(output_of "$first")" ECANCELED
+    at host
+    expect ECANCELED open "$W/residency" rw write "none drained $token"
+    for word in "cancel drained $token" "+host drained $token" "none drained ${token%f}" "none drained $token$token" \
+        "none drained" "none drained ${token%f}F"; do
+        expect EINVAL open "$W/residency" rw write "$word"
+    done
+    kill "$DRAINER"
+}
+
+drains() {
+    [[ $(info_of weights .draining) == true ]]
+}
+
 @test "what cannot move is said, and the store lets in as it was" {
     hold open "$W/lock" r
     local holder=$HOLDER

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Some of `make crash-test`: the worker is killed at random moments, and at certain steps of what it
-# does for a client; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
+# does for a client, the copier at some of its own; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
 
 load helpers
 load python
@@ -136,4 +136,23 @@ kills_at() {
 
 @test "a worker that is killed at some step of an eviction" {
     SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
+}
+
+# copiers_at EVERY AGAIN [GROUP/NAME]...: the same of the copier.
+copiers_at() {
+    fake_gpus
+    mkdir "$T/spill"
+    "$KILLS" new "$T/control"
+    GMSFS_KILL_CONTROL=$T/control start_mount "size=64M,host_size=32M,spill=$T/spill,spill_size=32M"
+    run_logged -0 timeout $((85 * SLOW)) "$KILLS" copiers "$T/control" "$GMSCTL" "$M" "$KEEPER" \
+        $(($1 * SLOW)) "${@:2}"
+    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+}
+
+@test "a copier that is killed at some step of a promotion, a demotion, to the disk and back: nobody notices" {
+    copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
+}
+
+@test "two copiers in a row that are killed at some step: the move is made or forgotten, and the bytes are right" {
+    copiers_at 19 11 copies/promotion
 }

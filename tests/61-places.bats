@@ -129,6 +129,8 @@ reads_disk() {
     wait_for_lock open "$W/lock" r
     expect EIO open "$W/allocations/a" r
     expect EAGAIN open "$W/lock" rn
+    cli -3 run -n "$W" -- true
+    assert_match "$output" "its memory may be damaged, and its copy on the disk is read first: 'residency' in it"
     rm "$T/gate"
     wait_until 10 granted "$WAITER"
     has_event healed disk

@@ -128,31 +128,26 @@ static bool run_is_for_data(const struct run *run)
     return strcmp(run->file, "data") == 0;
 }
 
-static const char *run_where_to_look(const struct run *run)
+/* Its memory may be damaged, and its copy on the disk is read. */
+static bool run_is_healed(const struct run *run)
 {
-    return run_is_for_data(run)
-               ? "'sessions' in it shows who has it, 'may_write' in its 'info' who "
-                 "can write its memory and has to exit first"
-               : "'sessions' in it shows who has it";
+    json_t *info = store_info_json(run->store);
+    bool is_healed = json_is_true(json_object_get(info, "suspect")) &&
+                     json_is_object(json_object_get(info, "moving"));
+
+    json_decref(info);
+    return is_healed;
 }
 
-static int run_open(struct run *run)
+static const char *run_where_to_look(const struct run *run)
 {
-    char *path = store_file_path(run->store, run->file);
-    int fd;
-
-    if (!path)
-        return -ENOMEM;
-    fd = open(path, run->flags | O_NONBLOCK);
-    if (fd < 0)
-        fd = -errno;
-    if (fd == -EAGAIN && run->timeout_ms > 0) {
-        if (isatty(STDERR_FILENO))
-            ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
-        fd = run_wait(path, run->flags, run->timeout_ms);
-    }
-    free(path);
-    return fd;
+    if (run_is_for_data(run))
+        return "'sessions' in it shows who has it, 'may_write' in its 'info' who can write its "
+               "memory and has to exit first";
+    return run_is_healed(run)
+               ? "its memory may be damaged, and its copy on the disk is read first: 'residency' "
+                 "in it shows how far that is"
+               : "'sessions' in it shows who has it";
 }
 
 /* Nobody has the lock, and it was not granted: what it would be granted for is elsewhere. */
@@ -167,6 +162,37 @@ static bool run_is_away(const struct run *run)
         away &= strcmp(json_string_value(tier), "device") != 0;
     json_decref(info);
     return away;
+}
+
+/* On a terminal, before it waits. */
+static void run_say_waiting(const struct run *run)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (run_is_away(run))
+        ui_line(stderr,
+                "waiting for %s to come to the device ('gmsfs promote %s' says what is in the way)",
+                run->store, run->store);
+    else
+        ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
+}
+
+static int run_open(struct run *run)
+{
+    char *path = store_file_path(run->store, run->file);
+    int fd;
+
+    if (!path)
+        return -ENOMEM;
+    fd = open(path, run->flags | O_NONBLOCK);
+    if (fd < 0)
+        fd = -errno;
+    if (fd == -EAGAIN && run->timeout_ms > 0) {
+        run_say_waiting(run);
+        fd = run_wait(path, run->flags, run->timeout_ms);
+    }
+    free(path);
+    return fd;
 }
 
 static int run_explain_late(const struct run *run)

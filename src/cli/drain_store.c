@@ -159,26 +159,12 @@ static int wait_for_holders(struct waiting *waiting)
     }
 }
 
-/* Whatever moved the store before was waited for, and the drain may have been undone meanwhile. Who
- * holds it all the same is in the move's own way. */
-static int may_move(void *context)
-{
-    struct waiting *waiting = context;
-    uint64_t left;
-    int error;
-
-    pthread_mutex_lock(&waiting->asking);
-    error = daemon_drain_ask(&waiting->asked, GMSFS_FDS_STORE_HOLDERS, 0, &left);
-    pthread_mutex_unlock(&waiting->asking);
-    return error && error != -EBUSY ? explain(waiting->drain, error) : CLI_OK;
-}
-
 /* A move ends by itself, however long it takes: a signal is not waited for. Who is killed here
  * leaves a store that is whole, and the daemon lets in again as ever. */
 static int move_drained(struct waiting *waiting)
 {
     const struct drain_store *drain = waiting->drain;
-    const struct store_place_leave leave = {may_move, waiting};
+    uint8_t token[sizeof(waiting->asked.token)];
     uint64_t timeout_ms = CLI_FOREVER;
     int status;
 
@@ -186,7 +172,11 @@ static int move_drained(struct waiting *waiting)
     signals_defer(false);
     if (signals_get())
         return explain(drain, -EINTR);
-    status = store_place_order(waiting->dir, drain->path, drain->then, &leave, &timeout_ms);
+    pthread_mutex_lock(&waiting->asking);
+    memcpy(token, waiting->asked.token, sizeof(token));
+    pthread_mutex_unlock(&waiting->asking);
+    /* Whatever moves the store before is waited for, and the drain may be undone meanwhile. */
+    status = store_place_order(waiting->dir, drain->path, drain->then, token, &timeout_ms);
     if (status == CLI_OK)
         status = store_place_wait(waiting->dir, drain->path, drain->then, true, timeout_ms);
     if (status != CLI_OK || drain->quiet)

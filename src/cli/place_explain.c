@@ -305,6 +305,9 @@ int place_explain_order(int dir, const char *path, const char *place, int error)
     case -EPERM:
     case -EACCES:
         return daemon_explain_rights(path, "move it");
+    case -ECANCELED:
+        cli_error("%s: somebody undid the drain; it lets in again, and was not moved", path);
+        return CLI_FAILURE;
     case -EBUSY:
     case -EINVAL:
     case -ENODATA:

@@ -116,15 +116,23 @@ static int place_wait_rest(int dir, const char *path, const char *place, uint64_
     return status;
 }
 
+static void place_format(char order[TEXT_BYTES], const char *place, const uint8_t *token)
+{
+    int used = snprintf(order, TEXT_BYTES, token ? "%s drained " : "%s", place);
+
+    for (unsigned i = 0; token && i < 16; i++)
+        used += snprintf(order + used, TEXT_BYTES - (size_t)used, "%02x", token[i]);
+}
+
 /* 0, or why not. -EBUSY and *now: what is under way instead, if that is why. */
-static int place_write(int dir, const char *path, const char *place, struct place *now)
+static int place_write(int dir, const char *path, const char *order, struct place *now)
 {
     int fd = place_open(dir, path, O_RDWR), error = 0;
 
     memset(now, 0, sizeof(*now));
     if (fd < 0)
         return fd;
-    if (write(fd, place, strlen(place)) < 0)
+    if (write(fd, order, strlen(order)) < 0)
         error = -errno;
     if (error == -EBUSY && place_read(fd, now) != 0)
         memset(now, 0, sizeof(*now));
@@ -145,20 +153,20 @@ static bool place_wait_turn(uint64_t *timeout_ms)
     return true;
 }
 
-int store_place_order(int dir, const char *path, const char *place,
-                      const struct store_place_leave *leave, uint64_t *timeout_ms)
+int store_place_order(int dir, const char *path, const char *place, const uint8_t *token,
+                      uint64_t *timeout_ms)
 {
+    char order[TEXT_BYTES];
     unsigned moved = 0; /* so often what was in the way had ended by the time it was looked at */
     struct place now;
     int status, error;
 
+    place_format(order, place, token);
     do {
         status = place_wait_rest(dir, path, place, timeout_ms);
-        if (status == CLI_OK && leave)
-            status = leave->may_order(leave->context);
         if (status != CLI_OK)
             return status;
-        error = place_write(dir, path, place, &now);
+        error = place_write(dir, path, order, &now);
         /* Somebody else's order to the same place is as good. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;

@@ -16,18 +16,12 @@
 
 /* `place`, here and below: device, host, disk or none. */
 
-/* Asked each time right before the order is given, for what was waited for before may have taken
- * long: CLI_OK, or the exit status with which nothing is ordered. NULL: always. */
-struct store_place_leave {
-    int (*may_order)(void *context);
-    void *context;
-};
-
 /* Begins the move. A move elsewhere that is under way is waited for first, for as long as
- * timeout_ms, of which *timeout_ms keeps what is left. CLI_OK, also where there is nothing to move;
- * CLI_FAILURE, CLI_TIMEOUT, or what `leave` says. */
-int store_place_order(int dir, const char *path, const char *place,
-                      const struct store_place_leave *leave, uint64_t *timeout_ms);
+ * timeout_ms, of which *timeout_ms keeps what is left. `token`: that of the drain which it is
+ * ordered by, and without which nothing is; NULL: none. CLI_OK, also where there is nothing to
+ * move; CLI_FAILURE, CLI_TIMEOUT. */
+int store_place_order(int dir, const char *path, const char *place, const uint8_t *token,
+                      uint64_t *timeout_ms);
 
 /* Until it is there. `ordered`: CLI_FAILURE once nothing moves there any more; else that is waited
  * for, too. CLI_OK, CLI_FAILURE, CLI_TIMEOUT. */

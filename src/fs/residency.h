@@ -11,7 +11,7 @@
 
 #define RESIDENCY_TEXT_BYTES 128u
 
-/* One word, and white space around it. -EINVAL */
+/* One word, and white space around it; or `WORD drained TOKEN`, of a tier or `none`. -EINVAL */
 int residency_parse(const char *text, size_t bytes, struct service_move_order *order);
 /* The tiers that have a copy, the fastest first, or `none`; empty where nothing is committed. Then
  * a line of what is under way (NULL: nothing). How many bytes that is. */

@@ -143,12 +143,20 @@ static void report(struct decide_round *round, const struct wanter *wanter, cons
 
 static void report_no_room(struct decide_round *round, const struct wanter *wanter, const char *why)
 {
-    char needed[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], cause[WHY_BYTES];
+    char needed[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], kept[SIZE_TEXT_BYTES], cause[WHY_BYTES];
     size_t pool = round->facts[wanter->store].pool;
+    uint64_t reserved = decide_get_reserved(round, wanter->store);
 
     size_format(round->now->stores[wanter->store].bytes, needed);
     size_format(round->room.device_free, left);
-    if (decide_pool_has_room(round, wanter->store))
+    size_format(reserved, kept);
+    if (decide_pool_has_room(round, wanter->store) && reserved > 0 && round->room.device_free > 0)
+        snprintf(
+            cause, sizeof cause,
+            "it needs %s, %s are free, less %s that other pools' min keeps, and who may go for "
+            "it does not make up for it",
+            needed, left, kept);
+    else if (decide_pool_has_room(round, wanter->store))
         snprintf(cause, sizeof cause,
                  "it needs %s, %s are free, and who may go for it does not make up for it", needed,
                  left);

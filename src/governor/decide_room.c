@@ -124,12 +124,16 @@ bool decide_pool_has_room(const struct decide_round *round, size_t store)
            pool->max_bytes;
 }
 
-bool decide_device_has_room(const struct decide_round *round, size_t store)
+uint64_t decide_get_reserved(const struct decide_round *round, size_t store)
 {
     size_t pool = round->facts[store].pool;
-    uint64_t own = pool == NO_INDEX ? 0 : get_unfilled(round, pool);
 
-    return add(round->now->stores[store].bytes, subtract(round->room.unfilled_bytes, own)) <=
+    return subtract(round->room.unfilled_bytes, pool == NO_INDEX ? 0 : get_unfilled(round, pool));
+}
+
+bool decide_device_has_room(const struct decide_round *round, size_t store)
+{
+    return add(round->now->stores[store].bytes, decide_get_reserved(round, store)) <=
            round->room.device_free;
 }
 

@@ -111,6 +111,8 @@ void decide_bring_in(struct decide_round *round, size_t store);
 void decide_keep_room(struct decide_round *round, size_t store);
 
 bool decide_pool_has_room(const struct decide_round *round, size_t store);
+/* What the min of other pools keeps of the device, and they do not use. */
+uint64_t decide_get_reserved(const struct decide_round *round, size_t store);
 bool decide_device_has_room(const struct decide_round *round, size_t store);
 uint64_t decide_get_used(const struct decide_round *round); /* of the device, by whoever */
 

@@ -20,13 +20,15 @@ enum service_move_act {
 struct service_move_order {
     enum service_move_act act;
     enum core_place place;
+    bool is_drained; /* TO: only while the store is, by the drain that has this token */
+    uint8_t token[16];
 };
 
 /* By an open file of the store, whose user has to own it or to be root. 0: it is so, or has begun.
- * -EPERM; -EBUSY: held, a writer is there, or another move is under way, or (cancel) waited for;
- * -ENOMEM: there is no such tier, or no room in it; -EIO: suspect bytes are not copied; -ENODATA:
- * no copy, or no move; -EAGAIN: others' turn for the device's memory comes first; -EINVAL: scratch
- * is not copied; -ENODEV, -ESTALE */
+ * -EPERM; -ECANCELED: it is not drained by that drain; -EBUSY: held, a writer is there, or another
+ * move is under way, or (cancel) waited for; -ENOMEM: there is no such tier, or no room in it;
+ * -EIO: suspect bytes are not copied; -ENODATA: no copy, or no move; -EAGAIN: others' turn for the
+ * device's memory comes first; -EINVAL: scratch is not copied; -ENODEV, -ESTALE */
 int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order);
 
 /* All that is committed are chunks of graph pools. What is in them is worth no copy: they leave the

@@ -53,6 +53,8 @@ int service_order_move(struct service *s, uint64_t file, const struct service_mo
         return -ESTALE;
     if (!service_is_owner(s, store->id, opened->uid))
         return -EPERM;
+    if (order->is_drained && core_find_drained(s->core, order->token) != store)
+        return -ECANCELED; /* nobody undoes it between this and the record */
     switch (order->act) {
     case SERVICE_MOVE_TO:
         return move(s, store, order->place, 0);

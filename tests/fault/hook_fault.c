@@ -124,7 +124,7 @@ void fault_become(enum fault_process as)
 {
     process = as;
     if (as == FAULT_WORKER)
-        kill_become_worker();
+        kill_become(KILL_WORKER);
 }
 
 /* ---- heap blocks ------------------------------------------------------------------------- */

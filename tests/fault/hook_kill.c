@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 static struct kill_control *control; /* NULL: nobody is killed */
-static pid_t worker;                 /* 0: this is none; children of one have it too */
+static enum kill_role own_role = KILL_NOBODY;
+static pid_t own_pid; /* who has that role; children of it have these, too */
 
 void (*kill_simulated)(const char *step);
 
@@ -26,18 +27,19 @@ void kill_meet(const char *step)
 {
     if (kill_simulated)
         kill_simulated(step);
-    if (!control || !worker || !atomic_load(&control->armed))
+    if (!control || own_role == KILL_NOBODY || !atomic_load(&control->armed) ||
+        atomic_load(&control->whom) != (uint32_t)own_role)
         return;
     uint32_t kills = atomic_load(&control->kills);
-    if (kills >= KILL_MOST || atomic_load(&control->victim) == worker || getpid() != worker)
+    if (kills >= KILL_MOST || atomic_load(&control->victim) == own_pid || getpid() != own_pid)
         return;
     if (atomic_load(&control->after[kills]) == KILL_NEVER ||
         atomic_fetch_sub(&control->after[kills], 1) != 0)
         return;
     snprintf(control->at[kills], KILL_NAME, "%s", step);
-    atomic_store(&control->victim, worker);
+    atomic_store(&control->victim, own_pid);
     atomic_fetch_add(&control->kills, 1);
-    kill(worker, SIGKILL);
+    kill(own_pid, SIGKILL);
     for (;;)
         pause();
 }
@@ -75,9 +77,10 @@ void kill_meet_point(enum fault_point point)
         kill_meet(fault_point_name(point));
 }
 
-void kill_become_worker(void)
+void kill_become(enum kill_role role)
 {
-    worker = getpid();
+    own_pid = getpid();
+    own_role = role;
 }
 
 /* ---- the calls ----------------------------------------------------------------------------- */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kills - kills the worker of a mount at every step of every deed, and looks what comes of it
+ * kills - kills the worker of a mount at every step of every deed, or its copier at those of every
+ * copy, and looks what comes of it
  *
  *   kills new CONTROL                   makes the file that daemons are armed by
  *   kills arm CONTROL STEP              the next worker dies before this step of its
  *   kills fired CONTROL                 exit status 0 if it has; it is not armed any more
  *   kills run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
+ *   kills copiers CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
  *
  * `run` does the deeds of deeds.h: some times to learn how they go, then once for each step
  * (kill.h) that the worker makes meanwhile, or for each EVERY-th, with the worker killed before it.
@@ -14,21 +16,28 @@
  * on. The client must be answered as if nothing had happened, once; the state and the events
  * afterwards are those that the deed leads to; nothing may be left behind.
  *
+ * `copiers` does the same with copies.h. Of one copier that is killed nobody may notice anything.
+ * Of a second one the move may fail, and then the store is where it was; its bytes are right either
+ * way.
+ *
  * What differs from one undisturbed run to the next (ids, tokens, times) is not compared. Prints a
  * line for each thing that is wrong, with the steps, and a last line of numbers; exit status 1 if
  * anything is.
  */
+#include "copies.h"
 #include "kill.h"
+#include "patterns.h"
 #include "scripts.h"
 
 #define SETTLE_MS   5000u
 #define LEARN_RUNS  3
-#define EVENTS_ROOM (1u << 18)
+#define EVENTS_ROOM PATTERN_ROOM
 
 static struct kill_control *kills;
 static pid_t keeper;
 static int events_fd;
 static unsigned trials;
+static const char *begin_copy; /* makes the store that a copy starts from; NULL: this is none */
 
 /* ---- the control ------------------------------------------------------------------------- */
 
@@ -62,6 +71,7 @@ static void arm_kills(const int wanted[KILL_MOST])
     for (unsigned i = 0; i < KILL_MOST; i++)
         kills->after[i] = wanted[i] < 0 ? KILL_NEVER : wanted[i];
     kills->kills = 0;
+    kills->victim = 0;
     kills->armed = true;
 }
 
@@ -194,63 +204,7 @@ static bool do_deed(const struct deed *deed, const int wanted[KILL_MOST], struct
     return came_to_rest && ran.status != -1;
 }
 
-/* ---- comparing --------------------------------------------------------------------------- */
-
-#define WORD_ENDS " \n\t=,:{}[]\""
-
-/* Where two texts have the same words but for those that are `*` in the pattern. */
-static bool matches(const char *pattern, const char *text)
-{
-    for (;;) {
-        size_t ends = strspn(pattern, WORD_ENDS);
-        if (strspn(text, WORD_ENDS) != ends || memcmp(pattern, text, ends) != 0)
-            return false;
-        pattern += ends;
-        text += ends;
-        if (!*pattern || !*text)
-            return *pattern == *text;
-        size_t word = strcspn(pattern, WORD_ENDS), other = strcspn(text, WORD_ENDS);
-        bool is_any = word == 1 && *pattern == '*';
-        if (!is_any && (word != other || memcmp(pattern, text, word) != 0))
-            return false;
-        pattern += word;
-        text += other;
-    }
-}
-
-/* Words of the pattern that the text has otherwise become `*`. False: it has others. */
-static bool widen(char *pattern, const char *text)
-{
-    static char wider[EVENTS_ROOM];
-    const char *from = pattern;
-    size_t used = 0;
-
-    for (;;) {
-        size_t ends = strspn(from, WORD_ENDS);
-        if (strspn(text, WORD_ENDS) != ends || memcmp(from, text, ends) != 0)
-            return false;
-        memcpy(wider + used, from, ends);
-        used += ends;
-        from += ends;
-        text += ends;
-        if (!*from || !*text)
-            break;
-        size_t word = strcspn(from, WORD_ENDS), other = strcspn(text, WORD_ENDS);
-        if (word == other && memcmp(from, text, word) == 0) {
-            memcpy(wider + used, from, word);
-            used += word;
-        } else {
-            wider[used++] = '*';
-        }
-        from += word;
-        text += other;
-    }
-    if (*from != *text)
-        return false;
-    memcpy(pattern, wider, used);
-    pattern[used] = '\0';
-    return true;
-}
+/* ---- how a deed goes when nothing befalls it ----------------------------------------------- */
 
 /* The store that every deed starts from, in a new directory: its slots and generations are the same
  * each time. */
@@ -266,7 +220,14 @@ static bool begin_in_new_store(void)
     } while (ran.status != 0 && strstr(ran.text, "EBUSY") && tool_now_ms() < until_ms);
     if (ran.status != 0)
         complain("the store cannot be made anew: %s", ran.text);
-    return ran.status == 0 && begin_anew();
+    if (ran.status != 0)
+        return false;
+    if (!begin_copy)
+        return begin_anew();
+    run_script(begin_copy, &ran);
+    if (ran.status != 0)
+        complain("what it starts from cannot be made: %s", ran.text);
+    return ran.status == 0;
 }
 
 struct learnt {
@@ -282,7 +243,8 @@ static void learn(const struct deed *deed, struct learnt *learnt)
     static const int none[KILL_MOST] = {-1, -1, -1};
     static struct outcome again;
 
-    learnt->moves = strstr(deed->words, "residency") || strcmp(deed->group, "evictions") == 0;
+    learnt->moves = (strstr(deed->words, "residency") || strcmp(deed->group, "evictions") == 0) &&
+                    kills->whom == KILL_WORKER;
     learnt->status_varies = strstr(deed->words, " poll ") || strstr(deed->words, "alarm ");
     learnt->said_varies = learnt->status_varies;
     learnt->events_vary = strstr(deed->words, "alarm ");
@@ -298,6 +260,8 @@ static void learn(const struct deed *deed, struct learnt *learnt)
         learnt->said_varies |= !widen(learnt->outcome.said, again.said);
         learnt->events_vary |= !widen(learnt->outcome.events, again.events);
     }
+    forget_numbers(learnt->outcome.state, "\"promote_ms\": ");
+    forget_numbers(learnt->outcome.events, "\"ms\":");
     if (getenv("KILLS_SHOW"))
         printf("%s/%s: status %d\n%s%s%s", deed->group, deed->name, learnt->outcome.status,
                learnt->outcome.said, learnt->outcome.state, learnt->outcome.events);
@@ -337,14 +301,24 @@ static const char *after_of(const struct outcome *outcome)
     return strstr(outcome->said, "--\n");
 }
 
+/* A writer whose bytes two copiers in a row could not take: there is nothing left of its store. */
+static bool has_lost_its_bytes(const struct deed *deed, const struct outcome *outcome)
+{
+    return kills->whom == KILL_COPIER && kills->kills > 1 &&
+           strstr(deed->words, "open W/lock rw") && strncmp(outcome->said, "EIO\n", 4) == 0 &&
+           strncmp(outcome->state, "EMPTY\n", 6) == 0;
+}
+
 static void judge(const struct deed *deed, const struct learnt *learnt,
                   const struct outcome *outcome)
 {
     const struct outcome *wanted = &learnt->outcome;
 
-    if (may_break(deed, outcome))
+    bool may_fail = kills->whom == KILL_COPIER && kills->kills > 1;
+
+    if (may_break(deed, outcome) || has_lost_its_bytes(deed, outcome))
         return;
-    if (learnt->moves) {
+    if (learnt->moves || may_fail) {
         if (!matches(after_of(wanted), after_of(outcome)))
             tell(deed, "afterwards it is otherwise", wanted->said, outcome->said);
         return;
@@ -392,6 +366,36 @@ static int count_keepers(void)
     return least;
 }
 
+/* Of all tiers. */
+static uint64_t count_used(void)
+{
+    static const char *const tiers[] = {
+        "\n  \"used_bytes\": ", "\n  \"host_used_bytes\": ", "\n  \"spill_used_bytes\": "};
+    static char text[TOOL_TEXT_BYTES];
+    uint64_t sum = 0;
+
+    if (tool_read_text(tool_path("%s/device", script_mount).text, text, sizeof text) <= 0)
+        return UINT64_MAX;
+    for (size_t i = 0; i < 3; i++)
+        sum += strstr(text, tiers[i]) ? find_number(text, tiers[i]) : 0;
+    return sum;
+}
+
+static bool has_come_back_to(uint64_t used)
+{
+    uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
+
+    while (count_used() != used) {
+        if (tool_now_ms() > until_ms) {
+            complain("the mount uses %llu bytes, and used %llu", (unsigned long long)count_used(),
+                     (unsigned long long)used);
+            return false;
+        }
+        tool_pause_us(1000);
+    }
+    return true;
+}
+
 static bool keeper_has(int fds)
 {
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
@@ -437,7 +441,8 @@ static int try_again(const struct deed *deed, const struct learnt *learnt, const
     }
 }
 
-static bool try_deed(const struct deed *deed, const struct wish *wish)
+/* `from`: the first step, so that the deeds do not all begin at the same one. */
+static bool try_deed(const struct deed *deed, const struct wish *wish, int from)
 {
     static struct learnt learnt;
     unsigned before = trials;
@@ -448,12 +453,13 @@ static bool try_deed(const struct deed *deed, const struct wish *wish)
     if (!begin_in_new_store())
         return false;
     int fds = count_keepers();
-    for (int first = (int)(deed - DEEDS) % wish->every; got > 0; first += wish->every) {
+    uint64_t used = count_used();
+    for (int first = from % wish->every; got > 0; first += wish->every) {
         got = try_kills(deed, &learnt, first, -1, -1);
         if (got > 0 && wish->again)
             got = try_again(deed, &learnt, wish, first);
     }
-    if (got < 0 || !begin_in_new_store() || !keeper_has(fds))
+    if (got < 0 || !begin_in_new_store() || !keeper_has(fds) || !has_come_back_to(used))
         return false;
     printf("%s/%s: %u kills, %llu ms\n", deed->group, deed->name, trials - before,
            (unsigned long long)(tool_now_ms() - start_ms));
@@ -474,12 +480,40 @@ static bool is_wanted(const struct deed *deed, int count, char **wanted)
     return count == 0;
 }
 
-static int run(int argc, char **argv)
+/* False: the mount is of no more use. */
+static bool try_deeds(const struct wish *wish, int count, char **wanted)
 {
-    struct wish wish = {.every = atoi(argv[4]), .again = atoi(argv[5])};
     bool goes_on = true;
 
+    for (size_t i = 0; goes_on && i < sizeof DEEDS / sizeof DEEDS[0]; i++)
+        if (is_wanted(&DEEDS[i], count, wanted))
+            goes_on = try_deed(&DEEDS[i], wish, (int)i);
+    return goes_on;
+}
+
+static bool try_copies(const struct wish *wish, int count, char **wanted)
+{
+    bool goes_on = true;
+
+    for (size_t i = 0; goes_on && i < sizeof COPIES / sizeof COPIES[0]; i++) {
+        static char words[TOOL_TEXT_BYTES];
+        const struct copy *copy = &COPIES[i];
+
+        snprintf(words, sizeof words, COPIES_BEGIN "%s", copy->before ? copy->before : "");
+        begin_copy = words;
+        if (is_wanted(&copy->deed, count, wanted))
+            goes_on = try_deed(&copy->deed, wish, (int)i);
+    }
+    return goes_on;
+}
+
+static int run(enum kill_role whom, int argc, char **argv)
+{
+    struct wish wish = {.every = atoi(argv[4]), .again = atoi(argv[5])};
+    bool goes_on;
+
     map_kill_control(argv[0]);
+    kills->whom = whom;
     script_gmsctl = argv[1];
     script_mount = argv[2];
     keeper = (pid_t)atoi(argv[3]);
@@ -488,9 +522,8 @@ static int run(int argc, char **argv)
     events_fd = open(tool_path("%s/events", script_mount).text, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (events_fd < 0)
         tool_die("events: %s", strerror(errno));
-    for (size_t i = 0; goes_on && i < sizeof DEEDS / sizeof DEEDS[0]; i++)
-        if (is_wanted(&DEEDS[i], argc - 6, argv + 6))
-            goes_on = try_deed(&DEEDS[i], &wish);
+    goes_on = whom == KILL_COPIER ? try_copies(&wish, argc - 6, argv + 6)
+                                  : try_deeds(&wish, argc - 6, argv + 6);
     printf("%u trials, %u wrong\n", trials, failures);
     return failures || !goes_on || trials == 0;
 }
@@ -503,6 +536,7 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "arm") == 0) {
         map_kill_control(argv[2]);
+        kills->whom = KILL_WORKER;
         arm_kills((const int[KILL_MOST]){atoi(argv[3]), -1, -1});
         return 0;
     }
@@ -512,9 +546,12 @@ int main(int argc, char **argv)
         return kills->kills == 0;
     }
     if (argc >= 8 && strcmp(argv[1], "run") == 0)
-        return run(argc - 2, argv + 2);
-    fprintf(stderr, "usage: kills new CONTROL | arm CONTROL STEP | fired CONTROL | run CONTROL "
-                    "GMSCTL MOUNT KEEPER EVERY AGAIN "
-                    "[GROUP[/NAME]...]\n");
+        return run(KILL_WORKER, argc - 2, argv + 2);
+    if (argc >= 8 && strcmp(argv[1], "copiers") == 0)
+        return run(KILL_COPIER, argc - 2, argv + 2);
+    fprintf(stderr,
+            "usage: kills new CONTROL | arm CONTROL STEP | fired CONTROL | run|copiers CONTROL "
+            "GMSCTL MOUNT KEEPER EVERY AGAIN "
+            "[GROUP[/NAME]...]\n");
     return 2;
 }

@@ -24,6 +24,7 @@ static struct {
     int files[MAX_FILES], file_count, fd; /* fd: the one in use */
     int socket;
     int memory[MAX_DESCRIPTORS], memory_count; /* received */
+    uint8_t drain_token[16];                   /* of the last store that was drained */
     uint8_t token[16], ticket[16], layout[16]; /* the last ones */
 } s = {.fd = -1, .socket = -1};
 

@@ -249,8 +249,20 @@ static int op_ask_of(char **arg)
         ssize_t got = recv(s.socket, &message, sizeof message, 0);
         if (got <= 0)
             return got < 0 ? -errno : -ECONNRESET;
+        if (request.op == GMSFS_FDS_STORE_DRAIN)
+            memcpy(s.drain_token, message.items, sizeof s.drain_token);
     } while (request.op == GMSFS_FDS_STORE_HOLDERS && message.header.error == -EBUSY);
     return message.header.error;
+}
+
+/* An order to `residency`, by the drain that this one has asked for. */
+static int op_write_drained(char **arg)
+{
+    char order[128];
+    int used = snprintf(order, sizeof order, "%s drained ", arg[0]);
+    for (size_t i = 0; i < sizeof s.drain_token; i++)
+        used += snprintf(order + used, sizeof order - (size_t)used, "%02x", s.drain_token[i]);
+    return result(write(s.fd, order, (size_t)used));
 }
 
 static int memory_of(const char *index)

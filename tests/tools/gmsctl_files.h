@@ -164,6 +164,39 @@ static int op_fill(char **arg)
     return error;
 }
 
+/* Where each four bytes are, from here on, is what they say. */
+static int op_count(char **arg)
+{
+    static uint32_t piece[COPY_BYTES / sizeof(uint32_t)];
+    uint64_t bytes = number(arg[0]), written = 0;
+    while (written < bytes) {
+        uint64_t most = bytes - written < sizeof piece ? bytes - written : sizeof piece;
+        for (size_t i = 0; i < sizeof piece / sizeof piece[0]; i++)
+            piece[i] = (uint32_t)(written + i * sizeof piece[0]);
+        ssize_t wrote = write(s.fd, piece, most);
+        if (wrote <= 0)
+            return result(wrote);
+        written += (uint64_t)wrote;
+    }
+    return 0;
+}
+
+/* All bytes of it, in one number. */
+static int op_hash(char **arg)
+{
+    static uint8_t piece[COPY_BYTES];
+    uint64_t hash = UINT64_C(14695981039346656037), offset = 0;
+    ssize_t got;
+    (void)arg;
+    while ((got = pread(s.fd, piece, sizeof piece, (off_t)offset)) > 0) {
+        for (ssize_t i = 0; i < got; i++)
+            hash = (hash ^ piece[i]) * UINT64_C(1099511628211);
+        offset += (uint64_t)got;
+    }
+    printf("bytes=%llu hash=%016llx\n", (unsigned long long)offset, (unsigned long long)hash);
+    return result(got);
+}
+
 static int op_writefile(char **arg)
 {
     static uint8_t piece[COPY_BYTES];

@@ -258,6 +258,20 @@ TAP_TEST(nobody_goes_for_the_less_important)
               "GiB are free, and who may go for it does not make up for it");
 }
 
+TAP_TEST(who_lacks_room_is_told_what_of_it_the_min_of_other_pools_keeps)
+{
+    world_begin(80);
+    world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
+    world_add_model("code", POOL_CLASS_CRITICAL, 30, ALL_BUT_DISK);
+    world_add_pool("chat", 20, 100);
+    wants("batch", 1000);
+    check_str(decide(), "");
+    check_str(deeds[0].reason,
+              "batch has 1000 requests waiting and is not on the device: it needs 40.0 GiB, 50.0 "
+              "GiB are free, less 20.0 GiB that other pools' min keeps, and who may go for it does "
+              "not make up for it");
+}
+
 TAP_TEST(of_the_same_class_only_the_idle_go)
 {
     world_begin(80);

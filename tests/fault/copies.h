@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copies - what the copier does, so that it can be killed at each step of that
+ *
+ * As deeds.h, of a mount of GPU memory with tiers beside it. The store has the allocation `f`, of
+ * several parts of a lane, all of whose bytes are known; `before` is done to it first, and nobody
+ * is killed meanwhile. For kills.c.
+ */
+#ifndef GMSFS_TESTS_FAULT_COPIES_H
+#define GMSFS_TESTS_FAULT_COPIES_H
+
+#include "deeds.h"
+
+#define COPIES_BEGIN \
+    "open W/lock rw clear open W/allocations/f rwc count 5000000 close use 0 commit close "
+
+struct copy {
+    struct deed deed;
+    const char *before;
+};
+
+#define WHOLE "open W/lock r open W/allocations/f r hash"
+
+static const struct copy COPIES[] = {
+    {{"copies", "demotion", "open W/residency rw write host rest", NULL, WHOLE}, NULL},
+    {{"copies", "demotion-with-a-copy", "open W/residency rw write host rest", NULL, WHOLE},
+     "open W/residency rw write +host rest"},
+    {{"copies", "promotion", "open W/residency rw write device rest", NULL, WHOLE},
+     "open W/residency rw write host rest"},
+    {{"copies", "promotion-waited-for", "open W/lock r open W/allocations/f r hash", NULL, WHOLE},
+     "open W/residency rw write host rest"},
+    {{"copies", "spare", "open W/residency rw write +host rest", NULL, WHOLE}, NULL},
+    {{"copies", "spare-dropped", "open W/residency rw write -host rest", NULL, WHOLE},
+     "open W/residency rw write +host rest"},
+    {{"copies", "to-disk", "open W/residency rw write disk rest", NULL, WHOLE}, NULL},
+    {{"copies", "from-disk", "open W/residency rw write device rest", NULL, WHOLE},
+     "open W/residency rw write disk rest"},
+    {{"copies", "read", "open W/allocations/f r hash", NULL, WHOLE}, NULL},
+    {{"copies", "write", "open W/lock rw open W/allocations/f rw count 300000 use 0 commit", NULL,
+      "open W/allocations/f r hash"},
+     NULL},
+};
+
+#endif
