@@ -20,20 +20,21 @@
  * taken all places it stays: so does the place of one that waits. */
 static void shelve_served(struct fs_ledger *ledger)
 {
-    uint64_t served = ledger->unique[0];
+    struct fs_kept_request *requests = ledger->requests;
+    uint64_t served = requests[0].unique;
     unsigned own = 0, unused = 0;
 
-    for (unsigned i = 1; served && !own && i < FS_LEDGER_SLOTS; i++) {
-        if (!ledger->unique[i])
+    for (unsigned i = 1; served && !own && i < ledger->slots; i++) {
+        if (!requests[i].unique)
             unused = unused ? unused : i;
-        else if (((ledger->unique[i] ^ served) & ~FS_RESENT_BIT) == 0)
+        else if (((requests[i].unique ^ served) & ~FS_RESENT_BIT) == 0)
             own = i;
     }
     if (!own && unused)
-        ledger->since_ms[unused] = 0;
+        requests[unused].since_ms = 0;
     if (own || unused) {
-        ledger->unique[own ? own : unused] = served;
-        ledger->unique[0] = 0;
+        requests[own ? own : unused].unique = served;
+        requests[0].unique = 0;
     }
 }
 
