@@ -70,7 +70,7 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
 {
     const long handles = 536, behind = handles + 65536 * 80;
 
-    check_int(FS_LEDGER_VERSION, 5);
+    check_int(FS_LEDGER_VERSION, 6);
     check_int(offsetof(struct fs_ledger, slots), 0);
     check_int(offsetof(struct fs_ledger, init_bytes), 4);
     check_int(offsetof(struct fs_ledger, init), 8);
@@ -84,8 +84,10 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
     check_int(offsetof(struct fs_ledger, init_answer), behind + 156);
     check_int(offsetof(struct fs_ledger, at), behind + 288);
     check_int(offsetof(struct fs_ledger, refused), behind + 288 + 2048);
-    check_int(offsetof(struct fs_ledger, looks), behind + 288 + 2056);
-    check_int(offsetof(struct fs_ledger, requests), behind + 288 + 2056 + 256 * 16);
+    check_int(offsetof(struct fs_ledger, refused_askers), behind + 288 + 2056);
+    check_int(sizeof(struct fs_refused_asker), 16);
+    check_int(offsetof(struct fs_ledger, looks), behind + 288 + 2056 + 256);
+    check_int(offsetof(struct fs_ledger, requests), behind + 288 + 2056 + 256 + 256 * 16);
     check_int(sizeof(struct fs_kept_request), 16);
     check_int(sizeof(struct fs_look), 16);
 }
