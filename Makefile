@@ -195,8 +195,8 @@ $(TEST_BIN): $(TEST_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $(TEST_OBJ) \
 		$(HOOK_OBJ) $(LIB_A) $(PKG_LIBS)
 
-# A build with a larger ABI, as a later one may be: INFO answers one field more. The one file of the
-# daemon that knows the struct, and a client of its own.
+# A build with a larger ABI, as a later one may be: INFO answers one field more, and the ledger has twice as many
+# slots. The files of the daemon that know of it, and a client of its own.
 $(LARGER_DIR)/gmsfs_abi.h: libgmsfs/gmsfs_abi.h Makefile
 	$(Q)mkdir -p $(@D)
 	$(call say,GEN,$@)sed -e '/^struct gmsfs_ioc_info {/,/^};/ s/^};/    uint64_t later;\n};/' \
@@ -209,7 +209,15 @@ $(LARGER_DIR)/ioctl.c: src/fs/ioctl.c Makefile
 $(LARGER_DIR)/ioctl.o: $(LARGER_DIR)/ioctl.c $(LARGER_DIR)/gmsfs_abi.h
 	$(call say,CC,$@)$(CC) -I$(LARGER_DIR) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
-LARGER_OBJ := $(filter-out %/src/fs/ioctl.o,$(TEST_OBJ)) $(LARGER_DIR)/ioctl.o
+$(LARGER_DIR)/ledger_memory.c: src/fs/ledger_memory.c Makefile
+	$(Q)mkdir -p $(@D)
+	$(call say,GEN,$@)sed 's/return FS_LEDGER_SLOTS;/return 2 * FS_LEDGER_SLOTS;/' $< > $@
+
+$(LARGER_DIR)/ledger_memory.o: $(LARGER_DIR)/ledger_memory.c
+	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+LARGER_OBJ := $(filter-out %/src/fs/ioctl.o %/src/fs/ledger_memory.o,$(TEST_OBJ)) $(LARGER_DIR)/ioctl.o \
+	$(LARGER_DIR)/ledger_memory.o
 $(LARGER_BIN): $(LARGER_OBJ) $(HOOK_OBJ) $(LIB_A) $(O)/.sources
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(HOOK_FLAGS) -o $@ $(LARGER_OBJ) \
 		$(HOOK_OBJ) $(LIB_A) $(PKG_LIBS)

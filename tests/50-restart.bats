@@ -158,6 +158,26 @@ is_pausing() { # SECONDS: before the next worker
     grep -q '6 workers in a row ended while they served one request' "$LOG"
 }
 
+@test "what a process asks on .fds and three workers in a row end at is refused, to it alone, and the mount goes on" {
+    export GMSFS_DIE_SERVING_FDS=$T/deaths
+    local i again=()
+    start_mount
+    for i in 1 2 3 4 5; do
+        again+=(connect "$M" try region-list self 0 a disconnect)
+    done
+    printf 'e%.0s' {1..25} >"$T/deaths"
+    spawn "$GMSCTL" "${again[@]}" say refused until "$T/go" connect "$M" request 00112233445566778899aabbccddeeff 8 receive
+    wait_until_any 10 said "$SPAWNED" refused
+    assert_eq "$(output_of "$SPAWNED" | grep -c -e ECONNRESET -e EPIPE) $(output_of "$SPAWNED" | grep -c EIO)" '3 2' 'answers'
+    grep -q "3 workers in a row ended while they served one request on .fds, of process $SPAWNED of user $EUID" "$LOG"
+    assert_eq "$(stat -c %s "$T/deaths")" 22 'deaths that are left'
+    : >"$T/deaths"
+    ctl connect "$M" region-list self 0 a # another process
+    touch "$T/go" # and what else it asks is answered: the ticket is nobody's
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
+}
+
 # die_of_alloc VARIABLE: workers that end of an ALLOC, each as the file of that variable says.
 die_of_alloc() {
     local waiter

@@ -238,7 +238,7 @@ requests_wait() { # COUNT
 }
 
 @test "requests that wait are bounded, with a share for each user, and others are served" {
-    export GMSFS_MAX_REQUESTS=32
+    export GMSFS_LEDGER_SLOTS=1058 # of which 1,026 are for closes and what is being served
     local i waiting
     requires root
     start_mount

@@ -96,6 +96,14 @@ is_as_before() { # NUMBER of the build that serves
     run_logged -0 timeout 30 "$SHARER" attach "$M/mapped" 20
 }
 
+# What the ledger says of itself, at its beginning.
+slots_of_ledger() {
+    local fd
+    for fd in "/proc/$KEEPER/fd/"*; do
+        [[ $(readlink "$fd") != */memfd:journal-ledger* ]] || od -An -N4 -tu4 "$fd" | tr -d ' '
+    done
+}
+
 # An upgrade or a takeover in turn, and every second time by another build, until the writer has ended.
 swap_until_done() {
     local swaps=0 number
@@ -104,6 +112,8 @@ swap_until_done() {
         install_build "$number"
         if [[ $((swaps % 2)) -eq 0 ]]; then cli upgrade "$M"; else take_over; fi
         is_as_before "$number"
+        [[ $swaps -ne 0 ]] || assert_eq "$(slots_of_ledger)" 16384 'slots, of which a larger worker uses those that are there'
+        [[ $swaps -lt 1 ]] || assert_eq "$(slots_of_ledger)" 32768 'slots, by the larger keeper, and of any after it'
         swaps=$((swaps + 1))
     done
     [[ $swaps -ge 4 ]] || fail "$swaps swaps only"

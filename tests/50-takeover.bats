@@ -85,6 +85,26 @@ take_over() {
     assert_eq "$status" 0 "$(output_of "$ops")"
 }
 
+# That keeper would be among those who have something of the mount open.
+@test "one that is started in the mount, with a file of it open, does not keep it from being unmounted" {
+    local at former
+    start_mount
+    publish
+    at=$M former=$KEEPER
+    cd "$at"
+    exec 6<weights/allocations/a
+    "$GMSFS" mount -f --takeover . </dev/null >"$LOG.next" 2>&1 3>&- 4>&- &
+    KEEPER=$!
+    wait_until_any 10 grep -q ': taken over (' "$LOG.next"
+    KEEPER_OF[$at]=$KEEPER
+    wait_until_any 10 process_gone "$former"
+    cd "$T"
+    exec 6<&-
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
+    stop_mount "$at"
+}
+
 @test "in the background it answers when the mount goes on" {
     local former
     start_mount

@@ -76,14 +76,18 @@ container_mount() {
     assert_eq "$(wc -c <"$M/weights/sessions")" 0 sessions
 }
 
-# The daemon in a pid namespace of its own, with a mount that the outside sees: to it, the
-# processes out here have no pid.
-hidden_mount() {
-    requires fuse root mountns pidns
+share_directory() {
     mkdir "$T/shared"
     mount --bind "$T/shared" "$T/shared"
     mount --make-private "$T/shared"
     mount --make-shared "$T/shared"
+}
+
+# The daemon in a pid namespace of its own, with a mount that the outside sees: to it, the
+# processes out here have no pid.
+hidden_mount() {
+    requires fuse root mountns pidns
+    share_directory
     MOUNT_VIA=(unshare --mount --pid --fork --kill-child --propagation unchanged bash -c
         "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
     mkdir "$T/shared/m"
@@ -154,6 +158,32 @@ start_mount_via() {
     run_logged -0 as_user "$GMSCTL" open "$M/weights/lock" rw
     run_logged -1 "${member[@]}" "$GMSCTL" open "$M/weights/lock" rw
     assert_match "$output" EACCES
+}
+
+# Root's capabilities are few, and but for one more /proc would hide everybody (privileges.c) whose group is not root's.
+@test "where /proc hides the processes of others, who calls is known, to a next worker too" {
+    requires fuse root mountns
+    share_directory
+    MOUNT_VIA=(unshare --mount --propagation unchanged bash -c
+        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc -o hidepid=2,gid=47001 proc /proc && exec "$@"' _)
+    mkdir "$T/shared/m"
+    start_mount_via granularity=64K "$T/shared/m"
+    chown "$TEST_UID" "$M/weights"
+    spawn "${AS_USER[@]}" bash -c 'cd "$1" && exec 5<>lock && echo held && until [[ -e $2 ]]; do sleep 0.05; done &&
+        (truncate -s 1000 allocations/b) && (echo 1 >commit)' _ "$M/weights" "$T/go"
+    wait_until 5 said "$SPAWNED" held
+    assert_match "$(<"$M/weights/sessions")" "^[0-9]+ RW held $SPAWNED $TEST_UID bash "
+    kill -KILL "$(worker_of "$KEEPER")"
+    run_logged -0 timeout 20 cat "$M/weights/sessions"
+    assert_match "$output" "^[0-9]+ RW held $SPAWNED $TEST_UID bash "
+    touch "$T/go" # its children are known as such
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
+    assert_state weights COMMITTED
+    spawn "$GMSCTL" open "$M/weights/ctl" r acquire ro 0 say held pause
+    wait_until 5 said "$SPAWNED" held
+    kill -KILL "$SPAWNED"
+    assert_state weights COMMITTED
 }
 
 teardown() {

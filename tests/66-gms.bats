@@ -128,24 +128,39 @@ expected_sockets() { # ORDINAL MODE
     not_mounted "$T/second"
 }
 
-@test "who connects when there are no more connections is closed, and nobody else for it" {
+@test "who connects when there are no more connections is closed, which is no work for the keeper, and nobody else for it" {
     # shellcheck disable=SC2016,SC2034 # for the inner shell; start_mount reads it
     MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
     start_gms_mount
     gms v0 weights lock rw - allocate 100 - commit
     python -c 'if True:
         import sys, gms_client
-        held = []
-        while True:
+
+        def is_refused(held):
             client = gms_client.V0(sys.argv[1])
             try:
                 client.lock("ro", 0)
             except gms_client.Closed:
-                break
+                return True
             held.append(client)
+            return False
+
+        def woke(): # the keeper, which sleeps until it is told something
+            with open(f"/proc/{sys.argv[2]}/status", encoding="ascii") as file:
+                return next(int(line.split()[1]) for line in file if line.startswith("voluntary"))
+
+        held = []
+        before = woke()
+        while not is_refused(held):
+            pass
+        kept, before = woke() - before, woke()
+        for _ in range(200):
+            assert is_refused([])
+        refused = woke() - before
         for client in held:
             client.lock_state()
-        print("held", len(held))' "$(v0_socket weights)"
+        assert kept > len(held) / 2 > refused, (kept, len(held), refused)
+        print("held", len(held))' "$(v0_socket weights)" "$KEEPER"
     assert_match "$output" '^held [1-9][0-9]'
     assert_match "$(<"$LOG")" 'GMS socket of weights: connection refused: .*connection.*LIMITS.*end some'
     assert_match "$(jq -r 'select(.event == "bound") | .bound' "$M/events")" connections

@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -81,17 +80,6 @@ static int open_audit(struct keeper *keeper)
     return -ECANCELED;
 }
 
-/* Outlives workers, and goes from keeper to keeper. */
-static int make_ledger(struct keeper *keeper)
-{
-    keeper->ledger_fd = memfd_create("journal-ledger", MFD_CLOEXEC);
-    if (keeper->ledger_fd < 0 || ftruncate(keeper->ledger_fd, sizeof *keeper->ledger) != 0)
-        return -errno;
-    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          keeper->ledger_fd, 0);
-    return keeper->ledger == MAP_FAILED ? -errno : 0;
-}
-
 static void wake_device(const void *options, int to)
 {
     (void)to;
@@ -119,7 +107,7 @@ static int make_anew(struct keeper *keeper)
     int error = open_audit(keeper);
 
     if (!error)
-        error = make_ledger(keeper);
+        error = fs_ledger_make(&keeper->ledger_fd, &keeper->ledger);
     if (!error)
         error = journal_make_files(&keeper->journal);
     if (!error && keeper->setup->options->gms)

@@ -7,33 +7,45 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/wait.h>
 
-#define MAX_ENDED 3u /* of itself: signals of faults, exit statuses */
-/* Or killed as from outside, as the kernel does where memory is short: before they served; or after
- * that, which says little of what they were at, and so has to go on for long. */
-#define MAX_IN_VAIN 5u
-#define MAX_KILLED  6u
-#define KILLED_MS   60000u
+/* So many workers in a row, of those that were at it; 0: however many. */
+struct limits {
+    unsigned ended;   /* of themselves: by signals of faults, with exit statuses */
+    unsigned in_vain; /* killed as from outside, as the kernel does where memory is short, before
+                         they served */
+    unsigned killed;  /* or after that, which says little of what they were at; and so for */
+    uint64_t killed_ms;
+};
+
+static const struct limits one_request = {
+    .ended = 3, .in_vain = 5, .killed = 6, .killed_ms = 60000};
+/* A client works on, and is at another request at each death, but so is one that only was there as
+ * well. */
+static const struct limits whole_client = {.ended = 10};
+
+#define REFUSED_MS 60000u /* what is asked on `.fds` */
 
 /* It is one of those without an answer now, for the next worker is not at it yet. Where they have
  * taken all places it stays: so does the place of one that waits. */
 static void shelve_served(struct fs_ledger *ledger)
 {
-    uint64_t served = ledger->unique[0];
+    struct fs_kept_request *requests = ledger->requests;
+    uint64_t served = requests[0].unique;
     unsigned own = 0, unused = 0;
 
-    for (unsigned i = 1; served && !own && i < FS_LEDGER_SLOTS; i++) {
-        if (!ledger->unique[i])
+    for (unsigned i = 1; served && !own && i < ledger->slots; i++) {
+        if (!requests[i].unique)
             unused = unused ? unused : i;
-        else if (((ledger->unique[i] ^ served) & ~FS_RESENT_BIT) == 0)
+        else if (((requests[i].unique ^ served) & ~FS_RESENT_BIT) == 0)
             own = i;
     }
     if (!own && unused)
-        ledger->since_ms[unused] = 0;
+        requests[unused].since_ms = 0;
     if (own || unused) {
-        ledger->unique[own ? own : unused] = served;
-        ledger->unique[0] = 0;
+        requests[own ? own : unused].unique = served;
+        requests[0].unique = 0;
     }
 }
 
@@ -50,14 +62,23 @@ static struct keeper_suspect *find_suspect(struct keeper_suspects *suspects, uin
     return NULL;
 }
 
-static uint64_t any_frame(uint64_t what)
+static bool is_asker(uint64_t what)
 {
-    return fs_at_connection(what, 0);
+    return (what & (FS_AT_CONNECTION | FS_AT_ASKER)) == FS_AT_ASKER;
 }
 
-static bool is_any_frame(const struct keeper_suspect *one)
+/* Of a GMS connection whatever it sends, of a user whatever he asks on `.fds`; 0: there is none of
+ * a request of the kernel. */
+static uint64_t whole_of(uint64_t what)
 {
-    return one->what & FS_AT_CONNECTION && one->what == any_frame(one->what);
+    if (what & FS_AT_CONNECTION)
+        return fs_at_connection(what, 0);
+    return is_asker(what) ? fs_at_any_asker((uint32_t)what) : 0;
+}
+
+static bool is_whole(const struct keeper_suspect *one)
+{
+    return one->what == whole_of(one->what);
 }
 
 static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, uint64_t what)
@@ -86,24 +107,26 @@ static void suspect(struct keeper *keeper)
         if (!what)
             continue;
         add_suspect(keeper, &found, what);
-        if (what & FS_AT_CONNECTION)
-            add_suspect(keeper, &found, any_frame(what));
+        if (whole_of(what))
+            add_suspect(keeper, &found, whole_of(what));
     }
     if (found.count == 0 && keeper->restarts.in_vain > 0)
         return; /* it came to none, and says nothing of one */
     keeper->suspects = found;
 }
 
-/* Of a client whatever it asked for: it works on, and is at another frame at each death, but so is
- * one that only was there as well. */
-#define MAX_ENDED_CLIENT 10u
+static bool has_come_to(unsigned count, unsigned limit)
+{
+    return limit > 0 && count >= limit;
+}
 
 static bool is_due(const struct keeper_suspect *one)
 {
-    if (is_any_frame(one))
-        return one->ended >= MAX_ENDED_CLIENT;
-    return one->ended >= MAX_ENDED || one->in_vain >= MAX_IN_VAIN ||
-           (one->killed >= MAX_KILLED && keeper_now_ms() - one->first_ms >= KILLED_MS);
+    const struct limits *most = is_whole(one) ? &whole_client : &one_request;
+
+    return has_come_to(one->ended, most->ended) || has_come_to(one->in_vain, most->in_vain) ||
+           (has_come_to(one->killed, most->killed) &&
+            keeper_now_ms() - one->first_ms >= most->killed_ms);
 }
 
 /* Where there are several, the one that came last: what only was there as well, and takes long, had
@@ -113,7 +136,8 @@ static bool is_likelier(const struct keeper_suspect *one, const struct keeper_su
 {
     if (!other || one->first != other->first)
         return !other || one->first > other->first;
-    return !((one->what | other->what) & FS_AT_CONNECTION) && one->what > other->what;
+    return !((one->what | other->what) & (FS_AT_CONNECTION | FS_AT_ASKER)) &&
+           one->what > other->what;
 }
 
 static struct keeper_suspect *choose_culprit(struct keeper *keeper)
@@ -126,6 +150,36 @@ static struct keeper_suspect *choose_culprit(struct keeper *keeper)
     return culprit;
 }
 
+/* For a while: it is asked again by another connection. */
+static void refuse_asker(struct fs_ledger *ledger, uint64_t what)
+{
+    struct fs_refused_asker *place = ledger->refused_askers;
+
+    for (unsigned i = 1; i < FS_REFUSED_ASKERS; i++)
+        if (ledger->refused_askers[i].until_ms < place->until_ms)
+            place = &ledger->refused_askers[i];
+    place->until_ms = keeper_now_ms() + REFUSED_MS;
+    atomic_store(&place->what, what);
+}
+
+static void tell(const struct keeper *keeper, const struct keeper_suspect *culprit)
+{
+    uint64_t what = culprit->what;
+    char whose[128] = "request; it is answered with an input/output error";
+
+    if (what & FS_AT_CONNECTION)
+        snprintf(whose, sizeof whose, "GMS client; it is let go");
+    else if (is_asker(what) && is_whole(culprit))
+        snprintf(whose, sizeof whose, "user on .fds, %u; he is refused there for a minute",
+                 (uint32_t)what);
+    else if (is_asker(what))
+        snprintf(whose, sizeof whose,
+                 "request on .fds, of process %u of user %u; it is refused for a minute",
+                 (unsigned)(what >> FS_AT_UID_BITS & ((1u << FS_AT_PID_BITS) - 1)), (uint32_t)what);
+    log_error("%s: %u workers in a row ended while they served one %s", keeper->setup->mountpoint,
+              culprit->killed, whose);
+}
+
 void keeper_refuse_poison(struct keeper *keeper)
 {
     struct fs_ledger *ledger = keeper->ledger;
@@ -135,13 +189,15 @@ void keeper_refuse_poison(struct keeper *keeper)
     struct keeper_suspect *culprit = choose_culprit(keeper);
     if (!culprit)
         return;
-    bool is_connection = culprit->what & FS_AT_CONNECTION;
-    log_error("%s: %u workers in a row ended while they served one %s; it is %s",
-              keeper->setup->mountpoint, culprit->killed, is_connection ? "GMS client" : "request",
-              is_connection ? "let go" : "answered with an input/output error");
-    ledger->refused = culprit->what;
+    tell(keeper, culprit);
+    if (is_asker(culprit->what))
+        refuse_asker(ledger, culprit->what);
+    else
+        ledger->refused = culprit->what;
     culprit->killed = culprit->ended = culprit->in_vain = 0;
+    if (is_asker(culprit->what))
+        return; /* other processes of that user count for him */
     for (size_t i = 0; i < keeper->suspects.count; i++) /* these ends were that one's */
-        if (is_any_frame(&keeper->suspects.items[i]))
+        if (is_whole(&keeper->suspects.items[i]))
             keeper->suspects.items[i].killed = keeper->suspects.items[i].ended = 0;
 }

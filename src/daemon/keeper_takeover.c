@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -209,13 +208,6 @@ static int find_mount(struct keeper *keeper, const struct handover *handover)
     return error ? error : keeper->mount.minor == minor ? 0 : -EXDEV;
 }
 
-static int map_ledger(struct keeper *keeper)
-{
-    keeper->ledger = mmap(NULL, sizeof *keeper->ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          keeper->ledger_fd, 0);
-    return keeper->ledger == MAP_FAILED ? -errno : 0;
-}
-
 /* The options are those of the mount, whatever build had read them. They stay for good. */
 static int take_setup(struct keeper *keeper, struct handover *handover, struct failure *failure)
 {
@@ -252,7 +244,7 @@ int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failur
     keeper->gms = handover->gms;
     keeper->journal = handover->journal;
     keeper->holdings = handover->holdings;
-    error = map_ledger(keeper);
+    error = fs_ledger_map(keeper->ledger_fd, &keeper->ledger);
     return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
 }
 
@@ -361,6 +353,9 @@ int keeper_take_over(struct keeper *keeper)
         error = receive_all(keeper, fd, &failure);
     if (!error)
         keeper_fence(keeper);
+    if (!error && fs_ledger_grow(keeper->ledger_fd, &keeper->ledger))
+        log_warning("%s: as many requests may wait as the former program allowed",
+                    keeper_path(keeper));
     if (fd >= 0)
         close(fd);
     if (error) {

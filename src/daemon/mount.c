@@ -368,9 +368,13 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
         return 1;
     if (!setup->options->foreground)
         return run_in_background(setup, &mount);
-    /* The caller's: they may be files of this very mount, which a worker that ends would wait for
-     * itself to close; and they are not for another user. */
+    /* The caller's: they may be of this very mount, which a worker that ends would wait for itself
+     * to close, and nobody could unmount; and they are not for another user. */
     close_range(STDERR_FILENO + 1, ~0u, 0);
+    if (chdir("/") != 0) {
+        log_error("cannot leave the working directory: %s", strerror(errno));
+        return 1;
+    }
     return become_owner(path, &mount) ? 1 : keeper_main(setup);
 }
 

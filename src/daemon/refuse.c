@@ -46,8 +46,8 @@ static void refuse_unread(int fuse_fd)
 
 void refuse_all(int fuse_fd, const struct fs_ledger *ledger)
 {
-    for (unsigned i = 0; ledger && i < FS_LEDGER_SLOTS; i++) {
-        uint64_t unique = ledger->unique[i];
+    for (unsigned i = 0; ledger && i < ledger->slots; i++) {
+        uint64_t unique = ledger->requests[i].unique;
         if (unique)
             refuse_one(fuse_fd, unique, -ENOTCONN);
     }

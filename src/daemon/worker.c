@@ -282,7 +282,7 @@ static void begin_process(const struct worker_setup *setup)
     die_if_told();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
-    madvise(setup->ledger, sizeof *setup->ledger, MADV_DONTFORK);
+    madvise(setup->ledger, fs_ledger_bytes(setup->ledger), MADV_DONTFORK);
     hold_journal(setup);
     if (getppid() != setup->keeper)
         _exit(1);
@@ -351,7 +351,9 @@ static struct service_options get_service_options(const struct worker *worker)
                                     .admin_uid = geteuid(),
                                     .max_connections = worker->descriptors.connections,
                                     .max_watches = worker->descriptors.watches,
-                                    .max_regions = worker->descriptors.regions};
+                                    .max_regions = worker->descriptors.regions,
+                                    .max_requests =
+                                        worker->setup->ledger->slots - FS_LEDGER_CLOSING - 2};
 }
 
 static int open_service(struct worker *worker)

@@ -49,12 +49,11 @@ int worker_main_inherited(int fd)
     close(fd);
     if (!error)
         error = take_options(&handover, &options, &failure);
-    struct fs_ledger *ledger = MAP_FAILED;
+    struct fs_ledger *ledger = NULL;
     if (!error) {
-        ledger = mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED,
-                      handover.fds[HANDOVER_LEDGER], 0);
-        if (ledger == MAP_FAILED)
-            error = failure_set(&failure, -errno, "cannot map the ledger: %s", strerror(errno));
+        error = fs_ledger_map(handover.fds[HANDOVER_LEDGER], &ledger);
+        if (error)
+            failure_set(&failure, error, "cannot map the ledger: %s", strerror(-error));
         close(handover.fds[HANDOVER_LEDGER]);
     }
     if (error) {

@@ -264,9 +264,19 @@ static void ask_region(struct connection *connection, struct fds_received *recei
         drop(connection);
 }
 
+static void refuse(struct connection *connection, struct fds_received *received)
+{
+    if (received->object >= 0)
+        close(received->object);
+    send_error(connection, -EIO);
+    drop(connection);
+}
+
 static void serve(struct connection *connection, struct fds_received *received)
 {
     const struct gmsfs_fds_request *request = &received->request;
+    fds_work_for(connection, request->op);
+    fs_die_if_told("GMSFS_DIE_SERVING_FDS");
     switch (request->op) {
     case GMSFS_FDS_REDEEM:
         redeem(connection, request, received->sender);
@@ -307,6 +317,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
     struct fds_received received;
+    fds_work_for(connection, connection->asked);
     if (connection->registering) { /* nothing is read now: it is the peer that has gone */
         drop(connection);
         return;
@@ -317,6 +328,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         go_on(connection);
         return;
     }
+    fds_work_for(connection, 0);
     int error = fds_receive(connection->fs, watch->fd, connection->uid, &received);
     if (error == -EAGAIN)
         return;
@@ -331,7 +343,11 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         drop(connection);
         return;
     }
-    serve(connection, &received);
+    connection->asked = received.request.op;
+    if (fds_is_refused(connection, received.request.op))
+        refuse(connection, &received);
+    else
+        serve(connection, &received);
 }
 
 /* ---- connections ------------------------------------------------------------------------- */

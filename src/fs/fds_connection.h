@@ -19,6 +19,7 @@ struct connection {
     uint32_t uid;
     int pid;
     bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
+    uint32_t asked;        /* op of the last request */
     uint64_t active_ms;    /* last progress */
     struct service_redeemed ticket;
     uint64_t sent;
@@ -36,6 +37,10 @@ struct service_peer fds_peer_of(const struct connection *connection);
 /* Who is to have the descriptors: not who connected, where that has forked since. pid 0: it cannot
  * be seen. */
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process);
+/* This is served now, for the keeper to see. */
+void fds_work_for(const struct connection *connection, uint32_t op);
+/* Worker after worker has died of it. */
+bool fds_is_refused(const struct connection *connection, uint32_t op);
 /* A header without descriptors. As fds_answer_send. */
 int fds_send_answer(struct connection *connection, int error, uint64_t remaining);
 

@@ -58,7 +58,7 @@ struct fs_host {
 };
 
 /* Of struct fs_ledger below. */
-#define FS_LEDGER_VERSION 4u
+#define FS_LEDGER_VERSION 6u
 /* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
@@ -93,7 +93,8 @@ struct fs_kept_handle {
  * after its answer has left. Slot 0 is the request being served; of a worker that died the keeper
  * puts it with the others. No more can be unanswered than there are slots for
  * (SERVICE_BOUND_REQUESTS and FS_LEDGER_CLOSING); beyond that a close is only less well answered.
- * 0: free.
+ * How many there are is said in the ledger, for whoever made it may be of a build with more, or
+ * with fewer.
  */
 #define FS_LEDGER_SLOTS 16384u
 /* Of these, for requests that are not refused whatever waits: closes. One is the keeper's. */
@@ -108,6 +109,11 @@ struct fs_kept_handle {
 #define FS_AT_ID_BITS        40u
 #define FS_AT_ID_MASK        ((UINT64_C(1) << FS_AT_ID_BITS) - 1)
 #define FS_INIT_ANSWER_BYTES 128u
+/* Of what a process asks on `.fds`. */
+#define FS_AT_ASKER    (UINT64_C(1) << 62)
+#define FS_AT_UID_BITS 32u
+#define FS_AT_PID_BITS 22u /* Linux has no larger ones */
+#define FS_AT_OP_BITS  8u
 
 /* Whoever sends one frame after the other is at another one each time. */
 static inline uint64_t fs_at_connection(uint64_t id, uint64_t frame)
@@ -120,6 +126,29 @@ static inline bool fs_is_at_connection(uint64_t at, uint64_t id)
 {
     return at & FS_AT_CONNECTION && (at & FS_AT_ID_MASK) == (id & FS_AT_ID_MASK);
 }
+
+/* op: 0 while it is not known yet. */
+static inline uint64_t fs_at_asker(uint32_t uid, uint32_t pid, uint32_t op)
+{
+    uint64_t process = pid & ((UINT64_C(1) << FS_AT_PID_BITS) - 1);
+
+    return FS_AT_ASKER | uid | process << FS_AT_UID_BITS |
+           (uint64_t)(op & ((1u << FS_AT_OP_BITS) - 1)) << (FS_AT_UID_BITS + FS_AT_PID_BITS);
+}
+
+/* Whatever a user's processes ask there. */
+static inline uint64_t fs_at_any_asker(uint32_t uid)
+{
+    return fs_at_asker(uid, 0, (1u << FS_AT_OP_BITS) - 1);
+}
+
+/* Too many workers died of what was asked; EIO to whoever asks it until then. */
+struct fs_refused_asker {
+    _Atomic uint64_t what; /* 0: the place is free */
+    uint64_t until_ms;     /* monotonic */
+};
+
+#define FS_REFUSED_ASKERS 16u
 
 /* The last time that a worker was replaced. */
 struct fs_recovery {
@@ -139,8 +168,13 @@ struct fs_look {
 
 #define FS_LOOKS 256u
 
+struct fs_kept_request {
+    _Atomic uint64_t unique; /* 0: the slot is free */
+    uint64_t since_ms;       /* monotonic: since when it is unanswered */
+};
+
 struct fs_ledger {
-    _Atomic uint64_t unique[FS_LEDGER_SLOTS];
+    uint32_t slots;              /* of `requests` */
     _Atomic uint32_t init_bytes; /* of the kernel's first request, said once; 0: not yet */
     _Alignas(8) uint8_t init[FS_INIT_BYTES];
     uint64_t started_ms;          /* wall clock: when the mount began */
@@ -149,14 +183,25 @@ struct fs_ledger {
     struct fs_recovery recovery;
     _Atomic uint32_t init_answer_bytes; /* of what the kernel was answered; 0: nothing yet */
     uint8_t init_answer[FS_INIT_ANSWER_BYTES];
-    uint64_t since_ms[FS_LEDGER_SLOTS]; /* monotonic: since when each request is unanswered */
-    /* What the worker is at: requests by their numbers, without FS_RESENT_BIT, and connections; 0:
-     * nothing. The first is the loop's. The keeper counts which of them workers died at. */
+    /* What the worker is at: requests by their numbers, without FS_RESENT_BIT, GMS connections, and
+     * what is asked on `.fds`; 0: nothing. The first is the loop's. The keeper counts which of them
+     * workers died at. */
     _Atomic uint64_t at[FS_LEDGER_AT];
     /* One of those, at which too many died: the next worker does not serve it again. */
     _Atomic uint64_t refused;
+    struct fs_refused_asker refused_askers[FS_REFUSED_ASKERS];
     struct fs_look looks[FS_LOOKS]; /* by thread */
+    struct fs_kept_request requests[];
 };
+
+/* The memory of a new one, as large as this build has them. 0 or a negative errno. */
+int fs_ledger_make(int *fd, struct fs_ledger **ledger);
+/* One that is there. -EPROTO: it is none. Or another negative errno */
+int fs_ledger_map(int fd, struct fs_ledger **ledger);
+/* Has it as large as this build has them, where it is not. Nobody else has it mapped. On failure it
+ * stays as it is. */
+int fs_ledger_grow(int fd, struct fs_ledger **ledger);
+size_t fs_ledger_bytes(const struct fs_ledger *ledger);
 
 struct fs_options {
     struct fs_ledger *ledger;

@@ -98,9 +98,9 @@ struct fs {
     uint32_t ledger_next, ledger_used;
     struct fs_former *former; /* that the last worker had not answered; NULL: none, or forgotten */
     size_t former_count;
-    uint32_t ledger_left[FS_LEDGER_SLOTS], ledger_left_count; /* answered in this step */
-    uint32_t kept_next;                                       /* kept.c's */
-    struct idvec viewed; /* layouts that files show: shown.c's */
+    uint32_t *ledger_left, ledger_left_count; /* answered in this step; room for all slots */
+    uint32_t kept_next;                       /* kept.c's */
+    struct idvec viewed;                      /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms; /* of the last tick */

@@ -48,7 +48,7 @@ void fs_handle_unkeep(struct fs_handle *handle)
 
 static uint64_t get_served(const struct fs *fs)
 {
-    return atomic_load(&fs->options.ledger->unique[0]) & ~FS_RESENT_BIT;
+    return atomic_load(&fs->options.ledger->requests[0].unique) & ~FS_RESENT_BIT;
 }
 
 void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at)

@@ -10,7 +10,7 @@ void fs_ledger_serve(struct fs *fs, uint64_t unique)
     struct fs_ledger *ledger = fs->options.ledger;
     if (!ledger)
         return;
-    ledger->unique[0] = unique;
+    ledger->requests[0].unique = unique;
     ledger->at[0] = unique & ~FS_RESENT_BIT;
 }
 
@@ -29,18 +29,19 @@ void fs_ledger_give_back(struct fs *fs, bool come_again)
 {
     struct fs_ledger *ledger = fs->options.ledger;
     size_t count = 0;
-    for (unsigned i = 1; i < FS_LEDGER_SLOTS; i++)
-        count += ledger->unique[i] != 0;
+    for (unsigned i = 1; i < ledger->slots; i++)
+        count += ledger->requests[i].unique != 0;
     fs->former = count && come_again ? calloc(count, sizeof *fs->former) : NULL;
-    ledger->unique[0] = 0;
-    for (unsigned i = 1; i < FS_LEDGER_SLOTS; i++) {
-        uint64_t unique = ledger->unique[i] & ~FS_RESENT_BIT;
+    ledger->requests[0].unique = 0;
+    for (unsigned i = 1; i < ledger->slots; i++) {
+        struct fs_kept_request *kept = &ledger->requests[i];
+        uint64_t unique = kept->unique & ~FS_RESENT_BIT;
         if (unique && fs->former) {
             fs->former[fs->former_count++] =
-                (struct fs_former){.unique = unique, .since_ms = ledger->since_ms[i], .slot = i};
+                (struct fs_former){.unique = unique, .since_ms = kept->since_ms, .slot = i};
             fs->ledger_used++;
         } else {
-            ledger->unique[i] = 0;
+            kept->unique = 0;
         }
     }
     if (fs->former_count)
@@ -54,7 +55,7 @@ void fs_ledger_forget(struct fs *fs)
     for (size_t i = 0; i < fs->former_count; i++) {
         if (!fs->former[i].slot)
             continue;
-        ledger->unique[fs->former[i].slot] = 0;
+        ledger->requests[fs->former[i].slot].unique = 0;
         fs->ledger_used--;
     }
     free(fs->former);
@@ -83,11 +84,12 @@ static uint64_t read_now_ms(void)
 /* 0: none is left. */
 static uint32_t take_slot(struct fs *fs)
 {
-    if (fs->ledger_used == FS_LEDGER_SLOTS - 1)
+    const struct fs_ledger *ledger = fs->options.ledger;
+    if (fs->ledger_used == ledger->slots - 1)
         return 0;
     do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
-        fs->ledger_next = fs->ledger_next % (FS_LEDGER_SLOTS - 1) + 1;
-    } while (fs->options.ledger->unique[fs->ledger_next]);
+        fs->ledger_next = fs->ledger_next % (ledger->slots - 1) + 1;
+    } while (ledger->requests[fs->ledger_next].unique);
     fs->ledger_used++;
     return fs->ledger_next;
 }
@@ -97,7 +99,7 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
     struct fs_ledger *ledger = fs->options.ledger;
     if (!ledger)
         return;
-    struct fs_former *former = find_former(fs, ledger->unique[0]);
+    struct fs_former *former = find_former(fs, ledger->requests[0].unique);
     uint32_t slot = former ? former->slot : 0;
     request->service.since_ms = former && former->since_ms ? former->since_ms : read_now_ms();
     if (slot)
@@ -106,8 +108,8 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
         slot = take_slot(fs);
     if (!slot)
         return;
-    ledger->since_ms[slot] = request->service.since_ms;
-    ledger->unique[slot] = ledger->unique[0];
+    ledger->requests[slot].since_ms = request->service.since_ms;
+    ledger->requests[slot].unique = ledger->requests[0].unique;
     request->ledger_slot = slot;
 }
 
@@ -124,9 +126,9 @@ void fs_ledger_settle(struct fs *fs)
     if (!ledger)
         return;
     for (uint32_t i = 0; i < fs->ledger_left_count; i++)
-        ledger->unique[fs->ledger_left[i]] = 0;
+        ledger->requests[fs->ledger_left[i]].unique = 0;
     fs->ledger_used -= fs->ledger_left_count;
     fs->ledger_left_count = 0;
-    ledger->unique[0] = 0;
+    ledger->requests[0].unique = 0;
     ledger->at[0] = 0;
 }

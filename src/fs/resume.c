@@ -115,9 +115,9 @@ static void refuse_requests(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
 
-    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
+    for (unsigned i = 0; i < ledger->slots; i++) {
         struct fuse_out_header answer = {
-            .len = sizeof answer, .error = -EIO, .unique = ledger->unique[i]};
+            .len = sizeof answer, .error = -EIO, .unique = ledger->requests[i].unique};
         if (answer.unique)
             write_kernel(fs, &answer, sizeof answer);
     }
@@ -132,13 +132,13 @@ static void refuse_poison(struct fs *fs)
 
     if (!refused || refused & FS_AT_CONNECTION)
         return;
-    for (unsigned i = 0; i < FS_LEDGER_SLOTS; i++) {
+    for (unsigned i = 0; i < ledger->slots; i++) {
         struct fuse_out_header answer = {
-            .len = sizeof answer, .error = -EIO, .unique = ledger->unique[i]};
+            .len = sizeof answer, .error = -EIO, .unique = ledger->requests[i].unique};
         if ((answer.unique & ~FS_RESENT_BIT) != refused)
             continue;
         write_kernel(fs, &answer, sizeof answer);
-        ledger->unique[i] = 0;
+        ledger->requests[i].unique = 0;
     }
     atomic_store(&ledger->refused, 0);
 }

@@ -262,7 +262,8 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
     if (options->resumes)
         fs->unclaimed_until_ms = fs->now_ms + GMSFS_FDS_DRAIN_MS;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
-    int error = new_session(fs);
+    fs->ledger_left = calloc(options->ledger->slots, sizeof *fs->ledger_left);
+    int error = fs->ledger_left ? new_session(fs) : -ENOMEM;
     if (!error && options->resumes)
         error = fs_repeat_init(fs);
     if (!error)
@@ -294,6 +295,7 @@ void fs_free(struct fs *fs)
     if (fs->session)
         fuse_session_destroy(fs->session);
     fs_ledger_forget(fs);
+    free(fs->ledger_left);
     free(fs->buffer.mem);
     for (size_t i = 0; i < fs->spare_count; i++)
         free(fs->spare_buffers[i]);

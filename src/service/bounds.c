@@ -42,20 +42,6 @@ static uint64_t at_most(uint64_t limit, uint64_t bound)
     return limit < bound ? limit : bound;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-static uint64_t get_most_requests(void)
-{
-    const char *text = getenv("GMSFS_MAX_REQUESTS");
-
-    return text ? strtoull(text, NULL, 10) : SERVICE_MAX_REQUESTS;
-}
-#else
-static uint64_t get_most_requests(void)
-{
-    return SERVICE_MAX_REQUESTS;
-}
-#endif
-
 void service_init_bounds(struct service *s)
 {
     const struct service_options *options = &s->options;
@@ -72,7 +58,8 @@ void service_init_bounds(struct service *s)
                                      : options->spool_max_bytes * SERVICE_SPOOLS,
         [SERVICE_BOUND_FRAMES] = SERVICE_MAX_FRAME_BYTES,
         [SERVICE_BOUND_NOTES] = SERVICE_MAX_NOTED_BYTES,
-        [SERVICE_BOUND_REQUESTS] = get_most_requests(),
+        [SERVICE_BOUND_REQUESTS] = at_most(
+            options->max_requests ? options->max_requests : UINT64_MAX, SERVICE_MAX_REQUESTS),
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->shares[i], limits[i]);

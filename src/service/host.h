@@ -86,10 +86,11 @@ struct service_options {
     uint32_t admin_uid;        /* who mounted: may administer, as root may */
     uint64_t max_connections;  /* bounds that follow the limit of descriptors (bounds.h) */
     uint64_t max_watches;
-    bool drops_copies;    /* what was promoted leaves no spare behind */
-    bool evicts;          /* stores that nobody uses leave the device for others */
-    uint64_t min_stay_ms; /* not before they were there so long */
-    uint64_t max_regions; /* 0: as many as there can be */
+    bool drops_copies;     /* what was promoted leaves no spare behind */
+    bool evicts;           /* stores that nobody uses leave the device for others */
+    uint64_t min_stay_ms;  /* not before they were there so long */
+    uint64_t max_regions;  /* 0: as many as there can be */
+    uint64_t max_requests; /* of the kernel, that wait; 0: as many as there can be */
 };
 
 int service_new(struct vmm *vmm, const struct service_options *options,

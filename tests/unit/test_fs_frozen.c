@@ -9,7 +9,10 @@
 #include "fs/node.h"
 #include "tap.h"
 
+#include <errno.h>
 #include <linux/fuse.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -65,22 +68,62 @@ TAP_TEST(a_number_of_a_node_is_made_as_it_was)
 /* Worker and keeper of two builds both look into it. */
 TAP_TEST(the_ledger_is_laid_out_as_it_was)
 {
-    check_int(FS_LEDGER_VERSION, 4);
-    check_int(offsetof(struct fs_ledger, init_bytes), 131072);
-    check_int(offsetof(struct fs_ledger, init), 131080);
-    check_int(offsetof(struct fs_ledger, started_ms), 131592);
-    check_int(offsetof(struct fs_ledger, handles_end), 131600);
-    check_int(offsetof(struct fs_ledger, handles), 131608);
+    const long handles = 536, behind = handles + 65536 * 80;
+
+    check_int(FS_LEDGER_VERSION, 6);
+    check_int(offsetof(struct fs_ledger, slots), 0);
+    check_int(offsetof(struct fs_ledger, init_bytes), 4);
+    check_int(offsetof(struct fs_ledger, init), 8);
+    check_int(offsetof(struct fs_ledger, started_ms), 520);
+    check_int(offsetof(struct fs_ledger, handles_end), 528);
+    check_int(offsetof(struct fs_ledger, handles), handles);
     check_int(sizeof(struct fs_kept_handle), 80);
-    check_int(offsetof(struct fs_ledger, recovery), 131608 + 65536 * 80);
+    check_int(offsetof(struct fs_ledger, recovery), behind);
     check_int(sizeof(struct fs_recovery), 152);
-    check_int(offsetof(struct fs_ledger, init_answer_bytes), 131608 + 65536 * 80 + 152);
-    check_int(offsetof(struct fs_ledger, init_answer), 131608 + 65536 * 80 + 156);
-    check_int(offsetof(struct fs_ledger, since_ms), 131608 + 65536 * 80 + 288);
-    check_int(offsetof(struct fs_ledger, at), 131608 + 65536 * 80 + 288 + 131072);
-    check_int(offsetof(struct fs_ledger, refused), 131608 + 65536 * 80 + 288 + 131072 + 2048);
-    check_int(offsetof(struct fs_ledger, looks), 131608 + 65536 * 80 + 288 + 131072 + 2056);
+    check_int(offsetof(struct fs_ledger, init_answer_bytes), behind + 152);
+    check_int(offsetof(struct fs_ledger, init_answer), behind + 156);
+    check_int(offsetof(struct fs_ledger, at), behind + 288);
+    check_int(offsetof(struct fs_ledger, refused), behind + 288 + 2048);
+    check_int(offsetof(struct fs_ledger, refused_askers), behind + 288 + 2056);
+    check_int(sizeof(struct fs_refused_asker), 16);
+    check_int(offsetof(struct fs_ledger, looks), behind + 288 + 2056 + 256);
+    check_int(offsetof(struct fs_ledger, requests), behind + 288 + 2056 + 256 + 256 * 16);
+    check_int(sizeof(struct fs_kept_request), 16);
     check_int(sizeof(struct fs_look), 16);
+}
+
+/* Before and after: what it has stays, and what it is larger by is free. */
+TAP_TEST(the_ledger_of_a_build_with_fewer_slots_serves_as_it_is_and_grows)
+{
+    struct fs_ledger *made, *mapped;
+    int fd;
+
+    setenv("GMSFS_LEDGER_SLOTS", "1100", 1);
+    check_int(fs_ledger_make(&fd, &made), 0);
+    unsetenv("GMSFS_LEDGER_SLOTS");
+    made->requests[1099].unique = 7;
+    check_int(fs_ledger_map(fd, &mapped), 0);
+    check_int(mapped->slots, 1100);
+    check_int((long long)mapped->requests[1099].unique, 7);
+    check_int(fs_ledger_grow(fd, &mapped), 0);
+    check_int(mapped->slots, FS_LEDGER_SLOTS);
+    check_int((long long)mapped->requests[1099].unique, 7);
+    check_int((long long)mapped->requests[FS_LEDGER_SLOTS - 1].unique, 0);
+    check_int(made->slots, FS_LEDGER_SLOTS); /* whoever maps it sees so */
+    close(fd);
+}
+
+TAP_TEST(what_is_shorter_than_it_says_is_no_ledger)
+{
+    struct fs_ledger *made, *mapped;
+    int fd;
+
+    check_int(fs_ledger_make(&fd, &made), 0);
+    check_int(ftruncate(fd, (off_t)fs_ledger_bytes(made) - 1), 0);
+    check_int(fs_ledger_map(fd, &mapped), -EPROTO);
+    made->slots = 0;
+    check_int(fs_ledger_map(fd, &mapped), -EPROTO);
+    close(fd);
 }
 
 /* A kernel that is capable of everything, and what libfuse 3.14 wants then. */

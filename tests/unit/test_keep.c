@@ -180,6 +180,38 @@ TAP_TEST(a_batch_beyond_the_limit_of_descriptors_is_kept_in_no_part)
     memories_close(memories, 40);
 }
 
+/* A worker that asks and reads no answer; what is asked next is answered again. */
+TAP_TEST(an_answer_that_is_not_taken_is_given_up_in_a_second)
+{
+    struct wire_batch batch = {.head = {.type = WIRE_DROP, .value = 1}, .memories = {{.id = 1}}};
+    struct keeper_setup setup = {.mountpoint = "/mnt"};
+    struct keeper keeper = {.setup = &setup};
+    struct wire_message answer = {0};
+    struct wire_ends ends;
+    uint64_t last = 0, took_ms = 0;
+    int fd = -1;
+
+    ends_open(&ends);
+    keeper.keep_fd = ends.there;
+    for (batch.head.id = 1; took_ms < 900 && batch.head.id < 100000; batch.head.id++) {
+        uint64_t start_ms = keeper_now_ms();
+        require(wire_send_batch(ends.here, &batch, NULL) == 0);
+        check(keeper_on_keep(&keeper));
+        took_ms = keeper_now_ms() - start_ms;
+    }
+    check(took_ms >= 900 && took_ms < 5000);
+    check(keeper.keep_fd >= 0);
+    fcntl(ends.here, F_SETFL, O_NONBLOCK);
+    while (wire_receive(ends.here, &answer, &fd) == 0)
+        last = answer.id;
+    check_int((long long)last, (long long)batch.head.id - 2); /* all but the last one's */
+    require(wire_send_batch(ends.here, &batch, NULL) == 0);
+    check(keeper_on_keep(&keeper));
+    check_int(wire_receive(ends.here, &answer, &fd), 0);
+    check_int((long long)answer.id, (long long)batch.head.id);
+    ends_close(&ends);
+}
+
 TAP_TEST(what_the_worker_had_handed_over_ends_with_it)
 {
     struct service_memory memories[MANY];

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fds_refused - who asks on `.fds` while workers die of it: the connection goes with the worker,
+ * and the next one is another, so it is the process and what it asks that count (keeper_poison.c)
+ */
+#include "fs/fds_connection.h"
+
+#include <stdatomic.h>
+
+void fds_work_for(const struct connection *connection, uint32_t op)
+{
+    struct fs_ledger *ledger = connection->fs->options.ledger;
+    uint32_t pid = (uint32_t)connection->pid;
+
+    atomic_store(&ledger->at[0],
+                 fs_at_asker(connection->uid, pid, op)); /* the step's end ends it */
+}
+
+static bool is_refused(const struct fs *fs, uint64_t what)
+{
+    const struct fs_refused_asker *refused = fs->options.ledger->refused_askers;
+
+    for (unsigned i = 0; i < FS_REFUSED_ASKERS; i++)
+        if (atomic_load(&refused[i].what) == what && fs->now_ms < refused[i].until_ms)
+            return true;
+    return false;
+}
+
+bool fds_is_refused(const struct connection *connection, uint32_t op)
+{
+    uint32_t uid = connection->uid, pid = (uint32_t)connection->pid;
+
+    return is_refused(connection->fs, fs_at_asker(uid, pid, op)) ||
+           is_refused(connection->fs, fs_at_any_asker(uid));
+}
