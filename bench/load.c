@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "bench.h"
@@ -108,9 +109,27 @@ static double time_command(const char *const arguments[])
 }
 
 struct ours {
-    const char *gmsfs, *model, *image;
+    const char *gmsfs, *mount, *model, *image;
     char store[4096];
+    fsblkcnt_t free_blocks; /* of the mount, before anything was loaded */
 };
+
+static fsblkcnt_t count_free(const struct ours *ours)
+{
+    struct statvfs status;
+
+    bench_call(ours->mount, statvfs(ours->mount, &status));
+    return status.f_bfree;
+}
+
+/* The daemon gives memory back in the background: what is measured next shall not run beside that.
+ */
+static void remove_store(const struct ours *ours)
+{
+    bench_call(ours->store, rmdir(ours->store));
+    while (count_free(ours) < ours->free_blocks)
+        usleep(1000);
+}
 
 /* Into a store that is new each time. */
 static double time_load(const struct ours *ours, int is_image)
@@ -121,7 +140,7 @@ static double time_load(const struct ours *ours, int is_image)
 
     bench_call(ours->store, mkdir(ours->store, 0755));
     took_us = time_command(is_image ? image : load);
-    bench_call(ours->store, rmdir(ours->store));
+    remove_store(ours);
     return took_us;
 }
 
@@ -130,7 +149,7 @@ static void save_image(const struct ours *ours)
 {
     time_command((const char *[]){ours->gmsfs, "load", ours->store, ours->model, NULL});
     time_command((const char *[]){ours->gmsfs, "image", "save", ours->store, ours->image, NULL});
-    bench_call(ours->store, rmdir(ours->store));
+    remove_store(ours);
 }
 
 static void print_row(const char *name, const double ours_us[BENCH_ROUNDS], size_t bytes,
@@ -170,8 +189,9 @@ int main(int argc, char **argv)
         fputs("usage: load GMSFS MOUNT MODEL IMAGE\n", stderr);
         return 2;
     }
-    ours = (struct ours){.gmsfs = argv[1], .model = argv[3], .image = argv[4]};
-    snprintf(ours.store, sizeof ours.store, "%s/load", argv[2]);
+    ours = (struct ours){.gmsfs = argv[1], .mount = argv[2], .model = argv[3], .image = argv[4]};
+    snprintf(ours.store, sizeof ours.store, "%s/load", ours.mount);
+    ours.free_blocks = count_free(&ours);
     open_model(argv[3], &copy);
     save_image(&ours);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
