@@ -4,12 +4,13 @@
 import ctypes
 import errno
 import json
+import os
 import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .buffers import Buffer
-from .errors import make
+from .errors import NoMemory, make
 from .store import Store
 
 METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
@@ -49,7 +50,10 @@ def publish(
         plan = Plan(store.path, tensors, metadata, tag)
         plan.place(store.info, chunk_bytes)
         store._handle.call("gmsfs_set_connect_flags", abi.CONNECT_REPLACE)
-        store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
+        try:
+            store._handle.connect(abi.MODE_RW, timeout, plan.aligned_bytes)
+        except NoMemory as error:
+            raise _full(error, plan.aligned_bytes) from None
         write(store, plan, chunk_bytes, store.commit)
 
 
@@ -265,7 +269,10 @@ def _copy(store: Any, plan: Any) -> Any:
     slots: List[int] = []
     for size, tag, items in zip(plan.allocations, plan.tags, of):
         slot = ctypes.c_uint64()
-        handle.call_long("gmsfs_allocate_handle", size, tag, None, ctypes.byref(slot))
+        try:
+            handle.call_long("gmsfs_allocate_handle", size, tag, None, ctypes.byref(slot))
+        except NoMemory as error:
+            raise _full(error, size) from None
         address = store._map(slot.value, abi.ACCESS_WRITE)
         buffer = store._buffer(address, size, len(slots), slot.value, False)
         for item, offset in items:
@@ -273,6 +280,22 @@ def _copy(store: Any, plan: Any) -> Any:
         handle.call("gmsfs_destroy_mapping", address)
         slots.append(slot.value)
     return slots
+
+
+def _full(error: Any, needed_bytes: int) -> Any:
+    """The same with numbers, where the mount tells them."""
+    try:
+        with open(os.path.join(error.filename, "..", "device"), encoding="utf-8") as file:
+            facts = json.load(file)
+        total = facts["total_bytes"]
+        free = max(0, total - facts["used_bytes"] - facts["reserved_bytes"])
+    except (OSError, ValueError, KeyError):
+        return error
+    why = (
+        f"{needed_bytes} bytes needed, {free} free of {total}; remove another store's layout ('gmsfs "
+        "status' shows who has what), or mount with a larger size="
+    )
+    return make(errno.ENOMEM, error.filename, error.call, why, error.device_error)
 
 
 def _copy_item(path: Any, buffer: Buffer, item: Any, offset: int) -> None:

@@ -96,7 +96,8 @@ class Abi(unittest.TestCase):
             source, program = os.path.join(scratch, "abi.c"), os.path.join(scratch, "abi")
             with open(source, "w", encoding="ascii") as file:
                 file.write(
-                    "#include <gmsfs_graph.h>\n#include <gmsfs_region.h>\n#include <stdio.h>\nint main(void)\n{\n"
+                    "#include <gmsfs_graph.h>\n#include <gmsfs_region.h>\n#include <stdio.h>\n"
+                    + "int main(void)\n{\n"
                     + "\n".join(lines)
                     + "\nreturn 0;\n}\n"
                 )

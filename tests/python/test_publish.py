@@ -196,8 +196,13 @@ class Publishing(StoreCase):
 
     def test_more_than_the_device_has_is_said_and_changes_nothing(self):
         gmsfs.publish(self.path, {"old": b"1"})
-        with self.assertRaisesRegex(gmsfs.NoMemory, "gmsfs status"):
-            gmsfs.publish(self.path, {"t": numpy.zeros(300 << 20, "u1")}, timeout=0)
+        large = numpy.zeros(300 << 20, "u1")
+        told = rf"{self.path}: .*: {large.nbytes} bytes needed, \d+ free of \d+; .*gmsfs status"
+        with self.assertRaisesRegex(gmsfs.NoMemory, told):
+            gmsfs.publish(self.path, {"t": large}, timeout=0)
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            with self.assertRaisesRegex(gmsfs.NoMemory, told):
+                store.publish({"t": large})
         self.assertEqual(self.state(), "COMMITTED")
 
     def test_the_first_of_many_engines_loads_and_all_go_on_as_readers(self):
