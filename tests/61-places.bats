@@ -156,6 +156,24 @@ reads_disk() {
     bytes_are_right
 }
 
+@test "a spare that a worker dies over is read again by the next one, and who waits for it is let in" {
+    with_disk
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    wait_for_lock open "$W/lock" r
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until 10 has_event worker_resumed
+    reads_disk
+    assert_eq "$(info_of weights .suspect)" true
+    rm "$T/gate"
+    wait_until 10 granted "$WAITER"
+    has_event healed disk
+    at 'device disk'
+    bytes_are_right
+    let_go "$WAITER"
+}
+
 @test "clear-suspect ends the reading of a spare that would heal, and so does a writer" {
     with_disk
     touch "$T/gate"
