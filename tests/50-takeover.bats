@@ -105,6 +105,27 @@ take_over() {
     stop_mount "$at"
 }
 
+has_child() { # PID
+    [[ -n $(cat "/proc/$1/task/"*/children) ]]
+}
+
+@test "a takeover of a mount that hangs says so, and one that is given up meanwhile is not done later" {
+    local worker
+    start_mount
+    publish
+    worker=$(worker_of "$KEEPER")
+    kill -STOP "$worker"
+    spawn "$GMSFS" mount --takeover "$M"
+    wait_until 10 grep -q 'does not answer, and is waited for' "$T/spawn-$SPAWNED"
+    wait_until 5 has_child "$SPAWNED"
+    kill -KILL "$SPAWNED"
+    kill -CONT "$worker"
+    wait_until 10 grep -q 'the other process has not gone on; this keeper does' "$LOG"
+    wait_until 5 grep -q 'not taken over: whoever asked for it has gone' "$T/spawn-$SPAWNED"
+    is_whole
+    assert_eq "$(device_get .keeper_pid) $(worker_of "$KEEPER")" "$KEEPER $worker" 'keeper and worker'
+}
+
 @test "in the background it answers when the mount goes on" {
     local former
     start_mount

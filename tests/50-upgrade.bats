@@ -228,6 +228,18 @@ runs_installed() {
     is_whole
 }
 
+@test "an upgrade of a mount that hangs says so, and goes on when its worker was killed" {
+    start
+    publish
+    kill -STOP "$(worker_of "$KEEPER")"
+    spawn "$GMSFS" upgrade "$M"
+    wait_until 10 grep -q 'does not answer, and is waited for' "$T/spawn-$SPAWNED"
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'worker [0-9]+ goes on'
+    is_whole
+}
+
 @test "only root and who mounted may ask for it" {
     start
     run_logged -1 as_user "$GMSFS" upgrade "$M"

@@ -2,11 +2,14 @@
 /* gmsfs upgrade - what serves a mount becomes the gmsfs that is installed now */
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
+#include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/store_file.h"
 #include "gmsfs.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -87,6 +90,23 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
     return strerror(-error);
 }
 
+/* The question would wait in the kernel, without a word. */
+static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
+{
+    struct mount copy = *mount;
+    const struct mounts one = {.list = &copy, .count = 1};
+    json_t **looks;
+
+    if (mount_look(&one, &looks) != 0)
+        return;
+    if (strcmp(store_json_text(looks[0], "health"), "silent") == 0)
+        cli_error("%s: does not answer, and is waited for; where its worker hangs, kill that with "
+                  "SIGKILL: another one goes on, and nothing is lost",
+                  path);
+    json_decref(looks[0]);
+    free(looks);
+}
+
 static int upgrade_mount(char *path)
 {
     struct upgrade_answer answer;
@@ -95,6 +115,7 @@ static int upgrade_mount(char *path)
 
     if (mounts_open_at(path, &mounts, &mount) != CLI_OK)
         return CLI_FAILURE;
+    upgrade_warn_if_silent(path, mount);
     int error = upgrade_ask(mount->path, &answer);
     if (error)
         cli_error("%s: not upgraded: %s", path, upgrade_explain(error, &answer));

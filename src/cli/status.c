@@ -154,8 +154,10 @@ static void status_print_absent(const json_t *look, const char *path, FILE *to)
         ui_line(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path,
                 path);
     } else if (strcmp(health, "silent") == 0) {
-        ui_line(to, "%s  SILENT: no answer within %u s; its daemon is stopped or stuck", path,
-                MOUNT_LOOK_TIMEOUT_MS / 1000);
+        ui_line(to,
+                "%s  SILENT: no answer within %u s; its daemon is stopped or stuck "
+                "(gmsfs-mount(8), PROCESSES)",
+                path, MOUNT_LOOK_TIMEOUT_MS / 1000);
     } else if (strcmp(health, "no access") == 0) {
         ui_line(to, "%s  NO ACCESS: another user's mount, without -o allow_other", path);
     } else {

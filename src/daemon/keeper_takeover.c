@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,8 +86,16 @@ static int connect_to(const char *path)
     return error;
 }
 
+/* The command has been killed meanwhile: what was given up is not done later. */
+static bool is_given_up(const struct keeper *keeper)
+{
+    struct pollfd caller = {.fd = keeper->setup->ready_fd};
+
+    return poll(&caller, 1, 0) > 0 && caller.revents & POLLERR;
+}
+
 /* Asks, and looks at what is there before anything goes. */
-static int agree(int fd, struct failure *failure)
+static int agree(const struct keeper *keeper, int fd, struct failure *failure)
 {
     const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
                                               .op = GMSFS_FDS_TAKEOVER};
@@ -106,6 +115,8 @@ static int agree(int fd, struct failure *failure)
         return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.abi);
     stop_at("offered");
     int error = abi_check(offer.abi, failure);
+    if (!error && is_given_up(keeper))
+        error = failure_set(failure, -ECANCELED, "whoever asked for it has gone");
     if (!error && send(fd, "g", 1, MSG_NOSIGNAL) < 0)
         error = failure_set(failure, -errno, "its keeper has gone: %s", strerror(errno));
     return error;
@@ -347,7 +358,7 @@ int keeper_take_over(struct keeper *keeper)
     int fd = connect_to(keeper_path(keeper));
     int error = fd < 0 ? failure_set(&failure, fd, "its daemon cannot be reached: %s%s",
                                      strerror(-fd), explain_refusal(fd))
-                       : agree(fd, &failure);
+                       : agree(keeper, fd, &failure);
 
     if (!error)
         error = receive_all(keeper, fd, &failure);

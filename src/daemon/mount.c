@@ -366,6 +366,11 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
 
     if (check_live_mount(given, path, &mount))
         return 1;
+    if (probe_mount(path) == -ETIMEDOUT)
+        log_warning(
+            "%s: does not answer, and is waited for; where its worker hangs, kill that with "
+            "SIGKILL: another one goes on, and nothing is lost",
+            path);
     if (!setup->options->foreground)
         return run_in_background(setup, &mount);
     /* The caller's: they may be of this very mount, which a worker that ends would wait for itself
