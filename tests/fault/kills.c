@@ -148,17 +148,23 @@ static bool wait_until_idle(void)
     return true;
 }
 
-/* Who drains and goes as the worker ends is missed a moment later. False: the mount drains for
- * good.
+static bool drains(const char *file)
+{
+    static char text[TOOL_TEXT_BYTES];
+
+    return tool_read_text(tool_path("%s/%s", script_mount, file).text, text, sizeof text) <= 0 ||
+           strstr(text, "\"draining\": true");
+}
+
+/* Who drains and goes as the worker ends is missed a moment later. False: the mount or the store
+ * drains for good.
  */
 static bool wait_until_served(void)
 {
-    static char text[TOOL_TEXT_BYTES];
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
 
     for (;;) {
-        if (tool_read_text(tool_path("%s/device", script_mount).text, text, sizeof text) > 0 &&
-            !strstr(text, "\"draining\": true"))
+        if (!drains("device") && !drains("weights/info"))
             return true;
         if (tool_now_ms() > until_ms)
             return false;
