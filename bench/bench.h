@@ -102,6 +102,17 @@ BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floo
                 sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
 }
 
+/* Of speeds, for comparison only. */
+BENCH_UNUSED static void bench_row_told(const char *what, double ours_us, double floor_us)
+{
+    char ours[32], floor[32], value[32];
+
+    bench_time_text(ours, sizeof ours, ours_us);
+    bench_time_text(floor, sizeof floor, floor_us);
+    snprintf(value, sizeof value, "%.2f", floor_us / ours_us);
+    bench_print(what, ours, floor, value, "-", 1);
+}
+
 /* The limit is of the time itself. */
 BENCH_UNUSED static void bench_row_within(const char *what, double ours_us, double limit_us)
 {

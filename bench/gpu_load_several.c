@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 {
     static struct floor floor;
     struct gpu_ring rings[GPU_RING_GPUS_MAX];
-    double one_us[BENCH_ROUNDS], all_us[BENCH_ROUNDS], bytes;
+    double one_us[BENCH_ROUNDS], all_us[BENCH_ROUNDS], bytes, best_us;
     char **stores = argv + 3;
     int count = argc - 3;
 
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     time_all(argv[1], "", argv[2], stores, count, bytes); /* all was used once */
     look_at_threads(argv[1], argv[2], stores, count, bytes);
     gpu_ring_time_copies(rings, count);
-    floor.all = gpu_ring_choose(rings, count);
+    floor.all = gpu_ring_choose(rings, count, &best_us);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         one_us[round] = time_one(argv[1], argv[2], stores[0], bytes);
         all_us[round] = time_all(argv[1], "", argv[2], stores, count, bytes);

@@ -254,8 +254,9 @@ BENCH_UNUSED static void gpu_ring_tell(const char *what, int count, const struct
             way->one_stream ? "one stream" : "streams", took_us / 1e3);
 }
 
-/* Both, by each of some rings; the best one of one round. Each is told. */
-BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, int count)
+/* Both, by each of some rings; the best one of one round, and what it took. Each is told. */
+BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, int count,
+                                                        double *took_us_of_best)
 {
     static const unsigned threads[] = {8, 12, 16};
     struct gpu_ring_way best = {0};
@@ -275,6 +276,7 @@ BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, 
             best = way;
         }
     }
+    *took_us_of_best = best_us;
     return best;
 }
 

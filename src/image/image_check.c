@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WRITTEN_STEP_BYTES ((size_t)64 << 10)
+#define WRITTEN_STEP_BYTES ((size_t)128 << 10)
 
 struct check_run {
     const struct image_check *check;
