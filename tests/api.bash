@@ -95,7 +95,8 @@ kill_workers() {
     done
 }
 
-# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart.
+# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart
+# (longer where workers are slow: those that are killed before they serve count against what they were at).
 api_killed() {
     local -A KILLED=()
     local kills=0 at
@@ -104,7 +105,7 @@ api_killed() {
         spawn "$BUILD/tests/api/test_$1" "${@:2}"
         until process_gone "$SPAWNED"; do
             kill_workers
-            sleep "0.0$((RANDOM % 7 + 3))"
+            sleep "$(printf '0.%03d' $(((RANDOM % 70 + 30) * SLOW)))"
         done
         wait_exit "$SPAWNED"
         assert_eq "$status" 0 "$(output_of "$SPAWNED")"

@@ -21,7 +21,7 @@
 /* More snapshots than anybody will make. */
 #define GENERATION_MAX (UINT64_C(1) << 40)
 
-struct transaction {
+struct transaction_head {
     uint64_t bytes; /* of its entries */
     uint64_t hash;  /* of these, seeded with where the transaction is */
 };
@@ -285,7 +285,7 @@ static int read_entries(const struct reading *reading, uint64_t at, uint64_t end
 static int read_transaction(const struct reading *reading, uint64_t *at, uint64_t tail)
 {
     const uint8_t *transactions = reading->journal->transactions[file_of(reading->generation)];
-    struct transaction transaction;
+    struct transaction_head transaction;
 
     if (tail - *at < sizeof transaction)
         return damaged(reading, *at, "a transaction is cut off");
@@ -417,12 +417,12 @@ const void *journal_add(struct journal *journal, uint32_t type, const struct iov
 
 size_t journal_get_mark(const struct journal *journal)
 {
-    return (size_t)(journal->at - begin_of_transaction(journal) - sizeof(struct transaction));
+    return (size_t)(journal->at - begin_of_transaction(journal) - sizeof(struct transaction_head));
 }
 
 void journal_rewind(struct journal *journal, size_t mark)
 {
-    journal->at = begin_of_transaction(journal) + sizeof(struct transaction) + mark;
+    journal->at = begin_of_transaction(journal) + sizeof(struct transaction_head) + mark;
 }
 
 bool journal_has_transaction(const struct journal *journal)
@@ -435,7 +435,7 @@ void journal_publish(struct journal *journal)
     unsigned file = writing_file(journal);
     uint64_t begin = begin_of_transaction(journal);
     uint8_t *at = journal->transactions[file] + begin;
-    struct transaction transaction = {.bytes = journal_get_mark(journal)};
+    struct transaction_head transaction = {.bytes = journal_get_mark(journal)};
 
     if (transaction.bytes == 0)
         return;

@@ -29,7 +29,7 @@ struct content {
 static void sum_transactions(struct content *content, uint64_t generation, uint64_t at,
                              uint64_t tail)
 {
-    struct transaction transaction;
+    struct transaction_head transaction;
 
     while (at < content->size && at < tail && content->size - at >= sizeof transaction) {
         memcpy(&transaction, content->bytes + at, sizeof transaction);

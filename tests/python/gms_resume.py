@@ -4,8 +4,9 @@
 
   gms_resume.py halves SOCKET DIRECTORY   sends frames in two halves: says `half N` between them, and goes on
                                           when DIRECTORY/N is there
-  gms_resume.py churn SOCKET SECONDS      a writer that asks without a pause, one by one and many ahead;
-                                          what is done twice or not at all shows in slots, keys and lists
+  gms_resume.py churn SOCKET SECONDS|FILE a writer that asks without a pause, one by one and many ahead, for so
+                                          long, or until FILE is there; what is done twice or not at all shows
+                                          in slots, keys and lists
   gms_resume.py read SOCKET SECONDS       a reader that exports and looks at everything again and again
   gms_resume.py long SOCKET DIRECTORY     asks for a list longer than sockets take, reads a part of it,
                                           says `begun`, and reads the rest when DIRECTORY/0 is there: says
@@ -101,11 +102,24 @@ class Writer:
                 raise BadAnswer(key)
 
 
-def churn(path, seconds):
+def going_on(until):
+    begin = time.monotonic()
+    if "/" not in until:
+        return lambda: time.monotonic() < begin + float(until)
+
+    def is_not_there():
+        if time.monotonic() > begin + 6 * TIMEOUT:
+            raise TimeoutError(until)
+        return not os.path.exists(until)
+
+    return is_not_there
+
+
+def churn(path, until):
     writer = Writer(path)
-    end = time.monotonic() + float(seconds)
+    goes_on = going_on(until)
     rounds = 0
-    while time.monotonic() < end:
+    while goes_on():
         writer.one_by_one()
         if rounds % 5 == 0:
             writer.ahead(30)
