@@ -237,6 +237,20 @@ PY
     assert_eq "$status" 0 "who waited: $(output_of "$waiter")"
 }
 
+@test "ALLOC waits for a store that is leaving the device, also where none is made to leave for it" {
+    export GMSFS_MOVE_GATE=$T/gate
+    start_mount size=16M,host_size=16M,alloc_timeout=60,evict=none
+    mkdir "$M/other"
+    ctl open "$M/other/ctl" rw acquire rw 0 alloc $((12 * MIB)) 1 '' '' commit
+    touch "$T/gate"
+    echo host >"$M/other/residency"
+    spawn "$GMSCTL" open "$M/weights/ctl" rw acquire rw 0 alloc $HALF 1 '' ''
+    wait_until 5 metric_is gmsfs_allocs_waiting 1
+    rm "$T/gate"
+    wait_exit "$SPAWNED" 10
+    assert_eq "$status" 0 "who waited: $(output_of "$SPAWNED")"
+}
+
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
     requires python3
     make_model $HALF

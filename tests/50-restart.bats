@@ -178,6 +178,23 @@ is_pausing() { # SECONDS: before the next worker
     assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
 }
 
+@test "a process that workers end at as they receive from it on .fds is refused unread, and the mount goes on" {
+    export GMSFS_DIE_RECEIVING_FDS=$T/deaths
+    local i again=()
+    start_mount
+    for i in 1 2 3 4 5; do
+        again+=(connect "$M" try region-list self 0 a disconnect)
+    done
+    printf 'e%.0s' {1..25} >"$T/deaths"
+    spawn "$GMSCTL" "${again[@]}" say refused until "$T/go"
+    wait_until_any 10 said "$SPAWNED" refused
+    assert_eq "$(output_of "$SPAWNED" | grep -c -e ECONNRESET -e EPIPE) $(output_of "$SPAWNED" | grep -c EIO)" '3 2' 'answers'
+    assert_eq "$(stat -c %s "$T/deaths")" 22 'deaths that are left'
+    : >"$T/deaths"
+    ctl connect "$M" region-list self 0 a # another process
+    touch "$T/go"
+}
+
 # die_of_alloc VARIABLE: workers that end of an ALLOC, each as the file of that variable says.
 die_of_alloc() {
     local waiter

@@ -111,6 +111,18 @@ bool child_is_left_behind(pid_t pid)
     return false;
 }
 
+void child_forget_left(void)
+{
+    while (left_behind) {
+        struct child *child = left_behind;
+
+        left_behind = child->next;
+        if (child->pidfd >= 0)
+            close(child->pidfd);
+        free(child);
+    }
+}
+
 static void child_wait(const struct child *child)
 {
     struct pollfd over = {.fd = child->pidfd, .events = POLLIN};

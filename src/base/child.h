@@ -30,6 +30,9 @@ void child_end_group(struct child *child);
 /* One that was ended, could not be yet, and is waited for later. */
 bool child_is_left_behind(pid_t pid);
 
+/* Those are waited for no more, for this process is about to close what it has open, or to fork. */
+void child_forget_left(void);
+
 /* For poll(2): readable once it has ended. -1: this kernel has no such thing. */
 int child_get_pidfd(const struct child *child);
 

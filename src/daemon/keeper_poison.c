@@ -170,11 +170,11 @@ static void tell(const struct keeper *keeper, const struct keeper_suspect *culpr
     if (what & FS_AT_CONNECTION)
         snprintf(whose, sizeof whose, "GMS client; it is let go");
     else if (is_asker(what) && is_whole(culprit))
-        snprintf(whose, sizeof whose, "user on .fds, %u; he is refused there for a minute",
+        snprintf(whose, sizeof whose, "user on .fds, %u; refused there for a minute",
                  (uint32_t)what);
     else if (is_asker(what))
         snprintf(whose, sizeof whose,
-                 "request on .fds, of process %u of user %u; it is refused for a minute",
+                 "request on .fds, of process %u of user %u; refused for a minute",
                  (unsigned)(what >> FS_AT_UID_BITS & ((1u << FS_AT_PID_BITS) - 1)), (uint32_t)what);
     log_error("%s: %u workers in a row ended while they served one %s", keeper->setup->mountpoint,
               culprit->killed, whose);

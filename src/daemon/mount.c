@@ -371,6 +371,7 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
             "%s: does not answer, and is waited for; where its worker hangs, kill that with "
             "SIGKILL: another one goes on, and nothing is lost",
             path);
+    child_forget_left(); /* who looked and hangs there is not the keeper's to wait for */
     if (!setup->options->foreground)
         return run_in_background(setup, &mount);
     /* The caller's: they may be of this very mount, which a worker that ends would wait for itself

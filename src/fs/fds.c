@@ -313,6 +313,17 @@ static void serve(struct connection *connection, struct fds_received *received)
     }
 }
 
+/* Workers ended as they received from this process: what it sent is taken off unread, for a close
+ * with something left would reset the connection, and is answered. */
+static void refuse_unread(struct connection *connection)
+{
+    char byte;
+
+    if (recv(connection->watch.fd, &byte, sizeof byte, MSG_DONTWAIT) >= 0)
+        send_error(connection, -EIO);
+    drop(connection);
+}
+
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
@@ -328,7 +339,12 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         go_on(connection);
         return;
     }
+    if (fds_is_refused(connection, 0)) {
+        refuse_unread(connection);
+        return;
+    }
     fds_work_for(connection, 0);
+    fs_die_if_told("GMSFS_DIE_RECEIVING_FDS");
     int error = fds_receive(connection->fs, watch->fd, connection->uid, &received);
     if (error == -EAGAIN)
         return;

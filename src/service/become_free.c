@@ -7,6 +7,9 @@
  */
 #include "service/evict_table.h"
 
+#define LOOKS_MAX 64u /* within LOOKS_MS */
+#define LOOKS_MS  100u
+
 /* All that a writer has may come back, for it may abort; of a sealed layout, what it had beside. */
 static uint64_t count_of_writer(const struct core_store *store, const struct core_session *writer)
 {
@@ -14,7 +17,7 @@ static uint64_t count_of_writer(const struct core_store *store, const struct cor
                                         : writer->reserved_bytes + writer->making_bytes;
 }
 
-/* As long as nobody but who asks does anything, and nobody leaves the device. */
+/* As long as nobody but who asks does anything, and no store begins to leave the device. */
 static uint64_t count_staying(const struct service *s, const struct core_session *held)
 {
     const struct core_store *own = core_find_store(s->core, held->store);
@@ -23,6 +26,8 @@ static uint64_t count_staying(const struct service *s, const struct core_session
         const struct core_store *store = s->core->stores.items[i];
         const struct core_session *writer = core_get_writer(s->core, store->id);
         bytes += store->use.used_bytes;
+        if (evict_table_is_leaving(store)) /* nobody writes there */
+            bytes -= layout_total_bytes(store->fixed);
         if (writer && writer != held)
             bytes -= count_of_writer(store, writer);
     }
@@ -55,7 +60,7 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
                               .pool = evict_table_find_pool(s, store->use.pool),
                               .bytes = bytes,
                               .is_resident = store->use.used_bytes > 0,
-                              .free_bytes = free_bytes + table.leaving_bytes};
+                              .free_bytes = free_bytes};
     let_all_go(s, &table);
     long chosen =
         evict_choose(table.rows, table.count, table.pools, s->core->pools.items.count, &wish);
@@ -63,8 +68,21 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
     return chosen >= 0;
 }
 
+/* All stores are looked at for each that waits, on the loop: of many waiters some are believed. */
+static bool may_look(struct service *s)
+{
+    uint64_t now_ms = service_now(s);
+    if (now_ms - s->free_looks_ms >= LOOKS_MS) {
+        s->free_looks_ms = now_ms;
+        s->free_looks = 0;
+    }
+    return s->free_looks++ < LOOKS_MAX;
+}
+
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes)
 {
+    if (!may_look(s))
+        return true;
     uint64_t staying_bytes = count_staying(s, held);
     struct vmm_info info;
     vmm_get_info(s->vmm, &info);

@@ -158,6 +158,8 @@ struct service {
     uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
     uint64_t evict_tries_ms;         /* since when the tries are counted */
     unsigned evict_tries;
+    uint64_t free_looks_ms; /* since when the looks of become_free.c are counted */
+    unsigned free_looks;
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
