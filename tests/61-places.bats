@@ -179,7 +179,10 @@ reads_disk() {
     touch "$T/gate"
     fake_gpus 'xid 0 48'
     wait_until 10 reads_disk
-    ctl open "$W/lock" rw
+    hold open "$W/lock" rw
+    at 'device disk'
+    has_event move_failed ECANCELED
+    let_go "$HOLDER"
     wait_until 10 reads_disk
     wait_for_lock open "$W/lock" r
     cli -0 clear-suspect "$W"
