@@ -194,6 +194,18 @@ reads_disk() {
     let_go "$WAITER"
 }
 
+@test "the reading of a spare that would heal is not cancelled by order" {
+    with_disk
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    expect EBUSY open "$W/residency" w write cancel
+    reads_disk
+    rm "$T/gate"
+    wait_until 10 at disk
+    assert_eq "$(jq -s 'map(select(.event == "move_failed")) | length' <"$M/events")" 0
+}
+
 @test "suspect bytes are never copied away from the device, by order or in the middle of a move" {
     committed
     touch "$T/gate"

@@ -407,6 +407,8 @@ int apply_move_cancel(struct apply *apply)
         return -ENODATA;
     if (store->places.move.to == CORE_PLACE_DEVICE && core_is_awaited(apply->core, store))
         return -EBUSY;
+    if (core_is_healing(store)) /* it would begin again at once */
+        return -EBUSY;
     apply_abandon_move(apply, store, ECANCELED);
     return 0;
 }

@@ -411,7 +411,8 @@ enum record_type {
     RECORD_MOVE_FAIL, /* store, count = the move, or 0: of one that could not begin; offset = errno;
                          flags CORE_MOVE_REFUSE: who waits for it is refused with that;
                          CORE_MOVE_QUIET: no event tells it again. -ESTALE */
-    RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it */
+    RECORD_MOVE_CANCEL, /* store. -ENODATA: none is under way; -EBUSY: somebody waits for it,
+                           or it heals a suspect store, and would begin again */
     RECORD_COPY_DROP,   /* store, kind: the spare in that tier; offset = errno of who could not read
                            it, or 0. -ENODATA: there is none; -EBUSY: a
                            writer, a move, or a reader that was let in wherever the store is */
@@ -754,6 +755,8 @@ bool core_wants_promotion(const struct core *core, const struct core_store *stor
 /* It is suspect, nobody has it, and there is a spare on the disk, which is to be its place when all
  * of it was read: a spare in the host's memory has been by the end of a record. */
 bool core_wants_heal(const struct core *core, const struct core_store *store);
+/* That spare is being read. */
+bool core_is_healing(const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
 /* Does this waiter, if it lacks memory, still hold off who came later? */

@@ -39,6 +39,12 @@ bool core_can_heal(const struct core_store *store)
            store->places.place == CORE_PLACE_DEVICE && core_get_fallback(store) == CORE_PLACE_DISK;
 }
 
+bool core_is_healing(const struct core_store *store)
+{
+    return store->places.move.id != 0 && store->places.move.to == CORE_PLACE_DISK &&
+           core_can_heal(store);
+}
+
 bool core_wants_heal(const struct core *core, const struct core_store *store)
 {
     return !core->lost && core_can_heal(store) && store->places.move.id == 0 &&

@@ -26,9 +26,9 @@ struct service_move_order {
 
 /* By an open file of the store, whose user has to own it or to be root. 0: it is so, or has begun.
  * -EPERM; -ECANCELED: it is not drained by that drain; -EBUSY: held, a writer is there, or another
- * move is under way, or (cancel) waited for; -ENOMEM: there is no such tier, or no room in it;
- * -EIO: suspect bytes are not copied; -ENODATA: no copy, or no move; -EAGAIN: others' turn for the
- * device's memory comes first; -EINVAL: scratch is not copied; -ENODEV, -ESTALE */
+ * move is under way, or (cancel) waited for or healing; -ENOMEM: there is no such tier, or no room
+ * in it; -EIO: suspect bytes are not copied; -ENODATA: no copy, or no move; -EAGAIN: others' turn
+ * for the device's memory comes first; -EINVAL: scratch is not copied; -ENODEV, -ESTALE */
 int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order);
 
 /* All that is committed are chunks of graph pools. What is in them is worth no copy: they leave the
