@@ -115,8 +115,8 @@ with_disk() { # [FAULT]
     move_to +disk 'device disk'
 }
 
-reads_disk() {
-    grep -q '^moving disk ' "$W/residency"
+reads_disk() { # [STORE]
+    grep -q '^moving disk ' "$M/${1-weights}/residency"
 }
 
 @test "suspect memory is dropped for a spare on the disk when all of that was read, and readers wait for it" {
@@ -204,6 +204,34 @@ reads_disk() {
     rm "$T/gate"
     wait_until 10 at disk
     assert_eq "$(jq -s 'map(select(.event == "move_failed")) | length' <"$M/events")" 0
+}
+
+reading() { # the stores whose spares are read
+    local store
+    for store in weights second third; do
+        ! reads_disk "$store" || printf '%s ' "$store"
+    done
+}
+
+@test "spares that heal are read one by one, but for those that somebody waits for" {
+    with_disk
+    for store in second third; do
+        committed "$store" 500000
+        move_to +disk 'device disk' "$store"
+    done
+    touch "$T/gate"
+    fake_gpus 'xid 0 48'
+    wait_until 10 reads_disk
+    assert_eq "$(reading)" 'weights '
+    spawn "$GMSCTL" open "$M/third/lock" r say granted pause
+    wait_until 10 reads_disk third
+    assert_eq "$(reading)" 'weights third '
+    rm "$T/gate"
+    wait_until 10 granted "$SPAWNED"
+    wait_until 10 at disk second
+    wait_until 10 at disk
+    assert_eq "$(device_get .health)" ok
+    let_go "$SPAWNED"
 }
 
 @test "suspect bytes are never copied away from the device, by order or in the middle of a move" {

@@ -757,6 +757,8 @@ bool core_wants_promotion(const struct core *core, const struct core_store *stor
 bool core_wants_heal(const struct core *core, const struct core_store *store);
 /* That spare is being read. */
 bool core_is_healing(const struct core_store *store);
+/* The first who waits until it is healed, and has waited since its id; 0: nobody does. */
+uint64_t core_get_heal_turn(const struct core *core, const struct core_store *store);
 /* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
 /* Does this waiter, if it lacks memory, still hold off who came later? */

@@ -64,10 +64,9 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
            !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
 }
 
-uint64_t core_get_place_turn(const struct core *core, const struct core_store *store)
+/* The first who waits until it is somewhere else, or sound; 0: nobody does. */
+static uint64_t get_turn(const struct core *core, const struct core_store *store)
 {
-    if (store->places.place == CORE_PLACE_DEVICE)
-        return 0;
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(core, store->lock.waiters[i].id);
         enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
@@ -77,6 +76,16 @@ uint64_t core_get_place_turn(const struct core *core, const struct core_store *s
             return waiter->id;
     }
     return 0;
+}
+
+uint64_t core_get_place_turn(const struct core *core, const struct core_store *store)
+{
+    return store->places.place == CORE_PLACE_DEVICE ? 0 : get_turn(core, store);
+}
+
+uint64_t core_get_heal_turn(const struct core *core, const struct core_store *store)
+{
+    return core_can_heal(store) ? get_turn(core, store) : 0;
 }
 
 bool core_is_awaited(const struct core *core, const struct core_store *store)

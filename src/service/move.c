@@ -434,15 +434,36 @@ static void heal(struct service *s, uint64_t store)
         service_pass_over(s, store);
 }
 
+/* Whose first waiter came first; of those that nobody waits for any, once nothing else is read:
+ * they would be in its way. NULL: none is to begin now. */
+static const struct core_store *choose_heal(const struct service *s)
+{
+    const struct core_store *chosen = NULL;
+    uint64_t chosen_turn = UINT64_MAX;
+    bool is_reading = false;
+    for (size_t i = 0; i < s->core->stores.count; i++) {
+        const struct core_store *store = s->core->stores.items[i];
+        uint64_t turn = core_get_heal_turn(s->core, store);
+        is_reading |= core_is_healing(store);
+        if (!core_wants_heal(s->core, store) || service_is_passed_over(s, store->id) ||
+            (chosen && (turn == 0 || turn > chosen_turn)))
+            continue;
+        chosen = store;
+        chosen_turn = turn ? turn : UINT64_MAX;
+    }
+    return chosen_turn == UINT64_MAX && is_reading ? NULL : chosen;
+}
+
 void service_start_heals(struct service *s)
 {
     if (s->core->suspect == 0 || s->healing || s->giving_way || s->ending || s->moves_end)
         return;
     s->healing = true; /* what begins one applies records */
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        if (core_wants_heal(s->core, store) && !service_is_passed_over(s, store->id))
-            heal(s, store->id);
+    const struct core_store *store = choose_heal(s);
+    /* Each at most once: who could not begin may be chosen again. */
+    for (size_t left = s->core->stores.count; left > 0 && store; left--) {
+        heal(s, store->id);
+        store = choose_heal(s);
     }
     s->healing = false;
 }

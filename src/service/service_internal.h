@@ -466,8 +466,8 @@ void service_forget_short(struct service *s); /* who was short of memory */
 void service_restore_moves(struct service *s);
 /* They begin, or fail. */
 void service_begin_moves_anew(struct service *s);
-/* Suspect stores that nobody has go to their spares on the disk, when these were read. After each
- * record. */
+/* Suspect stores that nobody has go to their spares on the disk, when these were read: first those
+ * that somebody waits for, then the others one by one. After each record. */
 void service_start_heals(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
