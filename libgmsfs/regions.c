@@ -24,37 +24,6 @@
 
 #define REGIONS_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
-int gfs_regions_enter(struct gmsfs_regions *regions)
-{
-    if (!regions)
-        return -EINVAL;
-    if (atomic_load(&regions->closed))
-        return -EBADF;
-    if (regions->pid != getpid())
-        return -ECHILD;
-    gfs_hold_thread();
-    pthread_mutex_lock(&regions->op);
-    atomic_fetch_add(&regions->call, 1);
-    if (!atomic_load(&regions->closed))
-        return 0;
-    gfs_regions_leave(regions);
-    return -EBADF;
-}
-
-void gfs_regions_leave(struct gmsfs_regions *regions)
-{
-    atomic_fetch_add(&regions->call, 1);
-    pthread_mutex_unlock(&regions->op);
-    gfs_let_thread();
-}
-
-int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again)
-{
-    if (gfs_regions_is_cancelled(regions))
-        return -ECANCELED;
-    return gfs_again_pause(again) ? 0 : -ETIMEDOUT;
-}
-
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error)
 {
     if (reason)
@@ -172,15 +141,13 @@ static int regions_exchange_again(struct gmsfs_regions *regions, const struct re
     return error;
 }
 
-/* The answer's error and reason are the call's. */
+/* Inside. The answer's error and reason are the call's. */
 static int regions_call(struct gmsfs_regions *regions, const struct regions_ask *ask,
                         struct gfs_regions_answer *answer, enum gmsfs_region_reason *reason)
 {
     struct gfs_again again;
-    int error = gfs_regions_enter(regions);
+    int error;
 
-    if (error)
-        return error;
     gfs_again_begin(&again);
     error = regions_exchange(regions, ask->request, ask->fd, answer);
     while (error == -ECONNRESET) {
@@ -188,7 +155,6 @@ static int regions_call(struct gmsfs_regions *regions, const struct regions_ask 
         if (!error)
             error = regions_exchange_again(regions, ask, answer);
     }
-    gfs_regions_leave(regions);
     if (error)
         return error;
     return gfs_region_fail(reason, (enum gmsfs_region_reason)answer->region.reason,
@@ -358,36 +324,6 @@ static void regions_retire(struct gmsfs_regions *regions)
     free(oldest);
 }
 
-/* A call that begins right after it is another one. */
-static void regions_cancel(struct gmsfs_regions *regions)
-{
-    unsigned call = atomic_load(&regions->call);
-
-    if (call % 2 == 1)
-        atomic_store(&regions->cancelled, call);
-}
-
-int gmsfs_regions_cancel(gmsfs_regions_t *regions)
-{
-    if (!regions)
-        return -EINVAL;
-    if (atomic_load(&regions->closed))
-        return -EBADF;
-    if (regions->pid != getpid())
-        return -ECHILD;
-    regions_cancel(regions);
-    return 0;
-}
-
-static void regions_lock_first(struct gmsfs_regions *regions)
-{
-    if (pthread_mutex_trylock(&regions->op) == 0)
-        return;
-    do
-        regions_cancel(regions);
-    while (!gfs_lock_soon(&regions->op));
-}
-
 /* In a child of fork(2) there is nobody else, and a thread that had op is not there. */
 void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
@@ -397,7 +333,7 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
         return;
     gfs_hold_thread();
     if (is_mine)
-        regions_lock_first(regions);
+        gfs_regions_lock_first(regions);
     was_closed = atomic_exchange(&regions->closed, 1);
     if (is_mine)
         pthread_mutex_unlock(&regions->op);
@@ -406,7 +342,27 @@ void gmsfs_regions_close(gmsfs_regions_t *regions)
     gfs_let_thread();
 }
 
-/* What has the name before is looked at first, to be told apart from what it is about to have. */
+/* Inside. */
+static int regions_get(struct gmsfs_regions *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                       const char *name, struct gmsfs_region_info *info)
+{
+    struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
+    struct regions_ask ask = {.request = &request, .fd = -1};
+    struct gfs_regions_answer answer;
+    int error;
+
+    request.flags = GMSFS_REGION_LIST_ONE;
+    regions_set_name(&request, name, NULL);
+    error = regions_call(regions, &ask, &answer, NULL);
+    if (!error && answer.header.count != 1)
+        error = -EPROTO;
+    if (!error)
+        *info = answer.list[0];
+    return error;
+}
+
+/* Inside. What has the name before is looked at first, to be told apart from what it is about to
+ * have. */
 static int regions_register(struct gmsfs_regions *regions,
                             const struct gmsfs_fds_region_request *request, int fd,
                             enum gmsfs_region_reason *reason)
@@ -414,9 +370,9 @@ static int regions_register(struct gmsfs_regions *regions,
     struct regions_ask ask = {.request = request, .fd = fd, .was_done = regions_was_registered};
     struct gfs_regions_answer answer;
     struct gmsfs_region_info old;
-    int error = gmsfs_region_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old);
+    int error = regions_get(regions, request->uid, GMSFS_REGION_ANY, request->name, &old);
 
-    if (error == -ECANCELED)
+    if (error == -ECANCELED || error == -ETIMEDOUT)
         return error;
     if (!error) /* what else it may fail of REGISTER tells better */
         ask.old = &old;
@@ -446,7 +402,11 @@ int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_re
     if (!error)
         error = regions_find_object(regions, wish, reason, &fd, &opened);
     if (!error)
+        error = gfs_regions_enter(regions);
+    if (!error) {
         error = regions_register(regions, &request, fd, reason);
+        gfs_regions_leave(regions);
+    }
     if (opened)
         close(fd);
     return error;
@@ -467,75 +427,21 @@ int gmsfs_region_unregister(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_r
     if (error == -ENAMETOOLONG) /* nobody has a region of such a name */
         return -ENOENT;
     if (!error)
-        error = gmsfs_region_get(regions, uid, kind, name, &old);
-    ask.old = &old;
-    return error ? error : regions_call(regions, &ask, &answer, NULL);
-}
-
-/* Those that an UNREGISTER_ALL would count, and the first of them. */
-static int regions_count_old(struct gmsfs_regions *regions, uint32_t uid,
-                             enum gmsfs_region_kind kind, struct regions_ask *ask,
-                             struct gmsfs_region_info *first)
-{
-    struct gmsfs_region_info *list;
-    size_t count;
-    int error = gmsfs_region_list(regions, uid, kind, &list, &count);
-
+        error = gfs_regions_enter(regions);
     if (error)
         return error;
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].flags & GMSFS_REGION_DRAINING)
-            continue;
-        if (ask->old_count++ == 0)
-            *first = list[i];
-    }
-    gmsfs_region_list_free(list);
-    if (ask->old_count > 0) {
-        ask->was_done = regions_was_unregistered;
-        ask->old = first;
-    }
-    return 0;
-}
-
-int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                                uint64_t *count)
-{
-    struct gmsfs_fds_region_request request =
-        regions_request(GMSFS_FDS_REGION_UNREGISTER_ALL, uid, kind);
-    struct regions_ask ask = {.request = &request, .fd = -1};
-    struct gfs_regions_answer answer;
-    struct gmsfs_region_info first;
-    int error = count ? regions_count_old(regions, uid, kind, &ask, &first) : 0;
-
+    error = regions_get(regions, uid, kind, name, &old);
+    ask.old = &old;
     if (!error)
         error = regions_call(regions, &ask, &answer, NULL);
-    if (!error && count)
-        *count = answer.region.count;
+    gfs_regions_leave(regions);
     return error;
 }
 
-int(gmsfs_region_get)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                      const char *name, struct gmsfs_region_info *info, size_t info_bytes)
-{
-    struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
-    struct gfs_regions_answer answer;
-    int valid = info && !gfs_check_struct(info_bytes);
-    int error = valid ? regions_set_name(&request, name, NULL) : -EINVAL;
-
-    if (error)
-        return error == -ENAMETOOLONG ? -ENOENT : error;
-    request.flags = GMSFS_REGION_LIST_ONE;
-    error =
-        regions_call(regions, &(struct regions_ask){.request = &request, .fd = -1}, &answer, NULL);
-    if (!error && answer.header.count != 1)
-        error = -EPROTO;
-    if (!error)
-        gfs_give_struct(info, info_bytes, answer.list, sizeof answer.list[0]);
-    return error;
-}
-
-static int regions_read_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
-                             struct gmsfs_region_info **list, size_t *count)
+/* Inside. */
+static int regions_read_list(struct gmsfs_regions *regions, uint32_t uid,
+                             enum gmsfs_region_kind kind, struct gmsfs_region_info **list,
+                             size_t *count)
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
     struct gmsfs_region_info *all = NULL, *grown;
@@ -569,14 +475,85 @@ static int regions_read_list(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_
     return 0;
 }
 
+/* Inside. Those that an UNREGISTER_ALL would count, and the first of them. */
+static int regions_count_old(struct gmsfs_regions *regions, uint32_t uid,
+                             enum gmsfs_region_kind kind, struct regions_ask *ask,
+                             struct gmsfs_region_info *first)
+{
+    struct gmsfs_region_info *list;
+    size_t count;
+    int error = regions_read_list(regions, uid, kind, &list, &count);
+
+    if (error)
+        return error;
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].flags & GMSFS_REGION_DRAINING)
+            continue;
+        if (ask->old_count++ == 0)
+            *first = list[i];
+    }
+    gmsfs_region_list_free(list);
+    if (ask->old_count > 0) {
+        ask->was_done = regions_was_unregistered;
+        ask->old = first;
+    }
+    return 0;
+}
+
+int gmsfs_region_unregister_all(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                                uint64_t *count)
+{
+    struct gmsfs_fds_region_request request =
+        regions_request(GMSFS_FDS_REGION_UNREGISTER_ALL, uid, kind);
+    struct regions_ask ask = {.request = &request, .fd = -1};
+    struct gfs_regions_answer answer;
+    struct gmsfs_region_info first;
+    int error = gfs_regions_enter(regions);
+
+    if (error)
+        return error;
+    if (count)
+        error = regions_count_old(regions, uid, kind, &ask, &first);
+    if (!error)
+        error = regions_call(regions, &ask, &answer, NULL);
+    gfs_regions_leave(regions);
+    if (!error && count)
+        *count = answer.region.count;
+    return error;
+}
+
+int(gmsfs_region_get)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
+                      const char *name, struct gmsfs_region_info *info, size_t info_bytes)
+{
+    struct gmsfs_region_info found;
+    int error;
+
+    if (!info || gfs_check_struct(info_bytes) || !name)
+        return -EINVAL;
+    if (strlen(name) > GMSFS_REGION_NAME_MAX) /* nobody has a region of such a name */
+        return -ENOENT;
+    error = gfs_regions_enter(regions);
+    if (error)
+        return error;
+    error = regions_get(regions, uid, kind, name, &found);
+    gfs_regions_leave(regions);
+    if (!error)
+        gfs_give_struct(info, info_bytes, &found, sizeof found);
+    return error;
+}
+
 int(gmsfs_region_list)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
                        struct gmsfs_region_info **out, size_t *count, size_t item_bytes)
 {
     struct gmsfs_region_info *list = NULL;
     size_t found = 0;
     void *given;
-    int error = out && count ? regions_read_list(regions, uid, kind, &list, &found) : -EINVAL;
+    int error = out && count ? gfs_regions_enter(regions) : -EINVAL;
 
+    if (error)
+        return error;
+    error = regions_read_list(regions, uid, kind, &list, &found);
+    gfs_regions_leave(regions);
     if (error)
         return error;
     given = list;

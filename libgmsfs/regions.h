@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions.h - what regions.c (the registry), region.c (one reference) and regions_connection.c
- * (`.fds`) share
+ * regions.h - what regions.c (the registry), region.c (one reference), regions_enter.c (whose
+ * turn it is) and regions_connection.c (`.fds`) share
  *
  * For these alone. Unlike a store's handle nothing here is known to the fork gate: a handle
  * knows the process that opened it, and a reference is an open file like any other.
@@ -20,7 +20,7 @@ struct gfs_again;
 struct gmsfs_regions {
     pthread_mutex_t op;
     atomic_int closed;
-    atomic_uint call;      /* odd: one is under way, of this number */
+    atomic_uint call;      /* odd: a public one is under way, of this number */
     atomic_uint cancelled; /* the number of the last one that was; 0: none */
     pid_t pid;             /* who opened it */
     int dir_fd;            /* O_PATH: the root of the mount */
@@ -37,6 +37,10 @@ int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
 /* Inside. As gfs_again_pause: 0, -ECANCELED, or -ETIMEDOUT: no more. */
 int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again);
+/* Inside. Is nobody to wait any more? */
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
+/* `op`, whose holder is cancelled if it waits. */
+void gfs_regions_lock_first(struct gmsfs_regions *regions);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
 
 struct gfs_regions_answer {
@@ -60,8 +64,6 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
 /* Exchanges a ticket for the one descriptor behind it. -ECONNRESET, -ESTALE: another ticket may do.
  */
 int gfs_regions_redeem(struct gmsfs_regions *regions, const uint8_t ticket[16], int *fd);
-/* Is nobody to wait any more? */
-int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
 void gfs_regions_disconnect(struct gmsfs_regions *regions);
 
 #endif

@@ -13,11 +13,6 @@
 
 #include "internal.h"
 
-int gfs_regions_is_cancelled(struct gmsfs_regions *regions)
-{
-    return atomic_load(&regions->cancelled) == atomic_load(&regions->call);
-}
-
 /* ---- connecting ---------------------------------------------------------------------------- */
 
 void gfs_regions_disconnect(struct gmsfs_regions *regions)

@@ -86,13 +86,14 @@ def _nothing() -> None:
 
 
 class Handle:
-    __slots__ = ("pointer", "path", "lib", "lost", "__weakref__")
+    __slots__ = ("pointer", "path", "lib", "lost", "process", "__weakref__")
 
     def __init__(self, path: Any) -> None:
         self._open(path, "gmsfs_open")
 
     def _open(self, path: Any, function: str, *arguments: Any) -> None:
         self.pointer = None
+        self.process = os.getpid()  # where it is not dead
         self.path = os.fsdecode(path)
         self.lib = library.get()
         self.lost = False  # a lock that it had was taken from it, and the library has forgotten it since
@@ -131,6 +132,11 @@ class Handle:
                 self.lost = True
             raise self.error(name, -result, why)
         return result
+
+    def check_process(self, name: str) -> None:
+        """For calls that cannot say ECHILD themselves."""
+        if self.process != os.getpid():
+            raise self.error(name, errno.ECHILD)
 
     def error(self, name: str, code: int, why: str = "") -> Any:
         return errors.make(code, self.path, name, why, self._device_error(name, code))

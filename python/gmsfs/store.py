@@ -81,6 +81,7 @@ class Store(Sleeper):
     def _touch(self) -> Any:
         """The Handle. Stale where it had a lock that was taken from it."""
         handle = self._live()
+        handle.check_process("gmsfs_granted_lock")
         if handle.lost or self._granted():
             self._ask()
         return handle

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <gmsfs_region.h>
@@ -47,6 +48,21 @@ ssize_t send(int fd, const void *bytes, size_t size, int flags)
     if (atomic_exchange(&stops_at_send, 0))
         stop_worker();
     return sendto(fd, bytes, size, flags, NULL, 0);
+}
+
+static atomic_int messages; /* left until the worker stops; 0: as they come */
+static gmsfs_regions_t *cancelled_at_send;
+
+/* What is asked for regions. */
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    int left = atomic_load(&messages);
+
+    if (left > 0 && atomic_fetch_sub(&messages, 1) == 1)
+        stop_worker();
+    else if (left > 0)
+        check_int(gmsfs_regions_cancel(cancelled_at_send), 0);
+    return syscall(SYS_sendmsg, fd, message, flags);
 }
 
 static int on_ioctl(unsigned long request)
@@ -250,4 +266,53 @@ TAP_TEST(close_ends_a_wait_for_regions)
     gmsfs_regions_close(asker.regions);
     check(now_ms() - start_ms < LONG_MS / 2);
     join_asker(&asker, start_ms);
+}
+
+static int register_one(gmsfs_regions_t *regions)
+{
+    uint8_t handle[GMSFS_REGION_HANDLE_BYTES] = {1};
+
+    return gmsfs_region_register(regions,
+                                 &(struct gmsfs_region_request){.kind = GMSFS_REGION_CUDA,
+                                                                .uid = GMSFS_REGION_SELF,
+                                                                .name = "one",
+                                                                .fd = -1,
+                                                                .byte_size = 4096,
+                                                                .raw_handle = handle,
+                                                                .raw_handle_bytes = sizeof handle},
+                                 NULL);
+}
+
+static int unregister_one(gmsfs_regions_t *regions)
+{
+    return gmsfs_region_unregister(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "one");
+}
+
+static int unregister_all(gmsfs_regions_t *regions)
+{
+    uint64_t count;
+
+    return gmsfs_region_unregister_all(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, &count);
+}
+
+/* Each looks first, which is answered; what it asks for then is not. */
+TAP_TEST(cancel_that_comes_while_a_call_looks_ends_its_wait_for_what_it_changes)
+{
+    int (*const calls[])(gmsfs_regions_t *) = {register_one, unregister_one, unregister_all};
+    gmsfs_regions_t *regions;
+    char mount[4096];
+
+    snprintf(mount, sizeof mount, "%s/..", store_path());
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        require(gmsfs_regions_open(mount, &regions) == 0);
+        check_int(register_one(regions), 0);
+        cancelled_at_send = regions;
+        atomic_store(&messages, 2);
+        check_int(calls[i](regions), -ECANCELED);
+        let_go_on(SIGALRM);
+        alarm(0);
+        check_int(atomic_load(&messages), 0);
+        check_int(unregister_all(regions), 0);
+        gmsfs_regions_close(regions);
+    }
 }

@@ -406,7 +406,14 @@ class Processes(StoreCase):
         gmsfs.publish(self.path, {"t": b"1"})
         with gmsfs.open(self.path) as store:
             view = store.views()["t"]
-            calls = (store.tensors, lambda: store.tensors("numpy"), store.buffers, lambda: store.info)
+            calls = (
+                store.tensors,
+                lambda: store.tensors("numpy"),
+                store.buffers,
+                lambda: store.info,
+                lambda: store.mode,
+                lambda: store.generation,
+            )
             child = os.fork()
             if child == 0:
                 code = 1

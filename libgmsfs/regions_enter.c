@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who is in a call on the regions of a mount, one at a time, and how its wait is ended. */
+#include "regions.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+int gfs_regions_enter(struct gmsfs_regions *regions)
+{
+    if (!regions)
+        return -EINVAL;
+    if (atomic_load(&regions->closed))
+        return -EBADF;
+    if (regions->pid != getpid())
+        return -ECHILD;
+    gfs_hold_thread();
+    pthread_mutex_lock(&regions->op);
+    atomic_fetch_add(&regions->call, 1);
+    if (!atomic_load(&regions->closed))
+        return 0;
+    gfs_regions_leave(regions);
+    return -EBADF;
+}
+
+void gfs_regions_leave(struct gmsfs_regions *regions)
+{
+    atomic_fetch_add(&regions->call, 1);
+    pthread_mutex_unlock(&regions->op);
+    gfs_let_thread();
+}
+
+int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again)
+{
+    if (gfs_regions_is_cancelled(regions))
+        return -ECANCELED;
+    return gfs_again_pause(again) ? 0 : -ETIMEDOUT;
+}
+
+int gfs_regions_is_cancelled(struct gmsfs_regions *regions)
+{
+    return atomic_load(&regions->cancelled) == atomic_load(&regions->call);
+}
+
+/* A call that begins right after it is another one. */
+static void regions_cancel(struct gmsfs_regions *regions)
+{
+    unsigned call = atomic_load(&regions->call);
+
+    if (call % 2 == 1)
+        atomic_store(&regions->cancelled, call);
+}
+
+int gmsfs_regions_cancel(gmsfs_regions_t *regions)
+{
+    if (!regions)
+        return -EINVAL;
+    if (atomic_load(&regions->closed))
+        return -EBADF;
+    if (regions->pid != getpid())
+        return -ECHILD;
+    regions_cancel(regions);
+    return 0;
+}
+
+void gfs_regions_lock_first(struct gmsfs_regions *regions)
+{
+    if (pthread_mutex_trylock(&regions->op) == 0)
+        return;
+    do
+        regions_cancel(regions);
+    while (!gfs_lock_soon(&regions->op));
+}
