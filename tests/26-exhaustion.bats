@@ -285,6 +285,35 @@ worker_is_large() {
     assert_eq "$status" 0
 }
 
+# Of root and the mount's owner as many are under way as their sockets take.
+@test "of descriptors that a user does not read few are under way, and who reads gets his" {
+    local worker limits i clients=()
+    worker=$(worker_of "$KEEPER")
+    mkdir "$M/many"
+    ctl open "$M/many/ctl" rw acquire rw 5000 alloc 4096 20 '' '' commit
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    prlimit --pid "$worker" --nofile=120:
+    for i in {1..6}; do
+        spawn as_other "$GMSCTL" open "$M/many/ctl" r acquire ro 5000 export 0 0 connect "$M" \
+            request last 20 say asked until "$T/go"
+        clients+=("$SPAWNED")
+        wait_until 10 said "$SPAWNED" asked
+    done
+    wait_until 10 has_unread 20
+    ctl open "$M/many/ctl" r acquire ro 5000 export 0 0 connect "$M" redeem last 20
+    has_unread 20
+    touch "$T/go"
+    for i in "${clients[@]}"; do
+        wait_exit "$i"
+    done
+    wait_until 10 has_unread 0
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+}
+
+has_unread() {
+    [[ $(awk '$1 == "gmsfs_descriptors_unread" { print $2 }' "$M/metrics") -eq $1 ]]
+}
+
 tickets_redeemed() {
     awk '$1 == "gmsfs_tickets_redeemed_total" { print $2 }' "$M/metrics"
 }

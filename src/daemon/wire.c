@@ -8,8 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WIRE_TRIES    10u
-#define WIRE_PAUSE_NS 1000000
+#define WIRE_TRIES           10u
+#define WIRE_TRIES_IN_FLIGHT 3000u
+#define WIRE_PAUSE_NS        1000000
 
 union wire_rights {
     struct cmsghdr header;
@@ -29,16 +30,18 @@ static void close_all(const int *fds, size_t count)
 
 /* ---- one packet ---------------------------------------------------------------------------- */
 
-/* The kernel's want of memory passes, and a message that is lost would not come again. */
+/* The kernel's want of memory passes, as does that others of this user have too many descriptors
+ * under way; and a message that is lost would not come again. */
 static bool try_again(ssize_t done, unsigned *tries)
 {
     const struct timespec pause = {.tv_nsec = WIRE_PAUSE_NS};
 
-    if (done >= 0 || (errno != EINTR && errno != ENOMEM && errno != ENOBUFS))
+    if (done >= 0 ||
+        (errno != EINTR && errno != ENOMEM && errno != ENOBUFS && errno != ETOOMANYREFS))
         return false;
     if (errno == EINTR)
         return true;
-    if (++*tries > WIRE_TRIES)
+    if (++*tries > (errno == ETOOMANYREFS ? WIRE_TRIES_IN_FLIGHT : WIRE_TRIES))
         return false;
     int error = errno;
     nanosleep(&pause, NULL);
@@ -67,6 +70,8 @@ static int send_packet(int fd, const void *bytes, size_t size, const int *fds, s
     do {
         sent = sendmsg(fd, &packet, MSG_NOSIGNAL);
     } while (try_again(sent, &tries));
+    if (sent < 0 && errno == ETOOMANYREFS)
+        return -ENFILE;
     if (sent < 0)
         return errno == ECONNRESET ? -EPIPE : -errno;
     return sent == (ssize_t)size ? 0 : -EPROTO;

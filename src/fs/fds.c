@@ -13,6 +13,7 @@
 #include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
 #include "fs/fds_region.h"
+#include "fs/fds_unread.h"
 #include "gmsfs_abi.h"
 #include "service/admin.h"
 
@@ -36,8 +37,7 @@ static void drop(struct connection *connection)
     fs_unwatch(fs, &connection->watch);
     fs->host.unhold(fs->host.context, &connection->held);
     fds_answer_forget(&connection->answer);
-    close(connection->watch.fd);
-    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
+    fds_close_when_read(connection);
     if (fs->drainer == connection && fds_drain_serve(connection)) {
         fs->drainer = NULL; /* without memory for the record: the tick ends what nobody claims */
         fs->unclaimed_until_ms = fs->now_ms;
@@ -55,6 +55,7 @@ void fs_fds_drop_all(struct fs *fs)
     fs->drainer = NULL; /* the mount goes, or nobody can reach it any more */
     while (fs->connections->count)
         drop(fs->connections->items[fs->connections->count - 1]);
+    fds_close_unread(fs);
     free(fs->connections);
     fs->connections = NULL;
 }
@@ -101,6 +102,8 @@ static int send_batch(struct connection *connection)
     uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
     struct batch batch; /* large: what is read of it is set */
     int error = 0;
+    if (count && !fds_may_send(connection, count))
+        return -ETOOMANYREFS;
     batch.message.header =
         (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
     batch.message.tag_bytes = 0;
@@ -122,6 +125,7 @@ static int send_batch(struct connection *connection)
     close_own(&batch);
     if (error)
         return error;
+    fds_note_sent(connection, count);
     connection->sent += count;
     connection->active_ms = fs->now_ms;
     connection->sending = connection->sent < connection->ticket.count;
@@ -489,7 +493,7 @@ bool fs_fds_tick(struct fs *fs)
 {
     if (fs->listener_rests)
         listen_or_rest(fs);
-    bool busy = fs->listener_rests | fds_drain_await(fs);
+    bool busy = fs->listener_rests | fds_drain_await(fs) | fds_close_those_read(fs);
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {

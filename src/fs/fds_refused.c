@@ -25,17 +25,17 @@ static bool is_refused(const struct fs *fs, uint64_t what)
     return false;
 }
 
-/* Root and the mount's owner are refused what they ask alone, not all that their programs do: they
- * can upgrade, drain and unmount, which ends what workers die of. */
-static bool is_trusted(const struct connection *connection)
+bool fds_is_trusted(const struct connection *connection)
 {
     return connection->uid == 0 || connection->uid == connection->fs->options.owner_uid;
 }
 
+/* Root and the mount's owner are refused what they ask alone, not all that their programs do: they
+ * can upgrade, drain and unmount, which ends what workers die of. */
 bool fds_is_refused(const struct connection *connection, uint32_t op)
 {
     uint32_t uid = connection->uid, pid = (uint32_t)connection->pid;
 
     return is_refused(connection->fs, fs_at_asker(uid, pid, op)) ||
-           (!is_trusted(connection) && is_refused(connection->fs, fs_at_any_asker(uid)));
+           (!fds_is_trusted(connection) && is_refused(connection->fs, fs_at_any_asker(uid)));
 }

@@ -106,7 +106,9 @@ struct fs {
     uint64_t now_ms; /* of the last tick */
     bool detached;
     struct event_watch listener;
-    bool listener_rests; /* no descriptor is left to accept with; the tick tries again */
+    struct fds_unread *unread; /* connections that are over and whose clients have not read all */
+    uint64_t unread_count;     /* so many descriptors are unread at most, of those and all others */
+    bool listener_rests;       /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
     uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */
     struct connection *drainer;  /* whose end makes the mount serve again; NULL: nobody's */

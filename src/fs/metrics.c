@@ -376,6 +376,8 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_exports_total", "counter", "Tickets given out.", numbers.exports);
     single(out, "gmsfs_tickets_redeemed_total", "counter", "Tickets exchanged for descriptors.",
            numbers.tickets_redeemed);
+    single(out, "gmsfs_descriptors_unread", "gauge",
+           "Descriptors that users were sent and have not read, at most.", fs->unread_count);
     write_moves(out, &info, &numbers);
     write_audit(out, fs);
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
