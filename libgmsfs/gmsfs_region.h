@@ -64,7 +64,8 @@ GMSFS_API int gmsfs_regions_open(const char *path, gmsfs_regions_t **regions);
  * For an answer of the mount, up to half a minute where its daemon does not run. That call is
  * -ECANCELED within a tenth of a second; whether what it asked for will be done is not known. None
  * that waits is no error, and calls that come later are not cancelled. What is looked up in the
- * mount itself, as by the first call and gmsfs_region_open, ends as the daemon goes on, or ends.
+ * mount itself, as by the first call, the one after a call that was cancelled, and
+ * gmsfs_region_open, ends as the daemon goes on, or ends.
  * Errors: -EINVAL: NULL; -EBADF: it is closed; -ECHILD: in a child of fork().
  */
 GMSFS_API int gmsfs_regions_cancel(gmsfs_regions_t *regions);

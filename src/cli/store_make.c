@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -58,6 +59,20 @@ static int make(const char *path)
     return 0;
 }
 
+/* A signal that comes meanwhile comes right afterwards: its handler knows of the store, or there is
+ * none. */
+static int make_undisturbed(const char *path)
+{
+    sigset_t all, before;
+    int error;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    error = make(path);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static void explain_make(const char *path, int error)
 {
     switch (error) {
@@ -90,7 +105,7 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
 
     if (error != -ENOENT || !store_could_be(path))
         return error ? store_open(path, handle) : 0;
-    error = make(path);
+    error = make_undisturbed(path);
     if (error) {
         explain_make(path, error);
         return error;
