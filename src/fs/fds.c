@@ -493,7 +493,8 @@ bool fs_fds_tick(struct fs *fs)
 {
     if (fs->listener_rests)
         listen_or_rest(fs);
-    bool busy = fs->listener_rests | fds_drain_await(fs) | fds_close_those_read(fs);
+    bool busy = fds_drain_await(fs);
+    busy = fds_close_those_read(fs) || busy || fs->listener_rests;
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
         if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {

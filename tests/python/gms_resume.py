@@ -4,9 +4,9 @@
 
   gms_resume.py halves SOCKET DIRECTORY   sends frames in two halves: says `half N` between them, and goes on
                                           when DIRECTORY/N is there
-  gms_resume.py churn SOCKET SECONDS|FILE a writer that asks without a pause, one by one and many ahead, for so
-                                          long, or until FILE is there; what is done twice or not at all shows
-                                          in slots, keys and lists
+  gms_resume.py churn SOCKET SECONDS|FILE  a writer that asks without a pause, one by one and many
+                                          ahead, for so long, or until FILE is there; what is done twice
+                                          or not at all shows in slots, keys and lists
   gms_resume.py read SOCKET SECONDS       a reader that exports and looks at everything again and again
   gms_resume.py long SOCKET DIRECTORY     asks for a list longer than sockets take, reads a part of it,
                                           says `begun`, and reads the rest when DIRECTORY/0 is there: says
