@@ -7,14 +7,21 @@
 
 #include "internal.h"
 
-int gfs_regions_enter(struct gmsfs_regions *regions)
+static int regions_check(const struct gmsfs_regions *regions)
 {
     if (!regions)
         return -EINVAL;
     if (atomic_load(&regions->closed))
         return -EBADF;
-    if (regions->pid != getpid())
-        return -ECHILD;
+    return regions->pid == getpid() ? 0 : -ECHILD;
+}
+
+int gfs_regions_enter(struct gmsfs_regions *regions)
+{
+    int error = regions_check(regions);
+
+    if (error)
+        return error;
     gfs_hold_thread();
     pthread_mutex_lock(&regions->op);
     atomic_fetch_add(&regions->call, 1);
@@ -54,14 +61,11 @@ static void regions_cancel(struct gmsfs_regions *regions)
 
 int gmsfs_regions_cancel(gmsfs_regions_t *regions)
 {
-    if (!regions)
-        return -EINVAL;
-    if (atomic_load(&regions->closed))
-        return -EBADF;
-    if (regions->pid != getpid())
-        return -ECHILD;
-    regions_cancel(regions);
-    return 0;
+    int error = regions_check(regions);
+
+    if (!error)
+        regions_cancel(regions);
+    return error;
 }
 
 void gfs_regions_lock_first(struct gmsfs_regions *regions)

@@ -158,21 +158,27 @@ is_pausing() { # SECONDS: before the next worker
     grep -q '6 workers in a row ended while they served one request' "$LOG"
 }
 
-@test "what a process asks on .fds and three workers in a row end at is refused, to it alone, and the mount goes on" {
-    export GMSFS_DIE_SERVING_FDS=$T/deaths
+# ask_until_refused WORD...: a process that workers end at on .fds, three of them; then it is refused, others are
+# served, and when $T/go is there it does the words. It is SPAWNED.
+ask_until_refused() {
     local i again=()
-    start_mount
     for i in 1 2 3 4 5; do
         again+=(connect "$M" try region-list self 0 a disconnect)
     done
     printf 'e%.0s' {1..25} >"$T/deaths"
-    spawn "$GMSCTL" "${again[@]}" say refused until "$T/go" connect "$M" request 00112233445566778899aabbccddeeff 8 receive
+    spawn "$GMSCTL" "${again[@]}" say refused until "$T/go" "$@"
     wait_until_any 10 said "$SPAWNED" refused
     assert_eq "$(output_of "$SPAWNED" | grep -c -e ECONNRESET -e EPIPE) $(output_of "$SPAWNED" | grep -c EIO)" '3 2' 'answers'
-    grep -q "3 workers in a row ended while they served one request on .fds, of process $SPAWNED of user $EUID" "$LOG"
     assert_eq "$(stat -c %s "$T/deaths")" 22 'deaths that are left'
     : >"$T/deaths"
     ctl connect "$M" region-list self 0 a # another process
+}
+
+@test "what a process asks on .fds and three workers in a row end at is refused, to it alone, and the mount goes on" {
+    export GMSFS_DIE_SERVING_FDS=$T/deaths
+    start_mount
+    ask_until_refused connect "$M" request 00112233445566778899aabbccddeeff 8 receive
+    grep -q "3 workers in a row ended while they served one request on .fds, of process $SPAWNED of user $EUID" "$LOG"
     touch "$T/go" # and what else it asks is answered: the ticket is nobody's
     wait_exit "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
@@ -180,18 +186,8 @@ is_pausing() { # SECONDS: before the next worker
 
 @test "a process that workers end at as they receive from it on .fds is refused unread, and the mount goes on" {
     export GMSFS_DIE_RECEIVING_FDS=$T/deaths
-    local i again=()
     start_mount
-    for i in 1 2 3 4 5; do
-        again+=(connect "$M" try region-list self 0 a disconnect)
-    done
-    printf 'e%.0s' {1..25} >"$T/deaths"
-    spawn "$GMSCTL" "${again[@]}" say refused until "$T/go"
-    wait_until_any 10 said "$SPAWNED" refused
-    assert_eq "$(output_of "$SPAWNED" | grep -c -e ECONNRESET -e EPIPE) $(output_of "$SPAWNED" | grep -c EIO)" '3 2' 'answers'
-    assert_eq "$(stat -c %s "$T/deaths")" 22 'deaths that are left'
-    : >"$T/deaths"
-    ctl connect "$M" region-list self 0 a # another process
+    ask_until_refused
     touch "$T/go"
 }
 

@@ -41,13 +41,18 @@ random_kills() { # KILLS [OPTION...]
     random_kills 12 --stores 3 --clients 6 --gpu fake
 }
 
+# kill_all run|copiers MOUNT_OPTIONS EVERY AGAIN [GROUP[/NAME]...]
+kill_all() {
+    "$KILLS" new "$T/control"
+    GMSFS_KILL_CONTROL=$T/control start_mount "$2"
+    run_logged -0 timeout $((85 * SLOW)) "$KILLS" "$1" "$T/control" "$GMSCTL" "$M" "$KEEPER" \
+        $(($3 * SLOW)) "${@:4}"
+    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+}
+
 # kills_at EVERY AGAIN GROUP[/NAME]...: before every so many steps; OPTIONS are the mount's.
 kills_at() {
-    "$KILLS" new "$T/control"
-    GMSFS_KILL_CONTROL=$T/control start_mount "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}"
-    run_logged -0 timeout $((85 * SLOW)) "$KILLS" run "$T/control" "$GMSCTL" "$M" "$KEEPER" \
-        $(($1 * SLOW)) "${@:2}"
-    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+    kill_all run "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}" "$@"
 }
 
 @test "GMSFS_KILL_CONTROL: what is wrong with it is said" {
@@ -142,11 +147,7 @@ kills_at() {
 copiers_at() {
     fake_gpus
     mkdir "$T/spill"
-    "$KILLS" new "$T/control"
-    GMSFS_KILL_CONTROL=$T/control start_mount "size=64M,host_size=32M,spill=$T/spill,spill_size=32M"
-    run_logged -0 timeout $((85 * SLOW)) "$KILLS" copiers "$T/control" "$GMSCTL" "$M" "$KEEPER" \
-        $(($1 * SLOW)) "${@:2}"
-    assert_match "${lines[-1]}" '^[1-9][0-9]* trials, 0 wrong$'
+    kill_all copiers "size=64M,host_size=32M,spill=$T/spill,spill_size=32M" "$@"
 }
 
 @test "a copier that is killed at some step of a promotion, a demotion, to the disk and back: nobody notices" {

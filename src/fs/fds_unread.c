@@ -32,13 +32,18 @@ static uint32_t count_unread(int fd, uint32_t sent)
     return most < sent ? (uint32_t)most : sent;
 }
 
+static void give_back(struct fs *fs, uint32_t uid, int fd, uint32_t count)
+{
+    fs->unread_count -= count;
+    close(fd);
+    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, uid, 1);
+}
+
 static void end_unread(struct fs *fs, struct fds_unread **at)
 {
     struct fds_unread *unread = *at;
     *at = unread->next;
-    fs->unread_count -= unread->count;
-    close(unread->fd);
-    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, unread->uid, 1);
+    give_back(fs, unread->uid, unread->fd, unread->count);
     free(unread);
 }
 
@@ -116,7 +121,5 @@ void fds_close_when_read(struct connection *connection)
         fs->unread = unread;
         return;
     }
-    fs->unread_count -= connection->unread;
-    close(connection->watch.fd);
-    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, connection->uid, 1);
+    give_back(fs, connection->uid, connection->watch.fd, connection->unread);
 }

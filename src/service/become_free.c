@@ -7,9 +7,6 @@
  */
 #include "service/evict_table.h"
 
-#define LOOKS_MAX 64u /* within LOOKS_MS */
-#define LOOKS_MS  100u
-
 /* All that a writer has may come back, for it may abort; of a sealed layout, what it had beside. */
 static uint64_t count_of_writer(const struct core_store *store, const struct core_session *writer)
 {
@@ -68,21 +65,10 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
     return chosen >= 0;
 }
 
-/* All stores are looked at for each that waits, on the loop: of many waiters some are believed. */
-static bool may_look(struct service *s)
-{
-    uint64_t now_ms = service_now(s);
-    if (now_ms - s->free_looks_ms >= LOOKS_MS) {
-        s->free_looks_ms = now_ms;
-        s->free_looks = 0;
-    }
-    return s->free_looks++ < LOOKS_MAX;
-}
-
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes)
 {
-    if (!may_look(s))
-        return true;
+    if (!service_count_try(s, &s->free_looks))
+        return true; /* of many waiters some are believed */
     uint64_t staying_bytes = count_staying(s, held);
     struct vmm_info info;
     vmm_get_info(s->vmm, &info);

@@ -12,8 +12,6 @@
 #include <string.h>
 
 /* So often the choice may be made in a while: it looks at all stores. */
-#define TRIES_MAX 64u
-#define TRIES_MS  100u
 
 /* What came stays so long at least where somebody takes several stores, which come one after the
  * other: so many times what this one took, in these bounds. */
@@ -96,14 +94,19 @@ static bool let_go(struct service *s, struct evict_table *table, struct evict_wi
     return any && chosen == 0;
 }
 
-static bool may_try(struct service *s)
+bool service_count_try(struct service *s, struct service_tries *tries)
 {
     uint64_t now_ms = service_now(s);
-    if (now_ms - s->evict_tries_ms >= TRIES_MS) {
-        s->evict_tries_ms = now_ms;
-        s->evict_tries = 0;
+    if (now_ms - tries->since_ms >= SERVICE_TRIES_MS) {
+        tries->since_ms = now_ms;
+        tries->count = 0;
     }
-    return s->evict_after_ms <= now_ms && s->evict_tries++ < TRIES_MAX;
+    return tries->count++ < SERVICE_TRIES_MAX;
+}
+
+static bool may_try(struct service *s)
+{
+    return s->evict_after_ms <= service_now(s) && service_count_try(s, &s->evict_tries);
 }
 
 /* Who waits for memory would else look again only when a record is applied. */
@@ -119,8 +122,8 @@ uint64_t service_evict_moment(const struct service *s)
     uint64_t until_ms = service_passed_over_moment(s);
     if (until_ms > now_ms && until_ms < at_ms)
         at_ms = until_ms;
-    uint64_t again_ms = s->evict_tries_ms + TRIES_MS;
-    if (s->evict_tries > TRIES_MAX && again_ms > now_ms && again_ms < at_ms)
+    uint64_t again_ms = s->evict_tries.since_ms + SERVICE_TRIES_MS;
+    if (s->evict_tries.count > SERVICE_TRIES_MAX && again_ms > now_ms && again_ms < at_ms)
         at_ms = again_ms;
     return at_ms;
 }

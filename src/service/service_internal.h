@@ -114,6 +114,15 @@ struct vain_choice {
 
 #define SERVICE_VAIN 16u
 
+/* Looks at all stores, on the loop: so many within so long. */
+#define SERVICE_TRIES_MAX 64u
+#define SERVICE_TRIES_MS  100u
+
+struct service_tries {
+    uint64_t since_ms; /* when they were counted from */
+    unsigned count;
+};
+
 struct service {
     struct core *core;
     struct vmm *vmm;
@@ -156,10 +165,7 @@ struct service {
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;
     uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
-    uint64_t evict_tries_ms;         /* since when the tries are counted */
-    unsigned evict_tries;
-    uint64_t free_looks_ms; /* since when the looks of become_free.c are counted */
-    unsigned free_looks;
+    struct service_tries evict_tries, free_looks;
     struct service_numbers numbers;
     bool told_spool_bound;
     bool ending; /* service_stop: effects are dropped, and there are no helpers */
@@ -535,6 +541,8 @@ uint64_t service_writer_turn(const struct service *s);
 /* Does this waiter keep those who came later from the device's memory, if it lacks some? */
 bool service_holds_off(const struct service *s, uint64_t waiter);
 uint64_t service_evict_moment(const struct service *s);
+/* False: there were too many. */
+bool service_count_try(struct service *s, struct service_tries *tries);
 
 /* passed_over.c */
 /* It could not leave: for a while others are chosen. */

@@ -14,16 +14,6 @@
 
 #include <stddef.h>
 
-/* The linker's names: __wrap_X is called for X, __real_X is X. */
-#define WRAP_STEP(type, name, parameters, arguments) \
-    type __wrap_##name parameters;                   \
-    type __real_##name parameters;                   \
-    type __wrap_##name parameters                    \
-    {                                                \
-        kill_meet(#name);                            \
-        return __real_##name arguments;              \
-    }
-
 WRAP_STEP(bool, lanes_add, (struct lanes * lanes, const struct copier_request *request, int fd),
           (lanes, request, fd))
 WRAP_STEP(struct file_view, files_enter,

@@ -85,16 +85,6 @@ void kill_become(enum kill_role role)
 
 /* ---- the calls ----------------------------------------------------------------------------- */
 
-/* As in hook_wrap.c: the linker's names. */
-#define WRAP_STEP(type, name, parameters, arguments) \
-    type __wrap_##name parameters;                   \
-    type __real_##name parameters;                   \
-    type __wrap_##name parameters                    \
-    {                                                \
-        kill_meet(#name);                            \
-        return __real_##name arguments;              \
-    }
-
 WRAP_STEP(const void *, journal_add,
           (struct journal * journal, uint32_t type, const struct iovec *parts, int count),
           (journal, type, parts, count))

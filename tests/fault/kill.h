@@ -45,6 +45,16 @@ extern void (*kill_simulated)(const char *step);
 /* The process is about to do this. */
 void kill_meet(const char *step);
 void kill_meet_point(enum fault_point point);
+
+/* A call that is a step. The linker's names: __wrap_X is called for X, __real_X is X. */
+#define WRAP_STEP(type, name, parameters, arguments) \
+    type __wrap_##name parameters;                   \
+    type __real_##name parameters;                   \
+    type __wrap_##name parameters                    \
+    {                                                \
+        kill_meet(#name);                            \
+        return __real_##name arguments;              \
+    }
 /* From now on this process is one. */
 void kill_become(enum kill_role role);
 

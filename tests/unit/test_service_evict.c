@@ -334,10 +334,10 @@ TAP_TEST(an_alloc_waits_for_nothing_that_its_own_writer_has)
 /* How many choices were made for so much. */
 static unsigned choices(bool comes)
 {
-    unsigned before = service->evict_tries;
+    unsigned before = service->evict_tries.count;
 
     check(service_evict_for(service, store_of("weights"), STORE_BYTES) == comes);
-    return service->evict_tries - before;
+    return service->evict_tries.count - before;
 }
 
 TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_changed)
