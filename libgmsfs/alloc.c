@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -186,6 +187,89 @@ int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access
     gfs_leave(handle);
     if (!error)
         *fd = kept;
+    return error;
+}
+
+/* ---- descriptors of several ---------------------------------------------------------------- */
+
+struct alloc_kept {
+    const uint64_t *slots; /* as they are to come */
+    int *fds;
+    uint64_t rank; /* of the last that came */
+};
+
+static int alloc_keep_next(void *context, const struct gfs_item *item, int *fd)
+{
+    struct alloc_kept *kept = context;
+
+    if (item->slot != *kept->slots)
+        return -ESTALE;
+    kept->slots++;
+    *kept->fds++ = *fd;
+    kept->rank = item->rank;
+    *fd = -1;
+    return 0;
+}
+
+/* What lies between two ranks, by one ticket. */
+static int alloc_export_between(struct gmsfs_store *handle, uint64_t first, uint64_t count,
+                                enum gmsfs_access access, struct alloc_kept *kept)
+{
+    struct gfs_export export = {.first = first, .count = count, .access = access};
+    int error = gfs_export_ticket(handle, &export);
+
+    return error ? error : gfs_export_redeem(handle, &export, alloc_keep_next, kept);
+}
+
+static int alloc_ascends(const uint64_t *slots, size_t count)
+{
+    size_t i = 1;
+
+    while (i < count && slots[i - 1] < slots[i])
+        i++;
+    return i == count;
+}
+
+/* Ranks are in the order of slots: where the first and the last are as far apart as those between
+ * are many, nothing else is between them. */
+static int alloc_export_each(struct gmsfs_store *handle, const uint64_t *slots, size_t count,
+                             enum gmsfs_access access, int *fds)
+{
+    struct alloc_kept first = {slots, fds, 0}, last = {slots + count - 1, fds + count - 1, 0};
+    struct alloc_kept next = {slots + 1, fds + 1, 0};
+    int error = gfs_export_slot(handle, slots[0], access, alloc_keep_next, &first);
+
+    if (!error && count > 1)
+        error = gfs_export_slot(handle, slots[count - 1], access, alloc_keep_next, &last);
+    if (!error && count > 2 && last.rank - first.rank == count - 1 && alloc_ascends(slots, count))
+        error = alloc_export_between(handle, first.rank + 1, count - 2, access, &next);
+    if (error == -ESTALE) /* another thread changed the layout meanwhile */
+        error = 0;
+    while (!error && next.slots < slots + count - 1)
+        error = gfs_export_slot(handle, *next.slots, access, alloc_keep_next, &next);
+    return error;
+}
+
+int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
+                      enum gmsfs_access access, int *fds)
+{
+    int error;
+
+    if (!slots || !fds || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX)
+        return -EINVAL;
+    error = gfs_enter(handle);
+    if (error)
+        return error;
+    memset(fds, -1, count * sizeof *fds);
+    error = gfs_export_check(handle, access);
+    if (!error)
+        error = alloc_export_each(handle, slots, count, access, fds);
+    for (size_t i = 0; error && i < count; i++)
+        if (fds[i] >= 0) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    gfs_leave(handle);
     return error;
 }
 

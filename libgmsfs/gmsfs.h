@@ -629,6 +629,17 @@ GMSFS_API int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_alloca
 GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
                                   int *fd);
 
+/*
+ * gmsfs_export_each - the same of several allocations, all or none
+ *
+ * One after the other costs as many trips to the daemon; of allocations whose slots follow one
+ * another, as gmsfs_allocate_each makes them, the descriptors come together. count: at most
+ * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; all -1 where it fails.
+ * Errors: as gmsfs_export_handle.
+ */
+GMSFS_API int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
+                                enum gmsfs_access access, int *fds);
+
 /* Needs no lock. Errors: -ENOENT (no such slot). */
 GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info,
                                     size_t info_bytes);

@@ -324,19 +324,19 @@ static int copy_get_some(struct copy *copy, const size_t *items, const struct co
     struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
     uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
     struct load *load = some->load;
-    int error, fd;
+    int error, fds[GMSFS_ALLOCATE_EACH_MAX];
 
     for (size_t i = 0; i < some->count; i++)
         wanted[i] = (struct gmsfs_new_allocation){.size_bytes = copy->sizes[items[some->at[i]]],
                                                   .tag = LOAD_TAG};
     error = gmsfs_allocate_each(load->handle, wanted, some->count, 0, slots);
+    if (!error)
+        error = gmsfs_export_each(load->handle, slots, some->count, GMSFS_ACCESS_WRITE, fds);
     for (size_t i = 0; !error && i < some->count; i++) {
         size_t item = items[some->at[i]];
 
         load->slots[copy->items[item].allocation] = slots[i];
-        error = gmsfs_export_handle(load->handle, slots[i], GMSFS_ACCESS_WRITE, &fd);
-        if (!error)
-            supply_put(&copy->supply, item, fd);
+        supply_put(&copy->supply, item, fds[i]);
     }
     return error;
 }

@@ -310,3 +310,90 @@ TAP_TEST(broken_connection_is_made_anew)
     }
     gmsfs_close(reader);
 }
+
+/* Several small allocations, and which file each is. */
+struct several {
+    gmsfs_t *writer;
+    uint64_t slots[5];
+    ino_t files[5];
+};
+
+static ino_t file_of(int fd)
+{
+    struct stat status;
+
+    require(fstat(fd, &status) == 0);
+    close(fd);
+    return status.st_ino;
+}
+
+static struct several make_several(void)
+{
+    const struct gmsfs_new_allocation small = {.size_bytes = 4096};
+    struct several several = {.writer = open_locked(GMSFS_MODE_RW)};
+    int fd;
+
+    check_int(gmsfs_clear_all_handles(several.writer), 0);
+    check_int(
+        gmsfs_allocate_each(several.writer,
+                            (struct gmsfs_new_allocation[]){small, small, small, small, small}, 5,
+                            0, several.slots),
+        0);
+    for (size_t i = 0; i < 5; i++) {
+        require(gmsfs_export_handle(several.writer, several.slots[i], GMSFS_ACCESS_READ, &fd) == 0);
+        several.files[i] = file_of(fd);
+    }
+    return several;
+}
+
+/* which: the digits of those that are asked for */
+static void check_exported(const struct several *several, const char *which)
+{
+    uint64_t slots[GMSFS_ALLOCATE_EACH_MAX] = {0};
+    int fds[GMSFS_ALLOCATE_EACH_MAX];
+    size_t count = strlen(which);
+
+    for (size_t i = 0; i < count; i++)
+        slots[i] = several->slots[which[i] - '0'];
+    check_int(gmsfs_export_each(several->writer, slots, count, GMSFS_ACCESS_READ, fds), 0);
+    for (size_t i = 0; i < count; i++)
+        check(file_of(fds[i]) == several->files[which[i] - '0']);
+}
+
+TAP_TEST(several_descriptors_are_of_the_allocations_that_were_named_in_whatever_order)
+{
+    struct several several = make_several();
+    int before = count_fds();
+
+    check_exported(&several, "01234");
+    check_exported(&several, "2");
+    check_exported(&several, "04");
+    check_exported(&several, "402");
+    check_exported(&several, "032");
+    check_exported(&several, "002");
+    check_int(gmsfs_free_handle(several.writer, several.slots[1]), 0);
+    check_exported(&several, "0234");
+    check_int(count_fds(), before);
+    gmsfs_close(several.writer);
+}
+
+TAP_TEST(of_several_descriptors_none_comes_if_one_cannot)
+{
+    struct several several = make_several();
+    gmsfs_t *writer = several.writer;
+    int fds[GMSFS_ALLOCATE_EACH_MAX + 1], before = count_fds();
+
+    check_int(gmsfs_free_handle(writer, several.slots[3]), 0);
+    check_int(gmsfs_export_each(writer, several.slots, 5, GMSFS_ACCESS_READ, fds), -ENOENT);
+    for (int i = 0; i < 5; i++)
+        check_int(fds[i], -1);
+    check_int(count_fds(), before);
+    check_int(gmsfs_export_each(writer, several.slots, 0, GMSFS_ACCESS_READ, fds), -EINVAL);
+    check_int(gmsfs_export_each(writer, several.slots, GMSFS_ALLOCATE_EACH_MAX + 1,
+                                GMSFS_ACCESS_READ, fds),
+              -EINVAL);
+    check_int(gmsfs_export_each(writer, several.slots, 1, 0, fds), -EINVAL);
+    check_int(gmsfs_disconnect(writer), 0);
+    check_int(gmsfs_export_each(writer, several.slots, 1, GMSFS_ACCESS_READ, fds), -ENOLCK);
+    gmsfs_close(writer);
+}
