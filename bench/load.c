@@ -5,10 +5,11 @@
  *   load GMSFS MOUNT MODEL IMAGE     IMAGE, on tmpfs, is saved by us
  *
  * Ours is the command from start to exit. The floor, with 1 to 16 threads: pieces of 16 MiB, each a
- * memfd of its own, filled by pread(2) into its mapping or by write(2) from a mapping of the file,
- * whichever is faster. The file is mapped anew each time, as it is by a program that starts. An
- * image is summed as it is loaded: its floor is pread(2) into a buffer, XXH3 of that, and write(2),
- * whatever the number of threads.
+ * memfd of its own, filled by pread(2) into its mapping, by write(2) from a mapping of the file, or
+ * by splice(2) through a pipe, whichever is fastest. The file is mapped anew each time, as it is by
+ * a program that starts. An image is summed as it is loaded: its floor is pread(2) into a buffer,
+ * XXH3 of that, and write(2), whatever the number of threads. Told beside it: the same floor with
+ * all pages made first, by as many threads, for who gives memory away has to know that it is there.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,10 +26,14 @@
 #define THREADS_MAX  16
 #define THREAD_KINDS 5 /* 1, 2, 4, 8, 16 */
 #define SUMMED_BYTES ((size_t)128 << 10)
+#define SPLICE_BYTES ((size_t)256 << 10)
+#define PIPE_BYTES   (512 << 10)
 
 enum way {
     BY_PREAD,
     BY_WRITE,
+    BY_SPLICE,
+    MADE_FIRST, /* by splice, once the pages are there */
     SUMMED,
     WAYS
 };
@@ -59,33 +64,99 @@ static ssize_t copy_summed(const struct copy *copy, int fd, size_t at, size_t do
     return pwrite(fd, buffer, (size_t)got, (off_t)done);
 }
 
-static void copy_piece(struct copy *copy, size_t piece)
+static ssize_t copy_spliced(const struct copy *copy, const int ends[2], int fd, size_t at,
+                            size_t done, size_t bytes)
 {
-    size_t at = piece * PIECE_BYTES, done = 0;
-    size_t bytes = copy->bytes - at < PIECE_BYTES ? copy->bytes - at : PIECE_BYTES;
-    int fd = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
-    char *to = NULL;
+    off_t in = (off_t)(at + done), out = (off_t)done;
+    ssize_t moved,
+        held = splice(copy->fd, &in, ends[1], NULL, bytes < SPLICE_BYTES ? bytes : SPLICE_BYTES, 0);
 
-    bench_call("ftruncate", ftruncate(fd, (off_t)bytes));
+    for (ssize_t left = held; left > 0; left -= moved) {
+        moved = splice(ends[0], NULL, fd, &out, (size_t)left, 0);
+        if (moved <= 0)
+            return -1;
+    }
+    return held;
+}
+
+static size_t piece_bytes(const struct copy *copy, size_t piece)
+{
+    size_t left = copy->bytes - piece * PIECE_BYTES;
+
+    return left < PIECE_BYTES ? left : PIECE_BYTES;
+}
+
+static int make_memfd(const struct copy *copy, size_t piece)
+{
+    int fd = bench_call("memfd_create", memfd_create("floor", MFD_CLOEXEC));
+
+    bench_call("ftruncate", ftruncate(fd, (off_t)piece_bytes(copy, piece)));
+    return fd;
+}
+
+/* Where one piece goes. */
+struct target {
+    int fd;
+    char *to;    /* BY_PREAD */
+    int ends[2]; /* BY_SPLICE, MADE_FIRST */
+};
+
+static struct target open_target(struct copy *copy, size_t piece)
+{
+    struct target target = {.fd = copy->memfds[piece]};
+
+    if (copy->way != MADE_FIRST)
+        target.fd = copy->memfds[piece] = make_memfd(copy, piece);
     if (copy->way == BY_PREAD) {
-        to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (to == MAP_FAILED)
+        target.to =
+            mmap(NULL, piece_bytes(copy, piece), PROT_READ | PROT_WRITE, MAP_SHARED, target.fd, 0);
+        if (target.to == MAP_FAILED)
             bench_die("mmap", errno);
     }
+    if (copy->way == BY_SPLICE || copy->way == MADE_FIRST) {
+        bench_call("pipe", pipe2(target.ends, O_CLOEXEC));
+        fcntl(target.ends[1], F_SETPIPE_SZ, PIPE_BYTES);
+    }
+    return target;
+}
+
+static void close_target(const struct copy *copy, const struct target *target, size_t piece)
+{
+    if (copy->way == BY_PREAD)
+        munmap(target->to, piece_bytes(copy, piece));
+    if (copy->way == BY_SPLICE || copy->way == MADE_FIRST) {
+        close(target->ends[0]);
+        close(target->ends[1]);
+    }
+}
+
+static ssize_t copy_some_of(const struct copy *copy, const struct target *target, size_t at,
+                            size_t done, size_t bytes)
+{
+    switch (copy->way) {
+    case BY_PREAD:
+        return pread(copy->fd, target->to + done, bytes, (off_t)(at + done));
+    case BY_WRITE:
+        return pwrite(target->fd, copy->file + at + done, bytes, (off_t)done);
+    case SUMMED:
+        return copy_summed(copy, target->fd, at, done, bytes);
+    default:
+        return copy_spliced(copy, target->ends, target->fd, at, done, bytes);
+    }
+}
+
+static void copy_piece(struct copy *copy, size_t piece)
+{
+    size_t at = piece * PIECE_BYTES, done = 0, bytes = piece_bytes(copy, piece);
+    struct target target = open_target(copy, piece);
+
     while (done < bytes) {
-        ssize_t got;
-        if (copy->way == SUMMED)
-            got = copy_summed(copy, fd, at, done, bytes - done);
-        else
-            got = to ? pread(copy->fd, to + done, bytes - done, (off_t)(at + done))
-                     : pwrite(fd, copy->file + at + done, bytes - done, (off_t)done);
+        ssize_t got = copy_some_of(copy, &target, at, done, bytes - done);
         if (got <= 0)
             bench_die("copy", errno);
         done += (size_t)got;
     }
-    if (to)
-        munmap(to, bytes);
-    copy->memfds[piece] = fd;
+    close_target(copy, &target, piece);
 }
 
 static void *copy_some(void *context)
@@ -98,23 +169,44 @@ static void *copy_some(void *context)
     return NULL;
 }
 
-static double time_floor(struct copy *copy, int threads, enum way way)
+static void *make_some(void *context)
+{
+    struct copy *copy = context;
+    size_t piece;
+
+    while ((piece = atomic_fetch_add(&copy->next, 1)) * PIECE_BYTES < copy->bytes) {
+        copy->memfds[piece] = make_memfd(copy, piece);
+        bench_call("fallocate",
+                   fallocate(copy->memfds[piece], 0, 0, (off_t)piece_bytes(copy, piece)));
+    }
+    return NULL;
+}
+
+static void run_threads(struct copy *copy, int threads, void *(*run)(void *))
 {
     pthread_t ids[THREADS_MAX];
-    double start_us = bench_now_us(), took_us;
 
     atomic_store(&copy->next, 0);
-    copy->way = way;
-    copy->file = mmap(NULL, copy->bytes, PROT_READ, MAP_SHARED, copy->fd, 0);
-    if (copy->file == MAP_FAILED)
-        bench_die("mmap", errno);
     for (int i = 0; i < threads; i++) {
-        int error = pthread_create(&ids[i], NULL, copy_some, copy);
+        int error = pthread_create(&ids[i], NULL, run, copy);
         if (error)
             bench_die("thread", error);
     }
     for (int i = 0; i < threads; i++)
         pthread_join(ids[i], NULL);
+}
+
+static double time_floor(struct copy *copy, int threads, enum way way)
+{
+    double start_us = bench_now_us(), took_us;
+
+    copy->way = way;
+    copy->file = mmap(NULL, copy->bytes, PROT_READ, MAP_SHARED, copy->fd, 0);
+    if (copy->file == MAP_FAILED)
+        bench_die("mmap", errno);
+    if (way == MADE_FIRST)
+        run_threads(copy, threads, make_some);
+    run_threads(copy, threads, copy_some);
     took_us = bench_now_us() - start_us;
     for (size_t i = 0; i * PIECE_BYTES < copy->bytes; i++)
         close(copy->memfds[i]);
@@ -194,7 +286,8 @@ struct floor {
 /* The best of some ways and of all numbers of threads; each is told. */
 static struct floor find_floor(const floors_us floors, enum way from, enum way to)
 {
-    static const char *const said[] = {"by pread", "by write", "by pread, XXH3 and write"};
+    static const char *const said[] = {"by pread", "by write", "by splice",
+                                       "pages made, then splice", "by pread, XXH3 and write"};
     struct floor best = {0};
 
     for (int way = (int)from; way <= (int)to; way++)
@@ -257,8 +350,10 @@ int main(int argc, char **argv)
             floors[i % WAYS][i / WAYS][round] =
                 time_floor(&copy, 1 << i / WAYS, (enum way)(i % WAYS));
     }
-    floor = find_floor(floors, BY_PREAD, BY_WRITE);
+    floor = find_floor(floors, BY_PREAD, BY_SPLICE);
     print_row("load", ours_us, copy.bytes, "copy", floor);
+    bench_row_told("  load / pages made first, then a bare copy (speed)", bench_median(ours_us),
+                   find_floor(floors, MADE_FIRST, MADE_FIRST).us);
     print_row("image load", image_us, copy.bytes, "copy and sum",
               find_floor(floors, SUMMED, SUMMED));
     bench_row_told("  image load / bare copy without a sum (speed)", bench_median(image_us),
