@@ -175,7 +175,8 @@ struct gmsfs_memory_info {
 
 /* One metadata entry; key and value may hold any bytes that UTF-8 (key) allows. */
 struct gmsfs_metadata {
-    const char *key; /* NUL-terminated; 1..GMSFS_KEY_MAX bytes, valid UTF-8 */
+    const char *key; /* NUL-terminated; UTF-8 of 1..GMSFS_KEY_MAX bytes, of which a `/`, a `%` and a
+                      * dot in front count as three; else -EINVAL */
     const void *value;
     size_t value_bytes; /* 0..GMSFS_VALUE_MAX */
     uint64_t slot;      /* GMSFS_SLOT_NONE: not bound to an allocation */
@@ -580,11 +581,13 @@ GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
 /*
  * gmsfs_allocate_handle - allocate memory in the writer's layout; zeroed
  *
- * size_bytes: > 0. tag: label, UTF-8, up to 255 bytes, NULL: "". name: the allocation's file name,
- * NULL: a000000, a000001, ... by slot. Waits for memory that others are giving back, or may, up to
- * the mount's alloc_timeout; -ENOMEM at once where only this writer, or nobody, could give any.
+ * size_bytes: > 0. tag: a label, UTF-8 of up to GMSFS_NAME_MAX bytes, NULL: "". name: of its file
+ * in `allocations/`, as long, without a slash, without a dot in front ("." and ".." too), and with
+ * a % only as file names have it (gmsfs_map(3)); NULL or "": a000000, a000001, ... by slot. Waits
+ * for memory that others are giving back, or may, up to the mount's alloc_timeout; -ENOMEM at once
+ * where only this writer, or nobody, could give any.
  * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -EDQUOT (a budget forbids it),
- * -ENOSPC (too many), -EEXIST; -EINVAL also: a name or tag that is too long or no UTF-8.
+ * -ENOSPC (too many), -EEXIST; -EINVAL also: a name or tag that is none.
  */
 GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
                                     const char *name, uint64_t *slot);
@@ -724,7 +727,8 @@ GMSFS_API int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metada
  * gmsfs_metadata_get - look an entry up; needs no lock
  *
  * slot, offset, value, value_bytes: optional. value: to be freed with free(3), never NULL; a NUL
- * that value_bytes does not count follows the bytes. Errors: -ENOENT.
+ * that value_bytes does not count follows the bytes. Errors: -ENOENT; -EINVAL: no entry can have
+ * such a key.
  */
 GMSFS_API int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_t *offset,
                                  void **value, size_t *value_bytes);
@@ -737,7 +741,7 @@ GMSFS_API int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slo
  */
 GMSFS_API int gmsfs_metadata_list(gmsfs_t *handle, const char *prefix, char ***keys, size_t *count);
 
-/* Errors: -ENOLCK, -ENOENT. */
+/* Errors: -ENOLCK, -ENOENT, -EINVAL (key). */
 GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 
 /* ---- Tier 2: mappings ----------------------------------------------------------------------- */

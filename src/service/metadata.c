@@ -2,6 +2,7 @@
 /* metadata - entries, one at a time, and what is gathered for them */
 #include "service/metadata.h"
 
+#include "meta/name.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -70,6 +71,8 @@ int service_entry_delete(struct service *s, const struct service_actor *by, cons
 {
     struct record record = {.type = RECORD_ENTRY_DELETE, .name = key, .name_bytes = key_bytes};
     int error = service_find_writer(s, by, &record.session);
+    if (!error)
+        error = name_check_key(key, key_bytes);
     return error ? error : service_apply_record(s, &record, NULL);
 }
 

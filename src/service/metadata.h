@@ -29,6 +29,7 @@ int service_entry_put(struct service *s, const struct service_actor *by,
 /* The entry that is there, bound elsewhere. -ENOENT */
 int service_entry_bind(struct service *s, const struct service_actor *by, uint64_t serial,
                        uint64_t slot, uint64_t offset);
+/* -ENOENT; a key that none can have: -EINVAL, -ENAMETOOLONG */
 int service_entry_delete(struct service *s, const struct service_actor *by, const void *key,
                          size_t key_bytes);
 /* flags: RENAME_NOREPLACE. -EEXIST, -EINVAL */

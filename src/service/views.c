@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/views.h"
 
+#include "meta/name.h"
 #include "service/service_internal.h"
 
 #include <errno.h>
@@ -91,7 +92,10 @@ int service_view_entry(const struct service *s, uint64_t file, const void *key, 
         return -ESTALE;
     *layout = core_get_layout(s->core, store);
     *entry = layout_find_entry(*layout, key, key_bytes);
-    return *entry ? 0 : -ENOENT;
+    if (*entry)
+        return 0;
+    error = name_check_key(key, key_bytes);
+    return error ? error : -ENOENT;
 }
 
 int service_view_acquired(const struct service *s, uint64_t file, struct service_acquired *acquired)

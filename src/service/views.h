@@ -26,7 +26,7 @@ int service_view_info(const struct service *s, uint64_t file, struct service_inf
  * is the same. */
 int service_view_layout(const struct service *s, uint64_t file, const struct layout **layout,
                         uint8_t name[16]);
-/* -ENOENT */
+/* -ENOENT; a key that none can have: -EINVAL, -ENAMETOOLONG */
 int service_view_entry(const struct service *s, uint64_t file, const void *key, size_t key_bytes,
                        const struct layout **layout, const struct layout_entry **entry);
 
