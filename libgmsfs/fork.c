@@ -45,6 +45,7 @@ static void fork_child(void)
         gfs_memory_after_fork(&handle->memory, &handle->range, &handle->map, handle->waking);
         atomic_store(&handle->dead, ECHILD);
         atomic_store(&handle->holder, 0);
+        atomic_store(&handle->state_holder, 0);
         pthread_mutex_init(&handle->op, NULL);
         pthread_mutex_init(&handle->state, NULL);
     }

@@ -55,37 +55,34 @@ void gfs_gate_fork_child(void)
 
 /* ---- entering ----------------------------------------------------------------------------- */
 
-/* Handles that this thread is just entering or leaving, for a signal handler that interrupts it
- * between the lock and `holder`. */
-struct passage {
-    struct gmsfs_store *handle;
-    struct passage *outer;
-};
+static __thread struct gfs_passage *volatile passages;
 
-static __thread struct passage *volatile passages;
-
-static void passage_begin(struct passage *passage, struct gmsfs_store *handle)
+void gfs_passage_begin(struct gfs_passage *passage, const void *object)
 {
-    *passage = (struct passage){.handle = handle, .outer = passages};
+    *passage = (struct gfs_passage){.object = object, .outer = passages};
     atomic_signal_fence(memory_order_seq_cst);
     passages = passage;
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-static void passage_end(const struct passage *passage)
+void gfs_passage_end(const struct gfs_passage *passage)
 {
     atomic_signal_fence(memory_order_seq_cst);
     passages = passage->outer;
 }
 
-/* Only its own thread can find its own number there. */
+int gfs_is_held(const void *object, const atomic_uintptr_t *holder)
+{
+    const struct gfs_passage *passage = passages;
+
+    while (passage && passage->object != object)
+        passage = passage->outer;
+    return passage || atomic_load(holder) == (uintptr_t)pthread_self();
+}
+
 int gfs_is_in_call(struct gmsfs_store *handle)
 {
-    const struct passage *passage = passages;
-
-    while (passage && passage->handle != handle)
-        passage = passage->outer;
-    return passage || atomic_load(&handle->holder) == (uintptr_t)pthread_self();
+    return gfs_is_held(handle, &handle->holder) || gfs_is_held(handle, &handle->state_holder);
 }
 
 static int enter_check(struct gmsfs_store *handle)
@@ -115,18 +112,18 @@ static int enter_finish(struct gmsfs_store *handle)
 static int enter(struct gmsfs_store *handle, int (*lock)(struct gmsfs_store *handle))
 {
     int error = enter_check(handle);
-    struct passage passage;
+    struct gfs_passage passage;
 
     if (error)
         return error;
     gfs_hold_thread();
-    passage_begin(&passage, handle);
+    gfs_passage_begin(&passage, handle);
     error = lock(handle);
     if (error)
         gfs_let_thread();
     else
         error = enter_finish(handle);
-    passage_end(&passage);
+    gfs_passage_end(&passage);
     return error;
 }
 
@@ -184,22 +181,49 @@ void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle)
 
 void gfs_leave(struct gmsfs_store *handle)
 {
-    struct passage passage;
+    struct gfs_passage passage;
 
     gfs_wait_dismiss(handle);
-    passage_begin(&passage, handle);
+    gfs_passage_begin(&passage, handle);
     atomic_store(&handle->holder, 0);
     pthread_mutex_unlock(&handle->op);
-    passage_end(&passage);
+    gfs_passage_end(&passage);
     gfs_let_thread();
 }
 
+/* ---- what a handle knows -------------------------------------------------------------------- */
+
 void gfs_state_lock(struct gmsfs_store *handle)
 {
+    struct gfs_passage passage;
+
+    gfs_passage_begin(&passage, handle);
     pthread_mutex_lock(&handle->state);
+    atomic_store(&handle->state_holder, (uintptr_t)pthread_self());
+    gfs_passage_end(&passage);
 }
 
 void gfs_state_unlock(struct gmsfs_store *handle)
 {
+    struct gfs_passage passage;
+
+    gfs_passage_begin(&passage, handle);
+    atomic_store(&handle->state_holder, 0);
     pthread_mutex_unlock(&handle->state);
+    gfs_passage_end(&passage);
+}
+
+int gfs_state_enter(struct gmsfs_store *handle)
+{
+    int dead;
+
+    if (!handle)
+        return -EINVAL;
+    dead = atomic_load(&handle->dead);
+    if (dead)
+        return -dead;
+    if (gfs_is_held(handle, &handle->state_holder))
+        return -EDEADLK;
+    gfs_state_lock(handle);
+    return 0;
 }

@@ -45,7 +45,8 @@
  * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue. No
  * function is async-signal-safe. A call on a handle from a signal handler, or from a function that
  * the library calls (gmsfs_set_synchronise), while this thread is in a call on that handle, is
- * -EDEADLK, and a gmsfs_close nothing.
+ * -EDEADLK, and a gmsfs_close nothing. Properties, gmsfs_resolve and gmsfs_locate work even then,
+ * but in the moments in which the call changes what they tell: -EDEADLK, or 0.
  *
  * FORK. In a child of fork() every handle of the parent is dead: its descriptors are closed, and
  * calls answer -ECHILD; only gmsfs_close is of use, to give back the handle's heap memory. The

@@ -33,8 +33,9 @@
  *     a sum that overflows; beyond the end    OVERFLOW; BAD_END)
  *   a client's object that has shrunk       read, write, map: -ENODATA (SHRUNK)
  *
- * THREADS, FORK. As for handles: calls on one gmsfs_regions_t are done one after the other, and in
- * a child of fork() it is dead (-ECHILD). gmsfs_region_t are independent of it and of each other,
+ * THREADS, SIGNALS, FORK. As for handles: calls on one gmsfs_regions_t are done one after the
+ * other, one from a handler that interrupts another is -EDEADLK, and in a child of fork() it is
+ * dead (-ECHILD). gmsfs_region_t are independent of it and of each other,
  * and may outlive it; of one, gmsfs_region_read, _write and the properties may be called by several
  * threads at a time, _map, _unmap, _detach and _close by nobody beside. A child of fork() has its
  * parent's references and must not use them.

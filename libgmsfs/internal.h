@@ -46,10 +46,11 @@ struct gfs_connecting;
 struct gmsfs_store {
     pthread_mutex_t op;
     pthread_mutex_t state;
-    struct gmsfs_store *next; /* registry, for fork */
-    atomic_int dead;          /* 0; ECHILD: in a forked child; EBADF: closed */
-    atomic_uintptr_t holder;  /* the thread that has `op`; 0: none */
-    struct gfs_call *call;    /* that has it, under the mutex of waiting.c */
+    struct gmsfs_store *next;      /* registry, for fork */
+    atomic_int dead;               /* 0; ECHILD: in a forked child; EBADF: closed */
+    atomic_uintptr_t holder;       /* the thread that has `op`; 0: none */
+    atomic_uintptr_t state_holder; /* and `state` */
+    struct gfs_call *call;         /* that has it, under the mutex of waiting.c */
     struct gfs_call own_call;
     char *path;                                  /* absolute, for gmsfs_reopen */
     int dir_fd;                                  /* O_PATH: follows the store over renames */
@@ -99,11 +100,24 @@ int gfs_enter_first(struct gmsfs_store *handle);
 int gfs_try_enter(struct gmsfs_store *handle);
 /* Is it this thread that has it, or is about to? */
 int gfs_is_in_call(struct gmsfs_store *handle);
+/* Around the moment in which a lock is taken, or given back, and its holder noted: a signal handler
+ * may interrupt just there. */
+struct gfs_passage {
+    const void *object;
+    struct gfs_passage *outer;
+};
+void gfs_passage_begin(struct gfs_passage *passage, const void *object);
+void gfs_passage_end(const struct gfs_passage *passage);
+/* Only a thread itself can find its own number there. */
+int gfs_is_held(const void *object, const atomic_uintptr_t *holder);
 /* `op`, whose holder may wait in a call on this handle, and is cancelled then. */
 void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle);
 /* 0: not within GFS_AGAIN_NS. */
 int gfs_lock_soon(pthread_mutex_t *mutex);
 void gfs_leave(struct gmsfs_store *handle);
+/* Of a public function: -EINVAL, -EBADF, -ECHILD; -EDEADLK: this thread has it, and was
+ * interrupted; else until gfs_state_unlock. */
+int gfs_state_enter(struct gmsfs_store *handle);
 void gfs_state_lock(struct gmsfs_store *handle);
 void gfs_state_unlock(struct gmsfs_store *handle);
 /* From the first of these to the last one back pthread_cancel(3) waits: a thread that ended here

@@ -118,12 +118,10 @@ int(gmsfs_list_mappings)(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *c
 int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset)
 {
     struct gfs_mapping *mapping;
+    int error = gfs_state_enter(handle);
 
-    if (!handle)
-        return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -atomic_load(&handle->dead);
-    gfs_state_lock(handle);
+    if (error)
+        return error;
     mapping = gfs_vmap_find_mapping(&handle->map, (uintptr_t)ptr);
     if (mapping && slot)
         *slot = mapping->slot;
@@ -135,13 +133,11 @@ int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *of
 
 int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr)
 {
-    int error = -ENOENT;
+    int error = ptr ? gfs_state_enter(handle) : -EINVAL;
 
-    if (!handle || !ptr)
-        return -EINVAL;
-    if (atomic_load(&handle->dead))
-        return -atomic_load(&handle->dead);
-    gfs_state_lock(handle);
+    if (error)
+        return error;
+    error = -ENOENT;
     for (size_t i = 0; i < handle->map.mapping_count && error; i++) {
         const struct gfs_mapping *mapping = handle->map.mappings + i;
 

@@ -201,6 +201,7 @@ void gmsfs_region_close(gmsfs_region_t *region)
     gmsfs_region_unmap(region);
     if (atomic_exchange(&region->closed, 1))
         return;
+    gfs_hold_thread();
     /* close(2) comes back before the mount has heard of it. In a child of fork(2) the reference is
      * its parent's, who has not given it back. */
     if (region->pid == getpid())
@@ -208,6 +209,7 @@ void gmsfs_region_close(gmsfs_region_t *region)
     gfs_fd_close(&region->fd);
     gfs_fd_close(&region->file);
     region_retire(region);
+    gfs_let_thread();
 }
 
 int gmsfs_region_detach(gmsfs_region_t *region, int *file, int *fd)
@@ -303,14 +305,13 @@ static int region_check_object(const struct gmsfs_region *region, uint64_t end,
     return 0;
 }
 
-int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size_t size_bytes,
-                      enum gmsfs_region_reason *reason)
+static int region_read(struct gmsfs_region *region, uint64_t offset, void *bytes, size_t size_bytes,
+                       enum gmsfs_region_reason *reason)
 {
     uint8_t *to = bytes;
     uint64_t start = 0;
     int fd = -1, error;
 
-    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
     error = bytes || !size_bytes ? region_check(region) : -EINVAL;
     if (!error)
         error = region_find_source(region, &fd, &start);
@@ -329,16 +330,26 @@ int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size
     return error;
 }
 
-/* The end of the object is looked at first, for pwrite(2) would make it larger. */
-int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *bytes,
-                       size_t size_bytes, enum gmsfs_region_reason *reason)
+int gmsfs_region_read(gmsfs_region_t *region, uint64_t offset, void *bytes, size_t size_bytes,
+                      enum gmsfs_region_reason *reason)
 {
-    const uint8_t *from = bytes;
-    uint64_t start;
     int error;
 
     gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
-    error = bytes || !size_bytes ? region_check(region) : -EINVAL;
+    gfs_hold_thread();
+    error = region_read(region, offset, bytes, size_bytes, reason);
+    gfs_let_thread();
+    return error;
+}
+
+/* The end of the object is looked at first, for pwrite(2) would make it larger. */
+static int region_write(struct gmsfs_region *region, uint64_t offset, const void *bytes,
+                        size_t size_bytes, enum gmsfs_region_reason *reason)
+{
+    const uint8_t *from = bytes;
+    uint64_t start;
+    int error = bytes || !size_bytes ? region_check(region) : -EINVAL;
+
     if (error)
         return error;
     if (region->info.kind == GMSFS_REGION_CUDA)
@@ -357,6 +368,18 @@ int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *byte
         if (put > 0)
             done += (size_t)put;
     }
+    return error;
+}
+
+int gmsfs_region_write(gmsfs_region_t *region, uint64_t offset, const void *bytes,
+                       size_t size_bytes, enum gmsfs_region_reason *reason)
+{
+    int error;
+
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    gfs_hold_thread();
+    error = region_write(region, offset, bytes, size_bytes, reason);
+    gfs_let_thread();
     return error;
 }
 

@@ -273,16 +273,13 @@ static int regions_find_object(const struct gmsfs_regions *regions,
 
 /* ---- public -------------------------------------------------------------------------------- */
 
-int gmsfs_regions_open(const char *path, gmsfs_regions_t **out)
+static int regions_open(const char *path, struct gmsfs_regions **out)
 {
-    struct gmsfs_regions *regions;
+    struct gmsfs_regions *regions = calloc(1, sizeof *regions);
     struct statfs fs;
     struct stat stat;
     int error = 0;
 
-    if (!path || !out)
-        return -EINVAL;
-    regions = calloc(1, sizeof *regions);
     if (!regions)
         return -ENOMEM;
     *regions =
@@ -306,6 +303,17 @@ int gmsfs_regions_open(const char *path, gmsfs_regions_t **out)
     return 0;
 }
 
+int gmsfs_regions_open(const char *path, gmsfs_regions_t **regions)
+{
+    int error = -EINVAL;
+
+    gfs_hold_thread();
+    if (path && regions)
+        error = regions_open(path, regions);
+    gfs_let_thread();
+    return error;
+}
+
 static struct gfs_closed regions_closed;
 
 static void regions_retire(struct gmsfs_regions *regions)
@@ -327,16 +335,14 @@ static void regions_retire(struct gmsfs_regions *regions)
 /* In a child of fork(2) there is nobody else, and a thread that had op is not there. */
 void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
-    int is_mine = regions && regions->pid == getpid(), was_closed;
+    int error = gfs_regions_enter_last(regions), was_closed;
 
-    if (!regions || atomic_load(&regions->closed))
+    if (error && error != -ECHILD)
         return;
     gfs_hold_thread();
-    if (is_mine)
-        gfs_regions_lock_first(regions);
     was_closed = atomic_exchange(&regions->closed, 1);
-    if (is_mine)
-        pthread_mutex_unlock(&regions->op);
+    if (!error)
+        gfs_regions_leave(regions);
     if (!was_closed)
         regions_retire(regions);
     gfs_let_thread();
@@ -379,15 +385,13 @@ static int regions_register(struct gmsfs_regions *regions,
     return regions_call(regions, &ask, &answer, reason);
 }
 
-int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_request *wish,
-                          enum gmsfs_region_reason *reason)
+static int regions_register_wish(struct gmsfs_regions *regions,
+                                 const struct gmsfs_region_request *wish,
+                                 enum gmsfs_region_reason *reason)
 {
     struct gmsfs_fds_region_request request;
     int fd = -1, opened = 0, error;
 
-    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
-    if (!regions || !wish || (wish->kind != GMSFS_REGION_SYSTEM && wish->kind != GMSFS_REGION_CUDA))
-        return -EINVAL;
     request = regions_request(GMSFS_FDS_REGION_REGISTER, wish->uid, wish->kind);
     request.offset = wish->offset;
     request.byte_size = wish->byte_size;
@@ -409,6 +413,20 @@ int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_re
     }
     if (opened)
         close(fd);
+    return error;
+}
+
+int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_request *wish,
+                          enum gmsfs_region_reason *reason)
+{
+    int error;
+
+    gfs_region_fail(reason, GMSFS_REGION_FINE, 0);
+    if (!regions || !wish || (wish->kind != GMSFS_REGION_SYSTEM && wish->kind != GMSFS_REGION_CUDA))
+        return -EINVAL;
+    gfs_hold_thread();
+    error = regions_register_wish(regions, wish, reason);
+    gfs_let_thread();
     return error;
 }
 

@@ -19,6 +19,7 @@ struct gfs_again;
 
 struct gmsfs_regions {
     pthread_mutex_t op;
+    atomic_uintptr_t holder; /* the thread that has it; 0: none */
     atomic_int closed;
     atomic_uint call;      /* odd: a public one is under way, of this number */
     atomic_uint cancelled; /* the number of the last one that was; 0: none */
@@ -31,16 +32,16 @@ struct gmsfs_regions {
     uint32_t uid; /* ours */
 };
 
-/* -EINVAL, -EBADF, -ECHILD; else until gfs_regions_leave the calls of others wait, and
- * pthread_cancel(3). */
+/* -EINVAL, -EBADF, -ECHILD, -EDEADLK (as gfs_enter); else until gfs_regions_leave the calls of
+ * others wait, and pthread_cancel(3). */
 int gfs_regions_enter(struct gmsfs_regions *regions);
 void gfs_regions_leave(struct gmsfs_regions *regions);
 /* Inside. As gfs_again_pause: 0, -ECANCELED, or -ETIMEDOUT: no more. */
 int gfs_regions_pause(struct gmsfs_regions *regions, struct gfs_again *again);
 /* Inside. Is nobody to wait any more? */
 int gfs_regions_is_cancelled(struct gmsfs_regions *regions);
-/* `op`, whose holder is cancelled if it waits. */
-void gfs_regions_lock_first(struct gmsfs_regions *regions);
+/* The same for its end: whoever waits inside is cancelled. */
+int gfs_regions_enter_last(struct gmsfs_regions *regions);
 int gfs_region_fail(enum gmsfs_region_reason *reason, enum gmsfs_region_reason why, int error);
 
 struct gfs_regions_answer {

@@ -16,14 +16,20 @@ static int regions_check(const struct gmsfs_regions *regions)
     return regions->pid == getpid() ? 0 : -ECHILD;
 }
 
-int gfs_regions_enter(struct gmsfs_regions *regions)
+static int regions_enter(struct gmsfs_regions *regions, void (*lock)(struct gmsfs_regions *regions))
 {
     int error = regions_check(regions);
+    struct gfs_passage passage;
 
+    if (!error && gfs_is_held(regions, &regions->holder))
+        error = -EDEADLK;
     if (error)
         return error;
     gfs_hold_thread();
-    pthread_mutex_lock(&regions->op);
+    gfs_passage_begin(&passage, regions);
+    lock(regions);
+    atomic_store(&regions->holder, (uintptr_t)pthread_self());
+    gfs_passage_end(&passage);
     atomic_fetch_add(&regions->call, 1);
     if (!atomic_load(&regions->closed))
         return 0;
@@ -31,10 +37,25 @@ int gfs_regions_enter(struct gmsfs_regions *regions)
     return -EBADF;
 }
 
+static void regions_lock_in_turn(struct gmsfs_regions *regions)
+{
+    pthread_mutex_lock(&regions->op);
+}
+
+int gfs_regions_enter(struct gmsfs_regions *regions)
+{
+    return regions_enter(regions, regions_lock_in_turn);
+}
+
 void gfs_regions_leave(struct gmsfs_regions *regions)
 {
+    struct gfs_passage passage;
+
     atomic_fetch_add(&regions->call, 1);
+    gfs_passage_begin(&passage, regions);
+    atomic_store(&regions->holder, 0);
     pthread_mutex_unlock(&regions->op);
+    gfs_passage_end(&passage);
     gfs_let_thread();
 }
 
@@ -68,11 +89,16 @@ int gmsfs_regions_cancel(gmsfs_regions_t *regions)
     return error;
 }
 
-void gfs_regions_lock_first(struct gmsfs_regions *regions)
+static void regions_lock_first(struct gmsfs_regions *regions)
 {
     if (pthread_mutex_trylock(&regions->op) == 0)
         return;
     do
         regions_cancel(regions);
     while (!gfs_lock_soon(&regions->op));
+}
+
+int gfs_regions_enter_last(struct gmsfs_regions *regions)
+{
+    return regions_enter(regions, regions_lock_first);
 }

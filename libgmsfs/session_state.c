@@ -90,24 +90,11 @@ void gfs_session_seal(struct gmsfs_store *handle, const struct gmsfs_ioc_commit 
 
 /* ---- properties --------------------------------------------------------------------------- */
 
-static int state_enter(struct gmsfs_store *handle)
-{
-    int dead;
-
-    if (!handle)
-        return -EINVAL;
-    dead = atomic_load(&handle->dead);
-    if (dead)
-        return -dead;
-    gfs_state_lock(handle);
-    return 0;
-}
-
 enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle)
 {
     enum gmsfs_mode mode;
 
-    if (state_enter(handle))
+    if (gfs_state_enter(handle))
         return GMSFS_MODE_NONE;
     mode = handle->mode;
     gfs_state_unlock(handle);
@@ -123,7 +110,7 @@ int gmsfs_is_unmapped(gmsfs_t *handle)
 {
     int unmapped;
 
-    if (state_enter(handle))
+    if (gfs_state_enter(handle))
         return 0;
     unmapped = handle->unmapped;
     gfs_state_unlock(handle);
@@ -134,7 +121,7 @@ uint64_t gmsfs_total_bytes(gmsfs_t *handle)
 {
     uint64_t total = 0;
 
-    if (state_enter(handle))
+    if (gfs_state_enter(handle))
         return 0;
     for (size_t i = 0; i < handle->map.mapping_count; i++)
         total += handle->map.mappings[i].aligned_bytes;
@@ -146,7 +133,7 @@ uint64_t gmsfs_generation(gmsfs_t *handle)
 {
     uint64_t generation;
 
-    if (state_enter(handle))
+    if (gfs_state_enter(handle))
         return 0;
     generation = handle->ident.generation;
     gfs_state_unlock(handle);
@@ -155,7 +142,7 @@ uint64_t gmsfs_generation(gmsfs_t *handle)
 
 int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES])
 {
-    int error = state_enter(handle);
+    int error = gfs_state_enter(handle);
 
     if (error)
         return error;

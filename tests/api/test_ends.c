@@ -2,6 +2,7 @@
 /* Threads that are cancelled inside the library, or interrupted, and what is used after it was
  * closed. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@ struct deed {
     gmsfs_t *store;
     gmsfs_graph_pool_t *pool;
     gmsfs_regions_t *regions;
+    gmsfs_region_t *region;
     pthread_t thread;
     atomic_int tid;
     int error;
@@ -327,6 +329,90 @@ static gmsfs_region_t *open_region(gmsfs_regions_t *regions)
     return region;
 }
 
+static const struct gmsfs_region_request wish_of_key = {.kind = GMSFS_REGION_SYSTEM,
+                                                        .uid = GMSFS_REGION_SELF,
+                                                        .name = "r",
+                                                        .key = "/gmsfs-test-ends",
+                                                        .fd = -1,
+                                                        .byte_size = BYTES};
+
+/* All that open, read or close files, which is where pthread_cancel(3) would end a thread. */
+static void open_regions_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    deed->regions = open_regions();
+    deed->error = 0;
+}
+
+static void register_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    deed->error = gmsfs_region_register(deed->regions, &wish_of_key, NULL);
+}
+
+static void open_region_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    deed->error = gmsfs_region_open(deed->regions, GMSFS_REGION_SELF, "r", &deed->region, NULL);
+}
+
+static void write_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    deed->error = gmsfs_region_write(deed->region, 0, "byte", 4, NULL);
+}
+
+static void read_region_cancelled(struct deed *deed)
+{
+    char bytes[4];
+
+    pthread_cancel(pthread_self());
+    deed->error = gmsfs_region_read(deed->region, 0, bytes, sizeof bytes, NULL);
+}
+
+static void close_region_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    gmsfs_region_close(deed->region);
+    deed->error = 0;
+}
+
+static void unregister_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    deed->error = gmsfs_region_unregister(deed->regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "r");
+}
+
+static void close_regions_cancelled(struct deed *deed)
+{
+    pthread_cancel(pthread_self());
+    gmsfs_regions_close(deed->regions);
+    deed->error = 0;
+}
+
+TAP_TEST(thread_cancelled_in_any_call_on_regions_has_done_it)
+{
+    static void (*const deeds[])(struct deed *) = {open_regions_cancelled, register_cancelled,
+                                                   open_region_cancelled,  write_cancelled,
+                                                   read_region_cancelled,  close_region_cancelled,
+                                                   unregister_cancelled,   close_regions_cancelled};
+    int object = shm_open(wish_of_key.key, O_CREAT | O_RDWR, 0600), fds;
+    struct deed deed = {0};
+
+    require(object >= 0 && ftruncate(object, BYTES) == 0);
+    fds = count_fds();
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
+        deed.go = deeds[i];
+        deed.error = 1;
+        start(&deed);
+        check_was_cancelled(&deed);
+        require(deed.error == 0);
+    }
+    check_int(count_fds(), fds);
+    close(object);
+    shm_unlink(wish_of_key.key);
+}
+
 TAP_TEST(closed_regions_are_told)
 {
     gmsfs_regions_t *regions = open_regions();
@@ -357,14 +443,35 @@ TAP_TEST(closed_regions_are_told)
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
-static gmsfs_t *interrupted;
+static struct deed interrupted;
 static volatile sig_atomic_t interrupts, answered_otherwise;
 
 static void call_on_it(int number)
 {
     (void)number;
     interrupts++;
-    answered_otherwise += gmsfs_disconnect(interrupted) != -EDEADLK;
+    interrupted.go(&interrupted);
+    answered_otherwise += interrupted.error != -EDEADLK;
+}
+
+static void disconnect(struct deed *deed)
+{
+    deed->error = gmsfs_disconnect(deed->store);
+}
+
+static void resolve_and_disconnect(struct deed *deed)
+{
+    deed->error = gmsfs_resolve(deed->store, deed, NULL, NULL);
+    if (deed->error == -EDEADLK)
+        deed->error = gmsfs_disconnect(deed->store);
+    if (gmsfs_is_connected(deed->store))
+        deed->error = 0;
+}
+
+static void get_and_close(struct deed *deed)
+{
+    deed->error = get_region(deed->regions);
+    gmsfs_regions_close(deed->regions);
 }
 
 /* A signal comes right behind each lock that a call takes, and right before each that it gives up.
@@ -377,7 +484,7 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     if (!lock)
         *(void **)&lock = dlsym(RTLD_NEXT, "pthread_mutex_lock");
     error = lock(mutex);
-    if (interrupted)
+    if (interrupted.go)
         raise(SIGUSR1);
     return error;
 }
@@ -388,9 +495,26 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
 
     if (!unlock)
         *(void **)&unlock = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
-    if (interrupted)
+    if (interrupted.go)
         raise(SIGUSR1);
     return unlock(mutex);
+}
+
+/* Until interrupt_end each lock is a signal, whose handler does that. */
+static void interrupt_with(struct deed deed)
+{
+    interrupts = answered_otherwise = 0;
+    require(signal(SIGUSR1, call_on_it) != SIG_ERR);
+    alarm(WAIT_MS / 1000); /* it would wait for itself */
+    interrupted = deed;
+}
+
+static void interrupt_end(int at_least)
+{
+    interrupted.go = NULL;
+    alarm(0);
+    check(interrupts >= at_least);
+    check_int(answered_otherwise, 0);
 }
 
 TAP_TEST(call_in_a_signal_handler_is_refused_wherever_it_interrupts)
@@ -399,15 +523,37 @@ TAP_TEST(call_in_a_signal_handler_is_refused_wherever_it_interrupts)
     struct gmsfs_info info = {0};
     int error;
 
-    require(signal(SIGUSR1, call_on_it) != SIG_ERR);
-    alarm(WAIT_MS / 1000); /* it would wait for itself */
-    interrupted = store;
+    interrupt_with((struct deed){.go = disconnect, .store = store});
     error = gmsfs_get_info(store, &info);
-    interrupted = NULL;
-    alarm(0);
+    interrupt_end(4);
     check_int(error, 0);
-    check(interrupts >= 4);
-    check_int(answered_otherwise, 0);
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW);
     gmsfs_close(store);
+}
+
+TAP_TEST(signal_handler_that_interrupts_a_look_at_what_a_handle_knows_is_refused)
+{
+    gmsfs_t *store = open_locked(GMSFS_MODE_RW);
+    int mode, error;
+
+    interrupt_with((struct deed){.go = resolve_and_disconnect, .store = store});
+    mode = (int)gmsfs_granted_lock(store);
+    error = gmsfs_resolve(store, &mode, NULL, NULL);
+    interrupt_end(4);
+    check_int(mode, GMSFS_MODE_RW);
+    check_int(error, -ENOENT);
+    gmsfs_close(store);
+}
+
+TAP_TEST(call_on_regions_in_a_signal_handler_is_refused_wherever_it_interrupts)
+{
+    gmsfs_regions_t *regions = open_regions();
+    int error;
+
+    interrupt_with((struct deed){.go = get_and_close, .regions = regions});
+    error = get_region(regions);
+    interrupt_end(2);
+    check_int(error, -ENOENT);
+    check_int(get_region(regions), -ENOENT);
+    gmsfs_regions_close(regions);
 }
