@@ -8,20 +8,27 @@ from typing import Any, MutableMapping, Optional, Tuple
 from . import abi, library
 from .errors import Error, make
 
+# What a key, and a tensor's name, has to be.
+A_NAME = f"a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL; / and % and a dot in front are three"
+
 
 def encode_key(store: Any, key: Any) -> Any:
     """A key as the library takes it: a C string."""
     if not isinstance(key, str):
         raise TypeError(f"{store}: a key is a string, not {key!r}")
-    encoded = encode_text(key)
+    encoded = encode_name(key)
     if not encoded:
-        raise make(
-            errno.EINVAL,
-            store,
-            f"key {key!r}",
-            f"a key is a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL",
-        )
+        raise make(errno.EINVAL, store, f"key {key!r}", f"a key is {A_NAME}")
     return encoded
+
+
+def encode_name(text: Any) -> Any:
+    """As encode_text, of a key, which names a file too; None for what can be none."""
+    encoded = encode_text(text)
+    if encoded is None:
+        return None
+    escapes = encoded.count(b"/") + encoded.count(b"%") + encoded.startswith(b".")
+    return encoded if len(encoded) + 2 * escapes <= abi.NAME_MAX else None
 
 
 def encode_text(text: Any, most: Any = abi.KEY_MAX) -> Any:

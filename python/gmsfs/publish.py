@@ -137,10 +137,8 @@ class Plan:
         return encoded
 
     def _add(self, name: Any, source: Any, seen: Any) -> None:
-        if not isinstance(name, str) or not metadata_module.encode_text(name):
-            raise self._fail(
-                name, f"a name is a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL"
-            )
+        if not isinstance(name, str) or not metadata_module.encode_name(name):
+            raise self._fail(name, f"a name is {metadata_module.A_NAME}")
         if name == METADATA_KEY:
             raise self._fail(name, "that name means something else; rename the tensor")
         given = source
