@@ -40,14 +40,18 @@ static void stop_worker(void)
 
 /* ---- what the library asks of the mount, watched ------------------------------------------- */
 
-static atomic_int stops_at_send; /* the worker, before a ticket comes to it */
+static atomic_int stops_at_send; /* the worker, before a ticket comes to it; until it was sent */
 static atomic_int releases;
 
 ssize_t send(int fd, const void *bytes, size_t size, int flags)
 {
-    if (atomic_exchange(&stops_at_send, 0))
+    ssize_t sent;
+
+    if (atomic_load(&stops_at_send))
         stop_worker();
-    return sendto(fd, bytes, size, flags, NULL, 0);
+    sent = sendto(fd, bytes, size, flags, NULL, 0);
+    atomic_store(&stops_at_send, 0);
+    return sent;
 }
 
 static atomic_int messages; /* left until the worker stops; 0: as they come */
@@ -63,6 +67,17 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     else if (left > 0)
         check_int(gmsfs_regions_cancel(cancelled_at_send), 0);
     return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+static atomic_int hours; /* that have passed for whoever looks at the clock */
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int error = (int)syscall(SYS_clock_gettime, clock, now);
+
+    if (error == 0)
+        now->tv_sec += atomic_load(&hours) * 3600;
+    return error;
 }
 
 static int on_ioctl(unsigned long request)
@@ -159,35 +174,58 @@ static void *wake(void *context)
 {
     struct caller *caller = context;
 
+    atomic_store(&caller->tid, gettid());
     caller->error = gmsfs_remap_all_vas(caller->store, WAIT_MS, 0);
     return NULL;
 }
 
 /* The lock has been granted; what was sent for the descriptors is not answered. */
+static void wake_in_vain(struct caller *sleeper)
+{
+    publish(4096, "t", 1);
+    sleeper->store = open_locked(GMSFS_MODE_RO);
+    check_int(gmsfs_attach_all(sleeper->store, GMSFS_ACCESS_READ, NULL, NULL), 0);
+    check_int(gmsfs_unmap_all_vas(sleeper->store, 0), 0);
+    atomic_store(&releases, 0);
+    atomic_store(&stops_at_send, 1);
+    require(pthread_create(&sleeper->thread, NULL, wake, sleeper) == 0);
+    while (atomic_load(&stops_at_send))
+        usleep(1000);
+    await_blocked(atomic_load(&sleeper->tid));
+}
+
+/* It gives the lock back, which waits for the mount, and can be tried again. */
+static void check_woke_in_vain(struct caller *sleeper, int error)
+{
+    uint64_t start_ms = now_ms();
+
+    while (atomic_load(&releases) == 0 && now_ms() - start_ms < LONG_MS)
+        usleep(1000);
+    let_go_on(SIGALRM);
+    alarm(0);
+    pthread_join(sleeper->thread, NULL);
+    check_int(sleeper->error, error);
+    check_int(gmsfs_remap_all_vas(sleeper->store, WAIT_MS, 0), 0);
+    gmsfs_close(sleeper->store);
+}
+
 TAP_TEST(wait_for_descriptors_is_cancelled)
 {
     struct caller sleeper = {0};
-    uint64_t start_ms;
 
-    publish(4096, "t", 1);
-    sleeper.store = open_locked(GMSFS_MODE_RO);
-    check_int(gmsfs_attach_all(sleeper.store, GMSFS_ACCESS_READ, NULL, NULL), 0);
-    check_int(gmsfs_unmap_all_vas(sleeper.store, 0), 0);
-    atomic_store(&releases, 0);
-    atomic_store(&stops_at_send, 1);
-    require(pthread_create(&sleeper.thread, NULL, wake, &sleeper) == 0);
-    while (atomic_load(&stops_at_send))
-        usleep(1000);
-    start_ms = now_ms();
+    wake_in_vain(&sleeper);
     check_int(gmsfs_cancel(sleeper.store), 0);
-    while (atomic_load(&releases) == 0 && now_ms() - start_ms < LONG_MS)
-        usleep(1000); /* until it gives the lock back */
-    let_go_on(SIGALRM);
-    alarm(0);
-    pthread_join(sleeper.thread, NULL);
-    check_int(sleeper.error, -ECANCELED);
-    check_int(gmsfs_remap_all_vas(sleeper.store, WAIT_MS, 0), 0);
-    gmsfs_close(sleeper.store);
+    check_woke_in_vain(&sleeper, -ECANCELED);
+}
+
+TAP_TEST(wait_for_descriptors_ends_with_its_time)
+{
+    struct caller sleeper = {0};
+
+    wake_in_vain(&sleeper);
+    atomic_store(&hours, 1);
+    check_woke_in_vain(&sleeper, -ETIMEDOUT);
+    atomic_store(&hours, 0);
 }
 
 /* ---- regions -------------------------------------------------------------------------------- */
@@ -229,12 +267,12 @@ static void ask_in_vain(struct asker *asker)
     await_blocked(atomic_load(&asker->tid));
 }
 
-static void join_asker(struct asker *asker, uint64_t start_ms)
+static void join_asker(struct asker *asker, uint64_t start_ms, int error)
 {
     pthread_join(asker->thread, NULL);
     let_go_on(SIGALRM);
     alarm(0);
-    check_int(asker->error, -ECANCELED);
+    check_int(asker->error, error);
     check(asker->ended_ms - start_ms < LONG_MS / 2);
 }
 
@@ -247,7 +285,7 @@ TAP_TEST(wait_for_regions_is_cancelled_and_the_next_call_is_not)
     ask_in_vain(&asker);
     start_ms = now_ms();
     check_int(gmsfs_regions_cancel(asker.regions), 0);
-    join_asker(&asker, start_ms);
+    join_asker(&asker, start_ms, -ECANCELED);
     check_int(gmsfs_regions_cancel(asker.regions), 0);
     check_int(gmsfs_region_get(asker.regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "none", &info),
               -ENOENT);
@@ -265,7 +303,21 @@ TAP_TEST(close_ends_a_wait_for_regions)
     start_ms = now_ms();
     gmsfs_regions_close(asker.regions);
     check(now_ms() - start_ms < LONG_MS / 2);
-    join_asker(&asker, start_ms);
+    join_asker(&asker, start_ms, -ECANCELED);
+}
+
+TAP_TEST(wait_for_regions_ends_with_its_time)
+{
+    struct asker asker = {0};
+    struct gmsfs_region_info info;
+
+    ask_in_vain(&asker);
+    atomic_store(&hours, 1);
+    join_asker(&asker, now_ms(), -ETIMEDOUT);
+    atomic_store(&hours, 0);
+    check_int(gmsfs_region_get(asker.regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "none", &info),
+              -ENOENT);
+    gmsfs_regions_close(asker.regions);
 }
 
 static int register_one(gmsfs_regions_t *regions)
