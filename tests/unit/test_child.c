@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +101,70 @@ TAP_TEST(several_children_live_side_by_side)
         child_end(children[i]);
         close(fds[i]);
     }
+    check_no_children();
+}
+
+/* ---- one that cannot be ended --------------------------------------------------------------- */
+
+static int kills_nobody;
+
+int kill(pid_t pid, int signal)
+{
+    return kills_nobody ? 0 : (int)syscall(SYS_kill, pid, signal);
+}
+
+static void say_who_and_hang(const void *context, int to)
+{
+    pid_t self = getpid();
+
+    (void)context;
+    check_int(write(to, &self, sizeof self), sizeof self);
+    for (;;)
+        pause();
+}
+
+/* As if it hung in a file system that does not answer: it outlives its end. */
+static pid_t leave_one_behind(void)
+{
+    struct child *child;
+    pid_t pid = 0;
+    int fd;
+
+    require(child_start(&child, say_who_and_hang, NULL, &fd) == 0);
+    check_int(read(fd, &pid, sizeof pid), sizeof pid);
+    close(fd);
+    kills_nobody = 1;
+    child_end(child);
+    kills_nobody = 0;
+    require(pid > 0);
+    check(child_is_left_behind(pid));
+    return pid;
+}
+
+TAP_TEST(a_child_that_cannot_be_ended_yet_is_waited_for_later)
+{
+    pid_t pid = leave_one_behind();
+
+    check_int(kill(pid, SIGKILL), 0);
+    while (child_is_left_behind(pid))
+        usleep(1000);
+    check_no_children();
+}
+
+TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_then_nobodys_to_wait_for)
+{
+    int next = dup(STDERR_FILENO), after;
+    pid_t pid = leave_one_behind();
+
+    close(next);
+    child_forget_left();
+    after = dup(STDERR_FILENO);
+    check_int(after, next); /* nothing of it is open */
+    close(after);
+    check(!child_is_left_behind(pid));
+    check_int(kill(pid, SIGKILL), 0);
+    child_end(NULL);
+    check_int(waitpid(pid, NULL, 0), pid);
     check_no_children();
 }
 
