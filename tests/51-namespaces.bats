@@ -44,6 +44,17 @@ container_mount() {
     assert_state weights COMMITTED
 }
 
+@test "a store that was bind-mounted alone can be looked at, and gives out no memory" {
+    container_mount
+    run_logged -0 timeout 30 "$SHARER" load "$M/weights" 3 1000
+    run_logged '!' unshare --mount --propagation private bash -c '
+        mkdir "$2" && mount --bind "$1" "$2" && cat "$2/state" && "$3" attach "$2" 3' _ \
+        "$M/weights" "$T/alone" "$T/sharer"
+    assert_eq "${lines[0]}" COMMITTED
+    assert_match "$output" 'No route to host'
+    assert_state weights COMMITTED
+}
+
 @test "a contained writer, by path and by the library" {
     container_mount
     run_logged '!' contained timeout 20 "$T/sharer" load "$T/inside/weights" 1 1
