@@ -107,6 +107,11 @@ class safe_open:
     def get_tensor(self, name: str) -> Any:
         return self._place(self._tensor(name))
 
+    def get_tensors(self) -> Dict[str, Any]:
+        """All of them, by name, as they lie in memory."""
+        tensors = self._store.tensors(self._framework)
+        return {name: self._place(tensor) for name, tensor in tensors.items()}
+
     def _tensor(self, name: str) -> Any:
         self._spec(name)
         return self._store.tensors(self._framework, [name])[name]

@@ -115,6 +115,7 @@ class Lost(StoreCase):
                 piece.get_dtype,
                 lambda: piece[:],
                 lambda: file.get_tensor("t"),
+                file.get_tensors,
                 lambda: file.get_slice("t"),
             ):
                 for _ in range(2):

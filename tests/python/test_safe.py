@@ -38,6 +38,17 @@ class SafeOpen(StoreCase):
             first, second = file.get_tensor("z"), file.get_tensor("z")
             numpy.testing.assert_array_equal(first, NUMBERS)
             self.assertTrue(numpy.shares_memory(first, second))
+            everything = file.get_tensors()
+            self.assertEqual(list(everything), file.offset_keys())
+            self.assertTrue(numpy.shares_memory(everything["z"], first))
+
+    def test_it_offers_all_that_the_one_of_safetensors_does(self):
+        try:
+            import safetensors
+        except ImportError:
+            self.skipTest("safetensors is not there")
+        theirs = {name for name in dir(safetensors.safe_open) if not name.startswith("_")}
+        self.assertEqual(theirs - set(dir(gmsfs.safe_open)), set())
 
     def test_a_slice_knows_shape_and_type_and_gives_pieces(self):
         with gmsfs.safe_open(self.path, framework="np") as file:
