@@ -130,12 +130,34 @@ setup() {
     GMSFS_TEST_MOUNT='' python -m unittest -v test_graphs_calls
 }
 
-@test "Python captures many shapes into the memory of one, and drops, sleeps, wakes and takes turns" {
+@test "Python captures many shapes into the memory of one, and undoes what goes wrong" {
     python_tests test_graphs numpy alloc_timeout=0.2
 }
 
-@test "Python's graph pools do the same in the memory of a fake GPU" {
+@test "Python's graph pools drop shapes, sleep, wake and take turns" {
+    python_tests test_graphs_turns numpy alloc_timeout=0.2
+}
+
+@test "Python's graph pools keep rows and arenas apart from what graphs share" {
+    python_tests test_graphs_rows numpy alloc_timeout=0.2
+}
+
+fake_gpu_for_graphs() {
     fake_gpus 'devices 2' 'memory 256'
     export GMSFS_TEST_ORDINAL=1
+}
+
+@test "Python's graph pools capture in the memory of a fake GPU as well" {
+    fake_gpu_for_graphs
     python_tests test_graphs numpy device=1,alloc_timeout=0.2
+}
+
+@test "Python's graph pools take turns in the memory of a fake GPU as well" {
+    fake_gpu_for_graphs
+    python_tests test_graphs_turns numpy device=1,alloc_timeout=0.2
+}
+
+@test "Python's graph pools keep rows and arenas in the memory of a fake GPU as well" {
+    fake_gpu_for_graphs
+    python_tests test_graphs_rows numpy device=1,alloc_timeout=0.2
 }
