@@ -23,11 +23,11 @@ static int graph_check_mount(int root)
     struct stat socket;
 
     if (fstatfs(root, &fs) < 0)
-        return -errno;
+        return gfs_file_error(errno);
     if ((unsigned long)fs.f_type != GRAPH_FUSE_MAGIC)
         return -ENOTTY;
     if (fstatat(root, ".fds", &socket, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? -ENOTTY : -errno;
+        return errno == ENOENT ? -ENOTTY : gfs_file_error(errno);
     return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
 }
 
@@ -37,10 +37,10 @@ static int graph_make_store_in(const char *directory, const char *name)
     int root = gfs_fd_above(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)), error;
 
     if (root < 0)
-        return -errno;
+        return gfs_file_error(errno);
     error = graph_check_mount(root);
     if (!error && mkdirat(root, name, GRAPH_STORE_MODE) < 0 && errno != EEXIST)
-        error = -errno;
+        error = gfs_file_error(errno);
     close(root);
     return error;
 }

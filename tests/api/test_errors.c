@@ -2,6 +2,7 @@
 /* The errors that the manual lists call by call, as far as host memory and one store give them;
  * what other tests of tests/api provoke beside what they are about is here once more, so that the
  * lists have one place that holds them. */
+#include <gmsfs_graph.h>
 #include <gmsfs_region.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -315,18 +316,25 @@ TAP_TEST(keys_that_no_entry_can_have)
 
 /* ---- a mount that dies ---------------------------------------------------------------------- */
 
-static int connect_errno; /* 0: it goes on */
+static int death_errno; /* 0: it goes on */
 
 int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
-    errno = connect_errno;
+    errno = death_errno;
     return errno ? -1 : (int)syscall(SYS_connect, fd, address, bytes);
 }
 
+int mkdirat(int fd, const char *name, mode_t mode)
+{
+    errno = death_errno;
+    return errno ? -1 : (int)syscall(SYS_mkdirat, fd, name, mode);
+}
+
 /* The kernel has a word of its own for those who were just asking. */
-TAP_TEST(whoever_asks_for_descriptors_as_the_mount_dies_is_told_as_all_others)
+TAP_TEST(whoever_asks_as_the_mount_dies_is_told_as_all_others)
 {
     struct gmsfs_region_info info;
+    gmsfs_graph_pool_t *pool = NULL;
     gmsfs_regions_t *regions = NULL;
     gmsfs_t *reader;
     char path[4096];
@@ -335,11 +343,13 @@ TAP_TEST(whoever_asks_for_descriptors_as_the_mount_dies_is_told_as_all_others)
     reader = open_locked(GMSFS_MODE_RO);
     snprintf(path, sizeof path, "%s/..", store_path());
     require(gmsfs_regions_open(path, &regions) == 0);
-    connect_errno = ECONNABORTED;
+    death_errno = ECONNABORTED;
     check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), -ENOTCONN);
     check_int(gmsfs_region_get(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "r", &info),
               -ENOTCONN);
-    connect_errno = 0;
+    strcat(path, "/pool");
+    check_int(gmsfs_graph_open(path, 0, &pool), -ENOTCONN);
+    death_errno = 0;
     check_int(gmsfs_attach_all(reader, GMSFS_ACCESS_READ, NULL, NULL), 0);
     check_int(gmsfs_region_get(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, "r", &info), -ENOENT);
     gmsfs_regions_close(regions);
