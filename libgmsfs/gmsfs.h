@@ -10,9 +10,9 @@
  * putting a process to sleep (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every
  * pointer as it was.
  *
- * The library never exits, prints, changes signal dispositions and masks, or starts threads, but
- * for gmsfs_connect_start, where it would have to wait.
- * Every descriptor it opens or returns is O_CLOEXEC.
+ * The library never exits, prints, changes signal dispositions or masks, or starts threads (but
+ * gmsfs_connect_start one, where it would have to wait). Every descriptor that it opens or returns
+ * is O_CLOEXEC.
  *
  * RETURNS. Functions that return int return 0 (some: a non-negative number, where said) or a
  * negative errno; errno itself is not part of the interface. Outputs are written on success only,
@@ -20,27 +20,31 @@
  * Every function can return, beside the errors named at it:
  *   -EINVAL    an argument is NULL, zero or out of range where that makes no sense
  *   -ENOMEM    the library has no memory for itself
- *   -ENOTCONN  the mount is dead (its daemon ended); -ENODEV, -EIO: so is the device
- *   -ENODEV    also: the mount is drained (gmsfs drain), or fenced for a checkpoint (gmsfs
- *              fence), and grants no lock
- *   -EIO       also: the store may be damaged and takes no readers (gmsfs(5), Health)
+ *   -ENOTCONN  the mount is dead: its daemon ended; -ETIMEDOUT: it does not answer
+ *   -EPROTO    it answers what this library does not understand
+ *   -ENODEV    the device is gone; or the mount is drained (gmsfs drain), or fenced for a
+ *              checkpoint (gmsfs fence), and grants no lock
+ *   -EIO       the device failed; or the store may be damaged and takes no readers (gmsfs(5),
+ *              Health)
  *   -ECHILD    the handle was opened before fork() and this is the child (see FORK); or memory of a
  *              GPU is asked for in the child of a process that has used the CUDA driver
  *   -EBADF     the handle was closed; -EDEADLK: this thread is in a call on it (see SIGNALS)
  *   -ESTALE    the session is over (revoked, or the store was removed)
+ * Every one that maps or exports memory, too:
  *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
  *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
+ *   -EMFILE, -ENFILE not one descriptor is free
  *
  * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
  * mount or change mappings are done one after the other, also while one of them waits
  * (gmsfs_connect, gmsfs_remap_all_vas, allocation). Never held up by those are the properties
- * (gmsfs_granted_lock to gmsfs_session_token), gmsfs_resolve and gmsfs_cancel, which ends such a
- * wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are independent, on the
- * same store too: each has its own session. gmsfs_close must be the last call on a handle: one that
- * was closed, be it while another call waited for its turn, is -EBADF, as long as it is among the
- * last 64 that were; older ones must not be used. So are graph pools, spaces and regions, 64 each.
- * pthread_cancel(3) of a thread in a call takes effect when the call is over: gmsfs_cancel first,
- * where it waits.
+ * (gmsfs_granted_lock to gmsfs_session_token), gmsfs_resolve, gmsfs_locate, and gmsfs_cancel,
+ * which ends such a wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are
+ * independent, on the same store too: each has its own session. gmsfs_close must be the last call
+ * on a handle: one that was closed, be it while another call waited for its turn, is -EBADF, as
+ * long as it is among the last 64 that were; older ones must not be used. So are graph pools,
+ * spaces and regions, 64 each. pthread_cancel(3) of a thread in a call takes effect when the call
+ * is over: gmsfs_cancel first, where it waits.
  *
  * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue. No
  * function is async-signal-safe. A call on a handle from a signal handler, or from a function that
@@ -301,10 +305,10 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
 #define GMSFS_CONNECT_KEEP_PLACE (1u << 2)
 
 /*
- * gmsfs_set_connect_flags - how this handle connects from now on, where the store is not on its
- * device
+ * gmsfs_set_connect_flags - how this handle connects from now on
  *
- * flags: 0: it waits until the store is there, as the writer and as a reader.
+ * flags: 0: where the store is not on its device, it waits until it is there, as the writer and as
+ *   a reader.
  *   GMSFS_CONNECT_REPLACE: as the writer it does not, for it will clear the store first
  *   (gmsfs_clear_all_handles); until then what is elsewhere cannot be mapped or exported (-EAGAIN),
  *   nor committed. GMSFS_CONNECT_ANY: as a reader it does not, and maps what there is: bytes
@@ -323,18 +327,22 @@ GMSFS_API int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags);
 /*
  * gmsfs_connect - take the store's lock
  *
- * mode: GMSFS_MODE_RO waits until a layout is committed and no writer is there or waits;
- *   GMSFS_MODE_RW waits until there is no session at all; GMSFS_MODE_RW_OR_RO becomes RW if nothing
- *   is committed when the grant comes, else RO (see gmsfs_granted_lock).
- *   GMSFS_MODE_RW_DATA_OR_RW waits as RW. Where a sealed layout is there then
- * (gmsfs_commit_layout), it becomes GMSFS_MODE_RW_DATA and adopts it, once every other process that
- * could write its memory has exited; else RW. timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or
- * -1, waits without end. The session is this handle's alone: another handle of the same process, or
- * its path operations, do not share it. The writer sees the committed layout, and changes it in
- * place or clears it; a layout that is only sealed is dropped when RW is granted. Mappings left
- * over from an earlier session stay what they are; see gmsfs_remap_all_vas. Errors: -EAGAIN
- * (timeout 0), -ETIMEDOUT, -ECANCELED (an administrator ended the wait), -EACCES (RW without write
- * permission), -EBUSY (this handle is connected).
+ * mode: what gmsfs_granted_lock tells afterwards, where it leaves a choice:
+ *   GMSFS_MODE_RO waits until a layout is committed and no writer is there or waits.
+ *   GMSFS_MODE_RW waits until there is no session at all.
+ *   GMSFS_MODE_RW_OR_RO becomes RW if nothing is committed when the grant comes, else RO.
+ *   GMSFS_MODE_RW_DATA_OR_RW waits as RW. Where a sealed layout (gmsfs_commit_layout) is there
+ *     then, it becomes GMSFS_MODE_RW_DATA and adopts it, once every other process that could write
+ *     its memory has exited; else RW.
+ * timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or -1, waits without end.
+ *
+ * The session is this handle's alone: another handle of the same process, or its path operations,
+ * do not share it. The writer sees the committed layout, and changes it in place or clears it; a
+ * layout that is only sealed is dropped when RW is granted. Mappings left over from an earlier
+ * session stay what they are; see gmsfs_remap_all_vas.
+ * Errors: -EAGAIN (timeout 0), -ETIMEDOUT; -ECANCELED: an administrator, or gmsfs_cancel, ended the
+ *   wait; -EACCES (RW without write permission), -EBUSY (this handle is connected); -ENODATA (RO):
+ *   the store has given up its bytes; -EDQUOT, -ENOSPC: too many sessions or waiters.
  */
 GMSFS_API int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms);
 
@@ -368,22 +376,22 @@ GMSFS_API int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES]
  * gmsfs_disconnect - release the lock; when it returns, others can have it
  *
  * A writer that has not committed aborts; one that has sealed (RW_DATA) leaves everything as it is.
- * Mappings stay: they show the memory that they showed, but
- * nothing keeps a writer from changing it. To give everything back use gmsfs_unmap_all_vas.
- * Not being connected is no error.
+ * Mappings stay: they show the memory that they showed, but nothing keeps a writer from changing
+ * it. To give everything back use gmsfs_unmap_all_vas. Not being connected is no error.
  */
 GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
 
 /*
  * gmsfs_commit - publish the writer's layout
  *
- * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, nobody can write in between;
- *   GMSFS_COMMIT_GROUP: store `group` (16 bytes) with the layout. Without STAY the lock is
- * released. group: with GMSFS_COMMIT_GROUP; else NULL. The mappings of this handle stay; they
- * become read-only first, for every device that they were writable for, and are writable again
- * where the commit is refused. Errors: -ENOLCK (not the writer); -EINVAL: an allocation has no
- * memory, or an entry points outside of its allocation (the store's `info` names it as
- * last_error): nothing has changed.
+ * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, and nobody can write in between;
+ *   without it the lock is released. GMSFS_COMMIT_GROUP: store `group` with the layout.
+ * group: 16 bytes, with GMSFS_COMMIT_GROUP; else NULL.
+ * The mappings of this handle stay; they become read-only first, for every device that they were
+ * writable for, and are writable again where the commit is refused.
+ * Errors: -ENOLCK (not the writer); -EBUSY: a stream is capturing, or an allocation is still being
+ *   written to by its file; -EINVAL: an allocation has no memory, or an entry points outside of its
+ *   own (the store's `info` names it as last_error).
  */
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
@@ -513,8 +521,8 @@ GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
  * before the first commit. The store with the lowest id comes last, for all who take a group begin
  * there.
  * A failure before the first commit has changed nothing. After one half-way (a session that is
- * revoked, a mount that dies), those before it are
- * committed and the others have their RW lock and their work still (gmsfs_granted_lock tells):
+ * revoked, a mount that dies), those before it are committed, and the others have their RW lock and
+ * their work still (gmsfs_granted_lock tells):
  * repair the cause and gmsfs_commit each with GMSFS_COMMIT_GROUP and this id, or disconnect them;
  * then the group is not whole, and the next RW_OR_RO loads it anew, as after a crash here.
  * Errors: as gmsfs_commit; -ENOLCK: not the writer of each; -EINVAL: also a store twice.
@@ -568,7 +576,7 @@ GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH
  * gmsfs_read_layout - the whole committed or sealed layout with all metadata, in one read
  *
  * layout: to be given back by gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
- * Errors: -ENODATA (there is none, or a writer may change it), -EPROTO (not understood).
+ * Errors: -ENODATA: there is none, or a writer may change it.
  */
 GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout,
                                 size_t allocation_bytes, size_t entry_bytes);
@@ -628,7 +636,9 @@ GMSFS_API int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_alloca
  * mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only one. On a GPU it is for
  * cuMemImportFromShareableHandle, and access is the importer's to set.
  * Needs the lock. GMSFS_ACCESS_WRITE on committed memory: an abort can no longer roll back.
- * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot), -EMFILE, -EPROTO.
+ * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot); -EAGAIN: its bytes are not
+ *   on the device (GMSFS_CONNECT_REPLACE), -ENODATA: they were given up; -EBUSY: it is being
+ *   written by its file.
  */
 GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
                                   int *fd);
@@ -887,11 +897,11 @@ GMSFS_API int gmsfs_remap_tag(gmsfs_t *handle, const char *tag);
  * without the lock (gmsfs_is_unmapped), as after gmsfs_unmap_all_vas, and gmsfs_remap_all_vas wakes
  * it.
  * Errors: -ESTALE: the layout there has another shape, or what the handle maps was never committed,
- *   or is no longer its store's and gmsfs_retarget has not seen it before; -EXDEV: another device
- *   (of host memory, every mount is one), or the handle maps host memory for GMSFS_CONNECT_ANY;
- * -EBUSY: the handle is a writer, or maps something though it sleeps; -ENOLCK: it maps something
- * without the lock (gmsfs_unmap_all_vas first); and those of gmsfs_open, gmsfs_connect and
- * gmsfs_map_va.
+ *   or is no longer its store's and gmsfs_retarget has not seen it before;
+ *   -EXDEV: another device (of host memory, every mount is one), or the handle maps host memory for
+ *   GMSFS_CONNECT_ANY; -EBUSY: the handle is a writer, or maps something though it sleeps;
+ *   -ENOLCK: it maps something without the lock (gmsfs_unmap_all_vas first);
+ *   and those of gmsfs_open, gmsfs_connect and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms);
 

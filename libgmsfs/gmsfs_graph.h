@@ -20,8 +20,9 @@
  * THREADS, FORK as for handles: the calls on a pool are done one after the other. Not held up by
  * one that waits are gmsfs_graph_dealloc, gmsfs_graph_space_dealloc and the statistics. A space
  * belongs to its pool: gmsfs_graph_close ends both, and what others wait for, a wake with
- * -ECANCELED, a launch with -EBADF. No call aborts. Errors beside those named at
- * each:
+ * -ECANCELED, a launch with -EBADF. No call aborts.
+ *
+ * ERRORS beside those named at each:
  *   -EBUSY   where a call unmaps memory (sleep, shrink, free): a space of the pool that is not
  *     eager is selected, or a stream is capturing (gmsfs_set_streams); nothing has changed
  *   -EDEADLK where a call unmaps memory: this thread is between gmsfs_graph_enter and
@@ -107,8 +108,8 @@ GMSFS_API gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool);
  * A store that was removed meanwhile, or whose mount was made anew for the same device, is made
  * anew. All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
  * Errors: as gmsfs_connect, gmsfs_allocate_handle and gmsfs_graph_open; -EBUSY: it is awake;
- * -EINVAL: the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that
- * name is another device's now.
+ *   -EINVAL: the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that
+ *   name is another device's now.
  */
 GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
 
@@ -124,7 +125,7 @@ GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
  * Errors: as gmsfs_unmap_all_vas and (KEEP) gmsfs_commit. After -ENOTCONN and -ESTALE the pool is
  *   asleep, and nothing was kept. After others it is awake, perhaps without some of its mappings:
  *   then only gmsfs_graph_sleep, to go on with it, and gmsfs_graph_close are of use, and other
- * calls answer -ENOLCK.
+ *   calls answer -ENOLCK.
  */
 GMSFS_API int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags);
 
@@ -219,7 +220,7 @@ GMSFS_API int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream);
  *
  * alloc: from the space that is selected on the stream. device: the ordinal, as the driver counts.
  *   NULL is a failure: torch raises OutOfMemoryError. It waits for memory only if that is being
- * given back at that very moment (GMSFS_ALLOC_NOWAIT): torch holds up all that allocates meanwhile.
+ *   given back at that very moment (GMSFS_ALLOC_NOWAIT): torch holds up all that allocates then.
  * dealloc: ptr is all it goes by. An address that is in no space (any more) is ignored. It calls
  *   neither driver nor mount.
  * Both may be called at any time: from any thread, at exit, after gmsfs_graph_close, when the
