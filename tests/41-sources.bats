@@ -263,6 +263,30 @@ wait_with() {
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
 }
 
+# bash has SIGINT and SIGQUIT ignored by what it starts in the background.
+@test "whatever signal stops a load, of one store, a group or an image, its stores go" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    cli load -q "$M/new" "$T/model"
+    cli image save -q "$M/new" "$T/image"
+    rmdir "$M/new"
+    hold_memory 64M
+    local trial signal of
+    for trial in 'INT load N M' 'QUIT load N M' 'HUP load N M' 'QUIT load --group N=M' 'QUIT image load N I'; do
+        of=${trial#* } of=${of//N/$M/new} signal=${trial%% *}
+        of=${of/%M/$T/model} of=${of/%I/$T/image}
+        # shellcheck disable=SC2086 # a list
+        spawn env -i --default-signal="$signal" "$GMSFS" $of
+        wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+        test -d "$M/new"
+        kill -s "$signal" "$SPAWNED"
+        wait_exit "$SPAWNED" 20
+        assert_eq "$status" $((128 + $(kill -l "$signal"))) "status of $trial"
+        assert_match "$(output_of "$SPAWNED")" 'nothing was committed' "words of $trial"
+        [[ ! -e $M/new ]] || fail "a store was left by $trial"
+    done
+}
+
 @test "what others commit in a store that load made outlives that load" {
     start_mount size=64M
     make_model "$T/model" 1
