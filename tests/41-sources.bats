@@ -203,6 +203,24 @@ END
     refused 'of more than one format' "$MODEL" "$T/single/"*.safetensors
 }
 
+@test "a file of no known format is said to be none, and not what its first bytes would be as a header" {
+    start_mount size=64M
+    local beginning
+    for beginning in '# A model\nIt is good.\n' '%%PDF-1.7 of a paper' '\177ELF\2\1\1\0\0\0\0\0' '\3\0\0\0\0\0\0\0[1]'; do
+        # shellcheck disable=SC2059 # escapes of its own
+        printf "$beginning" >"$T/file"
+        refused "load: $T/file: is neither a safetensors nor a GGUF file, or its beginning is damaged; name" "$T/file"
+        run_logged -1 "$GMSFS" verify "$M/weights" "$T/file"
+        assert_match "$output" 'is neither a safetensors nor a GGUF file'
+    done
+    : >"$T/file"
+    refused 'has 0 bytes, too few for a safetensors or GGUF file' "$T/file"
+    printf '\377\377\377\1\0\0\0\0{"a":' >"$T/file"
+    refused 'ends within its header of 33554431 bytes' "$T/file"
+    printf '\377\377\377\377\0\0\0\0{"a":' >"$T/file"
+    refused 'its header has 4294967295 bytes, more than' "$T/file"
+}
+
 # ---- a store that is not there ----------------------------------------------------------------
 
 @test "load makes the store that is not there, and leaves none where it fails" {
