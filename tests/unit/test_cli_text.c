@@ -219,9 +219,9 @@ TAP_TEST(mounts_are_found_in_mountinfo)
     check_str(mounts.list[1].source, "GPU 0");
     check(mounts.list[1].read_only);
     check(!mounts.list[0].read_only);
-    check(mounts.list[0].by_root);
-    check(!mounts.list[1].by_root);
-    check(!mounts.list[2].by_root);
+    check_int(mounts.list[0].owner, 0);
+    check_int(mounts.list[1].owner, 10);
+    check(mounts.list[2].owner == (uid_t)-1);
     mounts_free(&mounts);
     check_int(mounts_parse("", &mounts), 0);
     check_int(mounts.count, 0);
