@@ -5,7 +5,6 @@
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
-#include "cli/store_open.h"
 #include "mover/sink.h"
 #include "mover/work.h"
 
@@ -76,15 +75,12 @@ static void save_clear_away(struct save *save)
     }
 }
 
-static const char *save_way_out(const char *path, int error)
+static const char *save_way_out(int error)
 {
     switch (error) {
     case -ENOENT:
         return "; make its directory first";
     case -EPERM:
-        if (store_could_be(path))
-            return "; this is a gmsfs mount, which has stores alone: save elsewhere";
-        return "; save where you may write";
     case -EACCES:
     case -EROFS:
         return "; save where you may write";
@@ -112,7 +108,7 @@ static int save_fail(struct save *save, const char *path, int error)
                   "--shard-size makes smaller ones",
                   path);
     else
-        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(path, error));
+        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(error));
     return CLI_FAILURE;
 }
 
