@@ -47,6 +47,24 @@ load gmsctl
     ctl open "$W/lock" rw # its process can still be told
 }
 
+@test "what the daemon may not open is ENFILE: EMFILE would be the limit of whoever asked" {
+    local worker limits
+    start_weights
+    worker=$(worker_of "$KEEPER")
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    exec 5<>"$W/lock"
+    echo bytes >"$W/allocations/a"
+    prlimit --pid "$worker" --nofile=3:
+    run_logged -1 bash -c 'echo 1 >"$1/commit"' _ "$W"
+    assert_match "$output" 'Too many open files in system'
+    run_logged -1 mkdir "$M/other"
+    assert_match "$output" 'Too many open files in system'
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    assert_state weights COMMITTED
+}
+
 @test "a mount ends in order while a large document is being written" {
     start_mount
     W=$M/weights
