@@ -211,6 +211,9 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
     store_get_space(load->request->store, load->handle, &space);
     if (error == -ENOMEM && space.is_known)
         return store_say_full(load->request->store, &space, load->needed_bytes);
+    if (error == -ENOSPC)
+        return store_say_too_many(load->request->store, load->image.manifest.allocation_count,
+                                  "mount");
     cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
               load->image.manifest.allocations[rank].name,
               load->image.manifest.allocations[rank].size_bytes, strerror(-error));
@@ -240,8 +243,9 @@ static int load_allocate_some(const struct image_load *load, size_t rank, size_t
     error = gmsfs_allocate_each(load->handle, wanted, count, 0, NULL);
     if (!error)
         return CLI_OK;
-    return error == -ENOMEM || count == 1 ? load_explain_allocation(load, rank, error)
-                                          : load_find_refused(load, rank, count);
+    return error == -ENOMEM || error == -ENOSPC || count == 1
+               ? load_explain_allocation(load, rank, error)
+               : load_find_refused(load, rank, count);
 }
 
 /* None was made: one after the other tells which is refused. */
