@@ -126,7 +126,6 @@ static int load_check_hash(struct image_load *load, const uint64_t *aligned)
                        memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
         return CLI_OK;
     cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
-
               "not %s); --realign accepts that",
               load->image.dir.path, load->request->store,
               error ? "none" : image_digest_text(load->hash, is),
@@ -328,7 +327,6 @@ static int load_put_entries(struct image_load *load)
     struct image_layout_entry entry;
 
     /* Or it would keep the session alive behind the commit. */
-
     image_entries_close(load->ctl_fd);
     load->ctl_fd = -1;
     if (error && culprit < load->image.layout.entry_count) {
@@ -407,10 +405,8 @@ static void load_abort(struct image_load *load, int status)
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
     ui_line(stderr, "nothing was committed; %s %s", load->request->store,
-            error ? "is as the daemon left it"
-
+            error         ? "is as the daemon left it"
             : rolled_back ? "has its earlier layout again"
-
                           : "is empty");
 }
 

@@ -215,7 +215,6 @@ static int save_make_all(struct save *save)
         return cli_out_of_memory();
 
     /* All of them before the first is made: these failures leave nothing to clear away. */
-
     for (size_t i = 0; i < save->file_count; i++)
         save->files[i].fd = -1;
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
@@ -385,7 +384,6 @@ static int save_sync_directory(const struct save *save)
     int error = fd < 0 ? -errno : 0;
 
     /* Some file systems cannot, and need not. */
-
     if (!error && fsync(fd) < 0 && errno != EINVAL)
         error = -errno;
     if (fd >= 0)
@@ -443,7 +441,6 @@ static int save_place(struct save *save)
     error = save_sync_directory(save);
     if (error)
         cli_error("%s: is whole and in its place, but its directory cannot be flushed to the disk: "
-
                   "%s; it may be gone after a power failure: save again, or elsewhere",
                   save->path, strerror(-error));
     return error ? CLI_FAILURE : CLI_OK;
