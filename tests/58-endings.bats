@@ -63,7 +63,7 @@ load gmsctl
     exec 5<>"$W/lock"
     echo bytes >"$W/allocations/a"
     prlimit --pid "$worker" --nofile=3:
-    run_logged -1 bash -c 'echo 1 >"$1/commit"' _ "$W"
+    run_logged -1 tee "$W/commit" <<<1
     assert_match "$output" 'Too many open files in system'
     run_logged -1 mkdir "$M/other"
     assert_match "$output" 'Too many open files in system'
