@@ -2,6 +2,7 @@
 /* The plan of an image, and its manifest from text. */
 #include "image/image_manifest.h"
 
+#include "base/clean.h"
 #include "base/xxh3.h"
 #include "meta/name.h"
 
@@ -142,6 +143,7 @@ parse_fail(struct parse *parse, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(parse->error->text, sizeof(parse->error->text), format, arguments);
     va_end(arguments);
+    clean_text(parse->error->text);
     parse->error->line = parse->line;
     return -EINVAL;
 }

@@ -243,7 +243,8 @@ TAP_TEST(a_manifest_that_lies_is_refused_though_its_sum_is_right)
                    "no allocation can be called '..'");
     refuse_changed(text, "allocation 1 350 350 a", "allocation 1 350 350 ../../a",
                    "no allocation can be called '../../a");
-    refuse_changed(text, "350 350 a\\x0a", "350 350 \xff", "no allocation can be called");
+    refuse_changed(text, "350 350 a\\x0a", "350 350 \xff", "no allocation can be called '?");
+    refuse_changed(text, "350 350 a\\x0a", "350 350 ../\\x0a", "no allocation can be called '../?");
     refuse_changed(text, "ä1", "ä0", "twice");
     refuse_changed(text, "pieces 5", "pieces 4", "not as many");
     refuse_changed(text, "files 2", "files 3", "not as many");
