@@ -203,6 +203,24 @@ END
     refused 'of more than one format' "$MODEL" "$T/single/"*.safetensors
 }
 
+@test "a file of no known format is said to be none, and not what its first bytes would be as a header" {
+    start_mount size=64M
+    local beginning
+    for beginning in '# A model\nIt is good.\n' '%%PDF-1.7 of a paper' '\177ELF\2\1\1\0\0\0\0\0' '\3\0\0\0\0\0\0\0[1]'; do
+        # shellcheck disable=SC2059 # escapes of its own
+        printf "$beginning" >"$T/file"
+        refused "load: $T/file: is neither a safetensors nor a GGUF file, or its beginning is damaged; name" "$T/file"
+        run_logged -1 "$GMSFS" verify "$M/weights" "$T/file"
+        assert_match "$output" 'is neither a safetensors nor a GGUF file'
+    done
+    : >"$T/file"
+    refused 'has 0 bytes, too few for a safetensors or GGUF file' "$T/file"
+    printf '\377\377\377\1\0\0\0\0{"a":' >"$T/file"
+    refused 'ends within its header of 33554431 bytes' "$T/file"
+    printf '\377\377\377\377\0\0\0\0{"a":' >"$T/file"
+    refused 'its header has 4294967295 bytes, more than' "$T/file"
+}
+
 # ---- a store that is not there ----------------------------------------------------------------
 
 @test "load makes the store that is not there, and leaves none where it fails" {
@@ -261,6 +279,30 @@ hold_memory() {
 wait_with() {
     spawn env -i "$GMSFS" "$@"
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+}
+
+# bash has SIGINT and SIGQUIT ignored by what it starts in the background.
+@test "whatever signal stops a load, of one store, a group or an image, its stores go" {
+    start_mount size=64M
+    make_model "$T/model" 1
+    cli load -q "$M/new" "$T/model"
+    cli image save -q "$M/new" "$T/image"
+    rmdir "$M/new"
+    hold_memory 64M
+    local trial signal of
+    for trial in 'INT load N M' 'QUIT load N M' 'HUP load N M' 'QUIT load --group N=M' 'QUIT image load N I'; do
+        of=${trial#* } of=${of//N/$M/new} signal=${trial%% *}
+        of=${of/%M/$T/model} of=${of/%I/$T/image}
+        # shellcheck disable=SC2086 # a list
+        spawn env -i --default-signal="$signal" "$GMSFS" $of
+        wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
+        test -d "$M/new"
+        kill -s "$signal" "$SPAWNED"
+        wait_exit "$SPAWNED" 20
+        assert_eq "$status" $((128 + $(kill -l "$signal"))) "status of $trial"
+        assert_match "$(output_of "$SPAWNED")" 'nothing was committed' "words of $trial"
+        [[ ! -e $M/new ]] || fail "a store was left by $trial"
+    done
 }
 
 @test "what others commit in a store that load made outlives that load" {

@@ -221,7 +221,7 @@ EOF
     cli -1 save "$M/weights" "$T/out/dir.safetensors"
     assert_match "$output" 'not a regular file'
     cli -1 save "$M/weights" "$M/x.safetensors"
-    assert_match "$output" 'this is a gmsfs mount, which has stores alone: save elsewhere'
+    assert_match "$output" 'lies in a gmsfs mount, which has stores and no files of models'
     cli -1 save "$M/weights" "$T/nowhere/x.safetensors"
     assert_match "$output" 'make its directory first'
     cli -1 save "$M/weights" "$T/nowhere/x.safetensors"

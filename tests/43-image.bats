@@ -304,10 +304,26 @@ PY
         refused weights "$T/bad" 'manifest: (line|a version|.layout. has)'
         rm -r "$T/bad"
     done
-    cp -r "$T/image" "$T/bad"
-    sed -i 's/^allocation 1 1 1 one/allocation 1 1 1 ..\/..\/x/' "$T/bad/manifest"
-    seal "$T/bad/manifest"
-    refused weights "$T/bad" "cannot allocate '../../x'"
+}
+
+@test "an image whose allocations cannot be files of one directory is refused, by whoever looks at it" {
+    requires xxhsum
+    start_mount
+    fill_store weights
+    cli image save -q "$M/weights" "$T/image"
+    local name why
+    for name in ../../x / . .. a%zz tiny; do
+        cp -r "$T/image" "$T/bad"
+        sed -i "s|^allocation 1 1 1 one|allocation 1 1 1 $name|" "$T/bad/manifest"
+        seal "$T/bad/manifest"
+        why="no allocation can be called '$name'"
+        [[ $name != tiny ]] || why="have the name 'tiny' twice"
+        refused weights "$T/bad" "manifest: line [0-9]+: .*$why"
+        cli -1 image ls "$T/bad"
+        assert_match "$output" "$why"
+        cli -1 image ls --check "$T/bad"
+        rm -r "$T/bad"
+    done
 }
 
 @test "where both do not fit, a damaged image is found before the old layout is given up" {

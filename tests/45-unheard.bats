@@ -106,9 +106,11 @@ DONE='done, but cannot write the output: No space left on device'
     assert_eq "$(generation)" 3 generation
 }
 
-@test "a drain and a clearing that cannot be said exit with 4" {
+@test "a drain, a clearing and an upgrade that cannot be said exit with 4" {
     start_mount
     open_broken_pipe
+    unheard 4 "$DONE" upgrade "$M"
+    broken 4 upgrade "$M"
     unheard 4 "$DONE" clear-suspect "$M/weights"
     broken 4 clear-suspect "$M"
     broken 4 drain "$M"

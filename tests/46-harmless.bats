@@ -87,6 +87,8 @@ PY
     shown_harmless status "$M"
     shown_harmless drain --timeout 0.1 "$M"
     shown_harmless umount "$M"
+    shown_harmless mount -o backend=host,size=1M "$M/none"
+    shown_harmless mount --takeover "$T/bin-$EVIL"
     on_terminal status --json "$M"
     is_harmless status
     kill -KILL "$SPAWNED"

@@ -81,3 +81,16 @@ refused() {
     mkdir "$T/device" "$T/.fds"
     run_logged -0 "$GMSFS" image save -q "$M/weights" "$T/new"
 }
+
+@test "no model is saved into a mount either, as a store or as an allocation" {
+    "$GMSFS" load -q "$M/weights" "$MODEL"
+    mkdir "$M/other"
+    local file
+    for file in "$M/x" "$M/other/x" "$M/weights/allocations/x" "$M/other/allocations/x"; do
+        refused 'lies in a gmsfs mount.*choose a directory on a disk' save "$M/weights" "$file.safetensors"
+    done
+    cd "$M/other/allocations"
+    refused 'lies in a gmsfs mount' run -w "$M/other" -- "$GMSFS" save "$M/weights" x.safetensors
+    cd "$T"
+    assert_state other EMPTY
+}

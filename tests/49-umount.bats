@@ -102,9 +102,31 @@ load helpers
 @test "who may not unmount is told who may" {
     requires root
     start_mount
-    run_logged -1 as_user "$GMSFS" umount "$M"
-    assert_match "$output" "$M: cannot unmount: only root and the user that mounted it can"
+    local lazy
+    for lazy in '' -l; do
+        # shellcheck disable=SC2086 # none, or one
+        run_logged -1 as_user "$GMSFS" umount $lazy "$M"
+        assert_eq "$output" \
+            "gmsfs umount: $M: cannot unmount: only root and the user that mounted it can; run this as one of them"
+    done
     assert_state weights EMPTY
+}
+
+@test "what fusermount3 fails at is said once, and that it is not there too" {
+    requires user-fuse
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=("${AS_USER[@]}")
+    start_mount
+    mkdir "$T/bin"
+    printf '#!/bin/sh\necho "fusermount3: a warning" >&2\necho "fusermount3: it is so" >&2\nexit 1\n' >"$T/bin/fusermount3"
+    chmod +x "$T/bin/fusermount3"
+    run_logged -1 as_user env PATH="$T/bin:$PATH" "$GMSFS" umount -l "$M"
+    assert_eq "$output" "gmsfs umount: $M: fusermount3 cannot unmount it: it is so"
+    run_logged -1 as_user env PATH="$T/none" "$GMSFS" umount -l "$M"
+    assert_eq "$output" \
+        "gmsfs umount: $M: cannot run fusermount3, which an ordinary user needs to unmount; install fuse3"
+    as_user "$GMSFS" umount "$M"
+    expect_death
 }
 
 @test "umount -l waits for nothing" {

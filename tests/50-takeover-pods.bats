@@ -117,6 +117,30 @@ is_refused() { # REGEX: the pod that was started last, and the first one goes on
     assert_eq "$(worker_of "$FIRST")" "$worker" 'the worker'
 }
 
+# The former can see nothing of the next one there, which has taken the owner's rights.
+@test "a keeper in another PID namespace is refused where /proc hides it, too" {
+    requires pidns user-fuse
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=(unshare --mount --propagation unchanged bash -c
+        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc -o hidepid=2 proc /proc && exec "$@"' _ "${AS_USER[@]}")
+    MINE=$M start_mount '' "$M"
+    local former=$KEEPER worker
+    worker=$(worker_of "$former")
+    run_logged -1 unshare --pid --fork --kill-child --mount-proc --propagation slave "$GMSFS" mount -f --takeover "$M"
+    assert_match "$output" 'this is another PID namespace than pid:\[[0-9]+\], the mount.s, '
+    assert_eq "$(worker_of "$former")" "$worker" 'the worker'
+    as_user "$GMSFS" umount "$M"
+    expect_death
+}
+
+@test "a keeper in another user namespace, where users have other numbers, is refused" {
+    requires userns
+    start_mount
+    run_logged -1 unshare --user --map-root-user "$GMSFS" mount -f --takeover "$M"
+    assert_match "$output" 'this is another user namespace than user:\[[0-9]+\], the mount.s, '
+    cat "$M/weights/state"
+}
+
 @test "a keeper that does not see the directory of the disk tier does not go on" {
     mkdir -p "$T/disk/spill"
     pod_mounts "spill=$T/disk/spill,spill_size=64M"

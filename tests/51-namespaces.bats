@@ -255,6 +255,11 @@ proc_is_not_there() {
     assert_match "$output" '/proc/self/mountinfo: No such file or directory; mount /proc here'
     run_logged -1 without_proc "$GMSFS" umount "$M"
     assert_match "$output" '/proc/self/mountinfo: No such file or directory; mount /proc here'
+    mkdir "$T/new"
+    run_logged -1 without_proc "$GMSFS" mount -o backend=host "$T/new"
+    assert_match "$output" "$T/new: cannot be served: /proc/self/mountinfo: No such file or directory; mount /proc here"
+    run_logged -1 without_proc "$GMSFS" mount --takeover "$M"
+    assert_match "$output" '/proc/self/mountinfo: No such file or directory; mount /proc here'
     run_logged -0 "$GMSFS" load -q "$M/weights" "$MODEL" # with it, paths may be as long as they like
     run_logged -0 "$GMSFS" drain "$M"
 }

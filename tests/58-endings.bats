@@ -45,6 +45,32 @@ load gmsctl
     spawn "$GMSCTL" open "$W/ctl" rw acquire rw 1000 repeat 100 try connect "$M"
     wait_exit "$SPAWNED" 20
     ctl open "$W/lock" rw # its process can still be told
+    "$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1 >"$T/made"
+    cli -1 load --chunk 1K "$W" "$T/model"
+    assert_match "$output" "$W: no room for [0-9]+ allocations: .* its daemon as many open files, .*; choose a larger --chunk, or mount with"
+    start_mount
+    cli load -q --chunk 1K "$M/weights" "$T/model"
+    cli image save -q "$M/weights" "$T/image"
+    cli -1 image load "$W" "$T/image"
+    assert_match "$output" "$W: no room for [0-9]+ allocations: .*; mount with a larger limit"
+}
+
+@test "what the daemon may not open is ENFILE: EMFILE would be the limit of whoever asked" {
+    local worker limits
+    start_weights
+    worker=$(worker_of "$KEEPER")
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    exec 5<>"$W/lock"
+    echo bytes >"$W/allocations/a"
+    prlimit --pid "$worker" --nofile=3:
+    run_logged -1 tee "$W/commit" <<<1
+    assert_match "$output" 'Too many open files in system'
+    run_logged -1 mkdir "$M/other"
+    assert_match "$output" 'Too many open files in system'
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    echo 1 >"$W/commit"
+    exec 5>&-
+    assert_state weights COMMITTED
 }
 
 @test "a mount ends in order while a large document is being written" {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/clean.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -57,6 +59,7 @@ void log_write(enum log_level level, const char *format, ...)
     size_t size = (size_t)head + (body > 0 ? (size_t)body : 0);
     if (size > sizeof line - 2)
         size = sizeof line - 2;
+    clean_bytes(line + head, size - (size_t)head, "");
     line[size++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, size);
     (void)written; /* nobody is left to be told */

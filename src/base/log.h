@@ -22,7 +22,7 @@ void log_set_level(enum log_level level);
 /* "error", "warning", "info", "debug". 0 or -EINVAL */
 int log_parse_level(const char *text, enum log_level *level);
 
-/* Keeps errno. A message of more than a kilobyte is cut. */
+/* Keeps errno. A message of more than a kilobyte is cut; it is made harmless (clean.h). */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)   log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/clean.h"
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
@@ -32,7 +33,7 @@ static void cli_message(const char *format, va_list arguments)
     char text[ERROR_BYTES];
 
     vsnprintf(text, sizeof(text), format, arguments);
-    ui_clean(text);
+    clean_text(text);
     fflush(stdout);
     fprintf(stderr, "gmsfs%s%s: %s\n", current ? " " : "", current ? current->name : "", text);
 }

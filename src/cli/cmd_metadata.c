@@ -5,6 +5,7 @@
  * Looking goes through the files of the mount. Changing needs a writer's session: the one whose
  * token is in GMSFS_SESSION, else the one that the caller belongs to by descent.
  */
+#include "base/clean.h"
 #include "cli/cli.h"
 #include "cli/metadata.h"
 #include "cli/output.h"
@@ -154,7 +155,7 @@ static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
     if (error)
         return metadata_explain(metadata->store, metadata->key, "get", error);
     if (isatty(STDOUT_FILENO))
-        ui_clean_bytes(value, value_bytes, "\n\t");
+        clean_bytes(value, value_bytes, "\n\t");
     fwrite(value, 1, value_bytes, stdout);
     free(value);
     return CLI_OK;
@@ -172,7 +173,7 @@ static int metadata_list(const struct metadata *metadata, gmsfs_t *handle)
     }
     for (size_t i = 0; i < count; i++) {
         if (isatty(STDOUT_FILENO))
-            ui_clean(keys[i]);
+            clean_text(keys[i]);
         puts(keys[i]);
     }
     free(keys);

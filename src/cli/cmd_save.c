@@ -4,11 +4,14 @@
 #include "cli/output.h"
 #include "cli/save.h"
 #include "cli/signals.h"
+#include "cli/store_source.h"
 #include "cli/ui.h"
 #include "model/safetensors_write.h"
 #include "mover/work.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +115,20 @@ static int save_check_path(const char *path)
         "'%s': a file name that ends in " SAFETENSORS_SUFFIX " or " GGUF_SUFFIX " is needed", path);
 }
 
+/* An allocation is written by a writer, and there is no other file to be made. */
+static int save_check_directory(const char *path)
+{
+    char directory[PATH_MAX];
+
+    snprintf(directory, sizeof(directory), "%s", path);
+    if (!store_source_is_mounted(dirname(directory)))
+        return CLI_OK;
+    cli_error("%s: lies in a gmsfs mount, which has stores and no files of models; choose a "
+              "directory on a disk",
+              path);
+    return CLI_FAILURE;
+}
+
 static int save_run(int argc, char **argv)
 {
     static const struct option options[] = {{"shard-size", required_argument, NULL, 's'},
@@ -148,6 +165,8 @@ static int save_run(int argc, char **argv)
     save.as_gguf = save_ends_with(save.path, GGUF_SUFFIX);
     if (status == CLI_OK && save.as_gguf && save.shard_bytes)
         return cli_usage_error("--shard-size is for safetensors files: a GGUF file is one");
+    if (status == CLI_OK)
+        status = save_check_directory(save.path);
     return status == CLI_OK ? save_do(&save) : status;
 }
 

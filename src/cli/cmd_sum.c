@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs sum - a checksum of every tensor or allocation, as xxhsum -H2 gives it for a file */
+#include "base/clean.h"
 #include "base/size.h"
 #include "base/xxh3.h"
 #include "cli/cli.h"
@@ -235,7 +236,7 @@ static int sum_print_line(const struct sum_item *item)
     }
     *at = '\0';
     if (isatty(STDOUT_FILENO))
-        ui_clean(line);
+        clean_text(line);
     puts(line);
     free(line);
     return CLI_OK;

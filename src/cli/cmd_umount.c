@@ -17,6 +17,7 @@
 #include "gmsfs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,8 @@
 #define END_TIMEOUT_MS   60000u
 #define COPIES_MS        500u /* an unmounted daemon ends at once, so one that has not is looked at */
 #define FUSERMOUNT_FAILS 127
+#define FUSERMOUNT_NAME  "fusermount3: "
+#define WORDS_BYTES      512
 
 static const char usage[] =
     "Usage: gmsfs umount [-l] [--timeout S] MOUNT...\n"
@@ -62,27 +65,71 @@ static int umount_by_daemon(const struct mount *mount)
     return error ? error : mounts_wait_gone(mount->id, GONE_TIMEOUT_MS);
 }
 
-/* fusermount3(1) prints its own error. */
-static int umount_by_fusermount(const struct mount *mount, bool lazy)
+static int umount_start_fusermount(const char *path, bool lazy, pid_t *child, int *words_fd)
 {
-    pid_t child = fork();
-    int status;
+    int ends[2], error = 0;
 
-    if (child < 0)
+    if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
-    if (child == 0) {
+    *child = fork();
+    if (*child == 0) {
         output_restore_signals();
-        execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", mount->path, NULL);
+        dup2(ends[1], STDERR_FILENO);
+        execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", path, NULL);
         _exit(FUSERMOUNT_FAILS);
     }
+    if (*child < 0)
+        error = -errno;
+    close(ends[1]);
+    if (error)
+        close(ends[0]);
+    *words_fd = ends[0];
+    return error;
+}
+
+/* Its last line, without its name: what it failed at. */
+static void umount_read_words(int fd, char *words, int room)
+{
+    size_t name_bytes = strlen(FUSERMOUNT_NAME);
+    FILE *from = fdopen(fd, "r");
+
+    words[0] = '\0';
+    while (from && fgets(words, room, from))
+        ;
+    words[strcspn(words, "\n")] = '\0';
+    if (strncmp(words, FUSERMOUNT_NAME, name_bytes) == 0)
+        memmove(words, words + name_bytes, strlen(words) - name_bytes + 1);
+    if (from)
+        fclose(from);
+    else
+        close(fd);
+}
+
+/* -EPERM: it is for others; -ECANCELED: why it has failed has been said. */
+static int umount_by_fusermount(const struct mount *mount, bool lazy)
+{
+    char words[WORDS_BYTES];
+    int status, fd = -1;
+    pid_t child = -1;
+    int error = umount_start_fusermount(mount->path, lazy, &child, &fd);
+
+    if (error)
+        return error;
+    umount_read_words(fd, words, sizeof(words));
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == FUSERMOUNT_FAILS)
-        cli_error("cannot run fusermount3, which an ordinary user needs to unmount; install fuse3");
-    return -EPERM;
+        cli_error("%s: cannot run fusermount3, which an ordinary user needs to unmount; install "
+                  "fuse3",
+                  mount->path);
+    else if (mount->owner == geteuid())
+        cli_error("%s: fusermount3 cannot unmount it: %s", mount->path, words);
+    else
+        return -EPERM;
+    return -ECANCELED;
 }
 
 static int umount_by_kernel(const struct mount *mount, bool lazy)
@@ -115,7 +162,7 @@ static int umount_gently(const struct mount *mount)
 
     if (geteuid() == 0)
         error = umount_by_kernel(mount, false);
-    if (error == -EPERM || (error == -EBUSY && !mount->by_root))
+    if (error == -EPERM || (error == -EBUSY && mount->owner != 0))
         error = umount_by_daemon(mount);
     if (error == 0 || error == -EBUSY || error == -ETIMEDOUT)
         return error;
@@ -208,7 +255,7 @@ static int umount_explain(const struct mount *mount, int error)
         cli_error("%s: cannot unmount: only root and the user that mounted it can; run this as one "
                   "of them",
                   mount->path);
-    else
+    else if (error != -ECANCELED)
         cli_error("%s: cannot unmount: %s", mount->path, strerror(-error));
     return CLI_FAILURE;
 }

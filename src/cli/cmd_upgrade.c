@@ -4,7 +4,9 @@
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
+#include "cli/output.h"
 #include "cli/store_file.h"
+#include "cli/ui.h"
 #include "gmsfs.h"
 
 #include <errno.h>
@@ -31,7 +33,10 @@ static const char usage[] =
     "The process that stands behind the worker stays the former one: 'gmsfs mount --takeover'\n"
     "replaces that too.\n"
     "\n"
-    "      --help  this text\n";
+    "      --help  this text\n"
+    "\n"
+    "Exit status: 0 the installed one serves each of them; 1 failure, and the former goes on;\n"
+    "2 usage; 4 done, but that could not be reported.\n";
 
 struct upgrade_answer {
     struct gmsfs_fds_header header;
@@ -120,7 +125,7 @@ static int upgrade_mount(char *path)
     if (error)
         cli_error("%s: not upgraded: %s", path, upgrade_explain(error, &answer));
     else
-        printf("%s: %s goes on\n", path, answer.text);
+        ui_line(stdout, "%s: %s goes on", path, answer.text);
     mounts_free(&mounts);
     return error ? CLI_FAILURE : CLI_OK;
 }
@@ -140,6 +145,8 @@ static int upgrade_run(int argc, char **argv)
     for (int i = optind; i < argc; i++)
         if (upgrade_mount(argv[i]) != CLI_OK)
             status = CLI_FAILURE;
+    if (status == CLI_OK)
+        output_set_done();
     return status;
 }
 

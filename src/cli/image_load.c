@@ -126,7 +126,6 @@ static int load_check_hash(struct image_load *load, const uint64_t *aligned)
                        memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
         return CLI_OK;
     cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
-
               "not %s); --realign accepts that",
               load->image.dir.path, load->request->store,
               error ? "none" : image_digest_text(load->hash, is),
@@ -211,6 +210,9 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
     store_get_space(load->request->store, load->handle, &space);
     if (error == -ENOMEM && space.is_known)
         return store_say_full(load->request->store, &space, load->needed_bytes);
+    if (error == -ENOSPC)
+        return store_say_too_many(load->request->store, load->image.manifest.allocation_count,
+                                  "mount");
     cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
               load->image.manifest.allocations[rank].name,
               load->image.manifest.allocations[rank].size_bytes, strerror(-error));
@@ -240,8 +242,9 @@ static int load_allocate_some(const struct image_load *load, size_t rank, size_t
     error = gmsfs_allocate_each(load->handle, wanted, count, 0, NULL);
     if (!error)
         return CLI_OK;
-    return error == -ENOMEM || count == 1 ? load_explain_allocation(load, rank, error)
-                                          : load_find_refused(load, rank, count);
+    return error == -ENOMEM || error == -ENOSPC || count == 1
+               ? load_explain_allocation(load, rank, error)
+               : load_find_refused(load, rank, count);
 }
 
 /* None was made: one after the other tells which is refused. */
@@ -324,7 +327,6 @@ static int load_put_entries(struct image_load *load)
     struct image_layout_entry entry;
 
     /* Or it would keep the session alive behind the commit. */
-
     image_entries_close(load->ctl_fd);
     load->ctl_fd = -1;
     if (error && culprit < load->image.layout.entry_count) {
@@ -403,10 +405,8 @@ static void load_abort(struct image_load *load, int status)
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
     ui_line(stderr, "nothing was committed; %s %s", load->request->store,
-            error ? "is as the daemon left it"
-
+            error         ? "is as the daemon left it"
             : rolled_back ? "has its earlier layout again"
-
                           : "is empty");
 }
 

@@ -200,7 +200,6 @@ static int prepare_files(struct image_save *save)
     uint64_t promised_bytes = 0;
 
     /* Of an older image; what is gone on with may lie in the files that are planned. */
-
     int status = CLI_OK,
         error = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
 
@@ -244,7 +243,6 @@ int image_save_prepare(struct image_save *save)
     if (status != CLI_OK) {
         if (!content.unfinished)
             /* else what says that it is one has to stay */
-
             image_dir_undo(&save->dir, false);
         return status;
     }

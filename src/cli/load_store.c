@@ -78,11 +78,9 @@ int load_explain_allocation(const struct load *load, int error)
             return store_say_full(load->store, &space, load->needed_bytes);
     }
     if (error == -ENOSPC)
-        cli_error("%s: the store takes no more than some thousands of allocations, and the plan "
-                  "has %" PRIu32 "; choose a larger --chunk",
-                  load->store, load->plan.allocation_count);
-    else
-        store_explain_call(load->handle, &load->memory, "allocate memory", error);
+        return store_say_too_many(load->store, load->plan.allocation_count,
+                                  "choose a larger --chunk, or mount");
+    store_explain_call(load->handle, &load->memory, "allocate memory", error);
     return CLI_FAILURE;
 }
 

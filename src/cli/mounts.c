@@ -52,11 +52,12 @@ static char *mounts_copy(const char *text)
     return copy;
 }
 
-static bool mounts_is_by_root(const char *options)
+/* -1, which is nobody: it does not say. */
+static uid_t mounts_parse_owner(const char *options)
 {
     const char *owner = options ? strstr(options, OPTION_OWNER) : NULL;
 
-    return owner && strtoul(owner + strlen(OPTION_OWNER), NULL, 10) == 0;
+    return owner ? (uid_t)strtoul(owner + strlen(OPTION_OWNER), NULL, 10) : (uid_t)-1;
 }
 
 /* "0:57" */
@@ -97,7 +98,7 @@ static int mounts_add(struct mounts *mounts, char *line)
                            .path = mounts_copy(fields[FIELD_PATH]),
                            .source = mounts_copy(source),
                            .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0,
-                           .by_root = mounts_is_by_root(rest)};
+                           .owner = mounts_parse_owner(rest)};
     grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
     if (grown)
         mounts->list = grown;

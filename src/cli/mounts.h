@@ -21,7 +21,7 @@ struct mount {
     char *root;      /* what of it is there: "/" unless it is a bind mount of a part */
     char *source;    /* "host", a GPU; what mount(8) shows */
     bool read_only;  /* mounted read-only here */
-    bool by_root;    /* by root itself, not by fusermount3 for an ordinary user */
+    uid_t owner;     /* who mounted: root itself, or an ordinary user by fusermount3 */
 };
 
 struct mounts {

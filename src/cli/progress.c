@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/progress.h"
 
+#include "base/clean.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/ui.h"
@@ -85,7 +86,7 @@ static void progress_draw(struct progress *progress, uint64_t done_bytes, uint64
 
     progress_format(text, progress->verb, done_bytes, progress->whole_bytes,
                     now_ms - progress->start_ms, progress->width);
-    ui_clean(text);
+    clean_text(text);
     progress->drawn = progress->width > 0;
     fprintf(stderr, progress->width ? "\r%s\033[K" : "%s\n", text);
 }

@@ -5,7 +5,6 @@
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/store_memory.h"
-#include "cli/store_open.h"
 #include "mover/sink.h"
 #include "mover/work.h"
 
@@ -76,15 +75,12 @@ static void save_clear_away(struct save *save)
     }
 }
 
-static const char *save_way_out(const char *path, int error)
+static const char *save_way_out(int error)
 {
     switch (error) {
     case -ENOENT:
         return "; make its directory first";
     case -EPERM:
-        if (store_could_be(path))
-            return "; this is a gmsfs mount, which has stores alone: save elsewhere";
-        return "; save where you may write";
     case -EACCES:
     case -EROFS:
         return "; save where you may write";
@@ -112,7 +108,7 @@ static int save_fail(struct save *save, const char *path, int error)
                   "--shard-size makes smaller ones",
                   path);
     else
-        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(path, error));
+        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(error));
     return CLI_FAILURE;
 }
 
@@ -219,7 +215,6 @@ static int save_make_all(struct save *save)
         return cli_out_of_memory();
 
     /* All of them before the first is made: these failures leave nothing to clear away. */
-
     for (size_t i = 0; i < save->file_count; i++)
         save->files[i].fd = -1;
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++)
@@ -389,7 +384,6 @@ static int save_sync_directory(const struct save *save)
     int error = fd < 0 ? -errno : 0;
 
     /* Some file systems cannot, and need not. */
-
     if (!error && fsync(fd) < 0 && errno != EINVAL)
         error = -errno;
     if (fd >= 0)
@@ -447,7 +441,6 @@ static int save_place(struct save *save)
     error = save_sync_directory(save);
     if (error)
         cli_error("%s: is whole and in its place, but its directory cannot be flushed to the disk: "
-
                   "%s; it may be gone after a power failure: save again, or elsewhere",
                   save->path, strerror(-error));
     return error ? CLI_FAILURE : CLI_OK;

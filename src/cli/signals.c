@@ -28,7 +28,7 @@ static void signals_on(int number)
 
 void signals_install(const char *text)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = signals_on}, before;
 
     last_words = text;

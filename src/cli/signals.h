@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signals - SIGINT, SIGTERM and SIGHUP of a command that has something to clear away
+ * signals - SIGINT, SIGQUIT, SIGTERM and SIGHUP of a command that has something to clear away
  *
  * For commands that load, save or drain. Until signals_defer(true) they end the process at once
  * with 128 + their number, for a wait cannot be left otherwise; afterwards they are only noted, and

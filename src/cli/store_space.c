@@ -46,6 +46,15 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
     return CLI_FAILURE;
 }
 
+int store_say_too_many(const char *path, size_t count, const char *way_out)
+{
+    cli_error("%s: no room for %zu allocation%s: the store has as many as it may, or its daemon as "
+              "many open files, of which each takes one; %s with a larger limit of those (ulimit "
+              "-Hn, LimitNOFILE=)",
+              path, count, count == 1 ? "" : "s", way_out);
+    return CLI_FAILURE;
+}
+
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES])
 {
     json_t *info = store_info_json(path);

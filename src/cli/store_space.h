@@ -11,6 +11,7 @@
 #include "gmsfs.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct store_space {
@@ -23,6 +24,10 @@ void store_get_space(const char *path, gmsfs_t *handle, struct store_space *spac
 
 /* "does not fit", with the numbers and the way out; returns CLI_FAILURE. */
 int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes);
+
+/* So many allocations are refused (ENOSPC), with the way out, which begins with these words;
+ * returns CLI_FAILURE. */
+int store_say_too_many(const char *path, size_t count, const char *way_out);
 
 #define STORE_AHEAD_BYTES 256u
 

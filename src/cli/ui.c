@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ui.h"
 
+#include "base/clean.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,60 +13,6 @@
 
 #define FIRST_ROOM 64u
 #define LINE_BYTES 4096
-
-/* Bytes of the UTF-8 character at the beginning, and which it is; 0: there is none. */
-static size_t ui_decode(const unsigned char *at, size_t left, uint32_t *character)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
-
-    if (length == 0 || length > left || *at > 0xf4)
-        return 0;
-    *character = length == 1 ? *at : *at & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-        *character = *character << 6 | (at[i] & 0x3fu);
-    }
-    if (*character < least[length] || *character > 0x10ffff ||
-        (*character >= 0xd800 && *character <= 0xdfff))
-        return 0;
-    return length;
-}
-
-/* What a terminal obeys, C0 and C1, and what turns the text around it: marks, embeddings and
- * isolates of both directions, and the ends of lines and paragraphs. */
-static bool ui_is_harmful(uint32_t character)
-{
-    static const struct {
-        uint32_t first, last;
-    } ranges[] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0x061c, 0x061c},
-                  {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
-
-    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
-        if (character >= ranges[i].first && character <= ranges[i].last)
-            return true;
-    return false;
-}
-
-void ui_clean_bytes(void *bytes, size_t size_bytes, const char *kept)
-{
-    unsigned char *at = bytes, *end = at + size_bytes;
-    uint32_t character = 0;
-
-    while (at < end) {
-        size_t length = ui_decode(at, (size_t)(end - at), &character);
-        bool is_kept = length == 1 && *at && strchr(kept, *at);
-        if (length == 0 || (ui_is_harmful(character) && !is_kept))
-            memset(at, '?', length ? length : 1);
-        at += length ? length : 1;
-    }
-}
-
-void ui_clean(char *text)
-{
-    ui_clean_bytes(text, strlen(text), "");
-}
 
 void ui_line(FILE *to, const char *format, ...)
 {
@@ -81,7 +29,7 @@ void ui_line(FILE *to, const char *format, ...)
         va_end(arguments);
         text = small;
     }
-    ui_clean(text);
+    clean_text(text);
     fprintf(to, "%s\n", text);
     if (text != small)
         free(text);
@@ -209,7 +157,7 @@ void ui_table_add(struct ui_table *table, const char *const *texts)
             table->error = -ENOMEM;
             return;
         }
-        ui_clean(row[i]);
+        clean_text(row[i]);
     }
     table->rows++;
 }

@@ -3,7 +3,7 @@
  * ui - what the commands print: harmless text, tables, bars
  *
  * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so
- * everything of them that reaches a terminal goes through ui_clean, a line or a table, and what
+ * everything of them that reaches a terminal goes through clean_text, a line or a table, and what
  * reaches JSON through ui_json_text. Never exits.
  */
 #ifndef GMSFS_CLI_UI_H
@@ -16,14 +16,6 @@
 #include <jansson.h>
 
 #define UI_MAX_COLUMNS 12u
-
-/*
- * Replaces by '?', in place and byte by byte, what a terminal would obey or be confused by: control
- * characters, C1 too, those that change the direction of text, and what is not UTF-8.
- */
-void ui_clean(char *text);
-/* The same of bytes, which may have NULs; control characters in `kept` stay. */
-void ui_clean_bytes(void *bytes, size_t size_bytes, const char *kept);
 
 /* One line, cleaned as a whole, and its end. */
 void ui_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -129,7 +129,7 @@ static int begin(struct keeper *keeper)
         return error;
     keeper->restarts.served_ms = keeper_now_ms(); /* or is about to, for the first time */
     abi_write(keeper->program.abi);
-    keeper->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    keeper->mounts_fd = open(MOUNTINFO_FILE, O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
         return -errno;
     prctl(PR_SET_CHILD_SUBREAPER, 1);

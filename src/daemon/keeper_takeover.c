@@ -4,6 +4,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/log.h"
+#include "daemon/namespaces.h"
 #include "daemon/wire.h"
 #include "gmsfs_abi.h"
 
@@ -28,9 +29,11 @@
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
 
+/* The text is why not, or two: the formats, and the namespaces. */
 struct offer {
     struct gmsfs_fds_header header;
-    char abi[ABI_TEXT_BYTES + 1];
+    char text[KEEPER_ANSWER_TEXT];
+    char end[2];
 };
 
 static const char *keeper_path(const struct keeper *keeper)
@@ -103,7 +106,7 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
 
     if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0)
         return failure_set(failure, -errno, "its daemon cannot be asked: %s", strerror(errno));
-    ssize_t got = recv(fd, &offer, sizeof offer - 1, 0);
+    ssize_t got = recv(fd, &offer, sizeof offer - sizeof offer.end, 0);
     if (got < (ssize_t)sizeof offer.header)
         return failure_set(failure, got < 0 ? -errno : -ECONNRESET,
                            "its keeper does not answer: %s",
@@ -112,9 +115,11 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
         return failure_set(failure, offer.header.error, "its daemon refuses: %s%s",
                            strerror(-offer.header.error), explain_refusal(offer.header.error));
     if (offer.header.error)
-        return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.abi);
+        return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.text);
     stop_at("offered");
-    int error = abi_check(offer.abi, failure);
+    int error = abi_check(offer.text, failure);
+    if (!error)
+        error = namespaces_check(offer.text + strlen(offer.text) + 1, failure);
     if (!error && is_given_up(keeper))
         error = failure_set(failure, -ECANCELED, "whoever asked for it has gone");
     if (!error && send(fd, "g", 1, MSG_NOSIGNAL) < 0)

@@ -4,7 +4,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/log.h"
-#include "daemon/process.h"
+#include "daemon/namespaces.h"
 #include "daemon/program.h"
 #include "daemon/wire.h"
 #include "gmsfs_abi.h"
@@ -19,17 +19,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OFFER_MS    10000u /* for the next keeper to look at what it is offered */
-#define TRIAL_MS    30000u /* for another program to serve; a GPU's driver takes seconds */
-#define GIVING_S    5      /* for each message of what is given */
-#define ANSWER_TEXT 512u
-#define GO_ON       'g'
+#define OFFER_MS 10000u /* for the next keeper to look at what it is offered */
+#define TRIAL_MS 30000u /* for another program to serve; a GPU's driver takes seconds */
+#define GIVING_S 5      /* for each message of what is given */
+#define GO_ON    'g'
 
 #define BEFORE_IT_SERVED " before it served"
 
 struct visit_answer {
     struct gmsfs_fds_header header;
-    char text[ANSWER_TEXT];
+    char text[KEEPER_ANSWER_TEXT];
 };
 
 static const char *keeper_path(const struct keeper *keeper)
@@ -39,15 +38,20 @@ static const char *keeper_path(const struct keeper *keeper)
 
 /* ---- answers ----------------------------------------------------------------------------- */
 
-static void answer(int fd, int error, const char *text)
+static void send_answer(int fd, int error, const char *text, size_t text_bytes)
 {
     struct visit_answer message = {.header = {.version = GMSFS_ABI_VERSION, .error = error}};
-    size_t bytes = strlen(text);
 
-    if (bytes >= sizeof message.text)
-        bytes = sizeof message.text - 1;
-    memcpy(message.text, text, bytes);
-    send(fd, &message, sizeof message.header + bytes + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    memcpy(message.text, text, text_bytes);
+    send(fd, &message, sizeof message.header + text_bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void answer(int fd, int error, const char *text)
+{
+    char shown[KEEPER_ANSWER_TEXT];
+
+    snprintf(shown, sizeof shown, "%s", text);
+    send_answer(fd, error, shown, strlen(shown) + 1);
 }
 
 static void end_visit(struct keeper *keeper, int error, const char *text)
@@ -72,17 +76,6 @@ static int check_peer(int fd, bool only_owner)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
         return -errno;
     return peer.uid == geteuid() || (peer.uid == 0 && !only_owner) ? 0 : -EPERM;
-}
-
-/* The kernel names who asks in a mount by numbers of the PID namespace that it was mounted in, and
- * the state has such numbers: one that is in another cannot go on. */
-static bool counts_processes_alike(int fd)
-{
-    struct ucred peer;
-    socklen_t size = sizeof peer;
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0 &&
-           !process_is_nested(peer.pid);
 }
 
 /* NULL: nothing is in the way. */
@@ -121,8 +114,12 @@ static void begin_upgrade(struct keeper *keeper)
 
 static void offer(struct keeper *keeper)
 {
+    char text[ABI_TEXT_BYTES + NAMESPACES_TEXT_BYTES];
+    size_t abi_bytes = (size_t)snprintf(text, ABI_TEXT_BYTES, "%s", keeper->program.abi) + 1;
+
     log_info("%s: another process is to be the keeper", keeper_path(keeper));
-    answer(keeper->visit.fd, 0, keeper->program.abi);
+    namespaces_write(text + abi_bytes);
+    send_answer(keeper->visit.fd, 0, text, abi_bytes + strlen(text + abi_bytes) + 1);
     keeper->visit.stage = VISIT_OFFERED;
     keeper->visit.until_ms = keeper_now_ms() + OFFER_MS;
 }
@@ -133,9 +130,6 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
     int error = check_peer(fd, is_takeover);
     const char *obstacle = find_obstacle(keeper);
 
-    if (!obstacle && is_takeover && !counts_processes_alike(fd))
-        obstacle = "the other process is in another PID namespace, where processes have other "
-                   "numbers than this mount's";
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
                !error ? obstacle

@@ -191,11 +191,26 @@ static int clear_mountpoint(const char *path)
     return -EBUSY;
 }
 
+/* What is mounted where, and who calls, only /proc tells. */
+static int check_proc(const char *given)
+{
+    if (access(MOUNTINFO_FILE, R_OK) == 0)
+        return 0;
+    int error = -errno;
+    log_error("%s: cannot be served: " MOUNTINFO_FILE ": %s; mount /proc here, or call this where "
+              "it is",
+              given, strerror(-error));
+    return error;
+}
+
 static int check_mountpoint(const char *given, char path[PATH_MAX])
 {
     struct stat stat_;
-    int error = resolve_path(given, path);
+    int error = check_proc(given);
 
+    if (error)
+        return error;
+    error = resolve_path(given, path);
     if (error) {
         log_error("%s: cannot be a mount point: %s%s", given, strerror(-error),
                   error == -ENOENT ? " (create it: mkdir -p)" : "");
@@ -219,8 +234,11 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
 /* One whose keeper is to be another. */
 static int check_live_mount(const char *given, char path[PATH_MAX], struct mountinfo *mount)
 {
-    int error = resolve_path(given, path);
+    int error = check_proc(given);
 
+    if (error)
+        return error;
+    error = resolve_path(given, path);
     if (!error)
         error = mountinfo_find_path(path, mount);
     if (!error && strcmp(mount->type, MOUNTINFO_TYPE) != 0)

@@ -68,7 +68,7 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount)
 /* Calls `see` for each mount until it returns true. 0, or a negative errno. */
 static int each_mount(bool (*see)(void *context, const struct mountinfo *mount), void *context)
 {
-    FILE *table = fopen("/proc/self/mountinfo", "re");
+    FILE *table = fopen(MOUNTINFO_FILE, "re");
     char *line = NULL;
     size_t room = 0;
     struct mountinfo mount;
@@ -136,7 +136,7 @@ bool mountinfo_has(const struct mountinfo *mount)
 
 bool mountinfo_hides_processes(void)
 {
-    FILE *table = fopen("/proc/self/mountinfo", "re");
+    FILE *table = fopen(MOUNTINFO_FILE, "re");
     char *line = NULL;
     size_t room = 0;
     bool hides = false;

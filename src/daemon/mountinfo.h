@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#define MOUNTINFO_FILE "/proc/self/mountinfo"
 #define MOUNTINFO_TYPE "fuse.gmsfs"
 
 struct mountinfo {

@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -401,24 +400,4 @@ bool process_peer_has_exited(int connection)
     has_exited = process_has_exited(pidfd);
     close(pidfd);
     return has_exited;
-}
-
-bool process_is_nested(pid_t pid)
-{
-    char path[64], *line = NULL;
-    unsigned numbers = 0;
-    size_t room = 0;
-
-    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "re");
-    while (status && numbers == 0 && getline(&line, &room, status) > 0) {
-        if (strncmp(line, "NSpid:", 6) != 0)
-            continue;
-        for (const char *at = line; *at; at++)
-            numbers += *at == '\t'; /* before each of them */
-    }
-    free(line);
-    if (status)
-        fclose(status);
-    return numbers > 1;
 }

@@ -50,8 +50,5 @@ int process_resolve_peer(int connection, size_t max, struct service_caller *call
 bool process_peer_has_exited(int connection);
 /* Of a pidfd: the same of its process. */
 bool process_has_exited(int pidfd);
-/* It has another number than ours as well, in a PID namespace of its own. False where /proc does
- * not tell. Any thread. */
-bool process_is_nested(pid_t pid);
 
 #endif

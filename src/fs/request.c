@@ -154,9 +154,14 @@ void fs_requests_abandon(struct fs *fs)
     fs->requests = NULL;
 }
 
+int fs_error_of_others(int error)
+{
+    return error == -EMFILE ? -ENFILE : error;
+}
+
 void fs_reply_error(fuse_req_t req, int error)
 {
-    fuse_reply_err(req, -error);
+    fuse_reply_err(req, -fs_error_of_others(error));
 }
 
 void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer)

@@ -266,7 +266,6 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
     if (fd < 0) {
         if (fd != -EEXIST)
             /* it may be there all the same */
-
             image_dir_remove(dir, fresh);
         return fd;
     }

@@ -51,7 +51,6 @@ static int build_entries(struct layout *built, const struct image_layout *layout
                                       .key_bytes = row.key_bytes,
                                       .slot = row.rank,
                                       /* of a new layout they are the same */
-
                                       .offset = row.offset,
                                       .value = row.value,
                                       .value_bytes = row.value_bytes,

@@ -2,7 +2,9 @@
 /* The plan of an image, and its manifest from text. */
 #include "image/image_manifest.h"
 
+#include "base/clean.h"
 #include "base/xxh3.h"
+#include "meta/name.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -141,6 +143,7 @@ parse_fail(struct parse *parse, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(parse->error->text, sizeof(parse->error->text), format, arguments);
     va_end(arguments);
+    clean_text(parse->error->text);
     parse->error->line = parse->line;
     return -EINVAL;
 }
@@ -311,6 +314,16 @@ static int decode_head(struct parse *parse, struct image_manifest *manifest, uin
     return error;
 }
 
+static int decode_name(struct parse *parse, char **name)
+{
+    char key[NAME_MAX_BYTES + 1];
+    int error = parse_text(parse, IMAGE_MAX_NAME_BYTES, name);
+
+    if (!error && name_decode_key(*name, key) < 0)
+        error = parse_fail(parse, "no allocation can be called '%s'", *name);
+    return error;
+}
+
 static int decode_allocation(struct parse *parse, size_t rank, struct image_allocation *allocation)
 {
     uint64_t number;
@@ -321,17 +334,42 @@ static int decode_allocation(struct parse *parse, size_t rank, struct image_allo
         !parse_take(parse, " ") || !parse_number(parse, &allocation->stored_bytes) ||
         !parse_take(parse, " "))
         return parse_fail(parse, "'allocation %zu' with two sizes and a name is expected", rank);
-    error = parse_text(parse, IMAGE_MAX_NAME_BYTES, &allocation->name);
+    error = decode_name(parse, &allocation->name);
     return error ? error : parse_end_of_line(parse);
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct image_allocation *const *l = left, *const *r = right;
+
+    return strcmp((*l)->name, (*r)->name);
+}
+
+/* Each is a file of one directory. */
+static int decode_check_names(struct parse *parse, const struct image_manifest *manifest)
+{
+    size_t count = manifest->allocation_count;
+    const struct image_allocation **sorted = calloc(count + 1, sizeof(struct image_allocation *));
+    int error = 0;
+
+    if (!sorted)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &manifest->allocations[i];
+    qsort(sorted, count, sizeof(struct image_allocation *), compare_names);
+    for (size_t i = 1; !error && i < count; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            error = parse_fail(parse, "the allocations before it have the name '%s' twice",
+                               sorted[i]->name);
+    free(sorted);
+    return error;
 }
 
 static int decode_allocations(struct parse *parse, struct image_manifest *manifest, uint64_t count)
 {
     int error = 0;
 
-    if (count > (size_t)(parse->end - parse->at))
-        /* a line has more bytes than one */
-
+    if (count > (size_t)(parse->end - parse->at)) /* a line has more bytes than one */
         return parse_fail(parse, "cut off");
     manifest->allocations = calloc((size_t)count + 1, sizeof(*manifest->allocations));
     if (!manifest->allocations)
@@ -339,7 +377,7 @@ static int decode_allocations(struct parse *parse, struct image_manifest *manife
     manifest->allocation_count = (size_t)count;
     for (size_t i = 0; !error && i < count; i++)
         error = decode_allocation(parse, i, &manifest->allocations[i]);
-    return error;
+    return error ? error : decode_check_names(parse, manifest);
 }
 
 /* Counts first, so that no short text makes a large plan. */

@@ -40,14 +40,11 @@ static int open_manifest(struct image *image, bool any, struct failure *failure)
 
     if (error == -ENOENT)
         return failure_set(failure, error,
-
                            "%s: no image is in it, for there is no file '" IMAGE_MANIFEST "'",
                            image->dir.path);
     if (!error && image->unfinished && !any)
         return failure_set(failure, -EINVAL,
-
                            "%s: saving this image was not finished; 'gmsfs image save --resume' "
-
                            "does that",
                            image->dir.path);
     return error;
@@ -112,7 +109,6 @@ static int open_look_at_file(const struct image *image, size_t file, struct fail
     if ((uint64_t)known.st_size == want)
         return 0;
     return failure_set(failure, -EINVAL,
-
                        "%s/%s: has %" PRIu64 " bytes, and the manifest says %" PRIu64
 
                        ": the image is damaged, and nothing of it is used",

@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,71 +16,77 @@
 #define BEGINNING_BYTES 256u /* that tell what a file is */
 #define FETCH_AGAIN     "fetch the file again"
 #define WRITE_AGAIN     "write the file again with the safetensors library"
+#define NO_MODEL                                                                       \
+    "is neither a safetensors nor a GGUF file, or its beginning is damaged; name the " \
+    "model's files, or fetch this one again"
 
-/* How long the header is; *other: what else the file may be, if it is no safetensors file. */
-static int read_length(const struct model_file *file, uint64_t *length, const char **other,
-                       struct failure *failure)
+/* How a file begins: the length of its header, and what that begins with. */
+struct beginning {
+    uint64_t header_bytes;
+    bool is_object;
+    const char *other; /* what else it may be; NULL: not known */
+};
+
+static int read_beginning(const struct model_file *file, struct beginning *beginning,
+                          struct failure *failure)
 {
     size_t size_bytes =
         file->size_bytes < BEGINNING_BYTES ? (size_t)file->size_bytes : BEGINNING_BYTES;
     char *bytes = NULL;
     int error;
 
-    if (file->size_bytes < LENGTH_BYTES)
+    if (file->size_bytes <= LENGTH_BYTES)
         return safetensors_fail(failure, -EINVAL, file->path, NULL,
                                 "has %" PRIu64
-                                " bytes, too few for a safetensors file; " FETCH_AGAIN,
+                                " bytes, too few for a safetensors or GGUF file; " FETCH_AGAIN,
                                 file->size_bytes);
     error = safetensors_read(file->fd, file->path, 0, size_bytes, &bytes, failure);
     if (error != 0)
         return error;
-    memcpy(length, bytes, sizeof(*length));
-    *length = le64toh(*length);
-    *other = safetensors_other(bytes, size_bytes);
+    memcpy(&beginning->header_bytes, bytes, sizeof(beginning->header_bytes));
+    beginning->header_bytes = le64toh(beginning->header_bytes);
+    beginning->is_object = beginning->header_bytes > 0 && bytes[LENGTH_BYTES] == '{';
+    beginning->other = safetensors_other(bytes, size_bytes);
     free(bytes);
     return 0;
 }
 
-/* The header's text, to be freed, which is an object if it is JSON; sets where the data starts. */
+/* What it is not comes before what is wrong with it. */
+static int check_beginning(const struct model_file *file, const struct beginning *beginning,
+                           struct failure *failure)
+{
+    uint64_t header_bytes = beginning->header_bytes;
+    bool is_too_long = header_bytes > SAFETENSORS_MAX_HEADER_BYTES;
+
+    if (beginning->is_object && !is_too_long && header_bytes <= file->size_bytes - LENGTH_BYTES)
+        return 0;
+    if (beginning->other || !beginning->is_object)
+        return safetensors_fail(failure, -EINVAL, file->path, NULL, "%s",
+                                beginning->other ? beginning->other : NO_MODEL);
+    if (is_too_long)
+        return safetensors_fail(failure, -EINVAL, file->path, NULL,
+                                "its header has %" PRIu64
+                                " bytes, more than the %u allowed; " WRITE_AGAIN,
+                                header_bytes, SAFETENSORS_MAX_HEADER_BYTES);
+    return safetensors_fail(
+        failure, -EINVAL, file->path, NULL,
+        "ends within its header of %" PRIu64 " bytes: it is truncated; " FETCH_AGAIN, header_bytes);
+}
+
+/* The header's text, to be freed; sets where the data starts. */
 static int read_header(struct model_file *file, char **header, size_t *header_bytes,
                        struct failure *failure)
 {
-    const char *other = NULL;
-    uint64_t length = 0;
-    char *bytes = NULL;
-    int error = read_length(file, &length, &other, failure);
+    struct beginning beginning = {0};
+    int error = read_beginning(file, &beginning, failure);
 
+    if (error == 0)
+        error = check_beginning(file, &beginning, failure);
     if (error != 0)
         return error;
-    if (other &&
-        (length > SAFETENSORS_MAX_HEADER_BYTES || length > file->size_bytes - LENGTH_BYTES))
-        return safetensors_fail(failure, -EINVAL, file->path, NULL, "%s", other);
-    if (length > SAFETENSORS_MAX_HEADER_BYTES)
-        return safetensors_fail(failure, -EINVAL, file->path, NULL,
-                                "says its header has %" PRIu64 " bytes, more than the %u allowed; "
-                                "this is no safetensors file, or " FETCH_AGAIN,
-                                length, SAFETENSORS_MAX_HEADER_BYTES);
-    if (length > file->size_bytes - LENGTH_BYTES)
-        return safetensors_fail(
-            failure, -EINVAL, file->path, NULL,
-            "ends within its header of %" PRIu64 " bytes: it is truncated; " FETCH_AGAIN, length);
-    error = safetensors_read(file->fd, file->path, LENGTH_BYTES, (size_t)length, &bytes, failure);
-    if (error != 0)
-        return error;
-    if (other && (length == 0 || bytes[0] != '{'))
-        error = safetensors_fail(failure, -EINVAL, file->path, NULL, "%s", other);
-    else if (length == 0 || bytes[0] != '{')
-        error = safetensors_fail(failure, -EINVAL, file->path, NULL,
-                                 "its header does not start with '{'; this is no safetensors file, "
-                                 "or " FETCH_AGAIN);
-    if (error) {
-        free(bytes);
-        return error;
-    }
-    *header = bytes;
-    *header_bytes = (size_t)length;
-    file->data_offset_bytes = LENGTH_BYTES + length;
-    return 0;
+    *header_bytes = (size_t)beginning.header_bytes;
+    file->data_offset_bytes = LENGTH_BYTES + beginning.header_bytes;
+    return safetensors_read(file->fd, file->path, LENGTH_BYTES, *header_bytes, header, failure);
 }
 
 static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struct failure *failure)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clean.h"
 #include "cli/mount_look.h"
 #include "cli/mounts.h"
 #include "cli/progress.h"
@@ -22,7 +23,7 @@ TAP_TEST(control_characters_are_made_harmless_and_utf8_stays)
     char text[] = "a\033[1m\n\x7f"
                   "b\xc3\xa4\xc2\x9bz";
 
-    ui_clean(text);
+    clean_text(text);
     check_str(text, "a?[1m??b\xc3\xa4??z");
 }
 
@@ -38,11 +39,11 @@ TAP_TEST(what_turns_text_around_and_what_is_not_utf8_is_made_harmless)
 
     for (size_t i = 0; i < sizeof(harmful) / sizeof(harmful[0]); i++) {
         snprintf(text, sizeof(text), "%s", harmful[i]);
-        ui_clean(text);
+        clean_text(text);
         check_str(text, marks + strlen(marks) - strlen(harmful[i]));
     }
     snprintf(text, sizeof(text), "%s", harmless);
-    ui_clean(text);
+    clean_text(text);
     check_str(text, harmless);
 }
 
@@ -50,7 +51,7 @@ TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_what_is_asked_for)
 {
     char bytes[] = "a\tb\n\0\033\xc3";
 
-    ui_clean_bytes(bytes, sizeof(bytes) - 1, "\n\t");
+    clean_bytes(bytes, sizeof(bytes) - 1, "\n\t");
     check_int(memcmp(bytes, "a\tb\n???", sizeof(bytes) - 1), 0);
 }
 
@@ -219,9 +220,9 @@ TAP_TEST(mounts_are_found_in_mountinfo)
     check_str(mounts.list[1].source, "GPU 0");
     check(mounts.list[1].read_only);
     check(!mounts.list[0].read_only);
-    check(mounts.list[0].by_root);
-    check(!mounts.list[1].by_root);
-    check(!mounts.list[2].by_root);
+    check_int(mounts.list[0].owner, 0);
+    check_int(mounts.list[1].owner, 10);
+    check(mounts.list[2].owner == (uid_t)-1);
     mounts_free(&mounts);
     check_int(mounts_parse("", &mounts), 0);
     check_int(mounts.count, 0);

@@ -25,7 +25,7 @@ static void make(struct image_manifest *manifest, const uint64_t *sizes, size_t 
     for (size_t i = 0; i < count; i++) {
         manifest->allocations[i].size_bytes = sizes[i];
         manifest->allocations[i].stored_bytes = sizes[i];
-        manifest->allocations[i].name = strdup("a\n\\ ä");
+        require(asprintf(&manifest->allocations[i].name, "a\n\\ ä%zu", i) > 0);
     }
     require(manifest->store && image_manifest_plan(manifest) == 0);
 }
@@ -156,7 +156,7 @@ TAP_TEST(a_manifest_comes_back_from_its_text)
     memset(manifest.group, 0xa5, sizeof(manifest.group));
     text = text_of(&manifest, false);
     check(strstr(text, "\nstore /mnt/a\\x20b\n") != NULL);
-    check(strstr(text, "\nallocation 0 1 1 a\\x0a\\x5c\\x20ä\n") != NULL);
+    check(strstr(text, "\nallocation 0 1 1 a\\x0a\\x5c\\x20ä0\n") != NULL);
     require(image_manifest_decode(text, strlen(text), false, &again, &error) == 0);
     check_str(again.store, manifest.store);
     check_str(again.allocations[2].name, manifest.allocations[2].name);
@@ -239,6 +239,13 @@ TAP_TEST(a_manifest_that_lies_is_refused_though_its_sum_is_right)
     refuse_changed(text, "350 350 a\\x0a", "350 350 a\\x41", "spelled");
     refuse_changed(text, "350 350 a\\x0a", "350 350 a\\x00", "spelled");
     refuse_changed(text, "350 350 a\\x0a", "350 350 a b", "spelled");
+    refuse_changed(text, "allocation 1 350 350 a\\x0a\\x5c\\x20ä1", "allocation 1 350 350 ..",
+                   "no allocation can be called '..'");
+    refuse_changed(text, "allocation 1 350 350 a", "allocation 1 350 350 ../../a",
+                   "no allocation can be called '../../a");
+    refuse_changed(text, "350 350 a\\x0a", "350 350 \xff", "no allocation can be called '?");
+    refuse_changed(text, "350 350 a\\x0a", "350 350 ../\\x0a", "no allocation can be called '../?");
+    refuse_changed(text, "ä1", "ä0", "twice");
     refuse_changed(text, "pieces 5", "pieces 4", "not as many");
     refuse_changed(text, "files 2", "files 3", "not as many");
     refuse_changed(text, "bytes 351", "bytes 350", "not as many");
