@@ -54,8 +54,10 @@ commit_something() { # STORE
     )
 }
 
+AS_OTHER=(setpriv --reuid="$OTHER_UID" --regid="$OTHER_UID" --clear-groups --inh-caps=-all)
+
 as_other() {
-    setpriv --reuid="$OTHER_UID" --regid="$OTHER_UID" --clear-groups --inh-caps=-all "$@"
+    "${AS_OTHER[@]}" "$@"
 }
 
 is_full() {
@@ -334,4 +336,54 @@ has_redeemed() {
 
 device_files_are_few() {
     (($(awk '$1 == "gmsfs_open_files" { print $2 }' "$M/metrics") < 10))
+}
+
+fds_of() { # PID
+    find "/proc/$1/fd" -mindepth 1 -maxdepth 1 -printf '.' | wc -c
+}
+
+# Of the files that the journal is: what they have of the machine's memory.
+journal_kb() {
+    find "/proc/$WORKER/fd/" -lname '/memfd:journal*' -exec stat -L -c %b {} + |
+        awk '{ blocks += $1 } END { print int(blocks / 2) }'
+}
+
+journal_is_small() {
+    (($(journal_kb) < 4096))
+}
+
+held() { # bytes of the device, descriptors of keeper and worker
+    echo "$(device_get .used_bytes) $(fds_of "$KEEPER") $(fds_of "$WORKER")"
+}
+
+write_much() {
+    local i
+    exec 3<>"$M/hogged/lock"
+    for i in {1..24}; do
+        dd if=/dev/zero of="$M/hogged/metadata/$i" bs=1M count=1 status=none
+    done
+    dd if=/dev/zero of="$M/hogged/allocations/b" bs=1M count=2 status=none
+    exec sleep infinity
+}
+
+@test "memory and descriptors that a crowd took are there again a while after its end" {
+    local before what crowd=()
+    WORKER=$(worker_of "$KEEPER")
+    before=$(held)
+    for what in tickets sessions; do
+        hog "$what" EDQUOT
+        crowd+=("$SPAWNED")
+    done
+    spawn "${AS_OTHER[@]}" "$GMSCTL" open "$M/hogged/ctl" r acquire ro 5000 export 0 0 \
+        connect "$M" request last 1 say asked pause
+    crowd+=("$SPAWNED")
+    wait_until 10 said "$SPAWNED" asked
+    kill -KILL "${crowd[@]}"
+    spawn "${AS_USER[@]}" bash -c "M=$M; $(declare -f write_much); write_much"
+    wait_until 20 test -s "$M/hogged/allocations/b"
+    (($(journal_kb) > 16 << 10)) || fail "the journal has $(journal_kb) kB"
+    kill -KILL "$SPAWNED"
+    wait_until 20 journal_is_small
+    assert_eq "$(held)" "$before"
+    worker_is_small
 }

@@ -648,6 +648,8 @@ void core_garbage_free(struct core_garbage *garbage);
 
 /* Everything that decides what a record does, as bytes; the caller frees. -ENOMEM */
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size);
+/* Most of what that takes: keys and values of all layouts. */
+uint64_t core_count_entry_bytes(const struct core *core);
 /* The same state from such bytes, which may be damaged: whatever core_apply cannot have led to is
  * refused, and `failure` says what. It encodes to the same bytes and goes on as the one that was
  * encoded; its queue of effects is empty, and who lacks memory or a share sleeps from the next

@@ -139,6 +139,18 @@ const struct layout *core_get_layout(const struct core *core, const struct core_
 }
 
 /* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
+uint64_t core_count_entry_bytes(const struct core *core)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        bytes += store->fixed ? layout_entry_bytes(store->fixed) : 0;
+        bytes += store->working ? layout_entry_bytes(store->working) : 0;
+    }
+    return bytes;
+}
+
 static size_t find_rank(struct core_process process, const struct core_process *processes,
                         size_t count)
 {

@@ -22,6 +22,7 @@
 /* So much is recorded while a snapshot is under way, then large records have to wait for it. */
 #define MOST_THRESHOLDS 64u
 #define RETRY_MS        1000u
+#define QUIET_MS        2000u
 
 /* In proportion to what a snapshot costs: large states are not written again and again for the sake
  * of a few records, and reading these takes about as long as reading the snapshot. */
@@ -153,7 +154,7 @@ static bool is_time(struct snapshot *snapshot)
 {
     const struct journal *journal = snapshot->journal;
 
-    if (journal_wants_snapshot(journal, threshold_bytes(journal)))
+    if (journal_wants_snapshot(journal, snapshot->is_wanted ? 1 : threshold_bytes(journal)))
         return true;
     return journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0) &&
            loop_now_ms() >= snapshot->retry_ms;
@@ -166,6 +167,7 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
         return false;
     snapshot->retry_ms = loop_now_ms() + RETRY_MS;
+    snapshot->is_wanted = false;
     journal_begin_snapshot(snapshot->journal);
     snapshot->child = fork();
     if (snapshot->child == 0)
@@ -176,6 +178,38 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     log_warning("a snapshot of the state cannot be written now: %s", strerror(-error));
     snapshot_stop(snapshot);
     journal_abandon_snapshot(snapshot->journal);
+    return false;
+}
+
+/* Twice what the state needs is no reason: else a large one would be written for each change. */
+static bool has_outlived(const struct journal *journal, const struct core *core)
+{
+    uint64_t most = JOURNAL_SNAPSHOT_BYTES + 2 * core_count_entry_bytes(core);
+    uint64_t snapshot_bytes = journal_get_numbers(journal).snapshot_bytes;
+
+    return journal_wants_snapshot(journal, snapshot_bytes < most ? most - snapshot_bytes : 1);
+}
+
+bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms)
+{
+    struct journal_numbers now = journal_get_numbers(snapshot->journal), *seen = &snapshot->seen;
+
+    if (now.bytes != seen->bytes || now.snapshots != seen->snapshots) {
+        *seen = now;
+        snapshot->quiet_since_ms = now_ms;
+        snapshot->is_wanted = snapshot->is_tried = snapshot->is_trimmed = false;
+        return true;
+    }
+    if (snapshot->is_trimmed)
+        return false;
+    if (snapshot->child > 0 || now_ms - snapshot->quiet_since_ms < QUIET_MS)
+        return true;
+    if (!snapshot->is_tried && has_outlived(snapshot->journal, core)) {
+        snapshot->is_wanted = snapshot->is_tried = true;
+        return true;
+    }
+    journal_trim(snapshot->journal);
+    snapshot->is_trimmed = true;
     return false;
 }
 

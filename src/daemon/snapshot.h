@@ -5,6 +5,10 @@
  * A child of the worker has a copy of the state as it was at the fork, encodes and writes it, and
  * ends; the loop is held up for the fork alone. Where that fails, the journal goes on growing until
  * the next try. One thread: the loop's.
+ *
+ * Once nothing has been written for a while the journal gives back what memory it has of busier
+ * times, and a snapshot is made as well where the last one, and what was written since, are much
+ * more than the state is now.
  */
 #ifndef GMSFS_DAEMON_SNAPSHOT_H
 #define GMSFS_DAEMON_SNAPSHOT_H
@@ -19,15 +23,21 @@
 struct snapshot {
     struct loop *loop;
     struct journal *journal;
-    pid_t child;              /* 0: none */
-    struct event_watch watch; /* its pidfd */
-    uint64_t retry_ms;        /* not before, where others are refused for want of it */
+    pid_t child;                 /* 0: none */
+    struct event_watch watch;    /* its pidfd */
+    uint64_t retry_ms;           /* not before, where others are refused for want of it */
+    struct journal_numbers seen; /* at the last tick, */
+    uint64_t quiet_since_ms;     /* since when they are the same */
+    bool is_wanted;              /* it is quiet, and most of what the journal has is of the past */
+    bool is_tried, is_trimmed;   /* since it is quiet */
 };
 
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal);
 /* After a step, its transaction published: begins one if it is time. True: it did, and what is not
  * of the state has to be noted anew. */
 bool snapshot_step(struct snapshot *snapshot, const struct core *core);
+/* Once a second or so. True: something is to be done at the next ones. */
+bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms);
 /* None is under way when it returns. */
 void snapshot_stop(struct snapshot *snapshot);
 

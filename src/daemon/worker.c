@@ -88,9 +88,10 @@ static void on_unwanted(void *context, uint64_t file)
 static bool on_tick(void *context, uint64_t now_ms)
 {
     struct worker *worker = context;
-    bool gms_waits = gms_on_tick(worker->gms, now_ms);
+    bool waits = gms_on_tick(worker->gms, now_ms);
 
-    return (worker->fs && fs_on_tick(worker->fs, now_ms)) || gms_waits;
+    waits |= worker->fs && fs_on_tick(worker->fs, now_ms);
+    return snapshot_on_tick(&worker->snapshot, service_get_core(worker->service), now_ms) || waits;
 }
 
 /* Of the device's health: on any thread, then on the loop's. */

@@ -127,13 +127,13 @@ static void forget_snapshot(struct journal *journal, uint64_t generation)
     (void)done; /* making it smaller takes nothing */
 }
 
-/* To what it keeps, of a file that is not in use. */
-static void shrink(struct journal *journal, unsigned file)
+/* To so much of its memory, behind what is in use. */
+static void shrink(struct journal *journal, unsigned file, uint64_t bytes)
 {
-    if (journal->room[file] > KEPT_BYTES &&
+    if (journal->room[file] > bytes &&
         fallocate(journal->files.transactions[file], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)KEPT_BYTES, (off_t)(journal->max_bytes - KEPT_BYTES)) == 0)
-        journal->room[file] = KEPT_BYTES;
+                  (off_t)bytes, (off_t)(journal->max_bytes - bytes)) == 0)
+        journal->room[file] = bytes;
 }
 
 static int map_snapshot(struct journal *journal, struct failure *failure)
@@ -163,7 +163,7 @@ static void give_back(struct journal *journal)
     forget_snapshot(journal, journal->head->base + 1);
     for (unsigned i = 0; i < 2; i++)
         if (!is_in_use(journal->head, i))
-            shrink(journal, i);
+            shrink(journal, i, KEPT_BYTES);
 }
 
 /* A child that writes a snapshot has nothing to do with it. */
@@ -339,10 +339,14 @@ size_t journal_entry_room(size_t size)
     return sizeof(struct entry) + align8(size);
 }
 
+static uint64_t align_to_step(uint64_t bytes)
+{
+    return (bytes + ROOM_STEP_BYTES - 1) / ROOM_STEP_BYTES * ROOM_STEP_BYTES;
+}
+
 static int make_room(struct journal *journal, unsigned file, uint64_t until)
 {
-    uint64_t from = journal->room[file];
-    uint64_t to = (until + ROOM_STEP_BYTES - 1) / ROOM_STEP_BYTES * ROOM_STEP_BYTES;
+    uint64_t from = journal->room[file], to = align_to_step(until);
 
     while (fallocate(journal->files.transactions[file], 0, (off_t)from, (off_t)(to - from)) != 0)
         if (errno != EINTR)
@@ -534,13 +538,25 @@ int journal_end_snapshot(struct journal *journal)
     journal->snapshot_size = 0;
     journal->snapshots++;
     forget_snapshot(journal, old);
-    shrink(journal, file_of(old));
+    shrink(journal, file_of(old), KEPT_BYTES);
     return 0;
 }
 
 void journal_abandon_snapshot(struct journal *journal)
 {
     journal->is_snapshotting = false;
+}
+
+void journal_trim(struct journal *journal)
+{
+    const struct head *head = journal->head;
+
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t end = is_in_use(head, i) ? head->tails[i] : 0;
+        if (i == writing_file(journal))
+            end = journal->at;
+        shrink(journal, i, align_to_step(end + AHEAD_BYTES));
+    }
 }
 
 void *journal_get_own(const struct journal *journal)

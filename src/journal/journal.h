@@ -116,6 +116,10 @@ int journal_write_snapshot(struct journal *journal, const void *bytes, size_t si
 int journal_end_snapshot(struct journal *journal);
 void journal_abandon_snapshot(struct journal *journal);
 
+/* Gives back the memory that the files have beyond what is in use and kept in hand: for times in
+ * which little is written. */
+void journal_trim(struct journal *journal);
+
 /* ---- beside transactions ----------------------------------------------------------------- */
 
 /* Of the caller, who changes them as he likes: they outlive him, and are zero at first. */

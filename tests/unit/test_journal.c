@@ -401,6 +401,29 @@ TAP_TEST(memory_of_a_file_that_is_not_in_use_is_given_back)
     check_found("");
 }
 
+TAP_TEST(trimmed_it_has_little_more_memory_than_what_is_in_use)
+{
+    begin();
+    publish_much();
+    journal_begin_snapshot(journal);
+    publish_much();
+    require(journal_write_snapshot(journal, "S", 1) == 0);
+    require(journal_end_snapshot(journal) == 0);
+    journal_begin_snapshot(journal);
+    publish("a");
+    journal_trim(journal); /* a snapshot is under way: the former one counts */
+    check(memory_of(files.transactions[1]) > 80u << 20);
+    require(journal_write_snapshot(journal, "T", 1) == 0);
+    require(journal_end_snapshot(journal) == 0);
+    journal_trim(journal);
+    check(memory_of(files.transactions[0]) <= 1u << 20);
+    check(memory_of(files.transactions[1]) <= 1u << 20);
+    publish("bc");
+    reopen();
+    check_snapshot("T");
+    check_found("a bc");
+}
+
 TAP_TEST(what_is_the_callers_own_outlives_it)
 {
     unsigned char zeros[JOURNAL_OWN_BYTES] = {0};
