@@ -26,6 +26,10 @@ setup() {
         # shellcheck disable=SC2016 # for the inner shell
         MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
     fi
+    case $BATS_TEST_DESCRIPTION in
+    *'told so'*) export GMSFS_STALL_MS=2000 ;;
+    *'comes before'*) export GMSFS_STALL_MS=6000 ;; # a third is long
+    esac
     if [[ $BATS_TEST_DESCRIPTION == *'held up'* ]]; then
         export GMSFS_GATE=$T/gate # transfers wait while it is there
     fi
@@ -310,6 +314,98 @@ worker_is_large() {
     done
     wait_until 10 has_unread 0
     prlimit --pid "$worker" --nofile="${limits/ /:}"
+}
+
+# as_reader COUNT [OP...]: a process of that user that asks for so many descriptors and does what follows; READER
+as_reader() {
+    spawn "${AS_OTHER[@]}" "$GMSCTL" open "$M/many/ctl" r acquire ro 5000 export 0 "$1" \
+        connect "$M" "${@:2}"
+    READER=$SPAWNED
+}
+
+# have_unread COUNT: 20 are all of the share; SILENT has asked for them
+have_unread() {
+    mkdir "$M/many"
+    ctl open "$M/many/ctl" rw acquire rw 5000 alloc 4096 20 '' '' commit
+    as_reader "$1" request last 20 say asked until "$T/go"
+    SILENT=$READER
+    wait_until 10 said "$SILENT" asked
+    wait_until 10 has_unread "$1"
+}
+
+limit_descriptors() {
+    prlimit --pid "$(worker_of "$KEEPER")" --nofile=120:
+}
+
+# They are under way as ever.
+@test "what a user has not read counts over a worker's death until it is read or its connection closed" {
+    local sockets
+    sockets=$(sockets_of_keeper)
+    have_unread 20
+    kill_worker
+    limit_descriptors
+    has_unread_at_least 20
+    keeper_has_sockets $((sockets + 1))
+    as_reader 20 request last 20 say asked receive say came
+    wait_until 10 said "$READER" asked
+    never_within 2 said "$READER" came
+    as_user "$GMSCTL" open "$M/many/ctl" r acquire ro 5000 export 0 0 connect "$M" redeem last 20
+    let_go "$SILENT"
+    wait_exit "$READER"
+    assert_match "$(output_of "$READER")" came
+    wait_until 10 has_unread 0
+    wait_until 10 keeper_has_sockets "$sockets"
+}
+
+@test "who waits too long for his share is told so" {
+    have_unread 20
+    limit_descriptors
+    as_reader 20 request last 20 say asked receive
+    wait_until 10 said "$READER" asked
+    wait_until 10 grep -q "process $READER (uid $OTHER_UID) waits in vain for its user's share" "$LOG"
+    wait_exit "$READER"
+    let_go "$SILENT"
+}
+
+@test "who has waited long for his share comes before others of the same user" {
+    local first
+    have_unread 10
+    limit_descriptors
+    as_reader 20 request last 20 say asked receive say came
+    first=$READER
+    never_within 2 said "$first" came
+    as_reader 5 request last 5 say asked receive say came
+    wait_until 10 said "$READER" asked
+    never_within 1 said "$READER" came
+    let_go "$SILENT"
+    wait_exit "$first"
+    assert_match "$(output_of "$first")" 'descriptors=20'
+    wait_exit "$READER"
+    assert_match "$(output_of "$READER")" 'descriptors=5'
+}
+
+@test "a mount whose descriptors a client has not read goes as any other" {
+    mkdir "$M/many"
+    ctl open "$M/many/ctl" rw acquire rw 5000 alloc 4096 20 '' '' commit
+    as_reader 20 request last 20 until "$T/close" close say closed pause
+    wait_until 10 has_unread 20
+    touch "$T/close"
+    wait_until 10 said "$READER" closed
+    stop_mount
+    let_go "$READER"
+}
+
+sockets_of_keeper() {
+    find "/proc/$KEEPER/fd" -lname 'socket:*' -printf '.' | wc -c
+}
+
+keeper_has_sockets() { # COUNT
+    [[ $(sockets_of_keeper) -eq $1 ]]
+}
+
+# At least so many.
+has_unread_at_least() {
+    [[ $(awk '$1 == "gmsfs_descriptors_unread" { print $2 }' "$M/metrics") -ge $1 ]]
 }
 
 has_unread() {

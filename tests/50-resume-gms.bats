@@ -12,14 +12,6 @@ setup() {
     gms_setup
 }
 
-# Kills the worker, and waits until another one goes on.
-kill_worker() {
-    local before
-    before=$(grep -c ' goes on, ' "$LOG" || true)
-    kill -KILL "$(worker_of "$KEEPER")"
-    wait_until_any 10 resumed_more_than "$before"
-}
-
 # in_background v0|v1 STORE OP...: as gms, and sets CLIENT
 in_background() {
     gms_command "$@"

@@ -20,14 +20,6 @@ teardown() {
     common_teardown
 }
 
-# Kills the worker, and waits until another one goes on.
-kill_worker() {
-    local before
-    before=$(grep -c ' goes on, ' "$LOG" || true)
-    kill -KILL "$(worker_of "$KEEPER")"
-    wait_until_any 10 resumed_more_than "$before"
-}
-
 start() { # [OPTIONS]
     start_mount "$@"
     W=$M/weights

@@ -514,6 +514,14 @@ resumed_more_than() { # COUNT
     [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
 }
 
+# The worker; waits until another one goes on.
+kill_worker() {
+    local before
+    before=$(grep -c ' goes on, ' "$LOG" || true)
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than "$before"
+}
+
 # api_test NAME ARGUMENTS...: a program of tests/api.
 api_test() {
     local name=$1

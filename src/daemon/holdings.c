@@ -16,6 +16,11 @@ static bool is_no_memory(uint64_t id)
     return (id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY)) != 0;
 }
 
+bool holdings_is_unread(uint64_t id)
+{
+    return (id & WIRE_UNREAD) == WIRE_UNREAD;
+}
+
 static void drop_one(struct holdings *holdings, uint64_t id)
 {
     struct holding *holding = idvec_remove(&holdings->items, id);
@@ -33,7 +38,7 @@ static void store_one(struct holdings *holdings, struct holding *holding)
 {
     uint32_t former = holding->place;
 
-    if (!holdings->store)
+    if (!holdings->store || holdings_is_unread(holding->id))
         return;
     holding->place =
         fdstore_add(holdings->store, FDSTORE_KEPT, holding->fd, holding->id, holding->bytes);
@@ -107,6 +112,18 @@ void holdings_drop(struct holdings *holdings, uint64_t id)
     drop_one(holdings, id);
     if (!is_no_memory(id))
         drop_one(holdings, id | SERVICE_MEMORY_READONLY);
+}
+
+void holdings_drop_unread(struct holdings *holdings)
+{
+    const struct idvec *items = &holdings->items;
+
+    while (items->count > 0) {
+        const struct holding *last = items->items[items->count - 1];
+        if (!holdings_is_unread(last->id))
+            break;
+        drop_one(holdings, last->id);
+    }
 }
 
 int holdings_take(struct holdings *holdings, struct service_kept **out, size_t *count)

@@ -77,14 +77,25 @@ int keep_add(struct keep *keep, const struct service_memory *memories, size_t co
 }
 
 /* Nobody's question (0): it is not answered. */
-void keep_add_ahead(struct keep *keep, const struct service_memory *memory)
+static bool say_ahead(struct keep *keep, enum wire_type type, struct wire_memory memory,
+                      const int *fd)
 {
-    struct wire_batch batch = {.head = {.type = WIRE_KEEP, .value = 1},
-                               .memories = {{.id = memory->id, .bytes = memory->bytes}}};
+    struct wire_batch batch = {.head = {.type = type, .value = 1}, .memories = {memory}};
     struct pollfd keeper = {.fd = keep->fd, .events = POLLOUT};
 
-    if (poll(&keeper, 1, 0) == 1 && keeper.revents == POLLOUT)
-        wire_send_batch(keep->fd, &batch, &memory->fd);
+    return poll(&keeper, 1, 0) == 1 && keeper.revents == POLLOUT &&
+           wire_send_batch(keep->fd, &batch, fd) == 0;
+}
+
+bool keep_add_ahead(struct keep *keep, const struct service_memory *memory)
+{
+    return say_ahead(keep, WIRE_KEEP,
+                     (struct wire_memory){.id = memory->id, .bytes = memory->bytes}, &memory->fd);
+}
+
+bool keep_drop_ahead(struct keep *keep, uint64_t memory)
+{
+    return say_ahead(keep, WIRE_DROP, (struct wire_memory){.id = memory}, NULL);
 }
 
 void keep_drop(struct keep *keep, const uint64_t *memories, size_t count)

@@ -13,6 +13,7 @@
 #include "service/host.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,10 @@ void keep_close(struct keep *keep);
  * -EMFILE: it has too many */
 int keep_add(struct keep *keep, const struct service_memory *memories, size_t count);
 /* One, which the keeper is told of without waiting, and not at all where its queue is full: for
- * what keep_add follows for. */
-void keep_add_ahead(struct keep *keep, const struct service_memory *memory);
+ * what keep_add follows for, or what can be done without. False: it was not. */
+bool keep_add_ahead(struct keep *keep, const struct service_memory *memory);
+/* The same of one that it is to let go of. False: its queue is full. */
+bool keep_drop_ahead(struct keep *keep, uint64_t memory);
 /* It holds none of these any more; those that it never held do no harm. */
 void keep_drop(struct keep *keep, const uint64_t *memories, size_t count);
 

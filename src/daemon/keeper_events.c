@@ -385,6 +385,8 @@ bool keeper_on_keep(struct keeper *keeper)
                       keeper_path(keeper), strerror(-answer.error));
     }
     fdstore_settle(&keeper->store);
+    if (keeper->is_detached)
+        holdings_drop_unread(&keeper->holdings);
     if (answer.id) /* else nobody asked (keep_add_ahead), nor reads: it would fill the socket */
         answer_helper(keeper, &answer);
     return true;
@@ -398,6 +400,7 @@ void keeper_on_mounts(struct keeper *keeper)
     keeper->is_detached = true;
     gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
     keeper_close(&keeper->listen_fd);
+    holdings_drop_unread(&keeper->holdings);
     keeper_tell_worker(keeper, WIRE_DETACHED, -1);
     keeper_store_update(keeper);
 }

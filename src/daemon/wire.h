@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 
 enum wire_type {
     /* worker to keeper, control */
@@ -48,6 +48,8 @@ struct wire_message {
 
 /* What is kept under such a number is a GMS client's connection, else it is memory. */
 #define WIRE_CONNECTION SERVICE_CONNECTION
+/* Of such: one of `.fds`, whose client may have descriptors unread. */
+#define WIRE_UNREAD (WIRE_CONNECTION | UINT64_C(1) << 62)
 
 /* As many descriptors as the kernel passes in one message (SCM_MAX_FD). */
 #define WIRE_BATCH_MAX 253u

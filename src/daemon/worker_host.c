@@ -254,6 +254,21 @@ static void host_unhold(void *context, struct event_held *held)
     transaction_unhold(&worker->transaction, held);
 }
 
+static bool host_keep_unread(void *context, uint64_t id, int fd)
+{
+    struct worker *worker = context;
+    const struct service_memory connection = {.id = WIRE_UNREAD | id, .fd = fd};
+
+    return keep_add_ahead(&worker->keep, &connection);
+}
+
+static bool host_drop_unread(void *context, uint64_t id)
+{
+    struct worker *worker = context;
+
+    return keep_drop_ahead(&worker->keep, WIRE_UNREAD | id);
+}
+
 static void host_session_over(void *context, int error)
 {
     struct worker *worker = context;
@@ -316,6 +331,8 @@ struct fs_host worker_fs_host(struct worker *worker)
         .note = host_note,
         .hold = host_hold,
         .unhold = host_unhold,
+        .keep_unread = host_keep_unread,
+        .drop_unread = host_drop_unread,
         .end_step = host_end_step,
         .session_over = host_session_over,
         .session_ready = host_session_ready,

@@ -39,13 +39,21 @@ static void close_kept(struct service_kept *kept, size_t count)
     }
 }
 
+/* Those before the first with such a number: they are in order. */
+static size_t count_below(const struct worker *worker, uint64_t id)
+{
+    size_t count = 0;
+
+    while (count < worker->kept_count && worker->kept[count].id < id)
+        count++;
+    return count;
+}
+
 static int take_holdings(struct worker *worker)
 {
     int error = holdings_take(worker->setup->holdings, &worker->kept, &worker->kept_count);
 
-    while (worker->kept_memories < worker->kept_count &&
-           !(worker->kept[worker->kept_memories].id & WIRE_CONNECTION))
-        worker->kept_memories++;
+    worker->kept_memories = count_below(worker, WIRE_CONNECTION);
     return error;
 }
 
@@ -80,14 +88,12 @@ static bool is_claimed(void *context, uint64_t file)
 void worker_resume_connections(struct worker *worker)
 {
     struct service_kept *connections = worker->kept + worker->kept_memories;
-    size_t count = worker->kept_count - worker->kept_memories;
+    size_t count = count_below(worker, WIRE_UNREAD) - worker->kept_memories;
 
     if (worker->gms)
         gms_resume(worker->gms, worker->journal, connections, count);
     else
         close_kept(connections, count);
-    free(worker->kept);
-    worker->kept = NULL;
     service_close_connections(worker->service, is_claimed, worker);
 }
 
@@ -105,6 +111,16 @@ static int answer_again(void *context, const struct journal_entry *entry)
     return 0;
 }
 
+/* The rest of what was held. */
+static void take_unread(struct worker *worker)
+{
+    for (size_t i = count_below(worker, WIRE_UNREAD); i < worker->kept_count; i++)
+        fs_take_unread(worker->fs, worker->kept[i].id & ~WIRE_UNREAD, worker->kept[i].fd);
+    free(worker->kept);
+    worker->kept = NULL;
+    worker->kept_count = 0;
+}
+
 int worker_resume_fuse(struct worker *worker)
 {
     struct failure failure;
@@ -112,6 +128,7 @@ int worker_resume_fuse(struct worker *worker)
 
     if (error)
         return error;
+    take_unread(worker);
     journal_set_delivered(worker->journal);
     if (fs_resume(worker->fs))
         log_warning("%s: this kernel does not send requests again (Linux 6.9 does): those that "

@@ -137,7 +137,7 @@ static bool go_on(struct connection *connection)
 {
     struct fs *fs = connection->fs;
     int error = 0;
-    connection->starved = false;
+    connection->starved = connection->awaits_share = false;
     for (unsigned i = 0; i < FS_MESSAGES_PER_TURN && connection->sending && !error; i++)
         error = send_batch(connection);
     if (is_shortage(error))
@@ -487,6 +487,15 @@ void fs_set_listener(struct fs *fs, int listen_fd)
         listen_or_rest(fs);
 }
 
+static const char *why_stalled(const struct connection *connection)
+{
+    if (connection->awaits_share)
+        return "waits in vain for its user's share of descriptors: other connections have not read "
+               "theirs";
+    return connection->starved ? "waits in vain for descriptors, which are short"
+                               : "does not read its descriptors";
+}
+
 /* A connection that waits for its client makes no progress; one that is starved has a second try.
  */
 bool fs_fds_tick(struct fs *fs)
@@ -495,17 +504,20 @@ bool fs_fds_tick(struct fs *fs)
         listen_or_rest(fs);
     bool busy = fds_drain_await(fs);
     busy = fds_close_those_read(fs) || busy || fs->listener_rests;
+    bool share_is_awaited = false;
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
-        if (connection->sending && fs->now_ms - connection->active_ms > FS_STALL_MS) {
-            warn(connection, "does not read its descriptors");
+        if (connection->sending && fs->now_ms - connection->active_ms > fds_stall_ms()) {
+            warn(connection, why_stalled(connection));
             drop(connection);
         } else if (connection->sending && connection->starved && !go_on(connection)) {
             continue;
         } else {
             busy |= connection->sending;
+            share_is_awaited |= connection->awaits_share;
             i++;
         }
     }
+    fs->share_is_awaited = share_is_awaited;
     return busy;
 }

@@ -3,11 +3,27 @@
 
 #include "gmsfs_abi.h"
 
+#include <stdlib.h>
+
 struct service_peer fds_peer_of(const struct connection *connection)
 {
     return (struct service_peer){.uid = connection->uid,
                                  .process = {.pid = (uint64_t)connection->pid}};
 }
+
+#ifdef GMSFS_TEST_HOOKS
+uint64_t fds_stall_ms(void)
+{
+    const char *text = getenv("GMSFS_STALL_MS");
+
+    return text ? strtoull(text, NULL, 10) : FS_STALL_MS;
+}
+#else
+uint64_t fds_stall_ms(void)
+{
+    return FS_STALL_MS;
+}
+#endif
 
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process)
 {

@@ -23,7 +23,9 @@ struct connection {
     uint64_t active_ms;    /* last progress */
     struct service_redeemed ticket;
     uint64_t sent;
-    uint32_t unread; /* so many of its descriptors are unread at most (fds_unread.h) */
+    uint32_t unread;   /* so many of its descriptors are unread at most (fds_unread.h) */
+    bool awaits_share; /* that is why it is starved */
+    uint64_t kept;     /* under this number the keeper holds it; 0: it does not */
     uint32_t batch;
     struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
     struct service_drain drain;        /* of a store; it ends with the connection */
@@ -40,6 +42,8 @@ struct service_peer fds_peer_of(const struct connection *connection);
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process);
 /* Root's, or the mount's owner's: they can do to the daemon what they like. */
 bool fds_is_trusted(const struct connection *connection);
+/* So long one may go without progress. */
+uint64_t fds_stall_ms(void);
 /* This is served now, for the keeper to see. */
 void fds_work_for(const struct connection *connection, uint32_t op);
 /* Worker after worker has died of it. */

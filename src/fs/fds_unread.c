@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define PART_OF_ALL                                                               \
@@ -14,12 +15,14 @@
         */
 #define PART_OF_USER 6u
 
-/* A connection that is over, whose client has not read all. */
+/* A connection that is over, whose client has not read all, or which the keeper still holds. */
 struct fds_unread {
     struct fds_unread *next;
     uint32_t uid;
     int fd;
     uint32_t count;
+    uint32_t places; /* among the connections of its user */
+    uint64_t kept;
 };
 
 /* Of those that were sent: what lies there unread takes no less than its items do. */
@@ -32,37 +35,45 @@ static uint32_t count_unread(int fd, uint32_t sent)
     return most < sent ? (uint32_t)most : sent;
 }
 
-static void give_back(struct fs *fs, uint32_t uid, int fd, uint32_t count)
+static void close_one(struct fs *fs, const struct fds_unread *unread)
 {
-    fs->unread_count -= count;
-    close(fd);
-    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, uid, 1);
+    fs->unread_count -= unread->count;
+    close(unread->fd);
+    service_give(fs->service, SERVICE_BOUND_CONNECTIONS, unread->uid, unread->places);
 }
 
-static void end_unread(struct fs *fs, struct fds_unread **at)
+/* Where the keeper cannot be told now: at the next tick. */
+static bool drop_kept(struct fs *fs, uint64_t kept)
 {
-    struct fds_unread *unread = *at;
-    *at = unread->next;
-    give_back(fs, unread->uid, unread->fd, unread->count);
-    free(unread);
+    return kept == 0 || fs->host.drop_unread(fs->host.context, kept);
 }
 
 bool fds_close_those_read(struct fs *fs)
 {
     struct fds_unread **at = &fs->unread;
     while (*at) {
-        if (count_unread((*at)->fd, (*at)->count) == 0)
-            end_unread(fs, at);
-        else
-            at = &(*at)->next;
+        struct fds_unread *unread = *at;
+        if (count_unread(unread->fd, unread->count) == 0 && drop_kept(fs, unread->kept)) {
+            *at = unread->next;
+            close_one(fs, unread);
+            free(unread);
+        } else {
+            at = &unread->next;
+        }
     }
     return fs->unread != NULL;
 }
 
 void fds_close_unread(struct fs *fs)
 {
-    while (fs->unread)
-        end_unread(fs, &fs->unread);
+    struct fds_unread *next;
+    for (struct fds_unread *unread = fs->unread; unread; unread = next) {
+        next = unread->next;
+        drop_kept(fs, unread->kept); /* else it is when the mount is out of the tree */
+        close_one(fs, unread);
+        free(unread);
+    }
+    fs->unread = NULL;
 }
 
 /* What was read meanwhile counts no more. How many the user of this connection has under way by
@@ -87,18 +98,50 @@ static uint64_t count_others(const struct connection *own)
     return of_others;
 }
 
+/* Another one of its user has waited for so long that this one is behind it. */
+static bool is_behind(const struct connection *own)
+{
+    const struct fs_connections *all = own->fs->connections;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct connection *other = all->items[i];
+        if (other != own && other->uid == own->uid && other->awaits_share &&
+            other->active_ms < own->active_ms &&
+            own->fs->now_ms - other->active_ms > fds_stall_ms() / 3)
+            return true;
+    }
+    return false;
+}
+
 /* One connection has no more under way than its socket takes. */
-bool fds_may_send(struct connection *connection, uint32_t count)
+static bool has_room(const struct connection *connection, uint32_t count)
 {
     struct fs *fs = connection->fs;
     struct rlimit limit;
-    if (fds_is_trusted(connection) || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
-        fs->unread_count + count <= limit.rlim_cur / PART_OF_USER)
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        (!fs->share_is_awaited && fs->unread_count + count <= limit.rlim_cur / PART_OF_USER))
         return true;
     uint64_t of_others = count_others(connection);
+    if (is_behind(connection))
+        return false;
     return of_others == 0 ||
            (of_others + connection->unread + count <= limit.rlim_cur / PART_OF_USER &&
             fs->unread_count + count <= limit.rlim_cur / PART_OF_ALL);
+}
+
+bool fds_may_send(struct connection *connection, uint32_t count)
+{
+    struct fs *fs = connection->fs;
+    if (fds_is_trusted(connection))
+        return true;
+    connection->awaits_share = !has_room(connection, count);
+    if (connection->awaits_share) {
+        fs->share_is_awaited = true;
+        return false;
+    }
+    if (!connection->kept && !fs->detached &&
+        fs->host.keep_unread(fs->host.context, fs->unread_last + 1, connection->watch.fd))
+        connection->kept = ++fs->unread_last;
+    return true;
 }
 
 void fds_note_sent(struct connection *connection, uint32_t count)
@@ -109,17 +152,46 @@ void fds_note_sent(struct connection *connection, uint32_t count)
     connection->fs->unread_count += count;
 }
 
-void fds_close_when_read(struct connection *connection)
+static void end_later(struct fs *fs, const struct fds_unread *over)
 {
-    struct fs *fs = connection->fs;
-    struct fds_unread *unread = NULL;
-    if (connection->unread && count_unread(connection->watch.fd, connection->unread))
-        unread = malloc(sizeof *unread);
-    if (unread) {
-        *unread = (struct fds_unread){fs->unread, connection->uid, connection->watch.fd,
-                                      connection->unread};
-        fs->unread = unread;
+    struct fds_unread *unread = malloc(sizeof *unread);
+    if (!unread) {
+        close_one(fs, over);
         return;
     }
-    give_back(fs, connection->uid, connection->watch.fd, connection->unread);
+    *unread = *over;
+    unread->next = fs->unread;
+    fs->unread = unread;
+}
+
+void fds_close_when_read(struct connection *connection)
+{
+    const struct fds_unread over = {.uid = connection->uid,
+                                    .fd = connection->watch.fd,
+                                    .count = connection->unread,
+                                    .places = 1,
+                                    .kept = connection->kept};
+    if (over.count || over.kept) /* its client hears of it behind what it has not read */
+        shutdown(over.fd, SHUT_RDWR);
+    if ((over.count && count_unread(over.fd, over.count)) || !drop_kept(connection->fs, over.kept))
+        end_later(connection->fs, &over);
+    else
+        close_one(connection->fs, &over);
+}
+
+/* Nobody knows how many were sent, so what lies there counts for as many as there could be. */
+void fs_take_unread(struct fs *fs, uint64_t id, int fd)
+{
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    struct fds_unread over = {.fd = fd, .count = count_unread(fd, UINT32_MAX), .kept = id};
+    if (fs->unread_last < id)
+        fs->unread_last = id;
+    shutdown(fd, SHUT_RDWR);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0)
+        over.uid = peer.uid;
+    if (service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, over.uid, 1) == 0)
+        over.places = 1;
+    fs->unread_count += over.count;
+    end_later(fs, &over); /* the tick closes it if all was read */
 }

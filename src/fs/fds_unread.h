@@ -6,14 +6,17 @@
  * (but of a process with CAP_SYS_RESOURCE): who does not read could keep all mounts from passing
  * any. So each user has a share of them, and all users together have a part, which is less than a
  * whole.
+ *
+ * They stay under way when the worker ends, for it is the client's end that has them. So before the
+ * first are sent the keeper has the connection, and the next worker counts what is unread there.
  */
 #ifndef GMSFS_FS_FDS_UNREAD_H
 #define GMSFS_FS_FDS_UNREAD_H
 
 #include "fs/fds_connection.h"
 
-/* Whether so many more may be sent to it now; a user's only one that has any under way always may.
- */
+/* Whether so many more may be sent to it now (awaits_share: they may not). A user's only one that
+ * has any under way always may, but for one that has waited long. */
 bool fds_may_send(struct connection *connection, uint32_t count);
 void fds_note_sent(struct connection *connection, uint32_t count);
 /* Closes its socket, and gives its place back: when all was read or the client has closed it, too.

@@ -43,6 +43,11 @@ struct fs_host {
      * False: it was nothing, and it can be sent now. */
     bool (*hold)(void *context, struct event_held *held);
     void (*unhold)(void *context, struct event_held *held);
+    /* A connection of `.fds` whose client is about to have descriptors unread: a next worker gets
+     * it (fs_take_unread) until it is dropped. Nothing waits. False: the keeper cannot be told now.
+     */
+    bool (*keep_unread)(void *context, uint64_t id, int fd);
+    bool (*drop_unread)(void *context, uint64_t id);
     /* A request has been served. */
     void (*end_step)(void *context);
     /* The FUSE session is over: the mount is gone (or was aborted). */
@@ -230,6 +235,9 @@ void fs_answer_again(struct fs *fs, const void *answer, size_t bytes);
 void fs_restore_note(struct fs *fs, const void *bytes, size_t size);
 /* Notes all of it once more: what was noted before is not kept. */
 void fs_note_all(struct fs *fs);
+/* Takes a connection that a former worker had kept (keep_unread): what its client has not read
+ * counts, and it is told that the connection is over. Before fs_resume. */
+void fs_take_unread(struct fs *fs, uint64_t id, int fd);
 /* Has the kernel send again what was not answered, and serves it. 0; -EOPNOTSUPP: this kernel does
  * not (before Linux 6.9), and all of it was answered EIO. */
 int fs_resume(struct fs *fs);

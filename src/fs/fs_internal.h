@@ -108,6 +108,8 @@ struct fs {
     struct event_watch listener;
     struct fds_unread *unread; /* connections that are over and whose clients have not read all */
     uint64_t unread_count;     /* so many descriptors are unread at most, of those and all others */
+    uint64_t unread_last;      /* the last number that the keeper holds one under */
+    bool share_is_awaited;     /* by a connection, since the last tick */
     bool listener_rests;       /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
     uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */

@@ -3,7 +3,7 @@
  * What processes of two builds share beside states, records and the ledger (test_core_frozen.c,
  * test_fs_frozen.c) is what this release has recorded in tests/data/shared: it is written so, and
  * read. A change that these tests notice is another number in src/daemon/abi.c, and then
- * `tests/data/freeze`. Whatever is recorded bears its number: "wire-batch-1".
+ * `tests/data/freeze`. Whatever is recorded bears its number: "wire-batch-2".
  */
 #include "frozen_file.h"
 #include "wire_fixture.h"
