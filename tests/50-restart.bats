@@ -191,6 +191,29 @@ ask_until_refused() {
     touch "$T/go"
 }
 
+# Every other one is killed, so the next is started at once.
+@test "a user at whose processes ten workers end on .fds is refused all there, others are served, and the mount goes on" {
+    local i
+    requires root
+    export GMSFS_DIE_SERVING_FDS=$T/deaths
+    start_mount
+    printf 'xe%.0s' {1..10} >"$T/deaths"
+    for i in {1..19}; do
+        run as_user timeout 20 "$GMSCTL" connect "$M" region-list self 0 a
+        assert_match "$output" '(ECONNRESET|EPIPE)$' "answer $i"
+    done
+    : >"$T/deaths"
+    grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
+    for i in region-list 'request 00112233445566778899aabbccddeeff 8 receive'; do
+        run as_user timeout 20 "$GMSCTL" connect "$M" $i self 0 a
+        assert_match "$output" EIO "$i"
+    done
+    ctl connect "$M" region-list self 0 a
+    run_logged -0 setpriv --reuid="$((TEST_UID - 1))" --regid="$((TEST_UID - 1))" --clear-groups \
+        "$GMSCTL" connect "$M" region-list self 0 a
+    run_logged -0 as_user "$GMSCTL" open "$M/weights/state" r
+}
+
 # die_of_alloc VARIABLE: workers that end of an ALLOC, each as the file of that variable says.
 die_of_alloc() {
     local waiter
