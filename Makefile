@@ -499,7 +499,7 @@ help:
 	  '                  GMS=1: instead, what GMS clients do, very often (tests/soak)' \
 	  'make crash-test   KILLS=1000 kills of the worker while random clients work, which notice nothing;' \
 	  '                  SEED=N repeats, FULL=1 also at every step of every request, and once more in' \
-	  '                  the recovery; GMSFS_GPU=real on device 0 (tests/crash-test)' \
+	  '                  the recovery, by JOBS=N processes; GMSFS_GPU=real on device 0 (tests/crash-test)' \
 	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \

@@ -64,6 +64,23 @@ kills_at() {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/lives"
 }
 
+# trials_of NAME [PART]: of that deed, with one death and with two
+trials_of() {
+    LIVES_DEED=$1 PART=${2-0/1} "$BUILD/tests/fault/lives" 2>&1 | sed -n 's/^# \([0-9]*\) trials$/\1/p'
+}
+
+@test "processes that share the steps at which a worker dies leave none out, and have none twice" {
+    local i ones=0 twos=0 counts
+    for i in 0 1 2; do
+        mapfile -t counts < <(trials_of alloc "$i/3")
+        ones=$((ones + counts[0])) twos=$((twos + counts[1]))
+    done
+    mapfile -t counts < <(trials_of alloc)
+    ((counts[0] > 3)) || fail "only ${counts[0]} trials"
+    assert_eq "$ones $twos" "${counts[*]}"
+    PART=3/3 run_logged -2 "$BUILD/tests/fault/lives"
+}
+
 @test "a worker that is killed at any step of an allocation: answered once, and as if nothing had been" {
     kills_at 1 0 memory/alloc
 }
