@@ -5,28 +5,9 @@
  * What lacks memory is -ENOMEM, says so, and leaves nothing behind. What came back ends without
  * any: its endings find the room that a record would have left.
  */
-#include "fault.h"
+#include "own_fault.h"
 
 #include "../unit/core_states.h"
-
-static struct fault_control *control;
-
-static void start(void)
-{
-    if (!control)
-        control = fault_start(FAULT_SITES);
-    require(control != NULL);
-    control->processes = FAULT_COMMAND;
-    control->point = FAULT_NONE;
-    control->error = ENOMEM;
-}
-
-static void arm(int after)
-{
-    control->fired = false;
-    control->after = after;
-    control->armed = true;
-}
 
 TAP_TEST(a_state_that_is_decoded_where_memory_lacks_is_refused_whole)
 {
@@ -36,7 +17,7 @@ TAP_TEST(a_state_that_is_decoded_where_memory_lacks_is_refused_whole)
     int64_t living;
     int after = 0, failed = 0, error;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     make_rich();
     state = state_of(core);
     living = control->living[FAULT_COMMAND];
@@ -64,7 +45,7 @@ TAP_TEST(a_state_that_is_encoded_where_memory_lacks_is_not_encoded_in_part)
     int64_t living;
     int after = 0, error;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     make_rich();
     living = control->living[FAULT_COMMAND];
     do {
@@ -108,7 +89,7 @@ TAP_TEST(what_came_back_ends_without_memory)
 {
     struct core *decoded;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     make_rich();
     decoded = reborn(core);
     end_all(decoded);

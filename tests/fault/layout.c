@@ -4,29 +4,17 @@
  *
  * What failed for want of memory has changed nothing, and can be done again; nothing leaks.
  */
-#include "fault.h"
+#include "own_fault.h"
 
 #include "../unit/layout_model.h"
 
 #define ROUNDS 1500
 
-static struct fault_control *control;
-
-static void start(void)
-{
-    control = fault_start(FAULT_SITES);
-    require(control != NULL);
-    control->processes = FAULT_COMMAND;
-    control->error = ENOMEM;
-}
-
 static int try_once(struct deed *deed, int32_t after)
 {
     int error;
 
-    control->fired = false;
-    control->after = after;
-    control->armed = true;
+    arm(after);
     error = deed_try(deed);
     control->armed = false;
     require(error == (control->fired ? -ENOMEM : 0));
@@ -53,7 +41,7 @@ TAP_TEST(what_lacks_memory_changes_nothing_and_leaks_nothing)
     size_t failed = 0, done = 0;
     int64_t living;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     living = control->living[FAULT_COMMAND];
     models_start(20260101);
     for (int round = 0; round < ROUNDS; round++) {
@@ -79,7 +67,7 @@ TAP_TEST(deleting_what_no_clone_shares_takes_no_memory)
     struct layout_cursor cursor;
     struct deed deed = {0};
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     models_start(5);
     deed.model = &models[0];
     deed.kind = DEED_PUT;

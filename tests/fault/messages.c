@@ -5,32 +5,13 @@
  * What lacks memory is -ENOMEM to the end of its frame; the frames before it stay as they were, and
  * the next one can be written. Decoding is let fail wherever it would allocate: it does not.
  */
-#include "fault.h"
+#include "own_fault.h"
 
 #include "../unit/message_again.h"
 #include "../unit/tap.h"
 
 #include <errno.h>
 #include <stdlib.h>
-
-static struct fault_control *control;
-
-static void start(void)
-{
-    if (!control)
-        control = fault_start(FAULT_SITES);
-    require(control != NULL);
-    control->processes = FAULT_COMMAND;
-    control->point = FAULT_NONE;
-    control->error = ENOMEM;
-}
-
-static void arm(int after)
-{
-    control->fired = false;
-    control->after = after;
-    control->armed = true;
-}
 
 static int encode_list(struct message_buffer *buffer, uint32_t count)
 {
@@ -52,7 +33,7 @@ TAP_TEST(an_answer_for_which_memory_lacks_is_no_frame)
     const struct message small = {.type = MESSAGE_COMMIT_RESPONSE, .success = true};
     int after = 0, failed = 0, error;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     do {
         struct message_buffer buffer = {0};
         uint8_t first[64];
@@ -82,7 +63,7 @@ TAP_TEST(a_first_answer_for_which_memory_lacks_leaves_nothing)
     const struct message small = {.type = MESSAGE_COMMIT_RESPONSE, .success = true};
     struct message_buffer buffer = {0};
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     int64_t living = control->living[FAULT_COMMAND];
     arm(0);
     check_int(message_encode(&buffer, MESSAGE_V0, &small), -ENOMEM);
@@ -97,7 +78,7 @@ TAP_TEST(decoding_allocates_nothing)
     struct message message, item;
     uint32_t count = 0;
 
-    start();
+    begin_faults(FAULT_SITES, FAULT_NONE);
     require(encode_list(&buffer, 1000) == 0);
     arm(0);
     size_t begin = buffer.begin_bytes + MESSAGE_HEADER_BYTES;

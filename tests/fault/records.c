@@ -8,9 +8,7 @@
  * mirror never.
  */
 #include "core/core.h"
-#include "fault.h"
-
-static struct fault_control *control;
+#include "own_fault.h"
 
 static int apply_short(struct core *core, const struct record *record, struct outcome *outcome);
 #define core_apply apply_short
@@ -36,9 +34,7 @@ static bool is_ending(uint32_t type)
 static int apply_armed(struct core *to, const struct record *record, struct outcome *outcome,
                        int after)
 {
-    control->fired = false;
-    control->after = after;
-    control->armed = true;
+    arm(after);
     int error = core_apply(to, record, outcome);
     control->armed = false;
     met += control->fired;
@@ -67,12 +63,7 @@ static int apply_short(struct core *to, const struct record *record, struct outc
 
 static void start(enum fault_point point)
 {
-    if (!control)
-        control = fault_start(FAULT_ANYWHERE);
-    require(control != NULL);
-    control->processes = FAULT_COMMAND;
-    control->point = point;
-    control->error = ENOMEM;
+    begin_faults(FAULT_ANYWHERE, point);
     endings = met = failed = 0;
 }
 

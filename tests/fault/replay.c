@@ -8,9 +8,7 @@
  * again, at random, and no record is spared.
  */
 #include "core/core.h"
-#include "fault.h"
-
-static struct fault_control *control;
+#include "own_fault.h"
 
 static int apply_short(struct core *core, const struct record *record, struct outcome *outcome);
 #define core_apply apply_short
@@ -28,10 +26,8 @@ static unsigned replayed, lost, hit;
 static int apply_armed(struct core *to, const struct record *record, struct outcome *outcome,
                        int after, int again)
 {
-    control->fired = false;
-    control->after = after;
     control->again = again;
-    control->armed = true;
+    arm(after);
     int error = core_apply(to, record, outcome);
     control->armed = false;
     control->again = 0;
@@ -61,12 +57,7 @@ static int apply_short(struct core *to, const struct record *record, struct outc
 
 static void start(enum fault_point point)
 {
-    if (!control)
-        control = fault_start(FAULT_ANYWHERE);
-    require(control != NULL);
-    control->processes = FAULT_COMMAND;
-    control->point = point;
-    control->error = ENOMEM;
+    begin_faults(FAULT_ANYWHERE, point);
     is_short = false;
     lacked = 0;
 }

@@ -473,4 +473,16 @@ __attribute__((unused)) static int apply_fast(struct record record, struct outco
     return error;
 }
 
+/* While the state of `core` says so, core_check notices it. */
+#define LIE(lvalue, value)                                                   \
+    do {                                                                     \
+        struct failure failure_ = {0};                                       \
+        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
+        *at_ = (__typeof__(lvalue))(value);                                  \
+        if (!check_int(core_check(core, &failure_), -EINVAL))                \
+            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
+        *at_ = was_;                                                         \
+        require(core_check(core, &failure_) == 0);                           \
+    } while (0)
+
 #endif

@@ -382,17 +382,6 @@ TAP_TEST(parts_that_are_moved_doubled_or_lost_are_noticed_or_make_another_state_
 #define MEMORY(field)  ((struct core_memory *)core->memories.items[0])->field
 #define EVENT(field)   ((struct core_event *)core_find_event(core, core->next_event - 1))->field
 
-#define LIE(lvalue, value)                                                   \
-    do {                                                                     \
-        struct failure failure_ = {0};                                       \
-        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
-        *at_ = (__typeof__(lvalue))(value);                                  \
-        if (!check_int(core_check(core, &failure_), -EINVAL))                \
-            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
-        *at_ = was_;                                                         \
-        require(core_check(core, &failure_) == 0);                           \
-    } while (0)
-
 TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
 {
     make_rich();

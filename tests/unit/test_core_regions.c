@@ -435,17 +435,6 @@ TAP_TEST(regions_come_back_from_the_bytes_of_their_state)
 
 #define REGION(uid, name) ((struct region *)find(uid, name))
 
-#define LIE(lvalue, value)                                                   \
-    do {                                                                     \
-        struct failure failure_ = {0};                                       \
-        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
-        *at_ = (__typeof__(lvalue))(value);                                  \
-        if (!check_int(core_check(core, &failure_), -EINVAL))                \
-            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
-        *at_ = was_;                                                         \
-        require(core_check(core, &failure_) == 0);                           \
-    } while (0)
-
 TAP_TEST(core_check_notices_what_is_wrong_with_regions)
 {
     make_all();
