@@ -8,6 +8,7 @@
 
 load helpers
 load gmsctl
+load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
@@ -42,20 +43,6 @@ stored() {
 
 stores_so_many() {
     [[ $(stored) -eq $1 ]]
-}
-
-publish() {
-    head -c 3000000 /dev/urandom >"$T/a"
-    exec 5<>"$W/lock"
-    cp "$T/a" "$W/allocations/a"
-    echo value >"$W/metadata/key"
-    echo 1 >"$W/commit"
-    exec 5>&-
-}
-
-is_whole() {
-    cmp "$T/a" "$W/allocations/a"
-    assert_eq "$(<"$W/metadata/key")" value 'the entry'
 }
 
 # The manager starts another one, which goes on.

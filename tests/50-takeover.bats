@@ -7,6 +7,7 @@
 
 load helpers
 load gmsctl
+load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
@@ -16,21 +17,6 @@ setup() {
 
 teardown() {
     common_teardown
-}
-
-publish() {
-    W=$M/weights
-    head -c 3000000 /dev/urandom >"$T/a"
-    exec 5<>"$W/lock"
-    cp "$T/a" "$W/allocations/a"
-    echo value >"$W/metadata/key"
-    echo 1 >"$W/commit"
-    exec 5>&-
-}
-
-is_whole() {
-    cmp "$T/a" "$W/allocations/a"
-    assert_eq "$(<"$W/metadata/key")" value 'the entry'
 }
 
 # Another keeper for $M, in the background of the test; the former has to end in order.

@@ -7,6 +7,7 @@
 
 load helpers
 load gmsctl
+load publish
 
 RANDOM_OPS=$BUILD/tests/tools/random_ops
 
@@ -32,20 +33,6 @@ install_program() {
     [[ $# -eq 0 ]] || printf '%s %s %s\n' "$@" >"$T/gmsfs.abi"
     cp "$GMSFS" "$T/gmsfs.new"
     mv "$T/gmsfs.new" "$T/gmsfs" # the former may be running
-}
-
-publish() {
-    head -c 3000000 /dev/urandom >"$T/a"
-    exec 5<>"$W/lock"
-    cp "$T/a" "$W/allocations/a"
-    echo value >"$W/metadata/key"
-    echo 1 >"$W/commit"
-    exec 5>&-
-}
-
-is_whole() {
-    cmp "$T/a" "$W/allocations/a"
-    assert_eq "$(<"$W/metadata/key")" value 'the entry'
 }
 
 # Which file the worker runs; a program that was replaced is another one.

@@ -6,23 +6,18 @@
 
 load helpers
 load gmsctl
-
-MIB=$((1 << 20))
+load gpu
 
 setup() {
-    common_setup
-    fake_gpus
+    gpu_setup
     start_weights
     ctl open "$W/lock" rw alloc $((2 * MIB)) 3 '' '' put key old none 0 commit
 }
 
 # resume CONTROL: another worker goes on, on a machine that is as these lines say.
 resume() {
-    local before
-    before=$(grep -c ' goes on, ' "$LOG" || true)
     fake_gpus "$@"
-    kill -KILL "$(worker_of "$KEEPER")"
-    wait_until_any 10 resumed_more_than "$before"
+    kill_worker
 }
 
 jobs_are() { # COUNT

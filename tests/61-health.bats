@@ -7,12 +7,10 @@
 
 load helpers
 load gmsctl
-
-MIB=$((1 << 20))
+load gpu
 
 setup() {
-    common_setup
-    fake_gpus
+    gpu_setup
     start_weights
 }
 

@@ -9,13 +9,13 @@
 
 load helpers
 load gmsctl
+load gpu
 load places
 
 OUT_OF_MEMORY=2 # CUDA_ERROR_OUT_OF_MEMORY
 
 setup() {
-    common_setup
-    fake_gpus
+    gpu_setup
     start_tiers size=64M,host_size=32M
 }
 

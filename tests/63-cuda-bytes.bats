@@ -11,11 +11,8 @@ load helpers
 load gmsctl
 load gpu
 
-MIB=$((1 << 20))
-
 setup() {
-    common_setup
-    fake_gpus
+    gpu_setup
 }
 
 contexts() {

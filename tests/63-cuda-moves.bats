@@ -16,8 +16,7 @@ BROKEN=999     # CUDA_ERROR_UNKNOWN: another context may do
 BYTES=20000003 # of an allocation: parts of 4 MiB, and a rest
 
 setup() {
-    common_setup
-    fake_gpus
+    gpu_setup
 }
 
 start_gpu() { # [OPTIONS]

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What tests of the process that moves a GPU's bytes share.
+# What tests over the fake driver share, those of the process that moves a GPU's bytes above all.
 #
-# shellcheck shell=bash disable=SC2154 # KEEPER is start_mount's
+# shellcheck shell=bash disable=SC2034,SC2154 # MIB is the tests', KEEPER start_mount's
+
+MIB=$((1 << 20))
+
+gpu_setup() {
+    common_setup
+    fake_gpus
+}
 
 # The copier's pid; none: fails.
 copier() {
