@@ -473,6 +473,31 @@ __attribute__((unused)) static int apply_fast(struct record record, struct outco
     return error;
 }
 
+__attribute__((unused)) static uint64_t slot_of(uint64_t serial)
+{
+    const struct layout_allocation *allocation = core_find_allocation(core, serial, NULL);
+
+    return allocation ? allocation->slot : LAYOUT_UNBOUND;
+}
+
+__attribute__((unused)) static int set_memory(uint64_t session, uint64_t serial, uint64_t memory,
+                                              uint64_t size_bytes, uint32_t flags)
+{
+    return apply((struct record){.type = RECORD_ALLOC_MEMORY,
+                                 .session = session,
+                                 .serial = serial,
+                                 .memory = memory,
+                                 .size_bytes = size_bytes,
+                                 .aligned_bytes = (size_bytes + GRAIN - 1) / GRAIN * GRAIN,
+                                 .flags = flags});
+}
+
+__attribute__((unused)) static int remove_allocation(uint64_t session, uint64_t serial)
+{
+    return apply(
+        (struct record){.type = RECORD_ALLOC_REMOVE, .session = session, .serial = serial});
+}
+
 /* While the state of `core` says so, core_check notices it. */
 #define LIE(lvalue, value)                                                   \
     do {                                                                     \
