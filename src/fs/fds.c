@@ -50,10 +50,8 @@ static void drop(struct connection *connection)
 
 void fs_fds_drop_all(struct fs *fs)
 {
-    if (!fs->connections)
-        return;
     fs->drainer = NULL; /* the mount goes, or nobody can reach it any more */
-    while (fs->connections->count)
+    while (fs->connections && fs->connections->count)
         drop(fs->connections->items[fs->connections->count - 1]);
     fds_close_unread(fs);
     free(fs->connections);
