@@ -28,7 +28,7 @@ setup() {
     fi
     case $BATS_TEST_DESCRIPTION in
     *'told so'*) export GMSFS_STALL_MS=2000 ;;
-    *'comes before'*) export GMSFS_STALL_MS=6000 ;; # a third is long
+    *'comes before'*) export GMSFS_STALL_MS=12000 ;; # a third is long
     esac
     if [[ $BATS_TEST_DESCRIPTION == *'held up'* ]]; then
         export GMSFS_GATE=$T/gate # transfers wait while it is there
@@ -373,7 +373,8 @@ limit_descriptors() {
     limit_descriptors
     as_reader 20 request last 20 say asked receive say came
     first=$READER
-    never_within 2 said "$first" came
+    wait_until 10 said "$first" asked
+    never_within 5 said "$first" came
     as_reader 5 request last 5 say asked receive say came
     wait_until 10 said "$READER" asked
     never_within 1 said "$READER" came
