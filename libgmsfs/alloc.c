@@ -241,10 +241,12 @@ static int alloc_export_each(struct gmsfs_store *handle, const uint64_t *slots, 
 
     if (!error && count > 1)
         error = gfs_export_slot(handle, slots[count - 1], access, alloc_keep_next, &last);
-    if (!error && count > 2 && last.rank - first.rank == count - 1 && alloc_ascends(slots, count))
+    if (!error && count > 2 && last.rank - first.rank == count - 1 && alloc_ascends(slots, count)) {
         error = alloc_export_between(handle, first.rank + 1, count - 2, access, &next);
-    if (error == -ESTALE) /* another thread changed the layout meanwhile */
-        error = 0;
+        if (error ==
+            -ESTALE) /* another thread changed the layout meanwhile, or the next one tells */
+            error = 0;
+    }
     while (!error && next.slots < slots + count - 1)
         error = gfs_export_slot(handle, *next.slots, access, alloc_keep_next, &next);
     return error;

@@ -419,7 +419,7 @@ governs() { # PID: it has its lock
     [[ $status -eq 1 ]]
     has_said "$M: its daemon has ended"
     once -1
-    assert_match "$output" "$M: its daemon has ended; 'gmsfs umount $M' clears it away"
+    assert_match "$output" "$M: its daemon has ended; 'gmsfs umount -l $M' clears it away"
 }
 
 @test "a daemon that does not answer holds it up for a moment, and it goes on when it answers" {

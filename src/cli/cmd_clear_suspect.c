@@ -40,7 +40,7 @@ static int clear_explain(const char *path, int error)
             path);
         break;
     case -ENOENT:
-        cli_error("%s: no store of a gmsfs mount", path);
+        cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists those that are there", path);
         break;
     default:
         return daemon_explain(path, error);

@@ -182,12 +182,22 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
 }
 
 /* Twice what the state needs is no reason: else a large one would be written for each change. */
-static bool has_outlived(const struct journal *journal, const struct core *core)
+static bool has_outlived(const struct snapshot *snapshot, const struct core *core)
 {
-    uint64_t most = JOURNAL_SNAPSHOT_BYTES + 2 * core_count_entry_bytes(core);
-    uint64_t snapshot_bytes = journal_get_numbers(journal).snapshot_bytes;
+    uint64_t most =
+        JOURNAL_SNAPSHOT_BYTES + 2 * (snapshot->base_bytes + core_count_entry_bytes(core));
+    uint64_t snapshot_bytes = snapshot->seen.snapshot_bytes;
 
-    return journal_wants_snapshot(journal, snapshot_bytes < most ? most - snapshot_bytes : 1);
+    return journal_wants_snapshot(snapshot->journal,
+                                  snapshot_bytes < most ? most - snapshot_bytes : 1);
+}
+
+/* The one that was made when it was quiet shows what the state takes beside its entries. */
+static void note_base(struct snapshot *snapshot, const struct core *core)
+{
+    uint64_t bytes = snapshot->seen.snapshot_bytes, entry_bytes = core_count_entry_bytes(core);
+
+    snapshot->base_bytes = bytes > entry_bytes ? bytes - entry_bytes : 0;
 }
 
 bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms)
@@ -195,7 +205,11 @@ bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64
     struct journal_numbers now = journal_get_numbers(snapshot->journal), *seen = &snapshot->seen;
 
     if (now.bytes != seen->bytes || now.snapshots != seen->snapshots) {
+        bool is_quiet_one =
+            snapshot->is_tried && now.snapshots != seen->snapshots && now.bytes == 0;
         *seen = now;
+        if (is_quiet_one)
+            note_base(snapshot, core);
         snapshot->quiet_since_ms = now_ms;
         snapshot->is_wanted = snapshot->is_tried = snapshot->is_trimmed = false;
         return true;
@@ -204,7 +218,7 @@ bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64
         return false;
     if (snapshot->child > 0 || now_ms - snapshot->quiet_since_ms < QUIET_MS)
         return true;
-    if (!snapshot->is_tried && has_outlived(snapshot->journal, core)) {
+    if (!snapshot->is_tried && has_outlived(snapshot, core)) {
         snapshot->is_wanted = snapshot->is_tried = true;
         return true;
     }

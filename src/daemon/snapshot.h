@@ -28,6 +28,7 @@ struct snapshot {
     uint64_t retry_ms;           /* not before, where others are refused for want of it */
     struct journal_numbers seen; /* at the last tick, */
     uint64_t quiet_since_ms;     /* since when they are the same */
+    uint64_t base_bytes;         /* of the last one that was made then, beside the entries */
     bool is_wanted;              /* it is quiet, and most of what the journal has is of the past */
     bool is_tried, is_trimmed;   /* since it is quiet */
 };

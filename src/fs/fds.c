@@ -501,7 +501,8 @@ bool fs_fds_tick(struct fs *fs)
     if (fs->listener_rests)
         listen_or_rest(fs);
     bool busy = fds_drain_await(fs);
-    busy = fds_close_those_read(fs) || busy || fs->listener_rests;
+    busy = fds_count_unread(fs) || busy || fs->listener_rests;
+    fs->unread_is_counted = true;
     bool share_is_awaited = false;
     for (size_t i = 0; fs->connections && i < fs->connections->count;) {
         struct connection *connection = fs->connections->items[i];
@@ -517,5 +518,6 @@ bool fs_fds_tick(struct fs *fs)
         }
     }
     fs->share_is_awaited = share_is_awaited;
+    fs->unread_is_counted = false;
     return busy;
 }

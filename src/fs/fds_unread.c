@@ -10,9 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PART_OF_ALL                                                               \
-    3u /* of RLIMIT_NOFILE: there are other mounts, and the daemon's own messages \
-        */
+/* Of RLIMIT_NOFILE: there are other mounts, and the daemon's own messages. */
+#define PART_OF_ALL  3u
 #define PART_OF_USER 6u
 
 /* A connection that is over, whose client has not read all, or which the keeper still holds. */
@@ -48,7 +47,7 @@ static bool drop_kept(struct fs *fs, uint64_t kept)
     return kept == 0 || fs->host.drop_unread(fs->host.context, kept);
 }
 
-bool fds_close_those_read(struct fs *fs)
+static bool close_those_read(struct fs *fs)
 {
     struct fds_unread **at = &fs->unread;
     while (*at) {
@@ -76,24 +75,32 @@ void fds_close_unread(struct fs *fs)
     fs->unread = NULL;
 }
 
-/* What was read meanwhile counts no more. How many the user of this connection has under way by
- * others. */
-static uint64_t count_others(const struct connection *own)
+/* What was read meanwhile counts no more. */
+bool fds_count_unread(struct fs *fs)
 {
-    struct fs *fs = own->fs;
-    uint64_t of_others = 0;
-    fds_close_those_read(fs);
-    for (const struct fds_unread *unread = fs->unread; unread; unread = unread->next)
-        of_others += unread->uid == own->uid ? unread->count : 0;
-    for (size_t i = 0; i < fs->connections->count; i++) {
+    bool some_left = close_those_read(fs);
+    for (size_t i = 0; fs->connections && i < fs->connections->count; i++) {
         struct connection *connection = fs->connections->items[i];
         if (connection->unread) {
             uint32_t unread = count_unread(connection->watch.fd, connection->unread);
             fs->unread_count -= connection->unread - unread;
             connection->unread = unread;
         }
-        if (connection != own && connection->uid == own->uid)
-            of_others += connection->unread;
+    }
+    return some_left;
+}
+
+/* How many the user of this connection has under way by others. */
+static uint64_t count_others(const struct connection *own)
+{
+    const struct fs *fs = own->fs;
+    uint64_t of_others = 0;
+    for (const struct fds_unread *unread = fs->unread; unread; unread = unread->next)
+        of_others += unread->uid == own->uid ? unread->count : 0;
+    for (size_t i = 0; i < fs->connections->count; i++) {
+        const struct connection *other = fs->connections->items[i];
+        if (other != own && other->uid == own->uid)
+            of_others += other->unread;
     }
     return of_others;
 }
@@ -120,6 +127,8 @@ static bool has_room(const struct connection *connection, uint32_t count)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
         (!fs->share_is_awaited && fs->unread_count + count <= limit.rlim_cur / PART_OF_USER))
         return true;
+    if (!fs->unread_is_counted)
+        fds_count_unread(fs);
     uint64_t of_others = count_others(connection);
     if (is_behind(connection))
         return false;
@@ -156,6 +165,7 @@ static void end_later(struct fs *fs, const struct fds_unread *over)
 {
     struct fds_unread *unread = malloc(sizeof *unread);
     if (!unread) {
+        drop_kept(fs, over->kept);
         close_one(fs, over);
         return;
     }

@@ -22,8 +22,8 @@ void fds_note_sent(struct connection *connection, uint32_t count);
 /* Closes its socket, and gives its place back: when all was read or the client has closed it, too.
  */
 void fds_close_when_read(struct connection *connection);
-/* Of a tick. True: there are some that are not closed yet. */
-bool fds_close_those_read(struct fs *fs);
+/* What was read meanwhile counts no more. True: of connections that are over some are left. */
+bool fds_count_unread(struct fs *fs);
 /* At the mount's end. */
 void fds_close_unread(struct fs *fs);
 

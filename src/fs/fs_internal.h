@@ -110,6 +110,7 @@ struct fs {
     uint64_t unread_count;     /* so many descriptors are unread at most, of those and all others */
     uint64_t unread_last;      /* the last number that the keeper holds one under */
     bool share_is_awaited;     /* by a connection, since the last tick */
+    bool unread_is_counted;    /* in this tick: not again for each that waits */
     bool listener_rests;       /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
     uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */

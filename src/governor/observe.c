@@ -253,7 +253,7 @@ static int check_look(const json_t *look, struct failure *failure)
 
     if (strcmp(health, "dead") == 0)
         return failure_set(failure, -ENOTCONN,
-                           "%s: its daemon has ended; 'gmsfs umount %s' clears it away", mount,
+                           "%s: its daemon has ended; 'gmsfs umount -l %s' clears it away", mount,
                            mount);
     if (strcmp(health, "silent") == 0)
         return failure_set(failure, -EIO,

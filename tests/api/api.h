@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <gmsfs.h>
 #include <stdlib.h>
 #include <time.h>
@@ -172,6 +173,29 @@ __attribute__((unused)) static const char *rights_at(const void *ptr)
     if (maps)
         fclose(maps);
     return rights;
+}
+
+__attribute__((unused)) static void write_control(const char *file, const char *text)
+{
+    char path[512];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", store_path(), file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    require(fd >= 0);
+    check_int(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+/* Revokes it, as an operator does. */
+__attribute__((unused)) static void end_session_of(gmsfs_t *store)
+{
+    struct gmsfs_info info = {0};
+    char order[64];
+
+    check_int(gmsfs_get_info(store, &info), 0);
+    snprintf(order, sizeof order, "revoke %llu", (unsigned long long)info.session);
+    write_control("abort", order);
 }
 
 #endif

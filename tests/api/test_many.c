@@ -397,3 +397,19 @@ TAP_TEST(of_several_descriptors_none_comes_if_one_cannot)
     check_int(gmsfs_export_each(writer, several.slots, 1, GMSFS_ACCESS_READ, fds), -ENOLCK);
     gmsfs_close(writer);
 }
+
+TAP_TEST(no_descriptor_comes_once_the_session_was_revoked)
+{
+    for (size_t count = 1; count <= 3; count++) {
+        struct several several = make_several();
+        int fds[3], before = count_fds();
+
+        end_session_of(several.writer);
+        check_int(gmsfs_export_each(several.writer, several.slots, count, GMSFS_ACCESS_READ, fds),
+                  -ESTALE);
+        for (size_t i = 0; i < count; i++)
+            check_int(fds[i], -1);
+        check_int(count_fds(), before);
+        gmsfs_close(several.writer);
+    }
+}

@@ -387,28 +387,6 @@ static int on_ioctl(unsigned long request)
 
 /* ---- notices ------------------------------------------------------------------------------- */
 
-static void write_control(const char *file, const char *text)
-{
-    char path[512];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s", store_path(), file);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    require(fd >= 0);
-    check_int(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
-}
-
-static void end_session_of(gmsfs_t *store)
-{
-    struct gmsfs_info info = {0};
-    char order[64];
-
-    check_int(gmsfs_get_info(store, &info), 0);
-    snprintf(order, sizeof order, "revoke %llu", (unsigned long long)info.session);
-    write_control("abort", order);
-}
-
 TAP_TEST(reader_hears_of_its_revocation)
 {
     struct pollfd poller = {.events = POLLIN};
