@@ -205,7 +205,7 @@ ask_until_refused() {
     : >"$T/deaths"
     grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
     for i in region-list 'request 00112233445566778899aabbccddeeff 8 receive'; do
-        run as_user timeout 20 "$GMSCTL" connect "$M" $i self 0 a
+        run as_user timeout 20 "$GMSCTL" connect "$M" "$i" self 0 a
         assert_match "$output" EIO "$i"
     done
     ctl connect "$M" region-list self 0 a

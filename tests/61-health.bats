@@ -254,7 +254,7 @@ audit_has_revoked() { # PID
 @test "one call that says no device is no loss" {
     committed weights
     fake_gpus 'fail cuMemCreate 46'
-    expect ENODEV open "$W/lock" rw alloc $MIB 1 a ''
+    expect ENODEV open "$W/lock" rw alloc "$MIB" 1 a ''
     assert_eq "$(device_get .health)" ok
     assert_state weights COMMITTED
     fake_gpus
@@ -274,7 +274,7 @@ audit_has_revoked() { # PID
     ctl open "$W/lock" r
     assert_eq "$(device_get .health)" ok
     printf 'lost 0\n' >"$GMSFS_FAKE_CUDA/control"
-    expect ENODEV open "$W/lock" rw alloc $MIB 1 a ''
+    expect ENODEV open "$W/lock" rw alloc "$MIB" 1 a ''
     wait_until 10 device_is .health lost
     assert_eq "$(device_get .health_reason)" 'the driver says twice that there is no device'
     wait_until 10 device_is .used_bytes 0

@@ -110,7 +110,6 @@ static int open_look_at_file(const struct image *image, size_t file, struct fail
         return 0;
     return failure_set(failure, -EINVAL,
                        "%s/%s: has %" PRIu64 " bytes, and the manifest says %" PRIu64
-
                        ": the image is damaged, and nothing of it is used",
                        image->dir.path, name, (uint64_t)known.st_size, want);
 }
