@@ -105,6 +105,7 @@ has_child() { # PID
     wait_until 10 grep -q 'does not answer, and is waited for' "$T/spawn-$SPAWNED"
     wait_until 5 has_child "$SPAWNED"
     kill -KILL "$SPAWNED"
+    wait_until 5 process_gone "$SPAWNED"
     kill -CONT "$worker"
     wait_until 10 grep -q 'the other process has not gone on; this keeper does' "$LOG"
     wait_until 5 grep -q 'not taken over: whoever asked for it has gone' "$T/spawn-$SPAWNED"
