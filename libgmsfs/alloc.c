@@ -243,8 +243,8 @@ static int alloc_export_each(struct gmsfs_store *handle, const uint64_t *slots, 
         error = gfs_export_slot(handle, slots[count - 1], access, alloc_keep_next, &last);
     if (!error && count > 2 && last.rank - first.rank == count - 1 && alloc_ascends(slots, count)) {
         error = alloc_export_between(handle, first.rank + 1, count - 2, access, &next);
-        if (error ==
-            -ESTALE) /* another thread changed the layout meanwhile, or the next one tells */
+        /* another thread changed the layout meanwhile; if it is the session, the next one tells */
+        if (error == -ESTALE)
             error = 0;
     }
     while (!error && next.slots < slots + count - 1)

@@ -175,12 +175,13 @@ __attribute__((unused)) static const char *rights_at(const void *ptr)
     return rights;
 }
 
-__attribute__((unused)) static void write_control(const char *file, const char *text)
+__attribute__((unused)) static void write_control(const char *store, const char *file,
+                                                  const char *text)
 {
-    char path[512];
+    char path[700];
     int fd;
 
-    snprintf(path, sizeof path, "%s/%s", store_path(), file);
+    snprintf(path, sizeof path, "%s/%s", store, file);
     fd = open(path, O_WRONLY | O_CLOEXEC);
     require(fd >= 0);
     check_int(write(fd, text, strlen(text)), strlen(text));
@@ -188,14 +189,20 @@ __attribute__((unused)) static void write_control(const char *file, const char *
 }
 
 /* Revokes it, as an operator does. */
+__attribute__((unused)) static void end_session(const char *store, uint64_t session)
+{
+    char order[64];
+
+    snprintf(order, sizeof order, "revoke %llu\n", (unsigned long long)session);
+    write_control(store, "abort", order);
+}
+
 __attribute__((unused)) static void end_session_of(gmsfs_t *store)
 {
     struct gmsfs_info info = {0};
-    char order[64];
 
     check_int(gmsfs_get_info(store, &info), 0);
-    snprintf(order, sizeof order, "revoke %llu", (unsigned long long)info.session);
-    write_control("abort", order);
+    end_session(store_path(), info.session);
 }
 
 #endif

@@ -612,17 +612,11 @@ TAP_TEST(revoked_pool_says_so_and_sleep_puts_it_in_order)
     gmsfs_graph_space_t *space = new_space(pool, 0);
     unsigned char *a = take(space, CHUNK);
     struct gmsfs_info info = {0};
-    char path[700], order[64];
     void *ptr = NULL;
-    int fd, bytes;
 
     for (int keep = 0; keep < 2; keep++) {
         check_int(gmsfs_get_info(gmsfs_graph_handle(pool), &info), 0);
-        snprintf(path, sizeof path, "%s/abort", graph_path());
-        fd = open(path, O_WRONLY | O_CLOEXEC);
-        bytes = snprintf(order, sizeof order, "revoke %lu\n", (unsigned long)info.session);
-        check_int(write(fd, order, (size_t)bytes), bytes);
-        close(fd);
+        end_session(graph_path(), info.session);
         check_int(gmsfs_graph_space_alloc(space, 4 * CHUNK, &ptr), -ESTALE);
         check_int(gmsfs_graph_sleep(pool, keep ? GMSFS_GRAPH_KEEP : 0), keep ? -ESTALE : 0);
         check_int(stats_of(pool).awake, 0);

@@ -164,11 +164,7 @@ TAP_TEST(a_lock_that_is_revoked_meanwhile_fails_the_group)
             id = strtoul(line, NULL, 10);
     fclose(file);
     require(id != 0);
-    snprintf(path, sizeof path, "%s/abort", stores[0].path);
-    file = fopen(path, "we");
-    require(file != NULL);
-    fprintf(file, "revoke %lu\n", id);
-    check_int(fclose(file), 0);
+    end_session(stores[0].path, id);
     gmsfs_close(holder);
     check_int(waiter_end(&waiter), -ESTALE);
     check(engine_has(&waiter.engine, GMSFS_MODE_NONE));
@@ -342,18 +338,12 @@ TAP_TEST(a_session_that_was_revoked_is_found_before_the_first_commit)
     struct engine engine = engine_open();
     struct gmsfs_info info;
     uint8_t id[16];
-    char path[600];
-    FILE *file;
 
     publish_group(1, id);
     check_int(engine_connect(&engine, GMSFS_MODE_RW, WAIT_MS), 0);
     engine_fill(&engine, 2);
     check_int(gmsfs_get_info(engine.handles[0], &info), 0);
-    snprintf(path, sizeof path, "%s/abort", stores[0].path);
-    file = fopen(path, "we");
-    require(file != NULL);
-    fprintf(file, "revoke %lu\n", (unsigned long)info.session);
-    check_int(fclose(file), 0);
+    end_session(stores[0].path, info.session);
     check_int(gmsfs_commit_group(engine.handles, store_count, 0, NULL), -ESTALE);
     check_int(gmsfs_is_connected(engine.handles[0]), 0);
     check_int(gmsfs_is_connected(engine.handles[1]), 1);
