@@ -302,18 +302,30 @@ struct copy_some {
     size_t count, at[GMSFS_ALLOCATE_EACH_MAX]; /* among those that are asked for */
 };
 
-/* The first of the items that was not gathered yet, and those of the same load. */
+/* Of one tensor that no chunk has room for. The kernel lets one thread at a time make the pages of
+ * a file, so that takes longer than for all the others of a call. */
+static bool copy_is_large(const struct copy *copy, size_t item)
+{
+    return copy->sizes[item] > copy->items[item].load->chunk_bytes;
+}
+
+/* The first of the items that was not gathered yet, and those of the same load that take about as
+ * long: all of a call are there when the last one is. */
 static void copy_gather(const struct copy *copy, const size_t *items, size_t count, bool *gathered,
                         struct copy_some *some)
 {
+    bool is_large = false;
+
     some->load = NULL;
     some->count = 0;
     for (size_t i = 0; i < count && some->count < GMSFS_ALLOCATE_EACH_MAX; i++) {
         struct load *load = copy->items[items[i]].load;
 
-        if (gathered[i] || (some->load && some->load != load))
+        if (gathered[i] ||
+            (some->load && (some->load != load || copy_is_large(copy, items[i]) != is_large)))
             continue;
         some->load = load;
+        is_large = copy_is_large(copy, items[i]);
         some->at[some->count++] = i;
         gathered[i] = true;
     }
@@ -341,7 +353,7 @@ static int copy_get_some(struct copy *copy, const size_t *items, const struct co
     return error;
 }
 
-/* In the order of the plan, so the slots, and the ranks, are those of the plan. */
+/* In the order of the turns, which depends on the plan alone, and so do the ranks. */
 static int copy_get_memory(void *context, const size_t *items, size_t count, size_t *refused)
 {
     struct copy *copy = context;
@@ -385,20 +397,47 @@ static void copy_add_load(struct copy *copy, struct load *load)
     }
 }
 
-/* The loads take turns: their devices work at the same time. */
-static void copy_take_turns(struct copy *copy, const struct load *loads, size_t count)
+/* The items of one load, from `first` on, as they are asked for: large ones neither first, when
+ * nothing is there to be filled meanwhile, nor last. */
+static void copy_order(const struct copy *copy, size_t first, size_t count, size_t *order)
 {
-    size_t taken = 0;
+    size_t ordered = 0, before = 0, at;
+
+    for (at = 0; at < count && before < COPY_AT_ONCE; at++)
+        if (!copy_is_large(copy, first + at)) {
+            order[ordered++] = first + at;
+            before++;
+        }
+    for (size_t i = 0; i < count; i++)
+        if (copy_is_large(copy, first + i))
+            order[ordered++] = first + i;
+    for (; at < count; at++)
+        if (!copy_is_large(copy, first + at))
+            order[ordered++] = first + at;
+}
+
+/* The loads take turns: their devices work at the same time. */
+static int copy_take_turns(struct copy *copy, const struct load *loads, size_t count)
+{
+    size_t *order = calloc(copy->item_count + 1, sizeof(*order));
+    size_t taken = 0, first = 0;
+
+    if (!order)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; first += loads[i++].plan.allocation_count)
+        copy_order(copy, first, loads[i].plan.allocation_count, order + first);
 
     for (uint32_t at = 0; taken < copy->item_count; at++) {
         size_t before = 0;
 
         for (size_t i = 0; i < count; i++) {
             if (at < loads[i].plan.allocation_count)
-                copy->turns[taken++] = before + at;
+                copy->turns[taken++] = order[before + at];
             before += loads[i].plan.allocation_count;
         }
     }
+    free(order);
+    return 0;
 }
 
 static void copy_add_parts(struct copy *copy, size_t item)
@@ -441,6 +480,7 @@ static int copy_cut(struct copy *copy)
 static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
 {
     size_t allocations = 0, tensors = 0;
+    int error;
 
     for (size_t i = 0; i < count; i++) {
         allocations += loads[i].plan.allocation_count;
@@ -455,8 +495,8 @@ static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         copy_add_load(copy, &loads[i]);
-    copy_take_turns(copy, loads, count);
-    return copy_cut(copy);
+    error = copy_take_turns(copy, loads, count);
+    return error ? error : copy_cut(copy);
 }
 
 static void copy_free(struct copy *copy)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define MAX_DEFAULT_THREADS 16u
@@ -37,19 +38,23 @@ static size_t work_find_run(const size_t *file, size_t at, size_t count, struct 
 void work_order_abreast(const size_t *file, size_t count, unsigned abreast, size_t *order)
 {
     struct work_run runs[WORK_MAX_THREADS];
-    size_t ordered = 0;
+    unsigned most = abreast < WORK_MAX_THREADS ? abreast : WORK_MAX_THREADS, turn = 0, active = 0;
+    size_t at = 0, ordered = 0;
 
-    if (abreast > WORK_MAX_THREADS)
-        abreast = WORK_MAX_THREADS;
-    for (size_t at = 0; at < count;) {
-        unsigned some = 0;
+    while (active < most && at < count)
+        at = work_find_run(file, at, count, &runs[active++]);
+    while (ordered < count) {
+        struct work_run *run = &runs[turn];
 
-        while (some < abreast && at < count)
-            at = work_find_run(file, at, count, &runs[some++]);
-        while (ordered < at)
-            for (unsigned i = 0; i < some; i++)
-                if (runs[i].at < runs[i].end)
-                    order[ordered++] = runs[i].at++;
+        order[ordered++] = run->at++;
+        if (run->at < run->end)
+            turn++;
+        else if (at < count)
+            at = work_find_run(file, at, count, &runs[turn++]);
+        else
+            memmove(run, run + 1, (--active - turn) * sizeof(*run));
+        if (turn >= active)
+            turn = 0;
     }
 }
 

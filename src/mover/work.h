@@ -59,7 +59,7 @@ unsigned work_default_threads(void);
 
 /* An order that takes the items of several files in turns, so many at a time, since the kernel lets
  * one thread at a time write to a file: file is that of each item, and those of one file are behind
- * one another. */
+ * one another. The next file takes the place of one that has ended. */
 void work_order_abreast(const size_t *file, size_t count, unsigned abreast, size_t *order);
 
 /* Does it all; 0, or the first error. -ENOMEM and -EAGAIN (no thread to be had) are its own. */

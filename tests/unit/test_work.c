@@ -19,8 +19,8 @@ static void check_order(unsigned abreast, const size_t expected[COUNT])
 
 TAP_TEST(files_are_taken_in_turns_so_many_at_a_time)
 {
-    check_order(2, (const size_t[]){0, 3, 1, 2, 4, 6, 5});
-    check_order(3, (const size_t[]){0, 3, 4, 1, 5, 2, 6});
+    check_order(2, (const size_t[]){0, 3, 1, 4, 2, 5, 6});
+    check_order(3, (const size_t[]){0, 3, 4, 1, 6, 5, 2});
 }
 
 TAP_TEST(one_file_at_a_time_is_the_order_that_there_was)
