@@ -259,10 +259,10 @@ int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
 
     if (!slots || !fds || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX)
         return -EINVAL;
+    memset(fds, -1, count * sizeof *fds);
     error = gfs_enter(handle);
     if (error)
         return error;
-    memset(fds, -1, count * sizeof *fds);
     error = gfs_export_check(handle, access);
     if (!error)
         error = alloc_export_each(handle, slots, count, access, fds);

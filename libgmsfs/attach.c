@@ -114,7 +114,6 @@ static int attach_all(struct attach *attach, size_t item_bytes, void **list)
         error = attach_range(attach, &export, 0);
     if (error == -EEXIST) {
         /* another thread took an address while it was nobody's */
-
         export = (struct gfs_export){.access = attach->access, .count = attach->count};
         error = gfs_export_ticket(handle, &export);
         if (!error)

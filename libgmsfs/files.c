@@ -119,7 +119,6 @@ static int files_read_all(int fd, uint64_t expected_bytes, uint64_t limit_bytes,
     int error = 0;
 
     /* So much more that its end is found without a growth. */
-
     if (expected_bytes && expected_bytes <= limit_bytes)
         room += (size_t)expected_bytes;
     data = gfs_large_alloc(room);

@@ -82,7 +82,8 @@ int gfs_is_held(const void *object, const atomic_uintptr_t *holder)
 
 int gfs_is_in_call(struct gmsfs_store *handle)
 {
-    return gfs_is_held(handle, &handle->holder) || gfs_is_held(handle, &handle->state_holder);
+    return gfs_is_held(handle, &handle->holder) ||
+           gfs_is_held(&handle->state, &handle->state_holder);
 }
 
 static int enter_check(struct gmsfs_store *handle)
@@ -197,7 +198,7 @@ void gfs_state_lock(struct gmsfs_store *handle)
 {
     struct gfs_passage passage;
 
-    gfs_passage_begin(&passage, handle);
+    gfs_passage_begin(&passage, &handle->state);
     pthread_mutex_lock(&handle->state);
     atomic_store(&handle->state_holder, (uintptr_t)pthread_self());
     gfs_passage_end(&passage);
@@ -207,7 +208,7 @@ void gfs_state_unlock(struct gmsfs_store *handle)
 {
     struct gfs_passage passage;
 
-    gfs_passage_begin(&passage, handle);
+    gfs_passage_begin(&passage, &handle->state);
     atomic_store(&handle->state_holder, 0);
     pthread_mutex_unlock(&handle->state);
     gfs_passage_end(&passage);
@@ -222,7 +223,7 @@ int gfs_state_enter(struct gmsfs_store *handle)
     dead = atomic_load(&handle->dead);
     if (dead)
         return -dead;
-    if (gfs_is_held(handle, &handle->state_holder))
+    if (gfs_is_held(&handle->state, &handle->state_holder))
         return -EDEADLK;
     gfs_state_lock(handle);
     return 0;

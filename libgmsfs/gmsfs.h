@@ -30,7 +30,7 @@
  *              GPU is asked for in the child of a process that has used the CUDA driver
  *   -EBADF     the handle was closed; -EDEADLK: this thread is in a call on it (see SIGNALS)
  *   -ESTALE    the session is over (revoked, or the store was removed)
- * Every one that maps or exports memory, too:
+ * Every one that maps or exports memory, or opens or reads a file of the mount, too:
  *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
  *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
  *   -EMFILE, -ENFILE not one descriptor is free
@@ -648,8 +648,8 @@ GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_acc
  *
  * One after the other costs as many trips to the daemon; of allocations whose slots follow one
  * another, as gmsfs_allocate_each makes them, the descriptors come together. count: at most
- * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; all -1 where it fails.
- * Errors: as gmsfs_export_handle.
+ * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; all -1 where it fails, but where
+ * count is none that is allowed. Errors: as gmsfs_export_handle.
  */
 GMSFS_API int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
                                 enum gmsfs_access access, int *fds);

@@ -126,7 +126,6 @@ int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, vo
         error = private_make_room(handle);
     if (!error)
         /* a stream may still be writing it */
-
         error = gfs_memory_synchronise(&handle->memory);
     if (!error)
         error = gfs_memory_copy(&handle->memory, (uintptr_t)ptr, size_bytes, &copy);

@@ -323,7 +323,6 @@ int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t
         return error;
     if (handle->map.mapping_count == 0)
         /* perhaps a program that has no use for the device */
-
         return session_publish_layout(handle, &commit);
     return session_close_and_publish(handle, &commit);
 }

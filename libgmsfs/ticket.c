@@ -326,7 +326,6 @@ static int ticket_redeem_once(struct ticket_transfer *transfer, const uint8_t ti
         error = ticket_take_message(transfer, count, &count);
     if (error)
         /* what may still come on this connection belongs to no one */
-
         gfs_fds_close(transfer->handle);
     return error;
 }

@@ -357,6 +357,28 @@ limit_descriptors() {
     wait_until 10 keeper_has_sockets $((sockets - 1))
 }
 
+# Two of another user's that have something under way at once.
+@test "a worker's death does not keep others from their descriptors, where a user is within his share" {
+    local i
+    have_unread 1
+    for i in {1..9}; do
+        as_reader 1 request last 1 say asked until "$T/go"
+        wait_until 10 said "$READER" asked
+    done
+    wait_until 10 has_unread 10
+    prlimit --pid "$KEEPER" --nofile=120: # and so of the next worker
+    kill_worker
+    for i in 'until' 'receive say'; do
+        # shellcheck disable=SC2086 # a list
+        spawn "${AS_USER[@]}" "$GMSCTL" open "$M/many/ctl" r acquire ro 5000 export 0 5 \
+            connect "$M" request last 5 say asked $i "$T/go"
+        wait_until 10 said "$SPAWNED" asked
+    done
+    wait_exit "$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'descriptors=5'
+    let_go "$SILENT"
+}
+
 @test "who waits too long for his share is told so" {
     have_unread 20
     limit_descriptors

@@ -7,6 +7,7 @@
 
 load helpers
 load gmsctl
+load publish
 
 setup() {
     common_setup
@@ -14,14 +15,6 @@ setup() {
 
 teardown() {
     common_teardown
-}
-
-publish() {
-    head -c 3000000 /dev/urandom >"$T/a"
-    exec 5<>"$M/weights/lock"
-    cp "$T/a" "$M/weights/allocations/a"
-    echo 1 >"$M/weights/commit"
-    exec 5>&-
 }
 
 # What `gmsfs umount` asks for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.
@@ -204,8 +197,9 @@ ask_until_refused() {
     done
     : >"$T/deaths"
     grep -q " workers in a row ended while they served one user on .fds, $TEST_UID; refused there" "$LOG"
-    for i in region-list 'request 00112233445566778899aabbccddeeff 8 receive'; do
-        run as_user timeout 20 "$GMSCTL" connect "$M" "$i" self 0 a
+    for i in 'region-list self 0 a' 'request 00112233445566778899aabbccddeeff 8 receive'; do
+        # shellcheck disable=SC2086 # a list
+        run as_user timeout 20 "$GMSCTL" connect "$M" $i
         assert_match "$output" EIO "$i"
     done
     ctl connect "$M" region-list self 0 a

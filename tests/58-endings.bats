@@ -73,6 +73,20 @@ load gmsctl
     assert_state weights COMMITTED
 }
 
+@test "what the daemon may not open is ENFILE on .fds, too" {
+    local worker limits
+    start_mount
+    worker=$(worker_of "$KEEPER")
+    limits=$(prlimit --pid "$worker" --nofile --raw --noheadings --output SOFT,HARD)
+    spawn "$GMSCTL" connect "$M" ask fence 1 say connected until "$T/go" ask fence 1
+    wait_until_any 10 said "$SPAWNED" connected
+    prlimit --pid "$worker" --nofile=3:
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    prlimit --pid "$worker" --nofile="${limits/ /:}"
+    assert_match "$(output_of "$SPAWNED")" ENFILE
+}
+
 @test "a mount ends in order while a large document is being written" {
     start_mount
     W=$M/weights

@@ -69,7 +69,7 @@ trials_of() {
     LIVES_DEED=$1 PART=${2-0/1} "$BUILD/tests/fault/lives" 2>&1 | sed -n 's/^# \([0-9]*\) trials$/\1/p'
 }
 
-@test "processes that share the steps at which a worker dies leave none out, and have none twice" {
+@test "processes that share the steps at which a worker dies make together as many trials as one that has all" {
     local i ones=0 twos=0 counts
     for i in 0 1 2; do
         mapfile -t counts < <(trials_of alloc "$i/3")

@@ -70,7 +70,6 @@ int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
         return error;
     if (!isdigit((unsigned char)*text))
         /* -1: the firmware does not say */
-
         return -ENODATA;
     snprintf(path, sizeof(path), "%s/devices/system/node/node%.8s/cpulist", sysfs, text);
     error = near_read(path, text, sizeof(text));

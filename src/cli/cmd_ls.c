@@ -186,7 +186,6 @@ static int ls_read(struct ls *ls)
         return store_explain(ls->path, "look at the store", looked);
     if (error == -ENODATA && (ls->info.state == GMSFS_STATE_RW || ls->info.committed)) {
         cli_error("%s: a writer is at work, and its layout shows when it commits; "
-
                   "'gmsfs wait %s COMMITTED,RO' waits for that",
                   ls->path, ls->path);
         return error;

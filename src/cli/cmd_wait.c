@@ -83,7 +83,6 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
         error = wait_read(fd, &state);
 
         /* ESTALE comes as ENOENT where the kernel sends an open again. */
-
         if (error == -ESTALE || error == -ENOENT) {
             cli_error("%s: the store was removed", path);
             return CLI_FAILURE;

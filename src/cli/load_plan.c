@@ -119,7 +119,6 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
         return cli_out_of_memory();
     if (error)
         cli_error("the tensors do not fit into allocations of %" PRIu64 " bytes: %s; choose "
-
                   "another --chunk",
                   load->chunk_bytes, strerror(-error));
     return error ? CLI_FAILURE : CLI_OK;

@@ -66,7 +66,6 @@ static int metadata_bind(const char *path, const struct metadata_entry *entry)
     snprintf(offset, sizeof(offset), "%" PRIu64, entry->data.offset);
 
     /* At 0 both an unbound entry and any allocation are valid in between. */
-
     error = metadata_set_text(path, "user.gmsfs.offset", "0");
     if (!error)
         error = metadata_set_text(path, "user.gmsfs.allocation", entry->allocation);
@@ -84,7 +83,6 @@ static int metadata_put_file(const char *path, const struct metadata_entry *entr
     error = metadata_write_all(fd, entry->data.value, entry->data.value_bytes);
 
     /* The value becomes the entry's at close. */
-
     if (close(fd) < 0 && !error)
         error = -errno;
     return error ? error : metadata_bind(path, entry);

@@ -58,7 +58,6 @@ static int save_plan_head(struct save *save, struct save_file *file, json_t *met
 
     if (error == -EFBIG) {
         cli_error("%s: the header would have more than the %u bytes that readers accept; choose a "
-
                   "smaller --shard-size",
                   file->path, SAFETENSORS_MAX_HEADER_BYTES);
         return CLI_FAILURE;

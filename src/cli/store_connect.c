@@ -106,7 +106,6 @@ static int store_connect_as(gmsfs_t *handle, const char *path, enum gmsfs_mode m
 
     if (error == -EAGAIN && store_is_own(handle, mode)) {
         cli_error("cannot take the %s lock: %s: the 'gmsfs run' around this command holds it; this "
-
                   "command takes the lock by itself, so call it without 'gmsfs run'",
                   mode == GMSFS_MODE_RO ? "RO" : "RW", path);
         return CLI_FAILURE;

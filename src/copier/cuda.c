@@ -194,7 +194,6 @@ static int cuda_copy(void *gpu, void *stream, const struct copier_request *reque
     int waited;
 
     /* Also after a failure: then nothing of the driver is in the block any more. */
-
     waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
     return error ? error : waited;
 }

@@ -138,7 +138,6 @@ const struct layout *core_get_layout(const struct core *core, const struct core_
     return store->fixed ? store->fixed : core->empty;
 }
 
-/* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
 uint64_t core_count_entry_bytes(const struct core *core)
 {
     uint64_t bytes = 0;
@@ -151,6 +150,7 @@ uint64_t core_count_entry_bytes(const struct core *core)
     return bytes;
 }
 
+/* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
 static size_t find_rank(struct core_process process, const struct core_process *processes,
                         size_t count)
 {

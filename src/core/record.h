@@ -34,14 +34,14 @@ enum record_type {
                             (an exclusive one) the one that took it. flags CORE_CLOSE_LINGER: such a
                             session is only `ending`, for its transfers run still */
     RECORD_LOCK_OPEN,   /* store, kind LOCK|AUTO|DATA|ALLOCATION, serial, flags, wish, process, uid,
-                           comm,   bytes16 = token, deadline_ms → out.file + out.session, or
-                           out.waiter.   -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
-                           GRACE;   or the   deadline has come). -EDEADLK if it would wait and the
-                           process is   itself a   member (without GRACE or LEAVING), or wishes RW of
-                           a   session it   reads in.   ALLOCATION: serial 0 is one yet to be made
-                           (then   FILE_BIND);   -ENOENT one   that is not there. A kept place of the
-                           same   process for the   same store,   kind, serial and wish is resumed. At
-                           its   deadline: GRACE   -EAGAIN, else   -ETIMEDOUT and the place is kept.
+                           comm, bytes16 = token, deadline_ms → out.file + out.session, or
+                           out.waiter. -EAGAIN if it may not wait (NONBLOCK, ALLOCATION without
+                           GRACE; or the deadline has come). -EDEADLK if it would wait and the
+                           process is itself a member (without GRACE or LEAVING), or wishes RW of
+                           a session it reads in. ALLOCATION: serial 0 is one yet to be made
+                           (then FILE_BIND); -ENOENT one that is not there. A kept place of the
+                           same process for the same store, kind, serial and wish is resumed. At
+                           its deadline: GRACE -EAGAIN, else -ETIMEDOUT and the place is kept.
                          */
     RECORD_ACQUIRE,     /* file (ctl), wish, process, comm, bytes16, deadline_ms (now: try once) →
                            out.session or out.waiter. -EDEADLK if the file has a live session,
@@ -127,7 +127,7 @@ enum record_type {
                        -ENOMEM: more than before, and beyond the bound */
     RECORD_BOUND, /* store (or 0), uid, name = which bound, flags CORE_BOUND_SHARE: only an event */
     RECORD_LEND,  /* session (of a writer), process: it is handed a writable descriptor of the
-                     store's  memory → out.count: 1 if it was not known before. -ENOSPC; with RW_DATA
+                     store's memory → out.count: 1 if it was not known before. -ENOSPC; with RW_DATA
                      -EOPNOTSUPP a process that cannot be seen (pid 0) */
     RECORD_EXIT,  /* process: it has exited, and writes no more */
     RECORD_FENCE, /* flags CORE_FENCE_ON, name = of a store, tag = another name (or empty), of which

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,10 +80,8 @@ static bool say_ahead(struct keep *keep, enum wire_type type, struct wire_memory
                       const int *fd)
 {
     struct wire_batch batch = {.head = {.type = type, .value = 1}, .memories = {memory}};
-    struct pollfd keeper = {.fd = keep->fd, .events = POLLOUT};
 
-    return poll(&keeper, 1, 0) == 1 && keeper.revents == POLLOUT &&
-           wire_send_batch(keep->fd, &batch, fd) == 0;
+    return wire_try_batch(keep->fd, &batch, fd) == 0;
 }
 
 bool keep_add_ahead(struct keep *keep, const struct service_memory *memory)

@@ -71,7 +71,7 @@ enum keeper_visit_stage {
 
 /* Of what the present keeper answers, behind the header: why not, or what there is and where it is
  * (abi.h, namespaces.h), each ended by NUL. */
-#define KEEPER_ANSWER_TEXT 512u
+#define KEEPER_ANSWER_BYTES 512u
 
 /* Which keeper goes on is one byte behind the text that is given, in memory that both see: a
  * message may not arrive. The former writes it; as long as it is open, the next one waits for its

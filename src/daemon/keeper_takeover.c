@@ -32,7 +32,7 @@
 /* The text is why not, or two: the formats, and the namespaces. */
 struct offer {
     struct gmsfs_fds_header header;
-    char text[KEEPER_ANSWER_TEXT];
+    char text[KEEPER_ANSWER_BYTES];
     char end[2];
 };
 

@@ -28,8 +28,10 @@
 
 struct visit_answer {
     struct gmsfs_fds_header header;
-    char text[KEEPER_ANSWER_TEXT];
+    char text[KEEPER_ANSWER_BYTES];
 };
+
+_Static_assert(ABI_TEXT_BYTES + NAMESPACES_TEXT_BYTES <= KEEPER_ANSWER_BYTES, "an offer fits");
 
 static const char *keeper_path(const struct keeper *keeper)
 {
@@ -48,7 +50,7 @@ static void send_answer(int fd, int error, const char *text, size_t text_bytes)
 
 static void answer(int fd, int error, const char *text)
 {
-    char shown[KEEPER_ANSWER_TEXT];
+    char shown[KEEPER_ANSWER_BYTES];
 
     snprintf(shown, sizeof shown, "%s", text);
     send_answer(fd, error, shown, strlen(shown) + 1);

@@ -49,7 +49,9 @@ static bool try_again(ssize_t done, unsigned *tries)
     return true;
 }
 
-static int send_packet(int fd, const void *bytes, size_t size, const int *fds, size_t count)
+/* once: neither waits nor tries again. */
+static int send_packet(int fd, const void *bytes, size_t size, const int *fds, size_t count,
+                       bool once)
 {
     union wire_rights rights;
     struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
@@ -68,8 +70,8 @@ static int send_packet(int fd, const void *bytes, size_t size, const int *fds, s
         memcpy(CMSG_DATA(header), fds, count * sizeof(int));
     }
     do {
-        sent = sendmsg(fd, &packet, MSG_NOSIGNAL);
-    } while (try_again(sent, &tries));
+        sent = sendmsg(fd, &packet, MSG_NOSIGNAL | (once ? MSG_DONTWAIT : 0));
+    } while (!once && try_again(sent, &tries));
     if (sent < 0 && errno == ETOOMANYREFS)
         return -ENFILE;
     if (sent < 0)
@@ -127,7 +129,7 @@ static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds
 
 int wire_send(int fd, const struct wire_message *message, int passed_fd)
 {
-    return send_packet(fd, message, sizeof *message, &passed_fd, passed_fd >= 0 ? 1 : 0);
+    return send_packet(fd, message, sizeof *message, &passed_fd, passed_fd >= 0 ? 1 : 0, false);
 }
 
 int wire_receive(int fd, struct wire_message *message, int *passed_fd)
@@ -168,14 +170,24 @@ static size_t batch_bytes(uint64_t count)
     return offsetof(struct wire_batch, memories) + (size_t)count * sizeof(struct wire_memory);
 }
 
-int wire_send_batch(int fd, const struct wire_batch *batch, const int *fds)
+static int send_batch(int fd, const struct wire_batch *batch, const int *fds, bool once)
 {
     uint64_t count = batch->head.value;
 
     if (count == 0 || count > WIRE_BATCH_MAX)
         return -EINVAL;
     return send_packet(fd, batch, batch_bytes(count), fds,
-                       batch->head.type == WIRE_KEEP ? (size_t)count : 0);
+                       batch->head.type == WIRE_KEEP ? (size_t)count : 0, once);
+}
+
+int wire_send_batch(int fd, const struct wire_batch *batch, const int *fds)
+{
+    return send_batch(fd, batch, fds, false);
+}
+
+int wire_try_batch(int fd, const struct wire_batch *batch, const int *fds)
+{
+    return send_batch(fd, batch, fds, true);
 }
 
 static int check_batch(const struct wire_batch *batch, size_t got, size_t fd_count, bool lost)

@@ -79,6 +79,8 @@ int wire_send(int fd, const struct wire_message *message, int passed_fd);
 int wire_receive(int fd, struct wire_message *message, int *passed_fd);
 /* head.value memories, 1..WIRE_BATCH_MAX (else -EINVAL), and as many descriptors if it is KEEP. */
 int wire_send_batch(int fd, const struct wire_batch *batch, const int *fds);
+/* Once, for the event loop: where it would have to wait or to try again, it fails. */
+int wire_try_batch(int fd, const struct wire_batch *batch, const int *fds);
 /* With KEEP, and 0 returned, the descriptors are the caller's; else there are none. Errors as
  * wire_receive; with -EMFILE the head is valid. */
 int wire_receive_batch(int fd, struct wire_batch *batch, int fds[WIRE_BATCH_MAX]);

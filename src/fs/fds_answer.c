@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/fds_answer.h"
 
+#include "service/client_error.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -24,9 +26,11 @@ static void on_released(struct event_held *held)
         answer->failed(answer);
 }
 
-int fds_answer_send(struct fds_answer *answer, const void *bytes, size_t size)
+int fds_answer_send(struct fds_answer *answer, void *bytes, size_t size)
 {
     const struct fs_host *host = &answer->fs->host;
+    struct gmsfs_fds_header *header = bytes;
+    header->error = service_error_for_client(header->error);
     answer->held.released = on_released;
     if (!host->hold(host->context, &answer->held))
         return send_now(answer->fd, bytes, size);

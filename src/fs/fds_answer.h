@@ -23,8 +23,9 @@ struct fds_answer {
     void (*failed)(struct fds_answer *answer); /* after 0 was returned: it could not be sent */
 };
 
-/* 0: it is sent, or will be; or what keeps it from being sent. */
-int fds_answer_send(struct fds_answer *answer, const void *bytes, size_t size);
+/* Bytes that begin with a struct gmsfs_fds_header, whose error becomes what clients are told. 0: it
+ * is sent, or will be; or what keeps it from being sent. */
+int fds_answer_send(struct fds_answer *answer, void *bytes, size_t size);
 /* The connection goes: so does what it has not sent. */
 void fds_answer_forget(struct fds_answer *answer);
 

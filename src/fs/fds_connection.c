@@ -38,7 +38,7 @@ int fds_find_sender(struct connection *connection, int pid, struct core_process 
 int fds_send_answer(struct connection *connection, int error, uint64_t remaining)
 {
     struct gmsfs_fds_header header = {
-        .version = GMSFS_ABI_VERSION, .error = fs_error_of_others(error), .remaining = remaining};
+        .version = GMSFS_ABI_VERSION, .error = error, .remaining = remaining};
     connection->sending = false;
     return fds_answer_send(&connection->answer, &header, sizeof header);
 }

@@ -52,7 +52,7 @@ static bool close_those_read(struct fs *fs)
     struct fds_unread **at = &fs->unread;
     while (*at) {
         struct fds_unread *unread = *at;
-        if (count_unread(unread->fd, unread->count) == 0 && drop_kept(fs, unread->kept)) {
+        if (count_unread(unread->fd, 1) == 0 && drop_kept(fs, unread->kept)) {
             *at = unread->next;
             close_one(fs, unread);
             free(unread);
@@ -189,12 +189,27 @@ void fds_close_when_read(struct connection *connection)
         close_one(connection->fs, &over);
 }
 
-/* Nobody knows how many were sent, so what lies there counts for as many as there could be. */
+/* What one user's connections count for where nobody knows how many were sent: what lies there
+ * tells much more than there can be, and would hold up the others. He never had more than his
+ * share, but by a single connection. */
+static uint32_t count_within_share(const struct fs *fs, uint32_t uid, uint32_t count)
+{
+    struct rlimit limit;
+    uint64_t share;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return count;
+    share = limit.rlim_cur / PART_OF_USER;
+    for (const struct fds_unread *unread = fs->unread; unread; unread = unread->next)
+        if (unread->uid == uid)
+            share -= unread->count < share ? unread->count : share;
+    return count < share ? count : (uint32_t)share;
+}
+
 void fs_take_unread(struct fs *fs, uint64_t id, int fd)
 {
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
-    struct fds_unread over = {.fd = fd, .count = count_unread(fd, UINT32_MAX), .kept = id};
+    struct fds_unread over = {.fd = fd, .kept = id};
     if (fs->unread_last < id)
         fs->unread_last = id;
     shutdown(fd, SHUT_RDWR);
@@ -202,6 +217,7 @@ void fs_take_unread(struct fs *fs, uint64_t id, int fd)
         over.uid = peer.uid;
     if (service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, over.uid, 1) == 0)
         over.places = 1;
+    over.count = count_within_share(fs, over.uid, count_unread(fd, UINT32_MAX));
     fs->unread_count += over.count;
     end_later(fs, &over); /* the tick closes it if all was read */
 }

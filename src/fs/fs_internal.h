@@ -251,10 +251,6 @@ int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
 /* May whoever asks do this (SERVICE_READ, …) with what is in the store, by a path? 0, -EACCES */
 int fs_check_right(fuse_req_t req, const struct node *node, unsigned rights);
 
-/* For whoever asked: EMFILE would be a limit of his own, and what the daemon may not open is
- * ENFILE. */
-int fs_error_of_others(int error);
-
 /* True if this one may be logged; bad clients must not flood the log. */
 bool fs_may_warn(struct fs *fs);
 

@@ -9,6 +9,7 @@
  * nothing can come between).
  */
 #include "fs/fs_internal.h"
+#include "service/client_error.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -154,14 +155,9 @@ void fs_requests_abandon(struct fs *fs)
     fs->requests = NULL;
 }
 
-int fs_error_of_others(int error)
-{
-    return error == -EMFILE ? -ENFILE : error;
-}
-
 void fs_reply_error(fuse_req_t req, int error)
 {
-    fuse_reply_err(req, -fs_error_of_others(error));
+    fuse_reply_err(req, -service_error_for_client(error));
 }
 
 void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer)

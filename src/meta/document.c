@@ -88,7 +88,6 @@ static int decode_allocation(struct document_allocation *allocation, struct unpa
     *total_bytes += allocation->aligned_bytes;
 
     /* A layout's tags end at a NUL, so none can be inside. */
-
     if (allocation->tag_bytes > LAYOUT_MAX_TAG_BYTES ||
         memchr(allocation->tag, '\0', allocation->tag_bytes) ||
         !name_is_utf8(allocation->tag, allocation->tag_bytes))

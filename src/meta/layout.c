@@ -436,14 +436,12 @@ int layout_check(const struct layout *layout, bool spools, char *message, size_t
         const struct layout_allocation *allocation = layout->by_slot[i];
         if (allocation->memory == LAYOUT_NO_MEMORY) {
             snprintf(message, message_bytes,
-
                      "allocation %s has no memory: give it a size (truncate -s) or remove it",
                      allocation->name);
             return -EINVAL;
         }
         if (allocation->spool && !spools) {
             snprintf(message, message_bytes,
-
                      "allocation %s is still being written: close or fsync it first",
                      allocation->name);
             return -EINVAL;

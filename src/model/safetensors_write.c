@@ -196,7 +196,6 @@ int safetensors_make_header(const struct model_tensor *const *tensors, size_t co
         memset(text + sizeof(prefix), ' ', padded);
 
         /* It allocates each time, so the second may fail where the first did not. */
-
         if (json_dumpb(header, text + sizeof(prefix), length, JSON_COMPACT) != length)
             error = -ENOMEM;
     }

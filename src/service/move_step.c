@@ -5,17 +5,12 @@
  * First its memory, then its bytes, and on a disk what keeps them there. Where a copy is there
  * already, it is looked at, and that is all.
  */
+#include "service/client_error.h"
 #include "service/move_op.h"
 
 #include <errno.h>
 
 /* ---- memory -------------------------------------------------------------------------------- */
-
-/* It is the daemon that may not open more files: no client's limit, and no bound of its own. */
-static int explain_descriptors(int error)
-{
-    return error == -EMFILE ? -ENFILE : error;
-}
 
 static int make_memory(struct move_part *part, struct piece *piece)
 {
@@ -24,7 +19,7 @@ static int make_memory(struct move_part *part, struct piece *piece)
     if (!error && s->host.admit_descriptor(s->host.context, piece->memory.fd) != 0)
         error = -ENFILE;
     if (error)
-        return explain_descriptors(error);
+        return service_error_for_client(error);
     part->described += piece_describe(piece, &piece->memory, part->batch + part->described);
     part->made++;
     return 0;
@@ -49,7 +44,7 @@ static void run_make(struct job *job)
     if (part->made > 0) {
         int error = host->keep(host->context, part->batch, part->described);
         if (!part->error)
-            part->error = explain_descriptors(error);
+            part->error = service_error_for_client(error);
     }
 }
 

@@ -8,6 +8,7 @@
 #include "service/regions.h"
 
 #include "base/log.h"
+#include "service/client_error.h"
 #include "service/rights.h"
 #include "service/service_internal.h"
 #include "service/sessions.h"
@@ -319,7 +320,7 @@ static int register_handle(struct service *s, const struct service_peer *peer,
 static void finish_registering(struct service *s, struct object_job *work)
 {
     struct object *object = work->object;
-    int error = work->error == -EMFILE ? -ENFILE : work->error; /* not the client's own */
+    int error = service_error_for_client(work->error);
     if (error)
         *work->reason = reason_of(error);
     if (!error)

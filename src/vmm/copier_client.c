@@ -77,7 +77,6 @@ static int try_move(struct copier_client *client, const struct copier_piece *pie
         return error;
     if (transfer->from) {
         /* nobody else has the block: not under the mutex */
-
         pthread_mutex_unlock(&client->mutex);
         memcpy(ring_block(client, *entry), transfer->from, transfer->request.bytes);
         pthread_mutex_lock(&client->mutex);

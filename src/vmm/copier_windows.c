@@ -83,7 +83,6 @@ static int exchange(struct copier_client *client, unsigned index, const struct c
             return -EPIPE;
         if (error < 0) {
             /* what it still holds goes with it */
-
             copier_process_retire(client);
             return -EPIPE;
         }
@@ -118,7 +117,6 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
         }
 
         /* Somebody maps it just now, or all are in use: both are over soon. */
-
         pthread_cond_wait(&client->changed, &client->mutex);
     }
     client->windows[index].last_used = ++client->uses;
@@ -181,7 +179,6 @@ void window_forget(struct copier_client *client, uint64_t serial)
         pthread_cond_wait(&client->changed, &client->mutex);
     if (is_leaving(client, serial)) {
         /* its copier goes, or cannot even be killed */
-
         copier_process_await_end(client, attempt);
         return;
     }
@@ -193,7 +190,6 @@ void window_forget(struct copier_client *client, uint64_t serial)
         return;
 
     /* Whatever it is that fails: its end frees the memory. */
-
     if (client->attempts == attempt)
         copier_process_retire(client);
     copier_process_await_end(client, attempt);
@@ -250,7 +246,6 @@ void file_forget(struct copier_client *client, uint64_t serial)
         return;
 
     /* It hangs, has gone, or has it in a move that nobody waits for: its end frees the memory. */
-
     if (client->attempts == attempt)
         copier_process_retire(client);
     copier_process_await_end(client, attempt);

@@ -59,7 +59,6 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
     result = driver->cuMemRelease(memory);
     if (result != DRV_SUCCESS)
         /* it would stay until this process ends */
-
         fail(cuda, "cuMemRelease", result, bytes);
     if (error == 0)
         fcntl(*fd, F_SETFD, FD_CLOEXEC);

@@ -398,7 +398,6 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
         below = path;
 
     /* Outside of our cgroup namespace: only the mount's top can be asked. */
-
     if (!strncmp(below, "/..", 3) && (below[3] == '/' || !below[3]))
         below = "";
     length = snprintf(directory, sizeof(directory), "%s%s", mount->point, below);
@@ -451,7 +450,6 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
                        struct headroom_pool *pool)
 {
     static const char *const names[] = {"nr_hugepages", "free_hugepages", "resv_hugepages",
-
                                         "surplus_hugepages", "nr_overcommit_hugepages"};
     uint64_t pages[5] = {0, 0, 0, 0, 0};
     uint64_t on_demand;
@@ -466,7 +464,6 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
             return error;
 
         /* Only the newer files may be missing. */
-
         if (error == 0 && i < 2)
             return -EOPNOTSUPP;
         lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);

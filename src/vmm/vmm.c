@@ -302,7 +302,6 @@ int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece
         return -EINVAL;
 
     /* Off the end of off_t, hence beyond any device. */
-
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
     error = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);

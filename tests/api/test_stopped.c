@@ -170,6 +170,64 @@ TAP_TEST(cancel_on_a_mount_that_does_not_answer_holds_up_no_other)
     gmsfs_close(other);
 }
 
+static void *list(void *context)
+{
+    struct caller *caller = context;
+    struct gmsfs_handle_info *handles = NULL;
+    size_t count;
+
+    atomic_store(&caller->tid, gettid());
+    caller->error = gmsfs_list_handles(caller->store, NULL, &handles, &count);
+    free(handles);
+    return NULL;
+}
+
+static void begin_to_list(struct caller *caller, gmsfs_t *store)
+{
+    caller->store = store;
+    require(pthread_create(&caller->thread, NULL, list, caller) == 0);
+    while (atomic_load(&caller->tid) == 0)
+        usleep(1000);
+    await_blocked(atomic_load(&caller->tid));
+}
+
+static gmsfs_t *looked_at;
+static atomic_int has_looked, token_error, granted;
+
+static void look(int number)
+{
+    uint8_t token[GMSFS_TOKEN_BYTES];
+
+    (void)number;
+    atomic_store(&token_error, gmsfs_session_token(looked_at, token));
+    atomic_store(&granted, (int)gmsfs_granted_lock(looked_at));
+    atomic_store(&has_looked, 1);
+}
+
+TAP_TEST(properties_are_told_in_a_signal_handler_of_who_waits_for_another_threads_call)
+{
+    struct caller first = {0}, second = {0};
+
+    looked_at = open_locked(GMSFS_MODE_RW);
+    require(signal(SIGUSR1, look) != SIG_ERR);
+    stop_worker();
+    begin_to_list(&first, looked_at);
+    begin_to_list(&second, looked_at);
+    pthread_kill(second.thread, SIGUSR1);
+    for (int i = 0; i < WAIT_MS && !atomic_load(&has_looked); i++)
+        usleep(1000);
+    let_go_on(SIGALRM);
+    alarm(0);
+    check_int(atomic_load(&has_looked), 1);
+    check_int(atomic_load(&token_error), 0);
+    check_int(atomic_load(&granted), GMSFS_MODE_RW);
+    pthread_join(first.thread, NULL);
+    pthread_join(second.thread, NULL);
+    check_int(first.error, 0);
+    check_int(second.error, 0);
+    gmsfs_close(looked_at);
+}
+
 static void *wake(void *context)
 {
     struct caller *caller = context;

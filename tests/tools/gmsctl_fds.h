@@ -154,7 +154,9 @@ static int op_ask(char **arg)
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
                                         .op = strcmp(arg[0], "drain") == 0   ? GMSFS_FDS_DRAIN
                                               : strcmp(arg[0], "serve") == 0 ? GMSFS_FDS_SERVE
-                                                                             : GMSFS_FDS_DRAIN_END,
+                                              : strcmp(arg[0], "fence") == 0
+                                                  ? GMSFS_FDS_FENCE_STATUS
+                                                  : GMSFS_FDS_DRAIN_END,
                                         .batch = (uint32_t)number(arg[1])};
     ssize_t got;
     do {

@@ -2,6 +2,30 @@
 /* Messages between keeper and worker: batches of descriptors, and what is none. */
 #include "wire_fixture.h"
 
+#include <sys/syscall.h>
+#include <time.h>
+
+/* The kernel's, when this user has too many descriptors under way already. */
+static bool has_too_many;
+static int sent_flags, pauses;
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    sent_flags = flags;
+    if (!has_too_many)
+        return syscall(SYS_sendmsg, fd, message, flags);
+    errno = ETOOMANYREFS;
+    return -1;
+}
+
+int nanosleep(const struct timespec *wanted, struct timespec *left)
+{
+    (void)wanted;
+    (void)left;
+    pauses++;
+    return 0;
+}
+
 static struct wire_batch batch_of(enum wire_type type, size_t count)
 {
     struct wire_batch batch = {.head = {.type = type, .id = 77, .value = count}};
@@ -136,6 +160,33 @@ TAP_TEST(at_the_limit_a_batch_leaves_no_descriptor_and_says_which_it_was)
     check_int(count_open(), before);
     files_close(fds, 20);
     ends_close(&ends);
+}
+
+static int send_one(int (*send)(int fd, const struct wire_batch *batch, const int *fds))
+{
+    struct wire_batch batch = batch_of(WIRE_KEEP, 1);
+    struct wire_ends ends;
+    int file, error;
+
+    ends_open(&ends);
+    files_open(&file, 1);
+    pauses = 0;
+    error = send(ends.here, &batch, &file);
+    files_close(&file, 1);
+    ends_close(&ends);
+    return error;
+}
+
+TAP_TEST(what_is_tried_once_neither_waits_nor_tries_again)
+{
+    has_too_many = true;
+    check_int(send_one(wire_try_batch), -ENFILE);
+    check_int(pauses, 0);
+    check_int(send_one(wire_send_batch), -ENFILE);
+    check(pauses > 0);
+    has_too_many = false;
+    check_int(send_one(wire_try_batch), 0);
+    check(sent_flags & MSG_DONTWAIT);
 }
 
 TAP_TEST(an_end_that_is_gone_is_told)
