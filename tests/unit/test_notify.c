@@ -35,14 +35,26 @@ static void check_hears(const char *wanted)
     check_str(text, wanted);
 }
 
+/* By several, as each may have so much under way; how many messages it has. */
+static unsigned fill_manager(void)
+{
+    unsigned messages = 0, before;
+
+    do {
+        int fd = notify_connect();
+        before = messages;
+        while (notify_send_to(fd, "OTHER=1", -1) == 0)
+            messages++;
+        close(fd);
+    } while (messages > before);
+    return messages;
+}
+
 TAP_TEST(what_a_busy_manager_does_not_take_is_said_later)
 {
     begin();
-    int fd = notify_connect();
-    unsigned others = 0;
+    unsigned others = fill_manager();
 
-    while (notify_send_to(fd, "OTHER=1", -1) == 0)
-        others++;
     check(others > 0);
     notify_send("READY=1");
     check(notify_next_ms() >= 0);
@@ -57,6 +69,5 @@ TAP_TEST(what_a_busy_manager_does_not_take_is_said_later)
     notify_send("STOPPING=1");
     check_int(notify_next_ms(), -1);
     check_hears("STOPPING=1");
-    close(fd);
     close(manager);
 }
