@@ -171,6 +171,18 @@ END
     cli verify -q "$M/weights" "$T/sharded/"*.safetensors
 }
 
+@test "of several files of a directory the one called model is loaded, wherever it is among them" {
+    local other
+    start_mount size=64M
+    requires python3
+    "$ROOT/scripts/make-model" --single --size 1M --out "$T/one" >"$T/made"
+    for other in aa zz; do
+        cp "$T/one/model.safetensors" "$T/one/$other.safetensors"
+    done
+    cli load -q "$M/weights" "$T/one"
+    cli verify "$M/weights" "$T/one/model.safetensors"
+}
+
 @test "a directory of several models, or of none, is refused by names" {
     start_mount size=64M
     make_model "$T/model" 3

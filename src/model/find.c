@@ -132,10 +132,9 @@ static void names_keep_usual(struct names *names, const char *suffix)
             continue;
         char *kept = names->list[i];
         names->list[i] = names->list[0];
-        for (size_t j = 0; j < names->count; j++)
-            if (names->list[j] != kept)
-                free(names->list[j]);
         names->list[0] = kept;
+        for (size_t j = 1; j < names->count; j++)
+            free(names->list[j]);
         names->count = 1;
     }
 }
