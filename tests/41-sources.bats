@@ -46,6 +46,22 @@ zipfile.ZipFile(sys.argv[1], "w").writestr(sys.argv[2], b"bytes")' "$1" "$2"
     cmp "$MODEL" "$T/out.gguf" || fail "the file is another one"
 }
 
+@test "a GGUF file without tensors, a vocabulary alone, comes out as it was" {
+    start_mount size=64M
+    python3 - "$ROOT/tests/tools" "$T/vocabulary.gguf" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import make_gguf
+whole = make_gguf.model([("general.name", "string", "words")], [])
+open(sys.argv[2], "wb").write(whole.rstrip(b"\0"))
+END
+    cli load -q "$M/weights" "$T/vocabulary.gguf"
+    cli save -q "$M/weights" "$T/out.gguf"
+    cmp "$T/vocabulary.gguf" "$T/out.gguf" || fail "the file is another one"
+    cli -1 save "$M/weights" "$T/out.safetensors"
+    assert_match "$output" 'no tensors are in it'
+}
+
 @test "a GGUF file of another alignment, version or without any value comes out as it was" {
     start_mount size=64M
     make_gguf m.gguf --alignment 4096 --tokens 3

@@ -68,7 +68,7 @@ static int save_tensors(struct save *save)
 
     if (status != CLI_OK)
         return status;
-    if (save->tensors.count == 0) {
+    if (save->tensors.count == 0 && !save->as_gguf) {
         cli_error("%s: no tensors are in it ('gmsfs ls' shows what is)", save->store);
         return CLI_FAILURE;
     }

@@ -181,7 +181,9 @@ int gguf_make_header(const struct gguf_plan *plan, char **bytes, size_t *size_by
     put_all(&output, plan);
     if (output.size_bytes > GGUF_MAX_HEADER_BYTES)
         return -EFBIG;
-    *size_bytes = align(output.size_bytes, plan->alignment_bytes);
+    /* a vocabulary alone ends where it ends */
+    *size_bytes =
+        plan->tensor_count ? align(output.size_bytes, plan->alignment_bytes) : output.size_bytes;
     output.bytes = calloc(1, *size_bytes);
     if (!output.bytes)
         return -ENOMEM;
