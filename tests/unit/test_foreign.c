@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors that clients sent are closed by somebody who can wait; who that costs what is shown
- * by tests/31-bad-input.bats, with files whose end is never answered. */
+ * by tests/31-bad-fds.bats, with files whose end is never answered. */
 #include "daemon/foreign.h"
 #include "tap.h"
 
