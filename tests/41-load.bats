@@ -277,6 +277,20 @@ seconds_of() { # PART: of the last load, in hundredths
     assert_state weights COMMITTED
 }
 
+@test "where no thread can start, load, verify, save and sum say so, and which limits there are" {
+    local command
+    start_mount size=64M
+    make_model 1M 1
+    cli load -q "$M/weights" "$MODEL"
+    export GMSFS_FAULT=pthread_create:after=0:errno=EAGAIN:in=command
+    for command in "sum $M/weights" "verify $M/weights $MODEL" "save $M/weights $T/x.safetensors" \
+        "load $M/weights $MODEL"; do
+        # shellcheck disable=SC2086 # words
+        cli -1 $command
+        assert_match "$output" "no thread could be started; raise the limit .*'ulimit -v'.*'ulimit -u'"
+    done
+}
+
 @test "load shows a bar on a terminal and plain lines elsewhere" {
     requires script
     start_mount size=64M

@@ -215,7 +215,7 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
                                   "mount");
     cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
               load->image.manifest.allocations[rank].name,
-              load->image.manifest.allocations[rank].size_bytes, strerror(-error));
+              load->image.manifest.allocations[rank].size_bytes, failure_reason(error));
     return CLI_FAILURE;
 }
 
