@@ -213,7 +213,7 @@ seconds_of() { # PART: of the last load, in hundredths
     kill -TERM "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 143 status
-    assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+    assert_match "$(output_of "$SPAWNED")" 'stopped by a signal .Terminated.; nothing was committed'
 }
 
 @test "a signal in the midst of loading commits nothing" {

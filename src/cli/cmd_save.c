@@ -88,7 +88,7 @@ static int save_do(struct save *save)
 {
     int status;
 
-    signals_install("\ngmsfs save: stopped by a signal; nothing was saved\n");
+    signals_install("\ngmsfs save: ", "; nothing was saved\n");
     status = reader_open(&save->reader, save->store, save->timeout_ms, save->quiet);
     if (status == CLI_OK)
         status = save_tensors(save);
