@@ -718,8 +718,9 @@ GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
  * gmsfs_metadata_put - set an entry, replacing one of the same key
  *
  * An offset that is not below the allocation's aligned size is found by gmsfs_commit.
- * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot), -ENOSPC (bounds), -EFBIG: the
- * value has more than GMSFS_VALUE_MAX bytes; it is not looked at, and the mount is not asked.
+ * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot, or an offset other than 0 where it
+ * is bound to none), -ENOSPC (bounds), -EFBIG: the value has more than GMSFS_VALUE_MAX bytes; it is
+ * not looked at, and the mount is not asked.
  */
 GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry);
 

@@ -201,7 +201,7 @@ struct gmsfs_ioc_export {
 struct gmsfs_ioc_metadata {
     uint64_t slot;        /* PUT in, GET out: GMSFS_SLOT_NONE = unbound */
     uint64_t rank;        /* GET out: GMSFS_SLOT_NONE = unbound */
-    uint64_t offset;      /* PUT in, GET out: bytes into the allocation */
+    uint64_t offset;      /* PUT in, GET out: bytes into the allocation; unbound: 0 (else EINVAL) */
     uint32_t key_bytes;   /* in */
     uint32_t value_bytes; /* PUT in; GET out: the value's size. If it does not fit: EFBIG */
     uint8_t data[GMSFS_PUT_DATA_MAX];

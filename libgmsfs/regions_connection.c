@@ -164,6 +164,9 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
 {
     int error = regions_connect(regions);
 
+    /* The kernel may have waited there, and the descriptor be another file's by now. */
+    if (!error && gfs_regions_is_cancelled(regions))
+        error = -ECANCELED;
     if (error)
         return error;
     error = regions_send(regions, request, size, sent_fd);

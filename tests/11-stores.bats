@@ -241,6 +241,22 @@ mode_of() {
     assert_eq "$output" a
 }
 
+@test "an entry that is bound to no allocation has offset 0, and takes no other" {
+    exec 5<>"$W/lock"
+    truncate -s 4096 "$W/allocations/a"
+    printf v >"$W/metadata/k"
+    expect EINVAL setxattr "$W/metadata/k" user.gmsfs.offset 8
+    setfattr -n user.gmsfs.offset -v 0 "$W/metadata/k"
+    setfattr -n user.gmsfs.allocation -v a "$W/metadata/k"
+    setfattr -n user.gmsfs.offset -v 8 "$W/metadata/k"
+    setfattr -n user.gmsfs.allocation -v - "$W/metadata/k"
+    ctl getxattr "$W/metadata/k" user.gmsfs.offset
+    assert_eq "$output" 0
+    exec 5>&-
+    assert_state weights EMPTY
+    expect EINVAL open "$W/ctl" rw acquire rw 0 put k v none 8
+}
+
 @test "attributes that cannot be: unknown ENODATA, bad values EINVAL, outside a session ENOLCK" {
     commit_store
     expect ENODATA getxattr "$W/allocations/a" user.gmsfs.none

@@ -74,8 +74,9 @@ apply() { # HEX OP...: on a fresh session with two allocations
 
 @test "a document with one bad row changes nothing and names the row" {
     good=$(row good 0 5 first)
-    # a rank that is not there; an offset that is none; too few fields; no key; a value of text
-    for bad in "$(row bad 2 0 x)" "94$(str bad)00ffc40178" "93$(str bad)0000" "$(row '' 0 0 x)" \
+    # a rank that is not there; an offset into nothing, or that is none; too few fields; no key; a
+    # value of text
+    for bad in "$(row bad 2 0 x)" "$(row bad nil 5 x)" "94$(str bad)00ffc40178" "93$(str bad)0000" "$(row '' 0 0 x)" \
         "94$(str bad)0000$(str x)"; do
         run_logged -1 apply "$(document "$good" "$bad" "$(row last nil 0 x)")"
         assert_match "$output" $'applied=0 culprit=1\nEINVAL$'

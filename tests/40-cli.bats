@@ -98,6 +98,24 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     assert_match "$output" 'cannot write'
 }
 
+@test "who may open no more files is told so, and of what, by every command" {
+    local command n x=$T/x.safetensors
+    start_mount host_size=64M
+    commit_something
+    cli save -q "$M/weights" "$x"
+    for command in "load -q $M/weights $x" "ls $M/weights" "save -q $M/weights $T/y.safetensors" \
+        "wait --timeout 0 $M/weights COMMITTED" "drain -q $M/weights" "demote -q $M/weights"; do
+        for n in {4..20}; do
+            # shellcheck disable=SC2086,SC2016 # words; the inner shell expands them
+            run_logged bash -c 'exec 3>&- 4>&- && ulimit -n "$1" && exec "${@:2}"' _ "$n" "$GMSFS" $command
+            [[ $status -ne 0 ]] || break
+            assert_match "$output" "($M/weights|$x).*: this process may not open more files; raise its limit \('ulimit -n'\)"
+        done
+        assert_eq "$status" 0 "status of '$command' in the end"
+        ((n > 4)) || fail "'$command' needs no file"
+    done
+}
+
 # ---- ls, status, wait ------------------------------------------------------------------------
 
 @test "ls shows tensors and other entries, and takes no lock" {

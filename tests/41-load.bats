@@ -227,7 +227,7 @@ seconds_of() { # PART: of the last load, in hundredths
     kill -TERM "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 143 status
-    assert_match "$(output_of "$SPAWNED")" 'nothing was committed'
+    assert_match "$(output_of "$SPAWNED")" 'stopped by a signal .Terminated.; nothing was committed'
 }
 
 @test "a signal in the midst of loading commits nothing" {
@@ -289,6 +289,20 @@ seconds_of() { # PART: of the last load, in hundredths
     cli verify "$M/weights" "$f"
     assert_match "$output" '1 more tensors'
     assert_state weights COMMITTED
+}
+
+@test "where no thread can start, load, verify, save and sum say so, and which limits there are" {
+    local command
+    start_mount size=64M
+    make_model 1M 1
+    cli load -q "$M/weights" "$MODEL"
+    export GMSFS_FAULT=pthread_create:after=0:errno=EAGAIN:in=command
+    for command in "sum $M/weights" "verify $M/weights $MODEL" "save $M/weights $T/x.safetensors" \
+        "load $M/weights $MODEL"; do
+        # shellcheck disable=SC2086 # words
+        cli -1 $command
+        assert_match "$output" "no thread could be started; raise the limit .*'ulimit -v'.*'ulimit -u'"
+    done
 }
 
 @test "load shows a bar on a terminal and plain lines elsewhere" {

@@ -199,7 +199,9 @@ EOF
     cli load -q "$M/weights" "$MODEL"
     cli run -w "$M/weights" -- "$GMSFS" metadata put "$M/weights" note hello
     cli save "$M/weights" "$T/x.safetensors"
-    assert_match "$output" '1 entries that describe no tensor'
+    assert_match "$output" '1 entry that describes no tensor in memory was not saved'
+    cli save -q "$M/weights" "$T/x.safetensors"
+    assert_eq "$output" ''
     cli run -w "$M/weights" -- "$GMSFS" metadata put "$M/weights" __metadata__ '{"a":1}'
     cli -1 save "$M/weights" "$T/y.safetensors"
     assert_match "$output" "'a' in the entry __metadata__ is not a string"

@@ -128,7 +128,7 @@ committed() { # [STORE]
     kill -INT "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 130 status
-    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal; what had begun to move goes on'
+    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal (Interrupt); what had begun to move goes on'
     rm "$T/gate"
     wait_until 10 at host
 }

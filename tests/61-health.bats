@@ -125,6 +125,7 @@ go_lost() {
     run_logged -1 "${nobody[@]}" "$GMSFS" clear-suspect "$W"
     assert_match "$output" "only root, the user that mounted it and the store's owner"
     run_logged -1 "${nobody[@]}" "$GMSFS" clear-suspect "$M"
+    assert_match "$output" "only root and the user that mounted it can clear all of a mount"
     expect EIO open "$W/lock" r
     run_logged -0 "${nobody[@]}" "$GMSFS" clear-suspect "$M/other"
     ctl open "$M/other/lock" r

@@ -61,6 +61,35 @@ setup() {
     python_tests test_regions ctypes
 }
 
+@test "Ctrl-C ends at once what Python asks of the regions of a daemon that is stopped" {
+    python_with ctypes
+    start_mount
+    local worker call
+    worker=$(worker_of "$KEEPER")
+    for call in 'regions.list()' 'regions.unregister("r")' 'gmsfs.regions.open(mount).get("r")'; do
+        spawn "${PRELOAD[@]}" env --default-signal=INT "$PYTHON" -c 'import os, signal, sys, time, gmsfs.regions
+mount, ready, call = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+regions = gmsfs.regions.open(mount)
+regions.list()
+open(ready, "w").close()
+os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    eval(call)
+except KeyboardInterrupt:
+    print("interrupted")' "$M" "$T/ready" "$call"
+        wait_until 10 test -e "$T/ready"
+        kill -STOP "$worker"
+        kill -CONT "$SPAWNED"
+        never_within 1 process_gone "$SPAWNED"
+        kill -INT "$SPAWNED"
+        wait_exit "$SPAWNED" 5
+        kill -CONT "$worker"
+        assert_eq "$(output_of "$SPAWNED")" interrupted "what $call says"
+        rm "$T/ready"
+    done
+}
+
 @test "Python's structures are those of the headers" {
     python_with ctypes
     GMSFS_TEST_MOUNT='' python -m unittest -v test_abi

@@ -13,6 +13,7 @@ gmsfs-python(7) tells all.
 
 from .buffers import Buffer
 from .errors import (
+    BadArgument,
     BadMetadata,
     Busy,
     Canceled,
@@ -36,6 +37,7 @@ from .store import Store
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadArgument",
     "BadMetadata",
     "Buffer",
     "Busy",

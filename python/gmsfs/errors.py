@@ -75,6 +75,16 @@ class BadMetadata(Error, ValueError):
         return f"{self.filename}: {self.call}: {self.why}"
 
 
+class BadArgument(Error, ValueError):
+    """EINVAL: a name, key, tag, value or tensor that no store can hold."""
+
+    def __init__(self, store: str, what: str, why: str) -> None:
+        super().__init__(errno.EINVAL, store, what, why)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.filename, self.call, self.why)
+
+
 class Leak(Error):
     """EINVAL: a capture left blocks allocated in its space that nobody called outputs.
 

@@ -29,7 +29,7 @@ def open_group(
     timeout: seconds for all together; None waits without end, 0 does not wait.
     reserve_bytes: of a writer, for each path what is set aside together with the locks.
     """
-    group = Group([Store(path) for path in paths])
+    group = Group(_open_each(paths))
     try:
         group._connected(wait(*group._request(mode, timeout, reserve_bytes)))
     except BaseException:
@@ -47,13 +47,19 @@ async def open_group_async(
 ) -> Group:
     """As open_group, for a coroutine: the event loop goes on while it waits, and when the task is
     cancelled it has left the queues."""
-    group = Group([Store(path) for path in paths])
+    group = Group(_open_each(paths))
     try:
         group._connected(await wait_async(*group._request(mode, timeout, reserve_bytes)))
     except BaseException:
         group.close()
         raise
     return group
+
+
+def _open_each(paths: Iterable[Any]) -> List[Store]:
+    if isinstance(paths, (str, bytes)):
+        raise TypeError(f"paths are several, as in a list, not {paths!r}")
+    return [Store(path) for path in paths]
 
 
 class Group:

@@ -15,6 +15,7 @@ import math
 import numbers
 import os
 import threading
+import time
 from typing import Any, Optional
 
 from . import abi, errors, library
@@ -55,6 +56,7 @@ _OF_LAYOUT = frozenset(("gmsfs_join", "gmsfs_remap_all_vas", "gmsfs_remap_tag", 
 _NOT_NOW = (-errno.EAGAIN, -errno.ENOMEM)
 _AGAIN_SECONDS = 0.01
 _INTERRUPTS = 100
+_FOREVER = float("inf")
 
 _exiting = False  # also None, once the interpreter has taken this module apart
 
@@ -68,7 +70,7 @@ def _note_exit() -> None:
 atexit.register(_note_exit)
 
 
-def _milliseconds(timeout: Optional[float]) -> Any:
+def milliseconds(timeout: Optional[float]) -> Any:
     """Of seconds, or None. Rounded up: only 0 does not wait."""
     if timeout is None:
         return abi.TIMEOUT_FOREVER
@@ -164,7 +166,7 @@ class Handle:
     async def connect_async(self, mode: int, timeout: Optional[float], reserve_bytes: int = 0) -> None:
         """Takes the lock as connect() does; while it waits the event loop goes on. Cancelled, it has
         left the queue."""
-        timeout_ms, fd = _milliseconds(timeout), ctypes.c_int(-1)
+        timeout_ms, fd = milliseconds(timeout), ctypes.c_int(-1)
         result = self.lib.gmsfs_connect_start(
             self.pointer, mode, timeout_ms, reserve_bytes, ctypes.byref(fd)
         )
@@ -234,7 +236,7 @@ class Handle:
     def call_long(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
         """As call(), of what may wait for memory: in the main thread Ctrl-C ends that."""
         function = getattr(self.lib, name)
-        return self.check(name, _long(lambda: function(self.pointer, *arguments), undo, self.cancel))
+        return self.check(name, interruptible(lambda: function(self.pointer, *arguments), undo, self.cancel))
 
     async def call_long_async(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
         """The same, while the event loop goes on."""
@@ -254,25 +256,28 @@ class Handle:
 
 def wait(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
     """See Handle.wait."""
-    timeout_ms = _milliseconds(timeout)
+    timeout_ms = milliseconds(timeout)
     result = attempt(0)
     if timeout_ms and result in _NOT_NOW:
-        return _long(lambda: attempt(timeout_ms), undo, cancel)
+        return interruptible(lambda: attempt(timeout_ms), undo, cancel)
     return result
 
 
 async def wait_async(attempt: Any, timeout: Optional[float], undo: Any, cancel: Any) -> Any:
     """The same for a coroutine, while the event loop goes on. Cancelled, it waits no more."""
-    timeout_ms = _milliseconds(timeout)
+    timeout_ms = milliseconds(timeout)
     result = attempt(0)
     if timeout_ms and result in _NOT_NOW:
         return await _Attempt(lambda: attempt(timeout_ms)).answer_async(undo, cancel)
     return result
 
 
-def _long(call: Any, undo: Any, cancel: Any) -> Any:
-    if threading.current_thread() is threading.main_thread():
-        return _Attempt(call).answer(undo, cancel)
+def interruptible(call: Any, undo: Any, cancel: Any, patience: float = _FOREVER) -> Any:
+    """What call() answers. In the main thread Ctrl-C ends its wait by cancel(); undo() is for a 0 that
+    came all the same, perhaps twice. patience: so many seconds its end is waited for then; it is left
+    alone behind that, and undone when it ends."""
+    if threading.current_thread() is threading.main_thread() and _exiting is False:
+        return _Attempt(call, patience).answer(undo, cancel)
     return call()
 
 
@@ -281,9 +286,11 @@ class _Attempt:
     between two calls only. Whoever is interrupted ends the wait, and sees it end. An interrupt may come
     at any step, also before the thread has begun, and others while the wait is being ended."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, patience: float = _FOREVER) -> None:
         self._call = call
+        self._patience = patience
         self._begun = self._given_up = False
+        self._left: Any = None  # what undoes it, once nobody waits for it any more
         self._done = threading.Event()
         self._tell: Any = None
         self._result: Any = None
@@ -298,6 +305,8 @@ class _Attempt:
             self._error = error
         finally:
             self._done.set()
+            if self._left and self._result == 0:
+                self._left()
             if self._tell:
                 self._tell()
 
@@ -307,7 +316,10 @@ class _Attempt:
     def answer(self, undo: Any, cancel: Any) -> Any:
         """What the call answers."""
         try:
-            self._start()
+            try:
+                self._start()
+            except RuntimeError:
+                self._run()  # no thread is to be had
             self._done.wait()
         except BaseException:
             self._give_up(undo, cancel)
@@ -340,12 +352,14 @@ class _Attempt:
         return self._result
 
     def _give_up(self, undo: Any, cancel: Any) -> None:
+        end = time.monotonic() + self._patience
         for _ in range(_INTERRUPTS):
             try:
                 self._given_up = True  # and then look: the thread does it the other way round
-                while self._begun and not self._done.wait(0):
+                while self._begun and not self._done.wait(0) and time.monotonic() < end:
                     cancel()  # again, for the thread may not have come to the call before
                     self._done.wait(_AGAIN_SECONDS)
+                self._left = undo  # and then look, again
                 if self._result == 0:
                     undo()
                 return

@@ -70,6 +70,8 @@ def specs(store: str, entries: Any, aligned_bytes: Any, names: Optional[Iterable
 
     aligned_bytes: of each allocation, by rank. names: only these, which must be there.
     """
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"{store}: names are several, as in a list, not {names!r}")
     wanted = None if names is None else set(names)
     found = []
     known: Dict[bytes, Any] = {}  # layers look alike: most values occur many times

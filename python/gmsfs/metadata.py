@@ -6,7 +6,8 @@ import errno
 from typing import Any, MutableMapping, Optional, Tuple
 
 from . import abi, library
-from .errors import Error, make
+from .arguments import whole_number
+from .errors import BadArgument, Error
 
 # What a key, and a tensor's name, has to be.
 A_NAME = f"a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL; / and % and a dot in front are three"
@@ -18,7 +19,7 @@ def encode_key(store: Any, key: Any) -> Any:
         raise TypeError(f"{store}: a key is a string, not {key!r}")
     encoded = encode_name(key)
     if not encoded:
-        raise make(errno.EINVAL, store, f"key {key!r}", f"a key is {A_NAME}")
+        raise BadArgument(store, f"key {key!r}", f"a key is {A_NAME}")
     return encoded
 
 
@@ -42,10 +43,11 @@ def encode_text(text: Any, most: Any = abi.KEY_MAX) -> Any:
 
 def encode_tag(store: Any, tag: Any) -> Any:
     """A tag as the library takes it; "" for none."""
-    encoded = b"" if tag == "" else isinstance(tag, str) and encode_text(tag)
-    if not isinstance(encoded, bytes):
-        raise make(
-            errno.EINVAL,
+    if not isinstance(tag, str):
+        raise TypeError(f"{store}: a tag is a string, not {tag!r}")
+    encoded = b"" if tag == "" else encode_text(tag)
+    if encoded is None:
+        raise BadArgument(
             store,
             f"tag {tag!r}",
             f"a tag is a string of at most {abi.KEY_MAX} bytes of UTF-8, without NUL",
@@ -95,8 +97,8 @@ class Metadata(MutableMapping[str, bytes]):
             encode_key(handle.path, key),
             value,
             len(value),
-            abi.SLOT_NONE if slot is None else slot,
-            offset,
+            abi.SLOT_NONE if slot is None else whole_number("slot", slot, 0, abi.SLOT_NONE - 1),
+            whole_number("offset", offset, 0, 2**64 - 1),
         )
         handle.call("gmsfs_metadata_put", ctypes.byref(entry))
 

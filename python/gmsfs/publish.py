@@ -9,8 +9,9 @@ import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import abi, dtypes, layout, memory, metadata as metadata_module
+from .arguments import whole_number
 from .buffers import Buffer
-from .errors import NoMemory, make
+from .errors import BadArgument, NoMemory, make
 from .store import Store
 
 METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
@@ -47,7 +48,7 @@ def publish(
         return
     store = Store(target)
     with store:
-        plan = Plan(store.path, tensors, metadata, tag)
+        plan = Plan(store.path, tensors, metadata, tag, chunk_bytes)
         plan.place(store.info, chunk_bytes)
         store._handle.call("gmsfs_set_connect_flags", abi.CONNECT_REPLACE)
         try:
@@ -79,13 +80,17 @@ class Item(NamedTuple):
 class Plan:
     """What is to be published: everything that can be wrong with it is found here."""
 
-    def __init__(self, path: Any, tensors: Any, metadata: Any, tag: Any) -> None:
+    def __init__(
+        self, path: Any, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int]
+    ) -> None:
         self.path = path
         self.items: List[Item] = []
         self.places: List[Tuple[int, int]] = []  # of items: (allocation, offset)
         self.allocations: List[int] = []  # sizes
         self.tags: List[bytes] = []  # of allocations
         self.aligned_bytes = 0
+        if chunk_bytes is not None:
+            whole_number("chunk_bytes", chunk_bytes, 1, 2**63 - 1)
         self._tag_of = self._choose_tags(tag)
         self.metadata = self._metadata(metadata)
         seen: Dict[Any, Item] = {}
@@ -101,7 +106,10 @@ class Plan:
                 raise ValueError(f"{path}: tag: no tensor is called {name!r}")
 
     def _fail(self, name: Any, why: str) -> Any:
-        return make(errno.EINVAL, self.path, f"tensor {name!r}", why)
+        return BadArgument(self.path, f"tensor {name!r}", why)
+
+    def _fail_type(self, name: Any, why: str) -> Any:
+        return TypeError(f"{self.path}: tensor {name!r}: {why}")
 
     def _choose_tags(self, tag: Any) -> Any:
         """A function of a tensor's name."""
@@ -120,16 +128,15 @@ class Plan:
             )
         for key, value in metadata.items():
             if not isinstance(key, str) or not isinstance(value, str):
-                raise make(
-                    errno.EINVAL, self.path, METADATA_KEY, f"{key!r}: keys and values are strings"
+                raise TypeError(
+                    f"{self.path}: {METADATA_KEY}: {key!r}: keys and values are strings"
                 )
         text = json.dumps(
             dict(metadata), separators=(",", ":"), sort_keys=True, ensure_ascii=False
         )
         encoded = metadata_module.encode_text(text, abi.VALUE_MAX)
         if encoded is None:
-            raise make(
-                errno.EINVAL,
+            raise BadArgument(
                 self.path,
                 METADATA_KEY,
                 f"it is JSON of at most {abi.VALUE_MAX} bytes of UTF-8",
@@ -137,7 +144,9 @@ class Plan:
         return encoded
 
     def _add(self, name: Any, source: Any, seen: Any) -> None:
-        if not isinstance(name, str) or not metadata_module.encode_name(name):
+        if not isinstance(name, str):
+            raise self._fail_type(name, "a name is a string")
+        if not metadata_module.encode_name(name):
             raise self._fail(name, f"a name is {metadata_module.A_NAME}")
         if name == METADATA_KEY:
             raise self._fail(name, "that name means something else; rename the tensor")
@@ -167,7 +176,7 @@ class Plan:
         try:
             view = memoryview(source)
         except TypeError:
-            raise self._fail(
+            raise self._fail_type(
                 name,
                 f"a {type(source).__name__} is neither a torch tensor, nor a NumPy "
                 "array, nor a buffer",

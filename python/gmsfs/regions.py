@@ -14,13 +14,17 @@ A region is its user's: nobody else but root sees it. gmsfs-python(7) tells all.
 import contextlib
 import ctypes
 import errno
+import functools
 import mmap
+import operator
 import os
 import threading
 from typing import Any, Optional, Sequence
 
 from . import abi, library
+from .arguments import whole_number
 from .errors import Error
+from .handle import interruptible
 from .metadata import encode_text
 
 # By their numbers in gmsfs_abi.h: a name for programs, and words for people.
@@ -48,6 +52,12 @@ REASONS = (
 
 _KINDS = {None: 0, "system": 1, "cuda": 2}
 _KIND_NAMES = {1: "system", 2: "cuda"}
+
+# A cancelled call ends within a tenth of a second, unless the kernel waits for the mount's daemon.
+_PATIENCE_SECONDS = 0.5
+
+_INT_MAX = 2**31 - 1
+_ID_MAX = 2**32 - 2  # the one behind it is nobody's
 
 
 class RegionError(Error):
@@ -105,8 +115,25 @@ class Info:
         return f"<gmsfs.regions.Info {self.name!r}: {self.kind}, {self.byte_size} bytes>"
 
 
+def _nothing() -> None:
+    pass
+
+
+def _once(undo: Any) -> Any:
+    """For two threads, of which one does it."""
+    left = [undo]
+
+    def run() -> None:
+        with contextlib.suppress(IndexError):
+            left.pop()()
+
+    return run
+
+
 def open(mount: Any) -> "Regions":
-    """The regions of the mount at this path. The caller closes it, or uses it in a `with`."""
+    """The regions of the mount at this path. The caller closes it, or uses it in a `with`. In the main
+    thread Ctrl-C ends whatever of it waits for the mount's daemon, which may carry out what was asked
+    for all the same."""
     return Regions(mount)
 
 
@@ -150,11 +177,16 @@ class Regions:
     kind: "system", "cuda", or None for either. Any thread may call; not a child of fork()."""
 
     def __init__(self, mount: Any) -> None:
-        self.mount = os.fspath(mount)
-        pointer = ctypes.c_void_p()
-        _call(self.mount, "gmsfs_regions_open", os.fsencode(mount), ctypes.byref(pointer))
-        closed = f"{self.mount}: it is closed"
-        self._owner = _Owner(pointer, library.get().gmsfs_regions_close, closed)
+        self.mount = os.fsdecode(mount)
+        encoded, pointer = os.fsencode(mount), ctypes.c_void_p()
+        if b"\0" in encoded:
+            raise ValueError(f"{self.mount!r}: a path holds no NUL")
+        close = library.get().gmsfs_regions_close
+        call = functools.partial(library.get().gmsfs_regions_open, encoded, ctypes.byref(pointer))
+        undo = _once(lambda: close(pointer))
+        result = interruptible(call, undo, _nothing, _PATIENCE_SECONDS)
+        _check(self.mount, "gmsfs_regions_open", result)
+        self._owner = _Owner(pointer, close, f"{self.mount}: it is closed")
 
     def cancel(self) -> None:
         """What another thread waits for in a call on these is an Error (ECANCELED): where the mount's daemon
@@ -198,9 +230,11 @@ class Regions:
         request = self._request(1, name, byte_size, uid)
         request.key = self._text(key, abi.REGION_KEY_MAX, "bad_key", "gmsfs_region_register")
         request.offset = self._number(offset, "bad_range")
-        request.fd = -1 if fd is None else fd
-        numbers = (ctypes.c_uint32 * len(groups))(*groups)
-        request.gid, request.groups, request.group_count = gid, numbers, len(groups)
+        request.fd = -1 if fd is None else whole_number("fd", fd, 0, _INT_MAX)
+        gids = [whole_number("a group", group, 0, _ID_MAX) for group in groups]
+        numbers = (ctypes.c_uint32 * len(gids))(*gids)
+        request.gid = whole_number("gid", gid, 0, _ID_MAX)
+        request.groups, request.group_count = numbers, len(gids)
         self._register(request)
 
     def register_cuda(
@@ -213,9 +247,10 @@ class Regions:
     ) -> None:
         """Registers memory of a GPU by the 64 bytes of its cudaIpcMemHandle_t."""
         request = self._request(2, name, byte_size, uid)
-        handle = bytes(raw_handle)
+        handle = _bytes(raw_handle)
         request.raw_handle, request.raw_handle_bytes = handle, len(handle)
-        request.device_id, request.fd = device_id, -1
+        request.device_id = whole_number("device_id", device_id, -(2**63), 2**63 - 1)
+        request.fd = -1
         self._register(request)
 
     def unregister(self, name: str, kind: Optional[str] = None, uid: Optional[int] = None) -> None:
@@ -247,6 +282,7 @@ class Regions:
     def list(self, kind: Optional[str] = None, uid: Optional[int] = None) -> Any:
         """The Info of each, in order of names."""
         found, count = ctypes.POINTER(abi.RegionInfo)(), ctypes.c_size_t()
+        free = library.get().gmsfs_region_list_free
         self._call(
             "gmsfs_region_list",
             _uid(uid),
@@ -254,11 +290,12 @@ class Regions:
             ctypes.byref(found),
             ctypes.byref(count),
             ctypes.sizeof(abi.RegionInfo),
+            undo=_once(lambda: free(found)),
         )
         try:
             return [Info(found[i]) for i in range(count.value)]
         finally:
-            library.get().gmsfs_region_list_free(found)
+            free(found)
 
     def __iter__(self) -> Any:
         return iter(self.list())
@@ -271,9 +308,16 @@ class Regions:
         handle, reason = ctypes.c_void_p(), ctypes.c_uint()
         call = "gmsfs_region_open"
         text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
+        close = library.get().gmsfs_region_close
         try:
             self._call(
-                call, _uid(uid), text, ctypes.byref(handle), ctypes.byref(reason), reason=reason
+                call,
+                _uid(uid),
+                text,
+                ctypes.byref(handle),
+                ctypes.byref(reason),
+                reason=reason,
+                undo=_once(lambda: close(handle)),
             )
         except RegionError as error:
             if error.errno == errno.ENOENT:
@@ -283,9 +327,18 @@ class Regions:
 
     # -- the library -----------------------------------------------------------------------------
 
-    def _call(self, call: str, *arguments: Any, reason: Any = None) -> None:
-        with self._owner as handle:
-            _call(self.mount, call, handle, *arguments, reason=reason)
+    def _call(self, call: str, *arguments: Any, reason: Any = None, undo: Any = _nothing) -> None:
+        function, owner = getattr(library.get(), call), self._owner
+
+        def attempt() -> Any:
+            with owner as handle:
+                return function(handle, *arguments)
+
+        def cancel() -> None:
+            with contextlib.suppress(ValueError):  # closed
+                self.cancel()
+
+        _check(self.mount, call, interruptible(attempt, undo, cancel, _PATIENCE_SECONDS), reason)
 
     def _of_name(self, call: str, name: str, uid: Optional[int], *arguments: Any) -> None:
         text = self._text(name, abi.REGION_NAME_MAX, "bad_name", call)
@@ -310,6 +363,7 @@ class Regions:
         return encoded
 
     def _number(self, number: int, reason: Any) -> Any:
+        number = operator.index(number)
         if not 0 <= number < 1 << 64:
             raise RegionError(errno.EINVAL, self.mount, "gmsfs_region_register", reason)
         return number
@@ -369,7 +423,7 @@ class Region:
 
     def write(self, offset: int, data: Any) -> None:
         """All of `data`, or an error."""
-        data = bytes(data)
+        offset, data = operator.index(offset), _bytes(data)
         self._check(offset, len(data))
         self._move("gmsfs_region_write", offset, data, len(data))
 
@@ -421,10 +475,10 @@ class Region:
 
     def _move(self, call: str, offset: int, data: Any, size: int) -> None:
         reason = ctypes.c_uint()
+        function = getattr(library.get(), call)
         with self._owner as handle:
-            _call(
-                self.mount, call, handle, offset, data, size, ctypes.byref(reason), reason=reason
-            )
+            result = function(handle, offset, data, size, ctypes.byref(reason))
+        _check(self.mount, call, result, reason)
 
 
 def _kind(kind: Any) -> Any:
@@ -434,11 +488,15 @@ def _kind(kind: Any) -> Any:
 
 
 def _uid(uid: Optional[int]) -> Any:
-    return abi.REGION_SELF if uid is None else uid
+    return abi.REGION_SELF if uid is None else whole_number("uid", uid, 0, _ID_MAX)
 
 
-def _call(mount: Any, call: str, *arguments: Any, reason: Any = None) -> None:
-    result = getattr(library.get(), call)(*arguments)
+def _bytes(data: Any) -> bytes:
+    """Of a number, bytes() would make as many zeros."""
+    return bytes(memoryview(data))
+
+
+def _check(mount: Any, call: str, result: int, reason: Any = None) -> None:
     if result < 0:
         number = reason.value if reason is not None else 0
         raise RegionError(-result, mount, call, REASONS[number][0])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Set, Tuple
 
 from . import abi, info as infos
 from .errors import make
+from .handle import milliseconds
 from .metadata import encode_tag
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Sleeper:
         if tag is not None or not self.asleep:
             self._wake_tags(tag)
             return int(self._ask().moves)
+        milliseconds(timeout)  # TypeError, ValueError: also where nothing is waited for
         handle, took = self._live(), not self.mode
         if took and self._wake_mode == abi.MODE_RO:  # the lock and its memory, in one request
             result = handle.lib.gmsfs_remap_all_vas(handle.pointer, 0, int(strict))

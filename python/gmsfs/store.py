@@ -385,7 +385,7 @@ class Store(Sleeper):
     def _write(self, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int], end: Any) -> None:
         from .publish import Plan, write
 
-        write(self, Plan(self._path, tensors, metadata, tag), chunk_bytes, end)
+        write(self, Plan(self._path, tensors, metadata, tag, chunk_bytes), chunk_bytes, end)
 
     def commit(self, stay: bool = False, *, group: Optional[str] = None) -> None:
         """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;

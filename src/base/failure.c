@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int failure_set(struct failure *failure, int error, const char *format, ...)
 {
@@ -13,6 +14,25 @@ int failure_set(struct failure *failure, int error, const char *format, ...)
     vsnprintf(failure->text, sizeof(failure->text), format, arguments);
     va_end(arguments);
     return error;
+}
+
+const char *failure_reason(int error)
+{
+    if (error == -EMFILE)
+        return "this process may not open more files; raise its limit ('ulimit -n'), or close some "
+               "that it was started with";
+    return strerror(-error);
+}
+
+const char *failure_work_reason(int error)
+{
+    if (error == -EAGAIN)
+        return "no thread could be started; raise the limit of this process's memory ('ulimit -v') "
+               "or of this user's tasks ('ulimit -u'), or that of its cgroup (pids.max)";
+    if (error == -ENOMEM)
+        return "this process is out of memory; raise its limit ('ulimit -v'), or free some of this "
+               "machine's";
+    return failure_reason(error);
 }
 
 int failure_no_memory(struct failure *failure)

@@ -19,6 +19,13 @@ struct failure {
 int failure_set(struct failure *failure, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What strerror says, and the way out where a limit of this process is the cause. error: negative.
+ */
+const char *failure_reason(int error);
+
+/* The same of work that is shared among threads, of which one may not have started (-EAGAIN). */
+const char *failure_work_reason(int error);
+
 /* malloc has failed; returns -ENOMEM. */
 int failure_no_memory(struct failure *failure);
 

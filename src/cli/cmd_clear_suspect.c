@@ -27,12 +27,17 @@ static const char usage[] =
     "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage; 4 done, but\n"
     "that could not be reported.\n";
 
-static int clear_explain(const char *path, int error)
+static int clear_explain(const char *path, bool is_mount, int error)
 {
     switch (error) {
     case -EPERM:
     case -EACCES: /* it may not even be looked at */
-        return daemon_explain_rights(path, "clear it");
+        if (!is_mount)
+            return daemon_explain_rights(path, "clear it");
+        cli_error("%s: permission denied: only root and the user that mounted it can clear all of "
+                  "a mount; run this as one of them, or name stores that are yours",
+                  path);
+        break;
     case -ENODEV:
         cli_error(
             "%s: its device is lost, and so is what it held; unmount it, and mount again when "
@@ -51,6 +56,7 @@ static int clear_explain(const char *path, int error)
 static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
 {
     const struct mount *mount = mounts_find(mounts, path, false);
+    bool is_mount = mount != NULL;
     uint8_t id[16] = {0};
     int error = 0;
 
@@ -61,7 +67,7 @@ static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
     if (error == 0)
         error = daemon_ask_store(mount->path, GMSFS_FDS_CLEAR_SUSPECT, id);
     if (error)
-        return clear_explain(path, error);
+        return clear_explain(path, is_mount, error);
     if (!quiet)
         ui_line(stdout, "%s is not suspect", path);
     return CLI_OK;

@@ -181,7 +181,7 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
 
     if (asked.fd < 0)
         return drain_explain(mount, asked.fd);
-    signals_install("");
+    signals_install("gmsfs drain: ", "; nothing was asked for\n");
     signals_defer(true);
     error = drain->undo ? daemon_ask_serve(mount->path, asked.fd)
                         : daemon_drain_begin(&asked, GMSFS_FDS_DRAIN, no_store, drain->revoke);

@@ -114,7 +114,7 @@ static int governor_read(const char *file, struct governor_config *config, struc
         return failure_set(failure, error, "%s: it is longer than %u bytes, or memory lacks", file,
                            GOVERNOR_MAX_CONFIG);
     if (error)
-        return failure_set(failure, error, "%s: cannot be read: %s%s", file, strerror(-error),
+        return failure_set(failure, error, "%s: cannot be read: %s%s", file, failure_reason(error),
                            error == -ENOENT ? "; gmsfs-governor(8) has an example of one, and -c "
                                               "names another place"
                                             : "");

@@ -92,7 +92,10 @@ static void load_abort(struct load *load, int status)
 
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    ui_line(stderr, "nothing was committed; %s %s", load->store, left);
+    if (left)
+        ui_line(stderr, "nothing was committed; %s %s", load->store, left);
+    else
+        fputs("nothing was committed\n", stderr);
 }
 
 static void load_print_result(const struct load *load)
@@ -133,7 +136,7 @@ static int load_do(struct load *load)
     int status;
 
     load->begun_ms = cli_now_ms();
-    signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     load->staging = staging_new();
     if (!load->staging)

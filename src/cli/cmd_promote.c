@@ -43,8 +43,6 @@ static const char demote_usage[] =
     "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
     "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
 
-#define STOPPED " stopped by a signal; what had begun to move goes on\n"
-
 struct promote {
     const char *place;
     uint64_t timeout_ms;
@@ -142,7 +140,7 @@ static int promote_parse(int argc, char **argv, const struct option *options,
 }
 
 static int promote_go(int argc, char **argv, const struct option *options, const char *place,
-                      const char *stopped)
+                      const char *before_signal)
 {
     struct promote promote = {.place = place, .timeout_ms = CLI_FOREVER};
     int status = promote_parse(argc, argv, options, &promote);
@@ -151,7 +149,7 @@ static int promote_go(int argc, char **argv, const struct option *options, const
         return status;
     if (optind == argc)
         return cli_usage_error("a STORE is needed");
-    signals_install(stopped);
+    signals_install(before_signal, "; what had begun to move goes on\n");
     status = promote_check_stores(argv + optind, (size_t)(argc - optind));
     return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
                             : status;
@@ -165,7 +163,7 @@ static int promote_run(int argc, char **argv)
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
 
-    return promote_go(argc, argv, options, "device", "gmsfs promote:" STOPPED);
+    return promote_go(argc, argv, options, "device", "gmsfs promote: ");
 }
 
 static int demote_run(int argc, char **argv)
@@ -175,7 +173,7 @@ static int demote_run(int argc, char **argv)
         {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
         {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
 
-    return promote_go(argc, argv, options, "host", "gmsfs demote:" STOPPED);
+    return promote_go(argc, argv, options, "host", "gmsfs demote: ");
 }
 
 const struct cli_command cmd_promote = {

@@ -47,11 +47,13 @@ static void save_print_result(const struct save *save, uint64_t start_ms)
     size_t files = save->file_count - save->has_index;
     char size[SIZE_TEXT_BYTES];
 
-    if (save->tensors.others)
-        fprintf(stderr, "%zu entries that describe no tensor in memory were not saved\n",
-                save->tensors.others);
     if (save->quiet)
         return;
+    if (save->tensors.others == 1)
+        fputs("1 entry that describes no tensor in memory was not saved\n", stderr);
+    else if (save->tensors.others)
+        fprintf(stderr, "%zu entries that describe no tensor in memory were not saved\n",
+                save->tensors.others);
     ui_line(stdout, "saved %s: %zu tensors in %zu %s, %s", save->store, save->tensors.count, files,
             files == 1 ? "file" : "files", last->path);
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", save->tensors.size_bytes,
@@ -88,7 +90,7 @@ static int save_do(struct save *save)
 {
     int status;
 
-    signals_install("\ngmsfs save: stopped by a signal; nothing was saved\n");
+    signals_install("\ngmsfs save: ", "; nothing was saved\n");
     status = reader_open(&save->reader, save->store, save->timeout_ms, save->quiet);
     if (status == CLI_OK)
         status = save_tensors(save);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs sum - a checksum of every tensor or allocation, as xxhsum -H2 gives it for a file */
 #include "base/clean.h"
+#include "base/failure.h"
 #include "base/size.h"
 #include "base/xxh3.h"
 #include "cli/cli.h"
@@ -205,7 +206,7 @@ static int sum_bytes(struct sum *sum)
     error = work_run(&work);
     progress_end(&sum->progress);
     if (error && !store_explain_staging(sum->reader.staging))
-        cli_error("%s: cannot sum: %s", sum->store, strerror(-error));
+        cli_error("%s: cannot sum: %s", sum->store, failure_work_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

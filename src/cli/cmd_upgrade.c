@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs upgrade - what serves a mount becomes the gmsfs that is installed now */
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
@@ -92,7 +93,7 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
         return "its daemon has ended; clear it away with 'gmsfs umount -l' and mount anew";
     if (error == -ECONNRESET)
         return "its workers end before they can tell the keeper of it";
-    return strerror(-error);
+    return failure_reason(error);
 }
 
 /* The question would wait in the kernel, without a word. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_explain.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -30,6 +31,9 @@ int daemon_explain(const char *path, int error)
             "%s: the path is too long for a socket's address, and there is no /proc, by which "
             "longer ones are reached; mount it, or mount at a shorter path",
             path);
+        break;
+    case -EMFILE:
+        cli_error("%s: the daemon cannot be asked: %s", path, failure_reason(error));
         break;
     default:
         cli_error("%s: the daemon cannot be asked: %s; 'gmsfs status' shows whether it lives", path,

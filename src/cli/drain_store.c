@@ -35,9 +35,6 @@ enum stage {
     REVOKED, /* their sessions were */
 };
 
-#define STOPPED_MOVING \
-    "gmsfs drain: stopped by a signal; the store lets in again, where it is by now\n"
-
 struct waiting {
     const struct drain_store *drain;
     struct daemon_drain asked;
@@ -168,7 +165,7 @@ static int move_drained(struct waiting *waiting)
     uint64_t timeout_ms = CLI_FOREVER;
     int status;
 
-    signals_install(STOPPED_MOVING);
+    signals_install("gmsfs drain: ", "; the store lets in again, where it is by now\n");
     signals_defer(false);
     if (signals_get())
         return explain(drain, -EINTR);
@@ -313,7 +310,7 @@ int drain_store_run(const struct drain_store *drain)
         (struct daemon_drain){.path = drain->mount->path, .fd = daemon_connect(drain->mount->path)};
     if (waiting.asked.fd < 0)
         return explain(drain, waiting.asked.fd);
-    signals_install("");
+    signals_install("gmsfs drain: ", "; nothing was asked for\n");
     signals_defer(true);
     status = drain_by(&waiting);
     close(waiting.asked.fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/governor_lock.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ int governor_lock(const struct mount *mount)
         lock_explain(mount, &address, bytes);
     else
         cli_error("%s: cannot make sure that nobody else governs it: %s", mount->path,
-                  strerror(errno));
+                  failure_reason(-errno));
     if (fd >= 0)
         close(fd);
     return -1;

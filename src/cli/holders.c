@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/holders.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
@@ -133,7 +134,7 @@ static int kill_row(const json_t *row)
     if (!doubt && !error)
         return 0;
     cli_error("cannot kill process %lld (%s) of session %s: %s", pid, store_json_text(row, "comm"),
-              store_json_text(row, "id"), doubt ? doubt : strerror(error));
+              store_json_text(row, "id"), doubt ? doubt : failure_reason(-error));
     return -1;
 }
 

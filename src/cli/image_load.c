@@ -215,7 +215,7 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
                                   "mount");
     cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
               load->image.manifest.allocations[rank].name,
-              load->image.manifest.allocations[rank].size_bytes, strerror(-error));
+              load->image.manifest.allocations[rank].size_bytes, failure_reason(error));
     return CLI_FAILURE;
 }
 
@@ -404,10 +404,13 @@ static void load_abort(struct image_load *load, int status)
     error = gmsfs_abort(load->handle, &rolled_back);
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    ui_line(stderr, "nothing was committed; %s %s", load->request->store,
-            error         ? "is as the daemon left it"
-            : rolled_back ? "has its earlier layout again"
-                          : "is empty");
+    if (!error && store_make_is_new(load->request->store))
+        fputs("nothing was committed\n", stderr);
+    else
+        ui_line(stderr, "nothing was committed; %s %s", load->request->store,
+                error         ? "is as the daemon left it"
+                : rolled_back ? "has its earlier layout again"
+                              : "is empty");
 }
 
 static void load_print_result(const struct image_load *load, uint64_t start_ms)
@@ -494,7 +497,7 @@ int image_load(const struct image_request *request)
     struct failure failure;
     int status;
 
-    signals_install("\ngmsfs image: stopped by a signal; nothing was committed\n");
+    signals_install("\ngmsfs image: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     load.staging = staging_new();
     if (!load.staging)

@@ -80,7 +80,7 @@ int image_save(const struct image_request *request)
             request->path);
         return CLI_FAILURE;
     }
-    signals_install("\ngmsfs image: stopped by a signal; nothing was saved\n");
+    signals_install("\ngmsfs image: ", "; nothing was saved\n");
     status = reader_open(&save.reader, request->store, request->timeout_ms, request->quiet);
     if (status == CLI_OK)
         status = save_store(&save);

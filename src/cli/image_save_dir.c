@@ -230,7 +230,7 @@ int image_save_prepare(struct image_save *save)
         return cli_failure(&failure);
     error = image_dir_look(&save->dir, &content);
     if (error) {
-        cli_error("%s: cannot list it: %s", save->dir.path, strerror(-error));
+        cli_error("%s: cannot list it: %s", save->dir.path, failure_reason(error));
         return CLI_FAILURE;
     }
     status = prepare_refuse(save, &content);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an image of the store consists of. */
+#include "base/failure.h"
 #include "cli/image_save.h"
 
 #include "cli/store_explain.h"
@@ -82,7 +83,7 @@ static int plan_behind(struct image_save *save)
         error = work_run(&work);
     free(sizes);
     if (error && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read the memory: %s", save->reader.store, strerror(-error));
+        cli_error("%s: cannot read the memory: %s", save->reader.store, failure_work_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -89,7 +89,8 @@ int load_clear(struct load *load);
 int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */
 int load_put_metadata(struct load *load);
 void load_explain_commit(const struct load *load, int error);
-/* Aborts what the store's writer has done; what the store is now, in words. */
+/* Aborts what the store's writer has done; what the store is now, in words. NULL: it
+ * is one that store_make_undo() removes. */
 const char *load_abort_store(struct load *load);
 void load_print_store(const struct load *load);
 /* The end of a load, or of a group whose first load this is: how much it was, and what took how

@@ -8,6 +8,7 @@
  * processor's cache: a page that is written whole is never cleared, while one that is touched
  * through a mapping is cleared first, after a fault.
  */
+#include "base/failure.h"
 #include "cli/load.h"
 
 #include "base/file_io.h"
@@ -96,7 +97,8 @@ static int copy_fail(struct copy *copy, const struct load *load, size_t index, c
             cli_error("%s: tensor '%s': the file became shorter while it was read", path,
                       tensor->name);
         else
-            cli_error("%s: tensor '%s': cannot %s: %s", path, tensor->name, verb, strerror(-error));
+            cli_error("%s: tensor '%s': cannot %s: %s", path, tensor->name, verb,
+                      failure_reason(error));
     }
     pthread_mutex_unlock(&copy->said);
     return error;
@@ -557,7 +559,7 @@ static int copy_explain(struct copy *copy, int error)
         return load_explain_allocation(copy->items[copy->supply.refused].load,
                                        copy->supply.refusal);
     if (error && !copy->has_said)
-        cli_error("cannot copy: %s", strerror(-error));
+        cli_error("cannot copy: %s", failure_work_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

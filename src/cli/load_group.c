@@ -379,9 +379,9 @@ static void group_abort(struct load_group *group, const uint8_t id[16], int stat
         fputs("nothing was committed\n", stderr);
     for (size_t i = 0; i < group->count; i++) {
         struct load *rank = &group->ranks[i];
-        bool is_committed = group_has_committed(rank, id);
-        ui_line(stderr, "%s %s", rank->store,
-                is_committed ? "is committed" : load_abort_store(rank));
+        const char *left = group_has_committed(rank, id) ? "is committed" : load_abort_store(rank);
+        if (left)
+            ui_line(stderr, "%s %s", rank->store, left);
     }
 }
 
@@ -446,7 +446,7 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     asked.staging = staging_new();
     if (!asked.staging)
         return cli_out_of_memory();
-    signals_install("\ngmsfs load: stopped by a signal; nothing was committed\n");
+    signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     status = group_make_ranks(&group, &asked, operands, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)

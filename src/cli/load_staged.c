@@ -3,6 +3,7 @@
  * From the files into memory that only staging can reach, a GPU's: mapped whole, filled by ranges.
  * Each device has a crew of threads, so that all are filled at the same time.
  */
+#include "base/failure.h"
 #include "cli/load.h"
 
 #include "base/thread.h"
@@ -346,7 +347,7 @@ int load_fill_staged(struct load *loads, size_t count)
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     if (error && !copy.has_said && !store_explain_staging(loads->staging))
-        cli_error("cannot copy: %s", strerror(-error));
+        cli_error("cannot copy: %s", failure_work_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

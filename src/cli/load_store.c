@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
+#include "cli/store_make.h"
 #include "cli/store_memory.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
@@ -172,6 +173,8 @@ const char *load_abort_store(struct load *load)
 
     if (gmsfs_abort(load->handle, &rolled_back) != 0)
         return "is as the daemon left it";
+    if (store_make_is_new(load->store))
+        return NULL;
     return rolled_back ? "has its earlier layout again" : "is empty";
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/mounts.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
 
@@ -216,7 +217,7 @@ int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts)
 
 int mounts_explain(int error)
 {
-    cli_error("cannot read the table of mounts, " MOUNTINFO ": %s%s", strerror(-error),
+    cli_error("cannot read the table of mounts, " MOUNTINFO ": %s%s", failure_reason(error),
               error == -ENOENT ? "; mount /proc here, or call this where it is" : "");
     return CLI_FAILURE;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a GGUF file will say: key-values that may lie in the store's memory, and the tensors. */
+#include "base/failure.h"
 #include "cli/save.h"
 
 #include "cli/store_memory.h"
@@ -109,7 +110,7 @@ static int fetch_run(struct gguf_fetch *fetch)
     staging_equip(save->reader.staging, &work, &save->reader.memory, 1);
     error = work_run(&work);
     if (error && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read its memory: %s", save->store, strerror(-error));
+        cli_error("%s: cannot read its memory: %s", save->store, failure_work_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

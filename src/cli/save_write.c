@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mapped memory into files beside the real ones, which they become at the very end. */
+#include "base/failure.h"
 #include "cli/save.h"
 
 #include "base/size.h"
@@ -75,6 +76,12 @@ static void save_clear_away(struct save *save)
     }
 }
 
+/* No regular file says EAGAIN: it is the threads'. */
+static const char *save_reason(int error)
+{
+    return error == -EAGAIN ? failure_work_reason(error) : failure_reason(error);
+}
+
 static const char *save_way_out(int error)
 {
     switch (error) {
@@ -108,7 +115,7 @@ static int save_fail(struct save *save, const char *path, int error)
                   "--shard-size makes smaller ones",
                   path);
     else
-        cli_error("%s: cannot write: %s%s", path, strerror(-error), save_way_out(error));
+        cli_error("%s: cannot write: %s%s", path, save_reason(error), save_way_out(error));
     return CLI_FAILURE;
 }
 
@@ -120,7 +127,7 @@ static int save_check_target(const struct save_file *file)
     if (lstat(file->path, &known) < 0) {
         if (errno == ENOENT)
             return CLI_OK;
-        cli_error("%s: cannot write: %s", file->path, strerror(errno));
+        cli_error("%s: cannot write: %s", file->path, failure_reason(-errno));
         return CLI_FAILURE;
     }
     if (S_ISREG(known.st_mode) || S_ISLNK(known.st_mode))
@@ -442,7 +449,7 @@ static int save_place(struct save *save)
     if (error)
         cli_error("%s: is whole and in its place, but its directory cannot be flushed to the disk: "
                   "%s; it may be gone after a power failure: save again, or elsewhere",
-                  save->path, strerror(-error));
+                  save->path, failure_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

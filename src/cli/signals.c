@@ -5,33 +5,40 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t deferred_now;
 static volatile sig_atomic_t noted;
-static const char *last_words;
+static const char *words_before, *words_behind; /* of what is said then */
 static void (*undo_all)(void);
 
 static void signals_on(int number)
 {
+    const char *words[] = {words_before, "stopped by a signal (", sigdescr_np(number), ")",
+                           words_behind};
+    struct iovec pieces[sizeof(words) / sizeof(words[0])];
     ssize_t ignored;
 
     noted = number;
     if (deferred_now)
         return;
-    ignored = write(STDERR_FILENO, last_words, strlen(last_words));
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        pieces[i] = (struct iovec){(char *)words[i], strlen(words[i])};
+    ignored = writev(STDERR_FILENO, pieces, sizeof(words) / sizeof(words[0]));
     (void)ignored;
     if (undo_all)
         undo_all();
     _exit(CLI_SIGNALED + number);
 }
 
-void signals_install(const char *text)
+void signals_install(const char *before_signal, const char *behind_signal)
 {
     static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = signals_on}, before;
 
-    last_words = text;
+    words_before = before_signal;
+    words_behind = behind_signal;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         /* nohup(1) and the like stay in force. */

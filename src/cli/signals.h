@@ -11,8 +11,9 @@
 
 #include <stdbool.h>
 
-/* text: what is said on stderr when they end the process; a constant. */
-void signals_install(const char *text);
+/* What is said on stderr when they end the process: "stopped by a signal (...)", which one it was,
+ * between these two constants. */
+void signals_install(const char *before_signal, const char *behind_signal);
 /* Called before they end the process at once, on its main thread; async-signal-safe. NULL:
  * nothing. */
 void signals_set_undo(void (*undo)(void));

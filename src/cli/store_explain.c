@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_explain.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/store_fenced.h"
 
@@ -59,7 +60,7 @@ static const char *find_explanation(int error)
     for (size_t i = 0; i < sizeof(explanations) / sizeof(explanations[0]); i++)
         if (explanations[i].error == error)
             return explanations[i].why;
-    return strerror(-error);
+    return failure_reason(error);
 }
 
 int store_explain(const char *path, const char *doing, int error)

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_make.h"
 
+#include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
 #include "cli/store_open.h"
+#include "cli/ui.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,16 +25,19 @@
 #define TRIES       100u /* while the end of our own use of it is still on its way */
 #define TRY_WAIT_NS 10000000
 
-/* A command fills at most as many stores at once. The `ctl` of each, in rising order. Written
- * before it counts, for a handler reads it. */
-static int made[GMSFS_GROUP_MAX];
+/* A command fills at most as many stores at once. `ctl`, open, in rising order. Written before it
+ * counts, for a handler reads it. */
+static struct {
+    int ctl;
+    char *path;
+} made[GMSFS_GROUP_MAX];
 static atomic_uint made_count;
 
 /* Above the one before. */
 static int open_ctl(const char *path, unsigned count)
 {
     char *ctl = store_file_path(path, "ctl");
-    int least = count > 0 ? made[count - 1] + 1 : STDERR_FILENO + 1;
+    int least = count > 0 ? made[count - 1].ctl + 1 : STDERR_FILENO + 1;
     int fd = ctl ? open(ctl, O_RDWR | O_CLOEXEC) : -1, above = -1;
 
     if (fd >= 0) {
@@ -44,15 +51,22 @@ static int open_ctl(const char *path, unsigned count)
 static int make(const char *path)
 {
     unsigned count = atomic_load(&made_count);
+    char *copy = count < GMSFS_GROUP_MAX ? strdup(path) : NULL;
+    int error = 0;
 
-    if (count == GMSFS_GROUP_MAX)
-        return -ENFILE;
-    if (mkdir(path, STORE_MODE) < 0)
-        return errno == EEXIST ? 0 : -errno; /* somebody else was quicker: it is not ours */
-    made[count] = open_ctl(path, count);
-    if (made[count] < 0) {
-        int error = -errno;
+    if (!copy)
+        return count < GMSFS_GROUP_MAX ? -ENOMEM : -ENFILE;
+    if (mkdir(path, STORE_MODE) < 0) {
+        error = errno == EEXIST ? 0 : -errno; /* somebody else was quicker: it is not ours */
+        free(copy);
+        return error;
+    }
+    made[count].path = copy;
+    made[count].ctl = open_ctl(path, count);
+    if (made[count].ctl < 0) {
+        error = -errno;
         rmdir(path); /* of this very moment */
+        free(copy);
         return error;
     }
     atomic_store(&made_count, count + 1);
@@ -115,25 +129,61 @@ int store_open_or_make(const char *path, gmsfs_t **handle)
 
 void store_make_keep(void)
 {
-    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--)
-        close(made[i - 1]);
+    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--) {
+        close(made[i - 1].ctl);
+        free(made[i - 1].path);
+    }
 }
 
-/* By the file, so it is the store that was made or none. */
-static void undo(int ctl)
+bool store_make_is_new(const char *path)
+{
+    unsigned count = atomic_load(&made_count);
+
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(made[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* By the file, so it is the store that was made or none. 0, or why it is still there. */
+static int undo(int ctl)
 {
     const struct timespec wait = {.tv_nsec = TRY_WAIT_NS};
+    int error = 0;
 
-    for (unsigned i = 0; i < TRIES && ioctl(ctl, GMSFS_IOC_REMOVE_UNUSED) < 0 && errno == EBUSY;
-         i++)
+    for (unsigned i = 0; i < TRIES; i++) {
+        error = ioctl(ctl, GMSFS_IOC_REMOVE_UNUSED) < 0 ? -errno : 0;
+        if (error != -EBUSY)
+            break;
         nanosleep(&wait, NULL);
+    }
     close(ctl);
+    return error;
+}
+
+static void explain_undo(const char *path, int error)
+{
+    switch (error) {
+    case 0:
+    case -ESTALE:
+        ui_line(stderr, "%s, which was made for this, is removed again", path);
+        break;
+    case -EBUSY:
+        ui_line(stderr, "%s, which was made for this, stays: somebody else uses it", path);
+        break;
+    case -ENOTEMPTY: /* what was committed there is somebody's, or has been told */
+        break;
+    default:
+        ui_line(stderr, "%s, which was made for this, stays: %s", path, failure_reason(error));
+    }
 }
 
 void store_make_undo(void)
 {
-    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--)
-        undo(made[i - 1]);
+    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--) {
+        explain_undo(made[i - 1].path, undo(made[i - 1].ctl));
+        free(made[i - 1].path);
+    }
 }
 
 void store_make_undo_all(void)
@@ -141,11 +191,12 @@ void store_make_undo_all(void)
     unsigned count = atomic_load(&made_count), from = STDERR_FILENO + 1;
 
     for (unsigned i = 0; i < count; i++) {
-        unsigned own = (unsigned)made[i];
+        unsigned own = (unsigned)made[i].ctl;
         if (own > from)
             close_range(from, own - 1, 0);
         from = own + 1;
     }
     close_range(from, UINT_MAX, 0);
-    store_make_undo();
+    for (unsigned i = atomic_exchange(&made_count, 0); i > 0; i--)
+        undo(made[i - 1].ctl);
 }

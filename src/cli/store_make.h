@@ -12,15 +12,20 @@
 
 #include "gmsfs.h"
 
+#include <stdbool.h>
+
 /* store_open(), after a mkdir(2) where the path is no store but could be one. */
 int store_open_or_make(const char *path, gmsfs_t **handle);
 
 /* Something was committed: they all stay. */
 void store_make_keep(void);
-/* Removes those that were made; whoever of this process has one of them open has closed it. */
+/* Whether store_make_undo() is still to remove what was made at this path. */
+bool store_make_is_new(const char *path);
+/* Removes those that were made, and says what became of each; whoever of this process has one of
+ * them open has closed it. */
 void store_make_undo(void);
-/* The same from a handler, after closing all descriptors but the standard streams and its own.
- * Async-signal-safe. */
+/* The same from a handler, without a word, after closing all descriptors but the standard streams
+ * and its own. Async-signal-safe. */
 void store_make_undo_all(void);
 
 #endif

@@ -78,8 +78,7 @@ static int set_bound(struct fs *fs, const struct service_actor *by, const struct
                                   node->entry->offset);
     if (value[0] && strcmp(value, "-") != 0)
         return -EINVAL;
-    return service_entry_bind(fs->service, by, node->entry->serial, LAYOUT_UNBOUND,
-                              node->entry->offset);
+    return service_entry_bind(fs->service, by, node->entry->serial, LAYOUT_UNBOUND, 0);
 }
 
 static int set_offset(struct fs *fs, const struct service_actor *by, const struct node *node,

@@ -255,6 +255,6 @@ int image_check(const struct image_check *check, struct failure *failure)
     if (!error || run.has_failed ||
         (check->staging && staging_get_failure(check->staging, failure, &is_told)))
         return error;
-    return failure_set(failure, error, "%s: cannot read the image: %s; check the disk",
-                       check->image->dir.path, strerror(-error));
+    return failure_set(failure, error, "%s: cannot read the image: %s", check->image->dir.path,
+                       failure_work_reason(error));
 }

@@ -52,7 +52,7 @@ static bool is_name_of_image(const char *name)
 int image_dir_explain(const struct image_dir *dir, const char *name, const char *doing, int error,
                       struct failure *failure)
 {
-    const char *why = strerror(-error);
+    const char *why = failure_reason(error);
 
     if (error == -ELOOP)
         why = "a symbolic link, which no image has";
@@ -91,10 +91,9 @@ int image_dir_open(struct image_dir *dir, const char *path, enum image_dir_use u
     }
     dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
-        return failure_set(failure, -errno,
-                           "%s: cannot open the directory of the image: %s; check the path and its "
-                           "permissions",
-                           path, strerror(errno));
+        return failure_set(failure, -errno, "%s: cannot open the directory of the image: %s%s",
+                           path, failure_reason(-errno),
+                           errno == EMFILE ? "" : "; check the path and its permissions");
     return dir_lock(dir, use, failure);
 }
 

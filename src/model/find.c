@@ -2,6 +2,8 @@
 /* Which files of a directory are its model. */
 #include "model/open.h"
 
+#include "base/failure.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -69,7 +71,7 @@ static int names_read(const char *directory, struct names *names, struct failure
         closedir(dir);
     if (error)
         return safetensors_fail(failure, error, directory, NULL, "cannot list it: %s",
-                                strerror(-error));
+                                failure_reason(error));
     if (names->count)
         qsort(names->list, names->count, sizeof(*names->list), name_compare);
     return 0;

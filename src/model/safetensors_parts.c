@@ -43,10 +43,9 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struc
 
     if (file < 0) {
         error = -errno;
-        return safetensors_fail(failure, error, path, NULL, "cannot open it: %s; %s",
-                                strerror(-error),
-                                error == -EMFILE ? "raise the limit of open files (ulimit -n)"
-                                                 : "check the path and its permissions");
+        return safetensors_fail(failure, error, path, NULL, "cannot open it: %s%s",
+                                failure_reason(error),
+                                error == -EMFILE ? "" : "; check the path and its permissions");
     }
     if (fstat(file, &status) != 0) {
         error = -errno;

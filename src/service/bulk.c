@@ -67,10 +67,16 @@ void service_drop_bulks(struct service *s)
     }
 }
 
+/* The culprit is the first one as they were written. */
 static void measure(struct bulk_op *op)
 {
     for (size_t i = 0; i < op->rows; i++) {
         const struct layout_put *put = &op->puts[i];
+        if (service_entry_has_stray_offset(put->slot, put->offset) &&
+            (!op->error || put->serial < op->culprit)) {
+            op->error = -EINVAL;
+            op->culprit = put->serial;
+        }
         op->total_bytes += put->key_bytes + put->value_bytes;
         if (put->slot != LAYOUT_UNBOUND && put->slot >= op->rank_end)
             op->rank_end = put->slot + 1;

@@ -12,6 +12,8 @@
 
 static int put(struct service *s, uint64_t session, const struct service_entry *entry)
 {
+    if (service_entry_has_stray_offset(entry->slot, entry->offset))
+        return -EINVAL;
     struct record record = {
         .type = RECORD_ENTRY_PUT,
         .session = session,

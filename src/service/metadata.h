@@ -24,9 +24,16 @@ struct service_entry {
     size_t value_bytes;
 };
 
+/* It is bound to nothing, and that has no offset but 0. */
+static inline bool service_entry_has_stray_offset(uint64_t slot, uint64_t offset)
+{
+    return slot == LAYOUT_UNBOUND && offset != 0;
+}
+
+/* A stray offset: -EINVAL, as that of service_apply. */
 int service_entry_put(struct service *s, const struct service_actor *by,
                       const struct service_entry *entry);
-/* The entry that is there, bound elsewhere. -ENOENT */
+/* The entry that is there, bound elsewhere. -ENOENT, -EINVAL: a stray offset */
 int service_entry_bind(struct service *s, const struct service_actor *by, uint64_t serial,
                        uint64_t slot, uint64_t offset);
 /* -ENOENT; a key that none can have: -EINVAL, -ENAMETOOLONG */

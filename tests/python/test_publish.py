@@ -5,6 +5,7 @@ import array
 import ctypes
 import errno
 import os
+import pickle
 import unittest
 import unittest.mock
 
@@ -185,23 +186,57 @@ class Publishing(StoreCase):
             {"." + "%" * 85: b"1"},
             {"a\0b": b"1"},
             {"__metadata__": b"1"},
-            {"t": 5},
             {"t": numpy.array(["text"])},
-            {5: b"1"},
             {"\udcff": b"1"},
         ):
-            with self.assertRaises(gmsfs.Error) as caught:
+            with self.assertRaises(gmsfs.BadArgument) as caught:
                 gmsfs.publish(self.path, tensors, timeout=0)
             self.assertEqual(caught.exception.errno, errno.EINVAL, tensors)
-        for metadata in ({"key": 5}, {"key": "\udcff"}, {"key": "x" * (1 << 20)}):
-            with self.assertRaisesRegex(gmsfs.Error, "__metadata__"):
+            self.assertIsInstance(caught.exception, ValueError)
+        self.assertEqual(str(pickle.loads(pickle.dumps(caught.exception))), str(caught.exception))
+        for metadata in ({"key": "\udcff"}, {"key": "x" * (1 << 20)}):
+            with self.assertRaisesRegex(gmsfs.BadArgument, "__metadata__"):
                 gmsfs.publish(self.path, {}, metadata, timeout=0)
-        for tag in (5, "a\0b", "x" * 256, "\udcff"):
-            with self.assertRaisesRegex(gmsfs.Error, "a tag is a string"):
+        for tag in ("a\0b", "x" * 256, "\udcff"):
+            with self.assertRaisesRegex(gmsfs.BadArgument, "a tag is a string"):
                 gmsfs.publish(self.path, {}, tag=tag, timeout=0)
         for arguments in (([b"1"],), (None,), (object(),), ({}, ["a"])):
             with self.assertRaisesRegex(TypeError, f"{self.path}: .* dict"):
                 gmsfs.publish(self.path, *arguments, timeout=0)
+
+    def test_what_is_of_another_type_is_a_type_error_and_ends_no_session(self):
+        one = {"t": b"1"}
+        wrong = (
+            ({"t": 5},),
+            ({5: b"1"},),
+            (one, {"key": 5}),
+            (one, {5: "value"}),
+            (one, None, {"tag": 5}),
+            (one, None, {"tag": {"t": b"x"}}),
+            (one, None, {"chunk_bytes": "1M"}),
+        )
+        with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+            for tensors, *rest in wrong:
+                named = rest[1] if len(rest) > 1 else {}
+                for call in (store.publish, store.write):
+                    with self.assertRaisesRegex(TypeError, ".* (string|number|buffer)"):
+                        call(tensors, *rest[:1], **named)
+            with self.assertRaisesRegex(ValueError, "chunk_bytes is a whole number from 1"):
+                store.publish(one, chunk_bytes=0)
+            for slot, offset in ((-1, 0), (2**64 - 1, 0), (None, -1), (None, 2**64)):
+                with self.assertRaisesRegex(ValueError, "is a whole number from 0"):
+                    store.metadata.put("key", b"value", slot, offset)
+            with self.assertRaisesRegex(TypeError, "a tag is a string"):
+                store.sleep(tag=5)
+            store.publish(one)
+        with self.assertRaisesRegex(TypeError, "paths are several"):
+            gmsfs.open_group(self.path)
+        with gmsfs.open(self.path, timeout=TIMEOUT) as store:
+            with self.assertRaisesRegex(TypeError, "names are several"):
+                store.views("t")
+            store.sleep()
+            with self.assertRaisesRegex(TypeError, "timeout is a number"):
+                store.wake(timeout="1")
 
     def test_more_than_the_device_has_is_said_and_changes_nothing(self):
         gmsfs.publish(self.path, {"old": b"1"})

@@ -99,6 +99,35 @@ class Failing(RegionCase):
         self.assertIn("64 bytes", str(error))
         self.assertEqual(pickle.loads(pickle.dumps(error)).reason, "bad_handle")
 
+    def test_what_is_of_another_type_or_no_such_number_is_refused_as_python_does(self):
+        fd = self.register("r", b"x" * 10)
+        register, cuda = self.regions.register, self.regions.register_cuda
+        for call in (
+            lambda: register("s", "/key", 1, fd="3"),
+            lambda: register("s", "/key", 1, fd=fd, gid="users"),
+            lambda: register("s", "/key", 1.5, fd=fd),
+            lambda: cuda("s", 64, 1),
+            lambda: self.regions.get("r", uid="root"),
+            lambda: self.regions.list(uid=1.5),
+            lambda: self.regions.open("r", uid=b"0"),
+            lambda: self.regions.open("r").write(0, 5),
+            lambda: self.regions.open("r").write(0.5, b"x"),
+        ):
+            with self.assertRaises(TypeError):
+                call()
+        for call in (
+            lambda: register("s", "/key", 1, fd=-1),
+            lambda: register("s", "/key", 1, fd=2**32 + fd),
+            lambda: register("s", "/key", 1, fd=fd, groups=[-1]),
+            lambda: self.regions.unregister("r", uid=2**32),
+            lambda: self.regions.list(uid=-1),
+            lambda: gmsfs.regions.open(MOUNT + "\0"),
+        ):
+            with self.assertRaises(ValueError):
+                call()
+        with self.regions.open("r") as region:
+            self.assertEqual(region.read(), b"x" * 10)
+
     def test_what_is_not_there_is_a_key_error_or_none(self):
         self.assertIsNone(self.regions.get("none"))
         with self.assertRaises(KeyError):

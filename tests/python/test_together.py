@@ -188,8 +188,8 @@ class Tags(StoreCase):
             self.assertEqual((store.memory_info.preserved_bytes, views["kv"][63]), (0, 2))
             store.sleep(tag="no such")
             store.sleep(tag="")
-            with self.assertRaisesRegex(gmsfs.Error, "a tag is a string"):
-                store.sleep(tag=7)
+            with self.assertRaisesRegex(gmsfs.BadArgument, "a tag is a string"):
+                store.sleep(tag="a\0b")
             del views
 
     def test_no_memory_that_sleeps_is_given_out(self):

@@ -209,6 +209,30 @@ class Interrupts(Waits):
         self.interrupted_wake(start, interrupted)
         self.assertEqual(interrupts, [])
 
+    def test_what_does_not_end_in_time_is_left_alone_and_undone_when_it_ends(self):
+        really, begun, gate, undone = threading.Thread.start, threading.Event(), threading.Event(), []
+
+        def start(thread):
+            really(thread)
+            begun.wait()
+            raise KeyboardInterrupt
+
+        def call():
+            begun.set()
+            gate.wait()
+            return 0
+
+        with mock.patch.object(threading.Thread, "start", start):
+            with self.assertRaises(KeyboardInterrupt):
+                gmsfs.handle.interruptible(call, lambda: undone.append(None), gate.is_set, 0.05)
+        self.assertEqual(undone, [])
+        gate.set()
+        self.wait_until(lambda: undone, "nobody undid it")
+
+    def test_where_no_thread_can_start_the_call_is_made_all_the_same(self):
+        with mock.patch.object(threading.Thread, "start", mock.Mock(side_effect=RuntimeError)):
+            self.assertEqual(gmsfs.handle.interruptible(lambda: 7, None, None), 7)
+
 
 class Memory(Waits):
     """Waits for memory that another store takes."""
