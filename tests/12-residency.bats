@@ -454,6 +454,19 @@ moves_are() { # COUNT
     cli verify "$W" "$T/saved.safetensors"
 }
 
+@test "a load of a store that has left says what the device lacks, and counts nothing that is elsewhere" {
+    requires python3
+    local model
+    model=$("$ROOT/scripts/make-model" --out "$T/model" --size 20M --shards 1 | tail -n 1)
+    cli load -q "$W" "$model"
+    move_to host host
+    mkdir "$M/other"
+    bash -c 'exec 4<>"$1/lock"; truncate -s 56M "$1/allocations/a"; echo >"$1/commit"' _ "$M/other"
+    cli -3 load --timeout 0 "$W" "$model"
+    assert_match "$output" 'does not fit: [0-9.]+ MiB needed, 8.0 MiB free of 64.0 MiB'
+    at host
+}
+
 @test "what comes back to the device obeys the budget of its pool, and who waits comes in when there is room" {
     echo 'adapters max=16M slots=1' >"$M/pools"
     mkdir "$M/other"
