@@ -59,7 +59,7 @@
  * memory opens the store itself (and may gmsfs_join its parent's session). On a GPU it can do so if
  * the parent had not used the CUDA driver by then; else what needs the driver is -ECHILD, for the
  * driver does not work in such a child: it has to exec(3), or be made before.
- * vfork() and posix_spawn() touch nothing.
+ * vfork() and posix_spawn() touch nothing. Regions are otherwise: gmsfs_region.h.
  *
  * DESCRIPTORS. A handle keeps two descriptors while open, and a third once something was exported.
  * Attaching thousands of allocations under RLIMIT_NOFILE 1024 works: descriptors come in batches

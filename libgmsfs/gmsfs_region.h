@@ -37,8 +37,10 @@
  * other, one from a handler that interrupts another is -EDEADLK, and in a child of fork() it is
  * dead (-ECHILD). gmsfs_region_t are independent of it and of each other,
  * and may outlive it; of one, gmsfs_region_read, _write and the properties may be called by several
- * threads at a time, _map, _unmap, _detach and _close by nobody beside. A child of fork() has its
- * parent's references and must not use them.
+ * threads at a time, _map, _unmap, _detach and _close by nobody beside. A child of fork() has their
+ * descriptors and mappings, and those of the gmsfs_regions_t, until it closes both, or ends, or
+ * execs: descriptors cannot be closed by fork(). It may read, write and map; the reference is its
+ * parent's, who alone gives it back, or the end of both.
  */
 #ifndef GMSFS_REGION_H
 #define GMSFS_REGION_H

@@ -279,6 +279,43 @@ TAP_TEST(a_child_of_fork_cannot_use_the_handle_nor_give_its_parents_references_b
     gmsfs_regions_close(regions);
 }
 
+/* The line that found what must not be. before: open descriptors, before any was the library's. */
+static int keep_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, char *ptr, int before)
+{
+    if (ptr[0] != 'x' || fcntl(gmsfs_region_descriptor(region), F_GETFD) < 0)
+        return __LINE__;
+    ptr[1] = 'y';
+    gmsfs_region_close(region);
+    gmsfs_regions_close(regions);
+    if (msync(ptr, BYTES, MS_ASYNC) == 0)
+        return __LINE__;
+    return count_fds() == before ? 0 : __LINE__;
+}
+
+TAP_TEST(a_child_of_fork_has_what_its_parent_opened_and_mapped_until_it_closes_that)
+{
+    int fd = make_object(), before = count_fds();
+    gmsfs_regions_t *regions = open_regions();
+    gmsfs_region_t *region = NULL;
+    char *ptr = NULL;
+    pid_t child;
+
+    require(pwrite(fd, "x", 1, 0) == 1 && register_fd(regions, "r", fd) == 0);
+    require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
+    require(gmsfs_region_map(region, GMSFS_ACCESS_WRITE, (void **)&ptr) == 0 && ptr);
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(keep_as_child(regions, region, ptr, before) % 256);
+    check_int(wait_for(child), 0);
+    check_int(ptr[1], 'y');
+    check_int(count_references(regions, "r"), 1);
+    gmsfs_region_close(region);
+    check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
+    close(fd);
+    gmsfs_regions_close(regions);
+}
+
 /* ---- unregistered -------------------------------------------------------------------------- */
 
 TAP_TEST(a_region_that_was_unregistered_is_read_written_and_mapped_until_it_is_closed)
