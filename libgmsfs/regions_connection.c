@@ -162,10 +162,11 @@ static int regions_receive(struct gmsfs_regions *regions, struct gfs_regions_ans
 int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t size, int sent_fd,
                     struct gfs_regions_answer *answer, size_t *answered, int *got_fd)
 {
+    int was_connected = regions->fds_fd >= 0;
     int error = regions_connect(regions);
 
-    /* The kernel may have waited there, and the descriptor be another file's by now. */
-    if (!error && gfs_regions_is_cancelled(regions))
+    /* The kernel may have waited there, and sent_fd be another file's by now. */
+    if (!error && !was_connected && gfs_regions_is_cancelled(regions))
         error = -ECANCELED;
     if (error)
         return error;
