@@ -84,7 +84,7 @@ class Publishing(StoreCase):
     def test_chunks_make_the_allocations_that_gmsfs_load_makes(self):
         arrays = {
             f"t{i}": numpy.full(size, i, "u1")
-            for i, size in enumerate([900, 5000, 40, 0, 1000, 300])
+            for i, size in enumerate([900, 5000, 40, 0, 1000, 300] + 17 * [2000] + [6000])
         }
         model = write_model(
             self.file("m.safetensors"),
