@@ -63,6 +63,7 @@ setup() {
 
 @test "Ctrl-C ends at once what Python asks of the regions of a daemon that is stopped" {
     python_with ctypes
+    python_preload
     start_mount
     local worker call
     worker=$(worker_of "$KEEPER")
