@@ -19,7 +19,7 @@ ALIGNMENT_BYTES = 512
 LEAST_CHUNK_BYTES = 64 << 20
 MOST_CHUNK_BYTES = 2 << 30
 CHUNKS = 64
-AT_ONCE = 16  # chunks before what is larger than one, in host memory
+BEFORE_LARGE = 16  # chunks, before what is larger than one
 DEFAULT_TAG = b"weights"
 
 
@@ -216,9 +216,9 @@ class Plan:
 
     def place(self, info: Any, chunk_bytes: Optional[int]) -> None:
         """One behind the other in as few allocations as chunks allow; what is larger has its own."""
-        on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
         if chunk_bytes is None:
             total = sum(item.nbytes for item in self.items)
+            on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
             chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
         self.places, self.allocations, self.tags = [], [], []
         currents: Dict[bytes, int] = {}  # by tag: what the next small one goes to
@@ -237,17 +237,16 @@ class Plan:
                 allocation = current
             self.places.append((allocation, start))
             self.allocations[allocation] = start + nbytes
-        if not on_gpu:
-            self._put_large_behind(chunk_bytes)
+        self._put_large_behind(chunk_bytes)
         granularity = info.granularity_bytes
         self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
 
     def _put_large_behind(self, chunk_bytes: int) -> None:
-        """The order in which `gmsfs load` asks for host memory, of which the ranks come."""
+        """The order that `gmsfs load` has them in: ranks, and so the hash, come of it."""
         ranks = range(len(self.allocations))
         chunks = [rank for rank in ranks if self.allocations[rank] <= chunk_bytes]
         large = [rank for rank in ranks if self.allocations[rank] > chunk_bytes]
-        order = chunks[:AT_ONCE] + large + chunks[AT_ONCE:]
+        order = chunks[:BEFORE_LARGE] + large + chunks[BEFORE_LARGE:]
         moved = {rank: at for at, rank in enumerate(order)}
         self.places = [(moved[allocation], offset) for allocation, offset in self.places]
         self.allocations = [self.allocations[rank] for rank in order]

@@ -38,7 +38,8 @@
 #define COPY_PART_BYTES   ((uint64_t)16 << 20) /* of an allocation, which threads fill in turns */
 #define COPY_AHEAD        64u                  /* allocations whose descriptors are open at once */
 #define COPY_ABREAST      (COPY_AHEAD / 2) /* that are filled at once: the next ones come meanwhile */
-#define COPY_AT_ONCE      16u /* that are made at once: while they are filled, the next ones are */
+#define COPY_AT_ONCE \
+    PACK_BEFORE_LARGE /* that are made at once: while they are filled, the next ones are */
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
@@ -355,7 +356,7 @@ static int copy_get_some(struct copy *copy, const size_t *items, const struct co
     return error;
 }
 
-/* In the order of the turns, which depends on the plan alone, and so do the ranks. */
+/* In the order of the plan, so the slots, and the ranks, are those of the plan. */
 static int copy_get_memory(void *context, const size_t *items, size_t count, size_t *refused)
 {
     struct copy *copy = context;
@@ -399,47 +400,20 @@ static void copy_add_load(struct copy *copy, struct load *load)
     }
 }
 
-/* The items of one load, from `first` on, as they are asked for: large ones neither first, when
- * nothing is there to be filled meanwhile, nor last. */
-static void copy_order(const struct copy *copy, size_t first, size_t count, size_t *order)
-{
-    size_t ordered = 0, before = 0, at;
-
-    for (at = 0; at < count && before < COPY_AT_ONCE; at++)
-        if (!copy_is_large(copy, first + at)) {
-            order[ordered++] = first + at;
-            before++;
-        }
-    for (size_t i = 0; i < count; i++)
-        if (copy_is_large(copy, first + i))
-            order[ordered++] = first + i;
-    for (; at < count; at++)
-        if (!copy_is_large(copy, first + at))
-            order[ordered++] = first + at;
-}
-
 /* The loads take turns: their devices work at the same time. */
-static int copy_take_turns(struct copy *copy, const struct load *loads, size_t count)
+static void copy_take_turns(struct copy *copy, const struct load *loads, size_t count)
 {
-    size_t *order = calloc(copy->item_count + 1, sizeof(*order));
-    size_t taken = 0, first = 0;
-
-    if (!order)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; first += loads[i++].plan.allocation_count)
-        copy_order(copy, first, loads[i].plan.allocation_count, order + first);
+    size_t taken = 0;
 
     for (uint32_t at = 0; taken < copy->item_count; at++) {
         size_t before = 0;
 
         for (size_t i = 0; i < count; i++) {
             if (at < loads[i].plan.allocation_count)
-                copy->turns[taken++] = order[before + at];
+                copy->turns[taken++] = before + at;
             before += loads[i].plan.allocation_count;
         }
     }
-    free(order);
-    return 0;
 }
 
 static void copy_add_parts(struct copy *copy, size_t item)
@@ -482,7 +456,6 @@ static int copy_cut(struct copy *copy)
 static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
 {
     size_t allocations = 0, tensors = 0;
-    int error;
 
     for (size_t i = 0; i < count; i++) {
         allocations += loads[i].plan.allocation_count;
@@ -497,8 +470,8 @@ static int copy_prepare(struct copy *copy, struct load *loads, size_t count)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         copy_add_load(copy, &loads[i]);
-    error = copy_take_turns(copy, loads, count);
-    return error ? error : copy_cut(copy);
+    copy_take_turns(copy, loads, count);
+    return copy_cut(copy);
 }
 
 static void copy_free(struct copy *copy)

@@ -75,6 +75,45 @@ static int place_item(struct pack_plan *plan, const struct ordered *ordered, uin
     return 0;
 }
 
+/* What number each allocation gets. */
+static void choose_numbers(const struct pack_plan *plan, uint64_t chunk_bytes, uint32_t *numbers)
+{
+    uint32_t chunks = 0, number = 0, at = 0;
+
+    for (; at < plan->allocation_count && chunks < PACK_BEFORE_LARGE; at++)
+        if (plan->allocation_bytes[at] <= chunk_bytes) {
+            numbers[at] = number++;
+            chunks++;
+        }
+    for (uint32_t i = 0; i < plan->allocation_count; i++)
+        if (plan->allocation_bytes[i] > chunk_bytes)
+            numbers[i] = number++;
+    for (; at < plan->allocation_count; at++)
+        if (plan->allocation_bytes[at] <= chunk_bytes)
+            numbers[at] = number++;
+}
+
+static int number_anew(struct pack_plan *plan, uint64_t chunk_bytes)
+{
+    uint32_t *numbers = calloc(plan->allocation_count, sizeof(*numbers));
+    uint64_t *bytes = calloc(plan->allocation_count, sizeof(*bytes));
+
+    if (numbers == NULL || bytes == NULL) {
+        free(numbers);
+        free(bytes);
+        return -ENOMEM;
+    }
+    choose_numbers(plan, chunk_bytes, numbers);
+    for (size_t i = 0; i < plan->place_count; i++)
+        plan->places[i].allocation = numbers[plan->places[i].allocation];
+    for (uint32_t i = 0; i < plan->allocation_count; i++)
+        bytes[numbers[i]] = plan->allocation_bytes[i];
+    free(plan->allocation_bytes);
+    plan->allocation_bytes = bytes;
+    free(numbers);
+    return 0;
+}
+
 int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
               struct pack_plan *plan)
 {
@@ -100,6 +139,8 @@ int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
     qsort(order, count, sizeof(*order), order_compare);
     for (size_t i = 0; i < count && error == 0; i++)
         error = place_item(plan, &order[i], chunk_bytes, &open_chunk);
+    if (error == 0)
+        error = number_anew(plan, chunk_bytes);
 out:
     free(order);
     if (error != 0)

@@ -96,6 +96,27 @@ TAP_TEST(an_item_larger_than_a_chunk_has_its_own_allocation)
     pack_free(&plan);
 }
 
+TAP_TEST(what_is_larger_than_a_chunk_is_numbered_behind_sixteen_chunks)
+{
+    enum {
+        ITEMS = 20
+    };
+    struct pack_item items[ITEMS];
+    struct pack_plan plan;
+
+    for (uint32_t i = 0; i < ITEMS; i++)
+        items[i] = (struct pack_item){0, i * 5000, i == 0 || i == ITEMS - 1 ? 5000 : 1024};
+    require(pack_plan(items, ITEMS, 1024, &plan) == 0);
+    check_int(plan.allocation_count, ITEMS);
+    check_int(plan.places[1].allocation, 0);
+    check_int(plan.places[PACK_BEFORE_LARGE].allocation, PACK_BEFORE_LARGE - 1);
+    check_int(plan.places[0].allocation, PACK_BEFORE_LARGE);
+    check_int(plan.allocation_bytes[PACK_BEFORE_LARGE], 5000);
+    check_int(plan.places[ITEMS - 1].allocation, PACK_BEFORE_LARGE + 1);
+    check_int(plan.places[PACK_BEFORE_LARGE + 1].allocation, PACK_BEFORE_LARGE + 2);
+    pack_free(&plan);
+}
+
 TAP_TEST(an_item_of_exactly_a_chunk_fits)
 {
     const struct pack_item items[] = {{0, 0, 1024}};
