@@ -27,6 +27,11 @@ struct image_save {
     bool resumes; /* what is done in the manifest was found there */
     bool began;   /* data was written that a later save can go on with */
 
+    /* Of the disk, when nothing was reserved yet: what was free, and what a save that is gone on
+     * with had there. */
+    bool knows_free;
+    uint64_t free_bytes, there_bytes;
+
     /* Said at the end. */
     uint64_t kept_bytes, copied_ms;
 };

@@ -18,16 +18,34 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#define BLOCK_BYTES 512u /* of st_blocks */
+
+/* Before anything is reserved: what is taken then is not free any more. */
+static void prepare_note_room(struct image_save *save)
+{
+    char name[IMAGE_NAME_BYTES];
+    struct statvfs disk;
+    struct stat known;
+
+    save->knows_free = fstatvfs(save->dir.fd, &disk) == 0;
+    save->free_bytes = save->knows_free ? (uint64_t)disk.f_bavail * disk.f_frsize : 0;
+    save->there_bytes = 0;
+    for (size_t i = 0; save->resumes && i < save->manifest.file_count; i++)
+        if (fstatat(save->dir.fd, image_data_name(i, name), &known, AT_SYMLINK_NOFOLLOW) == 0)
+            save->there_bytes += (uint64_t)known.st_blocks * BLOCK_BYTES;
+}
+
 static void prepare_say_full(const struct image_save *save, const char *name)
 {
-    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?";
-    struct statvfs disk;
+    char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?", there[SIZE_TEXT_BYTES];
 
-    if (fstatvfs(save->dir.fd, &disk) == 0)
-        size_format((uint64_t)disk.f_bavail * disk.f_frsize, available);
-    cli_error("%s/%s: the disk is full, or a quota is: the image has %s, and %s are free; free "
-              "some, or save elsewhere",
-              save->dir.path, name, size_format(save->manifest.stored_bytes, needed), available);
+    if (save->knows_free)
+        size_format(save->free_bytes, available);
+    size_format(save->there_bytes, there);
+    cli_error("%s/%s: the disk is full, or a quota is: the image has %s, %s%sand %s were free at "
+              "the start; free some, or save elsewhere",
+              save->dir.path, name, size_format(save->manifest.stored_bytes, needed),
+              save->there_bytes ? there : "", save->there_bytes ? " were there, " : "", available);
 }
 
 int image_save_fail(const struct image_save *save, const char *name, int error)
@@ -205,6 +223,7 @@ static int prepare_files(struct image_save *save)
 
     if (error)
         return image_save_fail(save, "", error);
+    prepare_note_room(save);
     error = image_dir_write(&save->dir, IMAGE_LAYOUT, save->layout, save->layout_bytes);
     if (error)
         return image_save_fail(save, IMAGE_LAYOUT, error);
@@ -239,6 +258,7 @@ int image_save_prepare(struct image_save *save)
     if (status != CLI_OK)
         return status;
     save->began = save->resumes;
+    prepare_note_room(save);
     status = prepare_begin(save);
     if (status != CLI_OK) {
         if (!content.unfinished)
