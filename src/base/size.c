@@ -2,11 +2,13 @@
 #include "base/size.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#define SIZE_STEP 1024u
+#define SIZE_STEP    1024u
+#define MAX_DECIMALS 3u
 
 static const char UNITS[] = "KMGTPE"; /* E only appears when formatting */
 
@@ -47,7 +49,7 @@ int size_parse(const char *text, uint64_t *bytes)
     return 0;
 }
 
-const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+static const char *format_decimals(uint64_t bytes, unsigned decimals, char text[SIZE_TEXT_BYTES])
 {
     if (bytes < SIZE_STEP) {
         snprintf(text, SIZE_TEXT_BYTES, "%u B", (unsigned)bytes);
@@ -59,6 +61,35 @@ const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES])
         value /= SIZE_STEP;
         unit++;
     }
-    snprintf(text, SIZE_TEXT_BYTES, "%.1f %ciB", value, UNITS[unit]);
+    snprintf(text, SIZE_TEXT_BYTES, "%.*f %ciB", (int)decimals, value, UNITS[unit]);
     return text;
+}
+
+const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+{
+    return format_decimals(bytes, 1, text);
+}
+
+static bool look_alike(const struct size_text *sizes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = i + 1; k < count; k++)
+            if (sizes[i].bytes != sizes[k].bytes && strcmp(sizes[i].text, sizes[k].text) == 0)
+                return true;
+    return false;
+}
+
+void size_format_apart(const struct size_text *sizes, size_t count)
+{
+    unsigned decimals = 0;
+
+    do {
+        decimals++;
+        for (size_t i = 0; i < count; i++)
+            format_decimals(sizes[i].bytes, decimals, sizes[i].text);
+    } while (decimals < MAX_DECIMALS && look_alike(sizes, count));
+    if (!look_alike(sizes, count))
+        return;
+    for (size_t i = 0; i < count; i++)
+        snprintf(sizes[i].text, SIZE_TEXT_BYTES, "%" PRIu64 " B", sizes[i].bytes);
 }

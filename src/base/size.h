@@ -19,4 +19,13 @@ int size_parse(const char *text, uint64_t *bytes);
 /* "512 B", "4.0 GiB"; returns `text`. Rounded to one decimal. */
 const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
+struct size_text {
+    uint64_t bytes;
+    char *text; /* SIZE_TEXT_BYTES */
+};
+
+/* The same of sizes that are compared with each other: with two or three decimals, or in bytes,
+ * where different ones would look alike. */
+void size_format_apart(const struct size_text *sizes, size_t count);
+
 #endif

@@ -39,13 +39,16 @@ static void prepare_say_full(const struct image_save *save, const char *name)
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?", there[SIZE_TEXT_BYTES];
 
+    size_format(save->manifest.stored_bytes, needed);
     if (save->knows_free)
-        size_format(save->free_bytes, available);
+        size_format_apart((struct size_text[]){{save->manifest.stored_bytes, needed},
+                                               {save->free_bytes, available}},
+                          2);
     size_format(save->there_bytes, there);
     cli_error("%s/%s: the disk is full, or a quota is: the image has %s, %s%sand %s were free at "
               "the start; free some, or save elsewhere",
-              save->dir.path, name, size_format(save->manifest.stored_bytes, needed),
-              save->there_bytes ? there : "", save->there_bytes ? " were there, " : "", available);
+              save->dir.path, name, needed, save->there_bytes ? there : "",
+              save->there_bytes ? " were there, " : "", available);
 }
 
 int image_save_fail(const struct image_save *save, const char *name, int error)

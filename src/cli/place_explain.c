@@ -158,6 +158,13 @@ static void explain_turn(const struct place_scene *scene, const char *path)
 
 /* ---- what lacks ------------------------------------------------------------------------------ */
 
+static void format_room(uint64_t needed_bytes, char *needed, uint64_t free_bytes, char *left,
+                        uint64_t all_bytes, char *all)
+{
+    size_format_apart(
+        (struct size_text[]){{needed_bytes, needed}, {free_bytes, left}, {all_bytes, all}}, 3);
+}
+
 static void explain_no_device_room(const struct place_scene *scene, const char *path)
 {
     char needed[SIZE_TEXT_BYTES], left[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], why[ROOM_BYTES] = "";
@@ -165,17 +172,17 @@ static void explain_no_device_room(const struct place_scene *scene, const char *
     bool evicts = strcmp(store_json_text(scene->device, "evict"), "none") != 0;
 
     place_scene_count(scene, "device", &free_bytes, &all_bytes);
+    format_room(get_bytes(scene), needed, free_bytes, left, all_bytes, all);
     if (get_bytes(scene) > all_bytes) {
         cli_error("cannot move: %s: it never fits: it has %s, and the device %s in all", path,
-                  size_format(get_bytes(scene), needed), size_format(all_bytes, all));
+                  needed, all);
         return;
     }
     if (evicts)
         place_room_tell(scene, NULL, get_wall_ms(), why, sizeof(why));
     cli_error("cannot move: %s: the device has no room for it: it needs %s, and %s of %s are "
               "free%s%s",
-              path, size_format(get_bytes(scene), needed), size_format(free_bytes, left),
-              size_format(all_bytes, all), why,
+              path, needed, left, all, why,
               evicts ? ""
                      : "; nothing leaves by itself here (evict=none): 'gmsfs demote' makes room");
 }
@@ -187,20 +194,20 @@ static void explain_no_room(const struct place_scene *scene, const char *path, c
     uint64_t free_bytes, all_bytes, bytes = get_bytes(scene);
 
     place_scene_count(scene, place, &free_bytes, &all_bytes);
-    size_format(bytes, needed);
+    format_room(bytes, needed, free_bytes, left, all_bytes, all);
     if (all_bytes == 0)
         cli_error("cannot move: %s: the mount has no %s; mount it with %s (gmsfs-mount(8))", path,
                   noun + strlen("the "), get_options(place));
     else if (bytes > all_bytes)
         cli_error("cannot move: %s: it never fits: it has %s, and %s %s in all; mount with more "
                   "(%s), or move it elsewhere ('--to %s')",
-                  path, needed, noun, size_format(all_bytes, all), get_options(place), elsewhere);
+                  path, needed, noun, all, get_options(place), elsewhere);
     else if (bytes > free_bytes)
         cli_error("cannot move: %s: %s has no room for it: it needs %s, and %s of %s are free; "
                   "move others from there ('gmsfs demote --to %s', 'gmsfs promote'), or mount with "
                   "more (%s)",
-                  path, noun, needed, size_format(free_bytes, left), size_format(all_bytes, all),
-                  strcmp(place, "host") == 0 ? "disk" : "none", get_options(place));
+                  path, noun, needed, left, all, strcmp(place, "host") == 0 ? "disk" : "none",
+                  get_options(place));
     else
         cli_error("cannot move: %s: what is free of %s is promised to others that move there, or "
                   "the daemon lacked memory of its own; try again",
@@ -217,9 +224,7 @@ static void explain_budget(const struct place_scene *scene, const char *path)
     char needed[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES], used[SIZE_TEXT_BYTES], why[ROOM_BYTES];
 
     used_bytes = store_json_number(pool, "used");
-    size_format(get_bytes(scene), needed);
-    size_format(max_bytes, most);
-    size_format(used_bytes, used);
+    format_room(get_bytes(scene), needed, used_bytes, used, max_bytes, most);
     place_room_tell(scene, name, get_wall_ms(), why, sizeof(why));
     if (slots > 0 && store_json_number(pool, "resident") >= slots)
         cli_error("cannot move: %s: its pool %s has room for %" PRIu64 " store%s on the device "

@@ -51,14 +51,16 @@ static void save_say_full(const struct save *save, const char *path)
     struct statvfs disk;
     uint64_t free_bytes;
 
+    size_format(save->size_bytes, needed);
     if (directory && statvfs(directory, &disk) == 0) {
         free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
-        size_format(free_bytes, available);
+        size_format_apart((struct size_text[]){{save->size_bytes, needed}, {free_bytes, available}},
+                          2);
         size_format(save->size_bytes > free_bytes ? save->size_bytes - free_bytes : 0, missing);
     }
     cli_error("%s: the disk is full, or a quota is: %s needed for all files, %s free, %s missing; "
               "free some, or save elsewhere",
-              path, size_format(save->size_bytes, needed), available, missing);
+              path, needed, available, missing);
     free(directory);
 }
 

@@ -39,9 +39,12 @@ int store_say_full(const char *path, const struct store_space *space, uint64_t n
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES], total[SIZE_TEXT_BYTES];
 
-    cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path,
-              size_format(needed_bytes, needed), size_format(space->free_bytes, available),
-              size_format(space->total_bytes, total),
+    size_format_apart((struct size_text[]){{needed_bytes, needed},
+                                           {space->free_bytes, available},
+                                           {space->total_bytes, total}},
+                      3);
+    cli_error("%s: the model does not fit: %s needed, %s free of %s; %s", path, needed, available,
+              total,
               needed_bytes > space->total_bytes
                   ? "mount with a larger size="
                   : "remove another store's layout, or mount with a larger size=");
@@ -83,9 +86,11 @@ void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes)
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES];
 
     store_get_space(path, handle, &space);
-    if (space.is_known && needed_bytes > space.free_bytes)
-        ui_line(stderr, "waiting for memory for %s: %s needed, %s free", path,
-                size_format(needed_bytes, needed), size_format(space.free_bytes, available));
-    else
+    if (!space.is_known || needed_bytes <= space.free_bytes) {
         say_behind(path);
+        return;
+    }
+    size_format_apart((struct size_text[]){{needed_bytes, needed}, {space.free_bytes, available}},
+                      2);
+    ui_line(stderr, "waiting for memory for %s: %s needed, %s free", path, needed, available);
 }

@@ -147,9 +147,10 @@ static void report_no_room(struct decide_round *round, const struct wanter *want
     size_t pool = round->facts[wanter->store].pool;
     uint64_t reserved = decide_get_reserved(round, wanter->store);
 
-    size_format(round->now->stores[wanter->store].bytes, needed);
-    size_format(round->room.device_free, left);
-    size_format(reserved, kept);
+    size_format_apart((struct size_text[]){{round->now->stores[wanter->store].bytes, needed},
+                                           {round->room.device_free, left},
+                                           {reserved, kept}},
+                      3);
     if (decide_pool_has_room(round, wanter->store) && reserved > 0 && round->room.device_free > 0)
         snprintf(
             cause, sizeof cause,

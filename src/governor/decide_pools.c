@@ -153,8 +153,8 @@ static void change_max(struct decide_round *round, const struct budget *budget, 
                                  .bytes = max_bytes};
     char before[SIZE_TEXT_BYTES], after[SIZE_TEXT_BYTES];
 
-    size_format(budget->pool->max_bytes, before);
-    size_format(max_bytes, after);
+    size_format_apart((struct size_text[]){{budget->pool->max_bytes, before}, {max_bytes, after}},
+                      2);
     if (budget == needy)
         decide_add(round, deed, "%s lacks room in pool %s: its max is raised from %s to %s",
                    needy->needy, budget->pool->name, before, after);

@@ -101,6 +101,26 @@ TAP_TEST(sizes_are_written_with_one_decimal)
     check_str(size_format(UINT64_MAX, text), "16.0 EiB");
 }
 
+static void check_apart(uint64_t one, uint64_t other, const char *one_text, const char *other_text)
+{
+    char a[SIZE_TEXT_BYTES], b[SIZE_TEXT_BYTES], c[SIZE_TEXT_BYTES];
+
+    size_format_apart((struct size_text[]){{one, a}, {other, b}, {one, c}}, 3);
+    check_str(a, one_text);
+    check_str(b, other_text);
+    check_str(c, one_text);
+}
+
+TAP_TEST(sizes_that_differ_are_written_with_what_tells_them_apart)
+{
+    check_apart(1280ull << 20, 512ull << 20, "1.2 GiB", "512.0 MiB");
+    check_apart(4ull << 30, 4ull << 30, "4.0 GiB", "4.0 GiB");
+    check_apart(1280ull << 20, 1200ull << 20, "1.25 GiB", "1.17 GiB");
+    check_apart(1201ull << 20, 1200ull << 20, "1.173 GiB", "1.172 GiB");
+    check_apart(1ull << 30, (1ull << 30) + 1, "1073741824 B", "1073741825 B");
+    check_apart(UINT64_MAX, UINT64_MAX - 1, "18446744073709551615 B", "18446744073709551614 B");
+}
+
 TAP_TEST(defaults)
 {
     check_int(parse("/mnt", NULL), 0);
