@@ -22,11 +22,39 @@ static const struct cli_command cmd_mount = {
     .run = daemon_mount_main,
 };
 
+static int main_version(int argc, char **argv);
+static int main_help(int argc, char **argv);
+
+static const struct cli_command cmd_version = {
+    .name = "version",
+    .summary = "print the version; --json: and those of what builds share",
+    .usage = "Usage: gmsfs version [--json]\n"
+             "\n"
+             "Prints the version.\n"
+             "\n"
+             "      --json   as JSON, with the numbers of what two builds have to agree in, so "
+             "that one\n"
+             "               can go on where the other was\n"
+             "      --help   this text\n",
+    .run = main_version,
+};
+
+static const struct cli_command cmd_help = {
+    .name = "help",
+    .summary = "print this, or the help of a command",
+    .usage = "Usage: gmsfs help [COMMAND]\n"
+             "\n"
+             "Lists the commands, or prints the help of one.\n"
+             "\n"
+             "      --help   this text\n",
+    .run = main_help,
+};
+
 static const struct cli_command *const commands[] = {
-    &cmd_mount,    &cmd_umount,   &cmd_status, &cmd_load,          &cmd_save,    &cmd_verify,
-    &cmd_drain,    &cmd_fence,    &cmd_sum,    &cmd_image,         &cmd_ls,      &cmd_run,
-    &cmd_wait,     &cmd_metadata, &cmd_triton, &cmd_clear_suspect, &cmd_promote, &cmd_demote,
-    &cmd_governor, &cmd_upgrade,
+    &cmd_mount,    &cmd_umount,   &cmd_status,  &cmd_load,          &cmd_save,    &cmd_verify,
+    &cmd_drain,    &cmd_fence,    &cmd_sum,     &cmd_image,         &cmd_ls,      &cmd_run,
+    &cmd_wait,     &cmd_metadata, &cmd_triton,  &cmd_clear_suspect, &cmd_promote, &cmd_demote,
+    &cmd_governor, &cmd_upgrade,  &cmd_version, &cmd_help,
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -39,7 +67,7 @@ static const struct cli_command *main_find(const char *name)
     return NULL;
 }
 
-static int main_help(FILE *to)
+static int main_list(FILE *to)
 {
     fputs("Usage: gmsfs COMMAND [ARGUMENT...]\n"
           "\n"
@@ -49,9 +77,7 @@ static int main_help(FILE *to)
           to);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-13s %s\n", commands[i]->name, commands[i]->summary);
-    fputs("  version       print the version; --json: and those of what builds share\n"
-          "  help          print this, or the help of a command\n"
-          "\n"
+    fputs("\n"
           "'gmsfs COMMAND --help' tells more; so do gmsfs(1), gmsfs-mount(8) and gmsfs(5).\n",
           to);
     return to == stdout ? CLI_OK : CLI_USAGE;
@@ -59,10 +85,18 @@ static int main_help(FILE *to)
 
 static int main_version(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "version") == 0)
-        return daemon_version_main(argc - 1, argv + 1);
-    puts("gmsfs " GMSFS_VERSION);
-    return CLI_OK;
+    int status;
+
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return cli_help();
+    if (argc == 1) {
+        puts("gmsfs " GMSFS_VERSION);
+        return CLI_OK;
+    }
+    status = daemon_version_main(argc, argv);
+    if (status == CLI_USAGE)
+        cli_usage_error("'%s': it takes --json, or nothing", argv[argc > 2 ? 2 : 1]);
+    return status;
 }
 
 static int main_run(const struct cli_command *command, int argc, char **argv)
@@ -84,23 +118,29 @@ static int main_help_of(const char *name)
     return main_run(command, 2, arguments);
 }
 
+static int main_help(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return cli_help();
+    if (argc > 1 && argv[1][0] == '-')
+        return cli_usage_error("unknown option '%s'", argv[1]);
+    cli_set_command(NULL);
+    return argc > 1 ? main_help_of(argv[1]) : main_list(stdout);
+}
+
 static int main_dispatch(int argc, char **argv)
 {
     const struct cli_command *command;
 
     if (argc < 2)
-        return main_help(stderr);
+        return main_list(stderr);
     command = main_find(argv[1]);
     if (command)
         return main_run(command, argc - 1, argv + 1);
-    if (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0 ||
-        strcmp(argv[1], "-V") == 0)
-        return main_version(argc, argv);
-    if (strcmp(argv[1], "help") == 0 && argc > 2 && argv[2][0] != '-')
-        return main_help_of(argv[2]);
-    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "-h") == 0)
-        return main_help(stdout);
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+        return main_version(1, argv);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return main_list(stdout);
     if (strcmp(argv[1], COPIER_COMMAND) == 0) /* by a worker: no command of the user's */
         return copier_main(argc, argv, backends_find_copier);
     if (strcmp(argv[1], TRITON_CUDA_COMMAND) == 0) /* by gmsfs triton: none of the user's either */

@@ -14,7 +14,7 @@
  * arguments; the reason was printed. */
 int daemon_mount_main(int argc, char **argv);
 
-/* `gmsfs version` with arguments: --json. The exit status, likewise. */
+/* `gmsfs version` with arguments: --json. The exit status; 2, with nothing printed, for others. */
 int daemon_version_main(int argc, char **argv);
 
 /* True if the arguments look as mount(8) gives them to a file system: SOURCE DIRECTORY -o ... */

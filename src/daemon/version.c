@@ -52,6 +52,5 @@ int daemon_version_main(int argc, char **argv)
         return print_json();
     if (argc == 2 && strncmp(argv[1], PROGRAM_FOLLOW_FLAG, flag) == 0)
         return can_follow(argv[1] + flag);
-    fputs("gmsfs version: takes --json, or nothing\n", stderr);
     return EXIT_WRONG_ARGUMENTS;
 }
