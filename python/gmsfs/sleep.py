@@ -8,7 +8,7 @@ import errno
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Set, Tuple
 
 from . import abi, info as infos
-from .errors import make
+from .errors import Busy, make
 from .handle import milliseconds
 from .metadata import encode_tag
 
@@ -47,10 +47,12 @@ class Sleeper:
             return
         handle = self._live()
         mode = infos.mode_name(self._granted())
+        slept = self.asleep  # asked after the lock, which another thread gives back when it sleeps
         handle.call("gmsfs_unmap_all_vas", int(keep_lock))
         handle.lost = False
         self._sleeping.clear()
-        self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
+        if mode or not slept:
+            self._wake_mode = abi.MODE_RW_DATA_OR_RW if mode == "rw_data" else abi.MODE_RO
 
     def _sleep_tag(self, tag: Any) -> None:
         handle, encoded = self._touch(), encode_tag(self._path, tag)
@@ -78,11 +80,16 @@ class Sleeper:
         if took and self._wake_mode == abi.MODE_RO:  # the lock and its memory, in one request
             result = handle.lib.gmsfs_remap_all_vas(handle.pointer, 0, int(strict))
             if result != -errno.EAGAIN:
-                handle.check("gmsfs_remap_all_vas", result)
+                self._check_remap(handle, result)
                 handle.lost = False
                 return int(self._ask().moves)
         if took:
-            handle.connect(self._wake_mode, timeout)
+            try:
+                handle.connect(self._wake_mode, timeout)
+            except Busy:
+                if not self.mode:
+                    raise
+                took = False  # another thread that wakes it has taken it meanwhile
         return self._remap(handle, took, strict)
 
     async def wake_async(
@@ -95,12 +102,23 @@ class Sleeper:
         handle = self._live()
         took = not self.mode
         if took:
-            await handle.connect_async(self._wake_mode, timeout)
+            try:
+                await handle.connect_async(self._wake_mode, timeout)
+            except Busy:
+                if not self.mode:
+                    raise
+                took = False  # another thread that wakes it has taken it meanwhile
         return self._remap(handle, took, strict)
+
+    def _check_remap(self, handle: Any, result: int) -> None:
+        """That it does not sleep is fine: another thread has woken it meanwhile."""
+        if result != -errno.EINVAL or self.asleep:
+            handle.check("gmsfs_remap_all_vas", result)
 
     def _remap(self, handle: Any, took: bool, strict: bool) -> int:
         try:
-            handle.call("gmsfs_remap_all_vas", 0, int(strict))
+            result = handle.lib.gmsfs_remap_all_vas(handle.pointer, 0, int(strict))
+            self._check_remap(handle, result)
         except BaseException:
             if took:
                 handle.release()

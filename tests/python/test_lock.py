@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -231,6 +232,35 @@ class Errors(StoreCase):
         self.assertIn("GMSFS_LIBRARY", said)
 
 
+def woken_by_threads(store):
+    """What two threads that have both seen it sleep, and without a lock, get from wake()."""
+    both, said = threading.Barrier(2, timeout=TIMEOUT), []
+
+    class Watched(gmsfs.Store):
+        @property
+        def mode(self):
+            mode = super().mode
+            if threading.current_thread() not in met:
+                met.add(threading.current_thread())
+                both.wait()
+            return mode
+
+    def wake():
+        try:
+            said.append(store.wake(TIMEOUT))
+        except gmsfs.Error as error:
+            said.append(error)
+
+    met, store.__class__ = set(), Watched
+    threads = [threading.Thread(target=wake) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.__class__ = gmsfs.Store
+    return said
+
+
 class Sleeping(StoreCase):
     def test_a_sleeper_wakes_with_every_view_at_its_place_and_new_bytes(self):
         gmsfs.publish(self.path, {"t": b"old!"})
@@ -348,6 +378,16 @@ class Sleeping(StoreCase):
             self.assertEqual(store.wake(TIMEOUT), store.wake(TIMEOUT))
             self.assertEqual((store.mode, bytes(view)), ("ro", b"1"))
             del view
+
+    def test_threads_that_wake_it_together_are_as_one(self):
+        for mode in "ro", "rw_data":
+            with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
+                store.publish({"t": b"1"}, stay=mode == "ro", seal=mode != "ro")
+                view = store.views()["t"]
+                store.sleep()
+                self.assertEqual(woken_by_threads(store), [store.info.moves] * 2)
+                self.assertEqual((store.asleep, store.mode, bytes(view)), (False, mode, b"1"))
+                del view
 
     def test_a_sleeper_that_never_mapped_anything_is_told_to_wake(self):
         gmsfs.publish(self.path, {"t": b"1"})

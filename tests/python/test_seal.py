@@ -95,6 +95,7 @@ class Sealed(StoreCase):
             view[0] = 7
             for keep_lock in (True, False):
                 store.sleep(keep_lock)
+                store.sleep(keep_lock)
                 store.wake(TIMEOUT, strict=True)
                 self.assertEqual(store.mode, "rw_data")
                 view[1] += 1
