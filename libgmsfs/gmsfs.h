@@ -846,6 +846,7 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
  * strict: 0: the layout must have the same layout_hash as when it was unmapped, so every pointer
  *   points at the same tensor, but a writer may have published new bytes (see gmsfs_generation).
  *   1: it must also be the same store and generation, so the bytes are the same.
+ *   Compared is what the mappings showed; where there were none, any layout will do.
  *   A layout unmapped before its first commit has no hash: then the sizes by rank must agree.
  *   Under an RW lock the hash is not known: then there must have been no other commit.
  * All or nothing: on failure nothing is mapped, the addresses stay reserved, and the lock is as

@@ -67,8 +67,9 @@ class Sleeper:
         addresses. Nothing where it is awake.
 
         Without strict a writer may have published new bytes in the same layout meanwhile. A layout
-        that changed (strict: any commit) is Stale, and the store sleeps on. A store that was demoted
-        meanwhile comes back to its device first. tag: only what sleeps with it; without, all.
+        that changed (strict: any commit) is Stale, and the store sleeps on; where no memory was given out
+        before, nothing is compared. A store that was demoted meanwhile comes back to its device first.
+        tag: only what sleeps with it; without, all.
         Returns Info.moves: where it is another number than before, the physical memory is other, and
         whoever registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
         """

@@ -286,6 +286,14 @@ class Sleeping(StoreCase):
             self.assertEqual((store.asleep, store.mode), (True, ""))
             store.wake(TIMEOUT)
 
+    def test_who_mapped_nothing_has_nothing_that_could_be_stale(self):
+        gmsfs.publish(self.path, {"t": b"old!"})
+        with gmsfs.open(self.path) as store:
+            store.sleep()
+            gmsfs.publish(self.path, {"t": b"longer"})
+            store.wake(TIMEOUT, strict=True)
+            self.assertEqual((store.generation, bytes(store.views()["t"])), (2, b"longer"))
+
     def test_another_layout_is_stale(self):
         gmsfs.publish(self.path, {"t": b"old!"})
         with gmsfs.open(self.path) as store:
