@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from typing import Any, Iterable, Iterator, List, Optional, Sequence
 
 from . import abi, errors
@@ -57,7 +58,7 @@ async def open_group_async(
 
 
 def _open_each(paths: Iterable[Any]) -> List[Store]:
-    if isinstance(paths, (str, bytes)):
+    if isinstance(paths, (str, bytes, os.PathLike)):
         raise TypeError(f"paths are several, as in a list, not {paths!r}")
     return [Store(path) for path in paths]
 
@@ -124,16 +125,25 @@ class Group:
             why = "; ".join(f"{path}: {text}" for path, text in said if text)
         return errors.make(code, " ".join(store.path for store in self.stores), call, why)
 
+    def _check_reserve(self, reserve_bytes: Any) -> None:
+        count = len(self.stores)
+        if not isinstance(reserve_bytes, Sequence) or isinstance(reserve_bytes, (str, bytes)):
+            raise TypeError(
+                f"reserve_bytes is a list, a number for each of {count} paths, not {reserve_bytes!r}"
+            )
+        if len(reserve_bytes) != count:
+            raise ValueError(
+                f"reserve_bytes has a number for each of {count} paths, not {len(reserve_bytes)}"
+            )
+
     def _request(
         self, mode: str, timeout: Optional[float], reserve_bytes: Optional[Sequence[int]]
     ) -> Any:
         """What wait() is given."""
         if mode not in ("ro", "rw", "rw_or_ro"):
             raise ValueError(f'mode of a group is "ro", "rw" or "rw_or_ro", not {mode!r}')
-        if reserve_bytes is not None and len(reserve_bytes) != len(self.stores):
-            raise ValueError(
-                f"reserve_bytes has a number for each of {len(self.stores)} paths, not {len(reserve_bytes)}"
-            )
+        if reserve_bytes is not None:
+            self._check_reserve(reserve_bytes)
         for nbytes in reserve_bytes or ():
             check_request(mode, nbytes)
         handles, count, number = self._handles(), len(self.stores), abi.MODES[mode]

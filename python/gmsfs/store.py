@@ -432,9 +432,11 @@ class Store(Sleeper):
 
 
 def _hex(text: str, nbytes: int, what: Any) -> Any:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is a string of {2 * nbytes} hex digits, not a {type(text).__name__}")
     try:
         raw = bytes.fromhex(text)
-    except (TypeError, ValueError):
+    except ValueError:
         raw = b""
     if len(raw) != nbytes:
         raise ValueError(f"{what} is a string of {2 * nbytes} hex digits")

@@ -2,6 +2,7 @@
 """Several stores as one; and one store in parts: private copies, sleep by tag, memory made anew."""
 
 import os
+import pathlib
 
 import numpy
 
@@ -75,7 +76,10 @@ class Groups(StoreCase):
             ([], {}, ValueError, "1 to 256"),
             (self.paths, {"mode": "w"}, ValueError, "rw_or_ro"),
             (self.paths, {"mode": "rw", "reserve_bytes": [1]}, ValueError, "each of 2 paths"),
+            (self.paths, {"mode": "rw", "reserve_bytes": 5}, TypeError, "each of 2 paths, not 5"),
             (self.paths, {"timeout": "x"}, TypeError, "number of seconds"),
+            (self.path, {}, TypeError, "paths are several"),
+            (pathlib.Path(self.path), {}, TypeError, "paths are several"),
             ([self.path] * 2, {"timeout": 0}, gmsfs.Error, "named twice"),
         ):
             with self.subTest(why=why), self.assertRaisesRegex(kind, why):
