@@ -94,6 +94,7 @@ static void print_help(void)
         "                         the keeper opens it again (for logrotate)\n"
         "  uid=N, gid=N           owner of `weights`; default: who mounts\n"
         "  log_level=LEVEL        error, warning, info (default) or debug\n"
+        "  debug                  as --debug\n"
         "  gms                    sockets for clients of the GPU Memory Service, on the stores\n"
         "                         `weights` and `kv_cache`; on host memory uuid=GPU-... is needed\n"
         "  gms_dir=DIR            where they are; default: $GMS_SOCKET_DIR, else $TMPDIR, /tmp "

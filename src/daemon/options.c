@@ -131,7 +131,8 @@ static int parse_seconds(const struct parser *parser, const struct option *optio
     *value_ms = seconds * 1000 + thousandths;
     return 0;
 bad:
-    return refuse(parser, option, "expected seconds from 0 to %u", OPTIONS_MAX_SECONDS);
+    return refuse(parser, option, "expected seconds from 0 to %u, with at most three decimals",
+                  OPTIONS_MAX_SECONDS);
 }
 
 /* The daemon's directory is not the caller's. */

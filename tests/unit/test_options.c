@@ -320,7 +320,7 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("spilled=1", "there is no such option");
     refused("host_color=blue", "there is no such option");
     refused("alloc_timeout=-1", "expected seconds from 0 to");
-    refused("alloc_timeout=1.2345", "expected seconds");
+    refused("alloc_timeout=1.2345", "expected seconds from 0 to 2592000, with at most three");
     refused("writer_patience=99999999999999999999", "expected seconds");
     refused("uid=root", "expected a number");
     refused("uid=4294967295", "expected a number");
