@@ -372,6 +372,18 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     assert_state weights EMPTY
 }
 
+@test "a store of a mount, and what is in it, is no mount point" {
+    start_mount
+    local at
+    for at in weights weights/allocations; do
+        refused_mount -o backend=host,size=64M "$M/$at"
+        assert_match "$output" "$M/$at: cannot be a mount point: it lies in the gmsfs mount $M, "
+    done
+    cli status "$M"
+    assert_match "$output" weights
+    stop_mount
+}
+
 # ---- an ordinary user ------------------------------------------------------------------------
 
 # fusermount3 wants a user with a name.

@@ -192,6 +192,19 @@ static int clear_mountpoint(const char *path)
     return -EBUSY;
 }
 
+/* It would hide a store there, and keep the mount around it busy. */
+static int refuse_inside(const char *given, dev_t device)
+{
+    struct mountinfo mount;
+
+    if (mountinfo_find_device(device, &mount) != 0 || strcmp(mount.type, MOUNTINFO_TYPE) != 0)
+        return 0;
+    log_error("%s: cannot be a mount point: it lies in the gmsfs mount %s, whose directories are "
+              "stores; choose another directory",
+              given, mount.path);
+    return -EBUSY;
+}
+
 /* What is mounted where, and who calls, only /proc tells. */
 static int check_proc(const char *given)
 {
@@ -229,7 +242,7 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
         log_error("%s: cannot be a mount point: not a directory", given);
         return -ENOTDIR;
     }
-    return 0;
+    return refuse_inside(given, stat_.st_dev);
 }
 
 /* One whose keeper is to be another. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 static bool is_octal(char c)
 {
@@ -105,6 +106,30 @@ int mountinfo_find_path(const char *path, struct mountinfo *mount)
 {
     struct path_search search = {.path = path, .found = mount};
     int error = each_mount(see_path, &search);
+
+    return error ? error : search.is_found ? 0 : -ENOENT;
+}
+
+struct device_search {
+    dev_t device;
+    struct mountinfo *found;
+    bool is_found;
+};
+
+static bool see_device(void *context, const struct mountinfo *mount)
+{
+    struct device_search *search = context;
+
+    search->is_found = makedev(mount->major, mount->minor) == search->device;
+    if (search->is_found)
+        *search->found = *mount;
+    return search->is_found;
+}
+
+int mountinfo_find_device(dev_t device, struct mountinfo *mount)
+{
+    struct device_search search = {.device = device, .found = mount};
+    int error = each_mount(see_device, &search);
 
     return error ? error : search.is_found ? 0 : -ENOENT;
 }

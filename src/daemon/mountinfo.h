@@ -9,6 +9,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define MOUNTINFO_FILE "/proc/self/mountinfo"
 #define MOUNTINFO_TYPE "fuse.gmsfs"
@@ -26,6 +27,8 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount);
 
 /* The mount on top at this path (absolute, without links). -ENOENT: nothing is mounted there */
 int mountinfo_find_path(const char *path, struct mountinfo *mount);
+/* The first mount of the file system that a stat(2) named. -ENOENT */
+int mountinfo_find_device(dev_t device, struct mountinfo *mount);
 /* True if this mount is still in the tree, wherever; true as well when that cannot be read. */
 bool mountinfo_has(const struct mountinfo *mount);
 /* Whether /proc is mounted so that other users' processes cannot be looked at (hidepid=). */
