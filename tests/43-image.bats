@@ -576,6 +576,24 @@ PY
     assert_match "$output" 'unfinished: .*the disk is full, .*unfinished: .*saved '
 }
 
+@test "a resumed image on a full disk is said with what is there, and stays unfinished" {
+    requires root mountns
+    start_mount
+    fill_store weights
+    mkdir "$T/disk"
+    run_logged -0 in_mountns '
+        mount -t tmpfs -o size=12M tmpfs "$1" || exit
+        "$2" image save -q --file-size 1M "$3" "$1/image" && mv "$1/image/manifest" "$1/image/unfinished" || exit
+        sed -i /^end\ /d "$1/image/unfinished"
+        rm "$1"/image/data-0000[67]
+        head -c 12M /dev/zero >"$1/rest" 2>/dev/null
+        truncate -s -1M "$1/rest"
+        if "$2" image save --resume --threads 1 "$3" "$1/image"; then exit 1; fi
+        "$2" image ls "$1/image" | head -n 1' "$T/disk" "$GMSFS" "$M/weights"
+    assert_match "$output" \
+        'the image has [78]\.[0-9] MiB, [56]\.[0-9] MiB were there, and (0|1)[.0-9]* [KM]iB were free at.*unfinished: '
+}
+
 @test "a larger image that does not fit in the place of another says that that one is gone" {
     requires root mountns
     start_mount
