@@ -88,6 +88,30 @@ nobody_holds() {
     [[ $(group_ids) != "$first" ]]
 }
 
+# write_tensors PATH BYTES...: one of each size, of zeros.
+write_tensors() {
+    python3 - "$@" <<'END'
+import json, struct, sys
+at, tensors = 0, {}
+for number, size in enumerate(map(int, sys.argv[2:])):
+    tensors[f"t{number}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+    at += size
+header = json.dumps(tensors).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + bytes(at))
+END
+}
+
+@test "a rank has the layout that its model has alone, however many allocations the others have" {
+    local small=2097152
+    start_ranks
+    write_tensors "$T/little.safetensors" 10
+    # shellcheck disable=SC2046 # sizes
+    write_tensors "$T/model.safetensors" 5242880 $(printf "$small %.0s" {1..18}) 5242880
+    cli load -q --chunk 2M --group "${STORES[0]}=$T/little.safetensors" "${STORES[1]}=$T/model.safetensors"
+    cli load -q --chunk 2M "${STORES[2]}" "$T/model.safetensors"
+    assert_eq "$(cat "${STORES[1]}/layout_hash")" "$(cat "${STORES[2]}/layout_hash")" hash
+}
+
 @test "a rank may be named by several operands, with its shards" {
     start_ranks
     make_group 1

@@ -312,8 +312,8 @@ static bool copy_is_large(const struct copy *copy, size_t item)
     return copy->sizes[item] > copy->items[item].load->chunk_bytes;
 }
 
-/* The first of the items that was not gathered yet, and those of the same load that take about as
- * long: all of a call are there when the last one is. */
+/* The first of the items that was not gathered yet, and those of the same load behind it, as long
+ * as they take about as long: all of a call are there when the last one is. */
 static void copy_gather(const struct copy *copy, const size_t *items, size_t count, bool *gathered,
                         struct copy_some *some)
 {
@@ -324,9 +324,10 @@ static void copy_gather(const struct copy *copy, const size_t *items, size_t cou
     for (size_t i = 0; i < count && some->count < GMSFS_ALLOCATE_EACH_MAX; i++) {
         struct load *load = copy->items[items[i]].load;
 
-        if (gathered[i] ||
-            (some->load && (some->load != load || copy_is_large(copy, items[i]) != is_large)))
+        if (gathered[i] || (some->load && some->load != load))
             continue;
+        if (some->load && copy_is_large(copy, items[i]) != is_large)
+            break; /* what is behind it waits, too: the order of a load's is the plan's */
         some->load = load;
         is_large = copy_is_large(copy, items[i]);
         some->at[some->count++] = i;
