@@ -389,8 +389,8 @@ fault-test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) FAULTS=all BATS_TEST_TIMEOUT=7200 BATS_TIMEOUT=36000 tests/run 59-faults
 
-# Needs 8 GiB of free memory, 16 with many processors; PIECE and MODEL make it smaller, BENCH picks some. DIR is on the disk
-# that is saved to and loaded from.
+# Needs 8 GiB of free memory, 16 with many processors; PIECE and MODEL make it smaller, BENCH picks
+# some. DIR is on the disk that is saved to and loaded from.
 bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches

@@ -4,14 +4,13 @@
  *
  *   load GMSFS MOUNT MODEL IMAGE     IMAGE, on tmpfs, is saved by us
  *
- * Ours is the command from start to exit. The floor, with up to 16 threads, and no less than a
- * quarter of the processors: pieces of 16 MiB, each a
- * memfd of its own, whose pages are made first, by as many threads (who gives memory away has to
- * know that it is there), and then filled by splice(2) through a pipe. Told beside it: pages that
- * are made as they are filled, by pread(2) into a mapping, by write(2) from a mapping of the file,
- * or by splice(2), whichever is fastest. The file is mapped anew each time, as it is by a program
- * that starts. An image is summed as it is loaded: its floor is pread(2) into a buffer, XXH3 of
- * that, and write(2), whatever the number of threads.
+ * Ours is the command from start to exit. The floor, with a quarter of the processors to 16
+ * threads: pieces of 16 MiB, each a memfd of its own, whose pages are made first, by as many
+ * threads (who gives memory away has to know that it is there), and then filled by splice(2)
+ * through a pipe. Told beside it: pages that are made as they are filled, by pread(2) into a
+ * mapping, by write(2) from a mapping of the file, or by splice(2), whichever is fastest. The file
+ * is mapped anew each time, as it is by a program that starts. An image is summed as it is loaded:
+ * its floor is pread(2) into a buffer, XXH3 of that, and write(2), whatever the number of threads.
  */
 #include <pthread.h>
 #include <stdatomic.h>

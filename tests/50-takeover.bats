@@ -208,7 +208,7 @@ open_in_worker() {
     publish
     # One that has agreed to nothing yet; it holds the keeper's offer open.
     GMSFS_TAKEOVER_STOP=offered spawn "$GMSFS" mount -f --takeover "$M"
-    wait_until 10 is_stopped "$SPAWNED"
+    wait_until 10 process_stopped "$SPAWNED"
     touch "$GMSFS_DIE_RESUMED"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 20 grep -q 'another one is started in 1.6 s' "$LOG"
@@ -228,7 +228,7 @@ open_in_worker() {
     start_mount
     publish
     GMSFS_TAKEOVER_STOP=everything spawn "$GMSFS" mount -f --takeover "$M"
-    wait_until 10 is_stopped "$SPAWNED"
+    wait_until 10 process_stopped "$SPAWNED"
     wait_until 20 grep -q 'did not take it all: Resource temporarily unavailable; this one goes on' "$LOG"
     run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
     worker=$(worker_of "$KEEPER")
@@ -261,7 +261,7 @@ open_in_worker() {
     for point in agreed text descriptors; do
         GMSFS_TAKEOVER_STOP=$point spawn "$GMSFS" mount -f --takeover "$M"
         next=$SPAWNED
-        wait_until 10 is_stopped "$next"
+        wait_until 10 process_stopped "$next"
         kill -KILL "$next"
         run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
         kill -0 "$KEEPER"
@@ -277,15 +277,11 @@ open_in_worker() {
     former=$KEEPER
     GMSFS_TAKEOVER_STOP=everything "$GMSFS" mount -f --takeover "$M" </dev/null >"$LOG.next" 2>&1 3>&- 4>&- 6>&- 7>&- &
     KEEPER=$!
-    wait_until 10 is_stopped "$KEEPER"
+    wait_until 10 process_stopped "$KEEPER"
     kill -KILL "$former"
     wait_until_any 5 process_gone "$former"
     kill -CONT "$KEEPER"
     KEEPER_OF[$M]=$KEEPER
     run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
     is_whole
-}
-
-is_stopped() { # PID
-    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$1/status") == T ]]
 }

@@ -81,7 +81,7 @@ went_on() { # COUNT: so many have gone on
     run_logged -0 timeout 60 "$SHARER" load "$M/weights" 6000 4096
     # shellcheck disable=SC2016 # that shell's own number
     spawn bash -c 'ulimit -n 24; kill -STOP $$; exec "$@"' _ "$SHARER" attach "$M/weights" 6000
-    wait_until 5 is_stopped "$SPAWNED"
+    wait_until 5 process_stopped "$SPAWNED"
     until process_gone "$SPAWNED"; do
         worker=$(worker_of "$KEEPER")
         kill -CONT "$SPAWNED"
@@ -94,8 +94,4 @@ went_on() { # COUNT: so many have gone on
     wait_exit "$SPAWNED" 60
     assert_eq "$status" 0 "$(output_of "$SPAWNED")"
     [[ $kills -ge 3 ]] || fail "the worker was killed $kills times only"
-}
-
-is_stopped() { # PID
-    [[ $(awk '$1 == "State:" { print $2 }' "/proc/$1/status") == T ]]
 }

@@ -80,6 +80,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")' "$M" "$T/ready" "$call"
         wait_until 10 test -e "$T/ready"
+        wait_until 10 process_stopped "$SPAWNED"
         kill -STOP "$worker"
         kill -CONT "$SPAWNED"
         never_within 1 process_gone "$SPAWNED"

@@ -240,6 +240,11 @@ process_gone() {
     ! process_lives "$1"
 }
 
+process_stopped() { # PID: by a signal
+    local STAT
+    stat_of "$1" && [[ ${STAT[0]} == T ]]
+}
+
 daemons_live() {
     local at
     for at in "${MOUNTS[@]}"; do

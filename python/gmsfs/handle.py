@@ -319,7 +319,8 @@ class _Attempt:
             try:
                 self._start()
             except RuntimeError:
-                self._run()  # no thread is to be had
+                self._result = self._call()  # no thread is to be had
+                self._done.set()
             self._done.wait()
         except BaseException:
             self._give_up(undo, cancel)
@@ -359,7 +360,8 @@ class _Attempt:
                 while self._begun and not self._done.wait(0) and time.monotonic() < end:
                     cancel()  # again, for the thread may not have come to the call before
                     self._done.wait(_AGAIN_SECONDS)
-                self._left = undo  # and then look, again
+                if not self._done.is_set():  # whoever is out of patience has an undo that is done once
+                    self._left = undo  # and then look, again
                 if self._result == 0:
                     undo()
                 return

@@ -19,7 +19,7 @@ ALIGNMENT_BYTES = 512
 LEAST_CHUNK_BYTES = 64 << 20
 MOST_CHUNK_BYTES = 2 << 30
 CHUNKS = 64
-BEFORE_LARGE = 16  # chunks, before what is larger than one
+CHUNKS_BEFORE_LARGE = 16  # chunks, before what is larger than one
 DEFAULT_TAG = b"weights"
 
 
@@ -246,7 +246,7 @@ class Plan:
         ranks = range(len(self.allocations))
         chunks = [rank for rank in ranks if self.allocations[rank] <= chunk_bytes]
         large = [rank for rank in ranks if self.allocations[rank] > chunk_bytes]
-        order = chunks[:BEFORE_LARGE] + large + chunks[BEFORE_LARGE:]
+        order = chunks[:CHUNKS_BEFORE_LARGE] + large + chunks[CHUNKS_BEFORE_LARGE:]
         moved = {rank: at for at, rank in enumerate(order)}
         self.places = [(moved[allocation], offset) for allocation, offset in self.places]
         self.allocations = [self.allocations[rank] for rank in order]

@@ -414,8 +414,8 @@ class Region:
     def read(self, offset: int = 0, size: Optional[int] = None) -> bytes:
         """Bytes from `offset` on, all of them or an error; size None: to the region's end. What the
         client has made smaller meanwhile is an error (reason "shrunk"), never a signal."""
-        if size is None:
-            size = max(self.info.byte_size - offset, 0)
+        offset = operator.index(offset)
+        size = max(self.info.byte_size - offset, 0) if size is None else operator.index(size)
         self._check(offset, size)
         room = ctypes.create_string_buffer(max(size, 1))
         self._move("gmsfs_region_read", offset, room, size)

@@ -24,7 +24,7 @@ const char *failure_reason(int error)
     return strerror(-error);
 }
 
-const char *failure_work_reason(int error)
+const char *failure_thread_reason(int error)
 {
     if (error == -EAGAIN)
         return "no thread could be started; raise the limit of this process's memory ('ulimit -v') "

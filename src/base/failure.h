@@ -24,7 +24,7 @@ int failure_set(struct failure *failure, int error, const char *format, ...)
 const char *failure_reason(int error);
 
 /* The same of work that is shared among threads, of which one may not have started (-EAGAIN). */
-const char *failure_work_reason(int error);
+const char *failure_thread_reason(int error);
 
 /* malloc has failed; returns -ENOMEM. */
 int failure_no_memory(struct failure *failure);

@@ -206,7 +206,7 @@ static int sum_bytes(struct sum *sum)
     error = work_run(&work);
     progress_end(&sum->progress);
     if (error && !store_explain_staging(sum->reader.staging))
-        cli_error("%s: cannot sum: %s", sum->store, failure_work_reason(error));
+        cli_error("%s: cannot sum: %s", sum->store, failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -240,7 +240,7 @@ static int verify_explain_work(const struct verify *verify, int error)
     if (store_explain_staging(verify->reader.staging))
         return CLI_FAILURE;
     if (!atomic_load(&verify->read_error))
-        cli_error("cannot compare: %s", failure_work_reason(error));
+        cli_error("cannot compare: %s", failure_thread_reason(error));
     else if (error == -ENODATA)
         cli_error("%s: tensor '%s': the file became shorter while it was read",
                   verify->model->files[tensor->file].path, tensor->name);

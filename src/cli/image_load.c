@@ -404,7 +404,7 @@ static void load_abort(struct image_load *load, int status)
     error = gmsfs_abort(load->handle, &rolled_back);
     if (status > CLI_SIGNALED)
         cli_error("stopped by a signal (%s)", strsignal(status - CLI_SIGNALED));
-    if (!error && store_make_is_new(load->request->store))
+    if (!error && store_make_is_ours(load->request->store))
         fputs("nothing was committed\n", stderr);
     else
         ui_line(stderr, "nothing was committed; %s %s", load->request->store,

@@ -83,7 +83,8 @@ static int plan_behind(struct image_save *save)
         error = work_run(&work);
     free(sizes);
     if (error && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read the memory: %s", save->reader.store, failure_work_reason(error));
+        cli_error("%s: cannot read the memory: %s", save->reader.store,
+                  failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

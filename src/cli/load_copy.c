@@ -39,7 +39,7 @@
 #define COPY_AHEAD        64u                  /* allocations whose descriptors are open at once */
 #define COPY_ABREAST      (COPY_AHEAD / 2) /* that are filled at once: the next ones come meanwhile */
 #define COPY_AT_ONCE \
-    PACK_BEFORE_LARGE /* that are made at once: while they are filled, the next ones are */
+    PACK_CHUNKS_BEFORE_LARGE /* that are made at once: while they are filled, the next ones are */
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
@@ -533,7 +533,7 @@ static int copy_explain(struct copy *copy, int error)
         return load_explain_allocation(copy->items[copy->supply.refused].load,
                                        copy->supply.refusal);
     if (error && !copy->has_said)
-        cli_error("cannot copy: %s", failure_work_reason(error));
+        cli_error("cannot copy: %s", failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -347,7 +347,7 @@ int load_fill_staged(struct load *loads, size_t count)
     if (signals_get())
         return CLI_SIGNALED + signals_get();
     if (error && !copy.has_said && !store_explain_staging(loads->staging))
-        cli_error("cannot copy: %s", failure_work_reason(error));
+        cli_error("cannot copy: %s", failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -173,7 +173,7 @@ const char *load_abort_store(struct load *load)
 
     if (gmsfs_abort(load->handle, &rolled_back) != 0)
         return "is as the daemon left it";
-    if (store_make_is_new(load->store))
+    if (store_make_is_ours(load->store))
         return NULL;
     return rolled_back ? "has its earlier layout again" : "is empty";
 }

@@ -110,7 +110,7 @@ static int fetch_run(struct gguf_fetch *fetch)
     staging_equip(save->reader.staging, &work, &save->reader.memory, 1);
     error = work_run(&work);
     if (error && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read its memory: %s", save->store, failure_work_reason(error));
+        cli_error("%s: cannot read its memory: %s", save->store, failure_thread_reason(error));
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -81,7 +81,7 @@ static void save_clear_away(struct save *save)
 /* No regular file says EAGAIN: it is the threads'. */
 static const char *save_reason(int error)
 {
-    return error == -EAGAIN ? failure_work_reason(error) : failure_reason(error);
+    return error == -EAGAIN ? failure_thread_reason(error) : failure_reason(error);
 }
 
 static const char *save_way_out(int error)

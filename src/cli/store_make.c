@@ -135,7 +135,7 @@ void store_make_keep(void)
     }
 }
 
-bool store_make_is_new(const char *path)
+bool store_make_is_ours(const char *path)
 {
     unsigned count = atomic_load(&made_count);
 

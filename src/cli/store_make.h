@@ -20,7 +20,7 @@ int store_open_or_make(const char *path, gmsfs_t **handle);
 /* Something was committed: they all stay. */
 void store_make_keep(void);
 /* Whether store_make_undo() is still to remove what was made at this path. */
-bool store_make_is_new(const char *path);
+bool store_make_is_ours(const char *path);
 /* Removes those that were made, and says what became of each; whoever of this process has one of
  * them open has closed it. */
 void store_make_undo(void);

@@ -2,187 +2,53 @@
 #include "daemon/options.h"
 
 #include "base/size.h"
+#include "daemon/option_values.h"
 #include "daemon/options_ignored.h"
 #include "vmm/backends.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define OPTION_NAME_BYTES  64u
-#define OPTION_VALUE_BYTES 256u
-#define SIZE_EXPECTED      "a size such as 256M, 4G or 1T"
-
-/* One `name=value` of -o. */
-struct option {
-    char name[OPTION_NAME_BYTES];
-    char value[OPTION_VALUE_BYTES];
-    bool has_value;
-};
-
-struct parser {
-    struct daemon_options *options;
-    const char *source; /* NULL: none given */
-    bool has_backend, has_ordinal;
-    struct option needs_gms;  /* the first one that does; no name: none */
-    struct option needs_host; /* the same of host_size */
-    struct option spill;      /* the last one of the disk tier */
-    struct option tiers;      /* the last one that is of any tier beside the device */
-    char *error;
-    size_t error_bytes;
-};
-
-/* One line, and nothing that a terminal obeys, whatever the arguments hold. */
-static int finish_error(const struct parser *parser)
-{
-    for (char *at = parser->error; *at; at++) {
-        if (iscntrl((unsigned char)*at))
-            *at = '?';
-    }
-    return -EINVAL;
-}
-
-/* The option as it was written, the cause, the way out. */
-__attribute__((format(printf, 3, 4))) static int
-refuse(const struct parser *parser, const struct option *option, const char *format, ...)
-{
-    char what[256];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    snprintf(parser->error, parser->error_bytes, "option %s%s%s: %s", option->name,
-             option->has_value ? "=" : "", option->has_value ? option->value : "", what);
-    return finish_error(parser);
-}
-
-static int parse_size(const struct parser *parser, const struct option *option, uint64_t min_bytes,
-                      uint64_t max_bytes, uint64_t *bytes)
-{
-    char least[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
-    uint64_t value = 0;
-    int error = size_parse(option->value, &value);
-
-    if (error == -EINVAL)
-        return refuse(parser, option, "expected " SIZE_EXPECTED);
-    if (error || value < min_bytes || value > max_bytes)
-        return refuse(parser, option, "expected a size from %s to %s",
-                      size_format(min_bytes, least), size_format(max_bytes, most));
-    *bytes = value;
-    return 0;
-}
-
-static int parse_granularity(const struct parser *parser, const struct option *option)
-{
-    uint64_t bytes = 0;
-    int error = parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_GRANULARITY, &bytes);
-
-    if (error)
-        return error;
-    if ((bytes & (bytes - 1)) != 0)
-        return refuse(parser, option, "expected a power of two, such as 2M");
-    parser->options->vmm.granularity_bytes = bytes;
-    return 0;
-}
-
-static int parse_hugepages(const struct parser *parser, const struct option *option,
-                           uint64_t *page_bytes)
-{
-    uint64_t bytes = 0;
-
-    if (size_parse(option->value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))
-        return refuse(parser, option, "expected 2M or 1G");
-    *page_bytes = bytes;
-    return 0;
-}
-
-static int parse_yes(const struct parser *parser, const struct option *option, bool *yes)
-{
-    *yes = strcmp(option->value, "yes") == 0;
-    return *yes || strcmp(option->value, "no") == 0 ? 0
-                                                    : refuse(parser, option, "expected yes or no");
-}
-
-/* Seconds with up to three decimals. */
-static int parse_seconds(const struct parser *parser, const struct option *option,
-                         uint64_t *value_ms)
-{
-    const char *at = option->value;
-    uint64_t seconds = 0, thousandths = 0;
-
-    if (!isdigit((unsigned char)*at))
-        goto bad;
-    for (; isdigit((unsigned char)*at); at++) {
-        seconds = seconds * 10 + (uint64_t)(*at - '0');
-        if (seconds > OPTIONS_MAX_SECONDS)
-            goto bad;
-    }
-    if (*at == '.') {
-        at++;
-        for (uint64_t weight = 100; weight && isdigit((unsigned char)*at); weight /= 10)
-            thousandths += (uint64_t)(*at++ - '0') * weight;
-    }
-    if (*at != '\0')
-        goto bad;
-    *value_ms = seconds * 1000 + thousandths;
-    return 0;
-bad:
-    return refuse(parser, option, "expected seconds from 0 to %u, with at most three decimals",
-                  OPTIONS_MAX_SECONDS);
-}
-
-/* The daemon's directory is not the caller's. */
-static int parse_path(const struct parser *parser, const struct option *option,
-                      char path[OPTIONS_PATH_BYTES])
-{
-    if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
-        return refuse(parser, option, "expected an absolute path");
-    strcpy(path, option->value);
-    return 0;
-}
-
 /* ---- what is beside the device ------------------------------------------------------------ */
 
-static void note_needs_host(struct parser *parser, const struct option *option)
+static void note_needs_host(struct option_parser *parser, const struct option *option)
 {
     if (!parser->needs_host.name[0])
         parser->needs_host = *option;
 }
 
-static int parse_host_tier(struct parser *parser, const struct option *option)
+static int parse_host_tier(struct option_parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
 
     if (strcmp(option->name, "host_size") == 0)
-        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.host_bytes);
+        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
+                                 &o->vmm.host_bytes);
     if (strcmp(option->name, "host_hugepages") == 0) {
         note_needs_host(parser, option);
-        return parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
+        return option_parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
     }
     return -ENOENT;
 }
 
 /* What becomes of stores' copies, whichever tiers there are. -ENOENT: the option is another. */
-static int parse_copies(struct parser *parser, const struct option *option)
+static int parse_copies(struct option_parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
     bool keeps = true;
     int error;
 
     if (strcmp(option->name, "keep_copy") == 0) {
-        error = parse_yes(parser, option, &keeps);
+        error = option_parse_yes(parser, option, &keeps);
         o->drops_copies = !keeps;
     } else if (strcmp(option->name, "min_stay") == 0) {
-        error = parse_seconds(parser, option, &o->min_stay_ms);
+        error = option_parse_seconds(parser, option, &o->min_stay_ms);
     } else if (strcmp(option->name, "evict") == 0) {
         o->evicts_none = strcmp(option->value, "none") == 0;
         error = o->evicts_none || strcmp(option->value, "lru") == 0
                     ? 0
-                    : refuse(parser, option, "expected none or lru");
+                    : option_refuse(parser, option, "expected none or lru");
     } else {
         return -ENOENT;
     }
@@ -190,71 +56,33 @@ static int parse_copies(struct parser *parser, const struct option *option)
     return error;
 }
 
-static int parse_disk_tier(struct parser *parser, const struct option *option)
+static int parse_disk_tier(struct option_parser *parser, const struct option *option)
 {
     struct vmm_options *vmm = &parser->options->vmm;
 
     parser->spill = *option;
     if (strcmp(option->name, "spill") == 0)
-        return parse_path(parser, option, vmm->spill);
+        return option_parse_path(parser, option, vmm->spill);
     if (strcmp(option->name, "spill_size") == 0)
-        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &vmm->spill_bytes);
+        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
+                                 &vmm->spill_bytes);
     return -ENOENT;
 }
 
-static int check_tiers(const struct parser *parser)
+static int check_tiers(const struct option_parser *parser)
 {
     const struct vmm_options *vmm = &parser->options->vmm;
 
     if (vmm->host_bytes == 0 && parser->needs_host.name[0])
-        return refuse(parser, &parser->needs_host,
-                      "is for memory beside the device: give host_size=SIZE, too");
+        return option_refuse(parser, &parser->needs_host,
+                             "is for memory beside the device: give host_size=SIZE, too");
     if ((vmm->spill[0] != '\0') != (vmm->spill_bytes > 0))
-        return refuse(parser, &parser->spill,
-                      "is half of it: a disk beside the device is spill=DIRECTORY and "
-                      "spill_size=SIZE");
+        return option_refuse(parser, &parser->spill,
+                             "is half of it: a disk beside the device is spill=DIRECTORY and "
+                             "spill_size=SIZE");
     if (vmm->host_bytes == 0 && vmm->spill_bytes == 0 && parser->tiers.name[0])
-        return refuse(parser, &parser->tiers,
-                      "is for memory beside the device: give host_size=SIZE, too");
-    return 0;
-}
-
-static bool read_number(const char *text, uint32_t max, uint32_t *number)
-{
-    uint64_t value = 0;
-    const char *at = text;
-
-    for (; isdigit((unsigned char)*at) && value <= max; at++)
-        value = value * 10 + (uint64_t)(*at - '0');
-    if (*at != '\0' || at == text || value > max)
-        return false;
-    *number = (uint32_t)value;
-    return true;
-}
-
-static int parse_number(const struct parser *parser, const struct option *option, uint32_t max,
-                        uint32_t *number)
-{
-    if (!read_number(option->value, max, number))
-        return refuse(parser, option, "expected a number from 0 to %" PRIu32, max);
-    return 0;
-}
-
-static int parse_id(const struct parser *parser, const struct option *option, uint32_t *id)
-{
-    return parse_number(parser, option, OPTIONS_NO_ID - 1, id);
-}
-
-static int parse_mode(const struct parser *parser, const struct option *option, uint32_t *mode)
-{
-    uint32_t value = 0;
-    const char *at = option->value;
-
-    for (; *at >= '0' && *at <= '7' && value <= 0777; at++)
-        value = value * 8 + (uint32_t)(*at - '0');
-    if (*at != '\0' || at == option->value || value > 0777)
-        return refuse(parser, option, "expected an octal mode from 0 to 777, such as 660");
-    *mode = value;
+        return option_refuse(parser, &parser->tiers,
+                             "is for memory beside the device: give host_size=SIZE, too");
     return 0;
 }
 
@@ -270,7 +98,7 @@ static int hex_digit(char c)
 }
 
 /* With or without dashes, and NVML's GPU- before it. */
-static int parse_uuid(const struct parser *parser, const struct option *option)
+static int parse_uuid(const struct option_parser *parser, const struct option *option)
 {
     const char *from = option->value + (strncmp(option->value, "GPU-", 4) == 0 ? 4 : 0);
     uint8_t uuid[16] = {0};
@@ -293,85 +121,86 @@ static int parse_uuid(const struct parser *parser, const struct option *option)
     memcpy(parser->options->vmm.uuid, uuid, sizeof uuid);
     return 0;
 bad:
-    return refuse(parser, option,
-                  "expected 32 hex digits that are not all zero, such as "
-                  "6f1c2d3e-0a1b-4c5d-8e9f-001122334455");
+    return option_refuse(parser, option,
+                         "expected 32 hex digits that are not all zero, such as "
+                         "6f1c2d3e-0a1b-4c5d-8e9f-001122334455");
 }
 
-static int parse_backend(struct parser *parser, const struct option *option)
+static int parse_backend(struct option_parser *parser, const struct option *option)
 {
     const struct backend *backend = backends_find(option->value);
     char known[BACKENDS_TEXT_BYTES];
 
     if (!backend)
-        return refuse(parser, option, "expected %s", backends_list(known));
+        return option_refuse(parser, option, "expected %s", backends_list(known));
     parser->options->vmm.backend = backend->name;
     parser->has_backend = true;
     return 0;
 }
 
 /* What it names, the backend finds out. */
-static int parse_device(const struct parser *parser, const struct option *option)
+static int parse_device(const struct option_parser *parser, const struct option *option)
 {
     struct vmm_options *vmm = &parser->options->vmm;
 
     if (strlen(option->value) >= sizeof vmm->device)
-        return refuse(parser, option, "expected an index, a GPU-UUID or a PCI id");
+        return option_refuse(parser, option, "expected an index, a GPU-UUID or a PCI id");
     strcpy(vmm->device, option->value);
     return 0;
 }
 
 /* ---- for GMS clients --------------------------------------------------------------------- */
 
-static void note_needs_gms(struct parser *parser, const struct option *option)
+static void note_needs_gms(struct option_parser *parser, const struct option *option)
 {
     if (!parser->needs_gms.name[0])
         parser->needs_gms = *option;
 }
 
-static int parse_gms(struct parser *parser, const struct option *option)
+static int parse_gms(struct option_parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
 
     note_needs_gms(parser, option);
     if (strcmp(option->name, "gms_dir") == 0)
-        return parse_path(parser, option, o->gms_dir);
+        return option_parse_path(parser, option, o->gms_dir);
     if (strcmp(option->name, "gms_ordinal") == 0) {
         parser->has_ordinal = true;
-        return parse_number(parser, option, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
+        return option_parse_number(parser, option, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
     }
     if (strcmp(option->name, "gms_mode") == 0)
-        return parse_mode(parser, option, &o->gms_mode);
+        return option_parse_mode(parser, option, &o->gms_mode);
     return -ENOENT;
 }
 
 /* Who sees all GPUs counts them as `device` does, where that is an index. */
-static void set_ordinal(const struct parser *parser)
+static void set_ordinal(const struct option_parser *parser)
 {
     struct daemon_options *o = parser->options;
 
     if (o->gms && !parser->has_ordinal)
-        read_number(o->vmm.device, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
+        option_read_number(o->vmm.device, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
 }
 
 /* What only the options together tell. */
-static int check_gms(const struct parser *parser)
+static int check_gms(const struct option_parser *parser)
 {
     static const struct option gms = {.name = "gms"};
     static const uint8_t none[16];
     const struct daemon_options *o = parser->options;
 
     if (!o->gms && parser->needs_gms.name[0])
-        return refuse(parser, &parser->needs_gms, "is for GMS clients: give the option gms, too");
+        return option_refuse(parser, &parser->needs_gms,
+                             "is for GMS clients: give the option gms, too");
     if (o->gms && backends_find(o->vmm.backend)->memory == VMM_MEMORY_HOST &&
         memcmp(o->vmm.uuid, none, sizeof none) == 0)
-        return refuse(parser, &gms,
-                      "clients look for a GPU's UUID, and host memory has none: give "
-                      "uuid=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455 or the like, too");
+        return option_refuse(parser, &gms,
+                             "clients look for a GPU's UUID, and host memory has none: give "
+                             "uuid=GPU-6f1c2d3e-0a1b-4c5d-8e9f-001122334455 or the like, too");
     return 0;
 }
 
-static int parse_valued(struct parser *parser, const struct option *option)
+static int parse_valued(struct option_parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
     const char *name = option->name;
@@ -381,31 +210,32 @@ static int parse_valued(struct parser *parser, const struct option *option)
     if (strcmp(name, "device") == 0)
         return parse_device(parser, option);
     if (strcmp(name, "size") == 0)
-        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES, &o->vmm.size_bytes);
+        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
+                                 &o->vmm.size_bytes);
     if (strcmp(name, "granularity") == 0)
-        return parse_granularity(parser, option);
+        return option_parse_granularity(parser, option);
     if (strcmp(name, "hugepages") == 0)
-        return parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
+        return option_parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
     if (strcmp(name, "uuid") == 0)
         return parse_uuid(parser, option);
     if (strcmp(name, "alloc_timeout") == 0)
-        return parse_seconds(parser, option, &o->alloc_timeout_ms);
+        return option_parse_seconds(parser, option, &o->alloc_timeout_ms);
     if (strcmp(name, "writer_patience") == 0)
-        return parse_seconds(parser, option, &o->patience_ms);
+        return option_parse_seconds(parser, option, &o->patience_ms);
     if (strcmp(name, "copier_idle") == 0)
-        return parse_seconds(parser, option, &o->vmm.copier_idle_ms);
+        return option_parse_seconds(parser, option, &o->vmm.copier_idle_ms);
     if (strcmp(name, "spool_max") == 0)
-        return parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
-                          &o->spool_max_bytes);
+        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
+                                 &o->spool_max_bytes);
     if (strcmp(name, "audit") == 0)
-        return parse_path(parser, option, o->audit);
+        return option_parse_path(parser, option, o->audit);
     if (strcmp(name, "uid") == 0)
-        return parse_id(parser, option, &o->uid);
+        return option_parse_id(parser, option, &o->uid);
     if (strcmp(name, "gid") == 0)
-        return parse_id(parser, option, &o->gid);
+        return option_parse_id(parser, option, &o->gid);
     if (strcmp(name, "log_level") == 0)
         return log_parse_level(option->value, &o->log_level)
-                   ? refuse(parser, option, "expected error, warning, info or debug")
+                   ? option_refuse(parser, option, "expected error, warning, info or debug")
                    : 0;
     if (strcmp(name, "keep_copy") == 0 || strcmp(name, "evict") == 0 ||
         strcmp(name, "min_stay") == 0)
@@ -420,7 +250,7 @@ static int parse_valued(struct parser *parser, const struct option *option)
 }
 
 /* Options that take no value. */
-static bool parse_word(struct parser *parser, const struct option *option)
+static bool parse_word(struct option_parser *parser, const struct option *option)
 {
     struct daemon_options *o = parser->options;
 
@@ -441,25 +271,26 @@ static bool parse_word(struct parser *parser, const struct option *option)
     return true;
 }
 
-static int parse_option(struct parser *parser, const struct option *option)
+static int parse_option(struct option_parser *parser, const struct option *option)
 {
     if (options_is_ignored(option->name, option->has_value) ||
         (!option->has_value && parse_word(parser, option)))
         return 0;
     if (!option->has_value && strcmp(option->name, "ro") == 0)
-        return refuse(parser, option,
-                      "a mount that nobody may write to holds nothing; "
-                      "take modes (chmod) to keep writers out");
+        return option_refuse(parser, option,
+                             "a mount that nobody may write to holds nothing; "
+                             "take modes (chmod) to keep writers out");
     if (!option->has_value && strcmp(option->name, "remount") == 0)
-        return refuse(parser, option, "options of a mount cannot be changed; unmount first");
+        return option_refuse(parser, option, "options of a mount cannot be changed; unmount first");
     int error = parse_valued(parser, option);
     if (error == -ENOENT)
-        return refuse(parser, option, "there is no such option; `gmsfs mount --help` lists them");
+        return option_refuse(parser, option,
+                             "there is no such option; `gmsfs mount --help` lists them");
     return error;
 }
 
 /* One element of a list; `text` is not terminated. */
-static int parse_element(struct parser *parser, const char *text, size_t bytes)
+static int parse_element(struct option_parser *parser, const char *text, size_t bytes)
 {
     const char *equals = memchr(text, '=', bytes);
     struct option option = {.has_value = equals != NULL};
@@ -476,16 +307,16 @@ static int parse_element(struct parser *parser, const char *text, size_t bytes)
     if (options_is_ignored(option.name, option.has_value))
         return 0;
     if (too_long)
-        return refuse(parser, &option, "is too long");
+        return option_refuse(parser, &option, "is too long");
     if (equals) {
         memcpy(option.value, equals + 1, value_bytes);
         if (value_bytes == 0)
-            return refuse(parser, &option, "a value is missing");
+            return option_refuse(parser, &option, "a value is missing");
     }
     return parse_option(parser, &option);
 }
 
-static int parse_list(struct parser *parser, const char *list)
+static int parse_list(struct option_parser *parser, const char *list)
 {
     parser->options->has_list = true;
     for (;;) {
@@ -497,14 +328,14 @@ static int parse_list(struct parser *parser, const char *list)
     }
 }
 
-static int say(const struct parser *parser, const char *what, const char *argument)
+static int say(const struct option_parser *parser, const char *what, const char *argument)
 {
     snprintf(parser->error, parser->error_bytes, "%s%s", what, argument);
-    return finish_error(parser);
+    return option_finish_error(parser);
 }
 
 /* -f, -d, -o LIST, -oLIST and the long ones. *i goes on when the value is the next argument. */
-static int parse_flag(struct parser *parser, int argc, char **argv, int *i)
+static int parse_flag(struct option_parser *parser, int argc, char **argv, int *i)
 {
     const char *flag = argv[*i];
     struct daemon_options *o = parser->options;
@@ -531,7 +362,7 @@ static int parse_flag(struct parser *parser, int argc, char **argv, int *i)
     return 0;
 }
 
-static int parse_operand(struct parser *parser, const char *operand)
+static int parse_operand(struct option_parser *parser, const char *operand)
 {
     if (parser->source)
         return say(parser, "one mount point at a time; not understood: ", operand);
@@ -542,7 +373,7 @@ static int parse_operand(struct parser *parser, const char *operand)
 }
 
 /* fstab's first field may name the backend; any other word is for people. */
-static void take_source(struct parser *parser)
+static void take_source(struct option_parser *parser)
 {
     const struct backend *backend = parser->source ? backends_find(parser->source) : NULL;
 
@@ -553,7 +384,7 @@ static void take_source(struct parser *parser)
 int options_parse(int argc, char **argv, struct daemon_options *options, char *why,
                   size_t why_bytes)
 {
-    struct parser parser = {.options = options, .error = why, .error_bytes = why_bytes};
+    struct option_parser parser = {.options = options, .error = why, .error_bytes = why_bytes};
     bool flags_over = false;
 
     *options = (struct daemon_options){

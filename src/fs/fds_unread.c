@@ -34,6 +34,11 @@ static uint32_t count_unread(int fd, uint32_t sent)
     return most < sent ? (uint32_t)most : sent;
 }
 
+static bool has_unread(int fd)
+{
+    return count_unread(fd, 1) > 0;
+}
+
 static void close_one(struct fs *fs, const struct fds_unread *unread)
 {
     fs->unread_count -= unread->count;
@@ -52,7 +57,7 @@ static bool close_those_read(struct fs *fs)
     struct fds_unread **at = &fs->unread;
     while (*at) {
         struct fds_unread *unread = *at;
-        if (count_unread(unread->fd, 1) == 0 && drop_kept(fs, unread->kept)) {
+        if (!has_unread(unread->fd) && drop_kept(fs, unread->kept)) {
             *at = unread->next;
             close_one(fs, unread);
             free(unread);

@@ -256,5 +256,5 @@ int image_check(const struct image_check *check, struct failure *failure)
         (check->staging && staging_get_failure(check->staging, failure, &is_told)))
         return error;
     return failure_set(failure, error, "%s: cannot read the image: %s", check->image->dir.path,
-                       failure_work_reason(error));
+                       failure_thread_reason(error));
 }

@@ -80,7 +80,7 @@ static void choose_numbers(const struct pack_plan *plan, uint64_t chunk_bytes, u
 {
     uint32_t chunks = 0, number = 0, at = 0;
 
-    for (; at < plan->allocation_count && chunks < PACK_BEFORE_LARGE; at++)
+    for (; at < plan->allocation_count && chunks < PACK_CHUNKS_BEFORE_LARGE; at++)
         if (plan->allocation_bytes[at] <= chunk_bytes) {
             numbers[at] = number++;
             chunks++;

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PACK_ALIGNMENT_BYTES   512u
-#define PACK_LEAST_CHUNK_BYTES (64ull << 20) /* unless another is asked for */
-#define PACK_MOST_CHUNK_BYTES  (2ull << 30)
-#define PACK_CHUNKS            64u /* where the model is large enough for so many */
-#define PACK_BEFORE_LARGE      16u /* chunks, before the items that are larger than one */
+#define PACK_ALIGNMENT_BYTES     512u
+#define PACK_LEAST_CHUNK_BYTES   (64ull << 20) /* unless another is asked for */
+#define PACK_MOST_CHUNK_BYTES    (2ull << 30)
+#define PACK_CHUNKS              64u /* where the model is large enough for so many */
+#define PACK_CHUNKS_BEFORE_LARGE 16u /* chunks, before the items that are larger than one */
 
 struct pack_item {
     uint32_t file;
@@ -40,11 +40,11 @@ struct pack_plan {
 /*
  * Places the items in the order of (file, offset in file) one behind the other, as many as fit into
  * chunk_bytes. An item larger than a chunk has an allocation of its own, and the chunk begun before
- * goes on behind it. Those are numbered behind the first PACK_BEFORE_LARGE chunks, and before all
- * others: one thread at a time makes the pages of an allocation in host memory, and meanwhile
- * others fill chunks. An item of size 0 counts as one byte, so that its offset too lies in memory.
- * -EINVAL: chunk_bytes is 0; -EOVERFLOW: sizes beyond 2^63 or 2^32 allocations; -ENOMEM. The plan
- * is empty then. pack_free() it after success.
+ * goes on behind it. Those are numbered behind the first PACK_CHUNKS_BEFORE_LARGE chunks, and
+ * before all others: one thread at a time makes the pages of an allocation in host memory, and
+ * meanwhile others fill chunks. An item of size 0 counts as one byte, so that its offset too lies
+ * in memory. -EINVAL: chunk_bytes is 0; -EOVERFLOW: sizes beyond 2^63 or 2^32 allocations; -ENOMEM.
+ * The plan is empty then. pack_free() it after success.
  */
 int pack_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
               struct pack_plan *plan);

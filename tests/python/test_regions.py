@@ -112,6 +112,8 @@ class Failing(RegionCase):
             lambda: self.regions.open("r", uid=b"0"),
             lambda: self.regions.open("r").write(0, 5),
             lambda: self.regions.open("r").write(0.5, b"x"),
+            lambda: self.regions.open("r").read(0.0, 4),
+            lambda: self.regions.open("r").read(0, 4.0),
         ):
             with self.assertRaises(TypeError):
                 call()

@@ -229,6 +229,36 @@ class Interrupts(Waits):
         gate.set()
         self.wait_until(lambda: undone, "nobody undid it")
 
+    def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
+        really, begun, gate, raised = threading.Thread.start, threading.Event(), threading.Event(), threading.Event()
+        threads, undone = [], []
+
+        class Done(threading.Event):  # whose thread is held off where it has said that it is done
+            def set(self):
+                super().set()
+                raised.wait(TIMEOUT)
+
+        def start(thread):
+            threads.append(thread)
+            really(thread)
+            begun.wait()
+            raise KeyboardInterrupt
+
+        def call():
+            begun.set()
+            gate.wait()
+            return 0
+
+        attempt = gmsfs.handle._Attempt(call)
+        attempt._done = Done()
+        with mock.patch.object(threading.Thread, "start", start):
+            with self.assertRaises(KeyboardInterrupt):
+                attempt.answer(lambda: undone.append(None), gate.set)
+        self.assertEqual(undone, [None])
+        raised.set()
+        threads[0].join(TIMEOUT)
+        self.assertEqual(undone, [None])
+
     def test_where_no_thread_can_start_the_call_is_made_all_the_same(self):
         with mock.patch.object(threading.Thread, "start", mock.Mock(side_effect=RuntimeError)):
             self.assertEqual(gmsfs.handle.interruptible(lambda: 7, None, None), 7)

@@ -109,11 +109,11 @@ TAP_TEST(what_is_larger_than_a_chunk_is_numbered_behind_sixteen_chunks)
     require(pack_plan(items, ITEMS, 1024, &plan) == 0);
     check_int(plan.allocation_count, ITEMS);
     check_int(plan.places[1].allocation, 0);
-    check_int(plan.places[PACK_BEFORE_LARGE].allocation, PACK_BEFORE_LARGE - 1);
-    check_int(plan.places[0].allocation, PACK_BEFORE_LARGE);
-    check_int(plan.allocation_bytes[PACK_BEFORE_LARGE], 5000);
-    check_int(plan.places[ITEMS - 1].allocation, PACK_BEFORE_LARGE + 1);
-    check_int(plan.places[PACK_BEFORE_LARGE + 1].allocation, PACK_BEFORE_LARGE + 2);
+    check_int(plan.places[PACK_CHUNKS_BEFORE_LARGE].allocation, PACK_CHUNKS_BEFORE_LARGE - 1);
+    check_int(plan.places[0].allocation, PACK_CHUNKS_BEFORE_LARGE);
+    check_int(plan.allocation_bytes[PACK_CHUNKS_BEFORE_LARGE], 5000);
+    check_int(plan.places[ITEMS - 1].allocation, PACK_CHUNKS_BEFORE_LARGE + 1);
+    check_int(plan.places[PACK_CHUNKS_BEFORE_LARGE + 1].allocation, PACK_CHUNKS_BEFORE_LARGE + 2);
     pack_free(&plan);
 }
 
