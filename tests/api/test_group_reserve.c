@@ -225,7 +225,7 @@ TAP_TEST(who_reads_a_whole_group_needs_no_memory)
     other.mode = GMSFS_MODE_RW_OR_RO;
     check_int(loader_connect(&other, 0), 0);
     check_int(gmsfs_granted_lock(other.handles[0]), GMSFS_MODE_RO);
-    check_int(free_bytes(twins.stores[0][0]), before);
+    check(free_bytes(twins.stores[0][0]) >= before); /* what was before may be on its way back */
     loader_close(&other);
     loader_close(&loader);
 }
