@@ -230,8 +230,8 @@ class Interrupts(Waits):
         self.wait_until(lambda: undone, "nobody undid it")
 
     def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
-        really, begun, gate, raised = threading.Thread.start, threading.Event(), threading.Event(), threading.Event()
-        threads, undone = [], []
+        begun, gate, raised = threading.Event(), threading.Event(), threading.Event()
+        really, threads, undone = threading.Thread.start, [], []
 
         class Done(threading.Event):  # whose thread is held off where it has said that it is done
             def set(self):
