@@ -88,19 +88,6 @@ nobody_holds() {
     [[ $(group_ids) != "$first" ]]
 }
 
-# write_tensors PATH BYTES...: one of each size, of zeros.
-write_tensors() {
-    python3 - "$@" <<'END'
-import json, struct, sys
-at, tensors = 0, {}
-for number, size in enumerate(map(int, sys.argv[2:])):
-    tensors[f"t{number}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
-    at += size
-header = json.dumps(tensors).encode()
-open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + bytes(at))
-END
-}
-
 @test "a rank has the layout that its model has alone, however many allocations the others have" {
     local small=2097152
     start_ranks

@@ -571,3 +571,16 @@ unmount_below() {
         umount -l "$at" 2>/dev/null || fusermount3 -uz "$at" 2>/dev/null || true
     done < <(awk -v dir="$1/" 'index($5, dir) == 1 { print $5, $3 }' /proc/self/mountinfo | tac)
 }
+
+# write_tensors PATH BYTES...: a safetensors file of zeros, one tensor of each size: t0, t1, ...
+write_tensors() {
+    python3 - "$@" <<'END'
+import json, struct, sys
+at, tensors = 0, {}
+for number, size in enumerate(map(int, sys.argv[2:])):
+    tensors[f"t{number}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+    at += size
+header = json.dumps(tensors).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header + bytes(at))
+END
+}

@@ -83,7 +83,7 @@ def milliseconds(timeout: Optional[float]) -> Any:
     return math.ceil(timeout * 1000)
 
 
-def _nothing() -> None:
+def nothing() -> None:
     pass
 
 
@@ -233,12 +233,12 @@ class Handle:
         gives back what was granted in that moment."""
         return wait(attempt, timeout, undo, self.cancel)
 
-    def call_long(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
+    def call_long(self, name: str, *arguments: Any, undo: Any = nothing) -> Any:
         """As call(), of what may wait for memory: in the main thread Ctrl-C ends that."""
         function = getattr(self.lib, name)
         return self.check(name, interruptible(lambda: function(self.pointer, *arguments), undo, self.cancel))
 
-    async def call_long_async(self, name: str, *arguments: Any, undo: Any = _nothing) -> Any:
+    async def call_long_async(self, name: str, *arguments: Any, undo: Any = nothing) -> Any:
         """The same, while the event loop goes on."""
         function = getattr(self.lib, name)
         attempt = _Attempt(lambda: function(self.pointer, *arguments))

@@ -24,7 +24,7 @@ from typing import Any, Optional, Sequence
 from . import abi, library
 from .arguments import whole_number
 from .errors import Error
-from .handle import interruptible
+from .handle import interruptible, nothing
 from .metadata import encode_text
 
 # By their numbers in gmsfs_abi.h: a name for programs, and words for people.
@@ -115,10 +115,6 @@ class Info:
         return f"<gmsfs.regions.Info {self.name!r}: {self.kind}, {self.byte_size} bytes>"
 
 
-def _nothing() -> None:
-    pass
-
-
 def _once(undo: Any) -> Any:
     """For two threads, of which one does it."""
     left = [undo]
@@ -184,7 +180,7 @@ class Regions:
         close = library.get().gmsfs_regions_close
         call = functools.partial(library.get().gmsfs_regions_open, encoded, ctypes.byref(pointer))
         undo = _once(lambda: close(pointer))
-        result = interruptible(call, undo, _nothing, _PATIENCE_SECONDS)
+        result = interruptible(call, undo, nothing, _PATIENCE_SECONDS)
         _check(self.mount, "gmsfs_regions_open", result)
         self._owner = _Owner(pointer, close, f"{self.mount}: it is closed")
 
@@ -327,7 +323,7 @@ class Regions:
 
     # -- the library -----------------------------------------------------------------------------
 
-    def _call(self, call: str, *arguments: Any, reason: Any = None, undo: Any = _nothing) -> None:
+    def _call(self, call: str, *arguments: Any, reason: Any = None, undo: Any = nothing) -> None:
         function, owner = getattr(library.get(), call), self._owner
 
         def attempt() -> Any:

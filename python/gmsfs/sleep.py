@@ -88,9 +88,8 @@ class Sleeper:
             try:
                 handle.connect(self._wake_mode, timeout)
             except Busy:
-                if not self.mode:
-                    raise
-                took = False  # another thread that wakes it has taken it meanwhile
+                self._check_taken()
+                took = False
         return self._remap(handle, took, strict)
 
     async def wake_async(
@@ -106,10 +105,14 @@ class Sleeper:
             try:
                 await handle.connect_async(self._wake_mode, timeout)
             except Busy:
-                if not self.mode:
-                    raise
-                took = False  # another thread that wakes it has taken it meanwhile
+                self._check_taken()
+                took = False
         return self._remap(handle, took, strict)
+
+    def _check_taken(self) -> None:
+        """That the lock is busy is fine: another thread that wakes it has taken it meanwhile."""
+        if not self.mode:
+            raise
 
     def _check_remap(self, handle: Any, result: int) -> None:
         """That it does not sleep is fine: another thread has woken it meanwhile."""

@@ -38,8 +38,8 @@
 #define COPY_PART_BYTES   ((uint64_t)16 << 20) /* of an allocation, which threads fill in turns */
 #define COPY_AHEAD        64u                  /* allocations whose descriptors are open at once */
 #define COPY_ABREAST      (COPY_AHEAD / 2) /* that are filled at once: the next ones come meanwhile */
-#define COPY_AT_ONCE \
-    PACK_CHUNKS_BEFORE_LARGE /* that are made at once: while they are filled, the next ones are */
+/* That are made at once: while they are filled, the next ones are. */
+#define COPY_AT_ONCE PACK_CHUNKS_BEFORE_LARGE
 
 /* One allocation of one load. They are numbered load after load, as in each plan. */
 struct copy_item {
@@ -317,8 +317,6 @@ static bool copy_is_large(const struct copy *copy, size_t item)
 static void copy_gather(const struct copy *copy, const size_t *items, size_t count, bool *gathered,
                         struct copy_some *some)
 {
-    bool is_large = false;
-
     some->load = NULL;
     some->count = 0;
     for (size_t i = 0; i < count && some->count < GMSFS_ALLOCATE_EACH_MAX; i++) {
@@ -326,10 +324,9 @@ static void copy_gather(const struct copy *copy, const size_t *items, size_t cou
 
         if (gathered[i] || (some->load && some->load != load))
             continue;
-        if (some->load && copy_is_large(copy, items[i]) != is_large)
+        if (some->load && copy_is_large(copy, items[i]) != copy_is_large(copy, items[some->at[0]]))
             break; /* what is behind it waits, too: the order of a load's is the plan's */
         some->load = load;
-        is_large = copy_is_large(copy, items[i]);
         some->at[some->count++] = i;
         gathered[i] = true;
     }

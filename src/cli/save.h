@@ -46,7 +46,7 @@ struct save {
     /* Planned. */
     const struct model_tensor **models; /* those of the tensors */
     uint64_t *sizes;                    /* of each tensor */
-    uint64_t *offsets;                  /* of each tensor, in its file */
+    uint64_t *offsets;                  /* of each tensor, in its file; GGUF: and where that ends */
     struct save_file *files;            /* an index is the last */
     size_t file_count;
     bool has_index;

@@ -150,7 +150,7 @@ static void fetch_free(struct gguf_fetch *fetch)
 static int gguf_make_file(struct save *save, const struct gguf_plan *plan)
 {
     struct save_file *file = save->files;
-    size_t culprit = 0, count = save->tensors.count;
+    size_t culprit = 0;
     const char *why = NULL;
     int error =
         gguf_make_header(plan, &file->head, &file->head_bytes, save->offsets, &culprit, &why);
@@ -161,12 +161,8 @@ static int gguf_make_file(struct save *save, const struct gguf_plan *plan)
         return gguf_refuse(save, GGUF_ENTRY, "the file's header would have more than 100 MB");
     if (error)
         return cli_out_of_memory();
-    file->count = count;
-    file->size_bytes = file->head_bytes;
-    if (count > 0)
-        file->size_bytes = save->offsets[count - 1] + save->sizes[count - 1];
-    if (count > 0 && file->size_bytes % plan->alignment_bytes)
-        file->size_bytes += plan->alignment_bytes - file->size_bytes % plan->alignment_bytes;
+    file->count = save->tensors.count;
+    file->size_bytes = save->offsets[file->count];
     save->size_bytes = file->size_bytes;
     save->tensors.others -= plan->pair_count + 1;
     return CLI_OK;

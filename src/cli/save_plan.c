@@ -171,7 +171,7 @@ static int save_plan_index(struct save *save)
 
 static int save_plan_tensors(struct save *save)
 {
-    size_t count = save->tensors.count, room = count ? count : 1;
+    size_t count = save->tensors.count, room = count + 1;
 
     save->models = calloc(room, sizeof(struct model_tensor *));
     save->sizes = calloc(room, sizeof(*save->sizes));

@@ -85,15 +85,23 @@ static int each_mount(bool (*see)(void *context, const struct mountinfo *mount),
     return 0;
 }
 
-struct path_search {
+struct search {
     const char *path;
+    dev_t device;
     struct mountinfo *found;
     bool is_found;
 };
 
+static int find(bool (*see)(void *context, const struct mountinfo *mount), struct search *search)
+{
+    int error = each_mount(see, search);
+
+    return error ? error : search->is_found ? 0 : -ENOENT;
+}
+
 static bool see_path(void *context, const struct mountinfo *mount)
 {
-    struct path_search *search = context;
+    struct search *search = context;
 
     if (strcmp(mount->path, search->path) == 0) {
         *search->found = *mount; /* the last one lies on top */
@@ -104,21 +112,12 @@ static bool see_path(void *context, const struct mountinfo *mount)
 
 int mountinfo_find_path(const char *path, struct mountinfo *mount)
 {
-    struct path_search search = {.path = path, .found = mount};
-    int error = each_mount(see_path, &search);
-
-    return error ? error : search.is_found ? 0 : -ENOENT;
+    return find(see_path, &(struct search){.path = path, .found = mount});
 }
-
-struct device_search {
-    dev_t device;
-    struct mountinfo *found;
-    bool is_found;
-};
 
 static bool see_device(void *context, const struct mountinfo *mount)
 {
-    struct device_search *search = context;
+    struct search *search = context;
 
     search->is_found = makedev(mount->major, mount->minor) == search->device;
     if (search->is_found)
@@ -128,10 +127,7 @@ static bool see_device(void *context, const struct mountinfo *mount)
 
 int mountinfo_find_device(dev_t device, struct mountinfo *mount)
 {
-    struct device_search search = {.device = device, .found = mount};
-    int error = each_mount(see_device, &search);
-
-    return error ? error : search.is_found ? 0 : -ENOENT;
+    return find(see_device, &(struct search){.device = device, .found = mount});
 }
 
 struct mount_search {

@@ -51,7 +51,8 @@ int option_parse_size(const struct option_parser *parser, const struct option *o
     return 0;
 }
 
-int option_parse_granularity(const struct option_parser *parser, const struct option *option)
+int option_parse_granularity(const struct option_parser *parser, const struct option *option,
+                             uint64_t *granularity_bytes)
 {
     uint64_t bytes = 0;
     int error =
@@ -61,7 +62,7 @@ int option_parse_granularity(const struct option_parser *parser, const struct op
         return error;
     if ((bytes & (bytes - 1)) != 0)
         return option_refuse(parser, option, "expected a power of two, such as 2M");
-    parser->options->vmm.granularity_bytes = bytes;
+    *granularity_bytes = bytes;
     return 0;
 }
 

@@ -44,7 +44,8 @@ __attribute__((format(printf, 3, 4))) int option_refuse(const struct option_pars
 
 int option_parse_size(const struct option_parser *parser, const struct option *option,
                       uint64_t min_bytes, uint64_t max_bytes, uint64_t *bytes);
-int option_parse_granularity(const struct option_parser *parser, const struct option *option);
+int option_parse_granularity(const struct option_parser *parser, const struct option *option,
+                             uint64_t *granularity_bytes);
 int option_parse_hugepages(const struct option_parser *parser, const struct option *option,
                            uint64_t *page_bytes);
 int option_parse_yes(const struct option_parser *parser, const struct option *option, bool *yes);

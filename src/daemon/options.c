@@ -213,7 +213,7 @@ static int parse_valued(struct option_parser *parser, const struct option *optio
         return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
                                  &o->vmm.size_bytes);
     if (strcmp(name, "granularity") == 0)
-        return option_parse_granularity(parser, option);
+        return option_parse_granularity(parser, option, &o->vmm.granularity_bytes);
     if (strcmp(name, "hugepages") == 0)
         return option_parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
     if (strcmp(name, "uuid") == 0)

@@ -116,7 +116,8 @@ struct gguf_plan {
 };
 
 /*
- * The beginning of the file up to its data, and where each tensor then begins. free(3) the bytes.
+ * The beginning of the file up to its data, and where each tensor then begins; behind these, where
+ * the file ends. free(3) the bytes.
  * -EINVAL with `culprit`, a tensor that GGUF cannot hold, and why; -EFBIG beyond
  * GGUF_MAX_HEADER_BYTES; -ENOMEM.
  */

@@ -194,5 +194,6 @@ int gguf_make_header(const struct gguf_plan *plan, char **bytes, size_t *size_by
         offsets[i] = at;
         at = align(at + plan->tensors[i]->size_bytes, plan->alignment_bytes);
     }
+    offsets[plan->tensor_count] = at;
     return 0;
 }

@@ -209,34 +209,10 @@ class Interrupts(Waits):
         self.interrupted_wake(start, interrupted)
         self.assertEqual(interrupts, [])
 
-    def test_what_does_not_end_in_time_is_left_alone_and_undone_when_it_ends(self):
-        really, begun, gate, undone = threading.Thread.start, threading.Event(), threading.Event(), []
-
-        def start(thread):
-            really(thread)
-            begun.wait()
-            raise KeyboardInterrupt
-
-        def call():
-            begun.set()
-            gate.wait()
-            return 0
-
-        with mock.patch.object(threading.Thread, "start", start):
-            with self.assertRaises(KeyboardInterrupt):
-                gmsfs.handle.interruptible(call, lambda: undone.append(None), gate.is_set, 0.05)
-        self.assertEqual(undone, [])
-        gate.set()
-        self.wait_until(lambda: undone, "nobody undid it")
-
-    def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
-        begun, gate, raised = threading.Event(), threading.Event(), threading.Event()
-        really, threads, undone = threading.Thread.start, [], []
-
-        class Done(threading.Event):  # whose thread is held off where it has said that it is done
-            def set(self):
-                super().set()
-                raised.wait(TIMEOUT)
+    def interrupted_attempt(self, answer):
+        """answer(call, gate) in the main thread is interrupted while call() waits, for the gate to be set
+        and 0 to come; the thread of the call."""
+        really, begun, gate, threads = threading.Thread.start, threading.Event(), threading.Event(), []
 
         def start(thread):
             threads.append(thread)
@@ -249,14 +225,39 @@ class Interrupts(Waits):
             gate.wait()
             return 0
 
-        attempt = gmsfs.handle._Attempt(call)
-        attempt._done = Done()
         with mock.patch.object(threading.Thread, "start", start):
             with self.assertRaises(KeyboardInterrupt):
-                attempt.answer(lambda: undone.append(None), gate.set)
+                answer(call, gate)
+        return gate, threads[0]
+
+    def test_what_does_not_end_in_time_is_left_alone_and_undone_when_it_ends(self):
+        undone = []
+        gate, _ = self.interrupted_attempt(
+            lambda call, gate: gmsfs.handle.interruptible(
+                call, lambda: undone.append(None), gate.is_set, 0.05
+            )
+        )
+        self.assertEqual(undone, [])
+        gate.set()
+        self.wait_until(lambda: undone, "nobody undid it")
+
+    def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
+        raised, undone = threading.Event(), []
+
+        class Done(threading.Event):  # whose thread is held off where it has said that it is done
+            def set(self):
+                super().set()
+                raised.wait(TIMEOUT)
+
+        def answer(call, gate):
+            attempt = gmsfs.handle._Attempt(call)
+            attempt._done = Done()
+            attempt.answer(lambda: undone.append(None), gate.set)
+
+        _, thread = self.interrupted_attempt(answer)
         self.assertEqual(undone, [None])
         raised.set()
-        threads[0].join(TIMEOUT)
+        thread.join(TIMEOUT)
         self.assertEqual(undone, [None])
 
     def test_where_no_thread_can_start_the_call_is_made_all_the_same(self):
