@@ -8,11 +8,11 @@
  *
  * Ours is the time from the first byte read to the last byte on the device, as the command itself
  * takes it: of the first load of a process, with what of the pinning of its ring was not done while
- * the store's memory was made, and into memory that nobody has touched, and of the next one, into
- * the same memory as the floor's copies. The
- * floor is the slower of two: all bytes read into pinned memory by 1 to 16 threads, the best of
- * these, and as many bytes copied to the device from pinned memory in one large copy. What rings of
- * several shapes take by bare calls is told beside the table, and the best of them in it.
+ * the context and the store's memory were made, and into memory that nobody has touched, and of the
+ * next one, into the same memory as the floor's copies. The floor is the slower of two: all bytes
+ * read into pinned memory by 1 to 16 threads, the best of these, and as many bytes copied to the
+ * device from pinned memory in one large copy. What rings of several shapes take by bare calls is
+ * told beside the table, and the best of them in it.
  * OTHERS MODEL is a program that prints "NAME MICROSECONDS" for each loader that it finds, or NAME
  * and a word that says why there is no time.
  */
@@ -62,6 +62,7 @@ static int load_rounds(const char *store, const char *model, int rounds, int loo
     load_or_die("open", store_open(store, &load.handle) ? CLI_FAILURE : CLI_OK);
     load_or_die("space", load_check_space(&load));
     bench_check("connect", gmsfs_connect(load.handle, GMSFS_MODE_RW, CLI_FOREVER));
+    staging_expect(load.staging, load.threads, load.model->tensor_bytes);
     load_or_die("clear", load_clear(&load));
     bench_check("inputs", load_open_inputs(&load, 1));
     bench_check("driver", drv_open(&drv, NULL, 0));

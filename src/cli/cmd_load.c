@@ -73,8 +73,10 @@ static int load_commit(struct load *load)
 
 static int load_fill(struct load *load)
 {
-    int status = load_clear(load);
+    int status;
 
+    staging_expect(load->staging, load->threads, load->model->tensor_bytes);
+    status = load_clear(load);
     if (status == CLI_OK)
         status = load_copy(load, 1);
     if (status == CLI_OK)

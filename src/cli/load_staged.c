@@ -280,8 +280,8 @@ static uint64_t staged_threads(const struct load *loads, size_t count,
 void load_warm_staged(struct load *loads, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        staging_warm(loads->staging, &loads[i].memory,
-                     staged_threads(loads, count, &loads[i].memory), loads[i].model->tensor_bytes);
+        staging_warm(&loads[i].memory, staged_threads(loads, count, &loads[i].memory),
+                     loads[i].model->tensor_bytes);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

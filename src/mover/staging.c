@@ -55,13 +55,6 @@ struct staging *staging_new(void)
     return staging;
 }
 
-static void staging_await_warm(struct staging_device *device)
-{
-    if (device->is_warming)
-        pthread_join(device->warmer, NULL);
-    device->is_warming = false;
-}
-
 void staging_free(struct staging *staging)
 {
     struct staging_lane *lane;
@@ -86,6 +79,22 @@ void staging_free(struct staging *staging)
     free(staging);
 }
 
+static int staging_open_device(struct staging_device *device, char text[STAGING_ERROR_BYTES])
+{
+    const struct staging_kind *kind = device->kind;
+    int error = kind->find ? kind->find(device, text) : 0;
+
+    if (error || !kind->open)
+        return error;
+    staging_begin_pages(device);
+    error = kind->open(device, text);
+    if (error) {
+        staging_await_warm(device);
+        kind->close(device);
+    }
+    return error;
+}
+
 static int staging_add_device(struct staging *staging, const struct staging_kind *kind,
                               const uint8_t uuid[16], const char *store,
                               struct staging_device **added, struct failure *failure)
@@ -101,13 +110,14 @@ static int staging_add_device(struct staging *staging, const struct staging_kind
     if (!device)
         return failure_no_memory(failure);
     memcpy(device->uuid, uuid, sizeof(device->uuid));
-    error = kind->open ? kind->open(device, text) : 0;
+    staging->devices[staging->device_count++] = device;
+    error = staging_open_device(device, text);
     if (error) {
         staging_explain_open(device, text, error, failure);
+        staging->device_count--;
         free(device);
         return error;
     }
-    staging->devices[staging->device_count++] = device;
     *added = device;
     return 0;
 }
@@ -178,13 +188,18 @@ static struct staging_lane *staging_find_lane(struct staging *staging,
     return lane ? lane : staging_add_lane(staging, device);
 }
 
-static int staging_take_lane(struct staging_device *device, bool anew, void **own)
+void staging_stay_near(const struct staging_device *device)
+{
+    if (device->has_near)
+        near_stay(&device->near);
+}
+
+int staging_take_lane(struct staging_device *device, bool anew, void **own)
 {
     struct staging *staging = device->staging;
     struct staging_lane *lane;
 
-    if (device->has_near)
-        near_stay(&device->near);
+    staging_stay_near(device);
     pthread_mutex_lock(&staging->lock);
     lane = anew ? staging_add_lane(staging, device) : staging_find_lane(staging, device);
     if (lane)
@@ -212,69 +227,34 @@ static int staging_end_lane(void *shared, void *own)
     return error;
 }
 
+unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads)
+{
+    unsigned best = work_default_threads();
+
+    if (threads)
+        return (unsigned)threads;
+    return best < kind->most_threads ? best : kind->most_threads;
+}
+
+unsigned staging_prepare(struct staging_device *device, uint64_t threads)
+{
+    unsigned count = staging_count_threads(device->kind, threads);
+
+    if (device->kind->prepare)
+        device->kind->prepare(device, count);
+    return count;
+}
+
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,
                    uint64_t threads)
 {
     struct staging_device *device = memory ? memory->device : staging->devices[0];
-    unsigned best = work_default_threads(), most = device->kind->most_threads;
 
     staging_await_warm(device);
-    work->threads = threads ? (unsigned)threads : best < most ? best : most;
-    if (device->kind->prepare)
-        device->kind->prepare(device, work->threads);
+    work->threads = staging_prepare(device, threads);
     work->shared = device;
     work->begin = staging_begin_lane;
     work->end = staging_end_lane;
-}
-
-/* ---- before there is work ------------------------------------------------------------------ */
-
-/* A lane of its own for each thread, also where one is done before another begins. */
-static int staging_begin_warm(void *shared, void **own)
-{
-    struct staging_device *device = shared;
-    int error = staging_take_lane(device, true, own);
-
-    if (error)
-        return error;
-    error = device->kind->warm(*own);
-    if (error)
-        staging_end_lane(shared, *own);
-    return error;
-}
-
-static int staging_warm_piece(void *context, const struct work_piece *piece, void *own)
-{
-    (void)context;
-    (void)piece;
-    (void)own;
-    return 0;
-}
-
-/* What fails here is found by the work that needs it. */
-static void *staging_run_warm(void *context)
-{
-    work_run(&((struct staging_device *)context)->warming);
-    return NULL;
-}
-
-void staging_warm(struct staging *staging, const struct staging_memory *memory, uint64_t threads,
-                  uint64_t size_bytes)
-{
-    struct staging_device *device = memory->device;
-    struct work *work = &device->warming;
-
-    if (!device->kind->warm || work->piece)
-        return;
-    staging_equip(staging, work, memory, threads);
-    work->begin = staging_begin_warm;
-    work->piece = staging_warm_piece;
-    device->warm_bytes = (uint64_t)work->threads * WORK_PIECE_BYTES;
-    if (device->warm_bytes > size_bytes)
-        device->warm_bytes = size_bytes;
-    work->item_bytes = &device->warm_bytes; /* a piece for each thread */
-    work->item_count = 1;
-    device->is_warming = thread_start(&device->warmer, 0, staging_run_warm, device) == 0;
 }
 
 /* ---- for who chooses threads --------------------------------------------------------------- */

@@ -51,6 +51,13 @@ struct staging *staging_new(void);
 void staging_free(struct staging *staging);
 
 /*
+ * Says before staging_open_memory() what a staging_warm() after it will ask for: so the pages are
+ * made while the device is opened, which takes longer. For who works on one device alone, of
+ * whatever kind.
+ */
+void staging_expect(struct staging *staging, uint64_t threads, uint64_t size_bytes);
+
+/*
  * Gets ready for a store whose memory is of that kind, and on that device. On a GPU it takes the
  * device's primary context, once for all of its stores.
  */
@@ -70,8 +77,7 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
  * pins buffers for it. For before a work, while other things are done; the next staging_equip of
  * the device waits for it. Once for a device. It may fail: then the work makes it.
  */
-void staging_warm(struct staging *staging, const struct staging_memory *memory, uint64_t threads,
-                  uint64_t size_bytes);
+void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_t size_bytes);
 
 /* How many processors a thread of this memory's device can count on where all devices work at the
  * same time: those near it, shared with the others that they are near. At least 1. */

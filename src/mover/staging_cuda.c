@@ -64,36 +64,48 @@ static const char *cuda_way_out(const char *text, int error)
 
 /* ---- the device ---------------------------------------------------------------------------- */
 
-static int cuda_open(struct staging_device *device, char text[STAGING_ERROR_BYTES])
+static int cuda_find(struct staging_device *device, char text[STAGING_ERROR_BYTES])
 {
     struct cuda_device *own = cuda_device(device);
     char pci_id[STAGING_PCI_BYTES];
-    enum drv_result result;
     int error = drv_open(&own->driver, text, STAGING_ERROR_BYTES);
 
     if (!error)
         error = drv_find(own->driver, device->uuid, &own->device, text, STAGING_ERROR_BYTES);
     if (error)
         return error;
-    result = own->driver->cuDevicePrimaryCtxRetain(&own->context, own->device);
-    if (result != DRV_SUCCESS)
-        return drv_explain(own->driver, "cuDevicePrimaryCtxRetain", result, text,
-                           STAGING_ERROR_BYTES);
     device->has_near =
         own->driver->cuDeviceGetPCIBusId(pci_id, (int)sizeof(pci_id), own->device) == DRV_SUCCESS &&
         near_find(NEAR_SYSFS, pci_id, &device->near) == 0;
     return 0;
 }
 
+static int cuda_open(struct staging_device *device, char text[STAGING_ERROR_BYTES])
+{
+    struct cuda_device *own = cuda_device(device);
+    enum drv_result result = own->driver->cuDevicePrimaryCtxRetain(&own->context, own->device);
+
+    if (result == DRV_SUCCESS)
+        return 0;
+    own->context = NULL;
+    return drv_explain(own->driver, "cuDevicePrimaryCtxRetain", result, text, STAGING_ERROR_BYTES);
+}
+
 static void cuda_close(struct staging_device *device)
 {
     const struct cuda_device *own = cuda_device(device);
 
-    if (own->stream && own->driver->cuCtxSetCurrent(own->context) == DRV_SUCCESS) {
-        own->driver->cuStreamDestroy_v2(own->stream);
+    if (own->context && own->driver->cuCtxSetCurrent(own->context) == DRV_SUCCESS) {
+        if (own->stream)
+            own->driver->cuStreamDestroy_v2(own->stream);
+        if (own->is_block_pinned)
+            own->driver->cuMemHostUnregister(own->block);
         own->driver->cuCtxSetCurrent(NULL);
     }
-    own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
+    if (own->block)
+        munmap(own->block, own->block_bytes);
+    if (own->context)
+        own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
 }
 
 /* The ring is shared by the threads, of all devices: each may have some at the same time. */
@@ -196,32 +208,42 @@ static int buffer_record(struct staging_lane *lane, struct cuda_buffer *buffer, 
     return CALL(lane->device, doing, cuEventRecord, (buffer->event, cuda_lane(lane)->stream));
 }
 
-static size_t ring_bytes(const struct staging_lane *lane)
+static size_t whole_pages(size_t bytes)
 {
-    size_t bytes = STAGING_BUFFERS * cuda_device(lane->device)->buffer_bytes;
-
     return (bytes + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
 }
 
-/* Addresses alone; a huge page wants one that it divides. */
-static int ring_reserve(struct staging_lane *lane)
+/* Addresses alone, of whole huge pages, which want one that they divide. NULL: errno says why. */
+static uint8_t *reserve(size_t bytes)
 {
-    char text[STAGING_ERROR_BYTES];
-    size_t bytes = ring_bytes(lane), head;
     uint8_t *at = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t head;
 
-    if (at == MAP_FAILED) {
-        snprintf(text, sizeof(text), "mmap: %s", strerror(errno));
-        return staging_fail(lane->device, DOING_PIN, text, -ENOMEM);
-    }
+    if (at == MAP_FAILED)
+        return NULL;
     head = -(uintptr_t)at & (HUGE_PAGE_BYTES - 1);
     if (head > 0)
         munmap(at, head);
     munmap(at + head + bytes, HUGE_PAGE_BYTES - head);
-    cuda_lane(lane)->ring = at + head;
     madvise(at + head, bytes, MADV_HUGEPAGE);
-    return 0;
+    return at + head;
+}
+
+static size_t ring_bytes(const struct staging_lane *lane)
+{
+    return whole_pages(STAGING_BUFFERS * cuda_device(lane->device)->buffer_bytes);
+}
+
+static int ring_reserve(struct staging_lane *lane)
+{
+    char text[STAGING_ERROR_BYTES];
+
+    cuda_lane(lane)->ring = reserve(ring_bytes(lane));
+    if (cuda_lane(lane)->ring)
+        return 0;
+    snprintf(text, sizeof(text), "mmap: %s", strerror(errno));
+    return staging_fail(lane->device, DOING_PIN, text, -ENOMEM);
 }
 
 static unsigned ring_size(const struct cuda_lane *own)
@@ -264,7 +286,54 @@ static int ring_grow(struct staging_lane *lane)
     return 0;
 }
 
-static bool ring_make_events(const struct drv *driver, struct cuda_lane *own)
+static void ring_release(struct staging_lane *lane)
+{
+    const struct drv *driver = cuda_device(lane->device)->driver;
+    struct cuda_lane *own = cuda_lane(lane);
+
+    for (; own->pinned > 0; own->pinned--) {
+        struct cuda_buffer *buffer = &own->buffers[own->pinned - 1];
+        driver->cuEventDestroy_v2(buffer->event);
+        if (!own->is_of_block)
+            driver->cuMemHostUnregister(buffer->bytes);
+        *buffer = (struct cuda_buffer){0};
+    }
+    if (own->ring && !own->is_of_block)
+        munmap(own->ring, ring_bytes(lane));
+    own->ring = NULL;
+    own->is_whole = false;
+    own->is_of_block = false;
+}
+
+/* ---- rings before there is work ------------------------------------------------------------ */
+
+/* The rings of all lanes are one block, mapped, populated and pinned by one call each: calls of the
+ * driver exclude one another, and a mapping excludes pages that are made, so that lanes which made
+ * their rings themselves did it one after the other, and held up who maps the store's memory. */
+static void block_make(struct cuda_device *own, size_t bytes)
+{
+    own->block_bytes = whole_pages(bytes);
+    own->block = reserve(own->block_bytes);
+    if (own->block)
+        populate(own->block, own->block_bytes);
+}
+
+/* How large a buffer will be is not decided yet. */
+static void cuda_make_pages(struct staging_device *device, unsigned lanes)
+{
+    size_t most = (size_t)lanes * STAGING_BUFFERS * STAGING_BUFFER_MAX_BYTES;
+
+    block_make(cuda_device(device), most < STAGING_RING_BYTES ? most : STAGING_RING_BYTES);
+}
+
+static void block_pin(struct cuda_device *own)
+{
+    own->is_block_pinned =
+        own->block && own->driver->cuMemHostRegister_v2(own->block, own->block_bytes,
+                                                        DRV_HOST_REGISTER_PORTABLE) == DRV_SUCCESS;
+}
+
+static bool block_make_events(const struct drv *driver, struct cuda_lane *own)
 {
     unsigned made = 0;
 
@@ -278,57 +347,39 @@ static bool ring_make_events(const struct drv *driver, struct cuda_lane *own)
     return false;
 }
 
-/* All of it by one call, for each call takes the driver most of a millisecond; where it refuses,
- * the buffers are pinned one by one when they are needed. */
-static int ring_pin(struct staging_lane *lane)
+/* A lane for which there is no room, or without events, pins a ring of its own when it is needed.
+ */
+static void block_cut(struct staging_lane *lane, unsigned index)
 {
-    const struct drv *driver = cuda_device(lane->device)->driver;
-    size_t bytes = cuda_device(lane->device)->buffer_bytes;
+    const struct cuda_device *device = cuda_device(lane->device);
     struct cuda_lane *own = cuda_lane(lane);
-    int error = own->ring ? 0 : ring_reserve(lane);
+    size_t bytes = STAGING_BUFFERS * device->buffer_bytes;
 
-    if (error || own->pinned)
-        return error;
-    populate(own->ring, STAGING_BUFFERS * bytes);
-    if (driver->cuMemHostRegister_v2(own->ring, STAGING_BUFFERS * bytes,
-                                     DRV_HOST_REGISTER_PORTABLE) != DRV_SUCCESS)
-        return 0;
-    own->is_one = ring_make_events(driver, own);
-    if (!own->is_one) {
-        driver->cuMemHostUnregister(own->ring);
-        return 0;
-    }
+    if ((index + 1) * bytes > device->block_bytes || !block_make_events(device->driver, own))
+        return;
+    own->is_of_block = true;
+    own->ring = device->block + index * bytes;
     for (; own->pinned < STAGING_BUFFERS; own->pinned++)
-        own->buffers[own->pinned].bytes = own->ring + own->pinned * bytes;
-    return 0;
-}
-
-static void ring_release(struct staging_lane *lane)
-{
-    const struct drv *driver = cuda_device(lane->device)->driver;
-    struct cuda_lane *own = cuda_lane(lane);
-
-    for (; own->pinned > 0; own->pinned--) {
-        struct cuda_buffer *buffer = &own->buffers[own->pinned - 1];
-        driver->cuEventDestroy_v2(buffer->event);
-        if (!own->is_one || own->pinned == 1) /* the first one's address is the ring's */
-            driver->cuMemHostUnregister(buffer->bytes);
-        *buffer = (struct cuda_buffer){0};
-    }
-    if (own->ring)
-        munmap(own->ring, ring_bytes(lane));
-    own->ring = NULL;
-    own->is_whole = false;
-    own->is_one = false;
+        own->buffers[own->pinned].bytes = own->ring + own->pinned * device->buffer_bytes;
 }
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
-static int cuda_warm(struct staging_lane *lane)
+static void cuda_warm(struct staging_device *device, struct staging_lane *const *lanes,
+                      unsigned count)
 {
-    int error = cuda_begin(lane);
+    struct cuda_device *own = cuda_device(device);
 
-    return error ? error : ring_pin(lane);
+    if (!own->block)
+        block_make(own, count * STAGING_BUFFERS * own->buffer_bytes);
+    if (cuda_begin(lanes[0]) == 0)
+        block_pin(own);
+    for (unsigned i = 0; own->is_block_pinned && i < count; i++) {
+        if (cuda_begin(lanes[i]) == 0)
+            block_cut(lanes[i], i);
+        cuda_leave(lanes[i]);
+    }
+    cuda_leave(lanes[0]);
 }
 
 static int cuda_settle(struct staging_lane *lane)
@@ -485,9 +536,11 @@ const struct staging_kind staging_cuda = {
     .most_threads = STAGING_GPU_THREADS,
     .device_bytes = sizeof(struct cuda_device),
     .lane_bytes = sizeof(struct cuda_lane),
+    .find = cuda_find,
     .open = cuda_open,
     .close = cuda_close,
     .prepare = cuda_prepare,
+    .make_pages = cuda_make_pages,
     .warm = cuda_warm,
     .settle = cuda_settle,
     .release = cuda_release,

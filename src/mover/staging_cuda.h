@@ -22,6 +22,9 @@ struct cuda_device {
     struct drv_context *context; /* retained */
     size_t buffer_bytes;         /* 0: not decided */
     struct drv_stream *stream;   /* of all lanes, where there are several devices; else NULL */
+    uint8_t *block;              /* the rings of the lanes that were warmed, or NULL */
+    size_t block_bytes;
+    bool is_block_pinned;
 };
 
 /* One of the ring. */
@@ -38,7 +41,7 @@ struct cuda_lane {
     struct cuda_buffer buffers[STAGING_BUFFERS];
     unsigned pinned;      /* buffers, from the first on */
     bool is_whole;        /* the driver refuses more of them */
-    bool is_one;          /* they were pinned by one call */
+    bool is_of_block;     /* the ring is a part of the device's block */
     unsigned turn;        /* of the buffer that is used next */
     size_t room_bytes;    /* of the next room at most; 0: it is the first one of a work */
     uint64_t ahead_bytes; /* of what the fetch has left: asked of the driver */

@@ -27,13 +27,20 @@ struct staging_kind {
     unsigned most_threads;           /* that copy, unless more are asked for: more are no faster */
     size_t device_bytes, lane_bytes; /* of `own` in a device, and in a lane; zeros at first */
 
-    /* On failure `text` says why, and nothing is to be closed. */
+    /* Which one it is, and what it is near to. On failure `text` says why, and nothing is to be
+     * closed. */
+    int (*find)(struct staging_device *device, char text[STAGING_ERROR_BYTES]);
+    /* Likewise, but it is to be closed whatever comes of it. */
     int (*open)(struct staging_device *device, char text[STAGING_ERROR_BYTES]);
     void (*close)(struct staging_device *device);
     /* Before a work of so many threads. */
     void (*prepare)(struct staging_device *device, unsigned threads);
-    /* All that the lane will need, before there is work. */
-    int (*warm)(struct staging_lane *lane);
+    /* The pages of so many lanes' buffers at most, while the device is opened. On a thread near
+     * it. */
+    void (*make_pages)(struct staging_device *device, unsigned lanes);
+    /* All that these lanes of the device will need, before there is work; 1 or more. On a thread
+     * near it. What fails is left to the work. */
+    void (*warm)(struct staging_device *device, struct staging_lane *const *lanes, unsigned count);
     /* Waits until what the lane sent has arrived, and leaves the thread as it was. */
     int (*settle)(struct staging_lane *lane);
     /* Gives back all that the lane has of the device. */
@@ -53,6 +60,13 @@ struct staging_kind {
 extern const struct staging_kind staging_host;
 extern const struct staging_kind staging_cuda;
 
+/* What is made before there is work; staging_warm.c's. */
+struct staging_warming {
+    bool was_begun, is_running; /* `running` is to be joined */
+    pthread_t running;
+    unsigned lanes;
+};
+
 struct staging_device {
     const struct staging_kind *kind;
     struct staging *staging;
@@ -60,10 +74,7 @@ struct staging_device {
     uint8_t uuid[16];
     bool has_near; /* `near` says which processors are near it */
     cpu_set_t near;
-    bool is_warming;
-    pthread_t warmer;
-    struct work warming;
-    uint64_t warm_bytes;
+    struct staging_warming warming;
     alignas(max_align_t) unsigned char own[]; /* the kind's */
 };
 
@@ -84,6 +95,7 @@ struct staging_lane {
 struct staging {
     struct staging_device *devices[STAGING_MAX_DEVICES + 1]; /* the first is the machine */
     size_t device_count;
+    uint64_t expected_threads, expected_bytes; /* of the one device that comes; 0 bytes: none */
 
     pthread_mutex_t lock; /* of all that follows */
     struct staging_lane *lanes;
@@ -93,6 +105,24 @@ struct staging {
     bool is_told;
     char failed_text[STAGING_ERROR_BYTES];
 };
+
+/* ---- staging.c ------------------------------------------------------------------------------ */
+
+/* threads: as asked for; 0: as many as are best. How many that is. */
+unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads);
+/* Before a work of so many; how many that is. */
+unsigned staging_prepare(struct staging_device *device, uint64_t threads);
+/* The calling thread runs near the device from here on. */
+void staging_stay_near(const struct staging_device *device);
+/* For the calling thread. anew: not one that is back from an earlier work. 0, or -ENOMEM. */
+int staging_take_lane(struct staging_device *device, bool anew, void **own);
+
+/* ---- staging_warm.c ------------------------------------------------------------------------- */
+
+/* Begins to make pages, where staging_expect() said of what. */
+void staging_begin_pages(struct staging_device *device);
+/* Until what was begun has ended. */
+void staging_await_warm(struct staging_device *device);
 
 /* ---- staging_failure.c ---------------------------------------------------------------------- */
 

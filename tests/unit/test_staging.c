@@ -28,6 +28,8 @@ struct job {
     bool gives_up;          /* begins each fetch twice, and hands out one part of the first */
 };
 
+static uint64_t expected_threads, expected_bytes;
+
 /* ---- fixture ------------------------------------------------------------------------------- */
 
 static struct staging *begin(const char *control, struct staging_memory memory[2])
@@ -38,6 +40,7 @@ static struct staging *begin(const char *control, struct staging_memory memory[2
 
     require(staging && fake_cuda_make(control));
     require(drv_open(&cu, NULL, 0) == 0);
+    staging_expect(staging, expected_threads, expected_bytes);
     for (int i = 0; i < 2; i++) {
         require(cu->cuDeviceGetUuid_v2(&uuid, i) == DRV_SUCCESS);
         require(staging_open_memory(staging, GMSFS_MEMORY_CUDA, (const uint8_t *)uuid.bytes, "here",
@@ -478,14 +481,73 @@ TAP_TEST(what_threads_need_is_made_before_there_is_work)
     struct staging_memory memory[2];
     struct staging *staging = begin(LAZY, memory);
 
-    staging_warm(staging, memory, 2, 10 * WORK_PIECE_BYTES);
-    staging_warm(staging, memory, 9, 10 * WORK_PIECE_BYTES); /* once is enough */
+    staging_warm(memory, 2, 10 * WORK_PIECE_BYTES);
+    staging_warm(memory, 9, 10 * WORK_PIECE_BYTES); /* once is enough */
     go_round(staging, memory, sizes, 1, 2);
-    check(count_pinned(staging) >= 2 * STAGING_BUFFERS);
-    check(cuda_lane(staging->lanes)->is_one);
+    check_int(count_pinned(staging), 2 * STAGING_BUFFERS);
+    check(cuda_lane(staging->lanes)->is_of_block);
     check(cuda_lane(staging->lanes)->stream == cuda_lane(staging->lanes->next)->stream);
-    staging_warm(staging, memory + 1, 9, 1); /* no more than its bytes are worth */
     end(staging);
+}
+
+TAP_TEST(all_that_threads_need_is_pinned_by_one_call)
+{
+    static const uint64_t sizes[] = {6 * WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    struct staging *staging = begin(LAZY "fail cuMemHostRegister_v2 2 2\n", memory);
+
+    staging_warm(memory, 5, UINT64_MAX);
+    go_round(staging, memory, sizes, 1, 5);
+    check_int(count_pinned(staging), 5 * STAGING_BUFFERS);
+    end(staging);
+}
+
+/* As for a load of one store: pages before the device is open, as much as its threads will use. */
+TAP_TEST(pages_that_were_made_early_are_pinned)
+{
+    static const struct {
+        unsigned threads;
+        uint64_t bytes;
+        size_t pages_bytes;
+        unsigned pinned;
+    } works[] = {
+        {1, UINT64_MAX, STAGING_BUFFERS * STAGING_BUFFER_MAX_BYTES, STAGING_BUFFERS},
+        {5, WORK_PIECE_BYTES + 1, 2 * STAGING_BUFFERS * STAGING_BUFFER_MAX_BYTES,
+         2 * STAGING_BUFFERS},
+        {40, UINT64_MAX, STAGING_RING_BYTES, 40 * STAGING_BUFFERS},
+    };
+    static const uint64_t sizes[] = {WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        expected_threads = works[i].threads;
+        expected_bytes = works[i].bytes;
+        struct staging *staging = begin(LAZY, memory);
+        expected_bytes = 0;
+        staging_warm(memory, works[i].threads, works[i].bytes);
+        go_round(staging, memory, sizes, 1, 1);
+        check_int(cuda_device(memory->device)->block_bytes, works[i].pages_bytes);
+        check_int(count_pinned(staging), works[i].pinned);
+        end(staging);
+    }
+}
+
+TAP_TEST(no_more_is_made_before_than_there_are_bytes)
+{
+    static const struct {
+        uint64_t bytes;
+        unsigned lanes;
+    } works[] = {{0, 0}, {1, 1}, {WORK_PIECE_BYTES, 1}, {WORK_PIECE_BYTES + 1, 2}};
+    struct staging_memory memory[2];
+
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        struct staging *staging = begin(LAZY, memory);
+        staging_warm(memory, 9, works[i].bytes);
+        go_round(staging, memory, &(uint64_t){works[i].bytes}, 1, 1);
+        check(count_pinned(staging) >= works[i].lanes * STAGING_BUFFERS);
+        check(count_pinned(staging) < (works[i].lanes + 1) * STAGING_BUFFERS);
+        end(staging);
+    }
 }
 
 TAP_TEST(what_cannot_be_made_before_is_made_by_the_work)
@@ -498,9 +560,9 @@ TAP_TEST(what_cannot_be_made_before_is_made_by_the_work)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         snprintf(control, sizeof control, LAZY "fail %s\n", calls[i]);
         struct staging *staging = begin(control, memory);
-        staging_warm(staging, memory, 1, WORK_PIECE_BYTES);
+        staging_warm(memory, 1, WORK_PIECE_BYTES);
         go_round(staging, memory, sizes, 1, 1);
-        check(!cuda_lane(staging->lanes)->is_one);
+        check(!cuda_lane(staging->lanes)->is_of_block);
         check(cuda_lane(staging->lanes)->pinned > 0);
         end(staging);
     }
@@ -594,6 +656,13 @@ TAP_TEST(a_device_without_room_for_a_context_is_not_opened)
     check(strstr(failure.text, "cannot open the GPU: there: ") == failure.text);
     check(strstr(failure.text, "half a gigabyte") != NULL);
     check(more.device == NULL);
+    staging_free(other);
+    other = staging_new();
+    require(other != NULL);
+    staging_expect(other, 1, 1); /* its pages go as well */
+    check_int(staging_open_memory(other, GMSFS_MEMORY_CUDA, memory[0].device->uuid, "there", &more,
+                                  &failure),
+              -ENOMEM);
     staging_free(other);
     end(staging);
 }

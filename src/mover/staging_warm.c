@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * staging_warm - what threads will need, made by a thread of its own before there is work
+ *
+ * In two steps, each beside something that takes longer: pages while the device is opened, the rest
+ * while the store's memory is made. What fails is found by the work that needs it.
+ */
+#include "base/thread.h"
+#include "mover/staging_parts.h"
+
+void staging_expect(struct staging *staging, uint64_t threads, uint64_t size_bytes)
+{
+    staging->expected_threads = threads;
+    staging->expected_bytes = size_bytes;
+}
+
+void staging_await_warm(struct staging_device *device)
+{
+    if (device->warming.is_running)
+        pthread_join(device->warming.running, NULL);
+    device->warming.is_running = false;
+}
+
+/* One for each thread, but no more than there are pieces for. */
+static unsigned warm_count_lanes(unsigned threads, uint64_t size_bytes)
+{
+    uint64_t pieces = size_bytes / WORK_PIECE_BYTES + (size_bytes % WORK_PIECE_BYTES > 0);
+    unsigned lanes = threads < WORK_MAX_THREADS ? threads : WORK_MAX_THREADS;
+
+    return pieces < lanes ? (unsigned)pieces : lanes;
+}
+
+static void warm_start(struct staging_device *device, unsigned lanes, void *(*run)(void *))
+{
+    struct staging_warming *warming = &device->warming;
+
+    warming->lanes = lanes;
+    warming->is_running = lanes > 0 && thread_start(&warming->running, 0, run, device) == 0;
+}
+
+/* ---- pages --------------------------------------------------------------------------------- */
+
+static void *warm_run_pages(void *context)
+{
+    struct staging_device *device = context;
+
+    staging_stay_near(device);
+    device->kind->make_pages(device, device->warming.lanes);
+    return NULL;
+}
+
+void staging_begin_pages(struct staging_device *device)
+{
+    const struct staging *staging = device->staging;
+    unsigned threads = staging_count_threads(device->kind, staging->expected_threads);
+
+    if (device->kind->make_pages)
+        warm_start(device, warm_count_lanes(threads, staging->expected_bytes), warm_run_pages);
+}
+
+/* ---- the rest ------------------------------------------------------------------------------ */
+
+static void *warm_run(void *context)
+{
+    struct staging_device *device = context;
+    struct staging_lane *lanes[WORK_MAX_THREADS];
+    unsigned count = 0;
+    void *lane;
+
+    while (count < device->warming.lanes && staging_take_lane(device, true, &lane) == 0)
+        lanes[count++] = lane;
+    if (count > 0)
+        device->kind->warm(device, lanes, count);
+    pthread_mutex_lock(&device->staging->lock);
+    for (unsigned i = 0; i < count; i++)
+        lanes[i]->is_out = false;
+    pthread_mutex_unlock(&device->staging->lock);
+    return NULL;
+}
+
+void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_t size_bytes)
+{
+    struct staging_device *device = memory->device;
+
+    if (!device->kind->warm || device->warming.was_begun)
+        return;
+    staging_await_warm(device); /* pages */
+    device->warming.was_begun = true;
+    warm_start(device, warm_count_lanes(staging_prepare(device, threads), size_bytes), warm_run);
+}
