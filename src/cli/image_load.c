@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs image load - an image into a store, committed whole or not at all */
-#include "cli/image_commands.h"
+#include "cli/image_load.h"
 
 #include "base/failure.h"
 #include "base/size.h"
@@ -27,23 +27,6 @@
 
 #define LAST_ERROR_BYTES 256
 #define MS_PER_S         1000.0
-
-struct image_load {
-    const struct image_request *request;
-    struct image image;
-    gmsfs_t *handle;
-    int ctl_fd;        /* of the same store, whatever it is called later */
-    bool is_checked;   /* all sums were right once */
-    uint64_t *aligned; /* what the allocations cost in this mount, by rank */
-    uint64_t needed_bytes;
-    struct gmsfs_mapping *mappings; /* for `staging` alone */
-    size_t mapping_count;
-    struct staging *staging;
-    struct staging_memory memory;
-    uint8_t hash[IMAGE_DIGEST_BYTES]; /* what the layout will have */
-    uint64_t generation;
-    uint64_t copied_ms;
-};
 
 static const uint8_t no_group[IMAGE_DIGEST_BYTES];
 
@@ -113,8 +96,7 @@ static int load_check_entries(const struct image_load *load)
     return CLI_OK;
 }
 
-/* Without --realign it has to be the very hash that was saved. */
-static int load_check_hash(struct image_load *load, const uint64_t *aligned)
+int image_load_check_hash(struct image_load *load, const uint64_t *aligned)
 {
     const struct image_manifest *manifest = &load->image.manifest;
     char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
@@ -203,121 +185,7 @@ static int load_connect(struct image_load *load)
     return status;
 }
 
-static int load_explain_allocation(const struct image_load *load, size_t rank, int error)
-{
-    struct store_space space;
-
-    store_get_space(load->request->store, load->handle, &space);
-    if (error == -ENOMEM && space.is_known)
-        return store_say_full(load->request->store, &space, load->needed_bytes);
-    if (error == -ENOSPC)
-        return store_say_too_many(load->request->store, load->image.manifest.allocation_count,
-                                  "mount");
-    cli_error("%s: cannot allocate '%s' (%" PRIu64 " bytes): %s", load->request->store,
-              load->image.manifest.allocations[rank].name,
-              load->image.manifest.allocations[rank].size_bytes, failure_reason(error));
-    return CLI_FAILURE;
-}
-
-static int load_find_refused(const struct image_load *load, size_t rank, size_t count);
-
-/* So many from a rank on, at the same time. */
-static int load_allocate_some(const struct image_load *load, size_t rank, size_t count)
-{
-    struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
-    char tags[GMSFS_ALLOCATE_EACH_MAX][GMSFS_NAME_MAX + 1];
-    int error;
-
-    if (signals_get())
-        return CLI_SIGNALED + signals_get();
-    for (size_t i = 0; i < count; i++) {
-        const struct image_allocation *allocation = &load->image.manifest.allocations[rank + i];
-        struct image_layout_allocation laid_out;
-
-        image_layout_get(&load->image.layout, rank + i, &laid_out);
-        snprintf(tags[i], sizeof(tags[i]), "%.*s", (int)laid_out.tag_bytes, laid_out.tag);
-        wanted[i] =
-            (struct gmsfs_new_allocation){allocation->size_bytes, tags[i], allocation->name};
-    }
-    error = gmsfs_allocate_each(load->handle, wanted, count, 0, NULL);
-    if (!error)
-        return CLI_OK;
-    return error == -ENOMEM || error == -ENOSPC || count == 1
-               ? load_explain_allocation(load, rank, error)
-               : load_find_refused(load, rank, count);
-}
-
-/* None was made: one after the other tells which is refused. */
-static int load_find_refused(const struct image_load *load, size_t rank, size_t count)
-{
-    int status = CLI_OK;
-
-    for (size_t i = 0; status == CLI_OK && i < count; i++)
-        status = load_allocate_some(load, rank + i, 1);
-    return status;
-}
-
-static int load_allocate(struct image_load *load)
-{
-    size_t count = load->image.manifest.allocation_count;
-    int status = CLI_OK, error = gmsfs_clear_all_handles(load->handle);
-
-    if (error) {
-        store_explain(load->request->store, "clear what was there", error);
-        return CLI_FAILURE;
-    }
-    for (size_t i = 0; status == CLI_OK && i < count; i += GMSFS_ALLOCATE_EACH_MAX)
-        status = load_allocate_some(
-            load, i, count - i < GMSFS_ALLOCATE_EACH_MAX ? count - i : GMSFS_ALLOCATE_EACH_MAX);
-    if (status != CLI_OK)
-        return status;
-    error =
-        gmsfs_attach_all(load->handle, GMSFS_ACCESS_WRITE, &load->mappings, &load->mapping_count);
-    if (!error && load->mapping_count != count)
-        error = -ESTALE;
-    if (error) {
-        store_explain_call(load->handle, &load->memory, "map the memory", error);
-        return CLI_FAILURE;
-    }
-    for (size_t i = 0; i < count; i++)
-        load->aligned[i] = load->mappings[i].aligned_bytes;
-    return load_check_hash(load, load->aligned);
-}
-
-/* ---- bytes and entries --------------------------------------------------------------------- */
-
-static int load_open_memory(void *context, size_t rank)
-{
-    const struct image_load *load = context;
-    int fd = -1;
-
-    gmsfs_descriptor_of(load->handle, load->mappings[rank].ptr, &fd);
-    return fd;
-}
-
-static int load_copy(struct image_load *load)
-{
-    struct image_check check = {
-        .image = &load->image, .threads = load->request->threads, .direct = load->request->direct};
-    void **into = calloc(load->mapping_count + 1, sizeof(*into));
-    int status;
-
-    if (!into)
-        return cli_out_of_memory();
-    for (size_t i = 0; i < load->mapping_count; i++)
-        into[i] = load->mappings[i].ptr;
-    check.into = into;
-    check.staging = load->staging;
-    check.memory = &load->memory;
-    if (staging_is_file(&load->memory)) {
-        check.open_memory = load_open_memory;
-        check.memory_context = load;
-    }
-    check.taken_bytes = staging_is_file(&load->memory) ? load->needed_bytes : 0;
-    status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
-    free(into);
-    return status;
-}
+/* ---- entries ------------------------------------------------------------------------------- */
 
 static int load_put_entries(struct image_load *load)
 {
@@ -383,9 +251,7 @@ static int load_fill(struct image_load *load)
         store_open_memory(load->staging, load->handle, load->request->store, &load->memory);
 
     if (status == CLI_OK)
-        status = load_allocate(load);
-    if (status == CLI_OK)
-        status = load_copy(load);
+        status = image_load_bytes(load);
     if (status == CLI_OK)
         status = load_put_entries(load);
     if (status == CLI_OK)
@@ -470,7 +336,7 @@ static int load_prepare(struct image_load *load)
     if (status == CLI_OK)
         status = load_check_entries(load);
     if (status == CLI_OK)
-        status = load_check_hash(load, load->aligned);
+        status = image_load_check_hash(load, load->aligned);
     return status == CLI_OK ? load_check_space(load) : status;
 }
 

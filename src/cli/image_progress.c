@@ -30,5 +30,7 @@ int image_check_shown(const struct image_check *check, const char *verb, bool qu
     *passed_ms = progress_end(&progress);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
+    if (error == -ECANCELED) /* who cancelled it says why */
+        return CLI_FAILURE;
     return error ? cli_failure(&failure) : CLI_OK;
 }

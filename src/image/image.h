@@ -57,15 +57,18 @@ void image_close(struct image *image);
 struct image_check {
     const struct image *image;
     void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
-    struct staging *staging;             /* NULL where `into` is */
-    const struct staging_memory *memory; /* of `into` */
-    /* On any thread: a descriptor of the memory of `into`[rank], which is closed here, to be filled
-     * by write(2); negative: by the mapping. NULL: there is none of any. */
-    int (*open_memory)(void *memory_context, size_t rank);
-    void *memory_context;
-    uint64_t threads; /* 0: as many as are best */
+    struct staging *staging;             /* NULL where nobody gets them */
+    const struct staging_memory *memory; /* of who does */
+    /* Or files get them, of host memory. On any thread: that of a rank, which stays open until it
+     * was given back once for each piece of that rank; take_file may wait. -ECANCELED: it does not
+     * come, for a reason that is told elsewhere. NULL: there are none. */
+    int (*take_file)(void *files, size_t rank);
+    void (*give_file_back)(void *files, size_t rank);
+    void *files;
+    unsigned files_abreast; /* that may be taken before any of them is given back */
+    uint64_t threads;       /* 0: as many as are best */
     enum direct_use direct;
-    uint64_t taken_bytes; /* of memory that `into` is about to take from the page cache */
+    uint64_t taken_bytes; /* of memory that who gets them is about to take from the page cache */
     /* On the calling thread, several times a second; may be NULL. A negative errno stops all, and
      * is what image_check returns. */
     int (*tick)(void *context, uint64_t read_bytes);

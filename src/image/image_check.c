@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,6 +94,15 @@ static int check_step_into(const struct check_run *run, struct direct_file *file
     return staging_send(lane, memory, to, bytes, *size_bytes);
 }
 
+/* Where the bytes of a piece go. */
+struct check_target {
+    uint8_t *base; /* of its rank's, where they are mapped; or else */
+    int fd;        /* written to; -1: forgotten */
+    void *map;     /* of a file that is not written; or NULL */
+    size_t map_bytes;
+    bool is_taken;
+};
+
 /* A step that goes through a buffer stays in the processor's cache. */
 static size_t check_most(const struct direct_file *file, int to_fd)
 {
@@ -101,55 +111,81 @@ static size_t check_most(const struct direct_file *file, int to_fd)
     return to_fd >= 0 ? WRITTEN_STEP_BYTES : IMAGE_STEP_BYTES;
 }
 
-static int check_steps(struct check_run *run, const struct image_piece *piece, int to_fd,
-                       struct direct_file *file, struct staging_lane *lane, XXH3_state_t *state)
+static int check_steps(struct check_run *run, const struct image_piece *piece,
+                       const struct check_target *target, struct direct_file *file,
+                       struct staging_lane *lane, XXH3_state_t *state)
 {
-    uint8_t *base = run->check->into && to_fd < 0 ? run->check->into[piece->rank] : NULL;
-    size_t most = check_most(file, to_fd), step;
+    size_t most = check_most(file, target->fd), step;
     int error = 0;
 
     for (uint64_t at = 0; !error && at < piece->size_bytes; at += step) {
         uint64_t left = piece->size_bytes - at, from = piece->file_offset_bytes + at;
+        uint64_t to = piece->offset_bytes + at;
         step = left < most ? (size_t)left : most;
-        error = base ? check_step_into(run, file, lane, base + piece->offset_bytes + at, from,
-                                       &step, state)
-                     : check_step(file, lane, from, to_fd, piece->offset_bytes + at, &step, state);
+        error = target->base
+                    ? check_step_into(run, file, lane, target->base + to, from, &step, state)
+                    : check_step(file, lane, from, target->fd, to, &step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
     return error;
 }
 
-/* -1: bytes go by the mapping, or nowhere. */
-static int check_open_memory(const struct image_check *check, size_t rank)
+static int check_map(struct check_target *target, int fd, size_t size_bytes)
+{
+    void *map = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        return -errno;
+    target->base = target->map = map;
+    target->map_bytes = size_bytes;
+    return 0;
+}
+
+static int check_open_target(const struct image_check *check, size_t rank,
+                             struct check_target *target)
 {
     struct stat status;
-    int fd = check->open_memory ? check->open_memory(check->memory_context, rank) : -1;
+    int fd;
 
+    *target = (struct check_target){.base = check->into ? check->into[rank] : NULL, .fd = -1};
+    if (!check->take_file)
+        return 0;
+    fd = check->take_file(check->files, rank);
     if (fd < 0)
-        return -1;
-    if (fstat(fd, &status) == 0 && staging_file_is_written(fd, (uint64_t)status.st_size))
         return fd;
-    close(fd);
-    return -1;
+    target->is_taken = true;
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    if (!staging_file_is_written(fd, (uint64_t)status.st_size))
+        return check_map(target, fd, (size_t)status.st_size);
+    target->fd = fd;
+    return 0;
+}
+
+static void check_close_target(const struct image_check *check, size_t rank,
+                               const struct check_target *target)
+{
+    if (target->map)
+        munmap(target->map, target->map_bytes);
+    if (target->is_taken)
+        check->give_file_back(check->files, rank);
 }
 
 static int check_read(struct check_run *run, const struct image_piece *piece,
-                      struct staging_lane *lane, XXH3_state_t *state)
+                      const struct check_target *target, struct staging_lane *lane,
+                      XXH3_state_t *state)
 {
     char name[IMAGE_NAME_BYTES];
     struct direct_file file;
     int fd =
         image_dir_open_file(&run->check->image->dir, image_data_name(piece->file, name), O_RDONLY);
-    int to_fd, error;
+    int error;
 
     if (fd < 0)
         return fd;
-    to_fd = check_open_memory(run->check, piece->rank);
     direct_open_part(&file, fd, run->use, piece->file_offset_bytes, piece->size_bytes);
-    error = check_steps(run, piece, to_fd, &file, lane, state);
+    error = check_steps(run, piece, target, &file, lane, state);
     direct_close(&file);
-    if (to_fd >= 0)
-        close(to_fd);
     close(fd);
     return error;
 }
@@ -159,13 +195,17 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
     struct check_run *run = context;
     const struct image_piece *piece = &run->check->image->manifest.pieces[work_piece->item];
     XXH3_state_t *state = XXH3_createState();
+    struct check_target target;
     XXH128_canonical_t sum;
     int error;
 
     if (!state)
         return -ENOMEM;
     XXH3_128bits_reset(state);
-    error = check_read(run, piece, own, state);
+    error = check_open_target(run->check, piece->rank, &target);
+    if (!error)
+        error = check_read(run, piece, &target, own, state);
+    check_close_target(run->check, piece->rank, &target);
     XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(state));
     XXH3_freeState(state);
     if (!error && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
@@ -193,7 +233,7 @@ static int check_make_order(struct check_run *run, unsigned threads)
     const struct image_manifest *manifest = &run->check->image->manifest;
     size_t *rank;
 
-    if (!run->check->open_memory)
+    if (!run->check->take_file)
         return 0;
     rank = calloc(manifest->piece_count + 1, sizeof(*rank));
     run->order = calloc(manifest->piece_count + 1, sizeof(*run->order));
@@ -203,7 +243,9 @@ static int check_make_order(struct check_run *run, unsigned threads)
     }
     for (size_t i = 0; i < manifest->piece_count; i++)
         rank[i] = (size_t)manifest->pieces[i].rank;
-    work_order_abreast(rank, manifest->piece_count, threads, run->order);
+    work_order_abreast(rank, manifest->piece_count,
+                       threads < run->check->files_abreast ? threads : run->check->files_abreast,
+                       run->order);
     free(rank);
     return 0;
 }
