@@ -53,6 +53,6 @@ engine() { # STORE [PORT]: PORT
     PORT=$(cat "$T/port-$1")
 }
 
-asked() { # PORT: what the engine has mapped
-    curl -sf "http://localhost:$1/sum"
+asked() { # PORT: what the engine has mapped, as soon as it is awake
+    curl -sf --retry 20 --retry-delay 1 "http://localhost:$1/sum"
 }

@@ -186,16 +186,21 @@ static bool is_idle(const struct governor_model *model, const struct governor_de
            (model->metrics || !store || store->held == 0);
 }
 
-/* Since when: of a store that nobody holds, the end of the last hold. */
+/* Since when: of a store that nobody holds, the end of the last hold. An engine that has just come
+ * is not idle since what was there before it. */
 static void see_idleness(struct governor_past_model *past, const struct governor_model *model,
                          const struct governor_store *store, uint64_t now_ms,
                          struct governor_demand *seen)
 {
-    if (!seen->is_known)
-        return;
-    if (!is_idle(model, seen, store))
+    bool is_held = store && store->held > 0, has_come = is_held && !past->was_held;
+    bool idle = is_idle(model, seen, store);
+
+    past->was_held = is_held;
+    if (has_come || (seen->is_known && !idle))
         past->idle_since_ms = 0;
-    else if (store && store->held == 0 && store->last_used_ms > 0)
+    if (!seen->is_known || !idle)
+        return;
+    if (store && !is_held && store->last_used_ms > 0)
         past->idle_since_ms = store->last_used_ms;
     else if (past->idle_since_ms == 0)
         past->idle_since_ms = now_ms;

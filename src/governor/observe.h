@@ -24,6 +24,7 @@ struct governor_past_model {
     struct governor_metrics metrics; /* when they were last had */
     bool is_known;                   /* they were, this round */
     bool is_told;                    /* that they could not be */
+    bool was_held;                   /* its store, in the last round */
     /* As struct governor_demand has them. */
     uint64_t ttft_ms, idle_since_ms, failed_ms, done_ms, woken_ms;
 };

@@ -3,7 +3,7 @@
 
 POST /sleep and POST /wake_up as engines have them; POST /ask/N lets N requests come, which are served
 while it is awake, until POST /end, and else wait; GET /metrics tells of them as vLLM does. GET /sum is a
-digest of what it has mapped. FILE gets the port of 127.0.0.1 that it listens on, once it does."""
+digest of what it has mapped, or 503 while it sleeps. FILE gets the port of 127.0.0.1 that it listens on, once it does."""
 
 import hashlib
 import http.server
@@ -76,11 +76,13 @@ class Engine(http.server.BaseHTTPRequestHandler):
     def do(self, path):
         server = self.server
         if path == "/sleep":
-            server.requests.set_awake(False)
-            server.store.sleep()
+            with server.memory:
+                server.requests.set_awake(False)
+                server.store.sleep()
         elif path == "/wake_up":
-            server.store.wake(TIMEOUT, strict=True)
-            server.requests.set_awake(True)
+            with server.memory:
+                server.store.wake(TIMEOUT, strict=True)
+                server.requests.set_awake(True)
         elif path == "/end":
             server.requests.end()
         elif path.startswith("/ask/"):
@@ -99,16 +101,19 @@ class Engine(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/metrics":
             return self.answer(200, self.server.requests.tell())
-        digest = hashlib.sha256()
-        for view in self.server.views:
-            digest.update(view)
+        with self.server.memory:
+            if not self.server.requests.awake:
+                return self.answer(503, "asleep\n")
+            digest = hashlib.sha256()
+            for view in self.server.views:
+                digest.update(view)
         return self.answer(200, digest.hexdigest() + "\n")
 
 
 def main(path, file, port="0"):
     with gmsfs.open(path, timeout=TIMEOUT) as store:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Engine)
-        server.store, server.requests = store, Requests()
+        server.store, server.requests, server.memory = store, Requests(), threading.Lock()
         server.views = [buffer.view() for buffer in store.buffers()]
         with open(file + ".new", "w", encoding="ascii") as out:
             out.write(str(server.server_port))

@@ -228,6 +228,40 @@ TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
     end();
 }
 
+TAP_TEST(an_engine_that_comes_is_not_idle_since_the_one_before_it)
+{
+    char held[] = LOOK("", A_STORE("a", ",\"held\":1,\"last_used_ms\":40"), "");
+    char left[] = LOOK("", A_STORE("a", ",\"held\":0,\"last_used_ms\":55"), "");
+    static const char *const tells = "model a store=a metrics='echo vllm:num_requests_waiting 0'";
+
+    configure(tells);
+    ask(50);
+    require(see(held, 50) == 0);
+    require(see(left, 60) == 0);
+    check_int(seen.demand[0].idle_since_ms, 55);
+    require(see(held, 70) == 0);
+    check_int(seen.demand[0].idle_since_ms, 70);
+    /* It tells nothing until it has its store. */
+    configure("model a store=a metrics=false");
+    ask(80);
+    require(see(left, 80) == 0);
+    require(see(held, 90) == 0);
+    check_int(seen.demand[0].idle_since_ms, 0);
+    configure(tells);
+    ask(100);
+    require(see(held, 100) == 0);
+    check_int(seen.demand[0].idle_since_ms, 100);
+    /* That it tells nothing for a moment is not that it came anew. */
+    configure("model a store=a metrics=false");
+    ask(110);
+    require(see(held, 110) == 0);
+    configure(tells);
+    ask(120);
+    require(see(held, 120) == 0);
+    check_int(seen.demand[0].idle_since_ms, 100);
+    end();
+}
+
 TAP_TEST(grants_are_those_of_the_window)
 {
     struct governor_grants grants = {0};
