@@ -95,6 +95,10 @@ api() { # NAME
     api regions
 }
 
+@test "api: regions that are refused" {
+    api regions_refused
+}
+
 @test "api: regions in threads and children" {
     api regions_threads
 }
