@@ -26,6 +26,10 @@ setup() {
     gms_tests test_gms_v0
 }
 
+@test "V0: allocations, bytes, entries and the hash of a layout, and memory that there is not" {
+    gms_tests test_gms_v0_content
+}
+
 @test "V1: every request in every state by every kind of session, locks, identity, checkpoints" {
     gms_tests test_gms_v1
 }
