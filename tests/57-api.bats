@@ -39,6 +39,10 @@ api() { # NAME
     api graph_random
 }
 
+@test "api: graph_sleep" {
+    api graph_sleep
+}
+
 @test "api: graph_turns" {
     api graph_turns
 }
