@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Named regions of shared memory: how the tree shows them, whose they are, and what ends them. What
-# calls of the library answer is in tests/api/test_regions.c.
+# calls of the library answer is in tests/api/test_regions*.c.
 
 load helpers
 load gmsctl

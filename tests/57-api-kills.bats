@@ -38,6 +38,10 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed regions
 }
 
+@test "api under kills: regions_refused" {
+    api_killed regions_refused
+}
+
 @test "api under kills: regions_threads" {
     api_killed regions_threads
 }

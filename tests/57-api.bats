@@ -39,6 +39,10 @@ api() { # NAME
     api graph_random
 }
 
+@test "api: graph_sleep" {
+    api graph_sleep
+}
+
 @test "api: graph_turns" {
     api graph_turns
 }
@@ -93,6 +97,10 @@ api() { # NAME
 
 @test "api: regions" {
     api regions
+}
+
+@test "api: regions that are refused" {
+    api regions_refused
 }
 
 @test "api: regions in threads and children" {

@@ -41,6 +41,10 @@ load api
     api_killed graph_random
 }
 
+@test "api under kills: graph_sleep" {
+    api_killed graph_sleep
+}
+
 @test "api under kills: graph_turns" {
     api_killed graph_turns
 }

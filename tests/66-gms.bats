@@ -26,8 +26,16 @@ setup() {
     gms_tests test_gms_v0
 }
 
-@test "V1: every request in every state by every kind of session, locks, identity, checkpoints" {
+@test "V0: allocations, bytes, entries and the hash of a layout, and memory that there is not" {
+    gms_tests test_gms_v0_content
+}
+
+@test "V1: every request in every state by every kind of session, locks, identity" {
     gms_tests test_gms_v1
+}
+
+@test "V1: checkpoints need stores that nobody uses, turn everybody away, and end by their token" {
+    gms_tests test_gms_v1_checkpoints
 }
 
 @test "V0 and V1: malformed frames, floods and many connections harm nobody else" {

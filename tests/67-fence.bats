@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # gmsfs fence: weights and kv_cache are for nobody while the device is checkpointed. That GMS's clients
-# do and meet the same is in tests/python/test_gms_v1.py.
+# do and meet the same is in tests/python/test_gms_v1_checkpoints.py.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of memory, the devices that a command works on, and the lanes of its threads. */
+/* The kinds of memory, the devices that a command works on, and what a work on one goes through. */
 #include "mover/staging_parts.h"
 
 #include "base/failure.h"
@@ -163,51 +163,7 @@ bool staging_wants_few(enum gmsfs_memory kind)
     return known && known->wants_few;
 }
 
-/* ---- lanes --------------------------------------------------------------------------------- */
-
-static struct staging_lane *staging_add_lane(struct staging *staging, struct staging_device *device)
-{
-    struct staging_lane *lane = calloc(1, sizeof(*lane) + device->kind->lane_bytes);
-
-    if (!lane)
-        return NULL;
-    lane->device = device;
-    lane->next = staging->lanes;
-    staging->lanes = lane;
-    return lane;
-}
-
-/* One that is back from an earlier work has its buffers already. */
-static struct staging_lane *staging_find_lane(struct staging *staging,
-                                              struct staging_device *device)
-{
-    struct staging_lane *lane = staging->lanes;
-
-    while (lane && (lane->is_out || lane->device != device))
-        lane = lane->next;
-    return lane ? lane : staging_add_lane(staging, device);
-}
-
-void staging_stay_near(const struct staging_device *device)
-{
-    if (device->has_near)
-        near_stay(&device->near);
-}
-
-int staging_take_lane(struct staging_device *device, bool anew, void **own)
-{
-    struct staging *staging = device->staging;
-    struct staging_lane *lane;
-
-    staging_stay_near(device);
-    pthread_mutex_lock(&staging->lock);
-    lane = anew ? staging_add_lane(staging, device) : staging_find_lane(staging, device);
-    if (lane)
-        lane->is_out = true;
-    pthread_mutex_unlock(&staging->lock);
-    *own = lane;
-    return lane ? 0 : -ENOMEM;
-}
+/* ---- works --------------------------------------------------------------------------------- */
 
 static int staging_begin_lane(void *shared, void **own)
 {
@@ -225,24 +181,6 @@ static int staging_end_lane(void *shared, void *own)
     lane->is_out = false;
     pthread_mutex_unlock(&device->staging->lock);
     return error;
-}
-
-unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads)
-{
-    unsigned best = work_default_threads();
-
-    if (threads)
-        return (unsigned)threads;
-    return best < kind->most_threads ? best : kind->most_threads;
-}
-
-unsigned staging_prepare(struct staging_device *device, uint64_t threads)
-{
-    unsigned count = staging_count_threads(device->kind, threads);
-
-    if (device->kind->prepare)
-        device->kind->prepare(device, count);
-    return count;
 }
 
 void staging_equip(struct staging *staging, struct work *work, const struct staging_memory *memory,

@@ -106,7 +106,7 @@ struct staging {
     char failed_text[STAGING_ERROR_BYTES];
 };
 
-/* ---- staging.c ------------------------------------------------------------------------------ */
+/* ---- staging_lanes.c ------------------------------------------------------------------------ */
 
 /* threads: as asked for; 0: as many as are best. How many that is. */
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads);

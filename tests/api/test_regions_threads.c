@@ -2,56 +2,13 @@
 /* Regions used by several threads at once, in children of fork(2), behind unregistering and
  * closing. */
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
-#include <gmsfs_region.h>
+#include "regions_fixture.h"
 
-#include "api.h"
-
-#define SELF    GMSFS_REGION_SELF
 #define THREADS 8
 #define ROUNDS  40
 #define BYTES   4096u
-
-static gmsfs_regions_t *open_regions(void)
-{
-    gmsfs_regions_t *regions = NULL;
-    char mount[4096];
-
-    snprintf(mount, sizeof mount, "%s/..", store_path());
-    require(gmsfs_regions_open(mount, &regions) == 0);
-    gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, NULL);
-    return regions;
-}
-
-static int make_object(void)
-{
-    int fd = memfd_create("client", MFD_CLOEXEC);
-
-    require(fd >= 0 && ftruncate(fd, BYTES) == 0);
-    return fd;
-}
-
-static int register_fd(gmsfs_regions_t *regions, const char *name, int fd)
-{
-    struct gmsfs_region_request wish = {.kind = GMSFS_REGION_SYSTEM,
-                                        .uid = SELF,
-                                        .name = name,
-                                        .key = "/key",
-                                        .fd = fd,
-                                        .byte_size = BYTES};
-
-    return gmsfs_region_register(regions, &wish, NULL);
-}
-
-static int count_references(gmsfs_regions_t *regions, const char *name)
-{
-    struct gmsfs_region_info info;
-    int error = gmsfs_region_get(regions, SELF, GMSFS_REGION_ANY, name, &info);
-
-    return error ? error : (int)info.references;
-}
 
 /* ---- exactly once -------------------------------------------------------------------------- */
 
@@ -61,16 +18,16 @@ TAP_TEST(each_call_says_what_it_did_round_after_round)
 {
     gmsfs_regions_t *regions = open_regions();
     uint64_t count = 77;
-    int fd = make_object();
+    int fd = make_object(BYTES);
 
     for (int i = 0; i < 300 && !tap_failed; i++) {
-        check_int(register_fd(regions, "r", fd), 0);
-        check_int(register_fd(regions, "r", fd), -EEXIST);
+        check_int(register_fd(regions, "r", fd, 0, BYTES), 0);
+        check_int(register_fd(regions, "r", fd, 0, BYTES), -EEXIST);
         check_int(count_references(regions, "r"), 0);
         check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
         check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), -ENOENT);
-        check_int(register_fd(regions, "r", fd), 0);
-        check_int(register_fd(regions, "s", fd), 0);
+        check_int(register_fd(regions, "r", fd, 0, BYTES), 0);
+        check_int(register_fd(regions, "s", fd, 0, BYTES), 0);
         check_int(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &count), 0);
         check_int(count, 2);
         check_int(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &count), 0);
@@ -113,10 +70,10 @@ static void use_own(struct worker *worker, int round)
 {
     char name[16], byte = 0, mark = (char)(worker->number + round);
     gmsfs_region_t *region = NULL;
-    int fd = make_object();
+    int fd = make_object(BYTES);
 
     snprintf(name, sizeof name, "own%d", worker->number);
-    EXPECT(worker, register_fd(worker->regions, name, fd) == 0);
+    EXPECT(worker, register_fd(worker->regions, name, fd, 0, BYTES) == 0);
     EXPECT(worker, gmsfs_region_open(worker->regions, SELF, name, &region, NULL) == 0);
     if (region) {
         EXPECT(worker, gmsfs_region_write(region, 7, &mark, 1, NULL) == 0);
@@ -134,7 +91,7 @@ static void use_common(struct worker *worker)
     gmsfs_region_t *region = NULL;
     struct gmsfs_region_info *list = NULL;
     size_t count = 0;
-    int fd = make_object(), error = register_fd(worker->regions, "common", fd);
+    int fd = make_object(BYTES), error = register_fd(worker->regions, "common", fd, 0, BYTES);
     char byte;
 
     EXPECT(worker, error == 0 || error == -EEXIST);
@@ -202,9 +159,9 @@ TAP_TEST(threads_read_and_write_one_region_behind_its_unregistering_and_its_hand
     struct worker workers[THREADS] = {0};
     gmsfs_regions_t *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object();
+    int fd = make_object(BYTES);
 
-    require(register_fd(regions, "r", fd) == 0);
+    require(register_fd(regions, "r", fd, 0, BYTES) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
     gmsfs_regions_close(regions);
@@ -237,7 +194,7 @@ static int use_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, int fd
     size_t count;
     char byte = 0;
 
-    if (register_fd(regions, "child", fd) != -ECHILD ||
+    if (register_fd(regions, "child", fd, 0, BYTES) != -ECHILD ||
         gmsfs_region_open(regions, SELF, "r", &other, NULL) != -ECHILD)
         return __LINE__;
     if (gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r") != -ECHILD ||
@@ -257,11 +214,11 @@ TAP_TEST(a_child_of_fork_cannot_use_the_handle_nor_give_its_parents_references_b
 {
     gmsfs_regions_t *regions = open_regions();
     gmsfs_region_t *region = NULL;
-    int fd = make_object();
+    int fd = make_object(BYTES);
     char byte = 0;
     pid_t child;
 
-    require(pwrite(fd, "x", 1, 0) == 1 && register_fd(regions, "r", fd) == 0);
+    require(pwrite(fd, "x", 1, 0) == 1 && register_fd(regions, "r", fd, 0, BYTES) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
     fflush(stdout);
     child = fork();
@@ -294,13 +251,13 @@ static int keep_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, char 
 
 TAP_TEST(a_child_of_fork_has_what_its_parent_opened_and_mapped_until_it_closes_that)
 {
-    int fd = make_object(), before = count_fds();
+    int fd = make_object(BYTES), before = count_fds();
     gmsfs_regions_t *regions = open_regions();
     gmsfs_region_t *region = NULL;
     char *ptr = NULL;
     pid_t child;
 
-    require(pwrite(fd, "x", 1, 0) == 1 && register_fd(regions, "r", fd) == 0);
+    require(pwrite(fd, "x", 1, 0) == 1 && register_fd(regions, "r", fd, 0, BYTES) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
     require(gmsfs_region_map(region, GMSFS_ACCESS_WRITE, (void **)&ptr) == 0 && ptr);
     fflush(stdout);
@@ -322,10 +279,10 @@ TAP_TEST(a_region_that_was_unregistered_is_read_written_and_mapped_until_it_is_c
 {
     gmsfs_regions_t *regions = open_regions();
     gmsfs_region_t *region = NULL, *again = NULL;
-    int fd = make_object();
+    int fd = make_object(BYTES);
     char byte = 0, *ptr = NULL;
 
-    require(register_fd(regions, "r", fd) == 0);
+    require(register_fd(regions, "r", fd, 0, BYTES) == 0);
     require(gmsfs_region_open(regions, SELF, "r", &region, NULL) == 0);
     check_int(gmsfs_region_unregister(regions, SELF, GMSFS_REGION_ANY, "r"), 0);
     check_int(gmsfs_region_write(region, 1, "y", 1, NULL), 0);

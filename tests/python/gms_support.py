@@ -9,6 +9,7 @@ import functools
 import glob
 import json
 import os
+import re
 import select
 import subprocess
 import time
@@ -23,6 +24,7 @@ STORES = ("weights", "kv_cache")
 
 PIECE = 2 << 20  # the granularity of host memory
 FENCED = "GMS admission is fenced for checkpoint"
+UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 V0_EMPTY = {
     "type": "get_runtime_state_response",
@@ -423,6 +425,11 @@ def sample_answer(schemas, type_):
         if values.get(name) == "" and schemas is gms_client.V1_ANSWERS:
             values[name] = word
     return {"type": type_, **values}
+
+
+def refusal_v1(text):
+    """What V1 answers where it refuses with this text."""
+    return gms_client.encode({"type": "error_response", "message": text, "out_of_memory": False})[4:]
 
 
 def camel(type_):

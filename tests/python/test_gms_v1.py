@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V1: every request in every state by every kind of session and by none, locks, identity, checkpoints."""
+"""GMS V1: every request in every state by every kind of session and by none, locks, identity.
+Checkpoints are in test_gms_v1_checkpoints.py."""
 
 import os
-import re
 import uuid
 
 import gms_client
 from gms_client import CHECKPOINT_REQUESTS, V1_ANSWERS, V1_REQUESTS, encode, owned
 from gms_support import (
-    FENCED,
     PIECE,
+    UUID4,
     GmsCase,
     bare_uuid,
     device,
+    refusal_v1,
     sample,
     sample_answer,
-    v1_path,
     wait_until,
 )
 
-UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 ANSWER_TAGS = [name for name in V1_ANSWERS if not name.startswith("=")]
 SUCCESS = {"type": "success_response"}
 
@@ -39,10 +38,6 @@ GRANTS = {
     "RO by a file": {"ro": "ro", "rw_or_ro": "ro"},
     "LAYOUT_COMMITTED": {"rw": "rw", "rw_or_ro": "rw"},
 }
-
-
-def refusal(text):
-    return encode({"type": "error_response", "message": text, "out_of_memory": False})[4:]
 
 
 class WithoutSession(GmsCase):
@@ -77,7 +72,7 @@ class WithoutSession(GmsCase):
     def test_a_lock_type_of_v0_is_refused_by_name(self):
         client = self.v1()
         client.ask("rw_data_or_rw")
-        self.assertEqual(client.receive()[0], refusal("unsupported GMS lock type rw_data_or_rw"))
+        self.assertEqual(client.receive()[0], refusal_v1("unsupported GMS lock type rw_data_or_rw"))
         client.expect_closed()
 
 
@@ -106,12 +101,12 @@ class Permissions(GmsCase):
                 return encode({"type": "list_allocations_response", "allocations": allowed[name]})[4:]
             return allowed[name]
         if name in ("allocate_request", "free_request", "commit_request", "abort_request"):
-            return refusal(NEEDS_WRITER)
+            return refusal_v1(NEEDS_WRITER)
         if name in ("export_request", "list_allocations_request"):
-            return refusal(NEEDS_SESSION)
-        return refusal(ONLY_FIRST)
+            return refusal_v1(NEEDS_SESSION)
+        return refusal_v1(ONLY_FIRST)
 
-    UNKNOWN = refusal("unknown allocation ID")
+    UNKNOWN = refusal_v1("unknown allocation ID")
 
     def test_a_writer(self):
         for state in "EMPTY", "COMMITTED", "LAYOUT_COMMITTED":
@@ -210,7 +205,7 @@ class Identity(GmsCase):
             client = self.v1()
             client.ask("rw", expected)
             self.assertEqual(
-                client.receive()[0], refusal("GMS server incarnation or physical GPU changed"), expected
+                client.receive()[0], refusal_v1("GMS server incarnation or physical GPU changed"), expected
             )
             client.expect_closed()
 
@@ -371,7 +366,7 @@ class Requests(GmsCase):
     def test_an_error_is_these_bytes(self):
         writer = self.session_v1("rw")
         writer.send("free_request", allocation_id="x")
-        self.assertEqual(writer.receive()[0], refusal("unknown allocation ID"))
+        self.assertEqual(writer.receive()[0], refusal_v1("unknown allocation ID"))
 
     def test_ids_are_any_text(self):
         writer = self.session_v1("rw")
@@ -379,7 +374,7 @@ class Requests(GmsCase):
         names = ["b", "a", "/", "..", "a/b", "ä", "%41", "x" * 255, " ", slab]
         for name in "a\0b", "x" * 256:
             writer.send("allocate_request", allocation_id=name, aligned_size=PIECE)
-            self.assertEqual(writer.receive()[0], refusal(
+            self.assertEqual(writer.receive()[0], refusal_v1(
                 "allocation ID must have at most 255 bytes, and no NUL"))
         for name in names:
             writer.allocate(name, PIECE)
@@ -463,150 +458,3 @@ class Requests(GmsCase):
         total = device()["total_bytes"]
         self.assertEqual(message["message"], f"{1 << 40} bytes cannot be had: the mount has {total} in all")
         writer.allocate("a", PIECE)
-
-
-class Checkpoints(GmsCase):
-    """One state for both stores, whichever socket it is asked at."""
-
-    def ask(self, what, *arguments, store="weights"):
-        with gms_client.V1(v1_path(store)) as client:
-            return getattr(client, what)(*arguments)
-
-    def refused(self, text, what, *arguments):
-        for store in "weights", "kv_cache":
-            self.assert_refused(text, lambda at=store: self.ask(what, *arguments, store=at))
-
-    def prepare(self):
-        self.commit_content_v1()
-        state, token = self.ask("prepare_checkpoint")
-        self.assertEqual(state, "checkpoint_ready")
-        self.assertRegex(token, UUID4)
-        return token
-
-    def test_what_prepare_needs_in_its_order(self):
-        self.refused("weights must be committed before checkpoint", "prepare_checkpoint")
-        writer = self.session_v1("rw")
-        other = self.session_v1("rw", "kv_cache")
-        self.refused("weights has active or waiting sessions", "prepare_checkpoint")
-        writer.close()
-        self.wait_state("EMPTY")
-        self.refused("kv_cache has active or waiting sessions", "prepare_checkpoint")
-        other.commit()
-        other.close()
-        self.wait_state("COMMITTED", "kv_cache")
-        self.refused("weights must be committed before checkpoint", "prepare_checkpoint")
-        writer = self.session_v1("rw")
-        writer.commit()
-        writer.close()
-        self.wait_state("COMMITTED")
-        self.refused("kv_cache must not be committed before checkpoint", "prepare_checkpoint")
-        self.make_empty("kv_cache")
-        self.refused("weights must contain committed allocations", "prepare_checkpoint")
-        self.commit_content_v1()
-        self.seal_content("kv_cache")
-        self.refused("kv_cache must be empty before checkpoint", "prepare_checkpoint")
-        self.make_empty("kv_cache")
-        self.assertEqual(self.ask("prepare_checkpoint")[0], "checkpoint_ready")
-
-    def test_sessions_and_waiting_writers_of_any_kind_are_in_the_way(self):
-        self.commit_content_v1()
-        text = "weights has active or waiting sessions"
-        for holder in (lambda: self.session_v1("ro"), lambda: self.session("ro"), self.file_reader):
-            held = holder()
-            self.refused(text, "prepare_checkpoint")
-            held.close()
-            self.wait_state("COMMITTED")
-
-    def file_reader(self):
-        shell = self.shell()
-        shell.do("exec 3<$S/lock")
-        return shell
-
-    def test_prepare_again_answers_the_same(self):
-        token = self.prepare()
-        for store in "weights", "kv_cache":
-            self.assertEqual(self.ask("prepare_checkpoint", store=store), ("checkpoint_ready", token))
-            self.assertEqual(self.ask("checkpoint_state", store=store), ("checkpoint_ready", token))
-
-    def test_nobody_is_let_in_meanwhile(self):
-        token = self.prepare()
-        for store in "weights", "kv_cache":
-            for lock_type in "rw", "ro", "rw_or_ro":
-                client = self.v1(store)
-                client.ask(lock_type)
-                self.assertEqual(client.receive()[0], refusal(FENCED))
-                client.expect_closed()
-                client = self.v0(store)
-                client.ask(lock_type, 1000)
-                self.assert_refused(FENCED, client.granted)
-                client.expect_closed()
-        self.assertEqual(self.probe()["state"], "COMMITTED")
-        self.ask("abort_checkpoint", token)
-        self.assertEqual(self.session_v1("ro").list(), [("a", PIECE), ("b", PIECE)])
-
-    def test_readers_that_wait_are_turned_away(self):
-        self.commit_content_v1()
-        waiters = [self.waiting_v1("ro", "kv_cache"), self.waiting("ro", "kv_cache")]
-        self.ask("prepare_checkpoint")
-        for waiter in waiters:
-            self.assert_refused(FENCED, waiter.granted)
-            waiter.expect_closed()
-
-    def test_files_are_turned_away_with_enodev(self):
-        token = self.prepare()
-        shell = self.shell()
-        shell.begin("exec 3<$S/lock")
-        text, status = shell.finish()
-        self.assertNotEqual(status, 0)
-        self.assertIn("No such device", text)
-        self.assertIn("COMMITTED", shell.do("cat $S/state"))
-        self.ask("complete_restore", token)
-        shell.do("exec 3<$S/lock")
-
-    def test_abort_and_complete_lift_it_and_touch_no_allocation(self):
-        for end in "abort_checkpoint", "complete_restore":
-            with self.subTest(end=end):
-                token = self.prepare()
-                for _ in range(2):  # the same again succeeds
-                    self.assertEqual(self.ask(end, token, store="kv_cache"), ("serving", None))
-                self.assertEqual(self.ask("checkpoint_state"), ("serving", None))
-                self.assertEqual(self.probe()["allocation_count"], 2)
-
-    def test_tokens_that_are_not_the_one(self):
-        token = self.prepare()
-        for end in "abort_checkpoint", "complete_restore":
-            self.refused("checkpoint token must not be empty", end, "")
-            for wrong in ("x", token.upper(), token + " ", str(uuid.uuid4())):
-                self.refused("checkpoint token does not match the prepared checkpoint", end, wrong)
-        self.assertEqual(self.ask("checkpoint_state"), ("checkpoint_ready", token))
-
-    def test_what_is_over_is_stale(self):
-        stale = "checkpoint token is stale or already resolved"
-        token = self.prepare()
-        self.ask("abort_checkpoint", token)
-        self.refused(stale, "complete_restore", token)
-        self.refused(stale, "abort_checkpoint", "x")
-        self.refused("checkpoint token must not be empty", "abort_checkpoint", "")
-        second = self.ask("prepare_checkpoint")[1]
-        self.assertNotEqual(second, token)
-        self.refused("checkpoint token does not match the prepared checkpoint", "abort_checkpoint", token)
-        self.ask("complete_restore", second)
-        self.refused(stale, "abort_checkpoint", second)
-        self.refused(stale, "abort_checkpoint", token)
-
-    def test_identity_and_bytes_are_the_same_after_it(self):
-        client = self.v1()
-        client.ask("rw")
-        identity = client.granted()
-        client.allocate("a", PIECE)
-        with owned(client.export("a")) as memory:
-            os.pwrite(memory, b"kept", 0)
-        client.commit()
-        client.close()
-        self.wait_state("COMMITTED")
-        token = self.ask("prepare_checkpoint")[1]
-        self.ask("complete_restore", token)
-        reader = self.v1()
-        self.assertEqual(reader.lock("ro", [identity["server_nonce"], identity["gpu_uuid"]]), "ro")
-        with owned(reader.export("a")) as memory:
-            self.assertEqual(os.pread(memory, 4, 0), b"kept")
