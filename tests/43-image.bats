@@ -200,6 +200,27 @@ PY
     same weights other
 }
 
+@test "an image of many sizes comes back by more threads than it has files open" {
+    start_mount size=1200M
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/allocations"
+        truncate -s 66M large another; head -c 9M /dev/urandom | dd of=large bs=1M seek=50 conv=notrunc status=none
+        for i in {1..90}; do head -c $((i * 977)) /dev/urandom >"small$i"; done
+        truncate -s 70M last; head -c 1M /dev/urandom | dd of=last bs=1M seek=69 conv=notrunc status=none'
+    cli image save -q "$M/weights" "$T/image"
+    mkdir "$M/other"
+    cli image load -q --threads 200 "$M/other" "$T/image"
+    same weights other
+}
+
+@test "where no file may be written that far, an image is loaded through mappings" {
+    start_mount
+    fill_store weights
+    cli image save -q "$M/weights" "$T/image"
+    mkdir "$M/other"
+    run_logged -0 bash -c 'ulimit -f 2000; exec "$@"' _ "$GMSFS" image load "$M/other" "$T/image"
+    same weights other
+}
+
 # ---- the directory ---------------------------------------------------------------------------
 
 @test "a directory with something in it is not written to unless asked, and the rest is left alone" {

@@ -2,8 +2,8 @@
 /*
  * image_load - what the parts of `gmsfs image load` share
  *
- * image_load.c goes through its steps, image_load_bytes.c has the one that takes long: memory, and
- * the bytes in it.
+ * image_load.c goes through its steps; image_load_bytes.c has the one that takes long, memory and
+ * the bytes in it, and what the layout has to be.
  */
 #ifndef GMSFS_CLI_IMAGE_LOAD_H
 #define GMSFS_CLI_IMAGE_LOAD_H
@@ -27,11 +27,9 @@ struct image_load {
     uint64_t copied_ms;
 };
 
-/* image_load.c: without --realign it has to be the very hash that was saved. */
+/* Without --realign it has to be the very hash that was saved. */
 int image_load_check_hash(struct image_load *load, const uint64_t *aligned);
-
-/* image_load_bytes.c: allocates what the image has and fills it, each sum compared; the writer's
- * lock is held. */
+/* Allocates what the image has and fills it, each sum compared; the writer's lock is held. */
 int image_load_bytes(struct image_load *load);
 
 #endif

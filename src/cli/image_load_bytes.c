@@ -21,11 +21,33 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #define FILES_OPEN    64u              /* at once */
 #define FILES_ABREAST (FILES_OPEN / 2) /* that are filled at once: the next ones come meanwhile */
 #define FILES_AT_ONCE PACK_CHUNKS_BEFORE_LARGE /* that are made at once */
+
+/* ---- the hash ------------------------------------------------------------------------------ */
+
+int image_load_check_hash(struct image_load *load, const uint64_t *aligned)
+{
+    const struct image_manifest *manifest = &load->image.manifest;
+    char was[IMAGE_DIGEST_TEXT_BYTES], is[IMAGE_DIGEST_TEXT_BYTES];
+    int error = image_layout_hash(&load->image.layout, aligned, load->hash);
+
+    if (error == -ENOMEM)
+        return cli_out_of_memory();
+    if (error == 0 && (load->request->realign ||
+                       memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0))
+        return CLI_OK;
+    cli_error("%s: its allocations get other sizes in %s, so the layout would be another one (%s, "
+              "not %s); --realign accepts that",
+              load->image.dir.path, load->request->store,
+              error ? "none" : image_digest_text(load->hash, is),
+              image_digest_text(manifest->layout_hash, was));
+    return CLI_FAILURE;
+}
 
 /* ---- memory -------------------------------------------------------------------------------- */
 

@@ -2,8 +2,9 @@
 """engine.py STORE FILE [PORT]: stands in for an inference engine that has the store mapped.
 
 POST /sleep and POST /wake_up as engines have them; POST /ask/N lets N requests come, which are served
-while it is awake, until POST /end, and else wait; GET /metrics tells of them as vLLM does. GET /sum is a
-digest of what it has mapped, or 503 while it sleeps. FILE gets the port of 127.0.0.1 that it listens on, once it does."""
+while it is awake, until POST /end, and else wait; GET /metrics tells of them as vLLM does. GET /sum is
+a digest of what it has mapped, or 503 while it sleeps. FILE gets the port of 127.0.0.1 that it listens
+on, once it does."""
 
 import hashlib
 import http.server
