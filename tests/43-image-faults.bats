@@ -323,3 +323,14 @@ interrupt() {
         "$2" image save --force "$3/weights" "$1/image"' "$T/disk" "$GMSFS" "$M"
     assert_match "$output" "the disk is full, .*the image that was in $T/disk/image is gone"
 }
+
+@test "who may open too few files for an image is told so at once, and the store is as it was" {
+    start_mount
+    "$GMSFS" run -w "$M/weights" -- bash -euc 'for i in {1..60}; do echo $i >"$GMSFS_STORE/allocations/a$i"; done'
+    cli image save -q "$M/weights" "$T/image"
+    mkdir "$M/other"
+    run_logged -1 bash -c 'ulimit -n 20; exec "$@"' _ "$GMSFS" image load --threads 1 "$M/other" "$T/image"
+    assert_match "$output" "cannot open its memory: $M/other: .*ulimit -n"
+    assert_match "$output" 'nothing was committed'
+    assert_state other EMPTY
+}

@@ -67,8 +67,10 @@ static int load_explain_allocation(const struct image_load *load, size_t rank, i
     return CLI_FAILURE;
 }
 
-/* So many from a rank on, at the same time. slots: NULL, or of each. -ECANCELED: a signal. */
-static int load_try_some(const struct image_load *load, size_t rank, size_t count, uint64_t *slots)
+/* So many from a rank on, at the same time. flags: as gmsfs_allocate_each has them. slots: NULL, or
+ * of each. -ECANCELED: a signal. */
+static int load_try_some(const struct image_load *load, size_t rank, size_t count, unsigned flags,
+                         uint64_t *slots)
 {
     struct gmsfs_new_allocation wanted[GMSFS_ALLOCATE_EACH_MAX];
     char tags[GMSFS_ALLOCATE_EACH_MAX][GMSFS_NAME_MAX + 1];
@@ -84,16 +86,16 @@ static int load_try_some(const struct image_load *load, size_t rank, size_t coun
         wanted[i] =
             (struct gmsfs_new_allocation){allocation->size_bytes, tags[i], allocation->name};
     }
-    return gmsfs_allocate_each(load->handle, wanted, count, 0, slots);
+    return gmsfs_allocate_each(load->handle, wanted, count, flags, slots);
 }
 
-/* None was made: one after the other tells which is refused. */
+/* None was made: one after the other, without waiting, tells which is refused. */
 static int load_explain_some(const struct image_load *load, size_t rank, size_t count, int error)
 {
     bool is_one = error == -ENOMEM || error == -ENOSPC || count == 1;
 
     for (size_t i = 0; !is_one && i < count; i++) {
-        int refusal = load_try_some(load, rank + i, 1, NULL);
+        int refusal = load_try_some(load, rank + i, 1, GMSFS_ALLOC_NOWAIT, NULL);
         if (refusal)
             return load_explain_some(load, rank + i, 1, refusal);
     }
@@ -120,7 +122,7 @@ static int mapped_allocate(struct image_load *load)
 
     for (size_t i = 0; status == CLI_OK && i < count; i += some) {
         some = count - i < GMSFS_ALLOCATE_EACH_MAX ? count - i : GMSFS_ALLOCATE_EACH_MAX;
-        error = load_try_some(load, i, some, NULL);
+        error = load_try_some(load, i, some, 0, NULL);
         status = error ? load_explain_some(load, i, some, error) : CLI_OK;
     }
     if (status != CLI_OK)
@@ -159,10 +161,12 @@ static int mapped_fill(struct image_load *load)
 struct files {
     struct image_load *load;
     struct supply supply; /* by rank */
-    size_t *pieces;       /* of each rank; 1 where it has none, which nobody fills */
-    bool *is_empty;       /* it has none */
-    size_t asked;         /* by the last call, from supply.refused on where it was refused */
-    int filled;           /* the exit status */
+    size_t *pieces;       /* of each rank */
+    size_t put;           /* ranks whose memory came */
+    size_t asked; /* ranks of the last call: where it is refused, the first is supply.refused */
+    bool is_made; /* that call made its memory, and failed behind that */
+    int filled;   /* the exit status */
+    atomic_bool is_told; /* what failed is told already, or was a signal */
 };
 
 /* How many from a rank on are made by one call: those that take about as long, for all of them are
@@ -184,17 +188,17 @@ static void files_put(struct files *files, size_t rank, int fd)
 
     if (fstat(fd, &status) == 0)
         files->load->aligned[rank] = (uint64_t)status.st_size;
+    files->put++;
     supply_put(&files->supply, rank, fd);
-    if (files->is_empty[rank])
-        supply_give_back(&files->supply, rank);
 }
 
 static int files_get_some(struct files *files, size_t rank, size_t count)
 {
     uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
     int fds[GMSFS_ALLOCATE_EACH_MAX];
-    int error = load_try_some(files->load, rank, count, slots);
+    int error = load_try_some(files->load, rank, count, 0, slots);
 
+    files->is_made = error == 0;
     if (!error)
         error = gmsfs_export_each(files->load->handle, slots, count, GMSFS_ACCESS_WRITE, fds);
     for (size_t i = 0; !error && i < count; i++)
@@ -226,6 +230,14 @@ static void files_give_back(void *context, size_t rank)
     supply_give_back(&((struct files *)context)->supply, rank);
 }
 
+static void files_stop(void *context)
+{
+    struct files *files = context;
+
+    atomic_store(&files->is_told, true);
+    supply_stop(&files->supply);
+}
+
 static void *files_fill(void *context)
 {
     struct files *files = context;
@@ -234,6 +246,7 @@ static void *files_fill(void *context)
 
     check.take_file = files_take;
     check.give_file_back = files_give_back;
+    check.stop_files = files_stop;
     check.files = files;
     check.files_abreast = FILES_ABREAST;
     check.taken_bytes = load->needed_bytes;
@@ -242,7 +255,17 @@ static void *files_fill(void *context)
     return NULL;
 }
 
-/* Memory is asked for by this thread. */
+static int files_explain(const struct files *files)
+{
+    const struct image_load *load = files->load;
+
+    if (!files->is_made)
+        return load_explain_some(load, files->supply.refused, files->asked, files->supply.refusal);
+    store_explain_call(load->handle, &load->memory, "open its memory", files->supply.refusal);
+    return CLI_FAILURE;
+}
+
+/* Memory is asked for by this thread; a wait for it goes on, as signals are deferred. */
 static int files_run(struct files *files)
 {
     pthread_t thread;
@@ -254,10 +277,13 @@ static int files_run(struct files *files)
     }
     supply_run(&files->supply);
     pthread_join(thread, NULL);
-    if (files->filled > CLI_SIGNALED || !files->supply.refusal)
-        return files->filled;
-    return load_explain_some(files->load, files->supply.refused, files->asked,
-                             files->supply.refusal);
+    if (files->supply.refusal && !atomic_load(&files->is_told))
+        return files_explain(files);
+    if (files->filled == CLI_OK && files->put != files->supply.count) {
+        store_explain(files->load->request->store, "fill its memory", -ESTALE);
+        return CLI_FAILURE;
+    }
+    return files->filled;
 }
 
 static int files_prepare(struct files *files)
@@ -266,15 +292,10 @@ static int files_prepare(struct files *files)
     size_t count = manifest->allocation_count;
 
     files->pieces = calloc(count + 1, sizeof(*files->pieces));
-    files->is_empty = calloc(count + 1, sizeof(*files->is_empty));
-    if (!files->pieces || !files->is_empty)
+    if (!files->pieces)
         return -ENOMEM;
     for (size_t i = 0; i < manifest->piece_count; i++)
         files->pieces[manifest->pieces[i].rank]++;
-    for (size_t i = 0; i < count; i++) {
-        files->is_empty[i] = files->pieces[i] == 0;
-        files->pieces[i] += files->is_empty[i];
-    }
     files->supply = (struct supply){.count = count,
                                     .parts = files->pieces,
                                     .most = FILES_OPEN,
@@ -296,7 +317,6 @@ static int files_load(struct image_load *load)
         status = cli_out_of_memory();
     }
     free(files.pieces);
-    free(files.is_empty);
     return status == CLI_OK ? image_load_check_hash(load, load->aligned) : status;
 }
 

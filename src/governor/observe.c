@@ -195,7 +195,8 @@ static void see_idleness(struct governor_past_model *past, const struct governor
     bool is_held = store && store->held > 0, has_come = is_held && !past->was_held;
     bool idle = is_idle(model, seen, store);
 
-    past->was_held = is_held;
+    if (store) /* else it could not be looked at */
+        past->was_held = is_held;
     if (has_come || (seen->is_known && !idle))
         past->idle_since_ms = 0;
     if (!seen->is_known || !idle)

@@ -64,6 +64,8 @@ struct image_check {
      * come, for a reason that is told elsewhere. NULL: there are none. */
     int (*take_file)(void *files, size_t rank);
     void (*give_file_back)(void *files, size_t rank);
+    /* On any thread, perhaps several times: it fails, so nobody shall wait for a file any more. */
+    void (*stop_files)(void *files);
     void *files;
     unsigned files_abreast; /* that may be taken before any of them is given back */
     uint64_t threads;       /* 0: as many as are best */

@@ -52,6 +52,12 @@ static int check_explain(const struct check_run *run, const struct image_piece *
                              run->failure);
 }
 
+static void check_stop_files(const struct check_run *run)
+{
+    if (run->check->stop_files)
+        run->check->stop_files(run->check->files);
+}
+
 static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
 {
     pthread_mutex_lock(&run->lock);
@@ -59,6 +65,7 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
         check_explain(run, piece, error);
     run->has_failed = true;
     pthread_mutex_unlock(&run->lock);
+    check_stop_files(run);
     return error;
 }
 
@@ -199,8 +206,10 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
     XXH128_canonical_t sum;
     int error;
 
-    if (!state)
+    if (!state) {
+        check_stop_files(run);
         return -ENOMEM;
+    }
     XXH3_128bits_reset(state);
     error = check_open_target(run->check, piece->rank, &target);
     if (!error)
@@ -210,13 +219,16 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
     XXH3_freeState(state);
     if (!error && memcmp(sum.digest, piece->sum, IMAGE_DIGEST_BYTES) != 0)
         error = -EBADMSG;
-    return error ? check_fail(run, piece, error) : 0;
+    if (!error || (error == -ECANCELED && run->check->take_file))
+        return error; /* why no file came is told elsewhere */
+    return check_fail(run, piece, error);
 }
 
 static int check_tick(void *context, uint64_t done_bytes)
 {
     struct check_run *run = context;
     bool has_failed;
+    int error;
 
     (void)done_bytes; /* counts whole pieces only */
     pthread_mutex_lock(&run->lock);
@@ -224,7 +236,10 @@ static int check_tick(void *context, uint64_t done_bytes)
     pthread_mutex_unlock(&run->lock);
     if (has_failed || !run->check->tick)
         return 0;
-    return run->check->tick(run->check->context, atomic_load(&run->read_bytes));
+    error = run->check->tick(run->check->context, atomic_load(&run->read_bytes));
+    if (error)
+        check_stop_files(run);
+    return error;
 }
 
 /* What is written to files is taken from several of them in turns. */

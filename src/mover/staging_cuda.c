@@ -342,8 +342,10 @@ static bool block_make_events(const struct drv *driver, struct cuda_lane *own)
         made++;
     if (made == STAGING_BUFFERS)
         return true;
-    while (made > 0)
+    while (made > 0) {
         driver->cuEventDestroy_v2(own->buffers[--made].event);
+        own->buffers[made].event = NULL;
+    }
     return false;
 }
 
@@ -380,6 +382,10 @@ static void cuda_warm(struct staging_device *device, struct staging_lane *const 
         cuda_leave(lanes[i]);
     }
     cuda_leave(lanes[0]);
+    if (own->block && !own->is_block_pinned) { /* lanes will need the memory */
+        munmap(own->block, own->block_bytes);
+        own->block = NULL;
+    }
 }
 
 static int cuda_settle(struct staging_lane *lane)

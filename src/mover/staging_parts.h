@@ -2,8 +2,9 @@
 /*
  * staging_parts - what staging.c and the kinds of memory share
  *
- * staging.c has the table of kinds, the devices and the lanes; a kind has a file of its own that
- * knows how its bytes move: staging_host.c, staging_cuda.c. None of them looks into another.
+ * staging.c has the table of kinds and the devices, staging_lanes.c the lanes; a kind has a file of
+ * its own that knows how its bytes move: staging_host.c, staging_cuda.c. None of them looks into
+ * another.
  */
 #ifndef GMSFS_MOVER_STAGING_PARTS_H
 #define GMSFS_MOVER_STAGING_PARTS_H
