@@ -177,9 +177,7 @@ static int staging_end_lane(void *shared, void *own)
     int error = device->kind->settle ? device->kind->settle(lane) : 0;
 
     lane->left_bytes = 0;
-    pthread_mutex_lock(&device->staging->lock);
-    lane->is_out = false;
-    pthread_mutex_unlock(&device->staging->lock);
+    staging_give_lane_back(lane);
     return error;
 }
 

@@ -52,6 +52,15 @@ int staging_take_lane(struct staging_device *device, bool anew, void **own)
     return lane ? 0 : -ENOMEM;
 }
 
+void staging_give_lane_back(struct staging_lane *lane)
+{
+    struct staging *staging = lane->device->staging;
+
+    pthread_mutex_lock(&staging->lock);
+    lane->is_out = false;
+    pthread_mutex_unlock(&staging->lock);
+}
+
 unsigned staging_count_threads(const struct staging_kind *kind, uint64_t threads)
 {
     unsigned best = work_default_threads();

@@ -117,6 +117,7 @@ unsigned staging_prepare(struct staging_device *device, uint64_t threads);
 void staging_stay_near(const struct staging_device *device);
 /* For the calling thread. anew: not one that is back from an earlier work. 0, or -ENOMEM. */
 int staging_take_lane(struct staging_device *device, bool anew, void **own);
+void staging_give_lane_back(struct staging_lane *lane);
 
 /* ---- staging_warm.c ------------------------------------------------------------------------- */
 

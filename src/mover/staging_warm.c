@@ -71,10 +71,8 @@ static void *warm_run(void *context)
         lanes[count++] = lane;
     if (count > 0)
         device->kind->warm(device, lanes, count);
-    pthread_mutex_lock(&device->staging->lock);
     for (unsigned i = 0; i < count; i++)
-        lanes[i]->is_out = false;
-    pthread_mutex_unlock(&device->staging->lock);
+        staging_give_lane_back(lanes[i]);
     return NULL;
 }
 
