@@ -105,6 +105,7 @@ machine_has() {
     user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
     direct-io) can_write_directly ;;
+    memory-cgroup) can_limit_memory ;; # memcg.bash
     no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
     unnamed-files) can_make_unnamed ;;
     tritonclient) [[ -r ${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}/wanted.txt ]] ;;

@@ -122,6 +122,7 @@ static int begin(struct keeper *keeper)
     if (!keeper->setup->takes_over && !keeper->setup->is_stored)
         have_device_woken(keeper);
     privileges_begin_keeper();
+    keeper_spare_itself();
     int error = open_signals(keeper);
     if (!error)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
@@ -136,6 +137,7 @@ static int begin(struct keeper *keeper)
     error = keeper->setup->takes_over  ? keeper_take_over(keeper)
             : keeper->setup->is_stored ? keeper_go_on_stored(keeper)
                                        : make_anew(keeper);
+    keeper->restarts.kills = keeper_read_kills();
     if (!error)
         error = keeper_start_worker(keeper);
     return error;
@@ -258,7 +260,7 @@ static void report_end(struct keeper *keeper)
 
 static bool ended_in_order(struct keeper *keeper)
 {
-    if (keeper->end_ms && keeper->restarts.next_ms)
+    if ((keeper->end_ms || keeper->is_detached) && keeper->restarts.next_ms)
         return true; /* there was no worker just then, and none is needed to end */
     return WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0 &&
            (keeper->is_detached || keeper->end_ms);

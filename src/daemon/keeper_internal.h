@@ -5,8 +5,9 @@
  * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
  * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
  * keeper_poison.c gives it nothing that others have died of, keeper_worker.c starts a worker,
- * keeper_dead.c leaves one that is dead and does not go, keeper_describe.c writes what is handed
- * over, keeper_tools.c is below all of them.
+ * keeper_dead.c leaves one that is dead and does not go, keeper_starved.c tells which one the
+ * kernel killed for want of memory, keeper_describe.c writes what is handed over, keeper_tools.c is
+ * below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
@@ -38,6 +39,9 @@ struct keeper_restarts {
     unsigned in_row;     /* since one served for a while, or was killed by somebody */
     uint64_t resumed_ms; /* since when the present one serves; 0: it does not */
     uint64_t next_ms;    /* there is no worker until then; 0: there is one */
+    unsigned starved; /* workers in a row that ended for want of memory, which count as no other */
+    bool was_starved; /* the last one did */
+    uint64_t kills;   /* the kernel's count of OOM kills when the present worker was started */
 };
 
 /* What the last worker was at when it ended, of those that the ledger tells. */
@@ -199,6 +203,22 @@ void keeper_reap_dead(struct keeper *keeper);
 void keeper_end_dead(struct keeper *keeper);
 /* A process that the worker, or what is left of one, had started and that lives; 0: none. */
 pid_t keeper_search_orphan(const struct keeper *keeper);
+
+/* ---- keeper_starved.c: workers that the kernel kills for want of memory --------------------- */
+
+/* A process ended with this status (waitpid), and the kernel's count of OOM kills rose meanwhile:
+ * was that process one of them? Pure. */
+bool keeper_is_starved(int status, uint64_t kills_before, uint64_t kills_now);
+/* The kernel's count of OOM kills; 0 where it tells none. */
+uint64_t keeper_read_kills(void);
+/* May a worker be started now? Where memory is short even fork(2) has the kernel kill a process:
+ * this one, if it is the last. */
+bool keeper_has_room(const struct keeper *keeper);
+/* Has the OOM killer spare this process, whose end is the end of all memory; and not spare the
+ * worker, which another one follows. Where the keeper may not say so (CAP_SYS_RESOURCE), the worker
+ * is preferred to it. */
+void keeper_spare_itself(void);
+void keeper_expose_worker(void);
 
 /* ---- keeper_poison.c ---------------------------------------------------------------------- */
 

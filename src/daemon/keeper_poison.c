@@ -185,6 +185,8 @@ void keeper_refuse_poison(struct keeper *keeper)
     struct fs_ledger *ledger = keeper->ledger;
 
     shelve_served(ledger);
+    if (keeper->restarts.was_starved)
+        return; /* whatever it was at when there was no memory left */
     suspect(keeper);
     struct keeper_suspect *culprit = choose_culprit(keeper);
     if (!culprit)

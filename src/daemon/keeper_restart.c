@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,19 @@ static void hear_last_words(struct keeper *keeper)
 
 /* ---- the next one -------------------------------------------------------------------------- */
 
+/* No worker follows sooner than the last time, but none of the other counts rises. */
+static void count_starved(struct keeper *keeper)
+{
+    struct keeper_restarts *restarts = &keeper->restarts;
+    uint64_t now_ms = keeper_now_ms();
+
+    if (restarts->resumed_ms > 0 && now_ms - restarts->resumed_ms >= STEADY_MS)
+        restarts->starved = 0;
+    restarts->starved++;
+    restarts->served_ms = now_ms;
+    restarts->resumed_ms = 0;
+}
+
 /* One that served for a while, or that somebody killed, says nothing about the next one. */
 static void count_restart(struct keeper *keeper)
 {
@@ -105,6 +119,7 @@ static void count_restart(struct keeper *keeper)
         restarts->in_row = 0;
     else
         restarts->in_row++;
+    restarts->starved = 0;
     restarts->resumed_ms = 0;
 }
 
@@ -169,12 +184,18 @@ static void leave_worker(struct keeper *keeper)
 /* The worker has just ended. False: none follows. */
 static bool plan_restart(struct keeper *keeper)
 {
+    struct keeper_restarts *restarts = &keeper->restarts;
     char how[128];
 
     if (!may_restart(keeper))
         return false;
     hear_last_words(keeper);
+    uint64_t kills = keeper_read_kills();
+    restarts->was_starved = keeper_is_starved(keeper->worker_status, restarts->kills, kills);
+    restarts->kills = kills;
     keeper_describe_end(keeper->worker_status, how, sizeof how);
+    if (restarts->was_starved)
+        snprintf(how, sizeof how, "was killed by the kernel for want of memory");
     if (keeper_is_yielding(keeper))
         snprintf(how, sizeof how, "made way for %s",
                  keeper->visit.stage == VISIT_GIVING ? "another keeper (gmsfs mount --takeover)"
@@ -186,11 +207,21 @@ static bool plan_restart(struct keeper *keeper)
             (struct keeper_restarts){.next_ms = keeper_now_ms(), .served_ms = keeper_now_ms()};
         return true;
     }
-    count_restart(keeper);
-    if (are_too_many(keeper))
+    if (restarts->was_starved)
+        count_starved(keeper);
+    else
+        count_restart(keeper);
+    if (!restarts->was_starved && are_too_many(keeper))
         return false;
-    uint64_t pause_ms = choose_pause_ms(keeper->restarts.in_row);
-    if (pause_ms > 0)
+    uint64_t pause_ms = choose_pause_ms(restarts->was_starved ? restarts->starved + FREE_RESTARTS
+                                                              : restarts->in_row);
+    if (restarts->was_starved)
+        log_error(
+            "%s: the worker %s; all memory is held, and another one is started in %" PRIu64
+            ".%u s or later, when there is room: free memory, or raise the limit of the cgroup "
+            "(MemoryMax=)",
+            keeper_path(keeper), how, pause_ms / 1000, (unsigned)(pause_ms % 1000 / 100));
+    else if (pause_ms > 0)
         log_warning("%s: the worker %s, as those before it did; another one is started in %" PRIu64
                     ".%u s",
                     keeper_path(keeper), how, pause_ms / 1000, (unsigned)(pause_ms % 1000 / 100));
@@ -198,7 +229,7 @@ static bool plan_restart(struct keeper *keeper)
         log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
     leave_worker(keeper);
     keeper_refuse_poison(keeper);
-    keeper->restarts.next_ms = keeper_now_ms() + pause_ms;
+    restarts->next_ms = keeper_now_ms() + pause_ms;
     return true;
 }
 
@@ -206,24 +237,53 @@ static bool plan_restart(struct keeper *keeper)
 static bool try_later(struct keeper *keeper, int error)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
+    bool is_starved = error == -ENOMEM;
 
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);
     keeper->worker = -1;
-    restarts->in_row++;
+    if (is_starved)
+        count_starved(keeper);
+    else
+        restarts->in_row++;
     log_error("%s: cannot start another worker: %s; what is held stays held, and it is tried again",
               keeper_path(keeper), strerror(-error));
-    if (are_too_many(keeper))
+    if (!is_starved && are_too_many(keeper))
         return false;
-    restarts->next_ms = keeper_now_ms() + FIRST_PAUSE_MS + choose_pause_ms(restarts->in_row);
+    restarts->next_ms =
+        keeper_now_ms() + FIRST_PAUSE_MS +
+        choose_pause_ms(is_starved ? restarts->starved + FREE_RESTARTS : restarts->in_row);
     return true;
+}
+
+/* The mount is out of the tree, and no file of it is open: the kernel has ended the connection. */
+static bool is_wanted_by_nobody(const struct keeper *keeper)
+{
+    struct pollfd connection = {.fd = keeper->fuse_fd};
+
+    return keeper->is_detached && keeper->fuse_fd >= 0 && poll(&connection, 1, 0) == 1 &&
+           connection.revents & POLLERR;
+}
+
+static void wait_for_room(struct keeper *keeper)
+{
+    struct keeper_restarts *restarts = &keeper->restarts;
+
+    if (restarts->starved == 0 || !restarts->was_starved)
+        log_error("%s: there is no memory for another worker; all memory is held, and one is "
+                  "started as soon as there is room: free memory, or raise the limit of the cgroup "
+                  "(MemoryMax=)",
+                  keeper_path(keeper));
+    restarts->was_starved = true;
+    count_starved(keeper);
+    restarts->next_ms = keeper_now_ms() + choose_pause_ms(restarts->starved + FREE_RESTARTS);
 }
 
 bool keeper_restart_worker(struct keeper *keeper)
 {
     if (!keeper->restarts.next_ms && !plan_restart(keeper))
         return false;
-    if (keeper->end_ms)
+    if (keeper->end_ms || is_wanted_by_nobody(keeper))
         return false;
     if (keeper_is_yielding(keeper)) { /* asked for while there was none: nobody has to end */
         if (!keeper_succeed_worker(keeper))
@@ -233,6 +293,10 @@ bool keeper_restart_worker(struct keeper *keeper)
     }
     if (keeper_now_ms() < keeper->restarts.next_ms)
         return true;
+    if (!keeper_has_room(keeper)) {
+        wait_for_room(keeper);
+        return true;
+    }
     keeper->restarts.next_ms = 0;
     int error = keeper_start_worker(keeper);
     return !error || try_later(keeper, error);

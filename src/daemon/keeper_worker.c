@@ -38,6 +38,7 @@ int keeper_start_worker(struct keeper *keeper)
     if (!error && keeper->worker == 0) {
         close(control[0]);
         close(keep[0]);
+        keeper_expose_worker();
         keeper_close(&keeper->signal_fd);
         keeper_close(&keeper->mounts_fd);
         keeper_close(&keeper->audit_fd);

@@ -31,6 +31,7 @@ struct hierarchy {
     struct gauge gauges[2];
     const char *swap;          /* what may be swapped out; NULL: the second limit less the first */
     const char *cache_keys[2]; /* of memory.stat, the whole subtree's: pages the kernel can drop */
+    const char *kills;         /* the file that has the count of OOM kills, oom_kill */
 };
 
 /* memsw counts memory and swap together: where it is full, reclaim by swapping cannot help.
@@ -41,12 +42,14 @@ static const struct hierarchy hierarchies[] = {
      {{"memory.limit_in_bytes", "memory.usage_in_bytes"},
       {"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"}},
      NULL,
-     {"total_active_file", "total_inactive_file"}},
+     {"total_active_file", "total_inactive_file"},
+     "memory.oom_control"},
     {"cgroup2",
      "",
      {{"memory.max", "memory.current"}, {"memory.high", "memory.current"}},
      "memory.swap.max",
-     {"active_file", "inactive_file"}},
+     {"active_file", "inactive_file"},
+     "memory.events"},
 };
 
 #define HIERARCHIES (sizeof(hierarchies) / sizeof(hierarchies[0]))
@@ -354,6 +357,7 @@ static int apply_group(const struct headroom *headroom, const struct hierarchy *
             return error;
         cache_known = true;
         usage = subtract(subtract(usage, cache[0]), cache[1]);
+        lower(&info->free_bytes, subtract(limit, usage));
         lower(&info->available_bytes, subtract(subtract(limit, usage), headroom_reserve(limit)));
     }
     return 0;
@@ -376,6 +380,17 @@ static int apply_swap(const struct headroom *headroom, const struct hierarchy *h
         error = read_number(headroom->root, directory, hierarchy->gauges[1].limit, &both);
     if (error > 0 && both < NO_LIMIT_BYTES)
         lower(bytes, subtract(both, limit));
+    return error;
+}
+
+static int apply_kills(const struct headroom *headroom, const struct hierarchy *hierarchy,
+                       const char *directory, void *to)
+{
+    static const char *const keys[2] = {"oom_kill", ""};
+    uint64_t *kills = to, found[2] = {0, 0};
+    int error = read_keys(headroom->root, directory, hierarchy->kills, keys, found);
+
+    *kills += found[0];
     return error;
 }
 
@@ -424,7 +439,8 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info)
         return -EIO;
     info->machine_bytes = kibibytes[0] << 10;
     info->limit_bytes = info->machine_bytes;
-    info->available_bytes = subtract(kibibytes[1] << 10, headroom_reserve(info->machine_bytes));
+    info->free_bytes = kibibytes[1] << 10;
+    info->available_bytes = subtract(info->free_bytes, headroom_reserve(info->machine_bytes));
     error = 0;
     for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
         error = apply_hierarchy(headroom, i, apply_group, info);
@@ -443,6 +459,18 @@ int headroom_read_swap(const struct headroom *headroom, uint64_t *bytes)
     *bytes = kibibytes[0] << 10;
     for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
         error = apply_hierarchy(headroom, i, apply_swap, bytes);
+    return error < 0 ? error : 0;
+}
+
+int headroom_read_kills(const struct headroom *headroom, uint64_t *kills)
+{
+    static const char *const keys[2] = {"oom_kill", ""};
+    uint64_t machine[2] = {0, 0};
+    int error = read_keys(headroom->root, "/proc", "vmstat", keys, machine);
+
+    *kills = machine[0];
+    for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
+        error = apply_hierarchy(headroom, i, apply_kills, kills);
     return error < 0 ? error : 0;
 }
 

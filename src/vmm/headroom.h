@@ -22,6 +22,7 @@ struct headroom_info {
     uint64_t machine_bytes;   /* MemTotal */
     uint64_t limit_bytes;     /* MemTotal or the tightest cgroup limit above this process */
     uint64_t available_bytes; /* what may still be committed; a reserve is kept back already */
+    uint64_t free_bytes;      /* the same with the reserve: beyond that the kernel kills */
 };
 
 struct headroom_pool {
@@ -40,6 +41,10 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info);
 /* How much of this process's memory may be swapped out at most: what the machine has of swap, and
  * the cgroups allow; 0: none of it. Errors as of headroom_read. */
 int headroom_read_swap(const struct headroom *headroom, uint64_t *bytes);
+
+/* Counts the processes that the kernel has killed for want of memory: on the machine, and in the
+ * cgroups above this process. Only a rise of it means something. Errors as of headroom_read. */
+int headroom_read_kills(const struct headroom *headroom, uint64_t *kills);
 
 /* The pool of huge pages of that size; -EOPNOTSUPP if the machine has no such pages. */
 int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,

@@ -44,7 +44,7 @@ static int look(struct headroom_info *info)
 
 static void expect(uint64_t limit_bytes, uint64_t available_bytes)
 {
-    struct headroom_info info = {0, 0, 0};
+    struct headroom_info info = {0};
 
     check_int(look(&info), 0);
     check_int(info.machine_bytes, 64 * GIB);
@@ -176,7 +176,7 @@ TAP_TEST(a_root_path_of_endless_length_is_refused)
 
 TAP_TEST(this_machine_can_be_read)
 {
-    struct headroom_info info = {0, 0, 0};
+    struct headroom_info info = {0};
 
     root[0] = '\0';
     require(look(&info) == 0);
@@ -555,5 +555,45 @@ TAP_TEST(huge_pages_that_the_machine_lacks_are_eopnotsupp)
     require(headroom_open(root, &headroom) == 0);
     check_int(headroom_read_pool(headroom, 1 * GIB, &pool), -EOPNOTSUPP);
     headroom_close(headroom);
+    fake_root_remove(root);
+}
+
+/* ---- OOM kills ------------------------------------------------------------------------------- */
+
+static uint64_t count_kills(void)
+{
+    struct headroom *headroom = NULL;
+    uint64_t kills = 99;
+
+    check_int(headroom_open(root, &headroom), 0);
+    check_int(headroom_read_kills(headroom, &kills), 0);
+    headroom_close(headroom);
+    return kills;
+}
+
+TAP_TEST(kills_of_the_machine_are_counted)
+{
+    machine(NULL, NULL);
+    check_int(count_kills(), 0); /* an old kernel does not tell */
+    put("/proc/vmstat", "pgfault 17\noom_kill 3\nnr_unstable 0\n");
+    check_int(count_kills(), 3);
+    fake_root_remove(root);
+}
+
+TAP_TEST(kills_in_a_v2_group_are_counted)
+{
+    machine(V2_MOUNT, "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.events", "low 0\noom 9\noom_kill 2\noom_group_kill 0\n");
+    check_int(count_kills(), 2);
+    fake_root_remove(root);
+}
+
+TAP_TEST(kills_in_a_v1_group_are_counted)
+{
+    machine(V1_MOUNT, "5:memory:/a\n");
+    put("/proc/vmstat", "oom_kill 1\n");
+    put("/sys/fs/cgroup/memory/a/memory.oom_control",
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+    check_int(count_kills(), 5);
     fake_root_remove(root);
 }

@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Workers that the kernel kills for want of memory: the keeper holds all memory for as long as it takes.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load memcg
+load publish
+
+setup() {
+    common_setup
+    requires memory-cgroup python3
+    memcg_make 96
+    start_mount
+    publish
+}
+
+teardown() {
+    [[ -z ${EATER-} ]] || kill "$EATER" 2>/dev/null || true
+    umount "$T/tmpfs" 2>/dev/null || true
+    common_teardown
+    memcg_remove
+}
+
+# From here on a process has all of the cgroup but a little, takes what workers give back, and is not killed for it.
+eat_all() {
+    python3 "$ROOT/tests/tools/eat_memory.py" "$MEMCG" &
+    EATER=$!
+    kill -STOP "$KEEPER"
+    kill -KILL "$(worker_of "$KEEPER")" # at rest it needs nothing, and the next one does
+    wait_until_any 10 eval '[[ -z $(worker_of "$KEEPER") ]]'
+    wait_until_any 30 memcg_is_full
+    kill -CONT "$KEEPER"
+    wait_until_any 30 grep -q 'memory is held, and' "$LOG"
+}
+
+stop_eating() {
+    kill "$EATER"
+    wait "$EATER" || true
+    EATER=''
+}
+
+@test "while there is no memory for a worker nothing is lost, and with some the mount goes on" {
+    eat_all
+    run_logged ! timeout 3 cat "$W/state" # the keeper looks again and again
+    stop_eating
+    run_logged -0 timeout 60 cmp "$T/a" "$W/allocations/a"
+    is_whole
+}
+
+@test "a worker that is killed for want of memory is replaced, and that is told" {
+    mkdir "$T/tmpfs"
+    mount -t tmpfs none "$T/tmpfs"
+    # The kernel kills the worker first, then this, and not the keeper.
+    # shellcheck disable=SC2016 # the inner shell expands them
+    run_logged ! bash -c 'echo $$ >"$1/cgroup.procs" && echo 40 >/proc/self/oom_score_adj &&
+        exec fallocate -l 96M "$2"' - "$MEMCG" "$T/tmpfs/file"
+    umount "$T/tmpfs"
+    wait_until_any 30 grep -q 'the worker was killed by the kernel for want of memory' "$LOG"
+    run_logged -0 timeout 60 cmp "$T/a" "$W/allocations/a"
+    is_whole
+    run_logged -0 timeout 10 cat "$M/events"
+    [[ $output == *'"recovered"'*'for want of memory'* ]]
+}
+
+@test "root ends a mount that has no memory for a worker" {
+    eat_all
+    expect_death
+    kill -TERM "$KEEPER"
+    wait_until_any 20 process_gone "$KEEPER"
+    grep -q ': ended; ' "$LOG"
+    run_logged ! mountpoint -q "$M"
+}
+
+@test "an unmount ends it as well, where no file of it is open" {
+    eat_all
+    expect_death
+    cli umount -l "$M"
+    wait_until_any 20 process_gone "$KEEPER"
+    grep -q ': ended; ' "$LOG"
+}
