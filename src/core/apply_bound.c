@@ -17,6 +17,7 @@ static const struct {
     [CORE_BOUND_GATHERED] = {"documents", -ENOMEM},
     [CORE_BOUND_REGIONS] = {"regions", -ENOSPC},
     [CORE_BOUND_REGION_BYTES] = {"region_names", -ENOSPC},
+    [CORE_BOUND_MEMORY] = {"memory", -ENOMEM},
 };
 
 const char *core_bound_name(enum core_bound bound)
@@ -50,6 +51,7 @@ static const struct share *get_share(const struct core *core, enum core_bound bo
     case CORE_BOUND_REGION_BYTES:
         return &core->region_bytes_share;
     case CORE_BOUND_NONE:
+    case CORE_BOUND_MEMORY:
         break;
     }
     return NULL;

@@ -88,6 +88,7 @@ enum core_bound {
     CORE_BOUND_GATHERED,
     CORE_BOUND_REGIONS,
     CORE_BOUND_REGION_BYTES,
+    CORE_BOUND_MEMORY, /* the daemon's own, of which the state knows nothing: never of a record */
 };
 
 enum core_health {

@@ -23,6 +23,8 @@
 #define MOST_THRESHOLDS 64u
 #define RETRY_MS        1000u
 #define QUIET_MS        2000u
+/* Of the journal, beside what snapshots take: so much is given back where memory is short. */
+#define SHORT_BYTES (UINT64_C(1) << 20)
 
 /* In proportion to what a snapshot costs: large states are not written again and again for the sake
  * of a few records, and reading these takes about as long as reading the snapshot. */
@@ -119,6 +121,8 @@ static void on_exit_of_child(struct event_watch *watch, uint32_t events)
     snapshot->child = 0;
     if (status == 0 && journal_end_snapshot(snapshot->journal) == 0) {
         set_bound(snapshot);
+        if (room_is_short(snapshot->room))
+            journal_trim(snapshot->journal);
         return;
     }
     journal_abandon_snapshot(snapshot->journal);
@@ -142,11 +146,20 @@ static int watch_child(struct snapshot *snapshot)
     return error;
 }
 
-void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal)
+void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal,
+                   struct room *room)
 {
-    *snapshot = (struct snapshot){.loop = loop, .journal = journal};
+    *snapshot = (struct snapshot){.loop = loop, .journal = journal, .room = room};
     if (journal)
         set_bound(snapshot);
+}
+
+/* Where memory is short the journal gives back what it has beyond a snapshot. */
+static bool is_worth_its_room(const struct snapshot *snapshot)
+{
+    return room_is_short(snapshot->room) &&
+           journal_wants_snapshot(snapshot->journal,
+                                  SHORT_BYTES + 2 * snapshot->seen.snapshot_bytes);
 }
 
 /* At the bound it is tried again soon: others are refused for want of it. */
@@ -155,9 +168,9 @@ static bool is_time(struct snapshot *snapshot)
     const struct journal *journal = snapshot->journal;
 
     if (journal_wants_snapshot(journal, snapshot->is_wanted ? 1 : threshold_bytes(journal)))
-        return true;
-    return journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0) &&
-           loop_now_ms() >= snapshot->retry_ms;
+        return !snapshot->lacks_room || loop_now_ms() >= snapshot->retry_ms;
+    bool is_at_bound = journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0);
+    return (is_at_bound || is_worth_its_room(snapshot)) && loop_now_ms() >= snapshot->retry_ms;
 }
 
 bool snapshot_step(struct snapshot *snapshot, const struct core *core)
@@ -167,6 +180,9 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
         return false;
     snapshot->retry_ms = loop_now_ms() + RETRY_MS;
+    snapshot->lacks_room = !room_has_aside(snapshot->room, loop_now_ms());
+    if (snapshot->lacks_room)
+        return false;
     snapshot->is_wanted = false;
     journal_begin_snapshot(snapshot->journal);
     snapshot->child = fork();

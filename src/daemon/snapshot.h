@@ -7,8 +7,8 @@
  * the next try. One thread: the loop's.
  *
  * Once nothing has been written for a while the journal gives back what memory it has of busier
- * times, and a snapshot is made as well where the last one, and what was written since, are much
- * more than the state is now.
+ * times, and so it does where memory is short. A snapshot is made as well where the last one, and
+ * what was written since, are much more than the state is now.
  */
 #ifndef GMSFS_DAEMON_SNAPSHOT_H
 #define GMSFS_DAEMON_SNAPSHOT_H
@@ -16,6 +16,7 @@
 #include "core/core.h"
 #include "daemon/loop.h"
 #include "journal/journal.h"
+#include "vmm/room.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -23,17 +24,20 @@
 struct snapshot {
     struct loop *loop;
     struct journal *journal;
+    struct room *room;           /* what the journal takes of it; NULL: there is no bound */
     pid_t child;                 /* 0: none */
     struct event_watch watch;    /* its pidfd */
     uint64_t retry_ms;           /* not before, where others are refused for want of it */
     struct journal_numbers seen; /* at the last tick, */
     uint64_t quiet_since_ms;     /* since when they are the same */
     uint64_t base_bytes;         /* of the last one that was made then, beside the entries */
+    bool lacks_room;             /* there was no memory for one at the last try */
     bool is_wanted;              /* it is quiet, and most of what the journal has is of the past */
     bool is_tried, is_trimmed;   /* since it is quiet */
 };
 
-void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal);
+void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal,
+                   struct room *room);
 /* After a step, its transaction published: begins one if it is time. True: it did, and what is not
  * of the state has to be noted anew. */
 bool snapshot_step(struct snapshot *snapshot, const struct core *core);

@@ -74,6 +74,7 @@ int transaction_note(struct transaction *transaction, enum transaction_entry typ
 
     for (int i = 0; i < count; i++)
         size += parts[i].iov_len;
+    room_spend(transaction->room, size);
     int error = journal_reserve(transaction->journal, journal_entry_room(size));
     if (error)
         tell_refusal(transaction);

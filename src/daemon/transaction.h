@@ -14,6 +14,7 @@
 #include "base/event.h"
 #include "daemon/helpers.h"
 #include "journal/journal.h"
+#include "vmm/room.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,7 @@ struct transaction {
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
     struct event_held *held, **last_held; /* who have something to send */
     bool told_refusal;
+    struct room *room; /* what the journal may grow by; NULL: there is no bound */
     /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;

@@ -399,9 +399,12 @@ static int open_journal(struct worker *worker)
     if (error)
         log_error("%s: not mounted: %s", worker->setup->mountpoint, failure.text);
     transaction_init(&worker->transaction, worker->journal, worker->helpers);
+    if (!error)
+        worker_open_room(worker);
+    worker->transaction.room = &worker->room;
     worker->transaction.on_unwanted = on_unwanted;
     worker->transaction.context = worker;
-    snapshot_init(&worker->snapshot, worker->loop, worker->journal);
+    snapshot_init(&worker->snapshot, worker->loop, worker->journal, &worker->room);
     return error;
 }
 
@@ -554,6 +557,7 @@ static void end(struct worker *worker)
         vmm_close(worker->vmm);
     transaction_free(&worker->transaction);
     journal_close(worker->journal);
+    worker_close_room(worker);
     loop_free(worker->loop);
 }
 

@@ -172,6 +172,7 @@ struct service_host worker_service_host(struct worker *worker)
         .admit_descriptor = host_admit_descriptor,
         .keep = host_keep,
         .drop = host_drop,
+        .room = &worker->room,
     };
 }
 

@@ -14,6 +14,8 @@
 #include "daemon/transaction.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
+#include "vmm/headroom.h"
+#include "vmm/room.h"
 
 #include <stdatomic.h>
 
@@ -24,6 +26,8 @@ struct worker_own {
     _Atomic uint32_t has_device; /* the next is whole */
     uint32_t reserved;
     struct vmm_description device;
+    uint64_t
+        kills; /* the kernel's count of OOM kills when the last worker began, and 1; 0: unknown */
 };
 
 struct worker {
@@ -41,6 +45,8 @@ struct worker {
     struct transaction transaction;
     struct snapshot snapshot;
     struct vmm *vmm;
+    struct headroom *headroom; /* NULL: it cannot be told how much memory there is */
+    struct room room;
     struct service *service;
     struct fs *fs;
     struct gms *gms;     /* NULL: no GMS clients were asked for */
@@ -61,6 +67,13 @@ struct fs_host worker_fs_host(struct worker *worker);
 uint64_t worker_now_us(void); /* monotonic */
 /* A keeper that does not answer is gone, and then so is this process in a moment. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
+
+/* ---- worker_room.c: what this process itself may grow by --------------------------------------
+ */
+
+/* With the journal, which tells of a worker that was killed for want of memory. */
+void worker_open_room(struct worker *worker);
+void worker_close_room(struct worker *worker);
 
 /* ---- worker_resume.c: a worker that goes on where another has ended ----------------------------
  */

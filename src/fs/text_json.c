@@ -114,6 +114,17 @@ static bool add_recoveries(json_t *object, const struct fs *fs)
     return json_object_set_new(object, "last_recovery", told) != 0 || failed;
 }
 
+/* The daemon's own memory, as of its last look. */
+static bool add_room(json_t *object, const struct service *service)
+{
+    struct room_view view = service_get_room(service);
+    json_t *told = json_object();
+    bool failed = json_object_set_new(told, "free_bytes", make_number(view.free_bytes)) != 0;
+    failed |= json_object_set_new(told, "reserve_bytes", make_number(view.reserve_bytes)) != 0;
+    failed |= json_object_set_new(told, "aside_bytes", make_number(view.aside_bytes)) != 0;
+    return json_object_set_new(object, "daemon_memory", told) != 0 || failed;
+}
+
 /* When a store leaves for another one. */
 static bool add_eviction(json_t *object, const struct fs_options *options)
 {
@@ -158,6 +169,7 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
     failed |= add_recoveries(object, fs);
+    failed |= add_room(object, fs->service);
     failed |= json_object_set_new(object, "keeper_pid",
                                   make_number((uint64_t)fs->options.keeper_pid)) != 0;
     if (info.pci_id[0])

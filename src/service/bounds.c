@@ -23,18 +23,21 @@ struct bound_note {
 static const struct {
     char name[CORE_BOUND_BYTES]; /* as the event says it */
     int whole;                   /* what it says where all of it is taken */
+    unsigned
+        room_bytes; /* what one takes of the daemon's own memory; 0: that was asked for elsewhere */
+    bool looks;     /* whoever looks, revokes or drains needs it */
 } bounds[SERVICE_BOUND_COUNT] = {
-    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE},
-    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM},
-    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM},
-    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE},
-    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE},
-    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM},
-    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0},
-    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM},
-    [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM},
-    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC},
-    [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM},
+    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, 1024, true},
+    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, 1, true},
+    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM, 0, true},
+    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE, 4096, true},
+    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE, 512, false},
+    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM, 1024, false},
+    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0, 1, false},
+    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM, 0, false},
+    [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, 1, false},
+    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, 1, false},
+    [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, 0, true},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
@@ -145,6 +148,11 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
         service_note_bound(s, bounds[bound].name, store, uid, error);
         return error;
     }
+    error = service_take_room(s, uid, bounds[bound].looks, more * bounds[bound].room_bytes);
+    if (error) {
+        service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
+        return error;
+    }
     return share_take(&s->shares[bound], uid, more);
 }
 
@@ -157,6 +165,8 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
     if (some < least)
         some = least;
     *taken = wanted < some ? wanted : some;
+    if (service_take_room(s, uid, bounds[bound].looks, *taken * bounds[bound].room_bytes))
+        *taken = wanted < least ? wanted : least;
     int error = share_take(share, uid, *taken);
     if (error)
         *taken = 0;
@@ -166,4 +176,5 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)
 {
     share_give(&s->shares[bound], uid, less);
+    room_give(s->host.room, less * bounds[bound].room_bytes);
 }

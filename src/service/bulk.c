@@ -45,6 +45,7 @@ static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
+    service_release_room(op->service, op->size);
     service_discard(op->service, free, op->puts);
     free(op->slots);
     free(op);
@@ -238,6 +239,23 @@ uint64_t service_bulk_moment(const struct service *s)
     return at;
 }
 
+/* Until bulk_answer. */
+static int hold_room(struct service *s, uint64_t session, size_t bytes)
+{
+    const struct core_session *writer = core_find_session(s->core, session);
+    uint32_t uid = writer->uid;
+    uint64_t store = writer->store;
+    int error = service_hold_room(s, uid, bytes);
+    if (error) {
+        service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
+        return error;
+    }
+    error = service_begin_use(s, session);
+    if (error)
+        service_release_room(s, bytes);
+    return error;
+}
+
 int service_apply(struct service *s, const struct service_actor *by, const uint8_t *document,
                   size_t bytes, struct service_request *request)
 {
@@ -248,7 +266,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
     if (!error && !(op = calloc(1, sizeof *op)))
         error = -ENOMEM;
     if (!error)
-        error = service_begin_use(s, session);
+        error = hold_room(s, session, bytes);
     if (error) {
         free(op);
         service_answer(request, error, &answer);

@@ -9,6 +9,7 @@
 
 #include "base/job.h"
 #include "service/service.h"
+#include "vmm/room.h"
 
 #define SERVICE_MAX_ALLOC_THREADS 16u
 
@@ -74,6 +75,7 @@ struct service_host {
      * What is kept under a number again takes the place of what was, of memory both. */
     int (*keep)(void *context, const struct service_memory *memories, size_t count);
     void (*drop)(void *context, const uint64_t *memories, size_t count);
+    struct room *room; /* what the daemon itself may grow by; NULL: there is no bound */
 };
 
 struct service_options {
@@ -121,6 +123,8 @@ void service_end_restore(struct service *service, const char *cause, uint64_t to
 void service_end_moves(struct service *service);
 /* From here on no job is submitted: for while helpers end and before front ends are freed. */
 void service_stop(struct service *service);
+/* What a replay and a snapshot of the present state take. */
+uint64_t service_count_aside(const struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */
 
 /* From the loop. */

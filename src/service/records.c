@@ -96,11 +96,14 @@ static int note_record(struct service *s, const struct record *record, size_t *m
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
     size_t mark = 0;
+    memset(outcome, 0, sizeof *outcome);
+    int error = service_take_room_for(s, record, outcome);
+    if (error)
+        return error;
     record->free_bytes = vmm_get_free(s->vmm);
     record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
-    memset(outcome, 0, sizeof *outcome);
-    int error = note_record(s, record, &mark);
+    error = note_record(s, record, &mark);
     if (error)
         return error;
     size_t waiters_before = s->core->waiters.count;

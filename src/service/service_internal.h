@@ -211,6 +211,15 @@ void service_on_memory(struct service *s); /* some is free again: whoever waits 
  * do, and those that never will end. */
 void service_look_at_moves(struct service *s);
 
+/* room.c */
+/* Before the record is made: room for what it makes grow. -ENOMEM: and whose bound it met */
+int service_take_room_for(struct service *s, const struct record *record, struct outcome *outcome);
+/* looks: for what an administrator needs to look, revoke and drain. -ENOMEM */
+int service_take_room(struct service *s, uint32_t uid, bool looks, uint64_t bytes);
+/* For all that comes of a document, until it is applied. -ENOMEM */
+int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes);
+void service_release_room(struct service *s, uint64_t document_bytes);
+
 /* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);

@@ -10,6 +10,7 @@
 #define GMSFS_SERVICE_VIEWS_H
 
 #include "service/service.h"
+#include "vmm/room.h"
 
 struct service_info {
     const struct core_store *store;
@@ -52,5 +53,8 @@ const struct core_store *service_get_ahead(const struct service *s, const struct
 /* Has the device asked what others hold of it, where that can be asked, and answers when it is
  * known, or after a moment all the same. -ENOMEM */
 int service_measure(struct service *s, struct service_request *request);
+
+/* The daemon's own memory, as of the last look; looks where it never did. Zeros: it cannot tell. */
+struct room_view service_get_room(const struct service *s);
 
 #endif

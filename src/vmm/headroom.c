@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,8 @@ struct mount {
     char point[PATH_MAX];
     char top[PATH_MAX];
 };
+
+static _Atomic uint64_t aside_bytes;
 
 struct headroom {
     char root[PATH_MAX];
@@ -357,6 +360,8 @@ static int apply_group(const struct headroom *headroom, const struct hierarchy *
             return error;
         cache_known = true;
         usage = subtract(subtract(usage, cache[0]), cache[1]);
+        if (subtract(limit, usage) < info->free_bytes)
+            info->reserve_bytes = headroom_reserve(limit);
         lower(&info->free_bytes, subtract(limit, usage));
         lower(&info->available_bytes, subtract(subtract(limit, usage), headroom_reserve(limit)));
     }
@@ -426,6 +431,11 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
     }
 }
 
+void headroom_set_aside(uint64_t bytes)
+{
+    atomic_store(&aside_bytes, bytes);
+}
+
 int headroom_read(const struct headroom *headroom, struct headroom_info *info)
 {
     static const char *const keys[2] = {"MemTotal", "MemAvailable"};
@@ -440,10 +450,12 @@ int headroom_read(const struct headroom *headroom, struct headroom_info *info)
     info->machine_bytes = kibibytes[0] << 10;
     info->limit_bytes = info->machine_bytes;
     info->free_bytes = kibibytes[1] << 10;
-    info->available_bytes = subtract(info->free_bytes, headroom_reserve(info->machine_bytes));
+    info->reserve_bytes = headroom_reserve(info->machine_bytes);
+    info->available_bytes = subtract(info->free_bytes, info->reserve_bytes);
     error = 0;
     for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
         error = apply_hierarchy(headroom, i, apply_group, info);
+    info->available_bytes = subtract(info->available_bytes, atomic_load(&aside_bytes));
     return error < 0 ? error : 0;
 }
 

@@ -23,6 +23,7 @@ struct headroom_info {
     uint64_t limit_bytes;     /* MemTotal or the tightest cgroup limit above this process */
     uint64_t available_bytes; /* what may still be committed; a reserve is kept back already */
     uint64_t free_bytes;      /* the same with the reserve: beyond that the kernel kills */
+    uint64_t reserve_bytes;   /* of the machine or the cgroup that has the least free */
 };
 
 struct headroom_pool {
@@ -37,6 +38,10 @@ void headroom_close(struct headroom *headroom);
 /* Any thread. A cgroup file that is absent or malformed sets no limit; a /proc/meminfo without
  * its numbers is -EIO; lack of descriptors or memory is told as such, never as "no limit". */
 int headroom_read(const struct headroom *headroom, struct headroom_info *info);
+
+/* So much of what is available this process will need for itself: it counts as available no more.
+ * One number for the process; any thread. */
+void headroom_set_aside(uint64_t bytes);
 
 /* How much of this process's memory may be swapped out at most: what the machine has of swap, and
  * the cgroups allow; 0: none of it. Errors as of headroom_read. */

@@ -28,6 +28,7 @@
 #define MAX_TAKEN       200000u
 #define MAX_THREADS     6000u
 #define STACK_BYTES     (64u << 10)
+#define ENTRY_BYTES     16384u
 #define LARGE_BYTES     (1u << 20)
 #define AIO_REQUESTS    4096
 #define MAX_CONNECTIONS 2048u /* twice what there are */
@@ -81,6 +82,28 @@ static int take_text(void)
     if (fd < 0)
         return fd;
     return read(fd, &byte, 1) < 0 ? -errno : 0;
+}
+
+/* Entries of the store, whose lock this process has. */
+static int take_entry(void)
+{
+    static const char value[ENTRY_BYTES];
+    static unsigned number;
+    static int lock = -1;
+    char name[32];
+
+    if (lock < 0)
+        lock = open_or_errno(in_store("lock"), O_RDWR);
+    if (lock < 0)
+        return lock;
+    snprintf(name, sizeof name, "metadata/k%u", number++);
+    int fd = open_or_errno(in_store(name), O_WRONLY | O_CREAT);
+    ssize_t put = fd < 0 ? fd : write(fd, value, sizeof value);
+    int error = put < 0 ? (fd < 0 ? fd : -errno) : 0;
+
+    if (fd >= 0 && close(fd) != 0)
+        error = -errno;
+    return error;
 }
 
 static int acquire(int fd, uint32_t mode, uint64_t timeout_ms)
@@ -370,19 +393,13 @@ static const struct kind {
     int (*take)(void);
     int (*fill)(unsigned *count);
 } kinds[] = {
-    {"files", take_file, NULL},
-    {"directories", take_directory, NULL},
-    {"texts", take_text, NULL},
-    {"sessions", take_session, NULL},
-    {"locks", take_lock, NULL},
-    {"tickets", take_ticket, NULL},
-    {"regions", take_region, NULL},
-    {"gathered", take_gathered, NULL},
-    {"connections", take_connection, NULL},
-    {"spools", take_spool, NULL},
-    {"frames", take_answer, NULL},
-    {"waiters", NULL, fill_with_waiters},
-    {"transfers", NULL, fill_with_writes},
+    {"files", take_file, NULL},           {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},           {"entries", take_entry, NULL},
+    {"sessions", take_session, NULL},     {"locks", take_lock, NULL},
+    {"tickets", take_ticket, NULL},       {"regions", take_region, NULL},
+    {"gathered", take_gathered, NULL},    {"connections", take_connection, NULL},
+    {"spools", take_spool, NULL},         {"frames", take_answer, NULL},
+    {"waiters", NULL, fill_with_waiters}, {"transfers", NULL, fill_with_writes},
 };
 
 static const struct kind *find_kind(const char *name)

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* room - the daemon's own memory, before what a client asks for makes it grow (vmm/room.h) */
+#include "service/service_internal.h"
+#include "service/views.h"
+
+#include "meta/layout.h"
+
+#include <errno.h>
+
+/* What records and objects take, journal and heap together: rather more than they do. */
+#define SMALL_BYTES      512u /* a record and its answer */
+#define STORE_BYTES      8192u
+#define OPEN_BYTES       2048u /* with its session, its handle and its close */
+#define ALLOCATION_BYTES 1024u
+#define COPIES           3u /* of what is put: the journal's, the state's, its encoding */
+#define DOCUMENT_COPIES  4u /* and as it is decoded */
+
+/* Of an encoded state. */
+#define STATE_STORE_BYTES      1024u
+#define STATE_FILE_BYTES       512u
+#define STATE_ALLOCATION_BYTES 128u
+#define STATE_ENTRY_BYTES      32u
+#define STATE_LEAST_BYTES      (256u << 10) /* events and what every mount has */
+/* A snapshot's file, its bytes before they are written, and what changes while it is. */
+#define ASIDE_COPIES      3u
+#define ASIDE_LEAST_BYTES (2u << 20) /* a process that begins */
+
+static uint64_t count_layout(const struct layout *layout)
+{
+    if (!layout)
+        return 0;
+    return layout_entry_bytes(layout) + STATE_ENTRY_BYTES * layout_count_entries(layout) +
+           STATE_ALLOCATION_BYTES * layout_count_allocations(layout);
+}
+
+uint64_t service_count_aside(const struct service *s)
+{
+    const struct core *core = s->core;
+    uint64_t bytes = STATE_LEAST_BYTES + STATE_FILE_BYTES * core->files.count;
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        bytes += STATE_STORE_BYTES + count_layout(store->fixed) + count_layout(store->working);
+    }
+    return ASIDE_LEAST_BYTES + ASIDE_COPIES * bytes;
+}
+
+/* 0: it is never refused, for it ends something, or is the daemon's own. */
+static uint64_t count_cost(const struct service *s, const struct record *record)
+{
+    const struct core_file *file;
+    switch (record->type) {
+    case RECORD_STORE_CREATE:
+        return STORE_BYTES;
+    case RECORD_FILE_OPEN:
+    case RECORD_LOCK_OPEN:
+    case RECORD_ACQUIRE:
+    case RECORD_JOIN:
+    case RECORD_TICKET_ADD:
+        return OPEN_BYTES;
+    case RECORD_ALLOC_ADD:
+        return ALLOCATION_BYTES * (record->count ? record->count : 1);
+    case RECORD_ALLOC_MEMORY:
+        return record->memory ? SMALL_BYTES : 0;
+    case RECORD_STORE_RENAME:
+    case RECORD_STORE_ATTR:
+    case RECORD_ALLOC_RENAME:
+    case RECORD_ALLOC_TAG:
+    case RECORD_STORE_POOL:
+    case RECORD_POOL_SET:
+    case RECORD_LEND:
+        return SMALL_BYTES + record->name_bytes + record->tag_bytes;
+    case RECORD_ENTRY_PUT:
+    case RECORD_ENTRY_RENAME:
+        return SMALL_BYTES + COPIES * (record->name_bytes + record->value_bytes);
+    case RECORD_REGION_REGISTER:
+    case RECORD_REGION_REFER:
+        return OPEN_BYTES + record->name_bytes + record->tag_bytes;
+    case RECORD_GATHER:
+        file = core_find_file(s->core, record->file);
+        return file && record->size_bytes > file->gathered_bytes
+                   ? record->size_bytes - file->gathered_bytes
+                   : 0;
+    default:
+        return 0;
+    }
+}
+
+/* Who asked for what the record says. */
+static uint32_t find_uid(const struct service *s, const struct record *record)
+{
+    const struct core_session *session = core_find_session(s->core, record->session);
+    const struct core_file *file = core_find_file(s->core, record->file);
+    return session ? session->uid : file ? file->uid : record->uid;
+}
+
+static enum room_rank rank_of(const struct service *s, uint32_t uid, bool looks)
+{
+    if (core_get_rank(s->core, NULL, uid) != SHARE_ADMIN)
+        return ROOM_USER;
+    return looks ? ROOM_LOOK : ROOM_ADMIN;
+}
+
+int service_take_room_for(struct service *s, const struct record *record, struct outcome *outcome)
+{
+    uint64_t bytes = s->host.room ? count_cost(s, record) : 0;
+    if (bytes == 0) {
+        room_spend(s->host.room, SMALL_BYTES);
+        return 0;
+    }
+    uint32_t uid = find_uid(s, record);
+    int error = service_take_room(s, uid, record->type == RECORD_FILE_OPEN, bytes);
+    if (error) {
+        outcome->bound = CORE_BOUND_MEMORY;
+        outcome->bound_uid = uid;
+    }
+    return error;
+}
+
+int service_take_room(struct service *s, uint32_t uid, bool looks, uint64_t bytes)
+{
+    if (!s->host.room || bytes == 0)
+        return 0;
+    return room_take(s->host.room, rank_of(s, uid, looks), bytes, service_now(s));
+}
+
+int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes)
+{
+    return room_hold(s->host.room, rank_of(s, uid, false), DOCUMENT_COPIES * document_bytes,
+                     service_now(s));
+}
+
+void service_release_room(struct service *s, uint64_t document_bytes)
+{
+    room_release(s->host.room, DOCUMENT_COPIES * document_bytes);
+}
+
+struct room_view service_get_room(const struct service *s)
+{
+    return room_get_view(s->host.room, service_now(s));
+}
