@@ -143,7 +143,9 @@ static int load_do(struct load *load)
     load->staging = staging_new();
     if (!load->staging)
         return cli_out_of_memory();
-    status = load_plan(load);
+    status = load_check_parts(load->files, load->file_count);
+    if (status == CLI_OK)
+        status = load_plan(load);
     if (status == CLI_OK)
         status = load_into_store(load);
     staging_free(load->staging);

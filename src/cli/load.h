@@ -56,7 +56,9 @@ struct load {
     uint64_t begun_ms, planned_ms, granted_ms, filled_ms;
 };
 
-/* load_plan.c: reads and validates the files, and what the store would refuse. */
+/* load_plan.c: checks that no part of a model is named without the others. */
+int load_check_parts(const char *const *files, size_t count);
+/* Reads and validates the files, and what the store would refuse. */
 int load_plan(struct load *load);
 /* Then, with the kind of the store's memory: places the tensors in allocations. Few large ones
  * where their number decides what attaching costs, on a GPU; else so many that each thread has one

@@ -449,6 +449,8 @@ int load_group(const struct load *as_asked, char **operands, size_t count, bool 
     signals_install("\ngmsfs load: ", "; nothing was committed\n");
     signals_set_undo(store_make_undo_all);
     status = group_make_ranks(&group, &asked, operands, count);
+    if (status == CLI_OK) /* the ranks are one model: its parts may be spread over them */
+        status = load_check_parts(group.files, count);
     for (size_t i = 0; status == CLI_OK && i < group.count; i++)
         status = load_plan(&group.ranks[i]);
     if (status == CLI_OK)

@@ -124,6 +124,13 @@ int load_pack(struct load *load, enum gmsfs_memory memory)
     return error ? CLI_FAILURE : CLI_OK;
 }
 
+int load_check_parts(const char *const *files, size_t count)
+{
+    struct failure failure;
+
+    return model_check_parts(files, count, &failure) == 0 ? CLI_OK : cli_failure(&failure);
+}
+
 int load_plan(struct load *load)
 {
     struct failure failure;

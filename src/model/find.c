@@ -4,24 +4,33 @@
 
 #include "base/failure.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "find_other.h"
+#include "part_name.h"
 #include "safetensors_parts.h"
 
 #define INDEX_SUFFIX       ".safetensors.index.json"
 #define SAFETENSORS_SUFFIX ".safetensors"
 #define GGUF_SUFFIX        ".gguf"
 #define USUAL_NAME         "model"
+#define SHOWN_SETS         4u
 
-/* The names of a directory that end so, sorted. */
-struct names {
-    char **list;
+/* The files of a directory that may be its model, sorted: each set of parts side by side. */
+struct candidates {
+    struct part_name *list;
     size_t count;
+    size_t sets;
+};
+
+/* One set of them. */
+struct part_set {
+    const struct part_name *parts;
+    size_t length;
 };
 
 static bool ends_with(const char *name, const char *suffix)
@@ -31,186 +40,176 @@ static bool ends_with(const char *name, const char *suffix)
     return length > end && strcmp(name + length - end, suffix) == 0;
 }
 
-static int name_compare(const void *left, const void *right)
+/* ---- sets ---------------------------------------------------------------------------------- */
+
+/* Gives the set behind `set`, or the first one where that has no parts; false: there is none. */
+static bool next_set(const struct candidates *all, struct part_set *set)
 {
-    return strcmp(*(char *const *)left, *(char *const *)right);
+    set->parts = set->parts ? set->parts + set->length : all->list;
+    set->length = part_set_length(set->parts, (size_t)(all->list + all->count - set->parts));
+    return set->length > 0;
 }
 
-static void names_free(struct names *names)
+static bool pick(const struct file_names *names, const char *suffix, struct candidates *all)
 {
+    struct part_set set = {0};
+
+    all->count = 0;
+    all->sets = 0;
     for (size_t i = 0; i < names->count; i++)
-        free(names->list[i]);
-    free(names->list);
+        if (ends_with(names->list[i], suffix))
+            all->list[all->count++] = part_name_read(names->list[i]);
+    qsort(all->list, all->count, sizeof(*all->list), part_name_compare);
+    while (next_set(all, &set))
+        all->sets++;
+    return all->count > 0;
 }
 
-static int names_add(struct names *names, const char *name)
+/* model.safetensors, or the parts model-00001-of-... */
+static bool is_usual(const struct part_set *set, const char *suffix)
 {
-    char **grown = safetensors_grow(names->list, names->count, 1, sizeof(*grown));
+    const struct part_name *part = set->parts;
+    size_t usual = strlen(USUAL_NAME);
 
-    if (!grown)
-        return -ENOMEM;
-    names->list = grown;
-    grown[names->count] = strdup(name);
-    if (!grown[names->count])
-        return -ENOMEM;
-    names->count++;
-    return 0;
+    if (strncmp(part->name, USUAL_NAME, usual) != 0)
+        return false;
+    if (part->count == 0)
+        return strcmp(part->name + usual, suffix) == 0;
+    return part->stem_bytes == usual + 1 && strcmp(part->name + part->tail_at, suffix) == 0;
 }
 
-/* Hidden files are what others have not finished. */
-static int names_read(const char *directory, struct names *names, struct failure *failure)
+/* Finds the model among several sets: the one that is called as most are. */
+static bool find_usual(const struct candidates *all, const char *suffix, struct part_set *found)
 {
-    DIR *dir = opendir(directory);
-    struct dirent *entry;
-    int error = dir ? 0 : -errno;
+    struct part_set set = {0};
+    size_t usual = 0;
 
-    while (!error && (entry = readdir(dir)))
-        if (entry->d_name[0] != '.')
-            error = names_add(names, entry->d_name);
-    if (dir)
-        closedir(dir);
-    if (error)
-        return safetensors_fail(failure, error, directory, NULL, "cannot list it: %s",
-                                failure_reason(error));
-    if (names->count)
-        qsort(names->list, names->count, sizeof(*names->list), name_compare);
-    return 0;
+    while (next_set(all, &set))
+        if (is_usual(&set, suffix)) {
+            *found = set;
+            usual++;
+        }
+    return usual == 1 && part_set_is_whole(found->parts, found->length);
 }
 
-/* ---- files that are one model -------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------------------------ */
 
-/* STEM-00002-of-00005.safetensors: the length of the stem, and of how many files; 0: no such name.
- */
-static size_t split_stem(const char *name, const char *suffix, unsigned *count)
+/* Refuses the one set that is there. */
+static int refuse_set(const char *directory, const struct part_set *set, struct failure *failure)
 {
-    const char *of = strstr(name, "-of-"), *end = name + strlen(name) - strlen(suffix);
-    unsigned number;
-    int length = 0;
+    char fault[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
 
-    while (of && strstr(of + 1, "-of-"))
-        of = strstr(of + 1, "-of-");
-    if (!of || of - name < 7 || sscanf(of - 6, "-%5u-of-%5u%n", &number, count, &length) != 2 ||
-        of - 6 + length != end)
-        return 0;
-    return (size_t)(of - name) - 6;
+    part_set_fault(set->parts, set->length, "are missing", fault);
+    find_unfinished(directory, unfinished);
+    return safetensors_fail(failure, -EINVAL, directory, NULL,
+                            "its model is not whole: %s; the download may not have finished%s: "
+                            "fetch the model again",
+                            fault, unfinished);
 }
 
-/* The only one of its kind, or all the parts of one; others of that kind are another model. */
-static bool is_one_model(const struct names *names, const char *suffix)
+/* Appends "'model-*-of-00003.safetensors' (2 of its 3 files)". */
+static void put_set(const struct part_set *set, char text[PART_TEXT_BYTES])
 {
-    size_t stem = 0, length;
-    unsigned count = 0, parts;
+    char pattern[PART_TEXT_BYTES];
+    size_t used = strlen(text);
+    bool is_whole = part_set_is_whole(set->parts, set->length);
+    const char *before = used > 0 ? ", " : "";
 
-    if (names->count == 1)
-        return true;
-    for (size_t i = 0; i < names->count; i++) {
-        length = split_stem(names->list[i], suffix, &parts);
-        if (length == 0 || (i > 0 && (length != stem || parts != count ||
-                                      memcmp(names->list[i], names->list[0], stem) != 0)))
-            return false;
-        stem = length;
-        count = parts;
+    part_set_pattern(set->parts, pattern);
+    if (is_whole && set->length == 1)
+        snprintf(text + used, PART_TEXT_BYTES - used, "%s'%.250s'", before, pattern);
+    else if (is_whole)
+        snprintf(text + used, PART_TEXT_BYTES - used, "%s'%.250s' (all %zu parts)", before, pattern,
+                 set->length);
+    else
+        snprintf(text + used, PART_TEXT_BYTES - used, "%s'%.250s' (%zu of %u parts, not whole)",
+                 before, pattern, set->length, set->parts->count);
+}
+
+/* Refuses what may be several models, and says how to name one of them. */
+static int refuse_sets(const char *directory, const struct candidates *all, struct failure *failure)
+{
+    char found[PART_TEXT_BYTES] = "", pattern[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
+    struct part_set set = {0}, whole = {0};
+    size_t shown = 0;
+
+    while (next_set(all, &set)) {
+        if (shown++ < SHOWN_SETS)
+            put_set(&set, found);
+        if (!whole.parts && part_set_is_whole(set.parts, set.length))
+            whole = set;
     }
-    return names->count > 0 && names->count == count;
-}
-
-/* Those of all that end so; an ending of another kind that ends alike is none. */
-static int names_pick(const struct names *all, const char *suffix, struct names *picked)
-{
-    int error = 0;
-
-    for (size_t i = 0; !error && i < all->count; i++)
-        if (ends_with(all->list[i], suffix))
-            error = names_add(picked, all->list[i]);
-    return error;
-}
-
-/* The one that is called as most are, where it is there. */
-static void names_keep_usual(struct names *names, const char *suffix)
-{
-    for (size_t i = 0; names->count > 1 && i < names->count; i++) {
-        if (strncmp(names->list[i], USUAL_NAME, strlen(USUAL_NAME)) != 0 ||
-            strcmp(names->list[i] + strlen(USUAL_NAME), suffix) != 0)
-            continue;
-        char *kept = names->list[i];
-        names->list[i] = names->list[0];
-        names->list[0] = kept;
-        for (size_t j = 1; j < names->count; j++)
-            free(names->list[j]);
-        names->count = 1;
-    }
+    if (all->sets > SHOWN_SETS)
+        snprintf(found + strlen(found), sizeof(found) - strlen(found), " and %zu more",
+                 all->sets - SHOWN_SETS);
+    find_unfinished(directory, unfinished);
+    if (!whole.parts)
+        return safetensors_fail(failure, -EINVAL, directory, NULL,
+                                "no model in it is whole: %s; the download may not have "
+                                "finished%s: fetch the model again",
+                                found, unfinished);
+    part_set_pattern(whole.parts, pattern);
+    return safetensors_fail(failure, -EINVAL, directory, NULL,
+                            "has more than one model: %s; name all files of one instead of the "
+                            "directory, as in '%.300s/%.250s'",
+                            found, directory, pattern);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */
 
-static int say_none(const char *directory, const struct names *all, struct failure *failure)
-{
-    static const char *const others[] = {".bin",  ".pt", ".pth",     ".npz",
-                                         ".onnx", ".h5", ".msgpack", ".ckpt"};
-
-    for (size_t i = 0; i < all->count; i++)
-        for (size_t j = 0; j < sizeof(others) / sizeof(others[0]); j++)
-            if (ends_with(all->list[i], others[j]))
-                return safetensors_fail(failure, -ENOENT, directory, NULL,
-                                        "has no safetensors and no GGUF file; '%.200s' is of a "
-                                        "format that gmsfs does not load: fetch the model as "
-                                        "safetensors, or convert it",
-                                        all->list[i]);
-    return safetensors_fail(failure, -ENOENT, directory, NULL,
-                            "has no safetensors and no GGUF file; name the directory or the files "
-                            "of a model");
-}
-
-static int make_paths(const char *directory, const struct names *names, char ***paths,
+static int make_paths(const char *directory, const struct part_set *set, char ***paths,
                       size_t *count)
 {
-    *paths = calloc(names->count, sizeof(**paths));
+    *paths = calloc(set->length, sizeof(**paths));
     if (!*paths)
         return -ENOMEM;
-    for (*count = 0; *count < names->count; ++*count)
-        if (asprintf(&(*paths)[*count], "%s/%s", directory, names->list[*count]) < 0)
+    for (*count = 0; *count < set->length; ++*count)
+        if (asprintf(&(*paths)[*count], "%s/%s", directory, set->parts[*count].name) < 0)
             return -ENOMEM;
     return 0;
 }
 
-static int choose(const char *directory, const struct names *all, struct names *picked,
-                  struct failure *failure)
+static int choose(const char *directory, const struct file_names *names, struct candidates *all,
+                  struct part_set *model, struct failure *failure)
 {
     static const char *const suffixes[] = {INDEX_SUFFIX, SAFETENSORS_SUFFIX, GGUF_SUFFIX};
 
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-        if (names_pick(all, suffixes[i], picked) != 0)
-            return safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
-        if (picked->count == 0)
+        if (!pick(names, suffixes[i], all))
             continue;
-        names_keep_usual(picked, suffixes[i]);
-        if (is_one_model(picked, suffixes[i]))
-            return 0;
-        return safetensors_fail(failure, -EINVAL, directory, NULL,
-                                "has more than one model ('%.200s' and '%.200s'); name the files "
-                                "of one",
-                                picked->list[0], picked->list[1]);
+        if (all->sets > 1)
+            return find_usual(all, suffixes[i], model) ? 0 : refuse_sets(directory, all, failure);
+        next_set(all, model);
+        return part_set_is_whole(model->parts, model->length)
+                   ? 0
+                   : refuse_set(directory, model, failure);
     }
-    return say_none(directory, all, failure);
+    return find_say_none(directory, names, failure);
 }
 
 int model_find(const char *directory, char ***paths, size_t *count, struct failure *failure)
 {
-    struct names all = {0}, picked = {0};
-    int error = names_read(directory, &all, failure);
+    struct file_names names = {0};
+    struct candidates all = {0};
+    struct part_set model = {0};
+    int error = file_names_read(directory, &names, failure);
 
     *paths = NULL;
     *count = 0;
     if (!error)
-        error = choose(directory, &all, &picked, failure);
-    if (!error && make_paths(directory, &picked, paths, count) != 0) {
+        all.list = calloc(names.count + 1, sizeof(*all.list));
+    if (!error && !all.list)
+        error = safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
+    if (!error)
+        error = choose(directory, &names, &all, &model, failure);
+    if (!error && make_paths(directory, &model, paths, count) != 0) {
         for (size_t i = 0; *paths && i < *count; i++)
             free((*paths)[i]);
         free(*paths);
         *paths = NULL;
         error = safetensors_fail(failure, -ENOMEM, directory, NULL, "out of memory");
     }
-    names_free(&all);
-    names_free(&picked);
+    free(all.list);
+    file_names_free(&names);
     return error;
 }

@@ -11,7 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "part_name.h"
 #include "safetensors_parts.h"
+
+#define INDEX_SUFFIX ".json"
 
 static bool is_directory(const char *path)
 {
@@ -83,5 +86,54 @@ int model_open(const char *const *paths, size_t count, struct model **model,
     for (size_t i = 0; i < found_count; i++)
         free(found[i]);
     free(found);
+    return error;
+}
+
+/* ---- parts that are named ------------------------------------------------------------------ */
+
+static bool is_index(const char *path)
+{
+    size_t length = strlen(path), end = strlen(INDEX_SUFFIX);
+
+    return length > end && strcmp(path + length - end, INDEX_SUFFIX) == 0;
+}
+
+/* Sorts, and drops what is named again: for another rank, or for nothing, which the tensors tell.
+ */
+static size_t sort_parts(struct part_name *parts, size_t count)
+{
+    size_t kept = 0;
+
+    qsort(parts, count, sizeof(*parts), part_name_compare);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || strcmp(parts[kept - 1].name, parts[i].name) != 0)
+            parts[kept++] = parts[i];
+    return kept;
+}
+
+int model_check_parts(const char *const *paths, size_t count, struct failure *failure)
+{
+    struct part_name *parts = calloc(count + 1, sizeof(*parts));
+    char fault[PART_TEXT_BYTES];
+    size_t used = 0, length;
+    int error = 0;
+
+    if (!parts)
+        return safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        if (!is_index(paths[i]) && !is_directory(paths[i]))
+            parts[used++] = part_name_read(paths[i]);
+    used = sort_parts(parts, used);
+    for (size_t i = 0; !error && i < used; i += length) {
+        length = part_set_length(parts + i, used - i);
+        if (parts[i].count == 0 || part_set_is_whole(parts + i, length))
+            continue;
+        part_set_fault(parts + i, length, "are not named", fault);
+        error = safetensors_fail(failure, -EINVAL, parts[i].name, NULL,
+                                 "is one part of a model, and %s; name all parts, their index, or "
+                                 "the directory",
+                                 fault);
+    }
+    free(parts);
     return error;
 }

@@ -21,8 +21,16 @@ int model_open(const char *const *paths, size_t count, struct model **model,
                struct failure *failure);
 
 /*
- * The files of the model in a directory: its index alone, or its files in order. free(3) each path
- * and the list. -ENOENT: none is there; -EINVAL: of more than one model.
+ * Checks files that a user names to be loaded: of a model in parts (STEM-00001-of-00003) every part
+ * is among them. What has another name, an index and a directory are not looked at. -EINVAL with
+ * the parts that are missing.
+ */
+int model_check_parts(const char *const *paths, size_t count, struct failure *failure);
+
+/*
+ * Finds the files of the model in a directory: its index alone, or its file, or all of its parts in
+ * order. Of several models it takes the one that is called "model", and no other. free(3) each path
+ * and the list. -ENOENT: none is there; -EINVAL: more than one model, or one that lacks parts.
  */
 int model_find(const char *directory, char ***paths, size_t *count, struct failure *failure);
 

@@ -9,7 +9,10 @@
 
 #include <jansson.h>
 
+#include "find_other.h"
 #include "safetensors_parts.h"
+
+#define SHOWN_SHARDS 4u
 
 static int name_compare(const void *left, const void *right)
 {
@@ -102,16 +105,67 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
     return 0;
 }
 
-static int index_add_shard(struct model *model, const char *path, const char *name,
-                           struct failure *failure)
+/* The path of a shard, which lies beside its index; free(3). NULL: out of memory, and said. */
+static char *index_shard_path(const char *path, const char *name, struct failure *failure)
 {
     const char *slash = strrchr(path, '/');
     int directory_bytes = slash == NULL ? 0 : (int)(slash - path) + 1;
     char *shard = NULL;
 
-    if (asprintf(&shard, "%.*s%s", directory_bytes, path, name) < 0)
+    if (asprintf(&shard, "%.*s%s", directory_bytes, path, name) >= 0)
+        return shard;
+    safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
+    return NULL;
+}
+
+/* Appends the name of a missing shard while there are few. */
+static void index_put_missing(size_t missing, const char *name, char *text, size_t size_bytes)
+{
+    size_t used = strlen(text);
+
+    if (missing <= SHOWN_SHARDS)
+        snprintf(text + used, size_bytes - used, "%s'%.250s'", missing > 1 ? ", " : "", name);
+}
+
+/* Every shard that the index names is there, be it a symbolic link into a cache. */
+static int index_check_shards(const char *path, const char *const *names, size_t count,
+                              struct failure *failure)
+{
+    char text[SHOWN_SHARDS * 260] = "", more[32] = "", unfinished[UNFINISHED_BYTES];
+    const char *slash = strrchr(path, '/');
+    char *directory;
+    size_t missing = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        char *shard = index_shard_path(path, names[i], failure);
+        if (shard == NULL)
+            return -ENOMEM;
+        if (access(shard, F_OK) != 0 && errno == ENOENT)
+            index_put_missing(++missing, names[i], text, sizeof(text));
+        free(shard);
+    }
+    if (missing == 0)
+        return 0;
+    directory = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (directory == NULL)
         return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
-    int error = safetensors_add_file(model, shard, failure);
+    find_unfinished(directory, unfinished);
+    free(directory);
+    if (missing > SHOWN_SHARDS)
+        snprintf(more, sizeof(more), " and %zu more", missing - SHOWN_SHARDS);
+    return safetensors_fail(
+        failure, -ENOENT, path, NULL,
+        "of the %zu shards that this index names these are not there: %s%s; the "
+        "download may not have finished%s: fetch the model again",
+        count, text, more, unfinished);
+}
+
+static int index_add_shard(struct model *model, const char *path, const char *name,
+                           struct failure *failure)
+{
+    char *shard = index_shard_path(path, name, failure);
+    int error = shard == NULL ? -ENOMEM : safetensors_add_file(model, shard, failure);
+
     free(shard);
     return error;
 }
@@ -166,6 +220,7 @@ int safetensors_add_index(struct model *model, const char *path, struct failure 
         safetensors_fail(failure, error, path, NULL, "out of memory");
         goto out;
     }
+    error = index_check_shards(path, shards, count, failure);
     for (size_t i = 0; i < count && error == 0; i++)
         error = index_add_shard(model, path, shards[i], failure);
     if (error == 0)

@@ -13,6 +13,8 @@
 #include "base/file_io.h"
 #include "safetensors_parts.h"
 
+#define CONTROL_SUFFIX ".aria2"
+
 int safetensors_fail(struct failure *failure, int error, const char *path, const char *tensor,
                      const char *format, ...)
 {
@@ -34,6 +36,38 @@ int safetensors_fail(struct failure *failure, int error, const char *path, const
     return error;
 }
 
+/* Says why a file cannot be opened. Returns `error`. */
+static int fail_open(const char *path, int error, struct failure *failure)
+{
+    struct stat status;
+
+    if (error == -ENOENT && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+        return safetensors_fail(failure, error, path, NULL,
+                                "is a symbolic link to a file that is not there; the download may "
+                                "not have finished, or its cache was cleaned: fetch the model "
+                                "again");
+    return safetensors_fail(failure, error, path, NULL, "cannot open it: %s%s",
+                            failure_reason(error),
+                            error == -EMFILE ? "" : "; check the path and its permissions");
+}
+
+/* aria2 makes a file in its full size at once; a second one beside it goes when all is there. */
+static int check_finished(const char *path, struct failure *failure)
+{
+    char *control = NULL;
+    int error = 0;
+
+    if (asprintf(&control, "%s" CONTROL_SUFFIX, path) < 0)
+        return safetensors_fail(failure, -ENOMEM, path, NULL, "out of memory");
+    if (access(control, F_OK) == 0)
+        error = safetensors_fail(failure, -EINVAL, path, NULL,
+                                 "is not whole: aria2 has not finished its download ('%.300s' is "
+                                 "still there); let it finish, or fetch the file again",
+                                 control);
+    free(control);
+    return error;
+}
+
 int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struct failure *failure)
 {
     struct stat status;
@@ -41,12 +75,8 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struc
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     int error = 0;
 
-    if (file < 0) {
-        error = -errno;
-        return safetensors_fail(failure, error, path, NULL, "cannot open it: %s%s",
-                                failure_reason(error),
-                                error == -EMFILE ? "" : "; check the path and its permissions");
-    }
+    if (file < 0)
+        return fail_open(path, -errno, failure);
     if (fstat(file, &status) != 0) {
         error = -errno;
         safetensors_fail(failure, error, path, NULL, "cannot stat it: %s; check the disk",
@@ -58,6 +88,8 @@ int safetensors_open_file(const char *path, int *fd, uint64_t *size_bytes, struc
                                                  : "is no regular file; name the model's "
                                                    "*.safetensors files or its "
                                                    "*.safetensors.index.json");
+    } else {
+        error = check_finished(path, failure);
     }
     if (error != 0) {
         close(file);
