@@ -58,9 +58,9 @@ region_is() { # NAME FILTER WANT
     assert_eq "$(ls -A "$M/regions")" ''
 }
 
-@test "a region's file is one JSON object and has no size" {
+@test "a region's file is one JSON object, whose length is its size" {
     register input0
-    assert_eq "$(stat -c '%F %a %s %u' "$MINE/input0")" "regular empty file 400 0 $ME"
+    assert_eq "$(stat -c '%F %a %s %u' "$MINE/input0")" "regular file 400 $(wc -c < <(cat "$MINE/input0")) $ME"
     assert_eq "$(jq -S -c 'del(.registered_ms)' "$MINE/input0")" \
         '{"byte_size":1000,"draining":false,"key":"/key","kind":"system","name":"input0","offset":64,"references":0,"writable":true}'
     assert_match "$(jq .registered_ms "$MINE/input0")" '^1[0-9]{12}$'

@@ -8,9 +8,27 @@
 
 #define SET_OWNERSHIP (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
 
+/* `info`: the request came by an open file; NULL: by a path. */
+static void reply_attr(fuse_req_t req, uint64_t id, const struct fuse_file_info *info)
+{
+    struct fs *fs = fs_of(req);
+    struct node node;
+    struct stat stat;
+    if (node_find(fs->core, id, &node)) {
+        fs_reply_error(req, fs_gone(req, info));
+        return;
+    }
+    if (fs_is_costly_text(node.kind)) {
+        fs_reply_attr_of_text(req, &node);
+        return;
+    }
+    fs_stat(fs, &node, &stat);
+    fuse_reply_attr(req, &stat, 0);
+}
+
 void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
-    fs_reply_attr(req, node, info);
+    reply_attr(req, node, info);
 }
 
 /* Owner and mode are the store's; who asks for what they are already, as `cp -p` may, has it. */
@@ -90,7 +108,7 @@ static void reply_resized(struct fs_request *request, int error,
     if (error)
         fs_reply_error(request->req, error);
     else
-        fs_reply_attr(request->req, request->node, NULL);
+        reply_attr(request->req, request->node, NULL);
 }
 
 static void resize_allocation(fuse_req_t req, const struct node *node,
@@ -126,7 +144,7 @@ static void set_size(fuse_req_t req, const struct node *node, uint64_t size,
     if (error)
         fs_reply_error(req, error);
     else
-        fs_reply_attr(req, id, info);
+        reply_attr(req, id, info);
 }
 
 void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
@@ -145,7 +163,7 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
     if (error)
         fs_reply_error(req, error);
     else
-        fs_reply_attr(req, id, info);
+        reply_attr(req, id, info);
 }
 
 void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_t length,

@@ -43,7 +43,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
         if (is_held_allocation(fs_of(req)->core, info->fh))
             read_allocation(req, info->fh, size, (uint64_t)offset);
         else
-            fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset);
+            fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset, fs_get_reading(info));
         break;
     case NODE_ENTRY:
         fs_entry_read(req, id, info->fh, size, (uint64_t)offset);
@@ -55,7 +55,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
         fuse_reply_buf(req, NULL, 0);
         break;
     default:
-        fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset);
+        fs_pseudo_read(req, id, info->fh, size, (uint64_t)offset, fs_get_reading(info));
         break;
     }
 }

@@ -17,6 +17,7 @@
 #include "fs/init.h"
 #include "fs/node.h"
 #include "fs/shown.h"
+#include "fs/size.h"
 #include "gmsfs_abi.h"
 #include "service/allocations.h"
 #include "service/bounds.h"
@@ -100,6 +101,7 @@ struct fs {
     size_t former_count;
     uint32_t *ledger_left, ledger_left_count; /* answered in this step; room for all slots */
     uint32_t kept_next;                       /* kept.c's */
+    struct fs_opened opened[FS_OPENED];       /* size.c's: by node */
     struct idvec viewed;                      /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;
@@ -168,6 +170,7 @@ struct fs_request {
     bool is_stolen;  /* `buffer` is one of the session's size */
     bool is_counted; /* within SERVICE_BOUND_REQUESTS */
     char name[256];
+    enum fs_reading reading;          /* read of a text */
     struct fuse_file_info info;       /* open, create */
     struct service_export export;     /* EXPORT, ACQUIRE */
     struct fs_gathered document;      /* APPLY */
@@ -183,6 +186,7 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
+uint64_t fs_read_now_ms(void); /* monotonic */
 /* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
 /* Those that the last worker had not answered are the kernel's again. If they come again, their
@@ -228,8 +232,6 @@ void fs_reply_error(fuse_req_t req, int error);
 void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer);
 void fs_reply_entry(fuse_req_t req, const struct node *node);
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry);
-/* `info`: the request came by an open file; NULL: by a path. */
-void fs_reply_attr(fuse_req_t req, uint64_t node, const struct fuse_file_info *info);
 /* The error for a number that is gone. By an open file: ESTALE. By a path, which led here a moment
  * ago: ESTALE too, for then the kernel follows it once more, and finds what has taken the place;
  * but who loses this race twice in a row would see the ESTALE, which no open, stat or chmod is to
@@ -273,6 +275,8 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
                    struct fuse_file_info *info);
 void fs_op_releasedir(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
 void fs_op_fsyncdir(fuse_req_t req, fuse_ino_t node, int datasync, struct fuse_file_info *info);
+/* attr_text.c: a GETATTR of one, now or when the device was measured */
+void fs_reply_attr_of_text(fuse_req_t req, const struct node *node);
 /* attr.c */
 void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
 void fs_op_setattr(fuse_req_t req, fuse_ino_t node, struct stat *attr, int which,
@@ -342,7 +346,8 @@ bool fs_has_lost_bytes(struct fs *fs, uint64_t fh);
 int fs_take_loss(struct fs *fs, uint64_t fh);
 
 /* pseudo.c */
-void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset);
+void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,
+                    enum fs_reading reading);
 /* control.c: writes to `commit`, `abort` and `ctl` */
 void fs_control_write(fuse_req_t req, const struct node *node, const char *from, size_t size,
                       const struct fuse_file_info *info);
@@ -372,6 +377,10 @@ int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32
 int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 int fs_text_pools(const struct fs *fs, struct fs_text *text);
+/* text.c: a copy of these bytes */
+int fs_text_copy(const void *from, size_t size, struct fs_text *text);
+/* Of any node, as `reader` sees it. -EINVAL: it has none */
+int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, struct fs_text *text);
 /* text_words.c */
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);
 const char *fs_text_health(enum core_health health);

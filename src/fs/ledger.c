@@ -74,7 +74,7 @@ static struct fs_former *find_former(const struct fs *fs, uint64_t unique)
 
 /* ---- slots ------------------------------------------------------------------------------- */
 
-static uint64_t read_now_ms(void)
+uint64_t fs_read_now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -101,7 +101,7 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
         return;
     struct fs_former *former = find_former(fs, ledger->requests[0].unique);
     uint32_t slot = former ? former->slot : 0;
-    request->service.since_ms = former && former->since_ms ? former->since_ms : read_now_ms();
+    request->service.since_ms = former && former->since_ms ? former->since_ms : fs_read_now_ms();
     if (slot)
         former->slot = 0;
     else

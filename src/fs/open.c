@@ -69,6 +69,8 @@ static void reply_opened(struct fs_request *request, int error, const struct ser
         return;
     }
     fill_info(&request->info, kind, answer->file);
+    if (kind != NODE_ALLOCATION && kind != NODE_ENTRY)
+        fs_size_opened(fs, request->node, answer->file, (uint32_t)fuse_req_ctx(request->req)->pid);
     fs->answered_file = answer->file;
     fuse_reply_open(request->req, &request->info);
     fs->answered_file = 0;

@@ -1,49 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pseudo - files whose text is made when they are read: fixed then, and anew at offset 0 */
 #include "fs/fs_internal.h"
-#include "fs/residency.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int copy_text(const void *from, size_t size, struct fs_text *text)
-{
-    text->data = malloc(size ? size : 1);
-    if (!text->data)
-        return -ENOMEM;
-    if (size)
-        memcpy(text->data, from, size);
-    text->size = size;
-    return 0;
-}
-
-static int render_state(const struct core_store *store, struct fs_text *text)
-{
-    char line[32];
-    int size = snprintf(line, sizeof line, "%s\n", lock_state_name(lock_get_state(&store->lock)));
-    return copy_text(line, (size_t)size, text);
-}
-
-static int render_residency(const struct fs *fs, const struct core_store *store,
-                            struct fs_text *text)
-{
-    char lines[RESIDENCY_TEXT_BYTES];
-    struct service_moving moving;
-    bool moves = service_get_moving(fs->service, store, &moving);
-    return copy_text(lines, residency_format(store, moves ? &moving : NULL, lines), text);
-}
-
-static int render_hash(const struct fs *fs, const struct core_store *store, struct fs_text *text)
-{
-    char line[34];
-    if (!service_get_shown_layout(fs->service, store))
-        return copy_text("", 0, text);
-    fs_text_hex(store->hash, line);
-    line[32] = '\n';
-    return copy_text(line, 33, text);
-}
+#define NOBODY UINT32_MAX /* a uid that is no user's */
 
 static const struct core_session *find_held(const struct fs *fs, uint64_t fh)
 {
@@ -60,40 +24,12 @@ static int render_held(const struct fs *fs, uint64_t fh, struct fs_text *text)
         return -ESTALE;
     int size = snprintf(line, sizeof line, "%s %llu\n", lock_mode_name(session->mode),
                         (unsigned long long)session->id);
-    return copy_text(line, (size_t)size, text);
+    return fs_text_copy(line, (size_t)size, text);
 }
 
-static int render(struct fs *fs, const struct node *node, const struct fs_handle *handle,
-                  struct fs_text *text)
+static bool shows_held(enum node_kind kind)
 {
-    switch (node->kind) {
-    case NODE_DEVICE:
-        return fs_text_device(fs, text);
-    case NODE_METRICS:
-        return fs_text_metrics(fs, text);
-    case NODE_POOLS:
-        return fs_text_pools(fs, text);
-    case NODE_STATE:
-        return render_state(node->store, text);
-    case NODE_RESIDENCY:
-        return render_residency(fs, node->store, text);
-    case NODE_LAYOUT_HASH:
-        return render_hash(fs, node->store, text);
-    case NODE_LAYOUT:
-        return copy_text("", 0, text); /* what is committed is shared instead */
-    case NODE_INFO:
-        return fs_text_info(fs, node->store, text);
-    case NODE_SESSIONS:
-        return fs_text_sessions(fs, node->store, handle->uid, text);
-    case NODE_REGION:
-        return fs_text_region(fs, node->region, text);
-    case NODE_LOCK:
-    case NODE_AUTO:
-    case NODE_DATA:
-        return render_held(fs, handle->id, text);
-    default:
-        return -EINVAL;
-    }
+    return kind == NODE_LOCK || kind == NODE_AUTO || kind == NODE_DATA;
 }
 
 static int refresh(struct fs *fs, struct fs_handle *handle)
@@ -104,9 +40,12 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
         return -ESTALE; /* the store was removed */
     struct blob *layout =
         node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
+    if (handle->shown.is_paged) /* pages of another text must not come beside those */
+        fs_size_opened(fs, handle->node, 0, 0);
     if (layout)
         return fs_shown_share(fs, handle, layout);
-    int error = render(fs, &node, handle, &text);
+    int error = shows_held(node.kind) ? render_held(fs, handle->id, &text)
+                                      : fs_text_render(fs, &node, handle->uid, &text);
     if (error)
         return error;
     if (node.kind == NODE_STATE || node.kind == NODE_RESIDENCY) {
@@ -116,8 +55,14 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
     return fs_shown_set(fs, handle, (uint8_t *)text.data, text.size);
 }
 
-static bool is_to_be_made(const struct fs_shown *shown, uint64_t offset)
+static bool is_to_be_made(const struct fs *fs, const struct fs_handle *handle, uint64_t offset,
+                          enum fs_reading reading)
 {
+    const struct fs_shown *shown = &handle->shown;
+    if (shown->is_told && fs_is_told_text_true(fs, handle))
+        return false;
+    if (shown->is_paged && reading == FS_READ_PAGES)
+        return false;
     return offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size);
 }
 
@@ -136,15 +81,18 @@ static int make_text(struct fs *fs, struct fs_handle *handle, uint64_t offset)
     return -EIO;
 }
 
-static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, uint64_t offset)
+static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, uint64_t offset,
+                       enum fs_reading reading)
 {
     struct fs *fs = fs_of(req);
-    const struct fs_shown *shown = &handle->shown;
-    int error = is_to_be_made(shown, offset) ? make_text(fs, handle, offset) : 0;
+    struct fs_shown *shown = &handle->shown;
+    int error = is_to_be_made(fs, handle, offset, reading) ? make_text(fs, handle, offset) : 0;
     if (error) {
         fs_reply_error(req, error);
         return;
     }
+    shown->is_told = false;
+    shown->is_paged |= reading == FS_READ_PAGES;
     if (offset >= shown->size)
         size = 0;
     else if (size > shown->size - offset)
@@ -152,8 +100,36 @@ static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, ui
     if (size)
         fs_shown_keep(fs, handle, (size_t)offset + size);
     fuse_reply_buf(req, size ? (const char *)shown->bytes + offset : NULL, size);
-    if (size == 0 && offset > 0)
+    if (size == 0 && offset > 0 && !shown->is_paged)
         fs_shown_finish(fs, handle);
+}
+
+/* Some names in `sessions` are for some readers alone, and pages of it would be seen by all. */
+static bool is_for_all(struct fs *fs, const struct fs_handle *handle)
+{
+    struct fs_text own = {0}, common = {0};
+    struct node node;
+    bool same = false;
+    if (node_get_kind(handle->node) != NODE_SESSIONS)
+        return true;
+    if (node_find(fs->core, handle->node, &node) == 0 &&
+        fs_text_render(fs, &node, handle->uid, &own) == 0 &&
+        fs_text_render(fs, &node, NOBODY, &common) == 0)
+        same = own.size == common.size && memcmp(own.data, common.data, own.size) == 0;
+    free(own.data);
+    free(common.data);
+    return same;
+}
+
+/* See size.h. -EINVAL: this open file has no pages */
+static int check_pages(struct fs *fs, const struct fs_handle *handle, uint64_t offset)
+{
+    if (handle->shown.is_paged && handle->shown.bytes &&
+        fs_is_newest_open(fs, handle->node, handle->id))
+        return 0;
+    bool begins = offset == 0 && !shows_held(node_get_kind(handle->node)) &&
+                  fs_is_newest_open(fs, handle->node, handle->id) && is_for_all(fs, handle);
+    return begins ? 0 : -EINVAL;
 }
 
 static void reply_measured(struct fs_request *request, int error,
@@ -163,15 +139,17 @@ static void reply_measured(struct fs_request *request, int error,
     (void)answer;
     if (!error && !handle)
         error = -ENOMEM;
+    if (!error && request->reading == FS_READ_PAGES)
+        error = check_pages(request->fs, handle, request->offset); /* others have opened it since */
     if (error)
         fs_reply_error(request->req, error);
     else
-        reply_text(request->req, handle, request->bytes, request->offset);
+        reply_text(request->req, handle, request->bytes, request->offset, request->reading);
 }
 
 /* What says how much of the device others hold asks the device first. */
 static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, size_t size,
-                              uint64_t offset)
+                              uint64_t offset, enum fs_reading reading)
 {
     struct fs_request *request = fs_request_new(req, reply_measured, 0);
     if (!request)
@@ -180,22 +158,25 @@ static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, si
     request->file = handle->id;
     request->bytes = size;
     request->offset = offset;
+    request->reading = reading;
     fs_request_submitted(request, service_measure(request->fs->service, &request->service));
 }
 
-void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset)
+void fs_pseudo_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,
+                    enum fs_reading reading)
 {
     struct fs *fs = fs_of(req);
     struct fs_handle *handle = fs_handle_get(fs, fh, node);
     enum node_kind kind = node_get_kind(node);
     int error = handle ? 0 : -ENOMEM;
-    if (!error && (kind == NODE_LOCK || kind == NODE_AUTO || kind == NODE_DATA) &&
-        !find_held(fs, fh))
+    if (!error && shows_held(kind) && !find_held(fs, fh))
         error = -ESTALE;
+    if (!error && reading == FS_READ_PAGES)
+        error = check_pages(fs, handle, offset);
     if (error)
         fs_reply_error(req, error);
-    else if (node_get_traits(kind)->is_measured && is_to_be_made(&handle->shown, offset))
-        measure_and_reply(req, handle, size, offset);
+    else if (node_get_traits(kind)->is_measured && is_to_be_made(fs, handle, offset, reading))
+        measure_and_reply(req, handle, size, offset, reading);
     else
-        reply_text(req, handle, size, offset);
+        reply_text(req, handle, size, offset, reading);
 }

@@ -169,7 +169,7 @@ void fs_reply_done(struct fs_request *request, int error, const struct service_a
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
 {
     *entry = (struct fuse_entry_param){.ino = node_get_id(node)};
-    node_stat(fs->core, &fs->top, node, &entry->attr);
+    fs_stat(fs, node, &entry->attr);
 }
 
 void fs_reply_entry(fuse_req_t req, const struct node *node)
@@ -199,19 +199,6 @@ int fs_gone(fuse_req_t req, const struct fuse_file_info *info)
 {
     uint32_t tid = (uint32_t)fuse_req_ctx(req)->pid;
     return !info && is_looking_again(fs_of(req), tid) ? -ENOENT : -ESTALE;
-}
-
-void fs_reply_attr(fuse_req_t req, uint64_t id, const struct fuse_file_info *info)
-{
-    struct fs *fs = fs_of(req);
-    struct node node;
-    struct stat stat;
-    if (node_find(fs->core, id, &node)) {
-        fs_reply_error(req, fs_gone(req, info));
-        return;
-    }
-    node_stat(fs->core, &fs->top, &node, &stat);
-    fuse_reply_attr(req, &stat, 0);
 }
 
 /* The buffer that libfuse read a large write into is taken over instead of copied; the next request

@@ -26,7 +26,11 @@ struct fs_shown {
     bool is_fixed;       /* there is a text, or was one of this size */
     bool is_noted;       /* for a next worker, with its bytes */
     bool is_lost;        /* its bytes were, with the last worker */
-    uint64_t print;      /* of the bytes, also where they are lost; 0: not known */
+    bool is_paged;       /* pages of it are in the kernel's cache: it stays this one */
+    bool is_told;        /* its size was told to the file's opener, who has not read it yet */
+    uint64_t told_ms;    /* when, and at which count of changes */
+    uint64_t told_changes;
+    uint64_t print; /* of the bytes, also where they are lost; 0: not known */
 };
 
 /* Takes `text` (malloc'ed). -EDQUOT, -ENOMEM: the bound; then it is freed. */

@@ -110,6 +110,7 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     error = core_apply(s->core, record, outcome);
     if (error && !outcome->noted)
         s->host.unrecord(s->host.context, mark);
+    s->changes++;
     if (!error && service_look_for_changes(s, record, waiters_before))
         service_retry_allocs_soon(s);
     return error;

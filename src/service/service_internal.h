@@ -130,6 +130,7 @@ struct service {
     struct service_host host;
     struct service_observer *observers;
     uint64_t next_memory;
+    uint64_t changes; /* records that were applied */
     struct idvec pieces, in_flights, parked;
     struct idvec region_objects; /* descriptors of regions, by their number of memory */
     uint64_t parked_until_ms;    /* no parked request has to be answered sooner */

@@ -15,6 +15,11 @@ struct blob *service_get_shown_layout(const struct service *s, const struct core
     return store->fixed && store->lock.held[LOCK_MODE_RW] == 0 ? store->encoding : NULL;
 }
 
+uint64_t service_count_changes(const struct service *s)
+{
+    return s->changes;
+}
+
 uint64_t service_count_readers(const struct core_store *store)
 {
     uint64_t count = 0;

@@ -44,6 +44,9 @@ int service_view_acquired(const struct service *s, uint64_t file,
 
 /* Of a store, as the files `layout` and `layout_hash` show it; NULL: they are empty. */
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store);
+/* Grows with each record: while it is the same, nothing that stores, sessions and regions show has
+ * changed. */
+uint64_t service_count_changes(const struct service *s);
 uint64_t service_count_readers(const struct core_store *store);
 
 /* Whose waiter holds off who asks for memory of the device for this store, or waits for it already;

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/size.h"
+
+#include "fs/fs_internal.h"
+#include "fs/residency.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BOUND_BYTES (UINT64_C(1) << 30) /* no text is longer */
+#define TOLD_MS     100u                /* so long a told text may wait for its first read */
+#define HASH_BYTES  33u
+
+enum fs_reading fs_get_reading(const struct fuse_file_info *info)
+{
+    return info->lock_owner ? FS_READ_DIRECT : FS_READ_PAGES;
+}
+
+bool fs_is_costly_text(enum node_kind kind)
+{
+    switch (kind) {
+    case NODE_DEVICE:
+    case NODE_METRICS:
+    case NODE_POOLS:
+    case NODE_INFO:
+    case NODE_SESSIONS:
+    case NODE_REGION:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static uint64_t count_residency(const struct fs *fs, const struct core_store *store)
+{
+    char lines[RESIDENCY_TEXT_BYTES];
+    struct service_moving moving;
+    bool moves = service_get_moving(fs->service, store, &moving);
+
+    return residency_format(store, moves ? &moving : NULL, lines);
+}
+
+/* What an open for reading would hold: the next session. */
+static uint64_t count_held(const struct fs *fs)
+{
+    return (uint64_t)snprintf(NULL, 0, "%s %llu\n", lock_mode_name(LOCK_MODE_RO),
+                              (unsigned long long)fs->core->next_session);
+}
+
+static uint64_t count_text(const struct fs *fs, const struct node *node)
+{
+    const struct blob *layout;
+
+    switch (node->kind) {
+    case NODE_STATE:
+        return strlen(lock_state_name(lock_get_state(&node->store->lock))) + 1;
+    case NODE_RESIDENCY:
+        return count_residency(fs, node->store);
+    case NODE_LAYOUT_HASH:
+        return service_get_shown_layout(fs->service, node->store) ? HASH_BYTES : 0;
+    case NODE_LAYOUT:
+        layout = service_get_shown_layout(fs->service, node->store);
+        return layout ? layout->size : 0;
+    case NODE_LOCK:
+    case NODE_AUTO:
+    case NODE_DATA:
+        return count_held(fs);
+    default:
+        return fs_is_costly_text(node->kind) ? BOUND_BYTES : 0;
+    }
+}
+
+void fs_stat(struct fs *fs, const struct node *node, struct stat *stat)
+{
+    node_stat(fs->core, &fs->top, node, stat);
+    if (!node->allocation && !node->entry && S_ISREG(stat->st_mode))
+        stat->st_size = (off_t)count_text(fs, node);
+}
+
+/* ---- the newest open file of each text ----------------------------------------------------- */
+
+/* Another node's may have taken the place: then none is known. */
+static size_t find_place(uint64_t node)
+{
+    return (size_t)((node ^ node >> 8 ^ node >> 16) % FS_OPENED);
+}
+
+void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid)
+{
+    fs->opened[find_place(node)] = (struct fs_opened){.node = node, .file = file, .tid = tid};
+}
+
+bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file)
+{
+    const struct fs_opened *opened = &fs->opened[find_place(node)];
+
+    return opened->node == node && opened->file == file;
+}
+
+bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle)
+{
+    const struct fs_shown *shown = &handle->shown;
+
+    return shown->is_told && shown->told_changes == service_count_changes(fs->service) &&
+           fs_read_now_ms() - shown->told_ms <= TOLD_MS;
+}
+
+struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uint32_t uid)
+{
+    const struct fs_opened *opened = &fs->opened[find_place(node)];
+    const struct core_file *file;
+    struct fs_handle *handle;
+
+    if (tid == 0 || opened->tid != tid || opened->node != node)
+        return NULL;
+    file = core_find_file(fs->core, opened->file);
+    if (!file || file->uid != uid)
+        return NULL;
+    handle = fs_handle_get(fs, opened->file, node);
+    return handle && (!handle->shown.is_fixed || handle->shown.is_told) ? handle : NULL;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * size - how long the texts are that files show
+ *
+ * For the files of src/fs. stat(2) tells the length that a read would now give. Most texts are a
+ * word; for those that are costly to make a lookup, whose size no program sees, tells a bound, and
+ * only GETATTR makes the text. Where a thread asks for the size of the file that it has just
+ * opened, the text is kept for its first read: it is the one whose size was told.
+ *
+ * sendfile(2), splice(2) and mmap(2) read through the kernel's cache of pages, which all open files
+ * of a node share, and which an open empties. So pages are given to the newest open file alone, of
+ * one text that stays: no page of another text comes beside them. Other open files hear EINVAL,
+ * upon which programs read(2).
+ */
+#ifndef GMSFS_FS_SIZE_H
+#define GMSFS_FS_SIZE_H
+
+#include "fs/node.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+struct fs;
+struct fs_handle;
+struct fuse_file_info;
+
+#define FS_OPENED 256u
+
+struct fs_opened { /* the newest open file of a text */
+    uint64_t node, file;
+    uint32_t tid; /* the thread that opened it; 0: not known */
+};
+
+/* How the bytes of a read reach who asked. */
+enum fs_reading {
+    FS_READ_DIRECT, /* read(2) */
+    FS_READ_PAGES,  /* through the kernel's cache: sendfile(2), splice(2), mmap(2) */
+};
+
+/* The kernel names the owner of locks with each read(2), and with no read of pages. */
+enum fs_reading fs_get_reading(const struct fuse_file_info *info);
+
+/* Fills `stat`, with the size of a text as well; of a costly one a bound. */
+void fs_stat(struct fs *fs, const struct node *node, struct stat *stat);
+bool fs_is_costly_text(enum node_kind kind);
+/* Notes that a thread has opened a text. */
+void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid);
+bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file);
+/* True if the text that the file has is the one whose size its opener was told, and is still what a
+ * read would show. */
+bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle);
+/* The file that this thread of this user has opened last, where it has read nothing of it. NULL:
+ * there is none, or no memory */
+struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uint32_t uid);
+
+#endif

@@ -1,0 +1,291 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Other people's tools on the files of a mount: those that go by the size that stat(2) tells, and those
+# that read by sendfile(2), splice(2) or mmap(2), see what read(2) gives.
+#
+# shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+
+load helpers
+load gmsctl
+
+setup() {
+    common_setup
+    start_mount size=64M
+    W=$M/weights
+    commit_store
+}
+
+# Every file that shows a text, but `events`.
+list_texts() {
+    printf '%s\n' "$M"/{device,metrics,pools} "$W"/{state,residency,layout_hash,layout,info,sessions}
+}
+
+# Those whose text stays as it is while nobody does anything.
+list_quiet_texts() {
+    list_texts | grep -v -e '/device$' -e '/metrics$'
+}
+
+# Each file of these is what `cat` shows, by COMMAND FILE, which writes to its output.
+all_come_whole() { # COMMAND...
+    local file
+    while read -r file; do
+        cat "$file" >"$T/want"
+        run_logged -0 timeout $((20 * SLOW)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$file" "$@"
+        cmp "$T/want" "$T/got" || fail "${file##*/} is another text by: $*"
+    done < <(list_quiet_texts)
+    run_logged -0 timeout $((20 * SLOW)) bash -c '"${@:2}" "$1" >"$GMSFS_TEST_DIR/got"' _ "$M/metrics" "$@"
+    assert_eq "$(tail -n 1 "$T/got" | cut -d '{' -f 1)" "$(tail -n 1 "$M/metrics" | cut -d '{' -f 1)" 'last line'
+    assert_eq "$(tr -dc '\0' <"$T/got" | wc -c)" 0 'bytes that are 0'
+}
+
+# The same of a COMMAND FROM TO that copies.
+all_are_copied() { # COMMAND...
+    all_come_whole bash -c 'rm -f "$GMSFS_TEST_DIR/copy"
+        "$@" "$GMSFS_TEST_DIR/copy" >&2 && cat "$GMSFS_TEST_DIR/copy"' _ "$@"
+}
+
+@test "stat tells the length of every text" {
+    local file
+    while read -r file; do
+        assert_eq "$(stat -c %s "$file")" "$(wc -c < <(cat "$file"))" "size of ${file##*/}"
+    done < <(list_texts)
+    hold open "$W/lock" r
+    for file in state sessions info; do
+        assert_eq "$(stat -c %s "$W/$file")" "$(wc -c < <(cat "$W/$file"))" "size of $file"
+    done
+    let_go "$HOLDER"
+    for file in lock auto; do
+        assert_eq "$(stat -c %s "$W/$file")" "$(wc -c < <(cat "$W/$file"))" "size of $file"
+    done
+}
+
+@test "the size follows each change at once" {
+    exec 4<"$W/state"
+    assert_eq "$(stat -L -c %s /proc/self/fd/4)" 10 # COMMITTED
+    hold open "$W/lock" rw
+    assert_eq "$(stat -c %s "$W/state") $(stat -L -c %s /proc/self/fd/4)" '3 3'
+    assert_eq "$(cat <&4)" RW
+    assert_eq "$(stat -c '%s' "$W/layout" "$W/layout_hash" | xargs)" '0 0'
+    let_go "$HOLDER"
+    exec 4<&-
+}
+
+@test "GNU tools read every text" {
+    all_come_whole cat
+    assert_eq "$(grep -c '' "$W/info")" "$(wc -l < <(cat "$W/info"))"
+    all_come_whole head -c 1000000
+    all_are_copied cp
+    all_are_copied cp --sparse=always
+    all_are_copied install -m 600
+    assert_eq "$(wc -c <"$W/info")" "$(wc -c < <(cat "$W/info"))"
+    run_logged -0 tar -C "$W" -cf "$T/tar" state info layout sessions
+    assert_eq "$(tar -xOf "$T/tar" state)" COMMITTED
+}
+
+@test "BusyBox's tools read every text" {
+    requires busybox
+    all_come_whole busybox cat
+    all_are_copied busybox cp
+    assert_eq "$(busybox wc -c <"$W/info")" "$(wc -c < <(cat "$W/info"))"
+    assert_eq "$(busybox grep -c '' "$W/info")" "$(wc -l < <(cat "$W/info"))"
+}
+
+@test "uutils' tools read every text" {
+    requires coreutils
+    all_come_whole coreutils cat
+    all_are_copied coreutils cp
+    assert_eq "$(coreutils wc -c <"$W/info")" "$(wc -c < <(cat "$W/info"))"
+}
+
+@test "Python copies every text" {
+    all_are_copied python3 -c 'import shutil, sys; shutil.copyfile(*sys.argv[-2:])'
+    all_are_copied python3 -c 'import shutil, sys; shutil.copy2(*sys.argv[-2:])'
+}
+
+@test "rsync copies every text" {
+    requires rsync
+    all_are_copied rsync -t
+    all_are_copied rsync --inplace --checksum
+}
+
+@test "curl reads every text by file://" {
+    requires curl
+    all_come_whole bash -c 'curl -sSf "file://${!#}"' _
+}
+
+@test "Node copies every text" {
+    requires node
+    all_are_copied node -e 'require("fs").copyFileSync(...process.argv.slice(-2))'
+}
+
+@test "Java copies every text" {
+    requires java javac
+    cat >"$T/Copy.java" <<'JAVA'
+import java.io.*;
+import java.nio.file.*;
+class Copy {
+    public static void main(String[] paths) throws IOException {
+        Files.copy(Path.of(paths[0]), Path.of(paths[1]));
+    }
+}
+JAVA
+    javac -d "$T" "$T/Copy.java"
+    all_are_copied java -cp "$T" Copy
+}
+
+@test "Go copies every text" {
+    requires go
+    cat >"$T/copy.go" <<'GO'
+package main
+
+import ("io"; "os")
+
+func main() {
+	from, err := os.Open(os.Args[1])
+	if err != nil { panic(err) }
+	to, err := os.Create(os.Args[2])
+	if err != nil { panic(err) }
+	if _, err = io.Copy(to, from); err != nil { panic(err) }
+}
+GO
+    GOCACHE=$T/go go build -o "$T/copy" "$T/copy.go"
+    all_are_copied "$T/copy"
+}
+
+@test "sendfile and splice read every text, also where nobody asked for its size" {
+    cat >"$T/splice.py" <<'PY'
+import os, sys
+pipe = os.pipe()
+from_fd = os.open(sys.argv[-1], os.O_RDONLY)
+out = b""
+while got := os.splice(from_fd, pipe[1], 65536):
+    out += os.read(pipe[0], got)
+os.lseek(from_fd, 0, os.SEEK_SET)
+to = os.memfd_create("to")
+while os.sendfile(to, from_fd, None, 1 << 20):
+    pass
+assert os.pread(to, 1 << 20, 0) == out, "sendfile and splice differ"
+os.write(1, out)
+PY
+    all_come_whole python3 "$T/splice.py"
+}
+
+@test "a text that is mapped privately is one version, and none can be shared" {
+    cat >"$T/map.py" <<'PY'
+import errno, mmap, os, sys
+fd = os.open(sys.argv[-1], os.O_RDONLY)
+size = os.fstat(fd).st_size
+try:
+    mmap.mmap(fd, size or 1, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+    sys.exit("a shared mapping of a text")
+except OSError as error:
+    assert error.errno == errno.ENODEV, error
+except ValueError: # Python refuses to map what is empty
+    pass
+if size:
+    os.write(1, mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)[:])
+PY
+    all_come_whole python3 "$T/map.py"
+}
+
+@test "what fstat tells of a file that was just opened is what its first read gives" {
+    run_logged -0 python3 - "$M/metrics" "$M/device" "$W/info" <<'PY'
+import os, sys
+for path in sys.argv[1:]:
+    fd = os.open(path, os.O_RDONLY)
+    assert os.fstat(fd).st_size == len(os.read(fd, 1 << 20)), path
+PY
+}
+
+@test "a read shows what is true when it comes, whatever was told before" {
+    run_logged -0 python3 - "$W" <<'PY'
+import json, os, sys
+def read(fd):
+    return json.loads(os.read(fd, 1 << 20))
+fd = os.open(sys.argv[1] + "/info", os.O_RDONLY)
+os.fstat(fd)
+os.rename(sys.argv[1], sys.argv[1] + "2")
+os.rename(sys.argv[1] + "2", sys.argv[1])
+holder = os.open(sys.argv[1] + "/lock", os.O_RDONLY)
+assert read(fd)["readers"] == 1
+PY
+}
+
+# Enough lines that they fill more than a page.
+fill_pools() {
+    local i
+    for i in {1..80}; do
+        echo "pool$i min=0 max=1M"
+    done >"$M/pools"
+}
+
+@test "pages of two versions of a text are never put together" {
+    fill_pools
+    run_logged -0 python3 - "$M/pools" <<'PY'
+import errno, os, sys
+pipe = os.pipe()
+def take(fd, most):
+    try:
+        got = os.splice(fd, pipe[1], most)
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error
+        return None
+    return os.read(pipe[0], got) if got else b""
+first, whole = os.open(sys.argv[1], os.O_RDONLY), open(sys.argv[1], "rb").read()
+first = os.open(sys.argv[1], os.O_RDONLY)
+begin = take(first, 4096)
+assert begin == whole[:4096]
+with open(sys.argv[1], "w") as pools:
+    pools.write("".join("pool%d max=%dM\n" % (i, 100 + i) for i in range(1, 81)))
+second = os.open(sys.argv[1], os.O_RDONLY)
+new = b""
+while more := take(second, 5000):
+    new += more
+assert new == open(sys.argv[1], "rb").read() and new != whole
+rest = take(first, 65536)
+assert rest is None or whole.startswith(begin + rest), rest
+# Who reads on hears the rest of the version that it began with.
+if rest is None:
+    assert begin + os.read(first, 1 << 20) == whole
+PY
+}
+
+@test "what only some may see in a text does not come through the kernel's pages" {
+    requires root
+    chmod 755 "$W"
+    ctl connect "$M" region-register self secret-name weights/a none 0 8
+    run_logged -0 python3 - "$W/sessions" "$TEST_UID" <<'PY'
+import errno, os, sys
+path, uid = sys.argv[1], int(sys.argv[2])
+pipe = os.pipe()
+assert "secret-name" in open(path).read()
+ours = os.open(path, os.O_RDONLY)
+child = os.fork()
+if child == 0:
+    os.setgid(uid)
+    os.setuid(uid)
+    fd = os.open(path, os.O_RDONLY)
+    for attempt in range(2):
+        os.lseek(fd, 0, os.SEEK_SET)
+        text = os.read(fd, 65536)
+        assert b"secret-name" not in text
+        try:
+            got = os.splice(fd, pipe[1], 65536, offset_src=0)
+            assert b"secret-name" not in (os.read(pipe[0], got) if got else b"")
+        except OSError as error:
+            assert error.errno == errno.EINVAL
+        try:
+            os.splice(ours, pipe[1], 65536, offset_src=0)
+        except OSError as error:
+            assert error.errno == errno.EINVAL
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+fd = os.open(path, os.O_RDONLY)
+try:
+    os.splice(fd, pipe[1], 65536)
+    sys.exit("pages of names that are for some alone")
+except OSError as error:
+    assert error.errno == errno.EINVAL
+PY
+}
