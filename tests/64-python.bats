@@ -25,6 +25,10 @@ setup() {
     python_tests test_publish
 }
 
+@test "Python publishes the values that an array has, whatever else its memory is called" {
+    python_tests test_values
+}
+
 @test "Python waits, sleeps, wakes, forks and ends, and says in exceptions what went wrong" {
     python_tests test_lock
 }

@@ -55,12 +55,13 @@ def to_numpy(numpy: Any, name: str) -> Any:
 
 
 def from_numpy(dtype: Any) -> Any:
-    """Torch's name for a NumPy type, or None."""
+    """Torch's name for a NumPy type, or None. NumPy disagrees with itself about the values of ml_dtypes'
+    types of several bytes in the other byte order: None."""
     for name, (size, native, foreign, _) in _ROWS.items():
         if native and dtype.kind != "V" and dtype.newbyteorder("=").str[1:] == _numpy_text(native):
             return name
         if foreign and dtype.name == foreign:
-            return name
+            return name if dtype.isnative or size == 1 else None
     return None
 
 

@@ -59,6 +59,14 @@ def publish(
         write(store, plan, chunk_bytes, store.commit)
 
 
+def _address_of(tensor: Any) -> int:
+    """0 of a tensor that stands for others, such as a DTensor or a MaskedTensor."""
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:
+        return 0
+
+
 def choose_chunk(model_bytes: Any) -> Any:
     """As `gmsfs load` does for host memory; on a GPU, where few allocations are better, it is the most."""
     chunk_bytes = LEAST_CHUNK_BYTES
@@ -168,12 +176,7 @@ class Plan:
         if torch is not None and isinstance(source, torch.Tensor):
             return self._look_torch(torch, name, source)
         if numpy is not None and isinstance(source, (numpy.ndarray, numpy.generic)):
-            source = numpy.asarray(source)
-            dtype = dtypes.from_numpy(source.dtype)
-            if dtype is None:
-                raise self._fail(name, f"no tensor has elements of NumPy's type {source.dtype}")
-            where = (source.__array_interface__["data"][0], dtype, source.shape, source.strides)
-            return "numpy", source, dtype, source.shape, source.nbytes, where
+            return self._look_numpy(numpy, name, source)
         try:
             view = memoryview(source)
         except TypeError:
@@ -192,6 +195,31 @@ class Plan:
         data = view.cast("B") if view.nbytes else memoryview(b"")
         return "bytes", data, dtype, view.shape, view.nbytes, id(source)
 
+    def _look_numpy(self, numpy: Any, name: Any, source: Any) -> Any:
+        masked = sys.modules.get("numpy.ma")  # where it was never imported there is no such array
+        if masked is not None and isinstance(source, masked.MaskedArray):
+            raise self._fail(
+                name,
+                "it is a masked array, and a store has no masks; publish its filled(), or its data "
+                "and its mask under two names",
+            )
+        source = numpy.asarray(source)
+        dtype = dtypes.from_numpy(source.dtype)
+        if dtype is None:
+            raise self._fail(
+                name,
+                f"no tensor has elements of NumPy's type {source.dtype} ({source.dtype.str!r})",
+            )
+        # NumPy's own name of the type has the byte order, which torch's has not.
+        where = (
+            source.__array_interface__["data"][0],
+            dtype,
+            source.dtype.str,
+            source.shape,
+            source.strides,
+        )
+        return "numpy", source, dtype, source.shape, source.nbytes, where
+
     def _look_torch(self, torch: Any, name: Any, source: Any) -> Any:
         dtype = dtypes.strip(str(source.dtype))
         if getattr(source, "is_nested", False):
@@ -203,9 +231,16 @@ class Plan:
                 "be stored; make it dense and materialise it",
             )
         shape, nbytes = tuple(source.shape), source.numel() * source.element_size()
+        address = _address_of(source)
+        if nbytes and not address:
+            raise self._fail(
+                name,
+                f"a {type(source).__name__} has no memory of its own to be read; publish the "
+                "plain tensors that it is made of",
+            )
         where = (
             source.device,
-            source.data_ptr(),
+            address,
             dtype,
             shape,
             source.stride(),

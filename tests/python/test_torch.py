@@ -226,6 +226,20 @@ class Publishing(StoreCase):
             with self.assertRaisesRegex(gmsfs.Error, "cannot be stored"):
                 gmsfs.publish(self.path, {"t": tensor})
 
+    def test_what_only_stands_for_a_tensor_is_refused_by_name(self):
+        class Wrapper(torch.Tensor):  # as a DTensor or a MaskedTensor is made
+            @staticmethod
+            def __new__(cls, inner):
+                return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+            @classmethod
+            def __torch_dispatch__(cls, function, types, arguments=(), named=None):
+                raise NotImplementedError(str(function))
+
+        with self.assertRaisesRegex(gmsfs.Error, "tensor 'second': .*a Wrapper has no memory"):
+            gmsfs.publish(self.path, {"first": torch.ones(3), "second": Wrapper(torch.ones(3))})
+        self.assertEqual(self.state(), "EMPTY")
+
     def test_a_writer_changes_tensors_in_place(self):
         gmsfs.publish(self.path, {"t": torch.zeros(4)})
         with gmsfs.open(self.path, "rw", timeout=TIMEOUT) as store:
