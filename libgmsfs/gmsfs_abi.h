@@ -120,6 +120,9 @@ struct gmsfs_ioc_info {
 /* It is one of several stores that come to their devices one after the other: what came a moment
  * ago stays there meanwhile, whatever min_stay= is. */
 #define GMSFS_ACQUIRE_GROUP (1u << 5)
+/* RO: the session is like one that an open of `lock` takes, for opens by this process and its
+ * descendants join it, and it lives as long as one of its files is open. */
+#define GMSFS_ACQUIRE_BY_PROCESS (1u << 6)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
 struct gmsfs_ioc_acquire {

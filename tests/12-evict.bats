@@ -48,8 +48,7 @@ fill_device() {
 }
 
 use() { # STORE
-    # shellcheck disable=SC2016 # the other shell expands it
-    timeout 10 bash -c 'exec 4<"$1/lock"' _ "$M/$1"
+    timeout 10 "$GMSCTL" reader "$M/$1"
 }
 
 @test "for a reader who lacks room, who was used longest ago leaves, and it is told" {
@@ -130,8 +129,7 @@ use() { # STORE
     setfattr -n user.gmsfs.pin -v 1 "$M/a"
     setfattr -n user.gmsfs.pool -v top "$M/b"
     exec 5<"$M/c/lock"
-    # shellcheck disable=SC2016 # the other shell expands it
-    run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
+    run timeout 1 "$GMSCTL" reader "$M/d"
     assert_eq "$status" 124
     assert_eq "$(place a) $(place b) $(place c)" 'device device device'
     exec 5<&-
@@ -155,8 +153,7 @@ use() { # STORE
 @test "with evict=none nobody leaves, and who lacks room waits" {
     mount_small evict=none
     fill_device
-    # shellcheck disable=SC2016 # the other shell expands it
-    run timeout 1 bash -c 'exec 4<"$1/lock"' _ "$M/d"
+    run timeout 1 "$GMSCTL" reader "$M/d"
     assert_eq "$status" 124
     assert_eq "$(place a) $(place b) $(place c)" 'device device device'
 }
@@ -317,7 +314,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
 }
 
 reads() { # STORE: spawns a reader, which exits when it has had the lock
-    spawn timeout 20 "$GMSCTL" open "$M/$1/lock" r say granted
+    spawn timeout 20 "$GMSCTL" reader "$M/$1" say granted
 }
 
 # big, at the host, needs all of the device; of p and q, each a third of it, somebody holds p.
@@ -329,7 +326,7 @@ big_and_small() {
     wait_until 10 is_at host big
     committed p
     committed q
-    hold open "$M/p/lock" r
+    hold reader "$M/p"
     HOLDER=$SPAWNED
     wait_until 5 said "$HOLDER" held
     ctl open "$M/q/residency" w write host
@@ -359,7 +356,7 @@ big_and_small() {
     ctl open "$M/q/residency" w write host
     wait_until 10 is_at host q
     mkdir "$M/all" "$M/new"
-    hold open "$M/p/lock" r
+    hold reader "$M/p"
     local holder=$SPAWNED
     spawn "$GMSCTL" open "$M/all/ctl" rw acquire-reserve rw 60000 $((24 << 20)) say there
     local all=$SPAWNED

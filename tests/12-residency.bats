@@ -74,7 +74,7 @@ layout_of() {
     before=$(layout_of)
     move_to host host
     touch "$T/gate"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     wait_until 5 grep -q '^moving device 0 ' "$W/residency"
     assert_eq "$(info_of weights .moving.to)" device
     assert_state weights COMMITTED
@@ -130,7 +130,7 @@ layout_of() {
 
 @test "who has the lock keeps the store where it is; a path's reader does not" {
     committed
-    hold open "$W/lock" r
+    hold reader "$W"
     refused EBUSY host
     refused EBUSY none
     assert_eq "$(info_of weights .held)" 1
@@ -160,7 +160,7 @@ layout_of() {
     order host
     grep -q '^moving host 0 ' "$W/residency"
     refused EBUSY host
-    hold open "$W/lock" r
+    hold reader "$W"
     rm "$T/gate"
     wait_until 10 at 'device host'
     let_go "$HOLDER"
@@ -192,7 +192,7 @@ layout_of() {
     wait_until 5 host_is_free
     move_to host host
     touch "$T/gate"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     wait_until 5 grep -q '^moving device' "$W/residency"
     refused EBUSY cancel
     rm "$T/gate"
@@ -203,7 +203,7 @@ layout_of() {
     committed
     move_to host host
     touch "$T/gate"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     wait_until 5 grep -q '^moving device' "$W/residency"
     kill -KILL "$WAITER"
     wait_until 5 waiters_are weights 0
@@ -214,7 +214,7 @@ layout_of() {
 
 @test "a spare is made while readers are in, and dropped" {
     committed
-    hold open "$W/lock" r
+    hold reader "$W"
     move_to +host 'device host'
     bytes_are_right
     order +host # it is there
@@ -246,7 +246,7 @@ layout_of() {
     bytes_are_right
     assert_eq "$(info_of weights '"\(.state) \(.generation)"')" 'COMMITTED 1'
     has_event rolled_back
-    ctl open "$W/lock" r
+    ctl reader "$W"
     bytes_are_right
 }
 
@@ -261,7 +261,7 @@ layout_of() {
     wait_until 5 host_is_free
     assert_eq "$(cat "$W/layout_hash")" "$hash"
     assert_state weights COMMITTED
-    expect ENODATA open "$W/lock" r
+    expect ENODATA reader "$W"
     expect ENODATA open "$W/ctl" rw acquire ro 1000
     expect EIO open "$W/allocations/a" r read 10
     refused ENODATA device
@@ -272,7 +272,7 @@ layout_of() {
     at none
     ctl open "$W/lock" rw clear alloc 100 1 anew '' commit
     at device
-    ctl open "$W/lock" r
+    ctl reader "$W"
 }
 
 @test "there is no room: ENOMEM, and the store stays where it is" {
@@ -329,14 +329,14 @@ layout_of() {
     assert_eq "$(value 'moves_total{from="device",to="host"}')" 1
     assert_eq "$(value move_bytes_total)" "$(info_of weights .bytes)"
     assert_eq "$(value 'tier_used_bytes{tier="host"}')" "$(info_of weights .bytes)"
-    hold open "$W/lock" r
+    hold reader "$W"
     assert_eq "$(value 'store_held{store="weights"}')" 1
     assert_eq "$(value 'moves_total{from="host",to="device"}')" 1
     assert_eq "$(value promote_waits_total)" 1
     let_go "$HOLDER"
     move_to host host
     touch "$T/gate"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     never_within 1 granted "$WAITER"
     rm "$T/gate"
     wait_until 10 granted "$WAITER"
@@ -360,7 +360,7 @@ layout_of() {
     mkdir "$M/other"
     hold open "$M/other/lock" rw alloc $((50 * MIB)) 1 '' ''
     local writer=$HOLDER
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     never_within 1 granted "$WAITER"
     let_go "$writer"
     wait_until 10 granted "$WAITER"
@@ -404,7 +404,7 @@ moves_are() { # COUNT
     at host
     refused EBUSY none
     # others wait for the device all the same; what the first one reads stays until it goes
-    ctl open "$W/lock" r
+    ctl reader "$W"
     at 'device host'
     refused EBUSY -host
     let_go "$HOLDER"
@@ -477,7 +477,7 @@ moves_are() { # COUNT
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # or it would be evicted
     refused EDQUOT device
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # nobody has it leave but we
-    spawn timeout 20 cat "$W/lock"
+    spawn timeout 20 "$GMSCTL" reader "$W"
     wait_for_waiters weights 1
     is_at host
     move_to host host other

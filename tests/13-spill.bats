@@ -42,7 +42,7 @@ spill_is() { # BYTES
     bytes_are_right
     grep -qxF 'gmsfs_store_copy{store="weights",tier="disk"} 1' "$M/metrics"
     grep -qxF "gmsfs_tier_used_bytes{tier=\"disk\"} $used" "$M/metrics"
-    ctl open "$W/lock" r
+    ctl reader "$W"
     at 'device disk'
     bytes_are_right
     move_to -disk device
@@ -111,7 +111,7 @@ spill_is() { # BYTES
     has_event move_failed ENOSPC
     wait_until 5 disk_is_empty
     spill_is 0
-    ctl open "$W/lock" r
+    ctl reader "$W"
 }
 
 # The worker's descriptors of files on the disk.
@@ -155,7 +155,7 @@ spoilt_is_told() {
     before=$(cat "$W/layout_hash")
     move_to disk disk
     spoil_disk
-    expect EIO open "$W/lock" r
+    expect EIO reader "$W"
     expect EIO open "$W/ctl" rw acquire ro 5000
     at disk
     has_event move_failed EIO
@@ -169,7 +169,7 @@ spoilt_is_told() {
     wait_until 5 disk_is_empty
     ctl open "$W/auto" rw clear alloc 100 1 anew '' commit
     at device
-    ctl open "$W/lock" r
+    ctl reader "$W"
 }
 
 @test "a copy on the disk that cannot be read harms nobody as long as there is a faster one" {
@@ -177,7 +177,7 @@ spoilt_is_told() {
     move_to host host
     move_to +disk 'host disk'
     spoil_disk
-    ctl open "$W/lock" r
+    ctl reader "$W"
     at 'device host disk'
     bytes_are_right
     move_to -disk 'device host'
@@ -270,7 +270,7 @@ start_with_fault() { # FAULT
     fallocate -l 22M "$SPILL/full"
     touch "$T/gate"
     order disk
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     rm "$T/gate"
     wait_until 10 granted "$WAITER"
     at 'device host'
@@ -330,7 +330,7 @@ many_pieces() { # STORE: each part of its move begins with one
     touch "$T/disk"
     order disk one
     order disk two
-    timeout $((10 * SLOW)) cat "$W/lock"
+    ctl reader "$W"
     at 'device host'
     grep -q '^moving disk 0 ' "$M/one/residency"
     grep -q '^moving disk 0 ' "$M/two/residency"

@@ -318,7 +318,7 @@ sealed_unchanged() {
     seal_store
     expect EAGAIN open "$W/lock" rn
     expect EAGAIN open "$W/allocations/kv" r
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     ctl open "$W/auto" rw info
     assert_match "$output" 'mode=RW '
     not_granted "$WAITER"

@@ -62,7 +62,7 @@ begin_way() {
     }
     hold_after "$1"
     if [[ $3 == reader ]]; then
-        wait_for_lock open "$W/lock" r
+        wait_for_lock reader "$W"
         READER=$WAITER
     else
         order "$3"
@@ -182,7 +182,7 @@ daemons_die() {
         spawn "$GMSFS" drain --then demote "$W"
         drainer=$SPAWNED
         wait_until 10 is_held
-        wait_for_lock open "$W/lock" r
+        wait_for_lock reader "$W"
         kill -KILL "$drainer"
         wait_until 5 granted "$WAITER"
         assert_eq "$(info_of weights .draining)" false draining
@@ -335,10 +335,10 @@ make_store() { # NAME MIB [TIER]
         make_store "$store" 8
     done
     hold_after 0
-    spawn "$GMSCTL" open "$M/d/lock" r say granted pause
+    spawn "$GMSCTL" reader "$M/d" say granted pause
     local reader=$SPAWNED
     wait_until 10 grep -q '^moving host' "$M/a/residency"
-    hold open "$M/a/lock" r
+    hold reader "$M/a"
     rm "$T/gate"
     wait_until 10 granted "$reader"
     wait_until 10 at 'device host' a
@@ -360,7 +360,7 @@ is_moving() { # TIER STORE
 use_who_leaves() {
     wait_until 10 is_moving host a
     wait_until 10 is_moving device b
-    hold open "$M/a/lock" r
+    hold reader "$M/a"
     rm "$T/gate"
     wait_until 10 at 'device host' a
 }
@@ -375,7 +375,7 @@ use_who_leaves() {
     use_who_leaves
     wait_until 5 at host b
     has_event move_failed ENOMEM
-    ctl open "$M/c/lock" r
+    ctl reader "$M/c"
     at 'device host' c
 }
 

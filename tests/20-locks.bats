@@ -103,7 +103,7 @@ setup() {
 }
 
 @test "a reader waits for the first commit" {
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     assert_eq "$(cat "$W/state")" EMPTY
     ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 1 use 0 close use 0 close
     not_granted "$WAITER"
@@ -146,7 +146,7 @@ setup() {
     wait_for_lock open "$W/lock" rw
     writer=$WAITER
     expect EAGAIN open "$W/lock" rn
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     not_granted "$WAITER"
     wait_until 5 granted "$WAITER"
     not_granted "$writer"
@@ -163,7 +163,7 @@ setup() {
     commit_store
     hold open "$W/lock" rw
     wait_for_lock open "$W/lock" rw
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     run_logged -0 timeout 5 ls -lR "$M"
     for file in state layout layout_hash info sessions metadata/key; do
         timeout 5 cat "$W/$file" >/dev/null
@@ -189,16 +189,44 @@ setup() {
     assert_match "$(output_of "$HOLDER")" '^RO '
 }
 
-@test "auto opened read-only waits for a commit and is a reader" {
-    wait_for_lock open "$W/auto" r read 100
+@test "an open of lock or auto for reading alone never waits, and never makes a writer" {
+    for file in lock auto; do
+        expect EAGAIN open "$W/$file" r
+    done
     assert_eq "$(cat "$W/state")" EMPTY
-    commit_store_by_acquire
-    wait_until 5 granted "$WAITER"
-    assert_match "$(output_of "$WAITER")" '^RO '
+    assert_eq "$(grep -c connected "$M/events")" 0 'sessions that there were'
+    hold open "$W/lock" rw
+    for file in lock auto; do
+        expect EAGAIN open "$W/$file" r
+    done
+    assert_eq "$(grep -c waiting "$W/sessions")" 0 waiters
+    let_go "$HOLDER"
+    commit_store
+    for file in lock auto; do
+        ctl open "$W/$file" r read 9
+        assert_match "$output" '^RO '
+    done
+    hold reader "$W"
+    wait_for_lock open "$W/lock" rw
+    for file in lock auto; do
+        expect EAGAIN open "$W/$file" r
+    done
 }
 
-commit_store_by_acquire() {
-    ctl open "$W/ctl" rw acquire rw 5000 alloc 1048576 1 a '' commit
+@test "a reader's lock that was waited for on ctl is joined by process, and by descendants" {
+    commit_store
+    spawn "$GMSCTL" reader "$W" fork-until "$T/end" say held until "$T/go" open "$W/lock" r \
+        read 9 open "$W/auto" r open "$W/allocations/a" r say joined until "$T/end"
+    reader=$SPAWNED
+    wait_until 5 said "$reader" held
+    wait_for_lock open "$W/lock" rw # a process that is no member is not let in any more
+    expect EAGAIN open "$W/lock" r
+    touch "$T/go"
+    wait_until 5 said "$reader" joined
+    assert_match "$(output_of "$reader")" 'RO [0-9]+'
+    assert_match "$(grep ' held ' "$W/sessions")" ' RO held .* 4$'
+    touch "$T/end"
+    wait_until 5 granted "$WAITER"
 }
 
 @test "auto's mode is decided at the grant: after a commit it is a reader" {

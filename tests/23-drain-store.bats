@@ -49,7 +49,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     expect EAGAIN open "$W/allocations/a" r
     expect ETIMEDOUT open "$W/ctl" r acquire ro 100
     local holder=$HOLDER
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     let_go "$holder"
     wait_exit "$DRAINER"
     assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
@@ -63,7 +63,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     spawn "$GMSFS" drain "$W" -- sh -c "cat '$W/sessions' '$W/info' >'$T/seen'; mv '$W' '$M/renamed'; exit 7"
     local drainer=$SPAWNED
     wait_until 5 grep -q 'waiting for' "$T/spawn-$drainer"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     let_go "$holder"
     wait_exit "$drainer"
     assert_eq "$status" 7 "status: $(output_of "$drainer")"
@@ -211,7 +211,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     hold open "$W/lock" r
     local holder=$HOLDER
     begin_drain "$W"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     let_go "$holder"
     wait_exit "$DRAINER"
     let_go "$WAITER"

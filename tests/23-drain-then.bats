@@ -31,7 +31,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     touch "$T/gate"
     begin_drain --then demote "$W"
     wait_until 5 grep -q '^moving host' "$W/residency"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
 }
 
 @test "drain --then demote moves the store when its holder has left, and then lets in who waits" {
@@ -40,7 +40,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     begin_drain --then demote "$W"
     wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
     at device
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     touch "$T/gate"
     let_go "$holder"
     wait_until 5 grep -q '^moving host' "$W/residency"
@@ -62,7 +62,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     local holder=$HOLDER
     begin_drain --then none "$W"
     wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
-    spawn "$GMSCTL" open "$W/lock" r
+    spawn "$GMSCTL" reader "$W"
     local reader=$SPAWNED
     wait_until 5 grep -q ' waiting ' "$W/sessions"
     at device

@@ -61,7 +61,7 @@ some_are_dropped() {
     W=$M/weights
     commit_store
     hold open "$W/lock" rw
-    spawn "$BUILD/tests/tools/many_waiters" "$W/lock" "$readers"
+    spawn "$BUILD/tests/tools/many_waiters" "$W" "$readers"
     wait_until 20 waiters_are weights "$readers"
     kill "$HOLDER"
     wait_exit "$SPAWNED" 20

@@ -61,9 +61,9 @@ setup() {
 @test "EINTR: a signal came" {
     hold open "$W/lock" rw
     expect EINTR alarm 200 open "$W/lock" rw
-    expect EINTR alarm 200 open "$W/lock" r
     expect EINTR alarm 200 open "$W/auto" rw
     expect EINTR alarm 200 open "$W/ctl" rw acquire rw forever
+    expect EINTR alarm 200 reader "$W"
 }
 
 @test "EDEADLK: the wait would be for oneself" {

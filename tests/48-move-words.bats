@@ -62,10 +62,10 @@ at_host() {
 @test "who has the lock is named" {
     start_tiers size=32M,host_size=16M
     committed
-    hold open "$W/lock" r
+    hold reader "$W"
     refused 1 "$W: gmsctl \\(pid $HOLDER\\) has its lock; .*gmsfs drain --then demote" demote "$W"
     local first=$HOLDER
-    hold open "$W/lock" r
+    hold reader "$W"
     refused 1 "$W: gmsctl \\(pid $first\\) and 1 more have its lock; " demote "$W"
     let_go "$first" "$HOLDER"
     hold open "$W/lock" w
@@ -122,7 +122,7 @@ at_host() {
     setfattr -n user.gmsfs.pin -v 1 "$M/pinned"
     setfattr -n user.gmsfs.pin -v 1 "$M/small"
     setfattr -n user.gmsfs.pool -v chat "$M/chat"
-    hold open "$M/held/lock" r
+    hold reader "$M/held"
     refused 1 "wanted: .*; $M/held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\); $M/pinned \\(6.0 MiB\\) is pinned; $M/chat \\(4.0 MiB\\) is more important \\(class=critical\\); and 1 smaller one stays; .*gmsfs drain.*user.gmsfs.pin.*gmsfs demote" \
         promote "$M/wanted"
 }
@@ -159,9 +159,9 @@ at_host() {
     start_tiers size=32M,host_size=64M,min_stay=0
     at_host late 4 first 20
     committed big $((24 * MIB))
-    hold open "$M/big/lock" r
+    hold reader "$M/big"
     local holder=$HOLDER
-    spawn "$GMSCTL" open "$M/first/lock" r say granted pause
+    spawn "$GMSCTL" reader "$M/first" say granted pause
     local waiter=$SPAWNED
     wait_for_waiters first 1
     refused 3 "late: gmsctl \\(pid $waiter\\) asked before, and waits for memory of the device for $M/first; " \
@@ -198,7 +198,7 @@ at_host() {
     spawn "$GMSFS" demote "$W"
     local demote=$SPAWNED
     wait_until 5 grep -q '^moving host' "$W/residency"
-    hold open "$W/lock" r
+    hold reader "$W"
     rm "$T/gate"
     wait_exit "$demote"
     assert_eq "$status" 1 status
@@ -225,7 +225,7 @@ at_host() {
     start_tiers size=16M,host_size=32M
     at_host one 8
     committed two $((12 * MIB))
-    hold open "$M/two/lock" r
+    hold reader "$M/two"
     refused 3 "$M/one: its bytes did not come to the device; 'gmsfs promote $M/one' brings them" \
         run -n "$M/one" -- true
     refused 3 'did not come to the device in the time given' run --timeout 0.1 "$M/one" -- true

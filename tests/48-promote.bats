@@ -56,7 +56,7 @@ committed() { # [STORE]
     committed
     committed two
     committed three
-    hold open "$M/two/lock" r
+    hold reader "$M/two"
     cli -1 demote "$W" "$M/two" "$M/three"
     assert_match "$output" "two: gmsctl \\(pid $HOLDER\\) has its lock"
     at host
@@ -139,7 +139,7 @@ committed() { # [STORE]
     spawn "$GMSFS" wait "$W" resident
     local waiter=$SPAWNED
     never_within 1 process_gone "$waiter"
-    ctl open "$W/lock" r
+    ctl reader "$W"
     wait_exit "$waiter"
 }
 
@@ -149,7 +149,7 @@ committed() { # [STORE]
     spawn "$GMSFS" demote "$W"
     local demote=$SPAWNED
     wait_until 5 grep -q '^moving host' "$W/residency"
-    hold open "$W/lock" r
+    hold reader "$W"
     rm "$T/gate"
     wait_until 10 process_gone "$demote"
     assert_match "$(output_of "$demote")" 'stays at device'

@@ -25,7 +25,7 @@ park() {
     local i
     PARKED=()
     for ((i = 0; i < $1; i++)); do
-        spawn env LC_ALL=C dd "if=$M/weights/lock" of=/dev/null count=0 status=none
+        spawn env LC_ALL=C dd "of=$M/weights/lock" conv=notrunc count=0 status=none
         PARKED+=("$SPAWNED")
     done
     wait_for_waiters weights "$1"
@@ -271,7 +271,7 @@ has_said() { # BYTES
     commit_store
     hold open "$M/weights/lock" r
     run_logged '!' "$GMSFS" umount "$M"
-    run_logged -0 timeout 20 "$GMSCTL" open "$M/weights/lock" r export 0 0 \
+    run_logged -0 timeout 20 "$GMSCTL" reader "$M/weights" export 0 0 \
         connect "$M" redeem last 16
     let_go "$HOLDER"
 }
@@ -402,7 +402,7 @@ user_mount() {
     run_logged -0 as_user bash -c '
         cd "$1/weights" && exec 5<>lock && truncate -s 1M allocations/a && echo 1 >commit' _ "$M"
     wait_until 5 as_user grep -qx COMMITTED "$M/weights/state"
-    run_logged -0 as_user timeout 20 "$GMSCTL" open "$M/weights/lock" r \
+    run_logged -0 as_user timeout 20 "$GMSCTL" reader "$M/weights" \
         export 0 0 connect "$M" redeem last 16
     run_logged '!' cat "$M/device"
     assert_match "$output" 'Permission denied'

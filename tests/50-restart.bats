@@ -217,7 +217,7 @@ die_of_alloc() {
         try alloc 65536 1 a t alloc 65536 1 a t say made commit
     wait_until 10 said "$SPAWNED" ready
     local writer=$SPAWNED
-    spawn "$GMSCTL" open "$M/weights/lock" r say granted
+    spawn "$GMSCTL" reader "$M/weights" say granted
     wait_for_waiters weights 1
     waiter=$SPAWNED
     printf eee >"$T/deaths"

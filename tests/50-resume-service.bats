@@ -121,7 +121,7 @@ store_bytes() {
     committed
     move_to host host
     touch "$T/gate"
-    spawn "$GMSCTL" open "$W/lock" r say held until "$T/go"
+    spawn "$GMSCTL" reader "$W" say held until "$T/go"
     local reader=$SPAWNED
     wait_until 5 moves
     kill_worker
@@ -238,7 +238,7 @@ requests_wait() { # COUNT
     hold open "$W/lock" rw
     for i in {1..20}; do
         spawn setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all \
-            "$GMSCTL" open "$W/lock" r
+            "$GMSCTL" reader "$W"
     done
     wait_until 10 some_are_refused || { cat "$W/sessions" "$T"/spawn.* ; false; }
     grep -q '"event":"bound".*"bound":"requests","share":true' "$M/events"

@@ -164,7 +164,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     wait_exit "$SPAWNED"
     assert_eq "$status" 0 'exit status'
     kill_worker
-    run_logged -0 timeout 20 "$GMSCTL" open "$W/lock" r export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
 }
 
 @test "who polls state is woken, and the stream of events goes on without a gap" {

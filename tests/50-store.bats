@@ -74,7 +74,7 @@ is_another() { # PID
     assert_eq "$(device_get .last_recovery.cause)" 'the keeper ended' 'the cause'
     exec 6<&- 7<&-
     wait_until 5 state_is weights COMMITTED
-    run_logged -0 timeout 20 "$GMSCTL" open "$W/lock" r export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
     is_whole
     kill_keeper
     kill -KILL "$(worker_of "$KEEPER")"

@@ -87,7 +87,7 @@ is_refused() { # REGEX: the pod that was started last, and the first one goes on
     kill -KILL "$(worker_of "$NEXT")"
     run_logged -0 timeout 20 cat "$M/weights/allocations/a"
     assert_eq "$output" bytes
-    run_logged -0 timeout 20 "$GMSCTL" open "$M/weights/lock" r export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout 20 "$GMSCTL" reader "$M/weights" export 0 0 connect "$M" redeem last 16
     cli upgrade "$M"
     goes_on "$NEXT" third
     assert_eq "$(<"$M/weights/allocations/a")" bytes

@@ -48,7 +48,7 @@ take_over() {
     cmp "$T/a" "$T/part"
     exec 6<&- 7<&-
     wait_until 5 state_is weights COMMITTED
-    run_logged -0 timeout 20 "$GMSCTL" open "$W/lock" r export 0 0 connect "$M" redeem last 16
+    run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
     take_over
     is_whole
     kill -KILL "$(worker_of "$KEEPER")"

@@ -70,7 +70,7 @@ go_lost() {
     expect EIO open "$W/lock" r
     let_go "$reader"
     hold open "$W/lock" rw
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     let_go "$HOLDER"
     wait_exit "$WAITER"
     assert_match "$(output_of "$WAITER")" EIO
@@ -84,7 +84,7 @@ go_lost() {
         read -r <"$2"; echo 1 >"$1/commit"' _ "$W" "$T/go"
     local writer=$SPAWNED
     wait_until 10 test -e "$W/allocations/new"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     echo >"$T/go"
     wait_exit "$writer"
     wait_until 10 granted "$WAITER"

@@ -37,7 +37,7 @@ setup() {
     assert_eq "$(jq -r .state "$M/bare/info")" EMPTY
     assert_eq "$(jq -r .state "$M/spare/info")" COMMITTED
     cmp -n 5000000 "$W/allocations/a" "$T/wanted"
-    expect ENODEV open "$W/lock" r
+    expect ENODEV reader "$W"
     expect ENODEV open "$W/residency" w write device
     cli sum --allocations "$W" >"$T/sum.lost"
     assert_eq "$(cat "$T/sum.lost")" "$(cat "$T/sum")"
@@ -87,7 +87,7 @@ setup() {
     assert_eq "$(device_get .health)" ok
     has_event healed host
     bytes_are_right
-    ctl open "$W/lock" r
+    ctl reader "$W"
     at 'device host'
     bytes_are_right
 }
@@ -95,7 +95,7 @@ setup() {
 @test "suspect memory that readers have is dropped when the last of them goes" {
     committed
     move_to +host 'device host'
-    hold open "$W/lock" r
+    hold reader "$W"
     fake_gpus 'xid 0 48'
     wait_until 10 device_is .health suspect
     at 'device host'
@@ -103,7 +103,7 @@ setup() {
     let_go "$HOLDER"
     wait_until 10 at host
     assert_eq "$(device_get .health)" ok
-    ctl open "$W/lock" r
+    ctl reader "$W"
     bytes_are_right
 }
 
@@ -126,7 +126,7 @@ reads_disk() { # [STORE]
     wait_until 10 reads_disk
     is_at 'device disk'
     assert_eq "$(info_of weights .suspect)" true
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     expect EIO open "$W/allocations/a" r
     expect EAGAIN open "$W/lock" rn
     cli -3 run -n "$W" -- true
@@ -145,7 +145,7 @@ reads_disk() { # [STORE]
     touch "$T/gate"
     fake_gpus 'xid 0 48'
     wait_until 10 reads_disk
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     rm "$T/gate"
     wait_exit "$WAITER"
     assert_match "$(output_of "$WAITER")" EIO
@@ -161,7 +161,7 @@ reads_disk() { # [STORE]
     touch "$T/gate"
     fake_gpus 'xid 0 48'
     wait_until 10 reads_disk
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until 10 has_event worker_resumed
     reads_disk
@@ -184,7 +184,7 @@ reads_disk() { # [STORE]
     has_event move_failed ECANCELED
     let_go "$HOLDER"
     wait_until 10 reads_disk
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     cli -0 clear-suspect "$W"
     wait_until 10 granted "$WAITER"
     rm "$T/gate"
@@ -223,7 +223,7 @@ reading() { # the stores whose spares are read
     fake_gpus 'xid 0 48'
     wait_until 10 reads_disk
     assert_eq "$(reading)" 'weights '
-    spawn "$GMSCTL" open "$M/third/lock" r say granted pause
+    spawn "$GMSCTL" reader "$M/third" say granted pause
     wait_until 10 reads_disk third
     assert_eq "$(reading)" 'weights third '
     rm "$T/gate"
@@ -264,7 +264,7 @@ reading() { # the stores whose spares are read
     committed
     move_to host host
     fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     never_within 2 granted "$WAITER"
     waiters_are weights 1
     bytes_are_right
@@ -278,7 +278,7 @@ reading() { # the stores whose spares are read
     committed
     move_to host host
     fake_gpus 'others 1022'
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     wait_until 10 has_event move_failed ENOMEM
     never_within 2 granted "$WAITER"
     assert_eq "$(grep -c "^w[0-9]* RO waiting $WAITER " "$W/sessions")" 1 'lines of who waits'
@@ -303,7 +303,7 @@ idle() {
     committed
     move_to host host
     idle other
-    timeout $((20 * SLOW)) cat "$W/lock"
+    ctl reader "$W"
     at 'device host'
     at host other
 }
@@ -329,9 +329,9 @@ failures_of() { # STORE
     move_to host host
     move_to host host other
     fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     local first=$WAITER
-    spawn "$GMSCTL" open "$M/other/lock" r say granted pause
+    spawn "$GMSCTL" reader "$M/other" say granted pause
     wait_for_waiters other 1
     local second=$SPAWNED
     never_within 2 granted "$first"
@@ -342,7 +342,7 @@ failures_of() { # STORE
     let_go "$first" "$second"
     move_to host host
     fake_gpus "fail cuMemCreate $OUT_OF_MEMORY 1 0"
-    wait_for_lock open "$W/lock" r
+    wait_for_lock reader "$W"
     wait_until 5 failed_twice
     fake_gpus
     wait_until 10 granted "$WAITER"
@@ -383,7 +383,7 @@ copier_runs() {
     committed
     move_to host host
     for ms in 0 1 2 3 5 8 13 21 34; do
-        spawn "$GMSCTL" open "$W/lock" r
+        spawn "$GMSCTL" reader "$W"
         local reader=$SPAWNED
         sleep "0.0$(printf %02d "$ms")"
         kill -KILL "$reader" 2>/dev/null || :
@@ -395,7 +395,7 @@ copier_runs() {
         bytes_are_right
         assert_eq "$(info_of weights .state)" COMMITTED
     done
-    ctl open "$W/lock" r
+    ctl reader "$W"
     bytes_are_right
 }
 

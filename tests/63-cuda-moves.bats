@@ -146,7 +146,7 @@ has_failed_with() { # ERRNO
     publish weights
     move_to host host
     fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
-    spawn "$GMSCTL" open "$W/lock" r
+    spawn "$GMSCTL" reader "$W"
     reader=$SPAWNED
     wait_until 5 moves
     kill_copiers_while process_lives "$reader"

@@ -105,9 +105,9 @@ static void run_end_alarm(void)
     signal(SIGALRM, SIG_DFL);
 }
 
-/* The descriptor or a negative errno. ETIMEDOUT of the kernel's own bound is no end: the place is
- * kept. */
-static int run_wait(const char *path, int flags, uint64_t timeout_ms)
+/* The writer's lock, for an open that only reads never waits. The descriptor or a negative errno.
+ * ETIMEDOUT of the kernel's own bound is no end: the place is kept. */
+static int run_wait_open(const char *path, int flags, uint64_t timeout_ms)
 {
     uint64_t start_ms = cli_now_ms();
     int fd;
@@ -121,6 +121,38 @@ static int run_wait(const char *path, int flags, uint64_t timeout_ms)
         fd = errno == EINTR ? -ETIMEDOUT : -errno;
     run_end_alarm();
     return fd;
+}
+
+/* The kernel's own bound on a wait is EINTR, as a signal is. */
+static int run_acquire(int fd, uint64_t timeout_ms)
+{
+    uint64_t start_ms = cli_now_ms();
+    int error;
+
+    do {
+        struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RO,
+                                            .flags = GMSFS_ACQUIRE_BY_PROCESS,
+                                            .timeout_ms = cli_left_ms(start_ms, timeout_ms)};
+
+        error = ioctl(fd, GMSFS_IOC_ACQUIRE, &acquire) < 0 ? -errno : 0;
+    } while (error == -EINTR);
+    return error;
+}
+
+/* The reader's lock. The descriptor or a negative errno. */
+static int run_wait_acquire(const char *store, uint64_t timeout_ms)
+{
+    char *path = store_file_path(store, "ctl");
+    int fd, error;
+
+    if (!path)
+        return -ENOMEM;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    error = fd < 0 ? -errno : run_acquire(fd, timeout_ms);
+    free(path);
+    if (error && fd >= 0)
+        close(fd);
+    return error ? error : fd;
 }
 
 static bool run_is_for_data(const struct run *run)
@@ -189,7 +221,8 @@ static int run_open(struct run *run)
         fd = -errno;
     if (fd == -EAGAIN && run->timeout_ms > 0) {
         run_say_waiting(run);
-        fd = run_wait(path, run->flags, run->timeout_ms);
+        fd = run->flags & O_RDWR ? run_wait_open(path, run->flags, run->timeout_ms)
+                                 : run_wait_acquire(run->store, run->timeout_ms);
     }
     free(path);
     return fd;

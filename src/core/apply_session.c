@@ -24,7 +24,7 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     session->id = apply->core->next_session;
     session->store = asking->store;
     session->mode = mode;
-    session->exclusive = asking->file != 0;
+    session->exclusive = asking->file != 0 && !(asking->flags & CORE_OPEN_BY_PROCESS);
     session->implicit = asking->kind == CORE_KIND_ALLOCATION;
     session->owned = (asking->flags & CORE_OPEN_OWNED) != 0;
     session->any = mode == LOCK_MODE_RO && (asking->flags & CORE_OPEN_ANY) != 0;

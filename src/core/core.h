@@ -108,6 +108,7 @@ enum core_health {
 #define CORE_OPEN_REPLACE    (1u << 8)  /* ACQUIRE: RW wherever the store is, for all is replaced */
 #define CORE_OPEN_ANY        (1u << 9)  /* ACQUIRE: RO wherever the store is */
 #define CORE_OPEN_CONNECTION (1u << 10) /* FILE_OPEN: a connection's, which no client has open */
+#define CORE_OPEN_BY_PROCESS (1u << 11) /* ACQUIRE: the session is not exclusive */
 
 struct core_store {
     uint64_t id; /* serial */
@@ -145,13 +146,13 @@ struct core_session {
     uint64_t id; /* what users see: "RW 7" */
     uint64_t store;
     enum lock_mode mode;
-    bool exclusive;  /* made by ACQUIRE: reached by its handle, JOIN and token only */
-    bool implicit;   /* taken by opening an allocation */
-    bool touched;    /* committed bytes may have changed: no rollback */
-    bool owned;      /* ends with its owner's process, whoever has its files open */
-    bool ending;     /* closed, or revoked; SESSION_END follows, until then nothing of it begins */
-    bool holds;      /* the store is in use while it lives (pool.h): its place gets no slower */
-    bool any;        /* it was let in wherever the store is */
+    bool exclusive; /* made by ACQUIRE without BY_PROCESS: reached by handle, JOIN and token only */
+    bool implicit;  /* taken by opening an allocation */
+    bool touched;   /* committed bytes may have changed: no rollback */
+    bool owned;     /* ends with its owner's process, whoever has its files open */
+    bool ending;    /* closed, or revoked; SESSION_END follows, until then nothing of it begins */
+    bool holds;     /* the store is in use while it lives (pool.h): its place gets no slower */
+    bool any;       /* it was let in wherever the store is */
     uint64_t opener; /* implicit, exclusive: the file that took it */
     uint8_t token[16];
     struct core_process owner;

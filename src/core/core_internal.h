@@ -21,9 +21,10 @@
 #define CORE_OPEN_FLAGS                                                                          \
     (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
      CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY | \
-     CORE_OPEN_CONNECTION)
+     CORE_OPEN_CONNECTION | CORE_OPEN_BY_PROCESS)
 /* What only an ACQUIRE can say. */
-#define CORE_ACQUIRE_FLAGS (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY)
+#define CORE_ACQUIRE_FLAGS \
+    (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY | CORE_OPEN_BY_PROCESS)
 
 /* Memory by its handle, counted over the committed layout, its spares and the working copy of its
  * one store. */

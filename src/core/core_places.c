@@ -64,14 +64,15 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
            !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
 }
 
-/* The first who waits until it is somewhere else, or sound; 0: nobody does. */
+/* The first waiter that waits until it is somewhere else, or sound; 0: none. One that waits for a
+ * release under way (GRACE) waits for that alone. */
 static uint64_t get_turn(const struct core *core, const struct core_store *store)
 {
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_waiter(core, store->lock.waiters[i].id);
         enum lock_mode mode = lock_get_wish_mode(&store->lock, waiter->wish);
 
-        if (core_waiter_counts(waiter) &&
+        if (core_waiter_counts(waiter) && !(waiter->flags & CORE_OPEN_GRACE) &&
             core_lacks_place(store, mode, waiter->kind, waiter->flags))
             return waiter->id;
     }

@@ -126,7 +126,9 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
         .replace = (argument->flags & GMSFS_ACQUIRE_REPLACE) != 0,
         .any = (argument->flags & GMSFS_ACQUIRE_ANY) != 0,
         .grouped = (argument->flags & GMSFS_ACQUIRE_GROUP) != 0,
-        .owned = true, /* forked children of a library's user may have the file as well */
+        .by_process = (argument->flags & GMSFS_ACQUIRE_BY_PROCESS) != 0,
+        /* Forked children of a library's user may have the file as well. */
+        .owned = !(argument->flags & GMSFS_ACQUIRE_BY_PROCESS),
     };
     memset(argument->ticket, 0, sizeof argument->ticket);
     argument->count = 0;

@@ -29,12 +29,14 @@ int payload_check_acquire(const struct gmsfs_ioc_acquire *acquire, bool readable
     const uint32_t writes = GMSFS_ACQUIRE_FRESH | GMSFS_ACQUIRE_REPLACE;
 
     if (acquire->flags & ~(GMSFS_ACQUIRE_EXPORT | GMSFS_ACQUIRE_AGAIN | GMSFS_ACQUIRE_ANY |
-                           GMSFS_ACQUIRE_GROUP | writes))
+                           GMSFS_ACQUIRE_GROUP | GMSFS_ACQUIRE_BY_PROCESS | writes))
         return -EINVAL;
     if (acquire->mode == GMSFS_MODE_RO && (acquire->reserve_bytes || acquire->flags & writes))
         return -EINVAL;
     if (acquire->flags & GMSFS_ACQUIRE_ANY && acquire->mode != GMSFS_MODE_RO &&
         acquire->mode != GMSFS_MODE_RW_OR_RO)
+        return -EINVAL;
+    if (acquire->flags & GMSFS_ACQUIRE_BY_PROCESS && acquire->mode != GMSFS_MODE_RO)
         return -EINVAL;
     switch (acquire->mode) {
     case GMSFS_MODE_RO:

@@ -40,7 +40,8 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         .file = file,
         .flags = (acquire->again ? CORE_OPEN_AGAIN : 0) | (acquire->owned ? CORE_OPEN_OWNED : 0) |
                  (acquire->fresh ? CORE_OPEN_FRESH : 0) |
-                 (acquire->replace ? CORE_OPEN_REPLACE : 0) | (acquire->any ? CORE_OPEN_ANY : 0),
+                 (acquire->replace ? CORE_OPEN_REPLACE : 0) | (acquire->any ? CORE_OPEN_ANY : 0) |
+                 (acquire->by_process ? CORE_OPEN_BY_PROCESS : 0),
         .wish = acquire->wish,
         .process = service_caller_process(caller),
         .uid = caller->uid,

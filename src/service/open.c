@@ -78,14 +78,22 @@ int service_open_in(struct service *s, const struct service_open *open, uint64_t
     return truncate_opened(s, open, outcome.file);
 }
 
+/* Any tool may walk a tree and read every file in it, so an open that only reads never waits. */
+static bool may_wait(const struct service_open *open)
+{
+    return open->write && !open->nonblock && open->kind != CORE_KIND_ALLOCATION;
+}
+
 int service_open_locking(struct service *s, const struct service_open *open, enum lock_wish wish,
                          const char *create, const struct service_caller *caller,
                          struct service_request *request, struct service_answer *answer)
 {
     uint32_t flags = open_flags(open);
     uint64_t deadline_ms = LOCK_FOREVER;
-    bool may_wait = !open->nonblock && open->kind != CORE_KIND_ALLOCATION;
-    if (!may_wait && release_may_be_under_way(s, open->store)) {
+    bool waits = may_wait(open);
+    if (!waits)
+        flags |= CORE_OPEN_NONBLOCK;
+    if (!waits && release_may_be_under_way(s, open->store)) {
         flags |= CORE_OPEN_GRACE;
         deadline_ms = service_now(s) + SERVICE_GRACE_MS;
     }

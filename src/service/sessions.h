@@ -20,7 +20,8 @@ struct service_open {
     bool connection; /* for a connection, which nobody has open */
 };
 
-/* Opens anything. lock, auto, data: joins or waits. Allocations: join, or take an implicit session
+/* Opens anything. lock, auto, data: joins, or waits if it is opened for writing too, or -EAGAIN.
+ * Allocations: join, or take an implicit session
  * at once or EAGAIN, a writer's as `data` does; with `truncate` gives memory back, -ENOLCK where it
  * is sealed. Others: at once. answer: file, session, mode.
  * -EACCES: a right, or what is joined is a writer's session of a store that the caller may not
@@ -61,6 +62,7 @@ struct service_acquire {
     bool owned;             /* the session ends with the caller's process, whoever has its files */
     bool replace;           /* RW wherever the store is: CORE_OPEN_REPLACE */
     bool any;               /* RO wherever the store is: CORE_OPEN_ANY */
+    bool by_process;        /* reached by process too: CORE_OPEN_BY_PROCESS */
     bool fresh;             /* RW begins with nothing: what is committed is dropped at the grant */
     bool grouped;           /* one of several stores that are taken together */
 };

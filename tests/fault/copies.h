@@ -19,7 +19,7 @@ struct copy {
     const char *before;
 };
 
-#define WHOLE "open W/lock r open W/allocations/f r hash"
+#define WHOLE "reader W open W/allocations/f r hash"
 
 static const struct copy COPIES[] = {
     {{"copies", "demotion", "open W/residency rw write host rest", NULL, WHOLE}, NULL},
@@ -27,7 +27,7 @@ static const struct copy COPIES[] = {
      "open W/residency rw write +host rest"},
     {{"copies", "promotion", "open W/residency rw write device rest", NULL, WHOLE},
      "open W/residency rw write host rest"},
-    {{"copies", "promotion-waited-for", "open W/lock r open W/allocations/f r hash", NULL, WHOLE},
+    {{"copies", "promotion-waited-for", "reader W open W/allocations/f r hash", NULL, WHOLE},
      "open W/residency rw write host rest"},
     {{"copies", "spare", "open W/residency rw write +host rest", NULL, WHOLE}, NULL},
     {{"copies", "spare-dropped", "open W/residency rw write -host rest", NULL, WHOLE},

@@ -13,11 +13,11 @@
 
 /* Makes that store, whatever was there, and is a full cycle of lock, memory, bytes, commit, read.
  */
-#define DEEDS_BEGIN                                                                             \
-    "connect M/ region-unregister-all self 0 disconnect "                                       \
-    "open W/lock rw clear alloc 65536 1 a tag alloc 100 1 b tag open W/allocations/a rw "       \
-    "pwrite 0 committed use 0 put key value none 0 commit close "                               \
-    "open W/lock r open W/allocations/a r pread 0 9 connect M/ use 1 export 0 0 redeem last 8 " \
+#define DEEDS_BEGIN                                                                        \
+    "connect M/ region-unregister-all self 0 disconnect "                                  \
+    "open W/lock rw clear alloc 65536 1 a tag alloc 100 1 b tag open W/allocations/a rw "  \
+    "pwrite 0 committed use 0 put key value none 0 commit close "                          \
+    "reader W open W/allocations/a r pread 0 9 connect M/ use 1 export 0 0 redeem last 8 " \
     "peek 0 0 9"
 
 struct deed {
@@ -161,14 +161,14 @@ static const struct deed DEEDS[] = {
      NULL, "open W/lock rwn"},
     /* The order only begins a move: one that fails leaves the bytes where they are. */
     {"places", "demote", "open W/residency rw write host rest", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     {"places", "promote", "open W/residency rw write host rest write device rest", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     {"places", "wait",
-     "open W/residency rw write host rest open W/lock r open W/allocations/a r pread 0 9", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "open W/residency rw write host rest reader W open W/allocations/a r pread 0 9", NULL,
+     "reader W open W/allocations/a r pread 0 9"},
     {"spares", "spare", "open W/residency rw write +host rest try write -host", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     {"spares", "touched",
      "open W/residency rw write +host rest open W/lock rw open W/allocations/a rw "
      "pwrite 0 committed use 1 abort",
@@ -185,26 +185,26 @@ static const struct deed DEEDS[] = {
     {"spares", "gives-way",
      "open W/residency rw write +host rest mkdir M/s2 open M/s2/lock rw alloc 2031616 1 x t commit "
      "close open M/s2/residency rw write host rest close rmdir M/s2",
-     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
+     NULL, "reader W open W/allocations/a r pread 0 9"},
     {"spares", "given-up", "open W/residency rw write host rest write none", NULL, NULL},
     {"spills", "down-and-up", "open W/residency rw write disk rest write device rest", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     {"spills", "by-the-host",
      "open W/residency rw write host rest write disk rest open W/allocations/a r pread 0 9", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     /* Of a device of 1 MiB 64 KiB are left, which is too little for the store: one of the two has
        to leave. */
     {"evictions", "alloc",
      "mkdir M/s2 open M/s2/lock rw alloc 983040 1 x t commit close rmdir M/s2", NULL,
-     "open W/lock r open W/allocations/a r pread 0 9"},
+     "reader W open W/allocations/a r pread 0 9"},
     {"evictions", "reader",
      "open W/residency rw write host rest mkdir M/s2 open M/s2/lock rw alloc 983040 1 x t commit "
-     "close open W/lock r open W/allocations/a r pread 0 9 close rmdir M/s2",
-     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
+     "close reader W open W/allocations/a r pread 0 9 close rmdir M/s2",
+     NULL, "reader W open W/allocations/a r pread 0 9"},
     {"evictions", "reserve",
      "mkdir M/s2 open M/s2/ctl rw acquire-reserve rw 2000 983040 alloc 983040 1 x t commit close "
      "rmdir M/s2",
-     NULL, "open W/lock r open W/allocations/a r pread 0 9"},
+     NULL, "reader W open W/allocations/a r pread 0 9"},
     /* chat max=1G slots=9 class=high, and chat - */
     {"budgets", "pool",
      "open M/pools rw write hex:63686174206d61783d314720736c6f74733d3920636c6173733d686967680a "

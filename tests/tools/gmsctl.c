@@ -215,6 +215,7 @@ static const struct op {
     {"acquire-fresh", op_acquire_fresh, "MODE TIMEOUT_MS"},
     {"acquire-replace", op_acquire_replace, "MODE TIMEOUT_MS"},
     {"acquire-any", op_acquire_any, "MODE TIMEOUT_MS"},
+    {"reader", op_reader, "STORE"},
     {"acquire-reserve", op_acquire_reserve, "MODE TIMEOUT_MS BYTES"},
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},

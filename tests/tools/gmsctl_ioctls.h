@@ -7,7 +7,7 @@
 #ifndef TOOLS_GMSCTL_IOCTLS_H
 #define TOOLS_GMSCTL_IOCTLS_H
 
-#include "gmsctl_arguments.h"
+#include "gmsctl_files.h"
 
 #include <sys/ioctl.h>
 
@@ -64,6 +64,19 @@ static int op_acquire_replace(char **arg)
 static int op_acquire_any(char **arg)
 {
     return acquire(arg, GMSFS_ACQUIRE_ANY, 0);
+}
+
+/* Waits for the reader's lock, which an open of `lock` for reading does not; the session is as one
+ * of such an open. */
+static int op_reader(char **arg)
+{
+    struct gmsfs_ioc_acquire a = {.mode = GMSFS_MODE_RO,
+                                  .flags = GMSFS_ACQUIRE_BY_PROCESS,
+                                  .timeout_ms = GMSFS_TIMEOUT_FOREVER};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/ctl", arg[0]);
+    int error = use_file(open(path, O_RDONLY | O_CLOEXEC));
+    return error ? error : result(ioctl(s.fd, GMSFS_IOC_ACQUIRE, &a));
 }
 
 static int op_acquire_reserve(char **arg)

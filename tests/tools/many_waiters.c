@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * many_waiters - COUNT threads that open PATH read-only, and wait for that as long as it takes
+ * many_waiters - COUNT threads that ask for the reader's lock of STORE, and wait as long as it
+ * takes
  *
- *   many_waiters PATH COUNT
+ *   many_waiters STORE COUNT
  *
- * Ends when all have it open.
+ * Ends when all have it.
  */
+#include "gmsfs_abi.h"
 #include "tool.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #define MAX_THREADS 4000
 #define STACK_BYTES 65536
 
-static const char *path;
+static const char *store;
 
-static void *wait_for_open(void *unused)
+static void *wait_for_lock(void *unused)
 {
+    struct gmsfs_ioc_acquire acquire = {.mode = GMSFS_MODE_RO, .timeout_ms = GMSFS_TIMEOUT_FOREVER};
+    int fd = open(tool_path("%s/ctl", store).text, O_RDONLY | O_CLOEXEC);
     (void)unused;
-    if (open(path, O_RDONLY | O_CLOEXEC) < 0)
-        tool_die("open %s: %s", path, strerror(errno));
+    if (fd < 0 || ioctl(fd, GMSFS_IOC_ACQUIRE, &acquire) < 0)
+        tool_die("the lock of %s: %s", store, strerror(errno));
     return NULL;
 }
 
@@ -31,12 +36,12 @@ int main(int argc, char **argv)
     pthread_attr_t attr;
 
     if (count < 1 || count > MAX_THREADS)
-        tool_die("many_waiters PATH COUNT");
-    path = argv[1];
+        tool_die("many_waiters STORE COUNT");
+    store = argv[1];
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     for (int i = 0; i < count; i++) {
-        int error = pthread_create(&threads[i], &attr, wait_for_open, NULL);
+        int error = pthread_create(&threads[i], &attr, wait_for_lock, NULL);
         if (error)
             tool_die("thread %d: %s", i, strerror(error));
     }

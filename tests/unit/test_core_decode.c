@@ -234,10 +234,10 @@ TAP_TEST(flags_that_are_not_known_are_refused_before_they_are_kept)
     core_start();
     store = make_store("weights");
     record = lock_open_record(store, CORE_KIND_LOCK, LOCK_WISH_RW, P1);
-    record.flags |= 1u << 11;
+    record.flags |= 1u << 12;
     check_int(apply(record), -EINVAL);
     check_int(open_file(store, CORE_KIND_CTL, 0, RW | 1u << 31, 0, P1), -EINVAL);
-    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 11};
+    record = (struct record){.type = RECORD_ACQUIRE, .wish = LOCK_WISH_RW, .flags = 1u << 12};
     record.file = open_ctl(store, P1);
     check_int(apply(record), -EINVAL);
 }

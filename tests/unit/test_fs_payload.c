@@ -133,7 +133,12 @@ TAP_TEST(an_acquire_has_a_mode_that_its_handle_is_open_for)
     check_int(payload_check_acquire(&acquire, true, true), 0);
     acquire.flags = GMSFS_ACQUIRE_GROUP;
     check_int(payload_check_acquire(&acquire, true, true), 0);
-    acquire.flags = 64;
+    acquire.flags = GMSFS_ACQUIRE_BY_PROCESS; /* only a reader can */
+    check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
+    acquire.mode = GMSFS_MODE_RO;
+    acquire.reserve_bytes = 0;
+    check_int(payload_check_acquire(&acquire, true, true), 0);
+    acquire.flags = 128;
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
     acquire = (struct gmsfs_ioc_acquire){.mode = GMSFS_MODE_NONE};
     check_int(payload_check_acquire(&acquire, true, true), -EINVAL);
