@@ -69,6 +69,16 @@ static void reply_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, answer->bytes);
 }
 
+/* It was admitted already if it has waited for its turn. */
+static int admit_write(struct fs *fs, uint64_t fh, size_t size, struct service_admitted *admitted)
+{
+    if (!fs->admitted.bytes)
+        return service_admit_write(fs->service, fh, size, admitted);
+    *admitted = fs->admitted;
+    fs->admitted = (struct service_admitted){0};
+    return 0;
+}
+
 static void write_allocation(fuse_req_t req, const char *from, size_t size, uint64_t offset,
                              const struct fuse_file_info *info)
 {
@@ -78,7 +88,7 @@ static void write_allocation(fuse_req_t req, const char *from, size_t size, uint
         return;
     /* A part of it is a short write, after which the caller comes again: nothing else keeps the
      * kernel from handing out more than there is room for. */
-    int error = service_admit_write(service, info->fh, size, &request->admitted);
+    int error = admit_write(fs_of(req), info->fh, size, &request->admitted);
     size = (size_t)request->admitted.bytes;
     const void *kept = error ? NULL : fs_request_keep_bytes(request, from, size);
     if (!kept)

@@ -10,6 +10,7 @@
 #ifndef GMSFS_FS_FS_INTERNAL_H
 #define GMSFS_FS_FS_INTERNAL_H
 
+#include "base/rota.h"
 #include "fs/deaths.h"
 #include "fs/fs.h"
 #include "fs/gather.h"
@@ -30,10 +31,13 @@
 
 #include <fuse_lowlevel.h>
 
-/* Requests taken from the kernel before the loop looks at anything else. */
-#define FS_REQUESTS_PER_TURN 64u
+/* Requests that are served before the loop looks at anything else. */
+#define FS_REQUESTS_PER_TURN 16u
+#define FS_LEAST_WRITE_BYTES 4096u
 #define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
 #define FS_SPARE_BUFFERS     4u
+/* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
+#define FS_STEAL_FROM_BYTES  (512u << 10)
 #define FS_MAX_WRITE_BYTES   FS_INIT_MAX_WRITE
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
@@ -71,6 +75,33 @@ struct fs_former { /* a request that the kernel sends again; by their numbers */
     uint32_t slot; /* its own in the ledger; 0: it has come, and has it again */
 };
 
+/* ---- requests that wait for their turn (ahead.c) ------------------------------------------ */
+
+#define FS_AHEAD_BUCKETS 1024u
+
+/* What the kernel has sent and nobody has served yet. */
+struct fs_ahead_request {
+    struct rota_item item; /* first */
+    uint64_t unique;
+    uint64_t interrupt; /* the number of an INTERRUPT of it; 0: none came */
+    uint32_t uid;       /* whose shares it counts for */
+    uint32_t ledger_slot;
+    uint64_t since_ms;                /* monotonic: when it was read */
+    uint64_t counted_bytes;           /* within SERVICE_BOUND_AHEAD */
+    struct service_admitted admitted; /* of a WRITE */
+    bool is_counted;                  /* within SERVICE_BOUND_REQUESTS */
+    bool is_stolen;                   /* `bytes` is one of the session's buffers */
+    struct fs_ahead_request *next;    /* of the same bucket */
+    void *bytes;
+    size_t size;
+    _Alignas(8) uint8_t copy[];
+};
+
+struct fs_ahead {
+    struct rota rota;
+    struct fs_ahead_request *buckets[FS_AHEAD_BUCKETS]; /* by number */
+};
+
 struct fs {
     struct service *service;
     const struct core *core;
@@ -78,8 +109,14 @@ struct fs {
     struct fs_host host;
     struct fs_options options;
     struct fuse_session *session;
-    struct fuse_buf buffer; /* the request in work */
-    uint64_t answered_file; /* what is answered now is the open of this one; 0: it is none */
+    struct fuse_buf buffer;           /* requests are read into it */
+    struct fuse_buf served;           /* the request in work; mem NULL: its buffer was kept */
+    bool served_can_be_kept;          /* it lies in a buffer of the session's size */
+    struct service_admitted admitted; /* of the WRITE in work, before its turn */
+    uint64_t served_since_ms;         /* when the request in work was read; 0: now */
+    struct fs_ahead ahead;
+    struct event_timeout backlog; /* requests wait that no event of the kernel's tells of */
+    uint64_t answered_file;       /* what is answered now is the open of this one; 0: it is none */
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct event_watch watch;
@@ -187,8 +224,28 @@ static inline struct fs *fs_of(fuse_req_t req)
 }
 
 uint64_t fs_read_now_ms(void); /* monotonic */
+/* A buffer for requests of the largest size; NULL: libfuse is to make one. */
+void *fs_buffer_get(struct fs *fs);
+void fs_buffer_give(struct fs *fs, void *buffer);
+
+/* ahead.c */
+enum fs_ahead_taken {
+    FS_AHEAD_QUEUED,  /* it is served in its turn */
+    FS_AHEAD_REFUSED, /* its user is beyond its share: it was answered */
+    FS_AHEAD_NOW,     /* it is to be served now */
+};
+/* Takes the request of `size` bytes that lies in fs->buffer. */
+enum fs_ahead_taken fs_ahead_take(struct fs *fs, size_t size);
+/* The next one in turn, which fs_ahead_done frees; NULL: none waits. */
+struct fs_ahead_request *fs_ahead_next(struct fs *fs);
+void fs_ahead_done(struct fs *fs, struct fs_ahead_request *request);
+void fs_ahead_free(struct fs *fs);
+
 /* The kernel's number of the request that is served now. */
 void fs_ledger_serve(struct fs *fs, uint64_t unique);
+/* One that waits for its turn is unanswered as well. The slot, 0: there is none left. */
+uint32_t fs_ledger_shelve(struct fs *fs, uint64_t unique, uint64_t *since_ms);
+void fs_ledger_unshelve(struct fs *fs, uint32_t slot);
 /* Those that the last worker had not answered are the kernel's again. If they come again, their
  * slots and when they came are kept until then, or until fs_ledger_forget. */
 void fs_ledger_give_back(struct fs *fs, bool come_again);

@@ -94,6 +94,27 @@ static uint32_t take_slot(struct fs *fs)
     return fs->ledger_next;
 }
 
+uint32_t fs_ledger_shelve(struct fs *fs, uint64_t unique, uint64_t *since_ms)
+{
+    struct fs_ledger *ledger = fs->options.ledger;
+    uint32_t slot = take_slot(fs);
+
+    *since_ms = fs_read_now_ms();
+    if (!slot)
+        return 0;
+    ledger->requests[slot].since_ms = *since_ms;
+    ledger->requests[slot].unique = unique;
+    return slot;
+}
+
+void fs_ledger_unshelve(struct fs *fs, uint32_t slot)
+{
+    if (!slot)
+        return;
+    fs->options.ledger->requests[slot].unique = 0;
+    fs->ledger_used--;
+}
+
 void fs_ledger_enter(struct fs *fs, struct fs_request *request)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -101,7 +122,10 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
         return;
     struct fs_former *former = find_former(fs, ledger->requests[0].unique);
     uint32_t slot = former ? former->slot : 0;
-    request->service.since_ms = former && former->since_ms ? former->since_ms : fs_read_now_ms();
+    if (former && former->since_ms)
+        request->service.since_ms = former->since_ms;
+    else
+        request->service.since_ms = fs->served_since_ms ? fs->served_since_ms : fs_read_now_ms();
     if (slot)
         former->slot = 0;
     else

@@ -14,11 +14,45 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MAX_GROUPS 64
 
-/* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
-#define STEAL_FROM_BYTES (512u << 10)
+/* As many as libfuse reads at once, and more than the headers before them. */
+#define FS_MAX_PAGES      256u
+#define BUFFER_HEAD_BYTES (64u << 10)
+
+/* ---- buffers ----------------------------------------------------------------------------- */
+
+/* Where a buffer lacks pages, the kernel's copy into it can be cut short by SIGKILL, and the client
+ * gets EIO. So it has them from the start, and no fork takes them away. */
+static void *new_buffer(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t bytes = FS_MAX_PAGES * page + BUFFER_HEAD_BYTES;
+    void *buffer = NULL;
+    if (posix_memalign(&buffer, page, bytes))
+        return NULL;
+#ifdef MADV_POPULATE_WRITE
+    madvise(buffer, bytes, MADV_POPULATE_WRITE);
+#endif
+    madvise(buffer, bytes, MADV_DONTFORK);
+    return buffer;
+}
+
+void *fs_buffer_get(struct fs *fs)
+{
+    return fs->spare_count ? fs->spare_buffers[--fs->spare_count] : new_buffer();
+}
+
+void fs_buffer_give(struct fs *fs, void *buffer)
+{
+    if (buffer && fs->spare_count < FS_SPARE_BUFFERS)
+        fs->spare_buffers[fs->spare_count++] = buffer;
+    else
+        free(buffer);
+}
 
 /* ---- requests ---------------------------------------------------------------------------- */
 
@@ -32,8 +66,8 @@ static void free_request(struct fs_request *request)
         if (request->next)
             request->next->link = request->link;
     }
-    if (request->is_stolen && fs && fs->spare_count < FS_SPARE_BUFFERS)
-        fs->spare_buffers[fs->spare_count++] = request->buffer;
+    if (request->is_stolen && fs)
+        fs_buffer_give(fs, request->buffer);
     else
         free(request->buffer);
     fs_gather_discard(fs, &request->document);
@@ -201,17 +235,17 @@ int fs_gone(fuse_req_t req, const struct fuse_file_info *info)
     return !info && is_looking_again(fs_of(req), tid) ? -ENOENT : -ESTALE;
 }
 
-/* The buffer that libfuse read a large write into is taken over instead of copied; the next request
- * is read into another one. */
+/* The buffer that a large write was read into is taken over instead of copied; the next request is
+ * read into another one. */
 const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes)
 {
     struct fs *fs = request->fs;
-    uintptr_t at = (uintptr_t)from, start = (uintptr_t)fs->buffer.mem;
-    if (bytes >= STEAL_FROM_BYTES && fs->buffer.mem && at >= start &&
-        at + bytes <= start + fs->buffer.size) {
-        request->buffer = fs->buffer.mem;
+    uintptr_t at = (uintptr_t)from, start = (uintptr_t)fs->served.mem;
+    if (bytes >= FS_STEAL_FROM_BYTES && fs->served_can_be_kept && fs->served.mem && at >= start &&
+        at + bytes <= start + fs->served.size) {
+        request->buffer = fs->served.mem;
         request->is_stolen = true;
-        fs->buffer.mem = fs->spare_count ? fs->spare_buffers[--fs->spare_count] : NULL;
+        fs->served.mem = NULL;
         return from;
     }
     request->buffer = malloc(bytes ? bytes : 1);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,9 +20,8 @@
  */
 #define RESENT_LAG 256u
 
-/* As many as libfuse reads at once, and more than the headers before them. */
-#define FS_MAX_PAGES      256u
-#define BUFFER_HEAD_BYTES (64u << 10)
+/* As many are read from the kernel in a row, of those that are served as they are read. */
+#define READS_IN_A_ROW 1024u
 
 static void on_init(void *userdata, struct fuse_conn_info *connection)
 {
@@ -93,6 +91,7 @@ static void end_session(struct fs *fs, int error)
         return;
     fs->over = true;
     fs_unwatch(fs, &fs->watch);
+    fs->host.loop.clear_timeout(fs->host.loop.context, &fs->backlog);
     fs->host.session_over(fs->host.context, error);
 }
 
@@ -107,14 +106,18 @@ static void end_resuming(struct fs *fs)
     fs->host.session_resumed(fs->host.context);
 }
 
-static void serve_request(struct fs *fs, size_t size)
+/* ---- one request ------------------------------------------------------------------------- */
+
+/* What lies in fs->served. */
+static void serve_request(struct fs *fs)
 {
-    const struct fuse_in_header *head = fs->buffer.mem;
+    const struct fuse_in_header *head = fs->served.mem;
+    size_t size = fs->served.size;
     uint64_t unique = size >= sizeof *head ? head->unique : 0;
     fs_ledger_serve(fs, unique);
     if (size >= sizeof *head && !fs->initialized)
-        fs_keep_init(fs, fs->buffer.mem, size);
-    fuse_session_process_buf(fs->session, &fs->buffer);
+        fs_keep_init(fs, fs->served.mem, size);
+    fuse_session_process_buf(fs->session, &fs->served);
     fs->host.end_step(fs->host.context);
     fs_ledger_settle(fs);
     if (fs->initialized && !fs->ready) {
@@ -123,54 +126,129 @@ static void serve_request(struct fs *fs, size_t size)
     }
     if (fuse_session_exited(fs->session))
         end_session(fs, 0);
-    /* Others ask meanwhile; it is over when no more come that were sent again. */
-    if (fs->resuming)
-        fs->plain_requests = unique & FS_RESENT_BIT ? 0 : fs->plain_requests + 1;
-    if (fs->plain_requests >= RESENT_LAG)
-        end_resuming(fs);
+    service_forget_write(fs->service, &fs->admitted);
+    fs->admitted = (struct service_admitted){0};
 }
 
-/* Where a buffer lacks pages, the kernel's copy into it can be cut short by SIGKILL, and the client
- * gets EIO. So it has them from the start, and no fork takes them away. NULL: libfuse makes one. */
-static void *new_buffer(void)
+static void serve_buffer(struct fs *fs)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t bytes = FS_MAX_PAGES * page + BUFFER_HEAD_BYTES;
-    void *buffer = NULL;
-    if (posix_memalign(&buffer, page, bytes))
-        return NULL;
-#ifdef MADV_POPULATE_WRITE
-    madvise(buffer, bytes, MADV_POPULATE_WRITE);
-#endif
-    madvise(buffer, bytes, MADV_DONTFORK);
-    return buffer;
+    fs->served = fs->buffer;
+    fs->served_can_be_kept = true;
+    serve_request(fs);
+    fs->buffer.mem = fs->served.mem;
 }
 
+/* What the kernel sends is short, and only says which request it is of. */
+static void serve_interrupt(struct fs *fs, const struct fs_ahead_request *request)
+{
+    struct {
+        struct fuse_in_header head;
+        struct fuse_interrupt_in interrupt;
+    } message = {
+        .head = {.len = sizeof message, .opcode = FUSE_INTERRUPT, .unique = request->interrupt},
+        .interrupt = {.unique = request->unique}};
+    fs->served = (struct fuse_buf){.mem = &message, .size = sizeof message};
+    fs->served_can_be_kept = false;
+    serve_request(fs);
+}
+
+static void serve_waiting(struct fs *fs, struct fs_ahead_request *request)
+{
+    fs->served = (struct fuse_buf){.mem = request->bytes, .size = request->size};
+    fs->served_can_be_kept = request->is_stolen;
+    fs_ledger_serve(fs, request->unique);
+    fs_ledger_unshelve(fs, request->ledger_slot);
+    serve_request(fs);
+    if (request->is_stolen)
+        request->bytes = fs->served.mem;
+    if (request->interrupt && !fs->over)
+        serve_interrupt(fs, request);
+    fs_ahead_done(fs, request);
+}
+
+/* ---- many -------------------------------------------------------------------------------- */
+
+/* Reads one into fs->buffer. False: there is none now. */
+static bool receive(struct fs *fs)
+{
+    if (!fs->buffer.mem)
+        fs->buffer.mem = fs_buffer_get(fs);
+    int size = fuse_session_receive_buf(fs->session, &fs->buffer);
+    if (size == -EAGAIN)
+        end_resuming(fs);
+    else if (size <= 0 && size != -EINTR)
+        end_session(fs, size == -ENODEV ? 0 : size);
+    return size > 0;
+}
+
+/* What the kernel sends again is served as it comes, for others are not granted what it waited for
+ * until all of it has come. Others ask meanwhile; it is over when no more come that were sent
+ * again. */
+static void serve_resent(struct fs *fs)
+{
+    while (fs->resuming && !fs->over && receive(fs)) {
+        const struct fuse_in_header *head = fs->buffer.mem;
+        bool was_resent = fs->buffer.size >= sizeof *head && head->unique & FS_RESENT_BIT;
+        serve_buffer(fs);
+        fs->plain_requests = was_resent ? 0 : fs->plain_requests + 1;
+        if (fs->plain_requests >= RESENT_LAG)
+            end_resuming(fs);
+    }
+}
+
+static void read_ahead(struct fs *fs)
+{
+    for (unsigned i = 0; i < READS_IN_A_ROW && !fs->over && receive(fs);) {
+        if (fs_ahead_take(fs, fs->buffer.size) != FS_AHEAD_NOW)
+            continue;
+        serve_buffer(fs);
+        i++;
+    }
+}
+
+/* All that the kernel has is read before each that is served: so who asks now waits for the one
+ * that is being served, not for those that have asked before. */
+static void serve_in_turns(struct fs *fs)
+{
+    struct fs_ahead_request *request;
+    bool are_several = false;
+    for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over; i++) {
+        read_ahead(fs);
+        are_several |= fs->ahead.rota.count > 1;
+        request = fs->over ? NULL : fs_ahead_next(fs);
+        if (!request)
+            break;
+        serve_waiting(fs, request);
+        if (fs->ahead.rota.count == 0)
+            break;
+    }
+    fs->is_crowded = are_several;
+    if (fs->ahead.rota.count > 0 && !fs->over)
+        fs->host.loop.set_timeout(fs->host.loop.context, &fs->backlog, 0);
+}
+
+/* The kernel does not send requests again should this worker die: none is read before its turn. */
+static void serve_in_order(struct fs *fs)
+{
+    for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over && receive(fs); i++) {
+        fs->is_crowded = i > 0;
+        serve_buffer(fs);
+    }
+}
+
+/* One client asks, is answered, and asks again: looking for its next request before it can have
+ * sent one is in vain. Where the last look found several, others ask at the same time. */
 static void serve(struct fs *fs)
 {
-    /* One client asks, is answered, and asks again: looking for its next request before it can have
-     * sent one is in vain. Where the last look found one, others ask at the same time. */
-    unsigned turns = fs->is_crowded || fs->resuming ? FS_REQUESTS_PER_TURN : 1;
-    if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS == 0)
-        turns = 2;
-    for (unsigned i = 0; (i < turns || fs->resuming) && !fs->over; i++) {
-        if (!fs->buffer.mem)
-            fs->buffer.mem = new_buffer();
-        int size = fuse_session_receive_buf(fs->session, &fs->buffer);
-        if (i > 0)
-            fs->is_crowded = size > 0;
-        if (size == -EAGAIN) {
-            end_resuming(fs);
-            return;
-        }
-        if (size == -EINTR)
-            return;
-        if (size <= 0) {
-            end_session(fs, size == -ENODEV ? 0 : size);
-            return;
-        }
-        serve_request(fs, (size_t)size);
-    }
+    if (fs->resuming)
+        serve_resent(fs);
+    else if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS != 0) {
+        if (receive(fs))
+            serve_buffer(fs);
+    } else if (fs->can_resend)
+        serve_in_turns(fs);
+    else
+        serve_in_order(fs);
 }
 
 static void on_readable(struct event_watch *watch, uint32_t events)
@@ -178,6 +256,13 @@ static void on_readable(struct event_watch *watch, uint32_t events)
     (void)events;
     serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
 }
+
+static void on_backlog(struct event_timeout *timeout)
+{
+    serve((struct fs *)((char *)timeout - offsetof(struct fs, backlog)));
+}
+
+/* ---- the session ------------------------------------------------------------------------- */
 
 /* As writev(2); the answer may be held until what it tells of is recorded. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
@@ -262,6 +347,7 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
     if (options->resumes)
         fs->unclaimed_until_ms = fs->now_ms + GMSFS_FDS_DRAIN_MS;
     fs->watch = (struct event_watch){.fd = options->fuse_fd, .ready = on_readable};
+    fs->backlog.expired = on_backlog;
     fs->ledger_left = calloc(options->ledger->slots, sizeof *fs->ledger_left);
     int error = fs->ledger_left ? new_session(fs) : -ENOMEM;
     if (!error && options->resumes)
@@ -287,6 +373,8 @@ void fs_free(struct fs *fs)
     fs_fds_drop_all(fs);
     if (!fs->over)
         fs_unwatch(fs, &fs->watch);
+    fs->host.loop.clear_timeout(fs->host.loop.context, &fs->backlog);
+    fs_ahead_free(fs);
     if (fs->session) {
         fuse_session_exit(fs->session); /* answers that nobody takes are no errors now */
         fs_requests_abandon(fs);

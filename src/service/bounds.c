@@ -38,6 +38,7 @@ static const struct {
     [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, 1, false},
     [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, 1, false},
     [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, 0, true},
+    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, 1, true},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
@@ -63,6 +64,7 @@ void service_init_bounds(struct service *s)
         [SERVICE_BOUND_NOTES] = SERVICE_MAX_NOTED_BYTES,
         [SERVICE_BOUND_REQUESTS] = at_most(
             options->max_requests ? options->max_requests : UINT64_MAX, SERVICE_MAX_REQUESTS),
+        [SERVICE_BOUND_AHEAD] = SERVICE_MAX_AHEAD_BYTES,
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->shares[i], limits[i]);

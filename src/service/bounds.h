@@ -27,6 +27,8 @@ enum service_bound {
     SERVICE_BOUND_NOTES,       /* bytes that clients have gathered, noted for a next worker: what is
                                   beyond is never refused, and lost with the worker */
     SERVICE_BOUND_REQUESTS,    /* of the kernel, that are not answered yet; ENOMEM */
+    SERVICE_BOUND_AHEAD,       /* bytes of those of them that were read and wait for their turn, but
+                                  for what QUEUED counts; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
 
@@ -41,6 +43,7 @@ enum service_bound {
 #define SERVICE_MAX_FRAME_BYTES  (256ull << 20)
 #define SERVICE_MAX_NOTED_BYTES  (16ull << 20)
 #define SERVICE_MAX_REQUESTS     15358u
+#define SERVICE_MAX_AHEAD_BYTES  (16ull << 20)
 
 /* Takes `more` for this user of this store (0: none in particular). 0, -EDQUOT, what the bound
  * says, -ENOMEM */
