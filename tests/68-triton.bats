@@ -75,6 +75,30 @@ tokens() {
     assert_match "$output" 'OK'
 }
 
+@test "connections that ask for what the opener does not answer keep no other one out" {
+    python_with ctypes
+    ulimit -n 1100 # for 518 connections, half of them for one user
+    start_table
+    kill -STOP "$TRITON" # the opener
+    spawn "$PYTHON" -c 'from triton_raw import Http
+held = []
+for _ in range(150):
+    held.append(Http())
+    held[-1].request("GET", "/v2/systemsharedmemory/status")
+print("asked", flush=True)
+assert Http().ask("GET", "/v2/health/live")[0] == 200
+print("served", flush=True)
+assert {http.answer()[0] for http in held} == {200}'
+    local client=$SPAWNED
+    wait_until 20 grep -q asked "$T/spawn-$client"
+    wait_until 20 grep -q served "$T/spawn-$client"
+    kill -CONT "$TRITON"
+    wait_exit "$client"
+    output_of "$client"
+    assert_eq "$status" 0 'the client'
+    stop_triton
+}
+
 ask() { # METHOD PATH: the status that HTTP answers
     curl -s -o /dev/null -w '%{http_code}' -X "$1" "http://$HTTP$2"
 }

@@ -56,49 +56,75 @@ bool server_may_warn(struct server *server)
     return may;
 }
 
-static void watch_listeners(struct server *server, uint32_t events)
+/* ---- lines: who makes room ----------------------------------------------------------------- */
+
+void server_init_lines(struct server *server)
 {
-    for (unsigned i = 0; i < server->listener_count; i++)
-        loop_watch(server->loop, &server->listeners[i].watch, events);
+    for (unsigned i = 0; i < LINE_COUNT; i++)
+        server->lines[i].end = &server->lines[i].first;
 }
 
-void server_count_out(struct connection *connection)
+static void line_append(struct connection *connection, enum connection_line_name name)
 {
-    struct server *server = connection->server;
+    struct connection_line *line = &connection->server->lines[name];
+    struct connection_place *place = &connection->places[name];
 
-    if (!connection->is_new)
-        return;
-    connection->is_new = false;
-    if (server->new_count-- == server->max_new)
-        watch_listeners(server, EVENT_READ);
+    place->next = NULL;
+    place->link = line->end;
+    *line->end = connection;
+    line->end = &place->next;
 }
 
-void server_count_in(struct connection *connection)
+static void line_remove(struct connection *connection, enum connection_line_name name)
 {
-    connection->is_new = true;
-    if (++connection->server->new_count == connection->server->max_new)
-        watch_listeners(connection->server, 0);
+    struct connection_line *line = &connection->server->lines[name];
+    struct connection_place *place = &connection->places[name];
+
+    *place->link = place->next;
+    if (place->next)
+        place->next->places[name].link = place->link;
+    else
+        line->end = place->link;
+    place->link = NULL;
 }
 
-/* The first that came are the last of the list. */
-bool server_end_stranger(struct server *server, const struct connection *other, uint64_t held_bytes)
+static void line_set(struct connection *connection, enum connection_line_name name, bool stands)
 {
-    struct connection *first = NULL;
+    bool stood = connection->places[name].link != NULL;
 
-    for (struct connection *at = server->connections; at; at = at->next) {
-        if (at->uid == SERVER_STRANGER && !at->is_new && at->who.id == 0 && at != other &&
-            at->held_bytes >= held_bytes)
-            first = at;
-    }
+    if (stands && !stood)
+        line_append(connection, name);
+    else if (!stands && stood)
+        line_remove(connection, name);
+}
+
+/* While a token is looked up, its connection stays. */
+void connection_update_lines(struct connection *connection)
+{
+    bool is_stranger =
+        !connection->is_ended && connection->uid == SERVER_STRANGER && connection->who.id == 0;
+
+    line_set(connection, LINE_STRANGERS, is_stranger);
+    line_set(connection, LINE_HOLDERS, is_stranger && connection->held_bytes > 0);
+}
+
+bool server_end_stranger(struct server *server, enum connection_line_name name,
+                         const struct connection *other)
+{
+    struct connection *first = server->lines[name].first;
+
+    if (first && first == other)
+        first = first->places[name].next;
     if (first)
         connection_end(first);
     return first != NULL;
 }
 
-/* Those of one that is not known yet wait until it is: for all strangers a flood would be one. */
+/* ---- what connections ask ------------------------------------------------------------------ */
+
 uint64_t connection_get_owner(const struct connection *connection)
 {
-    return connection->is_new ? OPENER_OF(connection->id) : connection->uid;
+    return connection->uid;
 }
 
 void connection_watch(struct connection *connection, uint32_t events)
@@ -116,7 +142,7 @@ static int take_memory(const struct connection *connection, uint64_t more)
     int error = share_check(held, connection->uid, SHARE_USER, more);
 
     while (error && connection->uid == SERVER_STRANGER &&
-           server_end_stranger(connection->server, connection, 1))
+           server_end_stranger(connection->server, LINE_HOLDERS, connection))
         error = share_check(held, connection->uid, SHARE_USER, more);
     return error ? error : share_take(held, connection->uid, more);
 }
@@ -135,6 +161,7 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     }
     if (!error)
         connection->held_bytes = bytes;
+    connection_update_lines(connection);
     return error;
 }
 
@@ -148,10 +175,10 @@ void connection_end(struct connection *connection)
     connection->is_ended = true;
     loop_unwatch(server->loop, &connection->watch);
     close(connection->watch.fd);
-    server_count_out(connection);
-    opener_cancel(&connection->identify);
+    if (connection->is_introduced && !opener_cancel(&connection->identify))
+        opener_forget(server->host.opener, connection->id);
     opener_cancel(&connection->who);
-    opener_forget(server->host.opener, connection->id);
+    connection_update_lines(connection);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;
     if (connection->next)
@@ -166,6 +193,40 @@ void connection_is_free(struct connection *connection)
     loop_set_idle(connection->server->loop);
 }
 
+/* The server counts by what it sees itself; it is the opener that must see it as well. */
+static void on_introduced(struct opener_call *call, const struct opener_reply *reply,
+                          const int *fds, size_t fd_count, int error)
+{
+    (void)call;
+    (void)reply;
+    (void)fds;
+    (void)fd_count;
+    (void)error;
+}
+
+/* Tells the opener of a connection whose user the kernel knows, once: when its first bytes have
+ * come, so that one that says nothing costs the opener nothing.
+ * In the turn of its user, and before all that it asks: so a user waits for connections of others
+ * no more than for their requests. */
+static int introduce(struct connection *connection)
+{
+    struct opener_request *request;
+
+    if (connection->is_introduced || connection->uid == SERVER_STRANGER)
+        return 0; /* the opener knows nobody whom it was not told of */
+    request =
+        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
+    if (!request)
+        return -ENOMEM;
+    request->connection = connection->id;
+    connection->identify.done = on_introduced;
+    connection->identify.owner = connection_get_owner(connection);
+    connection->identify.passed_fd = connection->watch.fd;
+    int error = opener_ask(&connection->identify);
+    connection->is_introduced = !error;
+    return error;
+}
+
 /* Of an ended one the number of its descriptor may be another's already. */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes)
 {
@@ -178,7 +239,9 @@ int connection_receive(struct connection *connection, void *to, size_t room, siz
         got = recv(connection->watch.fd, to, room, MSG_DONTWAIT);
     while (got < 0 && errno == EINTR);
     *bytes = got > 0 ? (size_t)got : 0;
-    return got < 0 ? -errno : 0;
+    if (got < 0)
+        return -errno;
+    return got > 0 ? introduce(connection) : 0;
 }
 
 int connection_send(struct connection *connection, const void *bytes, size_t size, size_t *sent)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a connection is: the opener is asked when it comes, and by a token that a request has. */
+/* Whose a connection is: the opener is told when it comes, and asked by a token that a request has.
+ */
 #include "triton/server_internal.h"
 
 #include "base/log.h"
@@ -26,43 +27,27 @@ static int count_for(struct connection *connection, uint32_t uid)
     return connection_hold(connection, held_bytes);
 }
 
-static void judge_identity(struct connection *connection, const struct opener_reply *reply,
-                           int error)
+static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
+                   size_t fd_count, int error)
 {
-    if (error || reply->error || connection->uid != SERVER_STRANGER ||
-        reply->uid == SERVER_STRANGER)
-        return;
-    error = count_for(connection, reply->uid);
+    struct connection *connection =
+        (struct connection *)((char *)call - offsetof(struct connection, who));
+
+    (void)fds;
+    (void)fd_count;
+    if (!error && !reply->error && reply->uid != SERVER_STRANGER)
+        error = count_for(connection, reply->uid);
+    else
+        error = 0;
+    connection_update_lines(connection);
     if (!error)
         return;
     if (server_may_warn(connection->server))
         log_warning("triton: a connection of user %u is closed: %s", reply->uid,
                     error == -ENOMEM ? "the server is out of memory"
-                                     : "he has as many, or as much in memory, as one user may "
-                                       "have");
+                                     : "this user has as many connections, or as many bytes in "
+                                       "them, as one user may have");
     connection_end(connection);
-}
-
-static void on_identified(struct opener_call *call, const struct opener_reply *reply,
-                          const int *fds, size_t fd_count, int error)
-{
-    struct connection *connection =
-        (struct connection *)((char *)call - offsetof(struct connection, identify));
-
-    (void)fds;
-    (void)fd_count;
-    server_count_out(connection);
-    judge_identity(connection, reply, error);
-    opener_release(connection->server->host.opener, connection->id, connection->uid);
-}
-
-static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
-                   size_t fd_count, int error)
-{
-    (void)fds;
-    (void)fd_count;
-    judge_identity((struct connection *)((char *)call - offsetof(struct connection, who)), reply,
-                   error);
 }
 
 void connection_show_token(struct connection *connection, struct wire_text token)
@@ -81,17 +66,5 @@ void connection_show_token(struct connection *connection, struct wire_text token
     connection->who.done = on_who;
     connection->who.owner = connection_get_owner(connection);
     opener_ask(&connection->who);
-}
-
-int connection_identify(struct connection *connection)
-{
-    struct opener_request *request =
-        opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
-
-    if (!request)
-        return -ENOMEM;
-    request->connection = connection->id;
-    connection->identify.done = on_identified;
-    connection->identify.passed_fd = connection->watch.fd;
-    return opener_ask(&connection->identify);
+    connection_update_lines(connection);
 }

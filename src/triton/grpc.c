@@ -14,6 +14,8 @@
 #define READS_PER_TURN     8
 #define MAX_STREAMS        100u
 #define MAX_HEADER_BYTES   16384u /* of a request, as HTTP/2 counts them: 32 more for each field */
+#define MAX_BLOCK_BYTES    65536u /* of any header block; one that goes on ends the connection */
+#define MAX_SETTINGS       16u    /* in a frame of them */
 #define FIELD_EXTRA_BYTES  32u
 #define STREAM_WINDOW      (1 << 20)
 #define CONNECTION_WINDOW  (4 << 20)
@@ -33,6 +35,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 {
     struct grpc_connection *grpc = context;
 
+    grpc->block_bytes = 0;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     struct stream *stream = grpc_stream_new(grpc, frame->hd.stream_id);
@@ -52,6 +55,29 @@ static char *keep(const uint8_t *value, size_t bytes, size_t max)
     return strndup((const char *)value, bytes < max ? bytes : max);
 }
 
+/* A few bytes may name a field of the table that is thousands long, so a block is decoded no
+ * further than to its bound. False: it is there. */
+static bool count_field(struct grpc_connection *grpc, size_t name_bytes, size_t value_bytes)
+{
+    size_t bytes = name_bytes + value_bytes + FIELD_EXTRA_BYTES;
+
+    grpc->block_bytes += bytes;
+    return grpc->block_bytes <= MAX_BLOCK_BYTES && wire_frames_decode(&grpc->frames, bytes);
+}
+
+/* A field that HTTP/2 forbids: it counts for nothing, but was looked at as well. */
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                             const uint8_t *name, size_t name_bytes, const uint8_t *value,
+                             size_t value_bytes, uint8_t flags, void *context)
+{
+    (void)session;
+    (void)frame;
+    (void)name;
+    (void)value;
+    (void)flags;
+    return count_field(context, name_bytes, value_bytes) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_bytes, const uint8_t *value, size_t value_bytes, uint8_t flags,
                      void *context)
@@ -60,12 +86,14 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     struct wire_text key = {(const char *)name, name_bytes},
                      text = {(const char *)value, value_bytes};
 
+    struct grpc_connection *grpc = context;
+
     (void)flags;
-    (void)context;
+    if (!count_field(grpc, name_bytes, value_bytes))
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
     if (!stream || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
-    stream->header_bytes += name_bytes + value_bytes + FIELD_EXTRA_BYTES;
-    if (stream->header_bytes > MAX_HEADER_BYTES) {
+    if (grpc->block_bytes > MAX_HEADER_BYTES) {
         stream->is_over_limit = true;
         return 0;
     }
@@ -152,8 +180,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         grpc_stream_open(stream);
     }
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) &&
-        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_known && !stream->is_answered)
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) && stream->is_known && !stream->is_answered) {
+        wire_frames_call(&grpc->frames);
         grpc_stream_serve(stream);
+    }
     return 0;
 }
 
@@ -186,6 +216,19 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 
 /* ---- the connection ------------------------------------------------------------------------ */
 
+/* 0, -EPROTO, or -EDQUOT: the client makes more work than it may. */
+static int take_input(struct grpc_connection *grpc, const uint8_t *bytes, size_t size)
+{
+    bool is_within = wire_frames_take(&grpc->frames, bytes, size, server_now_ms());
+    ssize_t taken = is_within ? nghttp2_session_mem_recv(grpc->session, bytes, size) : 0;
+
+    if (!is_within || taken == NGHTTP2_ERR_CALLBACK_FAILURE || taken == NGHTTP2_ERR_FLOODED) {
+        nghttp2_session_terminate_session(grpc->session, NGHTTP2_ENHANCE_YOUR_CALM);
+        return -EDQUOT;
+    }
+    return taken < 0 ? -EPROTO : 0;
+}
+
 static void grpc_ready(struct connection *connection, uint32_t events)
 {
     struct grpc_connection *grpc = grpc_of(connection);
@@ -203,8 +246,8 @@ static void grpc_ready(struct connection *connection, uint32_t events)
         error = connection_receive(connection, bytes, sizeof bytes, &got);
         if (!error && got == 0)
             grpc->has_ended = true;
-        if (!error && nghttp2_session_mem_recv(grpc->session, bytes, got) < 0)
-            error = -EPROTO;
+        if (!error)
+            error = take_input(grpc, bytes, got);
         if (!error && grpc_send_output(grpc) == -EPROTO)
             error = -EPROTO;
         if (got < sizeof bytes)
@@ -262,12 +305,14 @@ static int new_session(struct grpc_connection *grpc)
         goto out;
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
     nghttp2_option_set_max_outbound_ack(option, MAX_CONTROL_FRAMES);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_max_settings(option, MAX_SETTINGS);
     if (nghttp2_session_server_new2(&grpc->session, callbacks, grpc, option) == 0)
         error = 0;
     nghttp2_option_del(option);
@@ -301,6 +346,7 @@ int grpc_begin(struct connection *connection)
     struct grpc_connection *grpc = grpc_of(connection);
 
     grpc->resets_ms = server_now_ms();
+    wire_frames_begin(&grpc->frames, grpc->resets_ms);
     if (nghttp2_submit_settings(grpc->session, NGHTTP2_FLAG_NONE, settings,
                                 sizeof settings / sizeof *settings) != 0 ||
         nghttp2_session_set_local_window_size(grpc->session, NGHTTP2_FLAG_NONE, 0,

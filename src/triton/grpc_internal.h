@@ -9,6 +9,7 @@
 #define GMSFS_TRITON_GRPC_INTERNAL_H
 
 #include "triton/server.h"
+#include "triton/wire_frames.h"
 
 #include <nghttp2/nghttp2.h>
 
@@ -20,7 +21,6 @@ struct stream {
     struct stream *next, **link;
     struct grpc_connection *grpc;
     int32_t id;
-    size_t header_bytes;
     bool is_post, is_grpc, is_answered, is_known, is_over_limit;
     char *path, *session; /* malloc'ed; NULL: not there */
     struct wire_buffer message;
@@ -40,6 +40,8 @@ struct grpc_connection {
     size_t output_bytes;
     unsigned resets;
     uint64_t resets_ms;
+    struct wire_frames frames;
+    size_t block_bytes; /* decoded, of the header block that is coming */
     bool has_ended, is_leaving;
 };
 

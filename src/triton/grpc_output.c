@@ -14,6 +14,7 @@ int grpc_send_output(struct grpc_connection *grpc)
                 return error;
             grpc->output += sent;
             grpc->output_bytes -= sent;
+            wire_frames_move(&grpc->frames, sent);
         }
         ssize_t bytes = nghttp2_session_mem_send(grpc->session, &grpc->output);
         if (bytes < 0)

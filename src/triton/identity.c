@@ -85,6 +85,14 @@ static bool is_connected(uint8_t state)
            state == TCP_CLOSE_WAIT;
 }
 
+/* One to an earlier question was perhaps never read. */
+static bool is_answer_to(const struct question *question, const char *bytes, size_t size)
+{
+    const struct nlmsghdr *header = (const struct nlmsghdr *)bytes;
+
+    return size >= sizeof *header && header->nlmsg_seq == question->header.nlmsg_seq;
+}
+
 /* A socket that is closed already has no owner that the kernel remembers, and counts as root's in
  * its answer: only one that is open, and exactly the one that was asked for, says anything. */
 static uint32_t read_answer(const struct question *question, const char *bytes, size_t size)
@@ -108,26 +116,28 @@ static uint32_t read_answer(const struct question *question, const char *bytes, 
     return answer->idiag_uid;
 }
 
+/* The kernel answers while it is asked, so that the answer is there at once or never comes. */
 static uint32_t ask_kernel(int fd)
 {
+    static int diag = -1;
+    static uint32_t last;
     _Alignas(struct nlmsghdr) char answer[8192];
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     struct question question;
-    uint32_t uid = IDENTITY_NOBODY;
+    ssize_t got;
 
     if (!make_question(fd, &question))
         return IDENTITY_NOBODY;
-    int diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     if (diag < 0)
+        diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    question.header.nlmsg_seq = ++last;
+    if (diag < 0 || sendto(diag, &question, sizeof question, 0, (struct sockaddr *)&kernel,
+                           sizeof kernel) != (ssize_t)sizeof question)
         return IDENTITY_NOBODY;
-    if (sendto(diag, &question, sizeof question, 0, (struct sockaddr *)&kernel, sizeof kernel) ==
-        (ssize_t)sizeof question) {
-        ssize_t got = recv(diag, answer, sizeof answer, 0);
-        if (got > 0)
-            uid = read_answer(&question, answer, (size_t)got);
-    }
-    close(diag);
-    return uid;
+    do
+        got = recv(diag, answer, sizeof answer, MSG_DONTWAIT);
+    while (got > 0 && !is_answer_to(&question, answer, (size_t)got));
+    return got > 0 ? read_answer(&question, answer, (size_t)got) : IDENTITY_NOBODY;
 }
 
 /* A number from a file of /proc that has nothing but numbers; the `index`th of them. */
@@ -143,15 +153,19 @@ static bool read_number(const char *path, int index, uint64_t *number)
     return good;
 }
 
-/* In a user namespace all who have no number there share one, and are told apart by nothing. */
+/* In a user namespace all who have no number there share one, and are told apart by nothing. The
+ * process stays in its namespace, so one look is enough. */
 static bool is_shared(uint32_t uid)
 {
-    uint64_t stand_in, mapped;
+    static uint64_t stand_in, mapped;
+    static bool is_known;
 
-    if (!read_number("/proc/sys/kernel/overflowuid", 0, &stand_in))
+    if (!is_known && !read_number("/proc/sys/kernel/overflowuid", 0, &stand_in))
         stand_in = OVERFLOW_UID;
-    return uid == stand_in &&
-           (!read_number("/proc/self/uid_map", 2, &mapped) || mapped < UINT32_MAX);
+    if (!is_known && !read_number("/proc/self/uid_map", 2, &mapped))
+        mapped = 0;
+    is_known = true;
+    return uid == stand_in && mapped < UINT32_MAX;
 }
 
 static uint32_t ask_peer(int fd)

@@ -2,9 +2,10 @@
 /*
  * identity - which user a client is
  *
- * For the opener. By what the kernel says of a connection (a unix socket's peer; the socket at the
- * other end of a loopback connection, in this network namespace), or by a token from a file that
- * whoever runs the front end has written. Never by what else a client sends.
+ * For the opener, which goes by it, and for the server, which counts connections by it. By what the
+ * kernel says of a connection (a unix socket's peer; the socket at the other end of a loopback
+ * connection, in this network namespace), or by a token from a file that whoever runs the front end
+ * has written. Never by what else a client sends. Single-threaded.
  */
 #ifndef GMSFS_TRITON_IDENTITY_H
 #define GMSFS_TRITON_IDENTITY_H

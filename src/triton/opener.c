@@ -69,11 +69,6 @@ static uint64_t now_ms(void)
 
 /* ---- who asks ------------------------------------------------------------------------------ */
 
-static bool is_last(const struct idvec *peers, uint64_t id)
-{
-    return peers->count == 0 || ((struct peer_record *)peers->items[peers->count - 1])->id < id;
-}
-
 static void identify(struct opener *opener, int fd)
 {
     struct opener_reply *reply = &opener->reply;
@@ -81,7 +76,7 @@ static void identify(struct opener *opener, int fd)
     struct peer_record *peer = NULL;
 
     reply->uid = IDENTITY_NOBODY;
-    if (fd >= 0 && opener->peers.count < MAX_PEERS && is_last(&opener->peers, id))
+    if (fd >= 0 && opener->peers.count < MAX_PEERS && !idvec_find(&opener->peers, id))
         peer = calloc(1, sizeof *peer);
     if (!peer) {
         reply->error = fd < 0 ? -EBADF : -ENOSPC;
@@ -89,7 +84,7 @@ static void identify(struct opener *opener, int fd)
     }
     peer->id = id;
     peer->uid = reply->uid = identity_of_socket(fd);
-    reply->error = idvec_append(&opener->peers, peer);
+    reply->error = idvec_insert(&opener->peers, peer);
     if (reply->error)
         free(peer);
 }

@@ -76,14 +76,9 @@ static void free_turn(struct opener_client *client, struct opener_turn *turn)
     free(turn);
 }
 
-static bool is_held_back(const struct opener_turn *turn)
-{
-    return turn->owner != OPENER_AT_ONCE && turn->owner >> 63;
-}
-
 static void stand_in_line(struct opener_client *client, struct opener_turn *turn)
 {
-    if (turn->is_in_line || is_held_back(turn))
+    if (turn->is_in_line)
         return;
     turn->is_in_line = true;
     turn->next = NULL;
@@ -139,23 +134,6 @@ static void take_out(struct opener_call *call)
     if (call->passed_fd >= 0)
         close(call->passed_fd);
     call->passed_fd = -1;
-}
-
-void opener_release(struct opener_client *client, uint64_t connection, uint32_t uid)
-{
-    struct opener_turn *from = idvec_find(&client->turns, OPENER_OF(connection));
-    struct opener_turn *to = from ? find_turn(client, uid) : NULL;
-
-    if (!to)
-        return; /* without memory they wait until they are too late */
-    while (from->first) {
-        struct opener_call *call = from->first;
-        unlink_call(call);
-        append_call(to, call);
-    }
-    free_turn(client, from);
-    stand_in_line(client, to);
-    set_events(client);
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
@@ -377,10 +355,13 @@ int opener_ask(struct opener_call *call)
     return 0;
 }
 
-void opener_cancel(struct opener_call *call)
+bool opener_cancel(struct opener_call *call)
 {
+    bool is_sent = call->id == 0 || !call->turn;
+
     if (call->id != 0)
         forget_call(call);
+    return !is_sent;
 }
 
 static void on_forgotten(struct opener_call *call, const struct opener_reply *reply, const int *fds,

@@ -14,10 +14,9 @@
 
 #define OPENER_TIMEOUT_MS 30000u
 
-/* Whose turn a request takes: a user's, by his uid, or one of these. Each in turn has one request
+/* Whose turn a request takes: a user's, by his uid, or this one. Each in turn has one request
  * sent, so that nobody waits for all that somebody else has asked. */
-#define OPENER_AT_ONCE        UINT64_MAX /* what is quick, and what others wait for */
-#define OPENER_OF(connection) (1ull << 63 | (connection)) /* waits for opener_release */
+#define OPENER_AT_ONCE UINT64_MAX /* what is quick, and what others wait for */
 
 struct opener_client;
 
@@ -56,11 +55,9 @@ struct opener_request *opener_prepare(struct opener_client *client, struct opene
                                       enum opener_op op);
 /* 0: `done` will be called, from the loop; a negative errno: it will not. */
 int opener_ask(struct opener_call *call);
-/* What waits as OPENER_OF this connection takes this user's turn from now on. */
-void opener_release(struct opener_client *client, uint64_t connection, uint32_t uid);
-/* Nobody wants the answer any more; what has not been sent is not asked. Harmless where it is not
- * under way. */
-void opener_cancel(struct opener_call *call);
+/* Nobody wants the answer any more; what has not been sent is not asked, and then it
+ * returns true. Harmless where it is not under way. */
+bool opener_cancel(struct opener_call *call);
 /* The connection is gone. Not told where memory lacks. */
 void opener_forget(struct opener_client *client, uint64_t connection);
 

@@ -41,11 +41,10 @@ enum opener_refusal {
 };
 
 struct opener_request {
-    uint64_t id; /* in the answer, too */
-    uint64_t
-        connection; /* whose request it is; IDENTIFY: its number from now on, which only rises */
-    uint32_t op;    /* enum opener_op */
-    uint32_t kind;  /* enum gmsfs_region_kind */
+    uint64_t id;         /* in the answer, too */
+    uint64_t connection; /* whose request it is; IDENTIFY: its number from now on */
+    uint32_t op;         /* enum opener_op */
+    uint32_t kind;       /* enum gmsfs_region_kind */
     uint64_t offset, byte_size;
     int64_t device_id;
     uint8_t handle[GMSFS_REGION_HANDLE_BYTES];

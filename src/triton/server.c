@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/server_internal.h"
 
+#include "base/failure.h"
 #include "base/log.h"
+#include "triton/identity.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -15,7 +17,6 @@
 #include <unistd.h>
 
 #define ACCEPTS_PER_TURN 32
-#define NEW_PART         16u /* of the bound; beyond, who comes waits in the kernel to be known */
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
 #define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
 
@@ -44,27 +45,29 @@ static void on_connection(struct event_watch *watch, uint32_t events)
     connection->calls->ready(connection, events);
 }
 
-static int check_room(struct server *server)
+/* Only a connection that is beyond its own user's share makes nobody else go. */
+static int check_room(struct server *server, uint32_t uid)
 {
-    int error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+    int error = share_check(&server->share, uid, SHARE_USER, 1);
+    bool may_end = error == -ENOSPC || (error && uid == SERVER_STRANGER);
 
-    if (error && server_end_stranger(server, NULL, 0))
-        error = share_check(&server->share, SERVER_STRANGER, SHARE_USER, 1);
+    if (may_end && server_end_stranger(server, LINE_STRANGERS, NULL))
+        error = share_check(&server->share, uid, SHARE_USER, 1);
     return error;
 }
 
 /* 0 or a negative errno, and the descriptor is the caller's still. */
-static int add_connection(struct listener *listener, int fd)
+static int add_connection(struct listener *listener, int fd, uint32_t uid)
 {
     struct server *server = listener->server;
     struct connection *connection;
-    int error = check_room(server);
+    int error = check_room(server, uid);
 
     if (!error)
         error = listener->protocol == SERVER_HTTP ? http_new(&connection) : grpc_new(&connection);
     if (error)
         return error;
-    error = share_take(&server->share, SERVER_STRANGER, 1);
+    error = share_take(&server->share, uid, 1);
     if (error) {
         connection->calls->free(connection);
         free(connection);
@@ -73,18 +76,15 @@ static int add_connection(struct listener *listener, int fd)
     connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
     connection->server = server;
     connection->id = ++server->next_id;
-    connection->uid = SERVER_STRANGER;
+    connection->uid = uid;
     connection->deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     connection->next = server->connections;
     connection->link = &server->connections;
     if (connection->next)
         connection->next->link = &connection->next;
     server->connections = connection;
-    server_count_in(connection);
-    if (connection_identify(connection) == 0)
-        connection_watch(connection, EVENT_READ);
-    else
-        connection_end(connection);
+    connection_update_lines(connection);
+    connection_watch(connection, EVENT_READ);
     if (!connection->is_ended && listener->protocol == SERVER_GRPC && grpc_begin(connection) != 0)
         connection_end(connection);
     return 0;
@@ -95,13 +95,19 @@ static void accept_one(struct listener *listener, int fd)
     struct server *server = listener->server;
     int on = 1;
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* a unix socket has none */
-    int error = add_connection(listener, fd);
-    if (error)
-        close(fd);
-    if (error && server_may_warn(server))
-        log_warning("triton: no more connections are taken (%d at a time): those that come are "
-                    "closed",
+    uint32_t uid = identity_of_socket(fd);
+    int error = add_connection(listener, fd, uid);
+    if (!error) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* a unix socket has none */
+        return;
+    }
+    close(fd);
+    if (server_may_warn(server))
+        log_warning("triton: a connection of %s is closed as it comes: %s (there are %d at most, "
+                    "and half of what others leave over for one user)",
+                    uid == SERVER_STRANGER ? "an unknown user" : "a user",
+                    error == -EDQUOT ? "this user has as many as one user may have"
+                                     : failure_reason(error),
                     (int)server->share.limit);
 }
 
@@ -109,10 +115,9 @@ static void on_listener(struct event_watch *watch, uint32_t events)
 {
     struct listener *listener =
         (struct listener *)((char *)watch - offsetof(struct listener, watch));
-    const struct server *server = listener->server;
 
     (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN && server->new_count < server->max_new; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             break;
@@ -237,8 +242,8 @@ static int begin(struct server *server, const struct server_options *options)
                                       .delay_ms = options->delay_ms,
                                       .waiting = &server->waiting};
     share_init(&server->share, limit_connections());
-    server->max_new = (unsigned)(server->share.limit / NEW_PART) + 1;
     share_init(&server->held, SERVER_MAX_HELD_BYTES);
+    server_init_lines(server);
     error = workers_new(server->loop, &server->host.workers);
     if (!error)
         error =

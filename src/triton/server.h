@@ -30,6 +30,22 @@ enum server_protocol {
 struct server;
 struct connection;
 
+/* Connections in the order in which they came to stand there. */
+struct connection_line {
+    struct connection *first, **end;
+};
+
+struct connection_place {
+    struct connection *next, **link; /* link NULL: it does not stand there */
+};
+
+/* Which of those whose user is not known make room for others. */
+enum connection_line_name {
+    LINE_STRANGERS, /* all of them */
+    LINE_HOLDERS,   /* those that hold bytes */
+    LINE_COUNT,
+};
+
 /* What a protocol does with a connection. Embedded in its own struct, first. */
 struct connection_calls {
     void (*ready)(struct connection *connection, uint32_t events);
@@ -44,14 +60,15 @@ struct connection {
     struct server *server;
     const struct connection_calls *calls;
     uint64_t id;
-    uint32_t uid;         /* whom it counts for; SERVER_STRANGER until that is known */
+    uint32_t uid;         /* user it counts for; SERVER_STRANGER until a token tells */
     uint32_t events;      /* that are waited for */
     uint64_t deadline_ms; /* UINT64_MAX: none */
     uint64_t held_bytes;  /* by connection_hold */
     bool is_ended;
+    bool is_introduced;               /* the opener was told of it */
     struct opener_call identify, who; /* who: by a token */
-    bool is_new;                      /* it is being identified */
     struct connection *next, **link;
+    struct connection_place places[LINE_COUNT];
 };
 
 int http_new(struct connection **connection);

@@ -19,10 +19,10 @@ struct server {
     struct listener listeners[SERVER_MAX_LISTENERS];
     unsigned listener_count;
     struct connection *connections, *ended;
+    struct connection_line lines[LINE_COUNT];
     struct call *waiting;
     uint64_t next_id, stop_at_ms;
     struct share share, held;
-    unsigned new_count, max_new; /* of connections that are being identified */
     bool is_stopping;
     uint64_t warned_ms; /* that somebody was turned away */
     int error;
@@ -31,18 +31,12 @@ struct server {
 /* connection.c */
 /* Whoever floods us does not flood the log. */
 bool server_may_warn(struct server *server);
-/* It is being identified: while too many are, nobody else is let in. */
-void server_count_in(struct connection *connection);
-/* It is known whose it is, or it is gone. */
-void server_count_out(struct connection *connection);
-/* Whoever has shown no token, and is known by nothing else, makes room for those who come after
- * him: the first one to have come goes that holds so many bytes, but not this one. False: there is
- * none. */
-bool server_end_stranger(struct server *server, const struct connection *other,
-                         uint64_t held_bytes);
-
-/* connection_user.c */
-/* Asks the opener whose it is. 0 or a negative errno: it is to end. */
-int connection_identify(struct connection *connection);
+void server_init_lines(struct server *server);
+/* Enters or removes the connection where its user, its token or its bytes have changed. */
+void connection_update_lines(struct connection *connection);
+/* Ends the connection that has stood longest in the line, but not `other`. A connection whose user
+ * is not known makes room for newer ones. False: no other one stands there. */
+bool server_end_stranger(struct server *server, enum connection_line_name name,
+                         const struct connection *other);
 
 #endif

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define CHUNK_LINE_BYTES 20u /* a size of 16 digits, and two line ends */
+
 static int refuse(struct wire_http_refusal *refusal, unsigned status, const char *text)
 {
     *refusal = (struct wire_http_refusal){status, text};
@@ -229,8 +231,9 @@ int wire_http_parse(const char *bytes, size_t size, size_t *scanned, struct wire
     size_t skipped = 0;
     struct wire_text line, rest;
 
-    /* Empty lines before a request count for nothing. */
-    while (size - skipped >= 2 && memcmp(bytes + skipped, "\r\n", 2) == 0)
+    /* Some empty lines before a request count for nothing. */
+    while (size - skipped >= 2 && skipped < 2 * WIRE_HTTP_MAX_EMPTY &&
+           memcmp(bytes + skipped, "\r\n", 2) == 0)
         skipped += 2;
     if (*scanned < skipped)
         *scanned = skipped;
@@ -276,8 +279,23 @@ static int take_size_digit(struct wire_http_body *body, char digit)
     return 0;
 }
 
+/* False: the chunks are hardly anything but extensions. */
+static bool count_excess(struct wire_http_body *body)
+{
+    uint64_t needed_bytes = CHUNK_LINE_BYTES + (body->left_bytes < WIRE_HTTP_MAX_EXCESS_BYTES
+                                                    ? body->left_bytes
+                                                    : WIRE_HTTP_MAX_EXCESS_BYTES);
+
+    body->excess_bytes += body->line_bytes;
+    body->excess_bytes -=
+        needed_bytes < body->excess_bytes ? (uint32_t)needed_bytes : body->excess_bytes;
+    return body->excess_bytes <= WIRE_HTTP_MAX_EXCESS_BYTES;
+}
+
 static int end_size(struct wire_http_body *body)
 {
+    if (!count_excess(body))
+        return -EPROTO;
     if (body->left_bytes == 0) {
         body->phase = WIRE_HTTP_TRAILER;
         return 0;

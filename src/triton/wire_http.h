@@ -15,6 +15,9 @@
 #define WIRE_HTTP_MAX_FIELDS     100u
 #define WIRE_HTTP_MAX_CHUNKS     65536u
 #define WIRE_HTTP_MAX_LINE_BYTES 4096u /* of a chunk's size, or of the trailer */
+#define WIRE_HTTP_MAX_EMPTY      8u    /* lines before a request */
+/* Lines of chunks may have so many bytes beyond what data of their size needs. */
+#define WIRE_HTTP_MAX_EXCESS_BYTES 16384u
 
 /* Texts point into the head. */
 struct wire_http_head {
@@ -60,7 +63,7 @@ struct wire_http_body {
     bool is_chunked, has_digit;
     uint64_t left_bytes;  /* of the body, or of the chunk */
     uint64_t total_bytes; /* so far; with a length all of it from the beginning */
-    uint32_t chunks, line_bytes;
+    uint32_t chunks, line_bytes, excess_bytes;
 };
 
 void wire_http_body_begin(struct wire_http_body *body, const struct wire_http_head *head);

@@ -2,6 +2,7 @@
 """What no well-meaning client sends: halves, floods, and all at once. Others are served meanwhile."""
 
 import os
+import select
 import socket
 import struct
 import time
@@ -274,6 +275,97 @@ class Grpc(Served):
                     pass
 
 
+class Work(Served):
+    """A client that makes more work than its bytes are worth is told to calm down and ended."""
+
+    FLOOD = 200000  # frames; ten times the credit of a connection and of the time that they take
+
+    def assert_ended(self, h2):
+        """No frame that the client sent last is answered any more."""
+        try:
+            h2.send(frame(raw.PING, 0, 0, b"the last"))
+            while True:
+                kind, _, _, payload = h2.frame()
+                self.assertNotEqual(payload, b"the last")
+                if kind == raw.GOAWAY:
+                    self.assertEqual(payload[4:8], struct.pack(">I", 11))  # ENHANCE_YOUR_CALM
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            pass
+
+    def bomb(self, value):
+        """One field of 4 KB in the table, and 16,000 bytes that each name it."""
+        return b"\x40\1a" + raw.length(len(value)) + value + b"\xbe" * 12000
+
+    def test_headers_that_are_compressed_thousandfold(self):
+        for value in b"v" * 3966, b"v" * 3965 + b"\1":  # a field that counts, and one that is forbidden
+            with self.subTest(value[-1:]), H2() as h2:
+                block = raw.call_headers("ServerLive") + self.bomb(value)
+                h2.send(frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, h2.next, block))
+                self.assert_ended(h2)
+
+    def test_trailers_that_are_compressed_thousandfold(self):
+        with H2() as h2:
+            stream = h2.begin("ModelInfer")
+            h2.send(frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, stream, self.bomb(b"v" * 3966)))
+            self.assert_ended(h2)
+
+    def test_headers_that_are_too_long_again_and_again(self):
+        with H2() as h2:
+            field = b"\x40\1a" + raw.length(3966) + b"v" * 3966
+            for i in range(500):
+                more = (field if i == 0 else b"\xbe") + b"\xbe" * 14
+                try:
+                    h2.send(frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, h2.next,
+                                  raw.call_headers("ServerLive") + more))
+                except (BrokenPipeError, ConnectionResetError):
+                    break
+                h2.next += 2
+            self.assert_ended(h2)
+
+    def test_headers_that_never_end(self):
+        with H2() as h2:
+            h2.send(frame(raw.HEADERS, 0, h2.next, raw.call_headers("ServerLive")) + frame(9, 0, h2.next) * 20)
+            self.assert_ended(h2)
+
+    def test_floods_of_frames_whose_answers_are_read(self):
+        stream = 1
+        for flood in (frame(raw.PING, 0, 0, b"12345678"), frame(raw.SETTINGS, 0, 0),
+                      frame(raw.WINDOW, 0, 0, struct.pack(">I", 1)), frame(raw.DATA, 0, stream),
+                      frame(2, 0, stream, struct.pack(">IB", 0, 1)),  # PRIORITY
+                      frame(0xbb, 0, 0), frame(raw.SETTINGS, 0, 0, struct.pack(">HI", 4, 9) * 16)):
+            with self.subTest(flood), H2() as h2:
+                self.assertEqual(h2.begin("ModelInfer"), stream)
+                self.send_until_closed(h2.socket, flood * 1000, self.FLOOD // 1000)
+
+    def send_until_closed(self, made, flood, times):
+        made.setblocking(False)
+        left = b""
+        try:
+            while True:
+                if not left and times:
+                    left, times = flood, times - 1
+                can_read, can_write, _ = select.select([made], [made] if left else [], [], raw.TIMEOUT)
+                self.assertTrue(can_read or can_write, "the connection goes on")
+                if can_read and not made.recv(1 << 20):
+                    return
+                if can_write:
+                    left = left[made.send(left):]
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+
+    def test_calls_never_run_out(self):
+        """Far more of them than a connection has credit for, with much in their headers."""
+        with H2() as h2:
+            field = b"\x40\1a" + raw.length(3000) + b"v" * 3000
+            for i in range(3000):
+                h2.send(frame(raw.HEADERS, raw.END_HEADERS, h2.next,
+                              raw.call_headers("ServerLive") + (field if i == 0 else b"\xbe") + b"\xbe" * 3))
+                h2.send(frame(raw.DATA, raw.END_STREAM, h2.next, message()))
+                h2.send(frame(raw.PING, 0, 0, b"12345678") + frame(raw.WINDOW, 0, 0, struct.pack(">I", 1)))
+                self.assertIn(b"\x08\x01", h2.answer(h2.next))
+                h2.next += 2
+
+
 class Lists(Served):
     COUNT = 1500
 
@@ -313,6 +405,7 @@ class Lists(Served):
 
 class Account(unittest.TestCase):
     def test_connections_come_and_go_without_a_trace(self):
+        is_served()  # the first one makes the server ask the kernel by a socket that it keeps
         fds = len(os.listdir(f"/proc/{os.environ['GMSFS_TEST_SERVER']}/fd"))
         for _ in range(300):
             is_served()

@@ -241,3 +241,31 @@ TAP_TEST(chunks_and_their_lines_have_bounds)
         error = wire_http_body_take(&body, "x", 1, &taken, &data, &refusal);
     check_int(error, -EPROTO);
 }
+
+/* Of the bytes that are taken, extensions are never more than data by much. */
+TAP_TEST(extensions_of_chunks_have_a_bound_together)
+{
+    static const char extended[] = "1;0123456789012345678901234567890123456789\r\na\r\n";
+    unsigned chunks = 0;
+    int error = -EAGAIN;
+
+    head = (struct wire_http_head){.is_chunked = true};
+    wire_http_body_begin(&body, &head);
+    for (; chunks < WIRE_HTTP_MAX_CHUNKS && error == -EAGAIN; chunks++)
+        error = feed(extended, sizeof extended, NULL);
+    check_int(error, -EPROTO);
+    check(chunks < WIRE_HTTP_MAX_EXCESS_BYTES / 20);
+}
+
+TAP_TEST(empty_lines_before_a_request_have_a_bound)
+{
+    char text[2 * WIRE_HTTP_MAX_EMPTY + 64] = "";
+
+    for (unsigned i = 0; i < WIRE_HTTP_MAX_EMPTY; i++)
+        strcat(text, "\r\n");
+    strcat(text, GET "\r\n");
+    check_int(parse(text), 0);
+    memmove(text + 2, text, sizeof text - 2);
+    memcpy(text, "\r\n", 2);
+    check_int(refuse(text), 400);
+}
