@@ -13,6 +13,8 @@
 #define EVENT_READ  (1u << 0)
 #define EVENT_WRITE (1u << 1)
 #define EVENT_HUP   (1u << 2) /* of a socket: its peer sends nothing any more; not by itself */
+/* Waited for with EVENT_WRITE: once now, and then each time that the peer has read a message. */
+#define EVENT_TAKEN (1u << 3)
 
 /* A descriptor that the loop watches; embedded in whoever owns the descriptor. */
 struct event_watch {

@@ -120,6 +120,8 @@ int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
         event.events |= EPOLLOUT;
     if (events & EVENT_HUP)
         event.events |= EPOLLRDHUP;
+    if (events & EVENT_TAKEN)
+        event.events |= EPOLLET;
     if (watch->loop && watch->events == events)
         return 0;
     if (epoll_ctl(loop->epoll_fd, watch->loop ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) !=

@@ -15,6 +15,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* No message counts for less in its socket. A byte is left of one that is being read: the kernel
+ * takes it off after it has told of that. */
+#define LEAST_UNREAD_BYTES 256
+
 /* ---- sending -----------------------------------------------------------------------------------
  */
 
@@ -231,8 +235,8 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
     int unread = 0, error;
 
     /* One at a time: those that are on their way count for all processes of the daemon's user. */
-    if (ioctl(connection->watch.fd, SIOCOUTQ, &unread) == 0 && unread > 0) {
-        rpc_pause(connection);
+    if (ioctl(connection->watch.fd, SIOCOUTQ, &unread) == 0 && unread >= LEAST_UNREAD_BYTES) {
+        rpc_await_reader(connection);
         return;
     }
     error = rpc_find_askers(connection, &askers);

@@ -136,7 +136,8 @@ void rpc_connection_end(struct rpc_connection *connection)
 /* ---- what lacks --------------------------------------------------------------------------------
  */
 
-#define LONGEST_PAUSE_MS 1000u
+/* Memory or descriptors that other processes have to give back, which no event tells. */
+#define LONGEST_PAUSE_MS 32u
 
 void rpc_pause(struct rpc_connection *connection)
 {
@@ -149,6 +150,13 @@ void rpc_pause(struct rpc_connection *connection)
         connection->pause_ms = LONGEST_PAUSE_MS;
     loop->set_timeout(loop->context, &connection->pause,
                       rpc_now_us() / 1000 + connection->pause_ms);
+}
+
+/* The request is asked again at each message that the client has read. */
+void rpc_await_reader(struct rpc_connection *connection)
+{
+    connection->awaits_reader = true;
+    connection->is_served = false;
 }
 
 void rpc_on_pause_over(struct event_timeout *timeout)
@@ -267,7 +275,7 @@ static int serve_whole_frame(struct rpc_connection *connection)
     dispatch(connection);
     rpc_note(connection);
     connection->is_dispatching = false;
-    if (connection->is_paused)
+    if (connection->is_paused || connection->awaits_reader)
         return 0;
     connection->pause_ms = 0;
     return 1;
@@ -325,7 +333,7 @@ static int go_on_once(struct rpc_connection *connection)
 static bool may_read(const struct rpc_connection *connection)
 {
     return !connection->has_ended && connection->phase != RPC_CLOSING && !connection->is_decoding &&
-           !connection->is_paused && !connection->listing &&
+           !connection->is_paused && !connection->awaits_reader && !connection->listing &&
            !(connection->finish && connection->input_bytes == connection->input_room);
 }
 
@@ -399,6 +407,8 @@ static void go_on_in_turn(struct rpc_connection *connection)
      */
     if (connection->is_paused || connection->listing)
         events = 0;
+    else if (connection->awaits_reader)
+        events = EVENT_WRITE | EVENT_TAKEN;
     else if (more > 0 || connection->output.size_bytes > 0)
         events = EVENT_WRITE;
     else if (may_read(connection))
@@ -415,6 +425,7 @@ static void go_on_in_turn(struct rpc_connection *connection)
 
 void rpc_go_on(struct rpc_connection *connection)
 {
+    connection->awaits_reader = false;
     connection->frames_left = RPC_FRAMES_PER_TURN;
     connection->reads_left = RPC_READS_PER_TURN;
     go_on_in_turn(connection);

@@ -71,6 +71,7 @@ struct rpc_connection {
     /* Something lacks that nobody tells of when it is there: it goes on after a while. */
     struct event_timeout pause;
     bool is_paused;
+    bool awaits_reader; /* a descriptor goes when the client has read what was sent before */
     uint64_t pause_ms;
     uint64_t moved_us; /* when bytes last came or went */
     /* who */
@@ -202,6 +203,8 @@ void rpc_connection_end(struct rpc_connection *connection);
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
 /* The request is served once more, later. */
 void rpc_pause(struct rpc_connection *connection);
+/* The request is served once more when the client has read what it was sent. */
+void rpc_await_reader(struct rpc_connection *connection);
 /* Who holds what others need and does not move is let go. */
 void rpc_connection_check(struct rpc_connection *connection);
 /* Of what answers are made of and requests lie in. 0, -EDQUOT, -ENOMEM */

@@ -437,3 +437,9 @@ def camel(type_):
     if type_ == "get_memory_layout_hash_request":
         return "GetStateHashRequest"
     return "".join(word.capitalize() for word in type_.split("_"))
+
+
+def worker_wakings():
+    """How often the worker's loop has slept."""
+    with open(f"/proc/{WORKER}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))

@@ -18,6 +18,7 @@ from gms_support import (
     wait_until,
     worker_anonymous_bytes,
     worker_descriptors,
+    worker_wakings,
 )
 
 STATE_REQUEST = {"type": "get_lock_state_request"}
@@ -447,6 +448,21 @@ class Floods(GmsCase):
             client.close()
         self.wait_state("COMMITTED")
         wait_until(lambda: worker_descriptors() <= before, "the daemon has closed them all")
+
+    def test_an_export_behind_an_answer_is_woken_by_the_reader_and_by_nothing_else(self):
+        """A pause that doubles up to a second wakes the worker 7 times in 2 s for each of them."""
+        first, _ = self.commit_content()
+        readers = [self.session("ro") for _ in range(30)]
+        behind = encode(STATE_REQUEST) + encode({"type": "export_allocation_request", "allocation_id": first})
+        for reader in readers:
+            reader.send_raw(behind)
+            time.sleep(0.01)  # so that no two of them are woken at once
+        before = worker_wakings()
+        time.sleep(2)
+        self.assertLess(worker_wakings() - before, 30)
+        for reader in readers:
+            reader.result("get_lock_state_response")
+            os.close(reader.result("export_allocation_response", descriptor=True)[1])
 
     def test_200_connections_at_once(self):
         first, _ = self.commit_content()
