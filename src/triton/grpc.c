@@ -4,6 +4,7 @@
  * what is for it nothing more is read, so what it can make us keep is bounded by its streams.
  */
 #include "triton/grpc_internal.h"
+#include "triton/wire_http.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -101,6 +102,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         stream->path = keep(value, value_bytes, MAX_PATH_BYTES);
     else if (wire_text_is(key, "gmsfs-session") && !stream->session)
         stream->session = keep(value, value_bytes, OPENER_TOKEN_BYTES + 1);
+    else if (wire_text_is(key, ":authority") || wire_text_is(key, "host"))
+        stream->is_malformed |= !wire_http_is_authority(text);
     else if (wire_text_is(key, ":method"))
         stream->is_post = wire_text_is(text, "POST");
     else if (wire_text_is(key, "content-type"))

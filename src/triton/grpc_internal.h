@@ -21,7 +21,7 @@ struct stream {
     struct stream *next, **link;
     struct grpc_connection *grpc;
     int32_t id;
-    bool is_post, is_grpc, is_answered, is_known, is_over_limit;
+    bool is_post, is_grpc, is_answered, is_known, is_over_limit, is_malformed;
     char *path, *session; /* malloc'ed; NULL: not there */
     struct wire_buffer message;
     struct wire_buffer answer; /* with its prefix */

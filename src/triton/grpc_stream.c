@@ -241,6 +241,8 @@ void grpc_stream_open(struct stream *stream)
               on_call_released);
     if (stream->is_over_limit)
         answer_http(stream, "431");
+    else if (stream->is_malformed)
+        answer_http(stream, "400");
     else if (!stream->is_post)
         answer_http(stream, "405");
     else if (!stream->is_grpc)

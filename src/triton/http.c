@@ -30,6 +30,7 @@ struct http_connection {
     struct connection base; /* first */
     enum http_phase phase;
     bool is_kept, has_ended; /* ended: the client sends nothing any more */
+    bool is_head;            /* the answer has a head alone */
     char *input;             /* NULL while nothing is in it */
     size_t input_begin, input_end;
     size_t scanned;                   /* of a head */
@@ -82,6 +83,7 @@ static void end_request(struct http_connection *http)
     http->sent_bytes = 0;
     http->scanned = 0;
     http->refusal.status = 0;
+    http->is_head = false;
     hold_all(http);
 }
 
@@ -147,7 +149,8 @@ static void answer_with(struct http_connection *http, unsigned status, struct wi
     if (server_is_stopping(http->base.server))
         http->is_kept = false;
     put_head(http, status, body->size, json_bytes);
-    wire_put(&http->output, body->bytes, body->size);
+    if (!http->is_head)
+        wire_put(&http->output, body->bytes, body->size);
     if (body->has_failed || http->output.has_failed) {
         connection_end(&http->base);
         return;
@@ -232,7 +235,8 @@ static bool route(struct http_connection *http)
 
     call_init(&http->call, server_get_host(http->base.server), on_call_done, on_call_released);
     if (!error)
-        error = wire_rest_route(head->method, http->path, head->path.bytes, request);
+        error = wire_rest_route(http->is_head ? WIRE_TEXT("GET") : head->method, http->path,
+                                head->path.bytes, request);
     if (!error && head->session.at)
         request->session = (struct wire_text){http->path + head->path.bytes, head->session.bytes};
     if (!error && is_encoded)
@@ -305,8 +309,8 @@ static int serve_head(struct http_connection *http)
     if (error == -EAGAIN)
         return error;
     http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
-    /* What answers a HEAD has no body, whatever it says. */
-    http->is_kept = http->head.is_kept && !wire_text_is(http->head.method, "HEAD");
+    http->is_head = wire_text_is(http->head.method, "HEAD");
+    http->is_kept = http->head.is_kept;
     if (error) {
         refuse(http, &refusal);
         return 0;

@@ -59,11 +59,9 @@ static struct wire_text trim(struct wire_text text)
 }
 
 /* What names a proxy would use: http://HOST/PATH. */
-static void cut_origin(struct wire_text *target)
+static void cut_origin(struct wire_text *target, struct wire_text *host)
 {
-    struct wire_text host;
-
-    if (wire_text_cut_front(target, "http://") && cut_at(target, '/', &host)) {
+    if (wire_text_cut_front(target, "http://") && cut_at(target, '/', host)) {
         target->at--;
         target->bytes++;
     }
@@ -83,7 +81,8 @@ static int parse_request_line(struct wire_text line, struct wire_http_head *head
         return refuse(refusal, 400, "the request line is malformed");
     }
     head->is_kept = wire_text_is(line, "HTTP/1.1");
-    cut_origin(&target);
+    head->is_old = !head->is_kept;
+    cut_origin(&target, &head->authority);
     if (cut_at(&target, '?', &path))
         target = path;
     head->path = target;
@@ -104,9 +103,109 @@ static bool has_word(struct wire_text list, const char *word)
 
 /* What a head has said so far that must not be said twice. */
 struct seen {
-    bool length, encoding, name; /* name: Host is neither an address nor localhost */
+    bool length, encoding, host;
+    bool name; /* the server is asked for by neither an address nor localhost */
     unsigned fields;
 };
+
+/* ---- hosts --------------------------------------------------------------------------------- */
+
+static bool is_digit(char at)
+{
+    return at >= '0' && at <= '9';
+}
+
+static bool is_hex(char at)
+{
+    return is_digit(at) || ((at | 0x20) >= 'a' && (at | 0x20) <= 'f');
+}
+
+/* Four numbers below 256. */
+static bool is_ipv4(struct wire_text text)
+{
+    unsigned numbers = 0, value = 0, digits = 0;
+
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (text.at[i] == '.' && digits > 0 && ++numbers < 4) {
+            value = digits = 0;
+            continue;
+        }
+        value = 10 * value + (unsigned)(text.at[i] - '0');
+        if (!is_digit(text.at[i]) || ++digits > 3 || value > 255)
+            return false;
+    }
+    return numbers == 3 && digits > 0;
+}
+
+/* Eight groups of up to four digits; `::` stands once, for those that are not there; an IPv4
+ * address may be the last two. */
+static bool is_ipv6(struct wire_text text)
+{
+    unsigned groups = 0, digits = 0;
+    bool has_gap = wire_text_cut_front(&text, "::");
+    size_t begin = 0;
+
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (text.at[i] == '.')
+            return is_ipv4((struct wire_text){text.at + begin, text.bytes - begin}) &&
+                   (has_gap ? groups < 6 : groups == 6);
+        if (is_hex(text.at[i]) && ++digits <= 4)
+            continue;
+        if (text.at[i] != ':' || digits == 0 || digits > 4)
+            return false;
+        groups++;
+        digits = 0;
+        begin = i + 1;
+        if (begin == text.bytes || text.at[begin] != ':')
+            continue;
+        if (has_gap)
+            return false;
+        has_gap = true;
+        begin = ++i + 1;
+    }
+    if (digits == 0)
+        return has_gap && groups < 8 && (text.bytes == 0 || text.at[text.bytes - 1] == ':') &&
+               begin == text.bytes;
+    return has_gap ? groups + 1 < 8 : groups + 1 == 8;
+}
+
+static bool is_registered_name(struct wire_text text)
+{
+    for (size_t i = 0; i < text.bytes; i++) {
+        char at = text.at[i];
+        bool is_alnum = is_hex(at) || ((at | 0x20) >= 'g' && (at | 0x20) <= 'z');
+        if (at == '%' && text.bytes - i > 2 && is_hex(text.at[i + 1]) && is_hex(text.at[i + 2]))
+            i += 2;
+        else if (!is_alnum && (at == '\0' || !strchr("-._~!$&'()*+,;=", at)))
+            return false;
+    }
+    return true;
+}
+
+/* ":" and a number, or nothing. */
+static bool is_port(struct wire_text text)
+{
+    if (text.bytes == 0)
+        return true;
+    for (size_t i = 1; i < text.bytes; i++) {
+        if (!is_digit(text.at[i]))
+            return false;
+    }
+    return text.at[0] == ':' && text.bytes <= 6;
+}
+
+bool wire_http_is_authority(struct wire_text text)
+{
+    struct wire_text host;
+
+    if (wire_text_cut_front(&text, "["))
+        return cut_at(&text, ']', &host) && is_ipv6(host) && is_port(text);
+    host = text;
+    for (host.bytes = 0; host.bytes < text.bytes && text.at[host.bytes] != ':'; host.bytes++)
+        ;
+    return is_registered_name(host) &&
+           is_port((struct wire_text){text.at + host.bytes, text.bytes - host.bytes});
+}
 
 /* No name that somebody else could have made to lead here. */
 static bool is_address(struct wire_text host)
@@ -168,13 +267,17 @@ static int parse_field(struct wire_text name, struct wire_text value, struct wir
         /* A browser is its user's process, whoever wrote the page that makes it ask. */
         return refuse(refusal, 403, "requests of web pages are not served");
     } else if (wire_text_is_header(name, "Host")) {
-        seen->name |= !is_address(value);
+        if (seen->host || !wire_http_is_authority(value))
+            return refuse(refusal, 400, "Host is malformed, or stands twice");
+        seen->host = true;
+        seen->name = !is_address(value);
     } else if (wire_text_is_header(name, "gmsfs-session")) {
         if (head->session.at)
             return refuse(refusal, 400, "gmsfs-session stands twice");
         head->session = value;
     } else if (wire_text_is_header(name, "Content-Encoding")) {
-        head->encoding = value;
+        if (!head->encoding.at || wire_text_is_header(head->encoding, "identity"))
+            head->encoding = value;
     } else if (wire_text_is_header(name, "Inference-Header-Content-Length")) {
         if (head->has_json_bytes || wire_text_number(value, &head->json_bytes))
             return refuse(refusal, 400, "Inference-Header-Content-Length is malformed");
@@ -204,6 +307,14 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
     }
     if (seen.length && seen.encoding)
         return refuse(refusal, 400, "Content-Length stands beside Transfer-Encoding");
+    if (seen.encoding && head->is_old)
+        return refuse(refusal, 400, "HTTP/1.0 has no Transfer-Encoding");
+    if (!seen.host && !head->is_old)
+        return refuse(refusal, 400, "there is no Host");
+    if (head->authority.at && !wire_http_is_authority(head->authority))
+        return refuse(refusal, 400, "the target's host is malformed");
+    if (head->authority.at)
+        seen.name = !is_address(head->authority);
     /* A page may come from a name that leads here by now; its requests have no Origin then. */
     if (seen.name && !head->session.at)
         return refuse(refusal, 403,

@@ -4,7 +4,8 @@
  *
  * Pure. It is given bytes and says what they are; reading, waiting and answering are for others.
  * Strict where leniency lets two parsers see two requests: lines end with CRLF, a field has no
- * space before its colon, no line is folded, a length stands once and not beside chunks.
+ * space before its colon, no line is folded, a length stands once and not beside chunks, and
+ * HTTP/1.1 names one host.
  */
 #ifndef GMSFS_TRITON_WIRE_HTTP_H
 #define GMSFS_TRITON_WIRE_HTTP_H
@@ -23,7 +24,9 @@
 struct wire_http_head {
     size_t head_bytes;
     struct wire_text method, path; /* path: as it was sent, up to a '?' */
+    struct wire_text authority;    /* of a target that has one, which then counts before Host */
     bool is_kept;                  /* another request may follow the answer */
+    bool is_old;                   /* of HTTP/1.0 */
     bool is_chunked, wants_continue;
     uint64_t length_bytes;              /* not where it is chunked */
     struct wire_text session, encoding; /* gmsfs-session, Content-Encoding; at NULL: not there */
@@ -71,6 +74,9 @@ void wire_http_body_begin(struct wire_http_body *body, const struct wire_http_he
  * has ended, and `taken` are its last; -EAGAIN: it goes on behind them; -EPROTO */
 int wire_http_body_take(struct wire_http_body *body, const char *bytes, size_t size, size_t *taken,
                         struct wire_text *data, struct wire_http_refusal *refusal);
+
+/* Whether it is HOST or HOST:PORT as RFC 3986 has them: a name, an address, [an IPv6 address]. */
+bool wire_http_is_authority(struct wire_text text);
 
 /* "OK", "Not Found"; statuses that the front end answers with. */
 const char *wire_http_reason(unsigned status);

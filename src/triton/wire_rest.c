@@ -261,6 +261,22 @@ static int read_infer(struct reader *reader, struct wire_text key)
     return skip(reader);
 }
 
+/* Which of them would count is nothing that a client can know. */
+static int check_sources(struct reader *reader)
+{
+    const struct wire_request *request = reader->request;
+
+    for (unsigned i = 0; i < request->input_count; i++) {
+        const struct wire_tensor *input = &request->inputs[i];
+        if (input->has_region + input->has_json + input->has_binary > 1)
+            return wire_fail(reader->answer, WIRE_INVALID,
+                             "input '%.*s' has more than one of 'data', 'binary_data_size' and "
+                             "'shared_memory_region': send one of them",
+                             WIRE_SHOW(input->name));
+    }
+    return 0;
+}
+
 /* Raw tensors follow the JSON, in the order of the inputs. */
 static int take_binary(struct reader *reader, struct wire_text binary)
 {
@@ -324,6 +340,8 @@ int wire_rest_decode(char *body, size_t body_bytes, uint64_t json_bytes,
         return error;
     if (request->verb == WIRE_REGISTER)
         return check_register(&reader);
-    return take_binary(
-        &reader, (struct wire_text){body ? body + json_bytes : NULL, body_bytes - json_bytes});
+    error = check_sources(&reader);
+    return error ? error
+                 : take_binary(&reader, (struct wire_text){body ? body + json_bytes : NULL,
+                                                           body_bytes - json_bytes});
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What no well-meaning client sends: halves, floods, and all at once. Others are served meanwhile."""
 
+import json
 import os
 import select
 import socket
@@ -12,7 +13,7 @@ import triton_raw as raw
 from triton_raw import H2, Http, error_of, frame, message
 
 MAX_MESSAGE = 8 << 20
-CHUNKED = b"POST /v2/models/m/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def is_served():
@@ -41,9 +42,9 @@ class Requests(Served):
 
     def test_requests_may_follow_each_other_at_once(self):
         with Http() as http:
-            http.send(b"GET /v2/health/live HTTP/1.1\r\n\r\n"
-                      b"POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
-                      b"GET /v2/nothing HTTP/1.1\r\n\r\nGET /v2 HTTP/1.1\r\n\r\n")
+            http.send(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                      b"POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+                      b"GET /v2/nothing HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertEqual([http.answer()[0] for _ in range(4)], [200, 200, 404, 200])
 
     def test_a_request_may_come_byte_by_byte(self):
@@ -57,7 +58,7 @@ class Requests(Served):
     def test_who_says_all_at_once_and_then_only_listens_is_known_and_answered(self):
         for _ in range(20):
             with Http() as http:
-                http.send(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\n\r\n")
+                http.send(b"GET /v2/systemsharedmemory/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 http.socket.shutdown(socket.SHUT_WR)
                 self.assertEqual(http.answer()[0], 200)
                 self.assertTrue(http.is_closed())
@@ -77,7 +78,7 @@ class Requests(Served):
         size, before = MAX_MESSAGE + (32 << 20), memory_kib()
         piece = b" " * 65536
         with Http() as http:
-            http.send(b"POST /v2/systemsharedmemory/region/a/register HTTP/1.1\r\n"
+            http.send(b"POST /v2/systemsharedmemory/region/a/register HTTP/1.1\r\nHost: localhost\r\n"
                       b"Content-Length: %d\r\n\r\n" % size)
             for _ in range(size // len(piece)):
                 http.send(piece)
@@ -95,11 +96,50 @@ class Requests(Served):
 
     def test_who_expects_to_be_asked_for_the_body_is(self):
         with Http() as http:
-            http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nExpect: 100-continue\r\n"
+            http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
                       b"Content-Length: 2\r\n\r\n")
             self.assertEqual(http.answer()[0], 100)
             http.send(b"{}")
             self.assertEqual(http.answer()[0], 404)
+
+    def test_the_answer_to_a_head_has_no_body_and_the_next_one_follows(self):
+        with Http() as http:
+            http.send(b"HEAD /v2 HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                      b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            heads = []
+            for _ in range(2):
+                while b"\r\n\r\n" not in http.input:
+                    http.input += http.socket.recv(65536)
+                head, http.input = http.input.split(b"\r\n\r\n", 1)
+                heads.append(head)
+            self.assertEqual([head[9:12] for head in heads], [b"200", b"404"])
+            status, headers, _ = http.answer()
+            self.assertEqual(status, 200)
+            self.assertIn(b"Content-Length: " + headers["content-length"].encode(), heads[0])
+
+    def test_an_input_has_its_bytes_from_one_place(self):
+        data, binary = {"data": [0] * 16}, {"binary_data_size": 64}
+        region = {"shared_memory_region": "r", "shared_memory_byte_size": 64}
+        tensor = {"name": "INPUT0", "shape": [1, 16], "datatype": "INT32"}
+        for one in (dict(tensor, **data, parameters=region), dict(tensor, **data, parameters=binary),
+                    dict(tensor, parameters={**region, **binary})):
+            head = json.dumps({"inputs": [one]}).encode()
+            with Http() as http:
+                answer = http.ask("POST", "/v2/models/simple/infer", head + bytes(64),
+                                  [f"Inference-Header-Content-Length: {len(head)}"])
+                self.assertEqual(answer[0], 400)
+                self.assertIn("send one of them", error_of(answer))
+
+    def test_a_malformed_host_is_refused_by_both_protocols(self):
+        for host in "[evil]", "a b", "localhost:x":
+            with Http() as http:
+                http.send(f"GET /v2 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                self.assertEqual(http.answer()[0], 400)
+        with H2() as h2:
+            block = raw.call_headers("ServerLive").replace(raw.literal(":authority", "localhost"),
+                                                           raw.literal(":authority", "[evil]"))
+            h2.send(frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, h2.next, block))
+            self.assertEqual(h2.answer(h2.next), b"\x8c")  # :status 400 of the static table
 
     def test_compressed_requests_are_refused_and_plain_ones_follow(self):
         with Http() as http:
@@ -119,8 +159,8 @@ class Requests(Served):
                 self.assertTrue(http.is_closed())
 
     def test_heads_that_do_not_end_are_cut_off(self):
-        for head in (b"GET /v2 HTTP/1.1\r\n" + b"A: b\r\n" * 101 + b"\r\n", b"GET /" + b"v" * 20000,
-                     b"GET /v2 HTTP/1.1\r\nA: " + b"b" * 20000):
+        for head in (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 101 + b"\r\n", b"GET /" + b"v" * 20000,
+                     b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 20000):
             with Http() as http:
                 http.send(head)
                 self.assertEqual(http.answer()[0], 431)
@@ -130,12 +170,12 @@ class Requests(Served):
         for i in range(1000):
             http = Http()
             if i % 4 == 0:
-                http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+                http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
             elif i % 4 == 1:
                 http.send(b"GET /v2 HT")
             elif i % 4 == 2:
                 http.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                http.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 500)
+                http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
             held.append(http)
         is_served()
         self.assert_memory(before, 100 << 10)
@@ -149,7 +189,7 @@ class Requests(Served):
             sent, before = 0, memory_kib()
             with self.assertRaises(TimeoutError):
                 while sent < 64 << 20:
-                    http.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 1000)
+                    http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
                     sent += 20000
             is_served()
             self.assert_memory(before, 10 << 10)

@@ -28,8 +28,8 @@ class Times(unittest.TestCase):
         self.assertGreater(time.monotonic() - start, at_least - 0.2)
 
     def test_half_a_request_is_told_that_it_is_late(self):
-        for half in (b"GET /v2 HT", b"POST /v2/models/m/infer HTTP/1.1\r\nContent-Length: 9\r\n\r\n{",
-                     b"POST /v2/nothing HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"):
+        for half in (b"GET /v2 HT", b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+                     b"POST /v2/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"):
             with Http() as http:
                 http.send(half)
                 start = time.monotonic()
@@ -38,7 +38,7 @@ class Times(unittest.TestCase):
 
     def test_half_a_request_behind_a_whole_one_is_told_that_it_is_late_as_well(self):
         with Http() as http:
-            http.send(b"GET /v2 HTTP/1.1\r\n\r\nGET /v2 HT")
+            http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v2 HT")
             self.assertEqual(http.answer()[0], 200)
             start = time.monotonic()
             self.assertEqual(http.answer()[0], 408)
@@ -48,7 +48,7 @@ class Times(unittest.TestCase):
 
     def test_bytes_that_trickle_do_not_lengthen_a_requests_time(self):
         with Http() as http:
-            http.send(b"GET /v2 HTTP/1.1\r\nA: ")
+            http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nA: ")
             try:
                 for _ in range(int(LATE_S / 0.1)):
                     http.send(b"b")
@@ -74,13 +74,13 @@ class Times(unittest.TestCase):
             http.socket.settimeout(0.3)
             with self.assertRaises((TimeoutError, BrokenPipeError, ConnectionResetError)):
                 while True:
-                    http.send(b"GET /v2 HTTP/1.1\r\n\r\n" * 1000)
+                    http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
             time.sleep(UNREAD_S + 1.5)
             http.socket.settimeout(LATE_S)
             with self.assertRaises((BrokenPipeError, ConnectionResetError)):
                 for _ in range(1000):
                     http.socket.recv(1 << 20)
-                    http.send(b"GET /v2 HTTP/1.1\r\n\r\n")
+                    http.send(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
     def test_a_call_that_is_begun_and_left_ends_its_connection(self):
         with H2() as h2:

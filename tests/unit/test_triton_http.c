@@ -27,7 +27,8 @@ static void check_text(struct wire_text text, const char *expected)
     check_bytes(text.at, text.bytes, expected, strlen(expected));
 }
 
-#define GET "GET /v2 HTTP/1.1\r\n"
+#define HOSTLESS "GET /v2 HTTP/1.1\r\n"
+#define GET      HOSTLESS "Host: localhost\r\n"
 
 TAP_TEST(a_request_of_the_python_client_is_read)
 {
@@ -68,15 +69,20 @@ TAP_TEST(whether_another_request_may_follow)
 
 TAP_TEST(a_path_may_come_with_its_origin)
 {
-    check_int(parse("GET http://localhost:8000/v2?x HTTP/1.1\r\n\r\n"), 0);
+    check_int(parse("GET http://localhost:8000/v2?x HTTP/1.1\r\nHost: localhost\r\n\r\n"), 0);
     check_text(head.path, "/v2");
 }
 
 TAP_TEST(what_leaves_room_for_two_readings_is_refused)
 {
-    check_int(refuse("GET /v2 HTTP/1.1\nHost: a\n\n"), 400);
-    check_int(refuse(GET "Host: a\n\r\n"), 400);
-    check_int(refuse(GET "Host : a\r\n\r\n"), 400);
+    check_int(refuse("GET /v2 HTTP/1.1\nHost: localhost\n\n"), 400);
+    check_int(refuse(HOSTLESS "Host: localhost\n\r\n"), 400);
+    check_int(refuse(HOSTLESS "Host : localhost\r\n\r\n"), 400);
+    check_int(refuse(GET "A: b\rc\r\n\r\n"), 400);
+    check_int(refuse(HOSTLESS "\r\n"), 400);
+    check_int(refuse(GET "Host: localhost\r\n\r\n"), 400);
+    check_int(refuse("GET /v2 HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+    check_int(parse("GET /v2 HTTP/1.0\r\n\r\n"), 0);
     check_int(refuse(GET "A: b\r\n folded\r\n\r\n"), 400);
     check_int(refuse(GET ": a\r\n\r\n"), 400);
     check_int(refuse(GET "A\r\n\r\n"), 400);
@@ -104,15 +110,90 @@ TAP_TEST(what_a_web_page_makes_a_browser_send_is_refused)
 
 TAP_TEST(a_server_without_tokens_is_asked_for_by_no_name_that_others_give)
 {
-    check_int(refuse(GET "Host: rebound.example:8000\r\n\r\n"), 403);
-    check_int(refuse(GET "Host: 127.0.0.1.example\r\n\r\n"), 403);
-    check_int(refuse(GET "Host: localhost.example:8000\r\n\r\n"), 403);
-    check_int(refuse(GET "Host: localhost\r\nHost: rebound.example\r\n\r\n"), 403);
-    check_int(parse(GET "Host: rebound.example\r\ngmsfs-session: t\r\n\r\n"), 0);
-    check_int(parse(GET "Host: LocalHost:8000\r\n\r\n"), 0);
-    check_int(parse(GET "Host: 127.0.0.1:8000\r\n\r\n"), 0);
-    check_int(parse(GET "Host: [::1]:8000\r\n\r\n"), 0);
-    check_int(parse(GET "Host:\r\n\r\n"), 0);
+    check_int(refuse(HOSTLESS "Host: rebound.example:8000\r\n\r\n"), 403);
+    check_int(refuse(HOSTLESS "Host: 127.0.0.1.example\r\n\r\n"), 403);
+    check_int(refuse(HOSTLESS "Host: localhost.example:8000\r\n\r\n"), 403);
+    check_int(refuse("GET http://rebound.example/v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 403);
+    check_int(parse("GET http://localhost/v2 HTTP/1.1\r\nHost: rebound.example\r\n\r\n"), 0);
+    check_int(parse(HOSTLESS "Host: rebound.example\r\ngmsfs-session: t\r\n\r\n"), 0);
+    check_int(parse(HOSTLESS "Host: LocalHost:8000\r\n\r\n"), 0);
+    check_int(parse(HOSTLESS "Host: 127.0.0.1:8000\r\n\r\n"), 0);
+    check_int(parse(HOSTLESS "Host: [::1]:8000\r\n\r\n"), 0);
+    check_int(parse(HOSTLESS "Host:\r\n\r\n"), 0);
+}
+
+TAP_TEST(a_host_is_a_name_or_an_address_and_nothing_else)
+{
+    static const char *const good[] = {"",
+                                       "localhost",
+                                       "localhost:",
+                                       "a.b-c_d~:80",
+                                       "%2Ftmp%2fs",
+                                       "1.2.3.4:65535",
+                                       "[::]:1",
+                                       "[::1]",
+                                       "[1:2:3:4:5:6:7:8]",
+                                       "[1:2::8]:8000",
+                                       "[1::]",
+                                       "[1:2:3:4:5:6:7::]",
+                                       "[::2:3:4:5:6:7:8]",
+                                       "[::ffff:127.0.0.1]:80",
+                                       "[1:2:3:4:5:6:1.2.3.4]",
+                                       "[fe80::dead:BEEF]"};
+    static const char *const bad[] = {"[evil]",
+                                      "[",
+                                      "[]",
+                                      "[::1",
+                                      "[::1]x",
+                                      "[::1]:8x",
+                                      "[::1]80",
+                                      "[1:2:3:4:5:6:7]",
+                                      "[1:2:3:4:5:6:7:8:9]",
+                                      "[1::2::3]",
+                                      "[12345::]",
+                                      "[:1]",
+                                      "[1:]",
+                                      "[:::1]",
+                                      "[1:::2]",
+                                      "[::1.2.3]",
+                                      "[::1.2.3.256]",
+                                      "[1.2.3.4]",
+                                      "[1:2:3:4:5:6:7:1.2.3.4]",
+                                      "[1:2:3:4:5:6:7:8::]",
+                                      "[::g]",
+                                      "[v1.a]",
+                                      "a:b",
+                                      "a:1:2",
+                                      "a:123456",
+                                      "user@a",
+                                      "a/b",
+                                      "a b",
+                                      "a%zz",
+                                      "a%2",
+                                      "a\xc3\xa9",
+                                      "a\"",
+                                      "::1"};
+    char text[128];
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        check(wire_http_is_authority(wire_text_of(good[i])));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        check(!wire_http_is_authority(wire_text_of(bad[i])));
+        snprintf(text, sizeof text, HOSTLESS "Host: %s\r\ngmsfs-session: t\r\n\r\n", bad[i]);
+        check_int(refuse(text), 400);
+        snprintf(text, sizeof text, "GET http://%s/v2 HTTP/1.1\r\nHost: a\r\n\r\n", bad[i]);
+        if (!strpbrk(bad[i], "/ "))
+            check_int(refuse(text), 400);
+    }
+}
+
+TAP_TEST(an_encoding_that_is_not_known_counts_beside_one_that_is)
+{
+    check_int(parse(GET "Content-Encoding: gzip\r\nContent-Encoding: identity\r\n\r\n"), 0);
+    check_text(head.encoding, "gzip");
+    check_int(parse(GET "Content-Encoding: identity\r\nContent-Encoding: gzip\r\n\r\n"), 0);
+    check_text(head.encoding, "gzip");
 }
 
 TAP_TEST(request_lines_that_are_none_are_refused)
@@ -136,7 +217,7 @@ TAP_TEST(heads_have_bounds)
               -EPROTO);
     check_int(refusal.status, 431);
     at = (size_t)sprintf(text, GET);
-    for (unsigned i = 0; i < WIRE_HTTP_MAX_FIELDS; i++)
+    for (unsigned i = 1; i < WIRE_HTTP_MAX_FIELDS; i++)
         at += (size_t)sprintf(text + at, "A: b\r\n");
     sprintf(text + at, "\r\n");
     check_int(parse(text), 0);
