@@ -32,20 +32,66 @@ static const char *skip_quoted(const char *at, const char *end)
     return end;
 }
 
-/* False: its labels do not end. */
+static void skip_blanks(const char **at, const char *end)
+{
+    while (*at < end && is_blank(**at))
+        (*at)++;
+}
+
+static bool take_byte(const char **at, const char *end, char byte)
+{
+    skip_blanks(at, end);
+    if (*at == end || **at != byte)
+        return false;
+    (*at)++;
+    return true;
+}
+
+/* value: between its quotes, as it was written. */
+struct label {
+    const char *name, *value;
+    size_t name_bytes, value_bytes;
+};
+
+static bool is_name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* NAME = "VALUE"; newer engines may quote the name, too. False: it is none. */
+static bool take_label(const char **at, const char *end, struct label *label)
+{
+    skip_blanks(at, end);
+    label->name = *at;
+    if (*at < end && **at == '"')
+        *at = skip_quoted(*at, end);
+    while (*at < end && is_name_byte(**at))
+        (*at)++;
+    label->name_bytes = (size_t)(*at - label->name);
+    if (label->name_bytes == 0 || !take_byte(at, end, '=') || !take_byte(at, end, '"'))
+        return false;
+    label->value = *at;
+    *at = skip_quoted(*at - 1, end);
+    label->value_bytes = (size_t)(*at - label->value) - 1;
+    return *at < end;
+}
+
+/* False: there is something else between the braces, or no second one. */
 static bool split_labels(struct line *line)
 {
     const char *at = line->rest;
+    struct label label;
 
-    if (at == line->end || *at != '{')
+    if (!take_byte(&at, line->end, '{'))
         return true;
-    line->labels = ++at;
-    while (at < line->end && *at != '}')
-        at = *at == '"' ? skip_quoted(at, line->end) : at + 1;
-    if (at >= line->end)
-        return false;
-    line->labels_bytes = (size_t)(at - line->labels);
-    line->rest = at + 1;
+    line->labels = at;
+    for (bool goes_on = true; !take_byte(&at, line->end, '}');) {
+        if (!goes_on || !take_label(&at, line->end, &label))
+            return false;
+        goes_on = take_byte(&at, line->end, ',');
+    }
+    line->labels_bytes = (size_t)(at - 1 - line->labels);
+    line->rest = at;
     return true;
 }
 
@@ -76,22 +122,37 @@ static bool is_named(const struct line *line, const char *name)
     return line->name_bytes == strlen(name) && memcmp(line->name, name, line->name_bytes) == 0;
 }
 
-/* A time may stand behind it. False: it is none, or less than nothing, or beyond all reason. */
-static bool read_value(struct line *line, double *value)
+/* The number that comes next. False: none does. */
+static bool take_number(struct line *line, double *number)
 {
     char text[VALUE_BYTES], *over;
     size_t bytes = 0;
 
-    while (line->rest < line->end && is_blank(*line->rest))
-        line->rest++;
+    skip_blanks(&line->rest, line->end);
     while (line->rest + bytes < line->end && !is_blank(line->rest[bytes]))
         bytes++;
     if (bytes == 0 || bytes >= sizeof(text))
         return false;
     memcpy(text, line->rest, bytes);
     text[bytes] = '\0';
-    *value = strtod(text, &over);
-    return over == text + bytes && *value >= 0 && *value <= MOST;
+    line->rest += bytes;
+    *number = strtod(text, &over);
+    return over == text + bytes;
+}
+
+/* A time may stand behind it, and in OpenMetrics an example behind a '#'. False: it is no number,
+ * or less than nothing, or beyond all reason. */
+static bool read_value(struct line *line, double *value)
+{
+    double time;
+
+    if (!take_number(line, value) || !(*value >= 0 && *value <= MOST))
+        return false;
+    skip_blanks(&line->rest, line->end);
+    if (line->rest < line->end && *line->rest != '#' && !take_number(line, &time))
+        return false;
+    skip_blanks(&line->rest, line->end);
+    return line->rest == line->end || *line->rest == '#';
 }
 
 enum number {
@@ -179,16 +240,30 @@ uint64_t governor_metrics_ttft_ms(const struct governor_metrics *before,
 
 /* ---- of the mount --------------------------------------------------------------------------- */
 
-/* The value of the label `store`, whose \\, \" and \n are what they stand for. */
+/* The label `store` of a line whose labels were split. False: it has none. */
+static bool find_store(const struct line *line, struct label *label)
+{
+    static const char name[] = "store";
+    const char *at = line->labels, *end = at + line->labels_bytes + 1; /* with the brace */
+
+    while (line->labels_bytes > 0 && take_label(&at, end, label)) {
+        if (label->name_bytes == sizeof(name) - 1 &&
+            memcmp(label->name, name, sizeof(name) - 1) == 0)
+            return true;
+        take_byte(&at, end, ',');
+    }
+    return false;
+}
+
+/* Its value, whose \\, \" and \n are what they stand for. */
 static bool read_store(const struct line *line, char store[GOVERNOR_LABEL_BYTES])
 {
-    static const char label[] = "store=\"";
-    const char *at = line->labels, *end = line->labels + line->labels_bytes;
+    struct label label;
     size_t used = 0;
 
-    if (line->labels_bytes < sizeof(label) - 1 || memcmp(at, label, sizeof(label) - 1) != 0)
+    if (!find_store(line, &label))
         return false;
-    for (at += sizeof(label) - 1; at < end && *at != '"'; at++) {
+    for (const char *at = label.value, *end = at + label.value_bytes; at < end; at++) {
         bool is_escaped = *at == '\\' && at + 1 < end;
 
         at += is_escaped;
@@ -197,7 +272,7 @@ static bool read_store(const struct line *line, char store[GOVERNOR_LABEL_BYTES]
         store[used++] = (char)(is_escaped && *at == 'n' ? '\n' : *at);
     }
     store[used] = '\0';
-    return at < end && used > 0;
+    return used > 0;
 }
 
 bool governor_metrics_next_grants(const char **at, const char *end,

@@ -79,6 +79,48 @@ TAP_TEST(what_makes_no_sense_is_counted_and_passed_over)
     check_int(metrics.waiting, 6);
 }
 
+TAP_TEST(blanks_stand_where_the_format_lets_them)
+{
+    static const char *const lines[] = {
+        "vllm:num_requests_waiting {a=\"b\"} 5",
+        " \tvllm:num_requests_waiting \t { a = \"b\" , c\t=\t\"d\" } \t5 \t",
+        "vllm:num_requests_waiting{a=\"b\",}5",
+        "vllm:num_requests_waiting{ }5",
+        "vllm:num_requests_waiting{\"a.b\"=\"c\"} 5",
+        "vllm:num_requests_waiting\t5",
+        "vllm:num_requests_waiting 5 -1700000000000",
+        "vllm:num_requests_waiting +5.0e0 1700000000.123",
+        "vllm:num_requests_waiting 5 # {trace_id=\"x y\"} 0.5 1700000000.1",
+        "vllm:num_requests_waiting 5 1700000000.1 # {trace_id=\"x\"} 0.5"};
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        parse(lines[i]);
+        check_int(metrics.waiting, 5);
+        check_int(metrics.malformed, 0);
+    }
+}
+
+TAP_TEST(what_the_format_does_not_have_is_malformed)
+{
+    static const char *const lines[] = {"vllm:num_requests_waiting 5 x",
+                                        "vllm:num_requests_waiting 5 1 2",
+                                        "vllm:num_requests_waiting {,} 5",
+                                        "vllm:num_requests_waiting{a} 5",
+                                        "vllm:num_requests_waiting{a=\"b\" c=\"d\"} 5",
+                                        "vllm:num_requests_waiting{a=b} 5",
+                                        "vllm:num_requests_waiting{a=\"b\"",
+                                        "vllm:num_requests_waiting{=\"b\"} 5",
+                                        "vllm:num_requests_waiting{a=\"b\"}} 5",
+                                        "vllm:num_requests_waiting{a=\"b\"} {} 5",
+                                        "vllm:num_requests_waiting{a=\"b\\\"} 5"};
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        parse(lines[i]);
+        check_int(metrics.malformed, 1);
+        check(!metrics.has_waiting);
+    }
+}
+
 TAP_TEST(a_text_of_something_else_says_nothing)
 {
     static const char *const texts[] = {"", "\n\n", "<html>404</html>", "vllm:", "#", "{} 3"};
@@ -115,6 +157,8 @@ TAP_TEST(grants_are_found_by_store)
                                "gmsfs_store_waiters{store=\"a\"} 9\n"
                                "gmsfs_store_grants_total{mode=\"rw\"} 2\n"
                                "gmsfs_store_grants_total{store=\"\"} 2\n"
+                               "gmsfs_store_grants_total{notstore=\"c\"} 2\n"
+                               "gmsfs_store_grants_total { mode=\"rw\", store = \"b\" } 3\n"
                                "gmsfs_store_grants_total{store=\"x\\\\y\\\"\\n\",mode=\"ro\"} 71";
     const char *at = text, *end = text + sizeof text - 1;
     char store[GOVERNOR_LABEL_BYTES];
@@ -123,6 +167,9 @@ TAP_TEST(grants_are_found_by_store)
     require(governor_metrics_next_grants(&at, end, store, &grants));
     check_str(store, "a");
     check_int(grants, 2);
+    require(governor_metrics_next_grants(&at, end, store, &grants));
+    check_str(store, "b");
+    check_int(grants, 3);
     require(governor_metrics_next_grants(&at, end, store, &grants));
     check_str(store, "x\\y\"\n");
     check_int(grants, 71);
