@@ -235,6 +235,26 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drain -0 -q -- "$W" true
 }
 
+@test "a drain that has ended is over, though the worker died before it had heard of the end" {
+    local worker drainer
+    worker=$(worker_of "$KEEPER")
+    expect_death
+    spawn "$GMSFS" drain "$W" -- bash -c 'kill -STOP "$1" && echo stopped' - "$worker"
+    drainer=$SPAWNED
+    wait_until 10 grep -q stopped "$T/spawn-$drainer"
+    wait_until 10 sleeps_or_is_gone "$drainer"
+    kill -KILL "$worker"
+    wait_exit "$drainer"
+    assert_eq "$status" 0
+    assert_eq "$(info_of weights .draining)" false draining
+    unchanged
+}
+
+sleeps_or_is_gone() { # PID: it has nothing to do but to wait, and no child that it waits for
+    [[ $(cat "/proc/$1/task/$1/children" 2>/dev/null) == '' ]] &&
+        [[ $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) == @(S|) ]]
+}
+
 @test "a daemon that dies under a drain is told to whoever drains the store" {
     hold open "$W/lock" w
     begin_drain "$W"

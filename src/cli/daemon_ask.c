@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -198,6 +199,20 @@ int daemon_drain_mend(struct daemon_drain *drain)
         nanosleep(&pause, NULL);
     }
     return signals_get() ? -EINTR : error;
+}
+
+/* The worker closes the connection when it has ended the drain, and the kernel does when the worker
+ * dies: whether the drain is over the worker that is there then tells by the token. */
+int daemon_drain_end(struct daemon_drain *drain)
+{
+    struct pollfd closed = {.fd = drain->fd, .events = POLLIN | POLLRDHUP};
+
+    do {
+        shutdown(drain->fd, SHUT_WR);
+        if (poll(&closed, 1, GMSFS_FDS_DRAIN_MS) == 0)
+            return -ETIMEDOUT;
+    } while (daemon_drain_mend(drain) == 0);
+    return 0;
 }
 
 /* The worker has answered that the drain is over and nobody's any more, or somebody undid it: the

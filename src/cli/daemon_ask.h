@@ -43,6 +43,9 @@ int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t 
                      uint64_t *remaining);
 /* Makes the connection anew where it has broken. 0, or that of the way there */
 int daemon_drain_mend(struct daemon_drain *drain);
+/* Gives it up, and returns when the daemon has heard that, be it the next worker. 0, or
+ * -ETIMEDOUT: it does not answer */
+int daemon_drain_end(struct daemon_drain *drain);
 
 /* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
  * seen, or a negative errno. Where that one ends before it has answered, the next. */

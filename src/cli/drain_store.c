@@ -313,6 +313,9 @@ int drain_store_run(const struct drain_store *drain)
     signals_install("gmsfs drain: ", "; nothing was asked for\n");
     signals_defer(true);
     status = drain_by(&waiting);
+    if (!drain->undo && daemon_drain_end(&waiting.asked) != 0)
+        cli_error("%s: the daemon does not answer; the store lets in again when it does",
+                  drain->path);
     close(waiting.asked.fd);
     if (waiting.dir >= 0)
         close(waiting.dir);
