@@ -278,8 +278,40 @@ mode_of() {
     assert_match "$lost" '^[0-9]+$'
     assert_eq $((lost + $(wc -l <"$T/rest") - 1)) 2800
     run_logged -0 jq -e 'has("lost") | not' <(tail -n +2 "$T/rest")
-    # One who opens it now has lost nothing.
-    run_logged '!' grep -q lost "$M/events"
+    # One who begins at the first byte has lost all that went before the oldest.
+    run_logged -0 jq -s -e '.[0].lost == .[1].seq - 1' "$M/events"
+}
+
+@test "an offset in events is a byte of all that there ever was" {
+    local from size
+    stat -c '%s %Y' "$M/events" >"$T/before"
+    cp "$M/events" "$T/copy"
+    ctl repeat 400 mkdir "$M/x" rmdir "$M/x"
+    cmp -n "$(wc -c <"$T/copy")" "$T/copy" "$M/events"
+    size=$(stat -c %s "$M/events")
+    assert_eq "$(wc -c < <(cat "$M/events"))" "$size"
+    ctl repeat 400 mkdir "$M/x" rmdir "$M/x"
+    from=$(jq .events_from "$M/device")
+    [[ $from -gt 0 && $from -lt $size ]] || fail "events begin at $from"
+    size=$(stat -c %s "$M/events")
+    tail -c +$((from + 1)) "$M/events" >"$T/kept"
+    assert_eq "$(wc -c <"$T/kept")" $((size - from))
+    run_logged -0 jq -s -e '.[0].seq > 1 and (map(has("lost")) | any | not)' "$T/kept"
+    # Below that: how many went, and then what is there.
+    cat "$M/events" >"$T/all"
+    assert_eq "$(head -n 1 "$T/all")" "{\"lost\":$(($(head -n 1 "$T/kept" | jq .seq) - 1))}"
+    cmp <(tail -n +2 "$T/all") "$T/kept"
+    run_logged -0 awk -v size="$size" '$1 < size { exit 0 } { exit 1 }' "$T/before"
+}
+
+@test "the bytes of events are as many for every reader" {
+    requires root
+    ctl connect "$M" region-register self "$(printf 'x%.0s' {1..100})" /key memfd:4096 0 1000
+    ctl connect "$M" region-register self short /key2 memfd:4096 0 1000
+    assert_eq "$(as_user cat "$M/events" | wc -c)" "$(stat -c %s "$M/events")"
+    run_logged -0 grep -c '"region":"short"' "$M/events"
+    run_logged -1 bash -c 'grep -e xxx -e short <<<"$1"' _ "$(as_user cat "$M/events")"
+    as_user cat "$M/events" | jq -s -e 'length > 2' >/dev/null
 }
 
 @test "poll on state says when it changes" {

@@ -91,6 +91,32 @@ all_are_copied() { # COMMAND...
     assert_eq "$(busybox grep -c '' "$W/info")" "$(wc -l < <(cat "$W/info"))"
 }
 
+# Whoever follows `events` by COMMAND shows what comes.
+follows() { # COMMAND...
+    spawn "$@" "$M/events"
+    wait_until 20 shows "$SPAWNED" committed
+    ctl mkdir "$M/first.$SPAWNED" rmdir "$M/first.$SPAWNED"
+    wait_until 20 shows "$SPAWNED" store_removed "first.$SPAWNED"
+    ctl mkdir "$M/then.$SPAWNED"
+    wait_until 20 shows "$SPAWNED" store_created "then.$SPAWNED"
+    kill "$SPAWNED"
+}
+
+shows() { # PID EVENT [STORE]
+    output_of "$1" | grep -q "\"event\":\"$2\",\"store\":\"${3-}"
+}
+
+@test "tail -f follows events" {
+    follows tail -n 5 -f
+    follows tail -n 5 -F
+    follows tail -c +1 -f
+}
+
+@test "BusyBox's tail -f follows events" {
+    requires busybox
+    follows busybox tail -n 5 -f
+}
+
 @test "uutils' tools read every text" {
     requires coreutils
     all_come_whole coreutils cat
@@ -153,7 +179,25 @@ GO
     all_are_copied "$T/copy"
 }
 
-@test "sendfile and splice read every text, also where nobody asked for its size" {
+@test "sendfile and splice read events" {
+    assert_eq "$(python3 - "$M/events" <<'PY'
+import os, sys
+fd, pipe = os.open(sys.argv[1], os.O_RDONLY), os.pipe()
+def splice_all():
+    out = b""
+    while got := os.splice(fd, pipe[1], 1000):
+        out += os.read(pipe[0], got)
+    return out
+first = splice_all()
+os.mkdir(os.path.dirname(sys.argv[1]) + "/more")
+assert os.fstat(fd).st_size > len(first)
+assert first + splice_all() == open(sys.argv[1], "rb").read()
+print("whole")
+PY
+    )" whole
+}
+
+@test "sendfile and splice read every every text, also where nobody asked for its size" {
     cat >"$T/splice.py" <<'PY'
 import os, sys
 pipe = os.pipe()

@@ -108,6 +108,26 @@ sequence_is_whole() { # FILE...: every event, once
     sequence_is_whole "$T/lines"
 }
 
+@test "an offset in events is the same byte for the next worker" {
+    start
+    ctl repeat 600 mkdir "$M/x" rmdir "$M/x"
+    tail -c +$(($(jq .events_from "$M/device") + 1)) "$M/events" >"$T/before"
+    jq .events_from "$M/device" >"$T/from"
+    stat -c %s "$M/events" >"$T/size"
+    exec 5<"$M/events"
+    cat <&5 >"$T/read"
+    kill_worker
+    wait_until 10 test -e "$W/state"
+    wait_until 10 grep -q '"recovered"' "$M/events"
+    tail -c +$(($(jq .events_from "$M/device") + 1)) "$M/events" >"$T/after"
+    local gone=$(($(jq .events_from "$M/device") - $(cat "$T/from")))
+    cmp -n $(($(wc -c <"$T/before") - gone)) <(tail -c +$((gone + 1)) "$T/before") "$T/after"
+    # Who read to the end before goes on from there.
+    cat <&5 >"$T/rest"
+    exec 5<&-
+    cmp "$T/rest" <(tail -c +$(($(cat "$T/size") + 1)) "$M/events")
+}
+
 # As before Linux 6.9.
 @test "where the kernel sends nothing again, what is under way fails with EIO once, and the rest is as it was" {
     export GMSFS_NO_RESEND=1 GMSFS_GATE=$T/gate

@@ -156,6 +156,7 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
         apply_settle_health(&apply, suspect_before);
     if (error == 0)
         note_changes(core);
+    core_measure_events(core);
     core_end_touching(core);
     return error;
 }

@@ -36,7 +36,7 @@ int core_new(const struct core_options *options, struct core **core)
     made->next_session = 1;
     made->next_waiter = 1;
     made->next_ticket = 1;
-    made->next_event = 1;
+    made->next_event = made->measured_event = 1;
     share_init(&made->file_share, made->options.limits.files);
     share_init(&made->ticket_share, made->options.limits.tickets);
     share_init(&made->gathered_share, made->options.limits.gathered_bytes);

@@ -36,7 +36,7 @@
 
 /* Of an encoded state: a change is another version. What was frozen of it (tests/data) says when.
  */
-#define CORE_STATE_VERSION 10u
+#define CORE_STATE_VERSION 11u
 
 /*
  * Bounds. Beyond each: ENOSPC, of files ENFILE, of gathered bytes ENOMEM. All but the first and the
@@ -352,6 +352,8 @@ struct core {
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
     uint64_t next_session; /* small numbers for people */
     uint64_t next_waiter, next_ticket, next_event;
+    uint64_t event_bytes;    /* of the lines of all events that there ever were */
+    uint64_t measured_event; /* the next one whose line is not among these yet */
     uint64_t reserved_bytes; /* the sum over the sessions */
     size_t reserving;        /* waiters with reserve_bytes */
     size_t displaced;        /* stores that are committed, and not on the device */
@@ -440,6 +442,12 @@ const struct core_event *core_find_event(const struct core *core,
 /* What a looker sees: the writer's working copy during RW, else the committed layout; never NULL.
  */
 const struct layout *core_get_layout(const struct core *core, const struct core_store *store);
+/* The oldest event that is remembered; next_event: there is none. */
+uint64_t core_first_event(const struct core *core);
+/* The event whose line has this byte; NULL: it is not remembered, or not there yet. */
+const struct core_event *core_find_event_at(const struct core *core, uint64_t offset);
+/* Where the oldest line begins that is remembered. */
+uint64_t core_first_offset(const struct core *core);
 /* The store in whose visible layout an allocation or entry with this serial is. */
 const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
                                                      const struct core_store **store);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What holds of what is told of a mount: events, the device's health, and the fence. */
 #include "core/core_internal.h"
+#include "core/event_line.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -77,6 +78,24 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     return 0;
 }
 
+/* Each begins where the one before it ends, and the last one ends with all of them. */
+static int check_lines(const struct core *core, struct failure *failure)
+{
+    uint64_t first = core_first_event(core), at = core->event_bytes;
+
+    for (uint64_t seq = core->next_event; seq-- > first;) {
+        const struct core_event *event = core_find_event(core, seq);
+        size_t bytes = event_line_write(event, 0, NULL);
+
+        if (at < bytes || event->at != at - bytes)
+            return WRONG("event %" PRIu64 ": its line is not where it was", seq);
+        at = event->at;
+    }
+    if (core->measured_event != core->next_event || (first == 1 && at != 0))
+        return WRONG("there are more bytes of events than events");
+    return 0;
+}
+
 static int check_history(const struct core_store *store, struct failure *failure)
 {
     if (store->history.count > CORE_HISTORY_EVENTS || store->history.first >= CORE_HISTORY_EVENTS)
@@ -125,7 +144,7 @@ int core_check_events(const struct core *core, struct failure *failure)
     }
     for (uint64_t seq = core_first_event(core); seq < core->next_event && error == 0; seq++)
         error = check_event(core, failure, seq);
-    return error;
+    return error < 0 ? error : check_lines(core, failure);
 }
 
 static int check_health(const struct core *core, struct failure *failure)

@@ -60,7 +60,8 @@ static void read_head(struct input *input)
     core->next_session = input_within(input, 1, CORE_MOST_IDS);
     core->next_waiter = input_within(input, 1, CORE_MOST_IDS);
     core->next_ticket = input_within(input, 1, CORE_MOST_IDS);
-    core->next_event = input_within(input, 1, CORE_MOST_IDS);
+    core->next_event = core->measured_event = input_within(input, 1, CORE_MOST_IDS);
+    core->event_bytes = input_u64(input);
     core->draining = input_bool(input);
     core->drainer = input_drainer(input);
     core->lost = input_bool(input);
@@ -352,6 +353,7 @@ static void read_event(struct input *input, uint64_t seq)
     input->what = "event";
     input->which = seq;
     event->seq = seq;
+    event->at = input_u64(input);
     event->type = (enum core_event_type)input_choice(input, 0, CORE_EVENT_TYPE_COUNT - 1);
     event->wall_ms = input_u64(input);
     input_text(input, event->store, sizeof event->store);

@@ -352,6 +352,7 @@ static void put_suspects(struct output *output, const struct core *core)
 
 static void put_event(struct output *output, const struct core_event *event)
 {
+    put_u64(output, event->at);
     put_u8(output, (uint8_t)event->type);
     put_u64(output, event->wall_ms);
     put_text(output, event->store);
@@ -405,6 +406,7 @@ static void put_head(struct output *output, const struct core *core)
     put_u64(output, core->next_waiter);
     put_u64(output, core->next_ticket);
     put_u64(output, core->next_event);
+    put_u64(output, core->event_bytes);
     put_u8(output, core->draining);
     put_drainer(output, &core->drainer);
     put_u8(output, core->lost);

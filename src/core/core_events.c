@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* core_events - lines for events and the audit, in a ring, and the histories of stores */
 #include "core/core_internal.h"
+#include "core/event_line.h"
 
 #include <string.h>
 
@@ -36,11 +37,23 @@ const struct core_past *core_history_get(const struct core_history *history, siz
     return &history->events[(history->first + index) % CORE_HISTORY_EVENTS];
 }
 
+void core_measure_events(struct core *core)
+{
+    for (; core->measured_event < core->next_event; core->measured_event++) {
+        struct core_event *event =
+            &core->events[core->measured_event % core->options.limits.events];
+
+        event->at = core->event_bytes;
+        core->event_bytes += event_line_write(event, 0, NULL);
+    }
+}
+
 static struct core_event *new_event(struct apply *apply, enum core_event_type type,
                                     const struct core_store *store)
 {
     struct core *core = apply->core;
     const struct layout *layout = store ? core_get_layout(core, store) : core->empty;
+    core_measure_events(core); /* the one before is whole, and may be the one that this replaces */
     uint64_t seq = core->next_event++;
     struct core_event *event = &core->events[seq % core->options.limits.events];
 

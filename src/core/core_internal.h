@@ -171,8 +171,8 @@ void core_throw_layout(struct core *core, struct layout *layout);
 void core_throw_blob(struct core *core, struct blob *blob);
 
 /* core_view.c */
-/* The oldest event that is remembered; next_event: there is none. */
-uint64_t core_first_event(const struct core *core);
+/* Counts the bytes of the newest lines, whose events are whole. */
+void core_measure_events(struct core *core);
 /* Would RW_DATA of the store be this process's alone? */
 bool core_is_left_to(const struct core_store *store, struct core_process process);
 

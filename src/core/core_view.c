@@ -131,6 +131,30 @@ const struct core_event *core_find_event(const struct core *core, uint64_t seq)
     return seq > 0 && event->seq == seq ? event : NULL;
 }
 
+uint64_t core_first_offset(const struct core *core)
+{
+    const struct core_event *first = core_find_event(core, core_first_event(core));
+
+    return first ? first->at : core->event_bytes;
+}
+
+const struct core_event *core_find_event_at(const struct core *core, uint64_t offset)
+{
+    uint64_t low = core_first_event(core), high = core->next_event;
+
+    if (offset >= core->event_bytes || offset < core_first_offset(core))
+        return NULL;
+    while (high - low > 1) { /* the line is of one of [low, high) */
+        uint64_t middle = low + (high - low) / 2;
+
+        if (core_find_event(core, middle)->at <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return core_find_event(core, low);
+}
+
 const struct layout *core_get_layout(const struct core *core, const struct core_store *store)
 {
     if (store->working)

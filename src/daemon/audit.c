@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit - writes each event's line; service/event_line.c decides what is in it */
+/* audit - writes each event's line; core/event_line.c decides what is in it */
 #include "daemon/audit.h"
+#include "core/event_line.h"
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "service/event_line.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -9,7 +9,7 @@
  * twice in a file that only this mount writes to. (Of a pipe nobody can say whether the last line
  * went through: it may come twice.) The file is the keeper's to open: the worker may not be allowed
  * to. What has a line, and who is named in it, is decided where it happens (src/core:
- * core_add_event in core_events.c); how a line looks, for `events` too, in service/event_line.c.
+ * core_add_event in core_events.c); how a line looks, for `events` too, in core/event_line.c.
  */
 #ifndef GMSFS_DAEMON_AUDIT_H
 #define GMSFS_DAEMON_AUDIT_H

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events - a stream of JSON lines: each open file has its own position in the ring */
+/*
+ * events - a stream of JSON lines, of which the oldest go
+ *
+ * An offset is a byte of all that there ever was. A read that goes on where the last one of its
+ * open file ended may be at another place: where lines had gone it was told how many, in a line
+ * that is none of these.
+ */
 #include "fs/fs_internal.h"
 
-#include "service/event_line.h"
+#include "core/event_line.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t get_oldest(const struct core *core)
-{
-    return core->next_event > CORE_MAX_EVENTS ? core->next_event - CORE_MAX_EVENTS : 1;
-}
-
 /* The next line becomes the handle's text. False: there is none. */
 static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
 {
-    uint64_t oldest = get_oldest(fs->core);
+    uint64_t oldest = core_first_event(fs->core);
     struct fs_text text = {0};
     int error;
     *loaded = false;
-    if (handle->position == 0) /* the first read: what came before is not lost but old */
-        handle->position = oldest;
     if (handle->position >= fs->core->next_event)
         return 0;
     if (handle->position < oldest) {
@@ -42,6 +41,40 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
     handle->position = handle->position < oldest ? oldest : handle->position + 1;
     *loaded = true;
     return 0;
+}
+
+/* How many events have gone since this byte was written; as far as is known, for their lines have
+ * gone with them: from the beginning on it is all of them. */
+static uint64_t count_lost(const struct core *core, uint64_t offset)
+{
+    uint64_t gone = core_first_event(core) - 1, bytes = core_first_offset(core);
+    uint64_t lost = (uint64_t)((double)gone * (double)(bytes - offset) / (double)bytes);
+
+    return lost > 0 ? lost : 1;
+}
+
+/* A read that does not go on where the last one ended begins at this byte of all that there ever
+ * was. */
+static int seek(struct fs *fs, struct fs_handle *handle, uint64_t offset)
+{
+    const struct core *core = fs->core;
+    const struct core_event *event = core_find_event_at(core, offset);
+    bool loaded;
+    int error = 0;
+    fs_shown_drop(fs, handle);
+    handle->offset = offset;
+    if (offset < core_first_offset(core)) {
+        handle->position = core_first_event(core) - count_lost(core, offset);
+    } else if (event) {
+        handle->position = event->seq;
+        error = load_line(fs, handle, &loaded);
+        handle->shown.at = error ? 0 : (size_t)(offset - event->at);
+    } else {
+        handle->position = core->next_event;
+    }
+    if (error)
+        handle->position = 0;
+    return error;
 }
 
 /* Fills `out` as far as there are lines; a line that does not fit goes on at the next read. */
@@ -72,7 +105,10 @@ static void keep_position(struct fs *fs, struct fs_handle *handle)
     bool has_rest = handle->shown.at < handle->shown.size;
     if (!kept)
         return;
-    fs_kept_move(fs, kept, handle->position, has_rest ? handle->shown.at : 0);
+    fs_kept_move(fs, kept,
+                 (struct fs_kept_position){.position = handle->position,
+                                           .at = has_rest ? handle->shown.at : 0,
+                                           .offset = handle->offset});
 }
 
 void fs_events_restore(struct fs *fs, struct fs_handle *handle, const struct fs_kept_position *from)
@@ -80,7 +116,8 @@ void fs_events_restore(struct fs *fs, struct fs_handle *handle, const struct fs_
     bool loaded;
     fs_shown_drop(fs, handle);
     handle->position = from->position;
-    if (from->at == 0 || from->position <= get_oldest(fs->core))
+    handle->offset = from->offset;
+    if (from->at == 0 || from->position <= core_first_event(fs->core))
         return;
     handle->position--; /* the rest of a line that was read in part */
     if (load_line(fs, handle, &loaded) == 0 && loaded && from->at < handle->shown.size)
@@ -88,17 +125,59 @@ void fs_events_restore(struct fs *fs, struct fs_handle *handle, const struct fs_
     handle->position = from->position;
 }
 
-void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size)
+static int read_on(struct fs *fs, struct fs_handle *handle, uint64_t offset, char *out, size_t size,
+                   size_t *used)
+{
+    int error = 0;
+    if (handle->kept && fs_kept_return(fs, handle->kept)) /* its answer was lost */
+        fs_events_restore(fs, handle, fs_kept_position(handle->kept));
+    if (offset > fs->core->event_bytes && offset != handle->offset)
+        return 0; /* nothing is there yet, and no line ends there */
+    if (handle->position == 0 || offset != handle->offset)
+        error = seek(fs, handle, offset);
+    if (!error)
+        error = fill(fs, handle, out, size, used);
+    handle->offset += *used;
+    keep_position(fs, handle);
+    return error;
+}
+
+/* For the kernel's pages, which all open files share: what every user may see, at its own place.
+ * -EINVAL: some of it has gone */
+static int read_pages(struct fs *fs, uint64_t offset, char *out, size_t size, size_t *used)
+{
+    const struct core *core = fs->core;
+    const struct core_event *event = core_find_event_at(core, offset);
+    char *line;
+    size_t bytes;
+    if (offset < core_first_offset(core))
+        return -EINVAL;
+    for (; event && *used < size; event = core_find_event(core, event->seq + 1)) {
+        size_t from = event->at < offset ? (size_t)(offset - event->at) : 0;
+        if (event_line_render(event, FS_NOBODY, &line, &bytes))
+            return -ENOMEM;
+        bytes -= from;
+        if (bytes > size - *used)
+            bytes = size - *used;
+        memcpy(out + *used, line + from, bytes);
+        *used += bytes;
+        free(line);
+    }
+    return 0;
+}
+
+void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,
+                    enum fs_reading reading)
 {
     struct fs *fs = fs_of(req);
     struct fs_handle *handle = fs_handle_get(fs, fh, node);
     char *out = malloc(size ? size : 1);
     size_t used = 0;
-    if (handle && handle->kept && fs_kept_return(fs, handle->kept)) /* its answer was lost */
-        fs_events_restore(fs, handle, fs_kept_position(handle->kept));
-    int error = handle && out ? fill(fs, handle, out, size, &used) : -ENOMEM;
-    if (handle)
-        keep_position(fs, handle);
+    int error = handle && out ? 0 : -ENOMEM;
+    if (!error && reading == FS_READ_PAGES)
+        error = read_pages(fs, offset, out, size, &used);
+    else if (!error)
+        error = read_on(fs, handle, offset, out, size, &used);
     if (error && used == 0)
         fs_reply_error(req, error);
     else

@@ -49,7 +49,7 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
         fs_entry_read(req, id, info->fh, size, (uint64_t)offset);
         break;
     case NODE_EVENTS:
-        fs_events_read(req, id, info->fh, size);
+        fs_events_read(req, id, info->fh, size, (uint64_t)offset, fs_get_reading(info));
         break;
     case NODE_CTL:
         fuse_reply_buf(req, NULL, 0);

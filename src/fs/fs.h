@@ -63,7 +63,7 @@ struct fs_host {
 };
 
 /* Of struct fs_ledger below. */
-#define FS_LEDGER_VERSION 6u
+#define FS_LEDGER_VERSION 7u
 /* Of what the kernel remembers of a mount, whoever serves it: the numbers of nodes (enum node_kind)
  * and of directories' entries, and what FUSE_INIT was answered (tests/unit/test_fs_frozen.c). */
 #define FS_KERNEL_VERSION 1u
@@ -72,6 +72,7 @@ struct fs_host {
  * answer leads there. */
 struct fs_kept_position {
     uint64_t position, at;
+    uint64_t offset; /* of the file: where the read that goes on there begins */
     uint64_t unique;
 };
 

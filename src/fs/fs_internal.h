@@ -53,7 +53,8 @@ struct fs_handle {
     uint64_t store; /* these two: whose share it is of */
     uint32_t uid;
     struct fs_shown shown;
-    uint64_t position; /* events: the next one */
+    uint64_t position; /* events: the next one; 0: nothing was read */
+    uint64_t offset;   /* events: of the file, where the next read goes on there */
     uint64_t version;  /* state: as last read */
     bool has_version;
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
@@ -179,7 +180,7 @@ void fs_handles_free(struct fs *fs);
 struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle);
 void fs_handle_unkeep(struct fs_handle *handle);
 /* Goes on there, if the request that is served now has its answer. */
-void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at);
+void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, struct fs_kept_position to);
 /* The request that is served now is the last one sent again: back to where it began. True: so it
  * was. */
 bool fs_kept_return(struct fs *fs, struct fs_kept_handle *kept);
@@ -413,7 +414,8 @@ void fs_control_write(fuse_req_t req, const struct node *node, const char *from,
 uint64_t fs_get_last_used_ms(const struct core_store *store);
 void fs_pools_write(fuse_req_t req, const char *from, size_t size, uint64_t fh);
 /* events.c */
-void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size);
+void fs_events_read(fuse_req_t req, uint64_t node, uint64_t fh, size_t size, uint64_t offset,
+                    enum fs_reading reading);
 void fs_events_restore(struct fs *fs, struct fs_handle *handle,
                        const struct fs_kept_position *from);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);

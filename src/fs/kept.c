@@ -51,12 +51,12 @@ static uint64_t get_served(const struct fs *fs)
     return atomic_load(&fs->options.ledger->requests[0].unique) & ~FS_RESENT_BIT;
 }
 
-void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, uint64_t position, uint64_t at)
+void fs_kept_move(struct fs *fs, struct fs_kept_handle *kept, struct fs_kept_position to)
 {
     uint32_t next = 1 - atomic_load(&kept->last);
 
-    kept->positions[next] =
-        (struct fs_kept_position){.position = position, .at = at, .unique = get_served(fs)};
+    to.unique = get_served(fs);
+    kept->positions[next] = to;
     atomic_store(&kept->last, next);
 }
 

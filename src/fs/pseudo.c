@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOBODY UINT32_MAX /* a uid that is no user's */
-
 static const struct core_session *find_held(const struct fs *fs, uint64_t fh)
 {
     const struct core_file *file = core_find_file(fs->core, fh);
@@ -114,7 +112,7 @@ static bool is_for_all(struct fs *fs, const struct fs_handle *handle)
         return true;
     if (node_find(fs->core, handle->node, &node) == 0 &&
         fs_text_render(fs, &node, handle->uid, &own) == 0 &&
-        fs_text_render(fs, &node, NOBODY, &common) == 0)
+        fs_text_render(fs, &node, FS_NOBODY, &common) == 0)
         same = own.size == common.size && memcmp(own.data, common.data, own.size) == 0;
     free(own.data);
     free(common.data);

@@ -33,7 +33,8 @@ void fs_shown_keep(struct fs *fs, struct fs_handle *handle, size_t end)
         return;
     if (!shown->print) {
         shown->print = make_print(fs, handle);
-        fs_kept_move(fs, kept, shown->size + 1, shown->print);
+        fs_kept_move(fs, kept,
+                     (struct fs_kept_position){.position = shown->size + 1, .at = shown->print});
     }
     if (end < shown->size && !shown->shared && !shown->is_noted)
         shown->is_noted = fs_note_text(fs, handle);

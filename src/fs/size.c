@@ -61,6 +61,8 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     case NODE_LAYOUT:
         layout = service_get_shown_layout(fs->service, node->store);
         return layout ? layout->size : 0;
+    case NODE_EVENTS:
+        return fs->core->event_bytes;
     case NODE_LOCK:
     case NODE_AUTO:
     case NODE_DATA:
@@ -70,11 +72,25 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     }
 }
 
+/* Who follows a file looks whether its time has changed. */
+static void set_event_time(const struct fs *fs, struct stat *stat)
+{
+    const struct core_event *last = core_find_event(fs->core, fs->core->next_event - 1);
+
+    if (!last)
+        return;
+    stat->st_mtim.tv_sec = (time_t)(last->wall_ms / 1000);
+    stat->st_mtim.tv_nsec = (long)(last->wall_ms % 1000) * 1000000;
+    stat->st_ctim = stat->st_mtim;
+}
+
 void fs_stat(struct fs *fs, const struct node *node, struct stat *stat)
 {
     node_stat(fs->core, &fs->top, node, stat);
     if (!node->allocation && !node->entry && S_ISREG(stat->st_mode))
         stat->st_size = (off_t)count_text(fs, node);
+    if (node->kind == NODE_EVENTS)
+        set_event_time(fs, stat);
 }
 
 /* ---- the newest open file of each text ----------------------------------------------------- */

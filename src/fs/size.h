@@ -26,6 +26,7 @@ struct fs_handle;
 struct fuse_file_info;
 
 #define FS_OPENED 256u
+#define FS_NOBODY UINT32_MAX /* a uid that is no user's */
 
 struct fs_opened { /* the newest open file of a text */
     uint64_t node, file;

@@ -168,6 +168,8 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     failed |= json_object_set_new(object, "draining", json_boolean(fs->core->draining)) != 0;
     failed |= json_object_set_new(object, "fenced", json_boolean(fs->core->fence.is_up)) != 0;
     failed |= add_regions(object, fs->core);
+    failed |=
+        json_object_set_new(object, "events_from", make_number(core_first_offset(fs->core))) != 0;
     failed |= add_recoveries(object, fs);
     failed |= add_room(object, fs->service);
     failed |= json_object_set_new(object, "keeper_pid",

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
-#include "service/event_line.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -282,7 +282,8 @@ static void check_resumed_once(uint64_t free_bytes)
     require(!core_next_effect(again, &effect));
     require(slot->type == CORE_EVENT_RESUMED && slot->resumes == again->resumes);
     require(again->resumes-- == core->resumes + 1);
-    again->next_event--;
+    again->measured_event = --again->next_event;
+    again->event_bytes = core->event_bytes;
     *slot = before;
     state = state_of(again);
     require(check_bytes(state.bytes, state.size, last.bytes, last.size));

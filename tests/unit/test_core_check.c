@@ -34,6 +34,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
     LIE(core->gathered_share.taken, 0);
     LIE(core->options.patience_ms, 0);
     LIE(core->next_event, core->next_event + 1);
+    LIE(core->event_bytes, core->event_bytes + 1);
+    LIE(core->events[(core->next_event - 2) % core->options.limits.events].at, 1);
     LIE(core->events[(core->next_event - 1) % core->options.limits.events].resolved_by,
         CORE_FENCE_ABORT);
     core_start();

@@ -68,16 +68,16 @@ TAP_TEST(a_number_of_a_node_is_made_as_it_was)
 /* Worker and keeper of two builds both look into it. */
 TAP_TEST(the_ledger_is_laid_out_as_it_was)
 {
-    const long handles = 536, behind = handles + 65536 * 80;
+    const long handles = 536, behind = handles + 65536 * 96;
 
-    check_int(FS_LEDGER_VERSION, 6);
+    check_int(FS_LEDGER_VERSION, 7);
     check_int(offsetof(struct fs_ledger, slots), 0);
     check_int(offsetof(struct fs_ledger, init_bytes), 4);
     check_int(offsetof(struct fs_ledger, init), 8);
     check_int(offsetof(struct fs_ledger, started_ms), 520);
     check_int(offsetof(struct fs_ledger, handles_end), 528);
     check_int(offsetof(struct fs_ledger, handles), handles);
-    check_int(sizeof(struct fs_kept_handle), 80);
+    check_int(sizeof(struct fs_kept_handle), 96);
     check_int(offsetof(struct fs_ledger, recovery), behind);
     check_int(sizeof(struct fs_recovery), 152);
     check_int(offsetof(struct fs_ledger, init_answer_bytes), behind + 152);

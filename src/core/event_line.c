@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/event_line.h"
+
+#include "meta/name.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_BYTES 20u /* of the largest number, in decimal */
+#define HIDDEN_BYTES 64u /* a name that only some see takes a multiple of these */
+
+static const char *const names[] = {
+    [CORE_EVENT_STORE_CREATED] = "store_created",
+    [CORE_EVENT_STORE_REMOVED] = "store_removed",
+    [CORE_EVENT_STORE_RENAMED] = "store_renamed",
+    [CORE_EVENT_RW_CONNECTED] = "rw_connected",
+    [CORE_EVENT_RO_CONNECTED] = "ro_connected",
+    [CORE_EVENT_RO_DISCONNECTED] = "ro_disconnected",
+    [CORE_EVENT_COMMITTED] = "committed",
+    [CORE_EVENT_ROLLED_BACK] = "rolled_back",
+    [CORE_EVENT_ABORTED] = "aborted",
+    [CORE_EVENT_REVOKED] = "revoked",
+    [CORE_EVENT_OUT_OF_MEMORY] = "out_of_memory",
+    [CORE_EVENT_DRAINING] = "draining",
+    [CORE_EVENT_SERVING] = "serving",
+    [CORE_EVENT_DROPPED] = "dropped",
+    [CORE_EVENT_SUSPECT] = "suspect",
+    [CORE_EVENT_TRUSTED] = "trusted",
+    [CORE_EVENT_HEALTHY] = "healthy",
+    [CORE_EVENT_LOST] = "lost",
+    [CORE_EVENT_BOUND] = "bound",
+    [CORE_EVENT_SEALED] = "layout_committed",
+    [CORE_EVENT_RW_DATA_CONNECTED] = "rw_data_connected",
+    [CORE_EVENT_RW_DATA_DISCONNECTED] = "rw_data_disconnected",
+    [CORE_EVENT_CLEARED] = "cleared",
+    [CORE_EVENT_FENCED] = "fenced",
+    [CORE_EVENT_UNFENCED] = "unfenced",
+    [CORE_EVENT_REGION_REGISTERED] = "region_registered",
+    [CORE_EVENT_REGION_UNREGISTERED] = "region_unregistered",
+    [CORE_EVENT_REGION_ENDED] = "region_ended",
+    [CORE_EVENT_STORE_DRAINING] = "store_draining",
+    [CORE_EVENT_STORE_SERVING] = "store_serving",
+    [CORE_EVENT_PINNED] = "pinned",
+    [CORE_EVENT_UNPINNED] = "unpinned",
+    [CORE_EVENT_OVER_QUOTA] = "over_quota",
+    [CORE_EVENT_PROMOTED] = "promoted",
+    [CORE_EVENT_DEMOTED] = "demoted",
+    [CORE_EVENT_COPIED] = "copied",
+    [CORE_EVENT_COPY_DROPPED] = "copy_dropped",
+    [CORE_EVENT_MOVE_FAILED] = "move_failed",
+    [CORE_EVENT_HEALED] = "healed",
+    [CORE_EVENT_EVICTED] = "evicted",
+    [CORE_EVENT_RESUMED] = "worker_resumed",
+    [CORE_EVENT_RECOVERED] = "recovered",
+};
+
+_Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
+
+struct line {
+    char *out; /* NULL: it is only counted */
+    size_t bytes;
+};
+
+static void put_bytes(struct line *line, const char *bytes, size_t count)
+{
+    if (line->out)
+        memcpy(line->out + line->bytes, bytes, count);
+    line->bytes += count;
+}
+
+static void put(struct line *line, const char *text)
+{
+    put_bytes(line, text, strlen(text));
+}
+
+static void put_spaces(struct line *line, size_t count)
+{
+    if (line->out)
+        memset(line->out + line->bytes, ' ', count);
+    line->bytes += count;
+}
+
+static void put_digits(struct line *line, uint64_t value)
+{
+    char digits[NUMBER_BYTES];
+    size_t at = sizeof digits;
+
+    if (value > INT64_MAX)
+        value = INT64_MAX;
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    put_bytes(line, digits + at, sizeof digits - at);
+}
+
+static void put_escaped(struct line *line, unsigned char c)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt",
+                      hex[] = "0123456789ABCDEF";
+    const char *at = c ? strchr(plain, c) : NULL;
+    char escaped[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+
+    if (at)
+        put_bytes(line, (char[]){'\\', letters[at - plain]}, 2);
+    else if (c < ' ')
+        put_bytes(line, escaped, sizeof escaped);
+    else
+        put_bytes(line, (const char *)&c, 1);
+}
+
+static void put_key(struct line *line, const char *key)
+{
+    put(line, line->bytes == 0 ? "{\"" : ",\"");
+    put(line, key);
+    put(line, "\":");
+}
+
+static void put_number(struct line *line, const char *key, uint64_t value)
+{
+    put_key(line, key);
+    put_digits(line, value);
+}
+
+static void put_bool(struct line *line, const char *key, bool value)
+{
+    put_key(line, key);
+    put(line, value ? "true" : "false");
+}
+
+/* A name that a stranger chose: what is not ASCII is shown as '?' where it is no UTF-8. */
+static void put_text(struct line *line, const char *key, const char *text, size_t room)
+{
+    size_t bytes = strnlen(text, room);
+    bool is_utf8 = name_is_utf8(text, bytes);
+
+    put_key(line, key);
+    put(line, "\"");
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        put_escaped(line, c >= 0x80 && !is_utf8 ? '?' : c);
+    }
+    put(line, "\"");
+}
+
+/* Blanks for those who may not see it, so that the line is as long for all; how long the name is,
+ * they do not tell. */
+static void put_hidden(struct line *line, const char *key, const char *text, size_t room,
+                       bool may_see)
+{
+    struct line shown = {.out = may_see ? line->out : NULL, .bytes = line->bytes};
+    size_t bytes, width;
+
+    put_text(&shown, key, text, room);
+    bytes = shown.bytes - line->bytes;
+    width = (bytes + HIDDEN_BYTES - 1) / HIDDEN_BYTES * HIDDEN_BYTES;
+    if (may_see)
+        line->bytes = shown.bytes;
+    put_spaces(line, may_see ? width - bytes : width);
+}
+
+/* What only some events have. */
+static void put_details(struct line *line, const struct core_event *event, uint32_t reader)
+{
+    if (event->comm[0])
+        put_text(line, "comm", event->comm, sizeof event->comm);
+    if (event->waiter)
+        put_number(line, "waiter", event->waiter);
+    if (event->type == CORE_EVENT_REVOKED && event->by_uid != CORE_BY_DAEMON) {
+        put_number(line, "by_pid", event->by.pid);
+        put_number(line, "by_uid", event->by_uid);
+    }
+    if (event->type == CORE_EVENT_BOUND) {
+        put_text(line, "bound", event->bound, sizeof event->bound);
+        put_bool(line, "share", event->is_share);
+    }
+    if (event->pool[0])
+        put_text(line, "pool", event->pool, sizeof event->pool);
+    if (event->for_store[0])
+        put_text(line, "for", event->for_store, sizeof event->for_store);
+    if (event->type == CORE_EVENT_UNFENCED) {
+        const char *word = event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort";
+
+        put_text(line, "resolved_by", word, 16);
+    }
+    if (event->deadline_ms)
+        put_number(line, "deadline_ms", event->deadline_ms);
+    if (event->type >= CORE_EVENT_PROMOTED && event->type <= CORE_EVENT_EVICTED) {
+        put_text(line, "tier", core_place_name((enum core_place)event->tier), 16);
+        put_number(line, "ms", event->took_ms);
+    }
+    if (event->type == CORE_EVENT_MOVE_FAILED || event->error != 0) {
+        const char *word = strerrorname_np((int)event->error);
+
+        put_text(line, "error", word ? word : "", 32);
+    }
+    if (event->type == CORE_EVENT_RESUMED || event->type == CORE_EVENT_RECOVERED)
+        put_number(line, "resumes", event->resumes);
+    if (event->type == CORE_EVENT_RECOVERED) {
+        put_text(line, "cause", event->cause, sizeof event->cause);
+        put_number(line, "took_us", event->took_us);
+    } else if (event->region[0]) {
+        put_hidden(line, "region", event->region, sizeof event->region,
+                   reader == 0 || reader == event->uid);
+    }
+}
+
+size_t event_line_write(const struct core_event *event, uint32_t reader, char *out)
+{
+    struct line line = {.out = out};
+
+    put_number(&line, "seq", event->seq);
+    put_number(&line, "time_ms", event->wall_ms);
+    put_text(&line, "event", names[event->type], 64);
+    put_text(&line, "store", event->store, sizeof event->store);
+    put_number(&line, "session", event->session);
+    put_number(&line, "pid", event->process.pid);
+    put_number(&line, "uid", event->uid);
+    put_number(&line, "allocations", event->allocations);
+    put_number(&line, "bytes", event->bytes);
+    put_number(&line, "generation", event->generation);
+    put_details(&line, event, reader);
+    put(&line, "}\n");
+    return line.bytes;
+}
+
+int event_line_render(const struct core_event *event, uint32_t reader, char **line, size_t *size)
+{
+    *size = event_line_write(event, reader, NULL);
+    *line = malloc(*size + 1);
+    if (!*line)
+        return -ENOMEM;
+    event_line_write(event, reader, *line);
+    (*line)[*size] = '\0';
+    return 0;
+}
