@@ -8,6 +8,7 @@
 
 load helpers
 load gmsctl
+load python
 
 setup() {
     common_setup
@@ -331,5 +332,61 @@ try:
     sys.exit("pages of names that are for some alone")
 except OSError as error:
     assert error.errno == errno.EINVAL
+PY
+}
+
+# What a program of the writer's session reads, after it wrote to the memory by its mapping.
+@test "sendfile and mmap never show what a mapping has overwritten" {
+    python_setup
+    cat >"$T/stale.py" <<'PY'
+import ctypes, errno, mmap, os, shutil, signal, sys
+import gmsfs
+store = os.environ["GMSFS_STORE"]
+path = store + "/allocations/b"
+open(path, "ab").close()
+os.truncate(path, 2 << 20)
+writer, reader = os.open(path, os.O_RDWR), os.open(path, os.O_RDONLY)
+os.pwrite(writer, b"A" * 4096, 0)
+def send():
+    out = os.memfd_create("out")
+    try:
+        os.sendfile(out, reader, 0, 4096)
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error
+        return os.pread(reader, 4, 0)
+    return os.pread(out, 4, 0)
+def mapped():
+    child = os.fork()
+    if child == 0:
+        pages = mmap.mmap(reader, 4096, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        os._exit(0 if pages[:4] == b"A" * 4 else 1)
+    status = os.waitpid(child, 0)[1]
+    assert status == 0 or os.WTERMSIG(status) == signal.SIGBUS, status
+assert send() == b"AAAA"
+mapped()
+session = gmsfs.open(store, "rw", token=os.environ["GMSFS_SESSION"])
+ctypes.memset(session.buffers()[-1].address, ord("B"), 4096)
+assert os.pread(reader, 4, 0) == b"BBBB"
+assert send() == b"BBBB"
+shutil.copyfile(path, sys.argv[1])
+assert open(sys.argv[1], "rb").read(4096) == b"B" * 4096
+PY
+    run_logged -0 timeout $((60 * SLOW)) "$GMSFS" run -w "$W" -- python3 "$T/stale.py" "$T/copy"
+}
+
+@test "a reader's sendfile, splice and private mapping show the bytes" {
+    run_logged -0 python3 - "$W/allocations/a" "$W/metadata/key" <<'PY'
+import mmap, os, sys
+for path in sys.argv[1:]:
+    want = open(path, "rb").read()
+    fd, to, pipe = os.open(path, os.O_RDONLY), os.memfd_create("to"), os.pipe()
+    while os.sendfile(to, fd, None, 1 << 20):
+        pass
+    assert os.pread(to, 2 << 20, 0) == want
+    os.lseek(fd, 0, os.SEEK_SET)
+    got = os.splice(fd, pipe[1], 4096)
+    assert os.read(pipe[0], got) == want[:got] and got == min(4096, len(want))
+    pages = mmap.mmap(fd, len(want), flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    assert pages[:] == want
 PY
 }

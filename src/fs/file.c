@@ -25,6 +25,23 @@ static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t o
             request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
 }
 
+/* Pages stay in the kernel's cache, and nobody can tell it that a process has written to the memory
+ * behind them by a mapping. So there are pages only of what a reader keeps from being written. */
+static bool may_have_pages(const struct core *core, uint64_t fh)
+{
+    const struct core_file *file = core_find_file(core, fh);
+    const struct core_session *session = file ? core_find_session(core, file->session) : NULL;
+    return session && session->mode == LOCK_MODE_RO && file->kind == CORE_KIND_ALLOCATION;
+}
+
+/* A value may be looked at without a session: it has pages while nobody writes. */
+static bool may_have_entry_pages(const struct core *core, uint64_t fh)
+{
+    const struct core_file *file = core_find_file(core, fh);
+    const struct core_store *store = file ? core_find_store(core, file->store) : NULL;
+    return store && store->lock.held[LOCK_MODE_RW] == 0;
+}
+
 /* Who holds a region that lies on an allocation reads its bytes, others its facts. */
 static bool is_held_allocation(const struct core *core, uint64_t fh)
 {
@@ -32,9 +49,27 @@ static bool is_held_allocation(const struct core *core, uint64_t fh)
     return file && file->holds && file->store != 0;
 }
 
+static bool may_read_pages(const struct core *core, uint64_t id, uint64_t fh)
+{
+    switch (node_get_kind(id)) {
+    case NODE_ALLOCATION:
+        return may_have_pages(core, fh);
+    case NODE_REGION:
+        return !is_held_allocation(core, fh);
+    case NODE_ENTRY:
+        return may_have_entry_pages(core, fh);
+    default:
+        return true; /* whoever makes the text decides */
+    }
+}
+
 void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
                 struct fuse_file_info *info)
 {
+    if (fs_get_reading(info) == FS_READ_PAGES && !may_read_pages(fs_of(req)->core, id, info->fh)) {
+        fs_reply_error(req, -EINVAL);
+        return;
+    }
     switch (node_get_kind(id)) {
     case NODE_ALLOCATION:
         read_allocation(req, info->fh, size, (uint64_t)offset);
