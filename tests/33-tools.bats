@@ -390,3 +390,35 @@ for path in sys.argv[1:]:
     assert pages[:] == want
 PY
 }
+
+@test "what is unlinked or replaced while it is open answers ESTALE, and its memory is free" {
+    cat >"$T/gone.py" <<'PY'
+import errno, json, os
+store = os.environ["GMSFS_STORE"]
+def used():
+    return json.load(open(store + "/../device"))["used_bytes"]
+def make(name):
+    fd = os.open(store + "/allocations/" + name, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, 1 << 20)
+    return fd
+def check_gone(call, *errnos):
+    try:
+        call()
+    except OSError as error:
+        assert error.errno in errnos, error
+        return
+    raise AssertionError(call)
+unlinked, replaced, kept = make("unlinked"), make("replaced"), make("kept")
+before = used()
+os.unlink(store + "/allocations/unlinked")
+os.rename(store + "/allocations/kept", store + "/allocations/replaced")
+for fd in unlinked, replaced:
+    check_gone(lambda: os.pread(fd, 1, 0), errno.ESTALE)
+    check_gone(lambda: os.pwrite(fd, b"x", 0), errno.ESTALE)
+    check_gone(lambda: os.fstat(fd), errno.ESTALE, errno.ENOENT)
+assert used() <= before - (2 << 20), (used(), before)
+os.pwrite(kept, b"kept", 0)
+assert open(store + "/allocations/replaced", "rb").read(4) == b"kept"
+PY
+    run_logged -0 timeout $((60 * SLOW)) "$GMSFS" run -w "$W" -- python3 "$T/gone.py"
+}
