@@ -35,6 +35,10 @@
  *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
  *   -EMFILE, -ENFILE not one descriptor is free
  *
+ * TEXTS. A program may read the files of a mount by itself (gmsfs(5)). What read(2) gives until it
+ * returns 0 is one whole version of a text. A reader that goes by st_size sees one version, or only
+ * its beginning, without the final newline, where the text has grown meanwhile; never two mixed.
+ *
  * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
  * mount or change mappings are done one after the other, also while one of them waits
  * (gmsfs_connect, gmsfs_remap_all_vas, allocation). Never held up by those are the properties

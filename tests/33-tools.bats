@@ -4,6 +4,7 @@
 # Other people's tools on the files of a mount: those that go by the size that stat(2) tells, and those
 # that read by sendfile(2), splice(2) or mmap(2), see what read(2) gives.
 #
+# shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
 load helpers
