@@ -4,16 +4,6 @@
 
 #include <stdlib.h>
 
-/* Takes the text. It may be more than its user's share: then the first read makes it anew. */
-static void keep_told(struct fs *fs, struct fs_handle *handle, struct fs_text *text)
-{
-    if (fs_shown_set(fs, handle, (uint8_t *)text->data, text->size))
-        return;
-    handle->shown.is_told = true;
-    handle->shown.told_ms = fs_read_now_ms();
-    handle->shown.told_changes = service_count_changes(fs->service);
-}
-
 static void reply_attr(fuse_req_t req, const struct node *node)
 {
     struct fs *fs = fs_of(req);
@@ -31,7 +21,7 @@ static void reply_attr(fuse_req_t req, const struct node *node)
         error = fs_text_render(fs, node, context->uid, &text);
         stat.st_size = error ? 0 : (off_t)text.size;
         if (!error && handle)
-            keep_told(fs, handle, &text);
+            fs_keep_told_text(fs, handle, (uint8_t *)text.data, text.size);
         else if (!error)
             free(text.data);
     }

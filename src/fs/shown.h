@@ -28,9 +28,9 @@ struct fs_shown {
     bool is_lost;        /* its bytes were, with the last worker */
     bool is_paged;       /* pages of it are in the kernel's cache: it stays this one */
     bool is_told;        /* its size was told to the file's opener, who has not read it yet */
-    uint64_t told_ms;    /* when, and at which count of changes */
-    uint64_t told_changes;
-    uint64_t print; /* of the bytes, also where they are lost; 0: not known */
+    uint64_t told_ms;    /* when, */
+    uint64_t told_print; /* and the print of what it was made of */
+    uint64_t print;      /* of the bytes, also where they are lost; 0: not known */
 };
 
 /* Takes `text` (malloc'ed). -EDQUOT, -ENOMEM: the bound; then it is freed. */

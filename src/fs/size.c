@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/size.h"
 
+#include "base/xxh3.h"
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 
 #define BOUND_BYTES (UINT64_C(1) << 30) /* no text is longer */
-#define TOLD_MS     100u                /* so long a told text may wait for its first read */
+#define TOLD_MS     1000u               /* so long a told text may wait for its first read */
 #define HASH_BYTES  33u
 
 enum fs_reading fs_get_reading(const struct fuse_file_info *info)
@@ -113,11 +114,29 @@ bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file)
     return opened->node == node && opened->file == file;
 }
 
+/* Of all that texts are made of, but for the time and what the device tells of others. */
+static uint64_t make_print(const struct fs *fs)
+{
+    struct service_numbers numbers;
+
+    service_get_numbers(fs->service, &numbers);
+    return XXH3_64bits_withSeed(&numbers, sizeof numbers, service_count_changes(fs->service));
+}
+
+void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes)
+{
+    if (fs_shown_set(fs, handle, text, bytes))
+        return;
+    handle->shown.is_told = true;
+    handle->shown.told_ms = fs_read_now_ms();
+    handle->shown.told_print = make_print(fs);
+}
+
 bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle)
 {
     const struct fs_shown *shown = &handle->shown;
 
-    return shown->is_told && shown->told_changes == service_count_changes(fs->service) &&
+    return shown->is_told && shown->told_print == make_print(fs) &&
            fs_read_now_ms() - shown->told_ms <= TOLD_MS;
 }
 

@@ -48,6 +48,9 @@ bool fs_is_costly_text(enum node_kind kind);
 /* Notes that a thread has opened a text. */
 void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid);
 bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file);
+/* Keeps the text, whose size the opener is told now, for its first read; or frees it, where its
+ * user may have no more: then that read makes it anew. */
+void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
 /* True if the text that the file has is the one whose size its opener was told, and is still what a
  * read would show. */
 bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle);
