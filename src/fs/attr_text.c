@@ -2,8 +2,6 @@
 /* attr_text - attributes of texts that are costly to make, whose length is that of the text */
 #include "fs/fs_internal.h"
 
-#include <stdlib.h>
-
 static void reply_attr(fuse_req_t req, const struct node *node)
 {
     struct fs *fs = fs_of(req);
@@ -23,7 +21,11 @@ static void reply_attr(fuse_req_t req, const struct node *node)
         if (!error && handle)
             fs_keep_told_text(fs, handle, (uint8_t *)text.data, text.size);
         else if (!error)
-            free(text.data);
+            fs_keep_measured(fs, &(struct fs_measured){.node = id,
+                                                       .uid = context->uid,
+                                                       .tid = (uint32_t)context->pid,
+                                                       .text = (uint8_t *)text.data,
+                                                       .bytes = text.size});
     }
     if (error)
         fs_reply_error(req, error);

@@ -140,6 +140,7 @@ struct fs {
     uint32_t *ledger_left, ledger_left_count; /* answered in this step; room for all slots */
     uint32_t kept_next;                       /* kept.c's */
     struct fs_opened opened[FS_OPENED];       /* size.c's: by node */
+    struct fs_measured measured;              /* size.c's */
     struct idvec viewed;                      /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
     unsigned warnings, warnings_suppressed;

@@ -379,6 +379,7 @@ void fs_free(struct fs *fs)
         fuse_session_exit(fs->session); /* answers that nobody takes are no errors now */
         fs_requests_abandon(fs);
     }
+    fs_drop_measured(fs);
     fs_handles_free(fs);
     if (fs->session)
         fuse_session_destroy(fs->session);
@@ -405,7 +406,7 @@ bool fs_on_tick(struct fs *fs, uint64_t now_ms)
         log_warning("%s: %u more warnings of this kind were left out", fs->options.mountpoint,
                     fs->warnings_suppressed);
     fs->warnings = fs->warnings_suppressed = 0;
-    return fs_fds_tick(fs);
+    return fs_age_measured(fs) | fs_fds_tick(fs);
 }
 
 /* While the socket's connections live, they hold the mount: they go with the last open file. */

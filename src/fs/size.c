@@ -6,6 +6,7 @@
 #include "fs/residency.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BOUND_BYTES (UINT64_C(1) << 30) /* no text is longer */
@@ -102,11 +103,6 @@ static size_t find_place(uint64_t node)
     return (size_t)((node ^ node >> 8 ^ node >> 16) % FS_OPENED);
 }
 
-void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid)
-{
-    fs->opened[find_place(node)] = (struct fs_opened){.node = node, .file = file, .tid = tid};
-}
-
 bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file)
 {
     const struct fs_opened *opened = &fs->opened[find_place(node)];
@@ -115,12 +111,12 @@ bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file)
 }
 
 /* Of all that texts are made of, but for the time and what the device tells of others. */
-static uint64_t make_print(const struct fs *fs)
+static uint64_t make_print(const struct fs *fs, uint64_t changes)
 {
     struct service_numbers numbers;
 
     service_get_numbers(fs->service, &numbers);
-    return XXH3_64bits_withSeed(&numbers, sizeof numbers, service_count_changes(fs->service));
+    return XXH3_64bits_withSeed(&numbers, sizeof numbers, changes);
 }
 
 void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes)
@@ -129,14 +125,15 @@ void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, s
         return;
     handle->shown.is_told = true;
     handle->shown.told_ms = fs_read_now_ms();
-    handle->shown.told_print = make_print(fs);
+    handle->shown.told_print = make_print(fs, service_count_changes(fs->service));
 }
 
 bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle)
 {
     const struct fs_shown *shown = &handle->shown;
 
-    return shown->is_told && shown->told_print == make_print(fs) &&
+    return shown->is_told &&
+           shown->told_print == make_print(fs, service_count_changes(fs->service)) &&
            fs_read_now_ms() - shown->told_ms <= TOLD_MS;
 }
 
@@ -153,4 +150,62 @@ struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uin
         return NULL;
     handle = fs_handle_get(fs, opened->file, node);
     return handle && (!handle->shown.is_fixed || handle->shown.is_told) ? handle : NULL;
+}
+
+/* ---- from GETATTR to open -------------------------------------------------------------------- */
+
+void fs_drop_measured(struct fs *fs)
+{
+    if (fs->measured.node != 0)
+        service_give(fs->service, SERVICE_BOUND_TEXTS, fs->measured.uid, fs->measured.bytes);
+    free(fs->measured.text);
+    fs->measured = (struct fs_measured){0};
+}
+
+bool fs_age_measured(struct fs *fs)
+{
+    if (fs->measured.node != 0 && fs_read_now_ms() - fs->measured.made_ms > TOLD_MS)
+        fs_drop_measured(fs);
+    return fs->measured.node != 0;
+}
+
+void fs_keep_measured(struct fs *fs, const struct fs_measured *measured)
+{
+    fs_drop_measured(fs);
+    if (measured->tid == 0 ||
+        service_take(fs->service, SERVICE_BOUND_TEXTS, 0, measured->uid, measured->bytes)) {
+        free(measured->text);
+        return;
+    }
+    fs->measured = *measured;
+    fs->measured.made_ms = fs_read_now_ms();
+    fs->measured.print = make_print(fs, service_count_changes(fs->service));
+}
+
+/* The open is all that has happened since: its file shows that text. */
+static void take_measured(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid)
+{
+    struct fs_measured measured = fs->measured;
+    const struct core_file *opened = core_find_file(fs->core, file);
+    struct fs_handle *handle;
+
+    if (measured.node != node || measured.tid != tid || !opened || opened->uid != measured.uid)
+        return;
+    fs->measured.text = NULL;
+    fs_drop_measured(fs);
+    handle = measured.print == make_print(fs, service_count_changes(fs->service) - 1)
+                 ? fs_handle_get(fs, file, node)
+                 : NULL;
+    if (!handle) {
+        free(measured.text);
+        return;
+    }
+    fs_keep_told_text(fs, handle, measured.text, measured.bytes);
+    handle->shown.told_ms = measured.made_ms;
+}
+
+void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid)
+{
+    fs->opened[find_place(node)] = (struct fs_opened){.node = node, .file = file, .tid = tid};
+    take_measured(fs, node, file, tid);
 }

@@ -33,6 +33,16 @@ struct fs_opened { /* the newest open file of a text */
     uint32_t tid; /* the thread that opened it; 0: not known */
 };
 
+/* The text that was made last for the size of a node. The kernel asks for attributes before it
+ * opens a file, and its opener once more. */
+struct fs_measured {
+    uint64_t node; /* 0: there is none */
+    uint64_t made_ms, print;
+    uint32_t uid, tid;
+    uint8_t *text;
+    size_t bytes; /* counted for the user */
+};
+
 /* How the bytes of a read reach who asked. */
 enum fs_reading {
     FS_READ_DIRECT, /* read(2) */
@@ -47,6 +57,11 @@ void fs_stat(struct fs *fs, const struct node *node, struct stat *stat);
 bool fs_is_costly_text(enum node_kind kind);
 /* Notes that a thread has opened a text. */
 void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid);
+/* Keeps the text for the open of this thread that may follow; or frees it. */
+void fs_keep_measured(struct fs *fs, const struct fs_measured *measured);
+void fs_drop_measured(struct fs *fs);
+/* Drops it once no open can use it. True: it waits for that. */
+bool fs_age_measured(struct fs *fs);
 bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file);
 /* Keeps the text, whose size the opener is told now, for its first read; or frees it, where its
  * user may have no more: then that read makes it anew. */
