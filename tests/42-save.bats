@@ -176,6 +176,70 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
     [[ $(sums weights) == *$'a/b%.c\\\\\e'* ]] || fail 'a name is not as it is'
 }
 
+# write_metadata PATH BYTES [SEED]: a file of one tensor, and a value of so many bytes of every kind.
+write_metadata() {
+    python3 - "$@" <<'END'
+import json, random, struct, sys
+path, size, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
+letters = random.Random(seed).choices('ab"\\\n\t\x1f/é日𝄞', k=size)
+header = {"__metadata__": {"long": "".join(letters), "short": "s"},
+          "t": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}
+text = json.dumps(header, ensure_ascii=False).encode()
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"abc")
+END
+}
+
+metadata_of() { # PATH: of a safetensors file, in one form
+    python3 -c 'import json, struct, sys
+file = open(sys.argv[1], "rb")
+header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
+}
+
+@test "__metadata__ of any size is loaded, verified, summed and saved as it was" {
+    local size
+    requires python3
+    start_mount size=64M
+    mkdir "$M/again"
+    for size in 10 340000 600000 3000000; do
+        write_metadata "$T/x.safetensors" "$size"
+        cli load "$M/weights" "$T/x.safetensors"
+        assert_match "$output" ': 1 tensors in'
+        cli verify "$M/weights" "$T/x.safetensors"
+        cli sum "$M/weights"
+        assert_match "$output" '^[0-9a-f]{32}  t$'
+        cli save "$M/weights" "$T/y.safetensors"
+        [[ $output != *' not saved'* ]] || fail 'not all was saved'
+        cmp <(metadata_of "$T/x.safetensors") <(metadata_of "$T/y.safetensors") || fail "of $size bytes"
+        cli load -q "$M/again" "$T/y.safetensors"
+        assert_eq "$(cat "$M/again/layout_hash")" "$(cat "$M/weights/layout_hash")" hash
+        write_metadata "$T/x.safetensors" "$size" 1
+        cli -1 verify "$M/weights" "$T/x.safetensors"
+        assert_match "$output" '__metadata__.*: the store has another'
+    done
+    cli save --shard-size 1 "$M/again" "$T/z.safetensors"
+    cli load -q "$M/weights" "$T/z.safetensors.index.json"
+    cli verify "$M/again" "$T/z.safetensors.index.json"
+    cli image save -q "$M/again" "$T/image"
+    cli image load -q "$M/weights" "$T/image"
+    cli save -q "$M/weights" "$T/w.safetensors"
+    cmp "$T/w.safetensors" "$T/y.safetensors" || fail 'by an image'
+    # What names such a value and is none is refused, not read beyond its allocation.
+    cli run -w "$M/again" -- "$GMSFS" metadata put "$M/again" __metadata__ --allocation "$(find "$M/again/allocations" -type f -printf '%f\n' | head -n 1)" \
+        '{"bytes":99999999,"format":"safetensors"}'
+    cli -1 save "$M/again" "$T/w.safetensors"
+    assert_match "$output" "'bytes' in the entry __metadata__ is not a string"
+}
+
+@test "an index that names __metadata__ as a tensor is refused, however long that is" {
+    requires python3
+    start_mount size=64M
+    write_metadata "$T/x.safetensors" 2000000
+    echo '{"weight_map":{"t":"x.safetensors","__metadata__":"x.safetensors"}}' >"$T/i.json"
+    cli -1 load "$M/weights" "$T/i.json"
+    assert_match "$output" "tensor '__metadata__': the index says that it is in"
+}
+
 @test "the reference implementation reads what was saved" {
     python3 -c 'import safetensors' 2>/dev/null || skip 'no safetensors for Python here'
     start_mount size=64M

@@ -12,6 +12,8 @@ from .errors import BadArgument, Error
 # What a key, and a tensor's name, has to be.
 A_NAME = f"a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL; / and % and a dot in front are three"
 
+LONG_FORMAT = "safetensors"  # of a value that lies in an allocation, for no entry has room for it
+
 
 def encode_key(store: Any, key: Any) -> Any:
     """A key as the library takes it: a C string."""

@@ -15,6 +15,7 @@ from .errors import BadArgument, NoMemory, make
 from .store import Store
 
 METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
+METADATA_MAX = 100_000_000  # bytes of JSON; a safetensors file's header has no more
 ALIGNMENT_BYTES = 512
 LEAST_CHUNK_BYTES = 64 << 20
 MOST_CHUNK_BYTES = 2 << 30
@@ -110,6 +111,7 @@ class Plan:
             )
         for name, source in tensors.items():
             self._add(name, source, seen)
+        self._place_metadata()
         for name in tag if callable(getattr(tag, "items", None)) else ():
             if name not in tensors:
                 raise ValueError(f"{path}: tag: no tensor is called {name!r}")
@@ -143,14 +145,26 @@ class Plan:
         text = json.dumps(
             dict(metadata), separators=(",", ":"), sort_keys=True, ensure_ascii=False
         )
-        encoded = metadata_module.encode_text(text, abi.VALUE_MAX)
+        encoded = metadata_module.encode_text(text, METADATA_MAX)
         if encoded is None:
             raise BadArgument(
                 self.path,
                 METADATA_KEY,
-                f"it is JSON of at most {abi.VALUE_MAX} bytes of UTF-8",
+                f"it is JSON of at most {METADATA_MAX} bytes of UTF-8",
             )
         return encoded
+
+    def _place_metadata(self) -> None:
+        """What is too long for an entry lies in memory, behind all tensors."""
+        if self.metadata is None or len(self.metadata) <= abi.VALUE_MAX:
+            return
+        data, nbytes = memoryview(self.metadata), len(self.metadata)
+        value = json.dumps(
+            {"bytes": nbytes, "format": metadata_module.LONG_FORMAT}, separators=(",", ":")
+        ).encode()
+        names = [(METADATA_KEY, value)]
+        self.items.append(Item(data, data, "bytes", nbytes, names, self._tag_of(METADATA_KEY)))
+        self.metadata = None
 
     def _add(self, name: Any, source: Any, seen: Any) -> None:
         if not isinstance(name, str):

@@ -7,6 +7,8 @@ import json
 from typing import Any, Dict, List, Optional
 
 from . import dtypes
+from .errors import BadMetadata
+from .metadata import LONG_FORMAT
 from .opening import open
 from .store import Store
 
@@ -98,11 +100,25 @@ class safe_open:
     def metadata(self) -> Optional[Dict[str, str]]:
         """__metadata__ of the files that were loaded, or None."""
         try:
-            value = self._store.metadata[METADATA_KEY]
+            value, slot, offset = self._store.metadata.get_entry(METADATA_KEY)
         except KeyError:
             return None
         found = json.loads(value)
+        if slot is not None and isinstance(found, dict) and found.get("format") == LONG_FORMAT:
+            found = json.loads(self._read(slot, offset, found["bytes"]))
         return found if isinstance(found, dict) else None
+
+    def _read(self, slot: int, offset: int, nbytes: int) -> bytes:
+        """Bytes of an allocation, wherever that is."""
+        buffer = next(one for one in self._store.buffers() if one.slot == slot)
+        if not 0 <= nbytes <= buffer.nbytes - offset:
+            raise BadMetadata(self._store.path, METADATA_KEY, "it reaches beyond its allocation")
+        if buffer.device is None:
+            return bytes(buffer.view()[offset : offset + nbytes])
+        from . import with_torch
+
+        whole = with_torch.base(buffer)
+        return bytes(whole[offset : offset + nbytes].cpu().numpy().tobytes())
 
     def get_tensor(self, name: str) -> Any:
         return self._place(self._tensor(name))

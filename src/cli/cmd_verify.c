@@ -73,8 +73,8 @@ struct verify {
 
 static void verify_say(struct verify *verify, const struct model_tensor *tensor, const char *what)
 {
-    cli_error("%s: tensor '%s' of %s: %s", verify->store, tensor->name,
-              verify->model->files[tensor->file].path, what);
+    cli_error("%s: %s'%s' of %s: %s", verify->store, tensor->long_format ? "" : "tensor ",
+              tensor->name, verify->model->files[tensor->file].path, what);
     verify->bad++;
 }
 
@@ -93,7 +93,10 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
         verify_say(verify, tensor, "not in the store");
     else if (entry->value_bytes != strlen(value) ||
              memcmp(entry->value, value, entry->value_bytes) != 0)
-        verify_say(verify, tensor, "the store has another dtype or shape ('gmsfs ls' shows it)");
+        verify_say(verify, tensor,
+                   tensor->long_format ? "the store has another value"
+                                       : "the store has another dtype or shape ('gmsfs ls' shows "
+                                         "it)");
     else if (entry->rank >= verify->reader.mapping_count)
         verify_say(verify, tensor, "bound to no allocation");
     else {

@@ -61,12 +61,6 @@ static int load_describe(struct load *load)
             return cli_out_of_memory();
         status = load_check_tensor(load, i);
     }
-    if (status == CLI_OK && load->metadata && strlen(load->metadata) > GMSFS_VALUE_MAX) {
-        cli_error("%s: the %s of the files together takes %zu bytes; a store takes %u",
-                  load->files[0], SAFETENSORS_METADATA_KEY, strlen(load->metadata),
-                  GMSFS_VALUE_MAX);
-        status = CLI_FAILURE;
-    }
     for (size_t i = 0; status == CLI_OK && i < load->model->entry_count; i++)
         status = load_check_entry(load, &load->model->entries[i]);
     return status;

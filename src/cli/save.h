@@ -58,6 +58,21 @@ struct save {
     uint64_t copied_ms;
 };
 
+/* A value that lies in the store's memory. */
+struct save_value {
+    const uint8_t *from; /* for `staging` alone */
+    uint64_t size_bytes; /* 0: the value is elsewhere, and nothing is fetched */
+    char *bytes;         /* once it was fetched */
+};
+
+/* save_values.c: finds a long value of that format, and no more than so many bytes. NULL, or why
+ * the entry is none. */
+const char *save_find_value(const struct save *save, const struct gmsfs_layout_entry *entry,
+                            const char *format, uint64_t most_bytes, struct save_value *value);
+/* Fetches those that have a size. save_free_values() in any case. */
+int save_fetch_values(struct save *save, struct save_value *values, size_t count);
+void save_free_values(struct save_value *values, size_t count);
+
 /* save_plan.c: names, headers and places. */
 int save_plan(struct save *save);
 int save_plan_gguf(struct save *save); /* save_gguf.c: the same of a GGUF file's */

@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a GGUF file will say: key-values that may lie in the store's memory, and the tensors. */
-#include "base/failure.h"
 #include "cli/save.h"
 
-#include "cli/store_memory.h"
 #include "model/gguf.h"
-#include "mover/work.h"
+#include "model/long_value.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Long values, as they are fetched from the store's memory. */
+/* The key-values of the file, and those of them that are fetched from the store's memory. */
 struct gguf_fetch {
     struct save *save;
     struct gguf_pair *pairs;
-    const uint8_t **from; /* of each; NULL: it is there */
-    uint64_t *sizes;      /* of each, where it has to be fetched; else 0 */
-    char **fetched;
+    struct save_value *values; /* of each */
     size_t count;
 };
 
@@ -29,31 +25,12 @@ static int gguf_refuse(const struct save *save, const char *key, const char *why
 
 /* ---- key-values ---------------------------------------------------------------------------- */
 
-/* Where a value lies that is too long for an entry. */
-static int fetch_plan_long(struct gguf_fetch *fetch, const struct gmsfs_layout_entry *entry)
-{
-    const struct reader *reader = &fetch->save->reader;
-    uint64_t size_bytes = 0;
-    const struct gmsfs_mapping *mapping;
-
-    if (entry->rank >= reader->mapping_count ||
-        gguf_parse_long_value(entry->value, entry->value_bytes, &size_bytes) != 0)
-        return gguf_refuse(fetch->save, entry->key, "no value of a GGUF file");
-    mapping = &reader->mappings[entry->rank];
-    if (size_bytes > GGUF_MAX_HEADER_BYTES || entry->offset > mapping->aligned_bytes ||
-        size_bytes > mapping->aligned_bytes - entry->offset)
-        return gguf_refuse(fetch->save, entry->key, "it reaches beyond its allocation");
-    fetch->from[fetch->count] = (const uint8_t *)mapping->ptr + entry->offset;
-    fetch->sizes[fetch->count] = size_bytes;
-    return CLI_OK;
-}
-
 static int fetch_plan_one(struct gguf_fetch *fetch, const char *key)
 {
     struct gguf_pair *pair = &fetch->pairs[fetch->count];
     const struct gmsfs_layout_entry *entry;
     char name[GMSFS_NAME_MAX + 1];
-    int status = CLI_OK;
+    const char *why = NULL;
 
     if (strlen(GGUF_KEY_PREFIX) + strlen(key) >= sizeof(name))
         return gguf_refuse(fetch->save, key, "its key is too long");
@@ -64,54 +41,10 @@ static int fetch_plan_one(struct gguf_fetch *fetch, const char *key)
         return gguf_refuse(fetch->save, name, "the entry is not there");
     *pair = (struct gguf_pair){key, entry->value, entry->value_bytes};
     if (entry->rank != GMSFS_SLOT_NONE)
-        status = fetch_plan_long(fetch, entry);
+        why = save_find_value(fetch->save, entry, LONG_VALUE_GGUF, GGUF_MAX_HEADER_BYTES,
+                              &fetch->values[fetch->count]);
     fetch->count++;
-    return status;
-}
-
-static int fetch_piece(void *context, const struct work_piece *piece, void *own)
-{
-    struct gguf_fetch *fetch = context;
-    char *to = fetch->fetched[piece->item];
-    const uint8_t *part;
-    size_t step = 1;
-    int error = staging_fetch(own, &fetch->save->reader.memory, fetch->from[piece->item],
-                              piece->size_bytes, WORK_PIECE_BYTES);
-
-    while (!error && step > 0) {
-        error = staging_next(own, &part, &step);
-        if (!error && step > 0) {
-            memcpy(to, part, step);
-            to += step;
-        }
-    }
-    return error;
-}
-
-static int fetch_run(struct gguf_fetch *fetch)
-{
-    struct save *save = fetch->save;
-    struct work work = {.item_bytes = fetch->sizes,
-                        .item_count = fetch->count,
-                        .whole = true,
-                        .context = fetch,
-                        .piece = fetch_piece};
-    int error;
-
-    for (size_t i = 0; i < fetch->count; i++) {
-        if (!fetch->sizes[i])
-            continue;
-        fetch->fetched[i] = malloc(fetch->sizes[i]);
-        if (!fetch->fetched[i])
-            return cli_out_of_memory();
-        fetch->pairs[i].bytes = fetch->fetched[i];
-        fetch->pairs[i].size_bytes = fetch->sizes[i];
-    }
-    staging_equip(save->reader.staging, &work, &save->reader.memory, 1);
-    error = work_run(&work);
-    if (error && !store_explain_staging(save->reader.staging))
-        cli_error("%s: cannot read its memory: %s", save->store, failure_thread_reason(error));
-    return error ? CLI_FAILURE : CLI_OK;
+    return why ? gguf_refuse(fetch->save, entry->key, why) : CLI_OK;
 }
 
 static int fetch_all(struct gguf_fetch *fetch, const json_t *keys)
@@ -121,27 +54,27 @@ static int fetch_all(struct gguf_fetch *fetch, const json_t *keys)
     json_t *key;
 
     fetch->pairs = calloc(room, sizeof(*fetch->pairs));
-    fetch->from = calloc(room, sizeof(*fetch->from));
-    fetch->sizes = calloc(room, sizeof(*fetch->sizes));
-    fetch->fetched = calloc(room, sizeof(*fetch->fetched));
-    if (!fetch->pairs || !fetch->from || !fetch->sizes || !fetch->fetched)
+    fetch->values = calloc(room, sizeof(*fetch->values));
+    if (!fetch->pairs || !fetch->values)
         return cli_out_of_memory();
     json_array_foreach (keys, i, key) {
         status = fetch_plan_one(fetch, json_string_value(key));
         if (status != CLI_OK)
             return status;
     }
-    return fetch_run(fetch);
+    status = save_fetch_values(fetch->save, fetch->values, fetch->count);
+    for (i = 0; status == CLI_OK && i < fetch->count; i++)
+        if (fetch->values[i].bytes) {
+            fetch->pairs[i].bytes = fetch->values[i].bytes;
+            fetch->pairs[i].size_bytes = fetch->values[i].size_bytes;
+        }
+    return status;
 }
 
 static void fetch_free(struct gguf_fetch *fetch)
 {
-    for (size_t i = 0; fetch->fetched && i < fetch->count; i++)
-        free(fetch->fetched[i]);
+    save_free_values(fetch->values, fetch->count);
     free(fetch->pairs);
-    free(fetch->from);
-    free(fetch->sizes);
-    free(fetch->fetched);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */

@@ -2,6 +2,7 @@
 /* What the files will be called and say, before the first of them is made. */
 #include "cli/save.h"
 
+#include "model/long_value.h"
 #include "model/safetensors_write.h"
 
 #include <errno.h>
@@ -20,8 +21,29 @@ static int save_stem_length(const struct save *save)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
+/* Parses the entry, or what lies in the store's memory where that was too long for it. */
+static int save_parse_metadata(struct save *save, const struct gmsfs_layout_entry *entry,
+                               json_t **metadata)
+{
+    struct save_value *value = calloc(1, sizeof(*value));
+    int status = value ? CLI_OK : cli_out_of_memory();
+    bool is_long =
+        value && entry->rank != GMSFS_SLOT_NONE &&
+        !save_find_value(save, entry, LONG_VALUE_SAFETENSORS, SAFETENSORS_MAX_HEADER_BYTES, value);
+
+    *metadata = NULL;
+    if (is_long)
+        status = save_fetch_values(save, value, 1);
+    if (status == CLI_OK && is_long)
+        *metadata = json_loadb(value->bytes, value->size_bytes, JSON_REJECT_DUPLICATES, NULL);
+    else if (status == CLI_OK)
+        *metadata = json_loadb(entry->value, entry->value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    save_free_values(value, 1);
+    return status;
+}
+
 /* *metadata: an object of strings, or NULL where the store has none. */
-static int save_get_metadata(const struct save *save, json_t **metadata)
+static int save_get_metadata(struct save *save, json_t **metadata)
 {
     const struct gmsfs_layout_entry *entry = reader_find(&save->reader, SAFETENSORS_METADATA_KEY);
     const char *key;
@@ -30,7 +52,8 @@ static int save_get_metadata(const struct save *save, json_t **metadata)
     *metadata = NULL;
     if (!entry)
         return CLI_OK;
-    *metadata = json_loadb(entry->value, entry->value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (save_parse_metadata(save, entry, metadata) != CLI_OK)
+        return CLI_FAILURE;
     if (!json_is_object(*metadata)) {
         cli_error("%s: the entry %s is not a JSON object, so no safetensors file can hold it; "
                   "change or remove it with 'gmsfs metadata'",

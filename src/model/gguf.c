@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/long_value.h"
 #include "safetensors_parts.h"
 
 #define FIRST_READ_BYTES ((size_t)4 << 20)
 #define SPLIT_PREFIX     "split."
 #define SPLIT_COUNT      "split.count"
-/* What an entry may have; what is longer lies in an allocation. */
-#define VALUE_BYTES (1u << 20)
 
 /* A file's beginning, as it was read. */
 struct gguf_file {
@@ -172,7 +171,7 @@ static int add_long_value(const struct gguf_file *file, const struct gguf_value 
                                     .shape = calloc(1, sizeof(*tensor->shape)),
                                     .offset_bytes = value->offset_bytes,
                                     .size_bytes = value->size_bytes,
-                                    .is_value = true};
+                                    .long_format = LONG_VALUE_GGUF};
     model->tensor_count++;
     if (!tensor->shape)
         return fail_memory(file);
@@ -195,7 +194,7 @@ static int add_value(const struct gguf_file *file, const struct gguf_value *valu
 
     if (!key)
         return fail_memory(file);
-    if (value->size_bytes > VALUE_BYTES)
+    if (value->size_bytes > LONG_VALUE_BYTES)
         return add_long_value(file, value, key);
     bytes = malloc(value->size_bytes);
     if (bytes)

@@ -9,7 +9,7 @@
  *
  * In a store, a key-value of the file is the entry GGUF_KEY_PREFIX key. Its value are the file's
  * bytes, from the value's type on; where those are more than an entry may have, they lie in an
- * allocation, and the entry is gguf_long_value_json(). GGUF_ENTRY says the rest: gguf_entry_json().
+ * allocation (long_value.h). GGUF_ENTRY says the rest: gguf_entry_json().
  * All numbers in a file are little-endian.
  */
 #ifndef GMSFS_MODEL_GGUF_H
@@ -87,13 +87,10 @@ void gguf_free(struct gguf_header *header);
 
 /* ---- in a store ---------------------------------------------------------------------------- */
 
-/* free(3) by the caller; NULL when out of memory. */
-char *gguf_long_value_json(uint64_t size_bytes);
-/* The keys are json strings, as they stand in the file. Takes them. */
+/* The keys are json strings, as they stand in the file. Takes them. free(3) by the caller; NULL
+ * when out of memory. */
 char *gguf_entry_json(const struct gguf_header *header, json_t *keys);
 
-/* What the entry of a long value says; -EINVAL: it is none. */
-int gguf_parse_long_value(const void *value, size_t value_bytes, uint64_t *size_bytes);
 /* What GGUF_ENTRY says: the keys in their order, strings. The caller has a reference. -EINVAL. */
 int gguf_parse_entry(const void *value, size_t value_bytes, uint32_t *version,
                      uint32_t *alignment_bytes, json_t **keys);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONG_FORMAT "gguf"
-
 /* ---- entries ------------------------------------------------------------------------------- */
 
 static char *dump(json_t *json)
@@ -19,27 +17,10 @@ static char *dump(json_t *json)
     return text;
 }
 
-char *gguf_long_value_json(uint64_t size_bytes)
-{
-    return dump(json_pack("{s:s, s:I}", "format", LONG_FORMAT, "bytes", (json_int_t)size_bytes));
-}
-
 char *gguf_entry_json(const struct gguf_header *header, json_t *keys)
 {
     return dump(json_pack("{s:I, s:I, s:o}", "version", (json_int_t)header->version, "alignment",
                           (json_int_t)header->alignment_bytes, "keys", keys));
-}
-
-int gguf_parse_long_value(const void *value, size_t value_bytes, uint64_t *size_bytes)
-{
-    json_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
-    const char *format = json_string_value(json_object_get(json, "format"));
-    json_int_t bytes = json_integer_value(json_object_get(json, "bytes"));
-    int error = format && strcmp(format, LONG_FORMAT) == 0 && bytes > 0 ? 0 : -EINVAL;
-
-    json_decref(json);
-    *size_bytes = error ? 0 : (uint64_t)bytes;
-    return error;
 }
 
 static bool are_strings(const json_t *keys)

@@ -6,6 +6,7 @@
  *
  *   open               a model from what a user names: files, an index, a directory
  *   safetensors        a model from its files, validated wholly; its metadata for a store
+ *   long_value         what is too long for an entry, and lies in an allocation
  *   gguf               what a GGUF file has beside its tensors, in a store and back
  *   safetensors_write  what a file says, made from what a store says
  *   tensor_value       what the metadata value of a tensor says, whoever wrote it
@@ -18,6 +19,7 @@
 #define GMSFS_MODEL_MODEL_H
 
 #include "model/gguf.h"
+#include "model/long_value.h"
 #include "model/open.h"
 #include "model/pack.h"
 #include "model/safetensors.h"

@@ -52,6 +52,8 @@ int safetensors_open(const char *const *paths, size_t count, struct model **mode
         error = safetensors_add_index(opened, paths[0], failure);
     else
         error = add_files(opened, paths, count, failure);
+    if (error == 0)
+        error = safetensors_add_metadata(opened, failure);
     if (error != 0) {
         safetensors_close(opened);
         return error;

@@ -64,13 +64,13 @@ struct model_file {
 struct model_tensor {
     char *name;
     enum safetensors_dtype dtype;
-    uint32_t file;         /* index into model.files */
-    uint32_t ndim;         /* 0 for a scalar */
-    uint64_t *shape;       /* as the file says it, in elements */
-    uint64_t offset_bytes; /* from the start of the file */
-    uint64_t size_bytes;   /* 0 where a dimension is 0 */
-    const char *ggml_type; /* of a GGUF file, a constant; NULL: of none */
-    bool is_value;         /* no tensor, but a long value of a GGUF file, as bytes */
+    uint32_t file;           /* index into model.files */
+    uint32_t ndim;           /* 0 for a scalar */
+    uint64_t *shape;         /* as the file says it, in elements */
+    uint64_t offset_bytes;   /* from the start of the file */
+    uint64_t size_bytes;     /* 0 where a dimension is 0 */
+    const char *ggml_type;   /* of a GGUF file, a constant; NULL: of none */
+    const char *long_format; /* if it is no tensor, but a long value: of long_value.h; else NULL */
 };
 
 /* An entry that is bound to no memory. */
@@ -88,7 +88,8 @@ struct model_pair {
 };
 
 struct model {
-    struct model_file *files; /* in the order given; shards of an index by name */
+    struct model_file *files; /* in the order given; shards of an index by name; then, if
+                               * SAFETENSORS_METADATA_KEY is long, one without a name that has it */
     size_t file_count;
     struct model_tensor *tensors; /* sorted bytewise by name, no name twice */
     size_t tensor_count;
@@ -141,7 +142,7 @@ uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *sh
 /*
  * The metadata value of a tensor, NUL-terminated, free(3) by the caller; NULL when out of memory:
  * {"dtype":"torch.bfloat16","shape":[2,3],"stride":[3,1],"tensor_type":"parameter"}
- * Of a GGUF file it has "ggml_type" as well; what is a long value of one says its length alone.
+ * Of a GGUF file it has "ggml_type" as well; what is a long value says its length alone.
  */
 char *safetensors_value_json(const struct model_tensor *tensor);
 
@@ -149,7 +150,8 @@ char *safetensors_value_json(const struct model_tensor *tensor);
  * The __metadata__ of all files as one JSON object with sorted keys, free(3) by the caller. Where
  * files differ about a key, the first file's value has the key and that of file N (from 1) `key@N`;
  * where a file has that very key with another value, `key@N@N`, and so on.
- * 0 with *json NULL when no file has any; -ENOMEM.
+ * 0 with *json NULL when no file has any, or where they are a long value, which is a tensor of the
+ * model with the key SAFETENSORS_METADATA_KEY; -ENOMEM.
  */
 int safetensors_metadata_json(const struct model *model, char **json);
 

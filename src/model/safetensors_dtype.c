@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "gguf.h"
+#include "long_value.h"
 #include "safetensors.h"
 
 #define BITS_PER_BYTE     8u
@@ -138,8 +136,8 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     uint32_t ndim = safetensors_torch_shape(tensor, shape);
     char text[VALUE_WORDS_BYTES + 2 * SAFETENSORS_MAX_DIMENSIONS * NUMBER_BYTES], *at = text;
 
-    if (tensor->is_value)
-        return gguf_long_value_json(tensor->size_bytes);
+    if (tensor->long_format != NULL)
+        return long_value_json(tensor->long_format, tensor->size_bytes);
     safetensors_stride(shape, ndim, stride);
     at += sprintf(at, "{\"dtype\":\"%s\"", safetensors_torch_name(tensor->dtype));
     if (tensor->ggml_type != NULL)
@@ -148,45 +146,4 @@ char *safetensors_value_json(const struct model_tensor *tensor)
     at = put_numbers(at, "stride", stride, ndim);
     strcpy(at, ",\"tensor_type\":\"parameter\"}");
     return strdup(text);
-}
-
-/* Under its key; where that has another value already, a key of a file's own that looks so
- * included, with the number of the file, from 1, behind it, as often as it takes: nothing is lost.
- */
-static int add_pair(json_t *object, const struct model_pair *pair)
-{
-    json_t *value = json_string(pair->value);
-    json_t *name = json_string(pair->key);
-    json_t *known, *longer;
-    int error = -ENOMEM;
-
-    while (name != NULL && value != NULL &&
-           (known = json_object_get(object, json_string_value(name))) != NULL &&
-           !json_equal(known, value)) {
-        longer = json_sprintf("%s@%u", json_string_value(name), pair->file + 1);
-        json_decref(name);
-        name = longer;
-    }
-    if (name != NULL && value != NULL &&
-        json_object_set(object, json_string_value(name), value) == 0)
-        error = 0;
-    json_decref(name);
-    json_decref(value);
-    return error;
-}
-
-int safetensors_metadata_json(const struct model *model, char **json)
-{
-    json_t *object = json_object();
-    int error = object == NULL ? -ENOMEM : 0;
-
-    *json = NULL;
-    for (size_t i = 0; i < model->pair_count && error == 0; i++)
-        error = add_pair(object, &model->pairs[i]);
-    if (error == 0 && model->pair_count > 0) {
-        *json = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-        error = *json == NULL ? -ENOMEM : 0;
-    }
-    json_decref(object);
-    return error;
 }

@@ -184,7 +184,7 @@ int safetensors_finish(struct model *model, struct failure *failure)
         const struct model_tensor *tensor = &model->tensors[i];
         const char *path = model->files[tensor->file].path;
 
-        model->value_count += tensor->is_value;
+        model->value_count += tensor->long_format != NULL;
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0 &&
             model->tensors[i - 1].file == tensor->file)
             return safetensors_fail(failure, -EINVAL, path, tensor->name,

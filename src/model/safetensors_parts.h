@@ -64,6 +64,12 @@ int safetensors_add_file(struct model *model, const char *path, struct failure *
 /* Sorts the tensors of all files and rejects names that occur twice. */
 int safetensors_finish(struct model *model, struct failure *failure);
 
+/*
+ * Makes a long value of the __metadata__ of all files where no entry has room for it. Comes last:
+ * the value is no tensor that a file or an index names.
+ */
+int safetensors_add_metadata(struct model *model, struct failure *failure);
+
 /* Adds the shards that an index.json names, finishes, and compares both with each other. */
 int safetensors_add_index(struct model *model, const char *path, struct failure *failure);
 
