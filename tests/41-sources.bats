@@ -79,6 +79,69 @@ END
     cmp "$T/two.gguf" "$T/out.gguf" || fail "of version 2"
 }
 
+# gguf_of PATH VALUES... : a GGUF file of tensors NAME:NUMBER:ELEMENTS:BYTES:DIM,DIM in their order,
+# types that ggml has or may have one day.
+gguf_of() {
+    python3 - "$ROOT/tests/tools" "$@" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import make_gguf
+tensors = []
+for word in sys.argv[3:]:
+    name, number, elements, size, dims = word.split(":")
+    make_gguf.TYPES[word] = (int(number), int(elements), int(size))
+    tensors.append((name, word, [int(dim) for dim in dims.split(",")]))
+open(sys.argv[2], "wb").write(make_gguf.model([("general.name", "string", "new")], tensors))
+END
+}
+
+comes_back() { # FILE
+    cli load -q "$M/weights" "$1"
+    cli verify -q "$M/weights" "$1"
+    cli save -q "$M/weights" "$T/out.gguf"
+    cmp "$1" "$T/out.gguf" || fail "the file is another one"
+}
+
+@test "a GGUF file of each type that ggml has comes out as it was" {
+    local number=0 words=()
+    requires python3
+    start_mount size=64M
+    # Number, elements and bytes of a block, of llama.cpp's GGML_QUANT_SIZES.
+    for row in 0:1:4 1:1:2 2:32:18 3:32:20 6:32:22 7:32:24 8:32:34 9:32:36 10:256:84 11:256:110 12:256:144 \
+        13:256:176 14:256:210 15:256:292 16:256:66 17:256:74 18:256:98 19:256:50 20:32:18 21:256:110 22:256:82 \
+        23:256:136 24:1:1 25:1:2 26:1:4 27:1:8 28:1:8 29:256:56 30:1:2 34:256:54 35:256:66 39:32:17 40:64:36 \
+        41:128:18 42:64:18; do
+        words+=("t$((number++)):$row:512,3")
+    done
+    gguf_of "$T/all.gguf" "${words[@]}"
+    comes_back "$T/all.gguf"
+    [[ $("$GMSFS" ls "$M/weights") != *GGML* ]] || fail "a type has no name"
+}
+
+@test "a type that is not known is loaded where the file tells its size, and else refused by name" {
+    requires python3 jq
+    start_mount size=64M
+    gguf_of "$T/new.gguf" a:77:48:20:96,40 b:0:1:4:7 c:77:48:20:48,3 d:4294967295:1:2:5,64 e:77:48:20:480,2
+    comes_back "$T/new.gguf"
+    assert_eq "$(jq -c '[.ggml_type, .dtype, .shape]' "$M/weights/metadata/a")" \
+        '["GGML77[12:5]","torch.uint8",[40,40]]'
+    cli ls "$M/weights"
+    assert_match "$output" 'd +GGML4294967295\[1:2\]'
+    head -c -64 "$T/new.gguf" >"$T/cut.gguf"
+    refused 'truncated; fetch the file again' "$T/cut.gguf"
+    # The last one has nothing behind it, few rows have several lengths, and other rows another block.
+    for words in 'b:0:1:4:7 a:77:48:20:96,40' 'a:77:48:20:96,31 b:0:1:4:7'; do
+        # shellcheck disable=SC2086 # several words
+        gguf_of "$T/new.gguf" $words
+        refused "tensor 'a': its type, number 77 of ggml, is not known, and the file does not tell its size" \
+            "$T/new.gguf"
+    done
+    gguf_of "$T/new.gguf" a:77:48:20:96,40 c:77:50:27:100,40 b:0:1:4:7
+    refused "tensor 'c': its rows are no whole blocks" "$T/new.gguf"
+    gguf_of "$T/new.gguf" a:77:48:20:96,40 c:77:48:24:96,40 b:0:1:4:7
+    refused "tensor 'b': does not begin where the one before it ends" "$T/new.gguf"
+}
+
 @test "types, shapes and values of a GGUF file are entries that others can read" {
     requires jq
     start_mount size=64M

@@ -99,16 +99,16 @@ static int take_shape(const struct gguf_file *file, const struct gguf_tensor *fr
 {
     uint64_t size_bytes = 0;
 
-    tensor->dtype = from->type->dtype;
-    tensor->ggml_type = from->type->name;
+    tensor->dtype = from->type.dtype;
+    strcpy(tensor->ggml_type, from->type.name);
     tensor->ndim = from->ndim;
     tensor->shape = calloc(from->ndim + 1, sizeof(*tensor->shape));
     if (!tensor->shape)
         return fail_memory(file);
     for (uint32_t i = 0; i < from->ndim; i++)
         tensor->shape[from->ndim - 1 - i] = from->dims[i];
-    if (from->type->elements > 1)
-        tensor->shape[from->ndim - 1] = from->dims[0] / from->type->elements * from->type->bytes;
+    if (from->type.dtype == SAFETENSORS_U8) /* has dimensions, as blocks have */
+        tensor->shape[from->ndim - 1] = from->dims[0] / from->type.elements * from->type.bytes;
     if (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &size_bytes) != 0 ||
         size_bytes != from->size_bytes)
         return safetensors_fail(file->failure, -EINVAL, file->model->files[file->index].path,

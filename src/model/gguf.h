@@ -34,16 +34,18 @@
 /* A type of ggml: so many bytes hold so many elements of a row. */
 struct gguf_type {
     uint32_t number;
-    const char *name;
+    char name[SAFETENSORS_GGML_BYTES];
     uint32_t elements, bytes;
     enum safetensors_dtype dtype; /* U8 for blocks, which torch has no type for */
 };
 
-/* NULL: not known. */
-const struct gguf_type *gguf_find_type(uint32_t number);
-const struct gguf_type *gguf_find_type_name(const char *name);
-/* The type of that dtype's elements, one by one; NULL: ggml has none. */
-const struct gguf_type *gguf_find_type_of(enum safetensors_dtype dtype);
+/* Each fills in the type, or returns false: there is none. */
+bool gguf_find_type(uint32_t number, struct gguf_type *type);
+/* By ggml's name, or by that of a type whose size a file told: GGML43[16:9], number 43, 9 bytes for
+ * 16 elements. */
+bool gguf_find_type_name(const char *name, struct gguf_type *type);
+/* The type of that dtype's elements, one by one. */
+bool gguf_find_type_of(enum safetensors_dtype dtype, struct gguf_type *type);
 
 /* Not NUL-terminated; of the bytes that were parsed. */
 struct gguf_text {
@@ -58,7 +60,7 @@ struct gguf_value {
 
 struct gguf_tensor {
     struct gguf_text name;
-    const struct gguf_type *type;
+    struct gguf_type type;
     uint32_t ndim;
     uint64_t dims[GGUF_MAX_DIMENSIONS]; /* elements; the first is that of a row */
     uint64_t offset_bytes;              /* from the file's beginning */
@@ -75,6 +77,15 @@ struct gguf_header {
     struct gguf_tensor *tensors;
     size_t tensor_count;
 };
+
+/*
+ * Finds how many bytes a type takes that nobody knows, by a tensor of it and the beginning of the
+ * next one: where it has as many rows as the alignment has bytes, or more, rows have one possible
+ * length. The last tensor tells nothing: a file that is cut off would look like a smaller type.
+ * false: the file does not tell it. The offsets are as the file has them.
+ */
+bool gguf_derive_type(const struct gguf_tensor *tensors, size_t count, uint32_t alignment,
+                      uint32_t number, struct gguf_type *type);
 
 /*
  * Parses a file's first bytes. -EAGAIN: they are fine, and the header goes on behind them; -EINVAL

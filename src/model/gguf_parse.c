@@ -14,6 +14,7 @@
 #define ALIGNMENT_KEY      "general.alignment"
 #define MAX_ALIGNMENT      (1u << 20)
 #define LEAST_VALUE_BYTES  13u /* a key's length, a type, one byte */
+#define MAX_DERIVED        8u  /* types of one file that are not known */
 #define LEAST_TENSOR_BYTES 24u /* a name's length, dimensions, type, offset */
 
 enum value_type {
@@ -225,12 +226,12 @@ static int count_bytes(struct input *input, struct gguf_tensor *tensor)
 {
     uint64_t row = tensor->ndim ? tensor->dims[0] : 1, size_bytes;
 
-    if (row % tensor->type->elements)
+    if (row % tensor->type.elements || (tensor->ndim == 0 && tensor->type.dtype == SAFETENSORS_U8))
         return fail_tensor(input, tensor,
                            "its rows are no whole blocks of its type; fetch the "
                            "file again");
-    size_bytes = row / tensor->type->elements;
-    if (__builtin_mul_overflow(size_bytes, tensor->type->bytes, &size_bytes))
+    size_bytes = row / tensor->type.elements;
+    if (__builtin_mul_overflow(size_bytes, tensor->type.bytes, &size_bytes))
         size_bytes = UINT64_MAX;
     for (uint32_t i = 1; i < tensor->ndim; i++)
         if (__builtin_mul_overflow(size_bytes, tensor->dims[i], &size_bytes))
@@ -243,20 +244,62 @@ static int count_bytes(struct input *input, struct gguf_tensor *tensor)
     return 0;
 }
 
+/* A type that is not known is looked at once all tensors are there. */
 static int parse_type(struct input *input, struct gguf_tensor *tensor)
 {
     uint32_t number = 0;
     int error = input_u32(input, &number);
-    char text[96];
 
     if (error)
         return error;
-    tensor->type = gguf_find_type(number);
-    if (tensor->type)
+    if (gguf_find_type(number, &tensor->type))
         return count_bytes(input, tensor);
-    snprintf(text, sizeof(text),
-             "its type, number %" PRIu32 " of ggml, is not known; use a newer gmsfs", number);
-    return fail_tensor(input, tensor, text);
+    tensor->type.number = number;
+    return 0;
+}
+
+/* Types that a file told the sizes of. */
+struct derived {
+    struct gguf_type types[MAX_DERIVED];
+    size_t count;
+};
+
+static bool derive_type(const struct gguf_header *header, uint32_t number, struct derived *derived,
+                        struct gguf_type *type)
+{
+    for (size_t i = 0; i < derived->count; i++)
+        if (derived->types[i].number == number) {
+            *type = derived->types[i];
+            return true;
+        }
+    if (derived->count == MAX_DERIVED || !gguf_derive_type(header->tensors, header->tensor_count,
+                                                           header->alignment_bytes, number, type))
+        return false;
+    derived->types[derived->count++] = *type;
+    return true;
+}
+
+/* Finds the sizes of types that are not known, where the places of the tensors tell them. */
+static int derive_types(struct input *input, struct gguf_header *header)
+{
+    struct derived derived = {.count = 0};
+    char text[160];
+    int error = 0;
+
+    for (size_t i = 0; !error && i < header->tensor_count; i++) {
+        struct gguf_tensor *tensor = &header->tensors[i];
+        uint32_t number = tensor->type.number;
+        if (tensor->type.elements > 0)
+            continue;
+        snprintf(text, sizeof(text),
+                 "its type, number %" PRIu32 " of ggml, is not known, and the file does not tell "
+                 "its size; use a newer gmsfs",
+                 number);
+        error = derive_type(header, number, &derived, &tensor->type)
+                    ? count_bytes(input, tensor)
+                    : fail_tensor(input, tensor, text);
+    }
+    return error;
 }
 
 static int parse_tensor(struct input *input, struct gguf_header *header)
@@ -376,6 +419,8 @@ int gguf_parse(const char *bytes, size_t size_bytes, struct gguf_header *header,
         error = parse_tensor(&input, header);
     if (!error)
         error = check_keys(&input, header);
+    if (!error)
+        error = derive_types(&input, header);
     return error ? error : place_tensors(&input, header);
 }
 

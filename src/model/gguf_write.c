@@ -88,38 +88,39 @@ static void output_text(struct output *output, const char *text)
     output_put(output, text, strlen(text));
 }
 
-static const struct gguf_type *type_of(const struct model_tensor *tensor)
+static bool find_type(const struct model_tensor *tensor, struct gguf_type *type)
 {
-    return tensor->ggml_type ? gguf_find_type_name(tensor->ggml_type)
-                             : gguf_find_type_of(tensor->dtype);
+    return tensor->ggml_type[0] ? gguf_find_type_name(tensor->ggml_type, type)
+                                : gguf_find_type_of(tensor->dtype, type);
 }
 
 static const char *find_fault(const struct model_tensor *tensor)
 {
-    const struct gguf_type *type = type_of(tensor);
+    struct gguf_type type;
 
-    if (!type)
+    if (!find_type(tensor, &type))
         return "its dtype is none that GGUF has";
     if (tensor->ndim > GGUF_MAX_DIMENSIONS)
         return "it has more than four dimensions";
-    if (type->dtype != tensor->dtype ||
-        (type->elements > 1 &&
-         (tensor->ndim == 0 || tensor->shape[tensor->ndim - 1] % type->bytes != 0)))
+    if (type.dtype != tensor->dtype ||
+        (type.dtype == SAFETENSORS_U8 &&
+         (tensor->ndim == 0 || tensor->shape[tensor->ndim - 1] % type.bytes != 0)))
         return "its dtype and shape are not those of its ggml_type";
     return NULL;
 }
 
 static void put_tensor(struct output *output, const struct model_tensor *tensor, uint64_t offset)
 {
-    const struct gguf_type *type = type_of(tensor);
+    struct gguf_type type = {0};
 
+    find_type(tensor, &type); /* it has one: find_fault() has looked */
     output_text(output, tensor->name);
     output_u32(output, tensor->ndim);
     for (uint32_t i = tensor->ndim; i > 0; i--)
-        output_u64(output, type->elements > 1 && i == tensor->ndim
-                               ? tensor->shape[i - 1] / type->bytes * type->elements
+        output_u64(output, type.dtype == SAFETENSORS_U8 && i == tensor->ndim
+                               ? tensor->shape[i - 1] / type.bytes * type.elements
                                : tensor->shape[i - 1]);
-    output_u32(output, type->number);
+    output_u32(output, type.number);
     output_u64(output, offset);
 }
 

@@ -26,6 +26,7 @@
 #define SAFETENSORS_MAX_HEADER_BYTES 100000000u
 #define SAFETENSORS_MAX_FILES        65536u
 #define SAFETENSORS_MAX_DIMENSIONS   64u
+#define SAFETENSORS_GGML_BYTES       32u /* of the name of a type of ggml */
 #define SAFETENSORS_METADATA_KEY     "__metadata__"
 
 enum safetensors_dtype {
@@ -64,12 +65,12 @@ struct model_file {
 struct model_tensor {
     char *name;
     enum safetensors_dtype dtype;
-    uint32_t file;           /* index into model.files */
-    uint32_t ndim;           /* 0 for a scalar */
-    uint64_t *shape;         /* as the file says it, in elements */
-    uint64_t offset_bytes;   /* from the start of the file */
-    uint64_t size_bytes;     /* 0 where a dimension is 0 */
-    const char *ggml_type;   /* of a GGUF file, a constant; NULL: of none */
+    uint32_t file;                          /* index into model.files */
+    uint32_t ndim;                          /* 0 for a scalar */
+    uint64_t *shape;                        /* as the file says it, in elements */
+    uint64_t offset_bytes;                  /* from the start of the file */
+    uint64_t size_bytes;                    /* 0 where a dimension is 0 */
+    char ggml_type[SAFETENSORS_GGML_BYTES]; /* of a GGUF file; "": of none */
     const char *long_format; /* if it is no tensor, but a long value: of long_value.h; else NULL */
 };
 

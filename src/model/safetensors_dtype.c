@@ -140,7 +140,7 @@ char *safetensors_value_json(const struct model_tensor *tensor)
         return long_value_json(tensor->long_format, tensor->size_bytes);
     safetensors_stride(shape, ndim, stride);
     at += sprintf(at, "{\"dtype\":\"%s\"", safetensors_torch_name(tensor->dtype));
-    if (tensor->ggml_type != NULL)
+    if (tensor->ggml_type[0] != '\0')
         at += sprintf(at, ",\"ggml_type\":\"%s\"", tensor->ggml_type);
     at = put_numbers(at, "shape", shape, ndim);
     at = put_numbers(at, "stride", stride, ndim);

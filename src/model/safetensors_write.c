@@ -94,12 +94,13 @@ static int write_take_shape(struct model_tensor *tensor, const uint64_t *shape, 
     return -EINVAL;
 }
 
-static const char *write_find_ggml(const json_t *json)
+static void write_take_ggml(const json_t *json, struct model_tensor *tensor)
 {
     const char *name = json_string_value(json_object_get(json, "ggml_type"));
-    const struct gguf_type *type = name ? gguf_find_type_name(name) : NULL;
+    struct gguf_type type;
 
-    return type ? type->name : NULL;
+    if (name && gguf_find_type_name(name, &type))
+        strcpy(tensor->ggml_type, type.name);
 }
 
 static int write_take(const json_t *json, struct model_tensor *tensor, const char **why)
@@ -133,7 +134,7 @@ int safetensors_from_value(const void *value, size_t value_bytes, struct model_t
     memset(tensor, 0, sizeof(*tensor));
     error = write_take(json, tensor, why);
     if (!error)
-        tensor->ggml_type = write_find_ggml(json);
+        write_take_ggml(json, tensor);
     json_decref(json);
     return error;
 }

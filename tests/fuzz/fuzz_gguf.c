@@ -19,19 +19,21 @@ static char *terminated(const struct gguf_text *text)
 static void take(const struct gguf_tensor *from, struct model_tensor *tensor)
 {
     uint64_t size_bytes = 0;
+    struct gguf_type type;
 
     *tensor = (struct model_tensor){.name = terminated(&from->name),
-                                    .dtype = from->type->dtype,
-                                    .ggml_type = from->type->name,
+                                    .dtype = from->type.dtype,
                                     .ndim = from->ndim,
                                     .size_bytes = from->size_bytes,
                                     .shape = calloc(from->ndim + 1, sizeof(uint64_t))};
-    must(gguf_find_type(from->type->number) == from->type);
-    must(gguf_find_type_name(from->type->name) == from->type);
+    strcpy(tensor->ggml_type, from->type.name);
+    must(gguf_find_type_name(from->type.name, &type) && type.number == from->type.number);
+    must(type.elements == from->type.elements && type.bytes == from->type.bytes);
+    must(!gguf_find_type(type.number, &type) || type.bytes == from->type.bytes);
     for (uint32_t i = 0; i < from->ndim; i++)
         tensor->shape[from->ndim - 1 - i] = from->dims[i];
-    if (from->type->elements > 1)
-        tensor->shape[from->ndim - 1] = from->dims[0] / from->type->elements * from->type->bytes;
+    if (from->type.dtype == SAFETENSORS_U8)
+        tensor->shape[from->ndim - 1] = from->dims[0] / from->type.elements * from->type.bytes;
     if (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &size_bytes) == 0)
         must(size_bytes == from->size_bytes);
 }
