@@ -191,3 +191,23 @@ loaded() { # TENSORS FILE...
     write_part "$D/"{a..f}.safetensors
     refused "'a.safetensors', .* 'd.safetensors' and 2 more;" "$D"
 }
+
+@test "a directory that has models below it says which folder to name" {
+    local hub=$T/hub/models--org--name commit=0123456789abcdef0123456789abcdef01234567
+    start_mount size=64M
+    new_directory
+    write_part "$T/any.safetensors"
+    cli load -q "$M/any" "$T/any.safetensors"
+    mkdir "$D"/{unet,vae,scheduler}
+    write_part "$D/unet/diffusion_pytorch_model.safetensors" "$D/vae/diffusion_pytorch_model.safetensors"
+    echo '{}' >"$D/model_index.json"
+    refused "is a pipeline of diffusers: .* folders that have: 'unet', 'vae'; name one of them" "$D"
+    loaded 1 "$D/unet"
+    mkdir -p "$hub"/{blobs,refs,"snapshots/$commit"}
+    write_part "$hub/snapshots/$commit/model.safetensors"
+    printf %s "$commit" >"$hub/refs/main"
+    refused "is a model in the hub's cache; name its snapshot, '$hub/snapshots/$commit'" "$hub"
+    refused "is the hub's cache of many models; name a snapshot of one, '$T/hub/models--org--name/snapshots/" "$T/hub"
+    refused "folders that have: '$commit'" "$hub/snapshots"
+    loaded 1 "$hub/snapshots/$commit"
+}

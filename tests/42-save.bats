@@ -231,6 +231,28 @@ print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
     assert_match "$output" "'bytes' in the entry __metadata__ is not a string"
 }
 
+@test "headers that the reference implementation reads are loaded and saved" {
+    local tensor='"t":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}'
+    requires python3
+    start_mount size=64M
+    write_file "$T/x.safetensors" "{\"__metadata__\":null,$tensor}" 1
+    cli load -q "$M/weights" "$T/x.safetensors"
+    write_file "$T/x.safetensors" " {$tensor}" 1
+    cli load -q "$M/weights" "$T/x.safetensors"
+    cli verify -q "$M/weights" "$T/x.safetensors"
+    write_file "$T/x.safetensors" '{"__metadata__":{"a":"1"}}' 0 # and nothing else
+    cli load -q "$M/weights" "$T/x.safetensors"
+    cli save "$M/weights" "$T/y.safetensors"
+    assert_match "$output" '0 tensors in 1 file'
+    cmp <(metadata_of "$T/x.safetensors") <(metadata_of "$T/y.safetensors")
+    write_file "$T/x.safetensors" "{$tensor,$tensor}" 1
+    cli -1 load "$M/weights" "$T/x.safetensors"
+    assert_match "$output" "tensor 't': occurs twice in the header; write the file again"
+    write_file "$T/x.safetensors" "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"},$tensor}" 1
+    cli -1 load "$M/weights" "$T/x.safetensors"
+    assert_match "$output" "a name occurs twice in the header: .*\"a\""
+}
+
 @test "an index that names __metadata__ as a tensor is refused, however long that is" {
     requires python3
     start_mount size=64M

@@ -70,7 +70,8 @@ static int save_tensors(struct save *save)
 
     if (status != CLI_OK)
         return status;
-    if (save->tensors.count == 0 && !save->as_gguf) {
+    if (save->tensors.count == 0 && !save->as_gguf &&
+        !reader_find(&save->reader, SAFETENSORS_METADATA_KEY)) {
         cli_error("%s: no tensors are in it ('gmsfs ls' shows what is)", save->store);
         return CLI_FAILURE;
     }

@@ -10,6 +10,11 @@
 
 #include "safetensors_parts.h"
 
+#define CACHE_PREFIX  "models--"
+#define COMMIT_BYTES  72u
+#define LOOKED_AT     64u /* names that may be folders */
+#define SHOWN_FOLDERS 4u
+
 static bool has_ending(const char *name, const char *const *endings)
 {
     size_t length = strlen(name);
@@ -103,6 +108,95 @@ void find_unfinished(const char *directory, char text[UNFINISHED_BYTES])
             return;
 }
 
+/* ---- no model here, but below -------------------------------------------------------------- */
+
+static bool has_name(const struct file_names *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (strcmp(names->list[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_model(const char *directory, const char *below)
+{
+    static const char *const endings[] = {".safetensors", ".gguf", NULL};
+    struct file_names names = {0};
+    struct failure unused;
+    char *path = NULL;
+    bool is_found = false;
+
+    if (asprintf(&path, "%s/%s", directory, below) < 0)
+        return false;
+    if (file_names_read(path, &names, &unused) == 0)
+        for (size_t i = 0; i < names.count && !is_found; i++)
+            is_found = has_ending(names.list[i], endings);
+    file_names_free(&names);
+    free(path);
+    return is_found;
+}
+
+/* Writes which folders have a model, " 'unet', 'vae'", and how many they are. */
+static size_t find_folders(const char *directory, const struct file_names *names,
+                           char text[UNFINISHED_BYTES])
+{
+    size_t count = 0, used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < names->count && i < LOOKED_AT && count < SHOWN_FOLDERS; i++) {
+        if (!has_model(directory, names->list[i]))
+            continue;
+        used += (size_t)snprintf(text + used, UNFINISHED_BYTES - used, "%s '%.60s'",
+                                 count++ ? "," : "", names->list[i]);
+    }
+    return count;
+}
+
+/* Reads which snapshot of a repository in the hub's cache is that of its main branch. */
+static bool read_main(const char *directory, char commit[COMMIT_BYTES])
+{
+    char *path = NULL;
+    FILE *file;
+    bool is_read;
+
+    if (asprintf(&path, "%s/refs/main", directory) < 0)
+        return false;
+    file = fopen(path, "re");
+    is_read = file && fgets(commit, COMMIT_BYTES, file);
+    if (file)
+        fclose(file);
+    free(path);
+    if (!is_read)
+        return false;
+    commit[strcspn(commit, "\n")] = '\0';
+    return commit[0] != '\0' && !strchr(commit, '/');
+}
+
+/* The caches of the hub, and pipelines; 0: it is none that is known. */
+static int say_below(const char *directory, const struct file_names *names, struct failure *failure)
+{
+    char text[UNFINISHED_BYTES], commit[COMMIT_BYTES];
+
+    if (has_name(names, "snapshots") && (has_name(names, "refs") || has_name(names, "blobs")))
+        return safetensors_fail(failure, -ENOENT, directory, NULL,
+                                "is a model in the hub's cache; name its snapshot, '%.300s/"
+                                "snapshots/%s'",
+                                directory, read_main(directory, commit) ? commit : "...");
+    for (size_t i = 0; i < names->count; i++)
+        if (strncmp(names->list[i], CACHE_PREFIX, strlen(CACHE_PREFIX)) == 0)
+            return safetensors_fail(failure, -ENOENT, directory, NULL,
+                                    "is the hub's cache of many models; name a snapshot of one, "
+                                    "'%.300s/%.200s/snapshots/...'",
+                                    directory, names->list[i]);
+    if (find_folders(directory, names, text) == 0)
+        return 0;
+    return safetensors_fail(
+        failure, -ENOENT, directory, NULL,
+        "%shas no safetensors and no GGUF file, but folders that have:%s; name "
+        "one of them, and load each into a store of its own",
+        has_name(names, "model_index.json") ? "is a pipeline of diffusers: it " : "", text);
+}
+
 /* ---- no model ------------------------------------------------------------------------------ */
 
 int find_say_none(const char *directory, const struct file_names *names, struct failure *failure)
@@ -110,7 +204,10 @@ int find_say_none(const char *directory, const struct file_names *names, struct 
     static const char *const others[] = {".bin", ".pt",      ".pth",  ".npz", ".onnx",
                                          ".h5",  ".msgpack", ".ckpt", NULL};
     char unfinished[UNFINISHED_BYTES];
+    int error = say_below(directory, names, failure);
 
+    if (error)
+        return error;
     for (size_t i = 0; i < names->count; i++)
         if (has_ending(names->list[i], others))
             return safetensors_fail(failure, -ENOENT, directory, NULL,

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CONVERT_AGAIN \
+    "fetch the file again, or if that is the same, convert the model again with llama.cpp"
 #define FIRST_VERSION      2u /* with counts of 64 bits */
 #define LAST_VERSION       3u
 #define ALIGNMENT_KEY      "general.alignment"
@@ -162,8 +164,7 @@ static int take_alignment(struct input *input, const struct gguf_value *value,
     if (input_u32(&from, &type) != 0 || type != VALUE_UINT32 || input_u32(&from, &alignment) != 0 ||
         alignment == 0 || alignment > MAX_ALIGNMENT || (alignment & (alignment - 1)) != 0)
         return failure_set(input->failure, -EINVAL,
-                           "key '" ALIGNMENT_KEY "' is no power of two of 32 bits; fetch the file "
-                           "again");
+                           "key '" ALIGNMENT_KEY "' is no power of two of 32 bits; " CONVERT_AGAIN);
     header->alignment_bytes = alignment;
     return 0;
 }
@@ -206,7 +207,7 @@ static int check_keys(struct input *input, const struct gguf_header *header)
     for (size_t i = 1; !error && i < header->value_count; i++)
         if (key_compare(&keys[i - 1], &keys[i]) == 0)
             error = failure_set(
-                input->failure, -EINVAL, "key '%.*s' is there twice; fetch the file again",
+                input->failure, -EINVAL, "key '%.*s' is there twice; " CONVERT_AGAIN,
                 (int)(keys[i]->size_bytes < 200 ? keys[i]->size_bytes : 200), keys[i]->bytes);
     free(keys);
     return error;
@@ -228,8 +229,7 @@ static int count_bytes(struct input *input, struct gguf_tensor *tensor)
 
     if (row % tensor->type.elements || (tensor->ndim == 0 && tensor->type.dtype == SAFETENSORS_U8))
         return fail_tensor(input, tensor,
-                           "its rows are no whole blocks of its type; fetch the "
-                           "file again");
+                           "its rows are no whole blocks of its type; " CONVERT_AGAIN);
     size_bytes = row / tensor->type.elements;
     if (__builtin_mul_overflow(size_bytes, tensor->type.bytes, &size_bytes))
         size_bytes = UINT64_MAX;
@@ -239,7 +239,7 @@ static int count_bytes(struct input *input, struct gguf_tensor *tensor)
     if (size_bytes > INT64_MAX)
         return fail_tensor(input, tensor,
                            "its shape overflows: no tensor has that many elements; "
-                           "fetch the file again");
+                           "" CONVERT_AGAIN);
     tensor->size_bytes = size_bytes;
     return 0;
 }
@@ -310,14 +310,12 @@ static int parse_tensor(struct input *input, struct gguf_header *header)
     if (!error)
         error = input_u32(input, &tensor->ndim);
     if (!error && tensor->ndim > GGUF_MAX_DIMENSIONS)
-        return fail_tensor(input, tensor,
-                           "has more dimensions than llama.cpp has; fetch the file "
-                           "again");
+        return fail_tensor(input, tensor, "has more dimensions than llama.cpp has; " CONVERT_AGAIN);
     for (uint32_t i = 0; !error && i < tensor->ndim; i++)
         error = input_u64(input, &tensor->dims[i]);
     for (uint32_t i = 0; !error && i < tensor->ndim; i++)
         if (tensor->dims[i] > INT64_MAX)
-            return fail_tensor(input, tensor, "has a dimension below 0; fetch the file again");
+            return fail_tensor(input, tensor, "has a dimension below 0; " CONVERT_AGAIN);
     if (!error)
         error = parse_type(input, tensor);
     if (!error)
@@ -344,10 +342,9 @@ static int place_tensors(struct input *input, struct gguf_header *header)
 
         if (tensor->offset_bytes != begin)
             return fail_tensor(input, tensor,
-                               "does not begin where the one before it ends; fetch "
-                               "the file again");
+                               "does not begin where the one before it ends; " CONVERT_AGAIN);
         if (tensor->size_bytes > INT64_MAX / 2 - begin)
-            return fail_tensor(input, tensor, "ends beyond any file; fetch the file again");
+            return fail_tensor(input, tensor, "ends beyond any file; " CONVERT_AGAIN);
         end = begin + tensor->size_bytes;
         tensor->offset_bytes += header->data_offset_bytes;
         header->end_bytes = header->data_offset_bytes + end;

@@ -16,6 +16,7 @@
 #define BEGINNING_BYTES 256u /* that tell what a file is */
 #define FETCH_AGAIN     "fetch the file again"
 #define WRITE_AGAIN     "write the file again with the safetensors library"
+#define EITHER_AGAIN    FETCH_AGAIN ", or if that is the same, " WRITE_AGAIN
 #define NO_MODEL                                                                       \
     "is neither a safetensors nor a GGUF file, or its beginning is damaged; name the " \
     "model's files, or fetch this one again"
@@ -26,6 +27,16 @@ struct beginning {
     bool is_object;
     const char *other; /* what else it may be; NULL: not known */
 };
+
+/* The format wants '{' as the first byte; the reference implementation takes space before it. */
+static bool begins_object(const char *bytes, size_t size_bytes)
+{
+    size_t at = 0;
+
+    while (at < size_bytes && bytes[at] != '\0' && strchr(" \t\r\n", bytes[at]))
+        at++;
+    return at < size_bytes && bytes[at] == '{';
+}
 
 static int read_beginning(const struct model_file *file, struct beginning *beginning,
                           struct failure *failure)
@@ -45,7 +56,8 @@ static int read_beginning(const struct model_file *file, struct beginning *begin
         return error;
     memcpy(&beginning->header_bytes, bytes, sizeof(beginning->header_bytes));
     beginning->header_bytes = le64toh(beginning->header_bytes);
-    beginning->is_object = beginning->header_bytes > 0 && bytes[LENGTH_BYTES] == '{';
+    beginning->is_object = beginning->header_bytes > 0 &&
+                           begins_object(bytes + LENGTH_BYTES, size_bytes - LENGTH_BYTES);
     beginning->other = safetensors_other(bytes, size_bytes);
     free(bytes);
     return 0;
@@ -96,6 +108,8 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struc
     const char *key;
     json_t *value;
 
+    if (json_is_null(metadata)) /* what the reference implementation takes for none */
+        return 0;
     if (!json_is_object(metadata))
         return safetensors_fail(failure, -EINVAL, path, NULL,
                                 "__metadata__ is not an object of strings; " WRITE_AGAIN);
@@ -166,7 +180,7 @@ static int parse_type(struct model_tensor *tensor, const char *path, json_t *inf
     case -EOVERFLOW:
         return safetensors_fail(
             failure, -EINVAL, path, tensor->name,
-            "its shape overflows: no tensor has that many elements; " FETCH_AGAIN);
+            "its shape overflows: no tensor has that many elements; " EITHER_AGAIN);
     case -EDOM:
         return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                 "its %s elements do not fill whole bytes; " WRITE_AGAIN, dtype);
@@ -194,12 +208,12 @@ static int parse_offsets(struct model_tensor *tensor, const struct model_file *f
     if (begin > end)
         return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
                                 "\"data_offsets\" end before they begin (%" PRId64 " > %" PRId64
-                                "); " FETCH_AGAIN,
+                                "); " EITHER_AGAIN,
                                 (int64_t)begin, (int64_t)end);
     if ((uint64_t)(end - begin) != tensor->size_bytes)
         return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
                                 "\"data_offsets\" hold %" PRIu64 " bytes, but dtype and shape "
-                                "need %" PRIu64 "; " FETCH_AGAIN,
+                                "need %" PRIu64 "; " EITHER_AGAIN,
                                 (uint64_t)(end - begin), tensor->size_bytes);
     if ((uint64_t)end > data_bytes)
         return safetensors_fail(failure, -EINVAL, file->path, tensor->name,
@@ -260,6 +274,9 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
     for (size_t i = 0; i < count; i++) {
         uint64_t start = tensors[i].offset_bytes;
 
+        if (start < end && strcmp(tensors[i].name, tensors[i - 1].name) == 0)
+            return safetensors_fail(failure, -EINVAL, file->path, tensors[i].name,
+                                    "occurs twice in the header; " WRITE_AGAIN);
         if (start < end)
             return safetensors_fail(failure, -EINVAL, file->path, tensors[i].name,
                                     "overlaps with tensor '%.200s'; " WRITE_AGAIN,
@@ -273,7 +290,7 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
     if (end != file->size_bytes)
         return safetensors_fail(
             failure, -EINVAL, file->path, count > 0 ? tensors[count - 1].name : NULL,
-            "the last %" PRIu64 " bytes of the file belong to no tensor; " FETCH_AGAIN,
+            "the last %" PRIu64 " bytes of the file belong to no tensor; " EITHER_AGAIN,
             file->size_bytes - end);
     return 0;
 }

@@ -92,10 +92,17 @@ int safetensors_parse_object(const char *path, const char *what, const char *byt
     if (value == NULL && (json_error_code(&parse) == json_error_null_character ||
                           json_error_code(&parse) == json_error_null_byte_in_key))
         return fail_nul(path, what, bytes, size_bytes, failure);
-    if (value == NULL)
+    if (value == NULL && json_error_code(&parse) == json_error_duplicate_key)
         return safetensors_fail(failure, -EINVAL, path, NULL,
-                                "%s is not valid JSON: %s (byte %d of it); fetch the file again",
+                                "a name occurs twice in %s: %s (byte %d of it); write the file "
+                                "again with each name once",
                                 what, parse.text, parse.position);
+    if (value == NULL)
+        return safetensors_fail(
+            failure, -EINVAL, path, NULL,
+            "%s is not valid JSON: %s (byte %d of it); fetch the file again, or "
+            "if that is the same, write it again",
+            what, parse.text, parse.position);
     if (!json_is_object(value)) {
         json_decref(value);
         return safetensors_fail(failure, -EINVAL, path, NULL,

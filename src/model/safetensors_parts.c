@@ -188,7 +188,8 @@ int safetensors_finish(struct model *model, struct failure *failure)
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0 &&
             model->tensors[i - 1].file == tensor->file)
             return safetensors_fail(failure, -EINVAL, path, tensor->name,
-                                    "is a duplicate: the file has the name twice; fetch it again");
+                                    "occurs twice in the header; write the file again with the "
+                                    "safetensors library");
         if (i > 0 && strcmp(model->tensors[i - 1].name, tensor->name) == 0)
             return safetensors_fail(failure, -EINVAL, path, tensor->name,
                                     "is also in %.300s; load files of one model only, each once",

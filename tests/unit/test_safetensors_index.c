@@ -136,7 +136,7 @@ TAP_TEST(an_index_of_the_wrong_form_is_refused)
     check_index_refused("{\"metadata\":1,\"weight_map\":{\"a\":\"2.safetensors\"}}", -EINVAL,
                         "metadata");
     check_index_refused("{\"weight_map\":{\"a\":\"2.safetensors\",\"a\":\"1.safetensors\"}}",
-                        -EINVAL, "duplicate");
+                        -EINVAL, "occurs twice");
 }
 
 TAP_TEST(an_index_that_names_a_missing_shard_is_enoent)
