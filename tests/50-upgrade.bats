@@ -145,7 +145,7 @@ runs_installed() {
     is_whole
     install_program
     cli -1 upgrade "$M"
-    assert_match "$output" "an encoded state: the mount has version $newer of it, this gmsfs .* version $number"
+    assert_match "$output" "an encoded state: the mount has version $newer of it, this gmsfs .* versions? ([0-9]+ to )?$number"
     is_whole
 }
 

@@ -63,6 +63,7 @@ static const struct {
     [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
     [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
     [RECORD_RESUME] = {"resume", apply_resume},
+    [RECORD_TIMES] = {"times", apply_times},
 };
 
 const char *record_type_name(enum record_type type)

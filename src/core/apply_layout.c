@@ -375,6 +375,31 @@ int apply_alloc_tag(struct apply *apply)
     return apply_change_end(apply, &change, error);
 }
 
+/* An entry has none of its own: it was changed when its store was. */
+static int set_times(const struct record *record, struct layout *layout)
+{
+    const struct layout_times times = {(int64_t)record->offset, (int64_t)record->size_bytes};
+    const struct layout_allocation *allocation = layout_find_serial(layout, record->serial);
+
+    if (record->kind == CORE_KIND_ENTRY)
+        return 0;
+    if (record->serial != 0 && !allocation)
+        return -ENOENT;
+    return layout_set_times(layout, allocation ? allocation->slot : LAYOUT_UNBOUND, &times);
+}
+
+int apply_times(struct apply *apply)
+{
+    const struct record *record = apply->record;
+    struct change change;
+    int error;
+
+    if (record->kind != CORE_KIND_ALLOCATION && record->kind != CORE_KIND_ENTRY)
+        return -EINVAL;
+    error = apply_change_begin(apply, false, &change);
+    return error < 0 ? error : apply_change_end(apply, &change, set_times(record, change.layout));
+}
+
 /* An empty layout takes its place, which goes on counting where it was. */
 int apply_clear(struct apply *apply)
 {

@@ -36,7 +36,9 @@
 
 /* Of an encoded state: a change is another version. What was frozen of it (tests/data) says when.
  */
-#define CORE_STATE_VERSION 11u
+#define CORE_STATE_VERSION 12u
+#define CORE_STATE_OLDEST  11u /* that is still read */
+#define CORE_STATE_TIMES   12u /* the first that has times of files */
 
 /*
  * Bounds. Beyond each: ENOSPC, of files ENFILE, of gathered bytes ENOMEM. All but the first and the

@@ -16,16 +16,16 @@
 static void read_version(struct input *input)
 {
     const uint8_t *magic = input_raw(input, CORE_STATE_MAGIC_BYTES);
-    uint32_t version;
 
     if (magic && memcmp(magic, CORE_STATE_MAGIC, CORE_STATE_MAGIC_BYTES) != 0)
         input_refuse(input, "this is no state of gmsfs");
-    version = input_u32(input);
-    if (input->error == 0 && version != CORE_STATE_VERSION)
+    input->version = input_u32(input);
+    if (input->error == 0 &&
+        (input->version < CORE_STATE_OLDEST || input->version > CORE_STATE_VERSION))
         input->error = failure_set(input->failure, -EPROTONOSUPPORT,
                                    "the saved state is of version %" PRIu32
-                                   ", and this gmsfs reads version %u only",
-                                   version, CORE_STATE_VERSION);
+                                   ", and this gmsfs reads versions %u to %u only",
+                                   input->version, CORE_STATE_OLDEST, CORE_STATE_VERSION);
 }
 
 static void read_options(struct input *input, struct core_options *options)
@@ -425,6 +425,8 @@ static void read_all(struct input *input)
     read_many(input, "its waiters", SIZE_MAX, read_waiter);
     read_many(input, "its tickets", SIZE_MAX, read_ticket);
     read_events(input);
+    if (input->version >= CORE_STATE_TIMES)
+        input_times(input);
     if (input->error == 0 && input_left(input) > 0)
         input_refuse(input, "%zu bytes follow that belong to nothing", input_left(input));
     if (input->error == 0)

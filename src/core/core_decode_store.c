@@ -270,6 +270,54 @@ void input_store(struct input *input)
     read_places(input, store);
 }
 
+/* ---- times ---------------------------------------------------------------------------------- */
+
+static bool is_behind(const struct core_times_of *of, const struct core_times_of *before)
+{
+    if (of->store != before->store)
+        return of->store > before->store;
+    if (of->working != before->working)
+        return of->working;
+    return of->slot > before->slot;
+}
+
+/* Spares have the times of the committed layout. */
+static int set_times(const struct core_store *store, const struct core_times_of *of,
+                     const struct layout_times *times)
+{
+    struct layout *layout = of->working ? store->working : store->fixed;
+    int error = layout ? layout_set_times(layout, of->slot, times) : -ENOENT;
+
+    for (unsigned tier = 0; !of->working && tier < CORE_TIER_COUNT && error == 0; tier++)
+        if (store->places.spares[tier])
+            error = layout_set_times(store->places.spares[tier], of->slot, times);
+    return error;
+}
+
+void input_times(struct input *input)
+{
+    struct core_times_of before = {0};
+
+    input->what = "its times";
+    input->which = 0;
+    while (input->error == 0 && input_bool(input)) {
+        struct core_times_of of = {.store = input_u64(input)};
+        const struct core_store *store = core_store(input->core, of.store);
+        struct layout_times times;
+
+        of.working = input_bool(input);
+        of.slot = input_u64(input);
+        times.access_ns = (int64_t)input_u64(input);
+        times.change_ns = (int64_t)input_u64(input);
+        if (input->error < 0)
+            return;
+        if (!store || !is_behind(&of, &before) || !layout_has_times(&times) ||
+            set_times(store, &of, &times) < 0)
+            input_refuse(input, "they belong to nothing, or are out of order");
+        before = of;
+    }
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void derive_memories(struct input *input, const struct core_memory_use *uses, size_t count)

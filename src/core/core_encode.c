@@ -421,6 +421,46 @@ static void put_head(struct output *output, const struct core *core)
     put_u64(output, core->pools.next_id);
 }
 
+static void put_times_of(struct output *output, const struct core_times_of *of,
+                         struct layout_times times)
+{
+    if (!layout_has_times(&times))
+        return;
+    put_u8(output, true);
+    put_u64(output, of->store);
+    put_u8(output, of->working);
+    put_u64(output, of->slot);
+    put_u64(output, (uint64_t)times.access_ns);
+    put_u64(output, (uint64_t)times.change_ns);
+}
+
+/* Those of a layout's allocations by slot, then that of their directory. */
+static void put_layout_times(struct output *output, const struct core_store *store, bool working)
+{
+    const struct layout *layout = working ? store->working : store->fixed;
+    struct core_times_of of = {.store = store->id, .working = working};
+
+    for (size_t i = 0; layout && i < layout_count_allocations(layout); i++) {
+        const struct layout_allocation *allocation = layout_at_rank(layout, i);
+
+        of.slot = allocation->slot;
+        put_times_of(output, &of, allocation->times);
+    }
+    of.slot = LAYOUT_UNBOUND;
+    if (layout)
+        put_times_of(output, &of, layout_get_times(layout));
+}
+
+/* Few have any. */
+static void put_times(struct output *output, const struct core *core)
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        put_layout_times(output, core->stores.items[i], false);
+        put_layout_times(output, core->stores.items[i], true);
+    }
+    put_u8(output, false);
+}
+
 #define PUT_ALL(output, vec, put)                    \
     do {                                             \
         put_u32((output), (uint32_t)(vec)->count);   \
@@ -442,6 +482,7 @@ int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
     put_waiters(&output, core);
     PUT_ALL(&output, &core->tickets, put_ticket);
     put_events(&output, core);
+    put_times(&output, core);
     if (output.failed) {
         free(output.bytes);
         return -ENOMEM;

@@ -17,6 +17,7 @@ struct input {
     struct failure *failure;
     const char *what; /* is being read, */
     uint64_t which;   /* and its id; 0: it has none */
+    uint32_t version; /* of the state */
     int error;
 };
 
@@ -58,6 +59,8 @@ void input_take(struct input *input, struct share *share, uint32_t uid, uint64_t
 /* So much more is the store's; all of it together is no more than there can be. */
 void input_use(struct input *input, struct core_store *store, uint64_t bytes);
 void input_store(struct input *input);
+/* What writers have set of allocations and of their directories. */
+void input_times(struct input *input);
 /* What the layouts of all stores hold, and which of it is suspect. */
 void input_memories(struct input *input);
 

@@ -26,6 +26,13 @@
 #define CORE_ACQUIRE_FLAGS \
     (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY | CORE_OPEN_BY_PROCESS)
 
+/* What times that are encoded belong to: an allocation, or (LAYOUT_UNBOUND) their directory. */
+struct core_times_of {
+    uint64_t store;
+    bool working; /* of the working copy, not of what is committed */
+    uint64_t slot;
+};
+
 /* Memory by its handle, counted over the committed layout, its spares and the working copy of its
  * one store. */
 struct core_memory {
@@ -416,6 +423,7 @@ int apply_alloc_memory(struct apply *apply);
 int apply_alloc_remove(struct apply *apply);
 int apply_alloc_rename(struct apply *apply);
 int apply_alloc_tag(struct apply *apply);
+int apply_times(struct apply *apply);
 int apply_clear(struct apply *apply);
 
 /* apply_entry.c */

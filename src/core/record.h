@@ -190,6 +190,9 @@ enum record_type {
                            CORE_RESUME_END: all who could come back have; grants as TIME. With a
                            name, the cause, and count, the microseconds since the last worker's
                            end, that is an event, too: -EINVAL where nothing was resumed */
+    RECORD_TIMES,       /* session, kind ALLOCATION: serial, or 0: of their directory; offset and
+                           size_bytes = when it was read and changed (LAYOUT_NO_TIME: not set), as
+                           two's complement. Kind ENTRY: only the store's own time. -ENOENT */
     RECORD_TYPE_COUNT,
 };
 

@@ -26,7 +26,7 @@ static const struct abi_number numbers[] = {
     {"wire", "messages of keeper and worker", ONLY(WIRE_VERSION)},
     {"journal", "the journal's files", ONLY(JOURNAL_VERSION)},
     {"entries", "what the journal's entries are", ONLY(TRANSACTION_VERSION)},
-    {"state", "an encoded state", ONLY(CORE_STATE_VERSION)},
+    {"state", "an encoded state", CORE_STATE_VERSION, CORE_STATE_OLDEST},
     {"record", "an encoded record", ONLY(CORE_RECORD_VERSION)},
     {"ledger", "requests and handles in shared memory", ONLY(FS_LEDGER_VERSION)},
     {"connections", "what GMS connections have in shared memory", ONLY(RPC_MEMORY_VERSION)},

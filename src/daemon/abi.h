@@ -4,7 +4,7 @@
  *
  * A number for each format that outlives a process: in memory that the keeper holds, on the wire
  * between keeper and worker, and in what the kernel remembers of a mount. As a line of text,
- * "state=10 record=2 ...", which `gmsfs version --json` shows to people and which goes from the one
+ * "state=12 record=2 ...", which `gmsfs version --json` shows to people and which goes from the one
  * build to the other. Pure but for tests' hooks.
  */
 #ifndef GMSFS_DAEMON_ABI_H

@@ -2,9 +2,11 @@
 /* attr - attributes, and the sizes that can be set */
 #include "fs/fs_internal.h"
 
+#include "meta/name.h"
 #include "service/stores.h"
 
 #include <errno.h>
+#include <time.h>
 
 #define SET_OWNERSHIP (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
 
@@ -31,6 +33,14 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
     reply_attr(req, node, info);
 }
 
+/* A tool narrows the mode of its temporary file before it writes to that, as mkstemp(3) does, and
+ * sets the one that is to stay afterwards. */
+static bool is_temporary_and_bare(const struct node *node)
+{
+    return node->allocation && node->allocation->memory == LAYOUT_NO_MEMORY &&
+           name_is_temporary(node->allocation->name);
+}
+
 /* Owner and mode are the store's; who asks for what they are already, as `cp -p` may, has it. */
 static int check_ownership(const struct fs *fs, const struct node *node, const struct stat *attr,
                            int which)
@@ -38,7 +48,8 @@ static int check_ownership(const struct fs *fs, const struct node *node, const s
     struct stat has;
     node_stat(fs->core, &fs->top, node, &has);
     bool same =
-        (!(which & FUSE_SET_ATTR_MODE) || (attr->st_mode & 07777u) == (has.st_mode & 07777u)) &&
+        (!(which & FUSE_SET_ATTR_MODE) || (attr->st_mode & 07777u) == (has.st_mode & 07777u) ||
+         is_temporary_and_bare(node)) &&
         (!(which & FUSE_SET_ATTR_UID) || attr->st_uid == has.st_uid) &&
         (!(which & FUSE_SET_ATTR_GID) || attr->st_gid == has.st_gid);
     return same ? 0 : -EPERM;
@@ -63,35 +74,78 @@ static int set_ownership(fuse_req_t req, const struct node *node, const struct s
     return service_store_set_attr(fs->service, node->store->id, &set, &caller);
 }
 
+static bool sets_other_than_now(int which)
+{
+    return ((which & FUSE_SET_ATTR_ATIME) && !(which & FUSE_SET_ATTR_ATIME_NOW)) ||
+           ((which & FUSE_SET_ATTR_MTIME) && !(which & FUSE_SET_ATTR_MTIME_NOW));
+}
+
 /* A store was changed now, says touch(1). It has no other times to set. */
 static int touch_store(fuse_req_t req, const struct node *node, int which)
 {
     struct service_caller caller;
-    if (((which & FUSE_SET_ATTR_ATIME) && !(which & FUSE_SET_ATTR_ATIME_NOW)) ||
-        ((which & FUSE_SET_ATTR_MTIME) && !(which & FUSE_SET_ATTR_MTIME_NOW)))
+    if (sets_other_than_now(which))
         return -EPERM;
     fs_get_caller(req, 0, &caller);
     return service_store_touch(fs_of(req)->service, node->store->id, &caller);
 }
 
-/* Times are the store's; a writer's touch of what is in it succeeds and changes nothing. */
-static int set_times(fuse_req_t req, const struct node *node, int which)
+#define S_TO_NS INT64_C(1000000000)
+
+/* -EOVERFLOW: more than 292 years from 1970. */
+static int get_ns(const struct timespec *time, bool is_now, int64_t *ns)
 {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (is_now)
+        time = &now;
+    if (time->tv_sec >= INT64_MAX / S_TO_NS || time->tv_sec <= INT64_MIN / S_TO_NS)
+        return -EOVERFLOW;
+    *ns = (int64_t)time->tv_sec * S_TO_NS + time->tv_nsec;
+    return 0;
+}
+
+/* What is not named stays as it is. */
+static int get_times(const struct stat *attr, int which, struct layout_times *times)
+{
+    int error = 0;
+    *times = (struct layout_times){LAYOUT_NO_TIME, LAYOUT_NO_TIME};
+    if (which & FUSE_SET_ATTR_ATIME)
+        error = get_ns(&attr->st_atim, which & FUSE_SET_ATTR_ATIME_NOW, &times->access_ns);
+    if (!error && (which & FUSE_SET_ATTR_MTIME))
+        error = get_ns(&attr->st_mtim, which & FUSE_SET_ATTR_MTIME_NOW, &times->change_ns);
+    return error;
+}
+
+/* Allocations and their directory keep what a writer sets; all else has its store's time, and may
+ * be touched only. */
+static int set_times(fuse_req_t req, const struct node *node, const struct stat *attr, int which)
+{
+    struct service_times set = {.kind = CORE_KIND_ALLOCATION};
     struct service_caller caller;
     struct service_actor by;
-    int error;
+    int error = 0;
     switch (node->kind) {
     case NODE_STORE:
         return touch_store(req, node, which);
-    case NODE_ALLOCATIONS:
-    case NODE_METADATA:
     case NODE_ALLOCATION:
+        set.serial = node->allocation->serial;
+        break;
+    case NODE_ALLOCATIONS:
+        break;
+    case NODE_METADATA:
     case NODE_ENTRY:
-        error = fs_get_actor(req, node->store->id, &caller, &by);
-        return error ? error : service_touch(fs_of(req)->service, &by);
+        set.kind = CORE_KIND_ENTRY;
+        error = sets_other_than_now(which) ? -EPERM : 0;
+        break;
     default:
         return -EPERM;
     }
+    if (!error)
+        error = get_times(attr, which, &set.times);
+    if (!error)
+        error = fs_get_actor(req, node->store->id, &caller, &by);
+    return error ? error : service_set_times(fs_of(req)->service, &by, &set);
 }
 
 static int get_actor(fuse_req_t req, const struct node *node, const struct fuse_file_info *info,
@@ -159,7 +213,7 @@ void fs_op_setattr(fuse_req_t req, fuse_ino_t id, struct stat *attr, int which,
         set_size(req, &node, (uint64_t)attr->st_size, info);
         return;
     } else if (!error)
-        error = set_times(req, &node, which);
+        error = set_times(req, &node, attr, which);
     if (error)
         fs_reply_error(req, error);
     else

@@ -269,6 +269,32 @@ static uint32_t get_owner(const struct node_top *top, const struct node *node)
     return node->store ? node->store->uid : top->uid;
 }
 
+static void set_time(struct timespec *time, int64_t ns)
+{
+    const int64_t each = 1000000000;
+    int64_t part = (ns % each + each) % each; /* also before 1970 */
+    if (ns == LAYOUT_NO_TIME)
+        return;
+    time->tv_sec = (time_t)((ns - part) / each);
+    time->tv_nsec = (long)part;
+}
+
+/* What a writer has set. Of what is sealed they say nothing, for its bytes go on changing. */
+static void set_kept_times(const struct core *core, const struct node *node, struct stat *stat)
+{
+    struct layout_times times;
+    if (node->allocation)
+        times = node->allocation->times;
+    else if (node->kind == NODE_ALLOCATIONS)
+        times = layout_get_times(core_get_layout(core, node->store));
+    else
+        return;
+    if (node->store->lock.sealed)
+        return;
+    set_time(&stat->st_atim, times.access_ns);
+    set_time(&stat->st_mtim, times.change_ns);
+}
+
 void node_stat(const struct core *core, const struct node_top *top, const struct node *node,
                struct stat *stat)
 {
@@ -288,6 +314,7 @@ void node_stat(const struct core *core, const struct node_top *top, const struct
     stat->st_mtim.tv_sec = (time_t)(time_ms / 1000);
     stat->st_mtim.tv_nsec = (long)(time_ms % 1000) * 1000000;
     stat->st_atim = stat->st_ctim = stat->st_mtim;
+    set_kept_times(core, node, stat);
     if (node->allocation) {
         stat->st_size = (off_t)node->allocation->size_bytes;
         stat->st_blocks = (blkcnt_t)(node->allocation->aligned_bytes / BLOCK_BYTES);

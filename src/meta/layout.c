@@ -12,6 +12,8 @@
 
 #define AUTOMATIC_NAME_BYTES 24u /* "a", 20 digits, NUL */
 
+static const struct layout_times NO_TIMES = {LAYOUT_NO_TIME, LAYOUT_NO_TIME};
+
 /* An allocation and its texts are one block: replaced as a whole when a text changes. */
 static struct layout_allocation *allocation_copy(const struct layout_allocation *from,
                                                  const char *name, const char *tag,
@@ -43,6 +45,7 @@ struct layout *layout_new(void)
     if (!layout)
         return NULL;
     atomic_init(&layout->holders, 1);
+    layout->times = NO_TIMES;
     layout->by_serial.by_serial = true;
     return layout;
 }
@@ -55,6 +58,7 @@ static void drop_all(struct layout *layout)
     layout->allocation_count = 0;
     layout->wire_id_count = 0;
     layout->total_bytes = 0;
+    layout->times = NO_TIMES;
 }
 
 void layout_clear(struct layout *layout)
@@ -153,6 +157,7 @@ struct layout *layout_clone(const struct layout *layout)
     copy->next_slot = layout->next_slot;
     copy->changes = layout->changes;
     copy->total_bytes = layout->total_bytes;
+    copy->times = layout->times;
     return copy;
 }
 
@@ -181,7 +186,7 @@ int layout_check_name(const char *name)
     char key[NAME_MAX_BYTES + 1];
     int length = name_decode_key(name, key);
 
-    return length < 0 ? length : 0;
+    return length < 0 && !name_is_temporary(name) ? length : 0;
 }
 
 int layout_check_tag(const char *tag)
@@ -250,13 +255,15 @@ int layout_append_allocation(struct layout *layout, const struct layout_allocati
     insert_name(layout, allocation, layout->allocation_count);
     layout_insert_wire_id(layout, allocation);
     layout->by_slot[layout->allocation_count++] = allocation;
+    layout->times = NO_TIMES;
     return 0;
 }
 
 int layout_add_with_wire_id(struct layout *layout, uint64_t serial, const char *name,
                             const char *tag, const char *wire_id, uint64_t *slot)
 {
-    struct layout_allocation fresh = {.serial = serial, .slot = layout->next_slot};
+    struct layout_allocation fresh = {
+        .serial = serial, .slot = layout->next_slot, .times = NO_TIMES};
     char automatic[AUTOMATIC_NAME_BYTES];
     int error;
 
@@ -313,6 +320,7 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
     memmove(layout->by_slot + rank, layout->by_slot + rank + 1,
             (layout->allocation_count - rank) * sizeof layout->by_slot[0]);
     layout->total_bytes -= allocation->aligned_bytes;
+    layout->times = NO_TIMES;
     layout->changes++;
     free(allocation);
     if (entries_removed)
@@ -347,6 +355,7 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;
     layout_replace_wire_id(layout, renamed);
+    layout->times = NO_TIMES;
     layout->changes++;
     free(old);
     return 0;
@@ -376,6 +385,27 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     return 0;
 }
 
+int layout_set_times(struct layout *layout, uint64_t slot, const struct layout_times *times)
+{
+    struct layout_allocation *allocation = layout_slot(layout, slot, NULL);
+
+    layout_assert_unshared(layout);
+    if (slot != LAYOUT_UNBOUND && !allocation)
+        return -ENOENT;
+    *(allocation ? &allocation->times : &layout->times) = *times;
+    return 0;
+}
+
+struct layout_times layout_get_times(const struct layout *layout)
+{
+    return layout->times;
+}
+
+bool layout_has_times(const struct layout_times *times)
+{
+    return times->access_ns != LAYOUT_NO_TIME || times->change_ns != LAYOUT_NO_TIME;
+}
+
 void layout_replace_memories(struct layout *layout, const uint64_t *memories)
 {
     layout_assert_unshared(layout);
@@ -399,6 +429,8 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
     others = layout->total_bytes - allocation->aligned_bytes;
     if (aligned_bytes < size_bytes || aligned_bytes > UINT64_MAX - others)
         return -EINVAL;
+    if (memory == LAYOUT_NO_MEMORY || allocation->memory == LAYOUT_NO_MEMORY)
+        allocation->times = NO_TIMES;
     allocation->memory = memory;
     allocation->size_bytes = size_bytes;
     allocation->aligned_bytes = aligned_bytes;
@@ -406,6 +438,23 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
     layout->changes++;
     layout->total_bytes = others + aligned_bytes;
     return 0;
+}
+
+static int check_allocation(const struct layout_allocation *allocation, bool spools, char *message,
+                            size_t message_bytes)
+{
+    const char *why = NULL;
+
+    if (name_is_temporary(allocation->name))
+        why = "has the name of a temporary file: rename it, or remove it";
+    else if (allocation->memory == LAYOUT_NO_MEMORY)
+        why = "has no memory: give it a size (truncate -s) or remove it";
+    else if (allocation->spool && !spools)
+        why = "is still being written: close or fsync it first";
+    if (!why)
+        return 0;
+    snprintf(message, message_bytes, "allocation %s %s", allocation->name, why);
+    return -EINVAL;
 }
 
 static int check_entry(const struct layout *layout, const struct layout_entry *entry, char *message,
@@ -433,19 +482,9 @@ int layout_check(const struct layout *layout, bool spools, char *message, size_t
     struct layout_cursor cursor;
 
     for (size_t i = 0; i < layout->allocation_count; i++) {
-        const struct layout_allocation *allocation = layout->by_slot[i];
-        if (allocation->memory == LAYOUT_NO_MEMORY) {
-            snprintf(message, message_bytes,
-                     "allocation %s has no memory: give it a size (truncate -s) or remove it",
-                     allocation->name);
-            return -EINVAL;
-        }
-        if (allocation->spool && !spools) {
-            snprintf(message, message_bytes,
-                     "allocation %s is still being written: close or fsync it first",
-                     allocation->name);
-            return -EINVAL;
-        }
+        int error = check_allocation(layout->by_slot[i], spools, message, message_bytes);
+        if (error < 0)
+            return error;
     }
     layout_cursor_first(&cursor, layout);
     while ((entry = layout_cursor_next(&cursor))) {

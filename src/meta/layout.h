@@ -31,6 +31,13 @@
 #define LAYOUT_MAX_WIRE_ID_BYTES 255u
 #define LAYOUT_NO_MEMORY         0ull
 
+#define LAYOUT_NO_TIME INT64_MIN
+
+/* As a writer has set them, in nanoseconds since 1970; LAYOUT_NO_TIME: not set. */
+struct layout_times {
+    int64_t access_ns, change_ns;
+};
+
 struct layout_allocation {
     uint64_t serial;
     uint64_t slot;
@@ -38,6 +45,7 @@ struct layout_allocation {
     uint64_t size_bytes;    /* what was asked for (a spool: what was written) */
     uint64_t aligned_bytes; /* what it costs */
     uint64_t bound_entries;
+    struct layout_times times;
     bool spool;    /* memory still grows with writes; not yet final */
     char *name;    /* file name, as it stands in allocations/ */
     char *tag;     /* never NULL; UTF-8 */
@@ -107,6 +115,12 @@ int layout_set_tag(struct layout *layout, uint64_t slot,
  * entries stay. -EINVAL if aligned_bytes is below size_bytes or the sum of all would overflow. */
 int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uint64_t size_bytes,
                       uint64_t aligned_bytes, bool spool);
+/* Of an allocation, or (LAYOUT_UNBOUND) of their directory. Times are no part of the encoding. An
+ * allocation that is given its first memory, or loses it, has none any more, nor has the directory
+ * when an allocation comes, goes or is renamed. -ENOENT */
+int layout_set_times(struct layout *layout, uint64_t slot, const struct layout_times *times);
+struct layout_times layout_get_times(const struct layout *layout); /* of the directory */
+bool layout_has_times(const struct layout_times *times);
 /* Every allocation has the memory of its rank from now on, and the sizes that it had; NULL: none
  * has any, and the sizes are what they would need. What was told of an allocation stays true. */
 void layout_replace_memories(struct layout *layout, const uint64_t *memories);
@@ -192,9 +206,9 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
 int layout_restore_entries(struct layout *layout, const struct layout_put *puts, size_t count,
                            size_t *culprit);
 
-/* What commit demands: every allocation has final memory, every bound entry's offset lies inside
- * [0, aligned_bytes): what is mapped, which GMS clients use up to its end. spools: memory that is
- * still being written will do. -EINVAL and a message naming the culprit. */
+/* What commit demands: every allocation has final memory and no temporary name, every bound entry's
+ * offset lies inside [0, aligned_bytes): what is mapped, which GMS clients use up to its end.
+ * spools: memory that is still being written will do. -EINVAL and a message naming the culprit. */
 int layout_check(const struct layout *layout, bool spools, char *message, size_t message_bytes);
 
 /* Whether the wire ids are each as they must be, unique, and found: -EINVAL. */

@@ -29,6 +29,7 @@ struct layout {
     struct layout_index by_serial; /* has the references */
     size_t entry_count;
 
+    struct layout_times times; /* of the directory of the allocations */
     uint64_t next_slot;
     uint64_t changes; /* layout_count_changes */
     uint64_t total_bytes;

@@ -187,3 +187,18 @@ int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1])
     key[length] = '\0';
     return (int)length;
 }
+
+#define TEMPORARY_SUFFIX "XXXXXX" /* as mkstemp(3) has it */
+
+bool name_is_temporary(const char *name)
+{
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    size_t suffix = strlen(TEMPORARY_SUFFIX), bytes = strnlen(name, NAME_MAX_BYTES + 1);
+    char inner[NAME_MAX_BYTES + 1] = "", key[NAME_MAX_BYTES + 1];
+
+    if (bytes > NAME_MAX_BYTES || bytes < suffix + 3 || name[0] != '.' ||
+        name[bytes - suffix - 1] != '.' || strspn(name + bytes - suffix, allowed) != suffix)
+        return false;
+    memcpy(inner, name + 1, bytes - suffix - 2);
+    return name_decode_key(inner, key) > 0;
+}

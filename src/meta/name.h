@@ -4,7 +4,7 @@
  *
  * Pure. A key is UTF-8 of 1..GMSFS_KEY_MAX bytes (NUL allowed); its file name writes `%`, `/`, NUL
  * and a leading `.` as %25 %2F %00 %2E and nothing else, upper-case hex; any other spelling is
- * -EINVAL. Allocation names follow the same codec.
+ * -EINVAL. Allocation names follow the same codec, but for temporary ones.
  */
 #ifndef GMSFS_META_NAME_H
 #define GMSFS_META_NAME_H
@@ -23,5 +23,9 @@ int name_check_key(const void *key, size_t key_bytes);
 /* File name → key, NUL-terminated beyond its length. Returns the key's length, -ENAMETOOLONG,
  * -EINVAL for any spelling that encode does not write */
 int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1]);
+
+/* Whether a tool that copies calls it so before it renames it, as rsync(1) does: a dot, the name of
+ * a key, another dot, and six letters or digits. No key has such a name. */
+bool name_is_temporary(const char *name);
 
 #endif

@@ -72,6 +72,7 @@ int layout_restore_allocation(struct layout *layout, const struct layout_restore
         .memory = allocation->memory,
         .size_bytes = allocation->size_bytes,
         .aligned_bytes = allocation->aligned_bytes,
+        .times = {LAYOUT_NO_TIME, LAYOUT_NO_TIME},
         .spool = allocation->spool,
     };
     char name[NAME_MAX_BYTES + 1], tag[NAME_MAX_BYTES + 1], id[NAME_MAX_BYTES + 1];

@@ -414,7 +414,8 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
              allocation->size_bytes == size_bytes)
         ; /* it has that size */
     else if (allocation->spool && size_bytes > allocation->size_bytes) {
-        error = service_extend(s, session, serial, size_bytes, request);
+        error = service_forget_times(s, session, serial);
+        error = error ? error : service_extend(s, session, serial, size_bytes, request);
         if (!error)
             return 0;
     } else if (size_bytes == 0) {

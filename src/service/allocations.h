@@ -63,6 +63,21 @@ int service_clear(struct service *s, const struct service_actor *by);
 /* Nothing changes; whoever may change something may ask for it. */
 int service_touch(struct service *s, const struct service_actor *by);
 
+/* Nanoseconds since 1970; LAYOUT_NO_TIME: stays as it is. */
+struct service_times {
+    enum core_kind
+        kind;        /* ALLOCATION, or ENTRY: it has no times of its own, its store changed now */
+    uint64_t serial; /* of the allocation; 0: of their directory */
+    struct layout_times times;
+};
+
+/* -ENOLCK -ENOENT */
+int service_set_times(struct service *s, const struct service_actor *by,
+                      const struct service_times *set);
+/* A writer changes its bytes, so times that were set are true no more. May fail for want of memory.
+ */
+int service_forget_times(struct service *s, uint64_t session, uint64_t serial);
+
 /* ---- bytes, through an open allocation ------------------------------------------------------ */
 
 /* answer.data/bytes, then rest; short at the end, and of more than a megabyte. */

@@ -65,3 +65,37 @@ int service_touch(struct service *s, const struct service_actor *by)
     uint64_t session;
     return service_find_writer(s, by, &session);
 }
+
+int service_set_times(struct service *s, const struct service_actor *by,
+                      const struct service_times *set)
+{
+    struct record record = {.type = RECORD_TIMES, .kind = set->kind, .serial = set->serial};
+    int error = service_find_writer(s, by, &record.session);
+    if (error)
+        return error;
+    const struct core_session *session = core_find_session(s->core, record.session);
+    const struct layout *layout =
+        core_get_layout(s->core, core_find_store(s->core, session->store));
+    const struct layout_allocation *allocation = layout_find_serial(layout, set->serial);
+    struct layout_times has = allocation ? allocation->times : layout_get_times(layout);
+    bool reads = set->times.access_ns != LAYOUT_NO_TIME;
+    bool changes = set->times.change_ns != LAYOUT_NO_TIME;
+    record.offset = (uint64_t)(reads ? set->times.access_ns : has.access_ns);
+    record.size_bytes = (uint64_t)(changes ? set->times.change_ns : has.change_ns);
+    return service_apply_record(s, &record, NULL);
+}
+
+int service_forget_times(struct service *s, uint64_t session, uint64_t serial)
+{
+    const struct layout_allocation *allocation = core_find_allocation(s->core, serial, NULL);
+    const struct core_session *held = core_find_session(s->core, session);
+    struct record record = {.type = RECORD_TIMES,
+                            .kind = CORE_KIND_ALLOCATION,
+                            .session = session,
+                            .serial = serial,
+                            .offset = (uint64_t)LAYOUT_NO_TIME,
+                            .size_bytes = (uint64_t)LAYOUT_NO_TIME};
+    if (!allocation || !layout_has_times(&allocation->times) || !held || held->mode != LOCK_MODE_RW)
+        return 0;
+    return service_apply_record(s, &record, NULL);
+}

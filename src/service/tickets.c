@@ -90,12 +90,25 @@ static int check_memory(const struct service *s, const struct export_scope *scop
     return 0;
 }
 
+/* What is written through a mapping is not seen here, so it is taken to be written now. */
+static int forget_times(struct service *s, const struct export_scope *scope)
+{
+    int error = 0;
+    for (uint64_t rank = scope->first; rank < scope->first + scope->count && !error; rank++)
+        error = service_forget_times(
+            s, scope->session->id,
+            layout_at_rank(core_get_layout(s->core, scope->store), rank)->serial);
+    return error;
+}
+
 static int make_ticket(struct service *s, uint64_t file, struct service_export *export)
 {
     struct export_scope scope;
     int error = find_scope(s, file, export, &scope);
     if (!error)
         error = check_memory(s, &scope, &export->total_bytes);
+    if (!error && export->writable)
+        error = forget_times(s, &scope);
     if (error)
         return error;
     export->count = scope.count;
@@ -279,7 +292,7 @@ static int record_writable(struct service *s, const struct export_scope *scope,
         error = service_note_writer(s, touch.session, uid, processes[i]);
     if (!error && touches)
         error = service_apply_record(s, &touch, NULL);
-    return error;
+    return error ? error : forget_times(s, scope);
 }
 
 /* The rank of a slot of the session that this `ctl` has, writable if it writes. */

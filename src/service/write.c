@@ -25,6 +25,8 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
         error = -ENOLCK;
     if (!error && offset > UINT64_MAX - bytes)
         error = -EFBIG;
+    if (!error && bytes > 0)
+        error = service_forget_times(s, opened->session, opened->serial);
     if (!error && bytes > 0) {
         struct spool_op op = {
             .turn = {.store = opened->store, .uid = opened->uid},

@@ -335,11 +335,19 @@ static uint64_t store_of(uint64_t session)
 static int step_allocation(void)
 {
     struct record record = {.type = RECORD_ALLOC_REMOVE, .session = random_writer()};
-    uint64_t dice = below(10);
+    uint64_t dice = below(11);
 
     record.serial = random_serial(store_of(record.session));
     if (dice < 2)
         return apply(record);
+    if (dice == 10) {
+        record.type = RECORD_TIMES;
+        record.kind = one_in(5) ? CORE_KIND_ENTRY : CORE_KIND_ALLOCATION;
+        record.serial = one_in(3) ? 0 : record.serial;
+        record.offset = one_in(2) ? (uint64_t)LAYOUT_NO_TIME : below(9);
+        record.size_bytes = one_in(2) ? (uint64_t)LAYOUT_NO_TIME : below(9);
+        return apply(record);
+    }
     if (dice < 4) {
         record.type = RECORD_ALLOC_TAG;
         record.tag = one_in(5) ? "\xc0" : "tag";

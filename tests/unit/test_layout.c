@@ -272,3 +272,49 @@ TAP_TEST(check_demands_final_memory_and_offsets_inside)
     check_int(layout_check(layout, false, message, sizeof message), 0);
     layout_free(layout);
 }
+
+TAP_TEST(check_refuses_the_name_of_a_temporary_file)
+{
+    struct layout *layout = layout_new();
+    char message[256] = "";
+
+    check_int(layout_add(layout, 1, ".big.XyZ019", NULL, NULL), 0);
+    check_int(layout_set_memory(layout, 0, 1, 16, MIB, false), 0);
+    check_int(layout_check(layout, false, message, sizeof message), -EINVAL);
+    check(strstr(message, ".big.XyZ019 has the name of a temporary file") != NULL);
+    check_int(layout_rename(layout, 0, "big"), 0);
+    check_int(layout_check(layout, false, message, sizeof message), 0);
+    check_int(layout_rename(layout, 0, ".big"), -EINVAL);
+    layout_free(layout);
+}
+
+static bool has(struct layout_times times, int64_t access_ns, int64_t change_ns)
+{
+    return times.access_ns == access_ns && times.change_ns == change_ns;
+}
+
+TAP_TEST(times_are_kept_by_all_but_what_makes_them_untrue)
+{
+    static const struct layout_times set = {-1, 5}, of_directory = {6, 7};
+    struct layout *layout = layout_with(2), *clone;
+
+    check(!layout_has_times(&layout_at_rank(layout, 0)->times));
+    check_int(layout_set_memory(layout, 0, 1, 16, MIB, true), 0);
+    check_int(layout_set_times(layout, 0, &set), 0);
+    check_int(layout_set_times(layout, LAYOUT_UNBOUND, &of_directory), 0);
+    check_int(layout_set_times(layout, 9, &set), -ENOENT);
+    check_int(layout_set_memory(layout, 0, 1, 17, MIB, false), 0); /* the spool is final */
+    check_int(layout_set_tag(layout, 0, "tag"), 0);
+    clone = layout_clone(layout);
+    check(has(layout_at_rank(clone, 0)->times, -1, 5));
+    check(has(layout_get_times(clone), 6, 7));
+    check_int(layout_rename(clone, 0, "other"), 0);
+    check(has(layout_at_rank(clone, 0)->times, -1, 5));
+    check(has(layout_get_times(clone), LAYOUT_NO_TIME, LAYOUT_NO_TIME));
+    check_int(layout_set_memory(clone, 0, LAYOUT_NO_MEMORY, 0, 0, false), 0);
+    check(!layout_has_times(&layout_at_rank(clone, 0)->times));
+    check_int(layout_remove(layout, 1, NULL), 0);
+    check(has(layout_get_times(layout), LAYOUT_NO_TIME, LAYOUT_NO_TIME));
+    layout_free(clone);
+    layout_free(layout);
+}

@@ -218,3 +218,28 @@ TAP_TEST(utf8_is_judged_at_every_place_of_a_text)
         }
     }
 }
+
+TAP_TEST(what_a_copying_tool_calls_its_file_before_it_renames_it_is_no_key_but_is_known)
+{
+    char longest[NAME_MAX_BYTES + 2];
+
+    check(name_is_temporary(".a.XyZ019"));
+    check(name_is_temporary(".model-00001-of-00002.safetensors.AbCdEf"));
+    check(name_is_temporary(".lora%2Fa.AbCdEf"));
+    check_int(name_decode_key(".a.XyZ019", key), -EINVAL);
+    check(!name_is_temporary("a.XyZ019"));
+    check(!name_is_temporary("..XyZ019"));   /* of no name */
+    check(!name_is_temporary(".a.XyZ01"));   /* five */
+    check(!name_is_temporary(".a.XyZ0190")); /* seven */
+    check(!name_is_temporary(".a.XyZ0_9"));
+    check(!name_is_temporary(".aXyZ0199"));
+    check(!name_is_temporary(".%41.XyZ019")); /* of what is no name */
+    check(!name_is_temporary(""));
+    memset(longest, 'a', sizeof longest);
+    memcpy(longest, ".", 1);
+    memcpy(longest + NAME_MAX_BYTES - 7, ".XyZ019", 8);
+    check(name_is_temporary(longest));
+    longest[NAME_MAX_BYTES] = '0';
+    longest[NAME_MAX_BYTES + 1] = '\0';
+    check(!name_is_temporary(longest));
+}
