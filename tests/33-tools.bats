@@ -338,6 +338,7 @@ PY
 
 # What a program of the writer's session reads, after it wrote to the memory by its mapping.
 @test "sendfile and mmap never show what a mapping has overwritten" {
+    requires no-sanitizer # Python loads the library
     python_setup
     cat >"$T/stale.py" <<'PY'
 import ctypes, errno, mmap, os, shutil, signal, sys
