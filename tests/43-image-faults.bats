@@ -334,3 +334,14 @@ interrupt() {
     assert_match "$output" 'nothing was committed'
     assert_state other EMPTY
 }
+
+@test "where the memory of a store cannot be written, image load names the store and not the image" {
+    start_mount size=64M
+    mkdir "$M/other"
+    write_tensors "$T/m.safetensors" 4000000
+    cli load -q "$M/weights" "$T/m.safetensors"
+    cli image save -q "$M/weights" "$T/image"
+    GMSFS_FAULT=pwrite:after=0:errno=EIO:in=command cli -1 image load "$M/other" "$T/image"
+    assert_match "$output" "image: $M/other: cannot write the memory of allocation 'a000000': Input/output"
+    [[ $output != *"$T/image/"* ]] || fail "it names a file of the image"
+}

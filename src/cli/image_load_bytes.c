@@ -107,6 +107,7 @@ static int load_explain_some(const struct image_load *load, size_t rank, size_t 
 static struct image_check load_get_check(const struct image_load *load)
 {
     return (struct image_check){.image = &load->image,
+                                .store = load->request->store,
                                 .staging = load->staging,
                                 .memory = &load->memory,
                                 .threads = load->request->threads,

@@ -56,6 +56,7 @@ void image_close(struct image *image);
 /* Reads all pieces and compares their sums. */
 struct image_check {
     const struct image *image;
+    const char *store;                   /* that gets the bytes, to be named; NULL: nobody does */
     void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
     struct staging *staging;             /* NULL where nobody gets them */
     const struct staging_memory *memory; /* of who does */

@@ -31,8 +31,19 @@ struct check_run {
     struct failure *failure; /* the first */
 };
 
+/* Where the bytes of a piece go. */
+struct check_target {
+    uint8_t *base; /* of its rank's, where they are mapped; or else */
+    int fd;        /* written to; -1: forgotten */
+    void *map;     /* of a file that is not written; or NULL */
+    size_t map_bytes;
+    bool is_taken;
+    const char *failed; /* what could not be done with it, "write"; NULL: nothing has failed */
+};
+
 /* What a device says comes before what that made of a piece. */
-static int check_explain(const struct check_run *run, const struct image_piece *piece, int error)
+static int check_explain(const struct check_run *run, const struct image_piece *piece,
+                         const struct check_target *target, int error)
 {
     const struct image *image = run->check->image;
     char name[IMAGE_NAME_BYTES];
@@ -40,6 +51,10 @@ static int check_explain(const struct check_run *run, const struct image_piece *
 
     if (run->check->staging && staging_get_failure(run->check->staging, run->failure, &is_told))
         return error;
+    if (target->failed)
+        return failure_set(run->failure, error, "%s: cannot %s the memory of allocation '%s': %s",
+                           run->check->store, target->failed,
+                           image->manifest.allocations[piece->rank].name, failure_reason(error));
     if (error == -EBADMSG)
         return failure_set(run->failure, error,
                            "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
@@ -58,11 +73,12 @@ static void check_stop_files(const struct check_run *run)
         run->check->stop_files(run->check->files);
 }
 
-static int check_fail(struct check_run *run, const struct image_piece *piece, int error)
+static int check_fail(struct check_run *run, const struct image_piece *piece,
+                      const struct check_target *target, int error)
 {
     pthread_mutex_lock(&run->lock);
     if (!run->has_failed)
-        check_explain(run, piece, error);
+        check_explain(run, piece, target, error);
     run->has_failed = true;
     pthread_mutex_unlock(&run->lock);
     check_stop_files(run);
@@ -70,8 +86,9 @@ static int check_fail(struct check_run *run, const struct image_piece *piece, in
 }
 
 /* Reads into a buffer, which is written to a file, or forgotten (-1). */
-static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from, int to_fd,
-                      uint64_t to, size_t *size_bytes, XXH3_state_t *state)
+static int check_step(struct direct_file *file, struct staging_lane *lane, uint64_t from,
+                      struct check_target *target, uint64_t to, size_t *size_bytes,
+                      XXH3_state_t *state)
 {
     uint8_t *room = staging_scratch(lane, STAGING_FILE_BYTES), *bytes;
     int error = -ENOMEM;
@@ -81,8 +98,11 @@ static int check_step(struct direct_file *file, struct staging_lane *lane, uint6
         error = direct_read(file, room, from, *size_bytes, &bytes);
     if (!error)
         XXH3_128bits_update(state, bytes, *size_bytes);
-    if (!error && to_fd >= 0)
-        error = file_write_at(to_fd, bytes, *size_bytes, to);
+    if (error || target->fd < 0)
+        return error;
+    error = file_write_at(target->fd, bytes, *size_bytes, to);
+    if (error)
+        target->failed = "write";
     return error;
 }
 
@@ -101,15 +121,6 @@ static int check_step_into(const struct check_run *run, struct direct_file *file
     return staging_send(lane, memory, to, bytes, *size_bytes);
 }
 
-/* Where the bytes of a piece go. */
-struct check_target {
-    uint8_t *base; /* of its rank's, where they are mapped; or else */
-    int fd;        /* written to; -1: forgotten */
-    void *map;     /* of a file that is not written; or NULL */
-    size_t map_bytes;
-    bool is_taken;
-};
-
 /* A step that goes through a buffer stays in the processor's cache. */
 static size_t check_most(const struct direct_file *file, int to_fd)
 {
@@ -119,7 +130,7 @@ static size_t check_most(const struct direct_file *file, int to_fd)
 }
 
 static int check_steps(struct check_run *run, const struct image_piece *piece,
-                       const struct check_target *target, struct direct_file *file,
+                       struct check_target *target, struct direct_file *file,
                        struct staging_lane *lane, XXH3_state_t *state)
 {
     size_t most = check_most(file, target->fd), step;
@@ -131,7 +142,7 @@ static int check_steps(struct check_run *run, const struct image_piece *piece,
         step = left < most ? (size_t)left : most;
         error = target->base
                     ? check_step_into(run, file, lane, target->base + to, from, &step, state)
-                    : check_step(file, lane, from, target->fd, to, &step, state);
+                    : check_step(file, lane, from, target, to, &step, state);
         atomic_fetch_add(&run->read_bytes, step);
     }
     return error;
@@ -141,8 +152,10 @@ static int check_map(struct check_target *target, int fd, size_t size_bytes)
 {
     void *map = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-    if (map == MAP_FAILED)
+    if (map == MAP_FAILED) {
+        target->failed = "map";
         return -errno;
+    }
     target->base = target->map = map;
     target->map_bytes = size_bytes;
     return 0;
@@ -161,8 +174,10 @@ static int check_open_target(const struct image_check *check, size_t rank,
     if (fd < 0)
         return fd;
     target->is_taken = true;
-    if (fstat(fd, &status) < 0)
+    if (fstat(fd, &status) < 0) {
+        target->failed = "look at";
         return -errno;
+    }
     if (!staging_file_is_written(fd, (uint64_t)status.st_size))
         return check_map(target, fd, (size_t)status.st_size);
     target->fd = fd;
@@ -179,8 +194,7 @@ static void check_close_target(const struct image_check *check, size_t rank,
 }
 
 static int check_read(struct check_run *run, const struct image_piece *piece,
-                      const struct check_target *target, struct staging_lane *lane,
-                      XXH3_state_t *state)
+                      struct check_target *target, struct staging_lane *lane, XXH3_state_t *state)
 {
     char name[IMAGE_NAME_BYTES];
     struct direct_file file;
@@ -221,7 +235,7 @@ static int check_piece(void *context, const struct work_piece *work_piece, void 
         error = -EBADMSG;
     if (!error || (error == -ECANCELED && run->check->take_file))
         return error; /* why no file came is told elsewhere */
-    return check_fail(run, piece, error);
+    return check_fail(run, piece, &target, error);
 }
 
 static int check_tick(void *context, uint64_t done_bytes)
