@@ -20,6 +20,16 @@ int staging_fail(struct staging_device *device, const char *doing, const char *t
     return error;
 }
 
+void staging_forget_failure(const struct staging_device *device)
+{
+    struct staging *staging = device->staging;
+
+    pthread_mutex_lock(&staging->lock);
+    if (staging->failed_device == device && !staging->is_told)
+        staging->failed_device = NULL;
+    pthread_mutex_unlock(&staging->lock);
+}
+
 static int explain(const struct staging_kind *kind, const char *store, const char *doing,
                    const char *text, int error, struct failure *failure)
 {

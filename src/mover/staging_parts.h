@@ -130,6 +130,8 @@ void staging_await_warm(struct staging_device *device);
 
 /* The first failure of a device stays. Returns `error`. */
 int staging_fail(struct staging_device *device, const char *doing, const char *text, int error);
+/* Drops a failure of the device that nobody was told. */
+void staging_forget_failure(const struct staging_device *device);
 
 /* What the driver said when the device was to be opened. Returns `error`. */
 int staging_explain_open(const struct staging_device *device, const char *text, int error,

@@ -73,6 +73,8 @@ static void *warm_run(void *context)
         device->kind->warm(device, lanes, count);
     for (unsigned i = 0; i < count; i++)
         staging_give_lane_back(lanes[i]);
+    /* Work on the device begins behind this: whatever failed, failed here, and is tried again. */
+    staging_forget_failure(device);
     return NULL;
 }
 

@@ -263,3 +263,18 @@ TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
     check_int(work.threads, 40);
     end(staging);
 }
+
+TAP_TEST(what_failed_while_buffers_were_made_early_is_not_told_of_a_later_failure)
+{
+    static const uint64_t sizes[] = {WORK_PIECE_BYTES};
+    struct staging_memory memory[2];
+    struct staging *staging = begin("devices 2\nfail cuStreamCreate 999 1 1\n", memory);
+    struct failure failure;
+    bool is_told;
+
+    staging_warm(memory, 1, WORK_PIECE_BYTES);
+    staging_await_warm(memory->device);
+    check(!staging_get_failure(staging, &failure, &is_told));
+    go_round(staging, memory, sizes, 1, 1);
+    end(staging);
+}
