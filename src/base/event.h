@@ -22,7 +22,13 @@ struct event_watch {
     void (*ready)(struct event_watch *watch, uint32_t events); /* EVENT_*; errors count as READ */
     void *loop;                                                /* the loop's; NULL: not watched */
     uint32_t events;                                           /* the loop's: what it waits for */
+    uint64_t whose; /* event_of_user: users are served in turns; 0: nobody's, served first */
 };
+
+static inline uint64_t event_of_user(uint32_t uid)
+{
+    return (uint64_t)uid + 1;
+}
 
 /* A moment that the loop waits for; embedded in whoever waits. */
 struct event_timeout {

@@ -11,8 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOP_EVENTS_PER_TURN 64
+#define LOOP_EVENTS_PER_TURN 512
+#define LOOP_LINES           32   /* of users with events in a turn; further ones share the last */
+#define LOOP_TURN_US         300u /* for all users, beyond one event of each */
 #define LOOP_TICK_MS         1000u
+
+/* The events of a user, by their places among the turn's; -1: no more. */
+struct line {
+    uint64_t whose;
+    int first, last;
+};
 
 struct loop {
     struct loop_calls calls;
@@ -23,18 +31,28 @@ struct loop {
     /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
+    int next[LOOP_EVENTS_PER_TURN]; /* of the same line */
+    struct line lines[LOOP_LINES];
+    int line_count;
+    unsigned
+        first_event; /* the turn's first one: who was left over in the last turn is not again */
     struct event_watch posted; /* event_fd */
     atomic_uint_fast64_t watches;
     pthread_mutex_t mutex;
     struct job *done, **done_end; /* under the mutex */
 };
 
-uint64_t loop_now_ms(void)
+static uint64_t now_us(void)
 {
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+uint64_t loop_now_ms(void)
+{
+    return now_us() / 1000;
 }
 
 static void end_step(struct loop *loop)
@@ -249,23 +267,83 @@ static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_m
     return rest_ms > INT_MAX ? INT_MAX : (int)rest_ms;
 }
 
+static void serve_event(struct loop *loop, const struct epoll_event *event)
+{
+    struct event_watch *watch = event->data.ptr;
+    uint32_t events = 0;
+
+    if (!watch)
+        return;
+    if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+        events |= EVENT_READ;
+    if (event->events & EPOLLRDHUP)
+        events |= EVENT_HUP;
+    if (event->events & EPOLLOUT)
+        events |= EVENT_WRITE;
+    watch->ready(watch, events);
+    end_step(loop);
+}
+
+static struct line *find_line(struct loop *loop, uint64_t whose)
+{
+    int i = 0;
+
+    while (i < loop->line_count && loop->lines[i].whose != whose)
+        i++;
+    if (i == LOOP_LINES)
+        return &loop->lines[LOOP_LINES - 1];
+    if (i == loop->line_count)
+        loop->lines[loop->line_count++] = (struct line){.whose = whose, .first = -1, .last = -1};
+    return &loop->lines[i];
+}
+
+static void line_up(struct loop *loop, int event, uint64_t whose)
+{
+    struct line *line = find_line(loop, whose);
+
+    loop->next[event] = -1;
+    if (line->last >= 0)
+        loop->next[line->last] = event;
+    else
+        line->first = event;
+    line->last = event;
+}
+
+/* One of each user, and so on as long as a turn lasts. What is left over comes again. */
+static void serve_lines(struct loop *loop)
+{
+    uint64_t until_us = now_us() + LOOP_TURN_US;
+    unsigned served;
+
+    do {
+        served = 0;
+        for (int i = 0; i < loop->line_count; i++) {
+            int event = loop->lines[i].first;
+            if (event < 0)
+                continue;
+            loop->lines[i].first = loop->next[event];
+            serve_event(loop, &loop->events[event]);
+            served++;
+        }
+        loop->first_event += served;
+    } while (served > 0 && now_us() < until_us);
+}
+
 static void serve_events(struct loop *loop)
 {
-    for (int i = 0; i < loop->event_count; i++) {
-        const struct epoll_event *event = &loop->events[i];
-        struct event_watch *watch = event->data.ptr;
-        uint32_t events = 0;
-        if (!watch)
-            continue;
-        if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP))
-            events |= EVENT_READ;
-        if (event->events & EPOLLRDHUP)
-            events |= EVENT_HUP;
-        if (event->events & EPOLLOUT)
-            events |= EVENT_WRITE;
-        watch->ready(watch, events);
-        end_step(loop);
+    unsigned count = (unsigned)loop->event_count;
+
+    loop->line_count = 0;
+    for (unsigned i = 0; i < count; i++) {
+        int event = (int)((loop->first_event + i) % count);
+        const struct event_watch *watch = loop->events[event].data.ptr;
+        if (watch && watch->whose)
+            line_up(loop, event, watch->whose);
+        else
+            serve_event(loop, &loop->events[event]);
     }
+    if (loop->line_count > 0)
+        serve_lines(loop);
     loop->event_count = 0;
 }
 

@@ -419,7 +419,8 @@ static int add_connection(struct fs *fs, int fd)
     connection->uid = peer.uid;
     connection->pid = peer.pid;
     connection->active_ms = fs->now_ms;
-    connection->watch = (struct event_watch){.fd = fd, .ready = on_ready};
+    connection->watch =
+        (struct event_watch){.fd = fd, .ready = on_ready, .whose = event_of_user(peer.uid)};
     connection->held.released = on_released;
     connection->answer = (struct fds_answer){.fs = fs, .fd = fd, .failed = on_answer_failed};
     error = fs_watch(fs, &connection->watch, EVENT_READ);

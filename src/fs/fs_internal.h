@@ -41,7 +41,7 @@
 #define FS_MAX_WRITE_BYTES   FS_INIT_MAX_WRITE
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
-#define FS_MESSAGES_PER_TURN 16u
+#define FS_MESSAGES_PER_TURN 4u
 #define FS_ACCEPTS_PER_TURN  16u
 #define FS_LOOK_MS           1000u
 

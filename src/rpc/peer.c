@@ -25,6 +25,7 @@ int rpc_read_peer(struct rpc_connection *connection)
     if (error)
         return error;
     caller->uid = peer->uid;
+    connection->watch.whose = event_of_user(peer->uid);
     caller->gid = peer->gid;
     caller->has_group = has_group;
     caller->context = peer;

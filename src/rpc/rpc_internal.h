@@ -18,7 +18,7 @@
 #include "rpc/wire_id.h"
 #include "service/sessions.h"
 
-#define RPC_FRAMES_PER_TURN 32u
+#define RPC_FRAMES_PER_TURN 8u
 /* Of a client that asks again as soon as it is answered: who shares its processor does so before
  * the answer's send returns. */
 #define RPC_READS_PER_TURN 4u

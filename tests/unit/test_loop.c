@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/loop.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define LOUD_COUNT 300u
+#define QUIET_AT   LOUD_COUNT
+#define ALL        (LOUD_COUNT + 1)
+
+static struct loop *loop;
+static struct event_watch watches[ALL];
+static unsigned served[ALL], served_count, quiet_was;
+static bool takes_long;
+
+static bool on_tick(void *context, uint64_t now_ms)
+{
+    (void)context;
+    (void)now_ms;
+    return false;
+}
+
+/* It stays ready. */
+static void on_ready(struct event_watch *watch, uint32_t events)
+{
+    size_t which = (size_t)(watch - watches);
+
+    (void)events;
+    served[which]++;
+    served_count++;
+    if (which == QUIET_AT)
+        quiet_was = served_count;
+    if (takes_long)
+        usleep(1000);
+}
+
+static void watch_all(unsigned count)
+{
+    const struct loop_calls calls = {.on_tick = on_tick};
+
+    require(loop_new(&calls, &loop) == 0);
+    memset(served, 0, sizeof served);
+    served_count = quiet_was = 0;
+    for (unsigned i = 0; i < count; i++) {
+        watches[i] = (struct event_watch){.fd = eventfd(1, EFD_CLOEXEC), .ready = on_ready};
+        watches[i].whose = event_of_user(i == QUIET_AT ? 1000 : 0);
+        require(watches[i].fd >= 0 && loop_watch(loop, &watches[i], EVENT_READ) == 0);
+    }
+}
+
+static void end(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        loop_unwatch(loop, &watches[i]);
+        close(watches[i].fd);
+    }
+    loop_free(loop);
+}
+
+TAP_TEST(however_many_sockets_of_a_user_are_ready_one_of_another_user_is_served_second)
+{
+    watch_all(ALL);
+    require(loop_turn(loop, 0) == 0);
+    check(quiet_was >= 1 && quiet_was <= 2);
+    end(ALL);
+}
+
+TAP_TEST(a_turn_has_an_end_and_whom_it_leaves_over_comes_in_the_next_ones)
+{
+    watch_all(LOUD_COUNT);
+    takes_long = true;
+    require(loop_turn(loop, 0) == 0);
+    takes_long = false;
+    check(served_count >= 1 && served_count <= 2);
+    for (unsigned i = 0; i < LOUD_COUNT; i++)
+        require(loop_turn(loop, 0) == 0);
+    for (unsigned i = 0; i < LOUD_COUNT; i++)
+        if (!check(served[i] > 0))
+            break;
+    end(LOUD_COUNT);
+}
+
+TAP_TEST(what_is_nobodys_is_served_in_each_turn)
+{
+    watch_all(ALL);
+    watches[QUIET_AT].whose = 0;
+    takes_long = true;
+    for (unsigned i = 1; i <= 5; i++) {
+        require(loop_turn(loop, 0) == 0);
+        check_int(served[QUIET_AT], i);
+    }
+    takes_long = false;
+    end(ALL);
+}
