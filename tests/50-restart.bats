@@ -26,6 +26,16 @@ s.send(struct.pack("<IIII16s", 1, 2, 0, 0, b""))
 sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 }
 
+@test "the loop of each worker has short slices where the kernel has such, and its keeper has not" {
+    requires slices
+    start_mount
+    [[ $(read_slice "$(worker_of "$KEEPER")") == 100000 ]]
+    [[ $(read_slice "$KEEPER") == "$(read_slice $$)" ]]
+    kill -KILL "$(worker_of "$KEEPER")"
+    cat "$M/device" >/dev/null
+    [[ $(read_slice "$(worker_of "$KEEPER")") == 100000 ]]
+}
+
 @test "workers that end as soon as they serve are started more and more slowly, and nothing is lost" {
     export GMSFS_DIE_RESUMED=$T/die
     start_mount

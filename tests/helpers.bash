@@ -108,9 +108,18 @@ machine_has() {
     memory-cgroup) can_limit_memory ;; # memcg.bash
     no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
     unnamed-files) can_make_unnamed ;;
+    slices) [[ $(uname -m) == x86_64 && $(read_slice $$) != 0 ]] ;; # Linux 6.12
     tritonclient) [[ -r ${GMSFS_TRITONCLIENT:-${XDG_CACHE_HOME:-$HOME/.cache}/gmsfs/tritonclient}/wanted.txt ]] ;;
     *) type -P "$1" >/dev/null ;;
     esac
+}
+
+# The slice of a thread in ns, as sched_getattr(2) says it; 0: this kernel knows none.
+read_slice() { # TID
+    python3 -c 'import ctypes, struct, sys
+attr = ctypes.create_string_buffer(56)
+assert ctypes.CDLL(None).syscall(315, int(sys.argv[1]), attr, 56, 0) == 0
+print(struct.unpack_from("<Q", attr, 24)[0])' "$1"
 }
 
 # Whether what lies in $T can be read and written past the page cache. Newer tmpfs say yes and are the cache.

@@ -3,6 +3,52 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PROMPT_SLICE_NS  100000u /* the shortest that the kernel knows */
+#define RESETS_ON_FORK   1u
+#define POLICY_OF_OTHERS 0u
+
+/* struct sched_attr as Linux 5.3 has it; the headers of the C library and of the kernel do not go
+ * together. */
+struct scheduling {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns, deadline_ns, period_ns;
+    uint32_t least, most;
+};
+
+static bool read_scheduling(struct scheduling *scheduling)
+{
+    return syscall(SYS_sched_getattr, 0, scheduling, sizeof *scheduling, 0) == 0 &&
+           scheduling->policy == POLICY_OF_OTHERS;
+}
+
+void thread_be_prompt(void)
+{
+    struct scheduling now = {0};
+
+    if (!read_scheduling(&now))
+        return;
+    struct scheduling wanted = {.size = sizeof wanted,
+                                .policy = now.policy,
+                                .flags = RESETS_ON_FORK,
+                                .nice = now.nice,
+                                .runtime_ns = PROMPT_SLICE_NS};
+    syscall(SYS_sched_setattr, 0, &wanted, 0);
+}
+
+/* Kernels that do not know slices tell of none. */
+bool thread_is_prompt(void)
+{
+    struct scheduling now = {0};
+
+    return read_scheduling(&now) && now.runtime_ns == PROMPT_SLICE_NS;
+}
 
 int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *argument)
 {

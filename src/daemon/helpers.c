@@ -32,6 +32,7 @@ struct pool {
 struct helpers {
     struct loop *loop;
     struct fs_ledger *ledger;
+    bool loop_is_prompt;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t left;
     bool ending;
@@ -165,6 +166,7 @@ int helpers_new(struct loop *loop, struct fs_ledger *ledger, struct helpers **he
         return -ENOMEM;
     new->loop = loop;
     new->ledger = ledger;
+    new->loop_is_prompt = thread_is_prompt();
     pthread_mutex_init(&new->mutex, NULL);
     pthread_cond_init(&new->left, NULL);
     init_pool(new, SERVICE_POOL_MEMORY, HELPERS_MAX_MEMORY);
@@ -219,8 +221,12 @@ static void *run_thread(void *argument)
     struct helpers *helpers = pool->helpers;
     struct job *job;
 
-    /* Where processors are few, the loop must not wait for its turn behind this. */
-    if (pool->which == SERVICE_POOL_COMPUTE || pool->which == SERVICE_POOL_FREE)
+    /* Where processors are few, the loop must not wait for its turn behind this. With short slices
+     * it does not; and then this must not step back: it frees what the loop has allocated, and
+     * would hold malloc's lock, or that of a mapping, while it waits for a processor behind
+     * everybody. */
+    if (!helpers->loop_is_prompt &&
+        (pool->which == SERVICE_POOL_COMPUTE || pool->which == SERVICE_POOL_FREE))
         setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
     pthread_mutex_lock(&helpers->mutex);
     while ((job = next_job(pool))) {

@@ -580,6 +580,7 @@ int worker_main(const struct worker_setup *setup)
 
     bound_heap();
     begin_process(setup);
+    thread_be_prompt();
     grow_descriptor_table(setup);
     fcntl(setup->control_fd, F_SETFL, O_NONBLOCK);
     keep_init(&worker.keep, setup->keep_fd);
