@@ -292,6 +292,22 @@ let_worker_close_its_own() {
     run_logged -0 timeout 20 mkdir "$M/other"
 }
 
+# poll(2) with -1, or ppoll(2) with no time at all
+waits_without_end() {
+    local arguments
+    read -ra arguments <"/proc/$1/syscall"
+    [[ ${arguments[3]-} == 0xffffffff || ${arguments[3]-} == 0x0 ]]
+}
+
+@test "nothing wakes the keeper while its worker lives" {
+    requires root # /proc/PID/syscall
+    start_mount
+    wait_until 10 waits_without_end "$KEEPER"
+    kill -KILL "$(worker_of "$KEEPER")"
+    wait_until_any 10 resumed_more_than 0
+    wait_until 10 waits_without_end "$KEEPER"
+}
+
 @test "a mount that ends ends such a worker as well" {
     let_worker_close_its_own
     touch "$GMSFS_LAST_WORKER" "$T/go"

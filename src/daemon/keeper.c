@@ -173,7 +173,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->signal_fd, POLLIN, 0},  {keeper->keep_fd, POLLIN, 0},
         {keeper->control_fd, POLLIN, 0}, {keeper->mounts_fd, POLLPRI, 0},
         {keeper->binder_fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
-        {keeper->visit.fd, POLLIN, 0},
+        {keeper->visit.fd, POLLIN, 0},   {keeper->lifeline_fd, POLLIN, 0},
     };
     int count = poll(events, sizeof events / sizeof events[0], how_long(keeper));
 
@@ -189,6 +189,8 @@ static void serve_turn(struct keeper *keeper)
     notify_go_on();
     if (count <= 0)
         return;
+    if (events[7].revents)
+        keeper_on_lifeline(keeper);
     if (events[6].revents)
         keeper_on_visitor(keeper);
     if (events[5].revents)
@@ -304,6 +306,7 @@ static void end(struct keeper *keeper)
     fdstore_clear(&keeper->store);
     keeper_close(&keeper->control_fd);
     keeper_close(&keeper->keep_fd);
+    keeper_close(&keeper->lifeline_fd);
     keeper_close(&keeper->mounts_fd);
     keeper_close(&keeper->signal_fd);
     keeper_close(&keeper->audit_fd);
@@ -321,6 +324,7 @@ int keeper_main(const struct keeper_setup *setup)
         .control_fd = -1,
         .keep_fd = -1,
         .binder_fd = -1,
+        .lifeline_fd = -1,
         .listen_fd = -1,
         .fuse_fd = -1,
         .audit_fd = -1,

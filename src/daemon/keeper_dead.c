@@ -67,8 +67,22 @@ static void leave_dead(struct keeper *keeper, int status)
 
 void keeper_expect_worker(struct keeper *keeper)
 {
+    keeper_close(&keeper->lifeline_fd);
     keeper->look_ms = keeper_now_ms() + LOOK_MS;
     keeper->seems_dead = false;
+}
+
+void keeper_trust_lifeline(struct keeper *keeper, int fd)
+{
+    keeper_close(&keeper->lifeline_fd);
+    keeper->lifeline_fd = fd;
+    keeper->look_ms = UINT64_MAX;
+}
+
+void keeper_on_lifeline(struct keeper *keeper)
+{
+    keeper_close(&keeper->lifeline_fd);
+    keeper->look_ms = keeper_now_ms() + GRACE_MS; /* mostly it is reaped before */
 }
 
 void keeper_look_at_worker(struct keeper *keeper)

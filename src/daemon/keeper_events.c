@@ -291,7 +291,11 @@ bool keeper_on_control(struct keeper *keeper)
         keeper_on_introduced(keeper, message.id, fd);
         return true;
     }
-    if (fd >= 0)
+    if (error == -EMFILE && message.type == WIRE_PREPARED)
+        error = 0; /* it goes without a lifeline */
+    if (!error && message.type == WIRE_PREPARED && fd >= 0)
+        keeper_trust_lifeline(keeper, fd);
+    else if (fd >= 0)
         close(fd); /* nothing else on this channel has one */
     if (will_come_again(error))
         return false;

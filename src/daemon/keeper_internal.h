@@ -123,7 +123,8 @@ struct keeper {
     uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
     uint64_t files_lost;
     int worker_status;
-    uint64_t look_ms; /* when the worker is looked at again: */
+    int lifeline_fd;  /* of the worker (lifeline.h); -1: none, it is looked at once a second */
+    uint64_t look_ms; /* when the worker is looked at again; UINT64_MAX: when its lifeline ends */
     bool seems_dead;  /* as it did the last time, though it cannot be reaped */
     pid_t dead[KEEPER_MAX_DEAD];
     size_t dead_count;
@@ -195,7 +196,11 @@ int keeper_go_on_stored(struct keeper *keeper);
 bool keeper_is_dead(pid_t pid, int *status);
 /* The worker was started. */
 void keeper_expect_worker(struct keeper *keeper);
-/* From time to time (keeper->look_ms): one that is dead and does not go is none any more. */
+/* Takes the worker's lifeline: until that hangs up nobody looks at the worker. */
+void keeper_trust_lifeline(struct keeper *keeper, int fd);
+/* The lifeline has hung up: the worker is looked at from now on. */
+void keeper_on_lifeline(struct keeper *keeper);
+/* At keeper->look_ms: a worker that is dead and does not go is none any more. */
 void keeper_look_at_worker(struct keeper *keeper);
 /* Children have ended. */
 void keeper_reap_dead(struct keeper *keeper);

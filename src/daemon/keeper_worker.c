@@ -43,6 +43,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_close(&keeper->mounts_fd);
         keeper_close(&keeper->audit_fd);
         keeper_close(&keeper->visit.fd);
+        keeper_close(&keeper->lifeline_fd);
         keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
         keeper_close(&keeper->listen_fd);
         keeper_close(&keeper->binder_fd);

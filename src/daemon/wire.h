@@ -19,11 +19,13 @@
 
 enum wire_type {
     /* worker to keeper, control */
-    WIRE_PREPARED = 1, /* there is memory: mount. id and value: the device's UUID, 16 bytes */
-    WIRE_READY,        /* FUSE_INIT was answered: bind `.fds` */
-    WIRE_RESUMED,      /* it goes on where the last worker was. value: after so many microseconds */
-    WIRE_UNMOUNT,      /* a client asks for it; the worker has closed its listener */
-    WIRE_ENDED,        /* id: files that were still open */
+    /* There is memory: mount. id and value: the device's UUID, 16 bytes. Descriptor, where the
+     * kernel can: a lifeline of the worker (lifeline.h). */
+    WIRE_PREPARED = 1,
+    WIRE_READY,   /* FUSE_INIT was answered: bind `.fds` */
+    WIRE_RESUMED, /* it goes on where the last worker was. value: after so many microseconds */
+    WIRE_UNMOUNT, /* a client asks for it; the worker has closed its listener */
+    WIRE_ENDED,   /* id: files that were still open */
     /* keeper to worker, control */
     WIRE_FUSE,     /* descriptor: /dev/fuse, mounted */
     WIRE_LISTENER, /* descriptor: `.fds`, listening */

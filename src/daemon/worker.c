@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
+#include "daemon/lifeline.h"
 #include "daemon/privileges.h"
 #include "daemon/replay.h"
 #include "daemon/signals.h"
@@ -177,7 +178,7 @@ static void end_in_order(struct worker *worker)
 
     if (worker->fs)
         fs_set_listener(worker->fs, -1);
-    worker_tell_keeper(worker, &message);
+    worker_tell_keeper(worker, &message, -1);
     loop_stop(worker->loop);
 }
 
@@ -432,7 +433,10 @@ static void tell_prepared(struct worker *worker)
 
     vmm_get_info(worker->vmm, &info);
     wire_set_uuid(&message, info.uuid);
-    worker_tell_keeper(worker, &message);
+    worker_tell_keeper(worker, &message, worker->lifeline_fd);
+    if (worker->lifeline_fd >= 0)
+        close(worker->lifeline_fd);
+    worker->lifeline_fd = -1;
 }
 
 static int begin(struct worker *worker)
@@ -576,12 +580,13 @@ static void bound_heap(void)
 
 int worker_main(const struct worker_setup *setup)
 {
-    struct worker worker = {.setup = setup, .began_us = worker_now_us()};
+    struct worker worker = {.setup = setup, .began_us = worker_now_us(), .lifeline_fd = -1};
 
     bound_heap();
     begin_process(setup);
     thread_be_prompt();
     grow_descriptor_table(setup);
+    worker.lifeline_fd = lifeline_start();
     fcntl(setup->control_fd, F_SETFL, O_NONBLOCK);
     keep_init(&worker.keep, setup->keep_fd);
     int error = begin(&worker);

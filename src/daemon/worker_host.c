@@ -184,9 +184,9 @@ static int host_resolve(void *context, uint32_t tid, size_t max, struct service_
     return process_resolve(tid, max, caller);
 }
 
-void worker_tell_keeper(struct worker *worker, const struct wire_message *message)
+void worker_tell_keeper(struct worker *worker, const struct wire_message *message, int fd)
 {
-    int error = wire_send(worker->setup->control_fd, message, -1);
+    int error = wire_send(worker->setup->control_fd, message, fd);
 
     if (error)
         log_error("cannot reach the keeper: %s", strerror(-error));
@@ -211,7 +211,7 @@ static void host_request_unmount(void *context)
 
     /* The socket may hold the mount, so it goes first. */
     fs_set_listener(worker->fs, -1);
-    worker_tell_keeper(worker, &message);
+    worker_tell_keeper(worker, &message, -1);
 }
 
 static bool host_get_audit(void *context, uint64_t *written, uint64_t *dropped)
@@ -285,7 +285,7 @@ static void host_session_ready(void *context)
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_READY};
 
-    worker_tell_keeper(worker, &message);
+    worker_tell_keeper(worker, &message, -1);
 }
 
 #ifdef GMSFS_TEST_HOOKS
@@ -315,7 +315,7 @@ static void host_session_resumed(void *context)
     transaction_end(&worker->transaction);
     atomic_store(&worker->setup->ledger->refused, 0);
     recovery->took_us = took_us; /* until here it goes on with a next worker */
-    worker_tell_keeper(worker, &message);
+    worker_tell_keeper(worker, &message, -1);
     die_if_told();
 }
 

@@ -42,6 +42,7 @@ struct worker {
     struct service_kept *kept;        /* what the keeper has held, until all is restored */
     size_t kept_count, kept_memories; /* these come first, and connections behind */
     uint64_t began_us;
+    int lifeline_fd; /* on its way to the keeper; negative: none */
     struct transaction transaction;
     struct snapshot snapshot;
     struct vmm *vmm;
@@ -65,8 +66,9 @@ struct worker {
 struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
 uint64_t worker_now_us(void); /* monotonic */
-/* A keeper that does not answer is gone, and then so is this process in a moment. */
-void worker_tell_keeper(struct worker *worker, const struct wire_message *message);
+/* Sends the message, and `fd` unless it is negative. A keeper that does not answer is gone, and
+ * then so is this process in a moment. */
+void worker_tell_keeper(struct worker *worker, const struct wire_message *message, int fd);
 
 /* ---- worker_room.c: what this process itself may grow by --------------------------------------
  */
