@@ -42,9 +42,13 @@ int core_reserve_effects(struct core *core, size_t next_memories)
     if (wanted <= core->effect_room)
         return 0;
     wanted += wanted / 2;
-    effects = realloc(core->effects, wanted * sizeof *effects);
+    /* No realloc(3): it would copy, and so take pages for, the room that nothing was put into. */
+    effects = malloc(wanted * sizeof *effects);
     if (!effects)
         return -ENOMEM;
+    if (core->effect_count > 0)
+        memcpy(effects, core->effects, core->effect_count * sizeof *effects);
+    free(core->effects);
     core->effects = effects;
     core->effect_room = wanted;
     return 0;
