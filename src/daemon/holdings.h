@@ -16,9 +16,9 @@
 #include <stdint.h>
 
 struct holding {
-    uint64_t id; /* first for idvec */
-    int fd;
+    uint64_t id;    /* first for idvec */
     uint64_t bytes; /* 0: its file tells */
+    int fd;
     uint32_t place; /* in the descriptor store; 0: none */
 };
 

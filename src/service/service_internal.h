@@ -34,9 +34,9 @@ struct piece {
     struct vmm_piece memory;
     uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
     uint64_t reserved_bytes; /* charged to the account of its tier for it */
+    uint64_t moving_bytes;   /* made by a move: so many come from its source */
+    uint64_t spooled_bytes;  /* charged to the share of `uid` of the spools: whoever began it */
     enum vmm_tier tier;
-    uint64_t moving_bytes;  /* made by a move: so many come from its source */
-    uint64_t spooled_bytes; /* charged to this user's share of the spools: whoever began it */
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
     uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
