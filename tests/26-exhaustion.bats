@@ -516,3 +516,27 @@ write_much() {
     assert_eq "$(held)" "$before"
     worker_is_small
 }
+
+load_something() {
+    local i
+    exec 3<>"$M/mine/lock"
+    for i in {1..3}; do
+        dd if=/dev/zero of="$M/mine/metadata/$i" bs=1M count=1 status=none
+        rm "$M/mine/metadata/$i"
+    done
+    echo 1 >"$M/mine/commit"
+}
+
+journal_is_tiny() {
+    (($(journal_kb) < 1024))
+}
+
+@test "what was recorded while a store was filled is not kept once it is quiet" {
+    WORKER=$(worker_of "$KEEPER")
+    (load_something)
+    (($(journal_kb) > 3 << 10)) || fail "the journal has $(journal_kb) kB"
+    wait_until 20 journal_is_tiny
+    kill -KILL "$WORKER"
+    run_logged -0 timeout 20 cat "$M/mine/state"
+    assert_eq "$output" COMMITTED
+}

@@ -22,9 +22,13 @@
 /* So much is recorded while a snapshot is under way, then large records have to wait for it. */
 #define MOST_THRESHOLDS 64u
 #define RETRY_MS        1000u
-#define QUIET_MS        2000u
+#define QUIET_MS        1000u /* then there is a snapshot, if at all */
+#define TRIM_MS         2000u /* and then memory is given back */
 /* Of the journal, beside what snapshots take: so much is given back where memory is short. */
 #define SHORT_BYTES (UINT64_C(1) << 20)
+/* Where it is quiet and there is no snapshot yet, transactions of so many bytes are reason for one.
+ */
+#define FIRST_QUIET_BYTES (UINT64_C(1) << 20)
 
 /* In proportion to what a snapshot costs: large states are not written again and again for the sake
  * of a few records, and reading these takes about as long as reading the snapshot. */
@@ -197,9 +201,12 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     return false;
 }
 
-/* Twice what the state needs is no reason: else a large one would be written for each change. */
+/* Twice what the state needs is no reason: else a large one would be written for each change. But
+ * the first one is written once, after a model was loaded as a rule, and then nothing is. */
 static bool has_outlived(const struct snapshot *snapshot, const struct core *core)
 {
+    if (snapshot->seen.snapshot_bytes == 0)
+        return journal_wants_snapshot(snapshot->journal, FIRST_QUIET_BYTES);
     uint64_t most =
         JOURNAL_SNAPSHOT_BYTES + 2 * (snapshot->base_bytes + core_count_entry_bytes(core));
     uint64_t snapshot_bytes = snapshot->seen.snapshot_bytes;
@@ -219,25 +226,28 @@ static void note_base(struct snapshot *snapshot, const struct core *core)
 bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms)
 {
     struct journal_numbers now = journal_get_numbers(snapshot->journal), *seen = &snapshot->seen;
+    bool is_quiet_one = snapshot->is_tried && now.snapshots != seen->snapshots && now.bytes == 0;
 
-    if (now.bytes != seen->bytes || now.snapshots != seen->snapshots) {
-        bool is_quiet_one =
-            snapshot->is_tried && now.snapshots != seen->snapshots && now.bytes == 0;
+    if (!is_quiet_one && (now.bytes != seen->bytes || now.snapshots != seen->snapshots)) {
         *seen = now;
-        if (is_quiet_one)
-            note_base(snapshot, core);
         snapshot->quiet_since_ms = now_ms;
         snapshot->is_wanted = snapshot->is_tried = snapshot->is_trimmed = false;
         return true;
     }
+    *seen = now;
+    if (is_quiet_one)
+        note_base(snapshot, core);
     if (snapshot->is_trimmed)
         return false;
-    if (snapshot->child > 0 || now_ms - snapshot->quiet_since_ms < QUIET_MS)
+    uint64_t quiet_ms = now_ms - snapshot->quiet_since_ms;
+    if (snapshot->child > 0 || quiet_ms < QUIET_MS)
         return true;
     if (!snapshot->is_tried && has_outlived(snapshot, core)) {
         snapshot->is_wanted = snapshot->is_tried = true;
         return true;
     }
+    if (quiet_ms < TRIM_MS)
+        return true;
     journal_trim(snapshot->journal);
     snapshot->is_trimmed = true;
     return false;

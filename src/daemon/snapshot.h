@@ -7,8 +7,8 @@
  * the next try. One thread: the loop's.
  *
  * Once nothing has been written for a while the journal gives back what memory it has of busier
- * times, and so it does where memory is short. A snapshot is made as well where the last one, and
- * what was written since, are much more than the state is now.
+ * times, and so it does where memory is short. Before that it makes a snapshot where there is none
+ * yet, or where the last one, and what was written since, are much more than the state is now.
  */
 #ifndef GMSFS_DAEMON_SNAPSHOT_H
 #define GMSFS_DAEMON_SNAPSHOT_H
