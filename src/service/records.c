@@ -68,14 +68,13 @@ static void handle_effect(struct service *s, const struct effect *effect)
  * Whether some of it is free again. */
 static bool settle_account(struct service *s)
 {
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    if (s->core->reserved_bytes == info.aside_bytes)
+    uint64_t aside_bytes = vmm_get_aside(s->vmm);
+    if (s->core->reserved_bytes == aside_bytes)
         return false;
     int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
     assert(!error); /* the record said how much is free, and nobody has asked since */
     (void)error;
-    return s->core->reserved_bytes < info.aside_bytes;
+    return s->core->reserved_bytes < aside_bytes;
 }
 
 static int note_record(struct service *s, const struct record *record, size_t *mark)

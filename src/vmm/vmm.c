@@ -285,6 +285,11 @@ int vmm_set_aside(struct vmm *vmm, uint64_t bytes)
     return error;
 }
 
+uint64_t vmm_get_aside(const struct vmm *vmm)
+{
+    return atomic_load(&vmm->aside_bytes);
+}
+
 uint64_t vmm_get_free(const struct vmm *vmm)
 {
     return vmm->device.total_bytes - atomic_load(&vmm->taken_bytes);

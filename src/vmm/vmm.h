@@ -192,6 +192,7 @@ int vmm_reserve(struct vmm *vmm, uint64_t bytes);
 void vmm_unreserve(struct vmm *vmm, uint64_t bytes);
 /* How much is set aside from now on, more or less than before. -ENOMEM: then it is as it was. */
 int vmm_set_aside(struct vmm *vmm, uint64_t bytes);
+uint64_t vmm_get_aside(const struct vmm *vmm);
 /* Neither in use nor set aside. */
 uint64_t vmm_get_free(const struct vmm *vmm);
 
