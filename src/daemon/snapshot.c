@@ -179,8 +179,6 @@ static bool is_time(struct snapshot *snapshot)
 
 bool snapshot_step(struct snapshot *snapshot, const struct core *core)
 {
-    pid_t parent = getpid();
-
     if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
         return false;
     snapshot->retry_ms = loop_now_ms() + RETRY_MS;
@@ -189,6 +187,7 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
         return false;
     snapshot->is_wanted = false;
     journal_begin_snapshot(snapshot->journal);
+    pid_t parent = getpid();
     snapshot->child = fork();
     if (snapshot->child == 0)
         write_snapshot(snapshot, core, parent);
