@@ -10,6 +10,7 @@
 #include "fs/deaths.h"
 #include "fs/fs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,8 @@ static uint64_t host_wall_ms(void *context)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static int host_get_random(void *context, void *bytes, size_t size)
+static int read_random(uint8_t *to, size_t size)
 {
-    uint8_t *to = bytes;
-
-    (void)context;
     while (size > 0) {
         ssize_t got = getrandom(to, size, 0);
         if (got < 0 && errno == EINTR)
@@ -56,6 +54,25 @@ static int host_get_random(void *context, void *bytes, size_t size)
         to += got;
         size -= (size_t)got;
     }
+    return 0;
+}
+
+/* Each lock that is asked for needs some: the kernel is asked for more at a time. No byte is given
+ * twice, nor kept after it was given. */
+static int host_get_random(void *context, void *bytes, size_t size)
+{
+    struct worker_random *random = &((struct worker *)context)->random;
+
+    assert(size <= sizeof random->bytes);
+    if (random->left < size) {
+        int error = read_random(random->bytes, sizeof random->bytes);
+        if (error)
+            return error;
+        random->left = sizeof random->bytes;
+    }
+    random->left -= size;
+    memcpy(bytes, random->bytes + random->left, size);
+    explicit_bzero(random->bytes + random->left, size);
     return 0;
 }
 

@@ -30,6 +30,11 @@ struct worker_own {
         kills; /* the kernel's count of OOM kills when the last worker began, and 1; 0: unknown */
 };
 
+struct worker_random {
+    size_t left; /* the first so many bytes were not given yet */
+    uint8_t bytes[512];
+};
+
 struct worker {
     const struct worker_setup *setup;
     struct descriptors descriptors;
@@ -44,6 +49,7 @@ struct worker {
     uint64_t began_us;
     int lifeline_fd; /* on its way to the keeper; negative: none */
     struct transaction transaction;
+    struct worker_random random;
     struct snapshot snapshot;
     struct vmm *vmm;
     struct headroom *headroom; /* NULL: it cannot be told how much memory there is */
