@@ -232,20 +232,23 @@ static void copy_comm(const char *text, ssize_t bytes, char comm[CORE_COMM_BYTES
     memcpy(comm, text, bytes < (ssize_t)CORE_COMM_BYTES ? (size_t)bytes : CORE_COMM_BYTES - 1);
 }
 
-/* The process that asked last asks again, as a rule. As long as its pidfd tells a pid, it has not
- * been reaped, and the number is nobody else's; its name may change, and is read each time. */
+/* The process that asked last asks again, as a rule. Its name may change, and is read each time, by
+ * a descriptor that stands for the very process: once that is reaped the read fails (ESRCH), and so
+ * the number is nobody else's yet. Its parent is asked for where somebody wants to know. */
 static struct {
     uint32_t tid; /* 0: nobody */
     int pidfd, comm_fd;
     struct core_process process;
 } last_caller;
 
-static bool recall_caller(uint32_t tid, struct service_caller *caller,
+static bool recall_caller(uint32_t tid, bool wants_parent, struct service_caller *caller,
                           struct process_status *status)
 {
     char text[PROCESS_TEXT_BYTES];
 
-    if (last_caller.tid != tid || read_info(last_caller.pidfd, status) || status->pid != tid)
+    *status = (struct process_status){.pid = tid};
+    if (last_caller.tid != tid ||
+        (wants_parent && (read_info(last_caller.pidfd, status) || status->pid != tid)))
         return false;
     ssize_t bytes = pread(last_caller.comm_fd, text, sizeof text, 0);
     if (bytes <= 0)
@@ -285,12 +288,13 @@ static bool is_shortage(int error)
     return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-static int find_caller(uint32_t tid, struct service_caller *caller, struct process_status *status)
+static int find_caller(uint32_t tid, bool wants_parent, struct service_caller *caller,
+                       struct process_status *status)
 {
     char text[PROCESS_TEXT_BYTES];
     static uint32_t before; /* worth remembering is who comes twice */
 
-    if (recall_caller(tid, caller, status))
+    if (recall_caller(tid, wants_parent, caller, status))
         return 0;
     int error = identify_caller(tid, &caller->processes[0], status);
     if (error)
@@ -312,7 +316,7 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
     memset(caller->comm, 0, sizeof caller->comm);
     if (tid == 0 || max == 0)
         return 0;
-    error = find_caller(tid, caller, &status);
+    error = find_caller(tid, max > 1, caller, &status);
     if (error)
         return is_shortage(error) ? error : 0;
     if (max > SERVICE_MAX_ANCESTORS)
