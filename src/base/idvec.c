@@ -66,7 +66,10 @@ int idvec_append(struct idvec *vec, void *item)
 
 void *idvec_find(const struct idvec *vec, uint64_t id)
 {
-    size_t index = lower_bound(vec, id);
+    size_t index = vec->count;
+    if (index > 0 && id_of(vec->items[index - 1]) == id) /* mostly what came last is meant */
+        return vec->items[index - 1];
+    index = lower_bound(vec, id);
     if (index == vec->count || id_of(vec->items[index]) != id)
         return NULL;
     return vec->items[index];
