@@ -232,7 +232,7 @@ void service_wake_bulks(struct service *s)
 
 uint64_t service_bulk_moment(const struct service *s)
 {
-    uint64_t now_ms = service_now(s), at = UINT64_MAX;
+    uint64_t now_ms = s->bulk_queue ? service_now(s) : 0, at = UINT64_MAX;
     for (const struct bulk_op *op = s->bulk_queue; op; op = op->next)
         if (op->not_before_ms > now_ms && op->not_before_ms < at)
             at = op->not_before_ms;

@@ -112,9 +112,9 @@ static bool may_try(struct service *s)
 /* Who waits for memory would else look again only when a record is applied. */
 uint64_t service_evict_moment(const struct service *s)
 {
-    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
     if (s->core->displaced == 0 && s->core->reserving == 0 && !s->alloc_queue)
-        return at_ms;
+        return UINT64_MAX;
+    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
     if (s->evict_at_ms > now_ms)
         at_ms = s->evict_at_ms;
     if (s->evict_after_ms > now_ms && s->evict_after_ms < at_ms)

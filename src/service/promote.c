@@ -115,10 +115,10 @@ void service_start_promotions(struct service *s)
 
 uint64_t service_promotion_moment(const struct service *s)
 {
-    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
-    if (s->core->displaced > 0 && s->promote_after_ms > now_ms)
+    uint64_t at_ms = service_evict_moment(s);
+    if (s->core->displaced > 0 && s->promote_after_ms < at_ms &&
+        s->promote_after_ms > service_now(s))
         at_ms = s->promote_after_ms;
-    at_ms = at_ms < service_evict_moment(s) ? at_ms : service_evict_moment(s);
     if (s->core->suspect > 0 && service_passed_over_moment(s) < at_ms)
         at_ms = service_passed_over_moment(s); /* one may be healed by then */
     return at_ms;
