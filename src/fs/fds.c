@@ -13,6 +13,7 @@
 #include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
 #include "fs/fds_region.h"
+#include "fs/fds_request.h"
 #include "fs/fds_unread.h"
 #include "gmsfs_abi.h"
 #include "service/admin.h"
@@ -266,11 +267,21 @@ static void ask_region(struct connection *connection, struct fds_received *recei
         drop(connection);
 }
 
+/* A request about regions has an answer of its own shape, whatever is wrong with it. */
+static void answer_refused(struct connection *connection, const struct gmsfs_fds_request *request,
+                           int error)
+{
+    if (request->version == GMSFS_ABI_VERSION && fds_request_is_region(request))
+        fds_region_refuse(&connection->answer, error);
+    else
+        send_error(connection, error);
+}
+
 static void refuse(struct connection *connection, struct fds_received *received)
 {
     if (received->object >= 0)
         close(received->object);
-    send_error(connection, -EIO);
+    answer_refused(connection, &received->request, -EIO);
     drop(connection);
 }
 
@@ -351,7 +362,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
     if (error == -EAGAIN)
         return;
     if (error == -EINVAL) {
-        send_error(connection, error);
+        answer_refused(connection, &received.request, error);
         warn(connection, "sent what is no request");
     }
     connection->active_ms = connection->fs->now_ms;

@@ -90,6 +90,13 @@ static int send_answer(struct fds_answer *to, struct answer *answer)
     return fds_answer_send(to, answer, size);
 }
 
+int fds_region_refuse(struct fds_answer *to, int error)
+{
+    struct answer answer = {.header = {.error = error}};
+
+    return send_answer(to, &answer);
+}
+
 /* ---- registering ------------------------------------------------------------------------- */
 
 static int has_peers_group(const struct service_caller *caller, uint32_t gid)
@@ -159,12 +166,11 @@ static int register_region(const struct fds_region_asker *asker, uint32_t uid,
     struct service_caller owner;
     int error = op ? find_owner(asker, uid, request, &peer, &owner) : -ENOMEM;
     if (error) {
-        struct answer answer = {.header = {.error = error}};
         if (asker->object >= 0)
             close(asker->object);
         peer_free(&peer);
         free(op);
-        return send_answer(asker->answer, &answer);
+        return fds_region_refuse(asker->answer, error);
     }
     *op = (struct fds_region_op){
         .request = {.done = on_registered}, .answer = asker->answer, .answered = answered};

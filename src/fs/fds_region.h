@@ -25,6 +25,8 @@ int fds_region_ask(const struct fds_region_asker *asker,
                    const struct gmsfs_fds_region_request *request,
                    void (*answered)(void *context, int error), void *context,
                    struct fds_region_op **op);
+/* Answers a request that cannot be taken, in the shape of those that can. As fds_answer_send */
+int fds_region_refuse(struct fds_answer *to, int error);
 /* The connection is gone: what was asked for is done all the same, and nobody hears of it. */
 void fds_region_forget(struct fds_region_op *op);
 

@@ -5,6 +5,8 @@ import errno
 import multiprocessing.shared_memory
 import os
 import pickle
+import socket
+import struct
 import threading
 import unittest
 
@@ -35,6 +37,20 @@ class RegionCase(unittest.TestCase):
             call(*arguments, **named)
         self.assertEqual((caught.exception.errno, caught.exception.reason), (code, reason))
         return caught.exception
+
+
+class Messages(unittest.TestCase):
+    def test_a_request_with_stray_fields_is_answered_in_the_shape_of_any_other(self):
+        for op in range(11, 15):
+            request = bytearray(1176)
+            struct.pack_into("=II", request, 0, 1, op)
+            request[-1] = 1  # behind the last group that it counts
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+                made.connect(os.path.join(MOUNT, ".fds"))
+                made.send(request)
+                answer = made.recv(65536)
+            self.assertEqual(len(answer), 24 + 16)  # header and struct gmsfs_fds_region_answer
+            self.assertEqual(struct.unpack_from("=Ii", answer), (1, -errno.EINVAL))
 
 
 class Registering(RegionCase):
