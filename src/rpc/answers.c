@@ -73,19 +73,47 @@ void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
 }
 
 /* It quotes what was sent, and does not end within a character of that. */
-static void cut_text(char *text)
+static size_t cut_bytes(const char *text, size_t bytes)
 {
-    size_t at = RPC_TEXT_BYTES - 1;
+    size_t at = bytes;
 
     while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80)
         at--;
-    text[at > 0 ? at - 1 : 0] = '\0';
+    return at > 0 ? at - 1 : 0;
+}
+
+static void refuse_with(struct rpc_connection *connection, struct message_text text)
+{
+    rpc_answer(connection, &(struct message){.type = MESSAGE_ERROR_RESPONSE,
+                                             .code = message_integer(0),
+                                             .error = text});
+}
+
+/* Quotes the id by its length, for a text may have a zero within. */
+void rpc_refuse_unknown(struct rpc_connection *connection)
+{
+    static const char why[] = "Unknown allocation: ";
+    const size_t why_bytes = sizeof why - 1, most_bytes = RPC_TEXT_BYTES - 1;
+    const struct message_text *id = &connection->asked.allocation_id;
+    char *text = malloc(why_bytes + id->bytes);
+    size_t bytes = why_bytes + id->bytes;
+
+    if (!text) {
+        rpc_close_after(connection);
+        return;
+    }
+    memcpy(text, why, why_bytes);
+    if (id->bytes > 0)
+        memcpy(text + why_bytes, id->at, id->bytes);
+    if (bytes > most_bytes)
+        bytes = cut_bytes(text, most_bytes);
+    refuse_with(connection, (struct message_text){text, bytes});
+    free(text);
 }
 
 void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
 {
     char *text = malloc(RPC_TEXT_BYTES);
-    struct message answer = {.type = MESSAGE_ERROR_RESPONSE, .code = message_integer(0)};
     va_list arguments;
     int bytes;
 
@@ -97,9 +125,8 @@ void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
     bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
     va_end(arguments);
     if (bytes >= (int)RPC_TEXT_BYTES)
-        cut_text(text);
-    answer.error = message_text(text);
-    rpc_answer(connection, &answer);
+        text[cut_bytes(text, RPC_TEXT_BYTES - 1)] = '\0';
+    refuse_with(connection, message_text(text));
     free(text);
 }
 

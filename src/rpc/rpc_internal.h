@@ -225,6 +225,8 @@ bool rpc_probe_v1(struct rpc_connection *connection);
 void rpc_pass(struct rpc_connection *connection, int fd, bool is_own);
 void rpc_answer(struct rpc_connection *connection, const struct message *message);
 void rpc_answer_type(struct rpc_connection *connection, enum message_type type);
+/* Says that there is no allocation of the id that was asked for. */
+void rpc_refuse_unknown(struct rpc_connection *connection);
 /* In the shape of the protocol. */
 void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -95,8 +95,7 @@ static void get_allocation(struct rpc_connection *connection, const struct rpc_v
     char id[WIRE_ID_UUID_BYTES];
 
     if (!allocation) {
-        rpc_refuse(connection, "Unknown allocation: %.*s", (int)asked->allocation_id.bytes,
-                   (const char *)asked->allocation_id.at);
+        rpc_refuse_unknown(connection);
         return;
     }
     rpc_fill_allocation(connection, view->store, allocation, id, &answer);
@@ -254,8 +253,7 @@ static bool refuse_place(struct rpc_connection *connection,
     char number[MESSAGE_INTEGER_TEXT_BYTES];
 
     if (!allocation)
-        rpc_refuse(connection, "Unknown allocation: %.*s", (int)asked->allocation_id.bytes,
-                   (const char *)asked->allocation_id.at);
+        rpc_refuse_unknown(connection);
     else if (asked->offset_bytes.is_negative)
         rpc_refuse(connection, "offset_bytes must be >= 0, got %s",
                    message_integer_format(asked->offset_bytes, number));

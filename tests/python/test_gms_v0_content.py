@@ -98,7 +98,7 @@ class Allocations(GmsCase):
         writer = self.session("rw")
         freed = writer.allocate(1)["allocation_id"]
         self.assertTrue(writer.free(freed))
-        for name in ("", "x", freed, freed.upper(), "ä" * 200, str(uuid.uuid4())):
+        for name in ("", "x", freed, freed.upper(), "ä" * 200, "a\0b", "\0", str(uuid.uuid4())):
             self.assert_refused(f"Unknown allocation: {name}", writer.get, name)
             self.assert_refused(f"Unknown allocation: {name}", writer.export, name)
             self.assert_refused(f"Unknown allocation: {name}", writer.put, "k", name, 0, b"")
