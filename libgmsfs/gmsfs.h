@@ -688,7 +688,8 @@ GMSFS_API int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms);
  * Errors: -ENOLCK, -ENOENT. */
 GMSFS_API int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot);
 
-/* Remove all allocations and all entries; mappings stay. Errors: -ENOLCK. */
+/* Remove all allocations and all entries; mappings stay. How many there are gmsfs_list_handles
+ * tells the writer before. Errors: -ENOLCK. */
 GMSFS_API int gmsfs_clear_all_handles(gmsfs_t *handle);
 
 /* ---- Tier 1: addresses ---------------------------------------------------------------------- */
