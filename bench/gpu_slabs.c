@@ -2,27 +2,33 @@
 /*
  * gpu_slabs - many small tensors in GPU memory as an engine makes them: pieces of slabs
  *
- *   gpu_slabs STORE FLOOR_FILE COUNT BYTES SLAB_BYTES
+ *   gpu_slabs STORE FLOOR_FILE COUNT BYTES
  *
- * A writer makes COUNT mappings of BYTES with gmsfs_create_mapping, an entry for each, and commits.
- * Ours is timed until a reader has the address of every one of them: the lock, all slabs mapped,
- * the metadata read, every entry looked up; then waking. The floor is the bare calls for as many
- * slabs (gpu.h) and 1 us for each mapping.
+ * A writer makes COUNT mappings of BYTES with gmsfs_create_mapping, an entry for each, and commits;
+ * the library chooses how large each slab is. Ours is timed until a reader has the address of every
+ * mapping: the lock, all slabs mapped, the metadata read, every entry looked up; then waking. The
+ * floor is the bare calls (gpu.h) for as many slabs of their mean size and 1 us for each mapping.
  */
 #include <gmsfs.h>
 
 #include "gpu.h"
+
+#define GRANULE_BYTES (UINT64_C(2) << 20)
 
 static void name_of(char key[64], size_t number)
 {
     snprintf(key, 64, "model.layers.%zu.mlp.experts.%zu.weight", number / 64, number % 64);
 }
 
-/* How many allocations they took. */
-static size_t fill(const char *path, size_t count, uint64_t bytes)
+/* What the mappings took of the device. */
+struct slabs {
+    size_t count;
+    uint64_t bytes; /* of all of them */
+};
+
+static struct slabs fill(const char *path, size_t count, uint64_t bytes)
 {
-    struct gmsfs_handle_info *list;
-    size_t slabs;
+    struct gmsfs_info info;
     gmsfs_t *store;
 
     bench_check(path, gmsfs_open(path, &store));
@@ -39,10 +45,29 @@ static size_t fill(const char *path, size_t count, uint64_t bytes)
         bench_check("resolve", gmsfs_resolve(store, at, NULL, &entry.offset));
         bench_check("put", gmsfs_metadata_put(store, &entry));
     }
-    bench_check("list", gmsfs_list_handles(store, NULL, &list, &slabs));
-    free(list);
-    bench_check("commit", gmsfs_commit(store, 0, NULL));
+    bench_check("commit", gmsfs_commit(store, GMSFS_COMMIT_STAY, NULL));
+    bench_check("get_info", gmsfs_get_info(store, &info));
     gmsfs_close(store);
+    return (struct slabs){.count = info.allocations, .bytes = info.total_bytes};
+}
+
+/* In a process of its own: the floor's server is forked from this one, and the driver does not
+ * survive a fork. */
+static struct slabs fill_apart(const char *path, size_t count, uint64_t bytes)
+{
+    struct slabs slabs;
+    int ends[2];
+
+    bench_call("pipe", pipe(ends));
+    if (bench_call("fork", fork()) == 0) {
+        slabs = fill(path, count, bytes);
+        _exit(write(ends[1], &slabs, sizeof slabs) == (ssize_t)sizeof slabs ? 0 : 1);
+    }
+    close(ends[1]);
+    if (read(ends[0], &slabs, sizeof slabs) != (ssize_t)sizeof slabs || slabs.count == 0)
+        bench_die("the store was not filled", EPROTO);
+    close(ends[0]);
+    wait(NULL);
     return slabs;
 }
 
@@ -104,32 +129,30 @@ int main(int argc, char **argv)
 {
     struct gpu_rounds ours, bare, unused;
     struct gpu_floor floor;
-    size_t count, slabs;
-    uint64_t bytes, slab_bytes;
+    struct slabs slabs;
+    uint64_t slab_bytes;
     struct gpu gpu;
+    size_t count;
 
-    if (argc != 6) {
-        fputs("usage: gpu_slabs STORE FLOOR_FILE COUNT BYTES SLAB_BYTES\n", stderr);
+    if (argc != 5) {
+        fputs("usage: gpu_slabs STORE FLOOR_FILE COUNT BYTES\n", stderr);
         return 2;
     }
     count = bench_number(argv[3]);
-    bytes = bench_number(argv[4]);
-    slab_bytes = bench_number(argv[5]);
-    slabs = (count * bytes + slab_bytes - 1) / slab_bytes;
-    gpu_floor_start(&floor, argv[2], slabs, slab_bytes);
+    slabs = fill_apart(argv[1], count, bench_number(argv[4]));
+    slab_bytes = (slabs.bytes / slabs.count + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+    gpu_floor_start(&floor, argv[2], slabs.count, slab_bytes);
     gpu_open(&gpu);
     gpu_enter_context(&gpu);
-    if (fill(argv[1], count, bytes) != slabs)
-        bench_die("another number of slabs than the floor has", EPROTO);
 
     gpu_floor_round(&gpu, &floor, &unused, 0);
-    our_round(argv[1], slabs, count, &unused, 0);
+    our_round(argv[1], slabs.count, count, &unused, 0);
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         gpu_floor_round(&gpu, &floor, &bare, round);
-        our_round(argv[1], slabs, count, &ours, round);
+        our_round(argv[1], slabs.count, count, &ours, round);
     }
-    row("attach", count, slabs, ours.attach_us, bare.attach_us);
-    row("wake", count, slabs, ours.wake_us, bare.wake_us);
+    row("attach", count, slabs.count, ours.attach_us, bare.attach_us);
+    row("wake", count, slabs.count, ours.wake_us, bare.wake_us);
     gpu_floor_end(&floor);
     return 0;
 }

@@ -1,0 +1,15 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# bench/run on the fake driver: a bench of a GPU comes to its rows. What the rows say is not judged here.
+
+load helpers
+
+@test "the bench of slabs measures the slabs that the library makes" {
+    requires fuse
+    fake_gpus 'devices 1' 'memory 32768'
+    mkdir -p "$T/bench"
+    O=$BUILD TMPDIR=$T/bench run_logged "$ROOT/bench/run" gpu_slabs
+    [[ $output == *'attach 3435 mappings / '* && $output == *'wake 3435 mappings / '* ]]
+    [[ $output =~ [0-9]+\ ok,\ [0-9]+\ missed$ ]]
+}
