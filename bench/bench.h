@@ -18,8 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BENCH_ROUNDS 5
-#define BENCH_UNUSED __attribute__((unused))
+#define BENCH_ROUNDS      5
+#define BENCH_ROUNDS_MOST 25 /* of what takes a few milliseconds, and is easily disturbed */
+#define BENCH_UNUSED      __attribute__((unused))
 
 enum bench_sense {
     BENCH_AT_MOST,
@@ -61,13 +62,19 @@ static int bench_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* count: BENCH_ROUNDS_MOST at most. */
+BENCH_UNUSED static double bench_median_of(const double *rounds, int count)
+{
+    double sorted[BENCH_ROUNDS_MOST];
+
+    memcpy(sorted, rounds, (size_t)count * sizeof *rounds);
+    qsort(sorted, (size_t)count, sizeof *sorted, bench_compare);
+    return sorted[count / 2];
+}
+
 BENCH_UNUSED static double bench_median(const double rounds[BENCH_ROUNDS])
 {
-    double sorted[BENCH_ROUNDS];
-
-    memcpy(sorted, rounds, sizeof sorted);
-    qsort(sorted, BENCH_ROUNDS, sizeof *sorted, bench_compare);
-    return sorted[BENCH_ROUNDS / 2];
+    return bench_median_of(rounds, BENCH_ROUNDS);
 }
 
 BENCH_UNUSED static void bench_time_text(char *text, size_t bytes, double us)

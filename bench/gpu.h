@@ -180,33 +180,50 @@ BENCH_UNUSED static void gpu_floor_free(const struct gpu *gpu, struct gpu_floor 
               gpu->drv->cuMemAddressFree(floor->at, floor->count * floor->bytes));
 }
 
+/* The first BENCH_ROUNDS of each, or as many as the bench makes. */
 struct gpu_rounds {
-    double attach_us[BENCH_ROUNDS], sleep_us[BENCH_ROUNDS], wake_us[BENCH_ROUNDS];
+    double attach_us[BENCH_ROUNDS_MOST], sleep_us[BENCH_ROUNDS_MOST], wake_us[BENCH_ROUNDS_MOST];
 };
 
-/* Attaches, sleeps and wakes once with the bare calls, and as many empty ioctls as the protocol has
- * requests: attaching asks for the lock and for the descriptors, sleeping gives the lock back,
- * waking asks for both at once; none opens a file. A sleeper waits for its work first, and holds no
- * memory, but keeps its addresses. */
-BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor *floor,
-                                         struct gpu_rounds *rounds, int round)
+/* With the bare calls, and as many empty ioctls as the protocol has requests: attaching asks for
+ * the lock and for the descriptors, sleeping gives the lock back, waking asks for both at once;
+ * none opens a file. */
+BENCH_UNUSED static double gpu_floor_attach(const struct gpu *gpu, struct gpu_floor *floor)
 {
     double start_us = bench_now_us();
 
     gpu_floor_ask(floor);
     gpu_floor_reserve(gpu, floor);
     gpu_floor_map(gpu, floor);
-    rounds->attach_us[round] = bench_now_us() - start_us;
+    return bench_now_us() - start_us;
+}
 
-    start_us = bench_now_us();
+/* A sleeper waits for its work first, and holds no memory, but keeps its addresses. */
+BENCH_UNUSED static double gpu_floor_sleep(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    double start_us = bench_now_us();
+
     gpu_check(gpu, "cuCtxSynchronize", gpu->drv->cuCtxSynchronize());
     gpu_floor_unmap(gpu, floor);
     gpu_floor_ask(floor);
-    rounds->sleep_us[round] = bench_now_us() - start_us;
+    return bench_now_us() - start_us;
+}
 
-    start_us = bench_now_us();
+BENCH_UNUSED static double gpu_floor_wake(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    double start_us = bench_now_us();
+
     gpu_floor_map(gpu, floor);
-    rounds->wake_us[round] = bench_now_us() - start_us;
+    return bench_now_us() - start_us;
+}
+
+/* Attaches, sleeps and wakes once, and gives all of it back. */
+BENCH_UNUSED static void gpu_floor_round(const struct gpu *gpu, struct gpu_floor *floor,
+                                         struct gpu_rounds *rounds, int round)
+{
+    rounds->attach_us[round] = gpu_floor_attach(gpu, floor);
+    rounds->sleep_us[round] = gpu_floor_sleep(gpu, floor);
+    rounds->wake_us[round] = gpu_floor_wake(gpu, floor);
     gpu_floor_unmap(gpu, floor);
     gpu_floor_free(gpu, floor);
 }

@@ -10,7 +10,8 @@
  * of a server process, one reservation, import, map and release of the handle for each, and one
  * access call. Sleeping: a wait for the context's work, the unmap calls, and one ioctl, for the
  * lock. Waking: the floor of attaching without the reservation, for a sleeper holds nothing, and
- * with one ioctl, which asks for lock and descriptors. Which calls both make is told on stderr.
+ * with one ioctl, which asks for lock and descriptors. Medians of 5 rounds, or of 25 where a round
+ * takes a few milliseconds. Which calls both make is told on stderr, as soon as they were made.
  * The process has a little device memory of its own, as every engine has by then: to the first
  * bytes that a process has of a device the driver gives 2 MiB, which takes it 0.1 ms.
  */
@@ -20,6 +21,7 @@
 #include "trace.h"
 
 #define LIMIT           1.15
+#define FEW             64 /* allocations, of which a round takes a few milliseconds */
 #define OWN_BYTES       4096
 #define LIMIT_SLEEP_ONE 1.3 /* one unmap call is not much more than the ioctl */
 
@@ -84,48 +86,68 @@ static void our_round(const char *path, size_t count, struct gpu_rounds *rounds,
     gmsfs_close(store);
 }
 
-/* All of the range at once, or each piece by a call of its own. */
-static double time_unmap(const struct gpu *gpu, struct gpu_floor *floor, int at_once)
-{
-    double start_us, took_us;
+struct unmapping {
+    double unmap_us[BENCH_ROUNDS], map_us[BENCH_ROUNDS]; /* and mapped again at the same place */
+};
 
-    gpu_floor_reserve(gpu, floor);
-    gpu_floor_map(gpu, floor);
+/* All of the range at once, or each piece by a call of its own. */
+static void time_unmap(const struct gpu *gpu, struct gpu_floor *floor, int at_once,
+                       struct unmapping *took, int round)
+{
+    double start_us;
+
+    gpu_floor_attach(gpu, floor);
     start_us = bench_now_us();
     if (at_once)
         gpu_check(gpu, "cuMemUnmap", gpu->drv->cuMemUnmap(floor->at, floor->count * floor->bytes));
     else
         gpu_floor_unmap(gpu, floor);
-    took_us = since(start_us);
+    took->unmap_us[round] = since(start_us);
+    took->map_us[round] = gpu_floor_wake(gpu, floor);
+    gpu_floor_unmap(gpu, floor);
     gpu_floor_free(gpu, floor);
-    return took_us;
 }
 
 static void look_at_unmap(const struct gpu *gpu, struct gpu_floor *floor)
 {
-    double each_us[BENCH_ROUNDS], once_us[BENCH_ROUNDS];
+    struct unmapping each, once;
 
     for (int round = 0; round < BENCH_ROUNDS; round++) {
-        each_us[round] = time_unmap(gpu, floor, 0);
-        once_us[round] = time_unmap(gpu, floor, 1);
+        time_unmap(gpu, floor, 0, &each, round);
+        time_unmap(gpu, floor, 1, &once, round);
     }
-    fprintf(stderr, "bench: bare unmap: each by a call %.1f us, all by one %.1f\n",
-            bench_median(each_us), bench_median(once_us));
+    fprintf(stderr,
+            "bench: bare unmap: each by a call %.1f us, then a bare wake %.1f; all by one %.1f, "
+            "then %.1f\n",
+            bench_median(each.unmap_us), bench_median(each.map_us), bench_median(once.unmap_us),
+            bench_median(once.map_us));
+}
+
+static void look_at_floor(const struct gpu *gpu, struct gpu_floor *floor)
+{
+    trace_begin(gpu->drv);
+    gpu_floor_attach(gpu, floor);
+    trace_end("the floor's attach");
+    trace_begin(gpu->drv);
+    gpu_floor_sleep(gpu, floor);
+    trace_end("the floor's sleep");
+    trace_begin(gpu->drv);
+    gpu_floor_wake(gpu, floor);
+    trace_end("the floor's wake");
+    gpu_floor_unmap(gpu, floor);
+    gpu_floor_free(gpu, floor);
 }
 
 /* Which calls ours makes, and how long they take, beside those of the floor: not measured. */
 static void look(const struct gpu *gpu, struct gpu_floor *floor, const char *path, size_t count,
                  const char *layout)
 {
-    struct gpu_rounds unused;
     size_t mapped;
     gmsfs_t *store;
 
     fprintf(stderr, "bench: the calls of %s:\n", layout);
     look_at_unmap(gpu, floor);
-    trace_begin(gpu->drv);
-    gpu_floor_round(gpu, floor, &unused, 0);
-    trace_end("the floor's attach, sleep and wake");
+    look_at_floor(gpu, floor);
     store = open_connected(path);
     trace_begin(gpu->drv);
     bench_check("connect", gmsfs_connect(store, GMSFS_MODE_RO, 5000));
@@ -147,13 +169,14 @@ static void look(const struct gpu *gpu, struct gpu_floor *floor, const char *pat
         bench_die("attach: another number of allocations", EPROTO);
 }
 
-static void row(const char *what, const char *layout, const double ours_us[BENCH_ROUNDS],
-                const double floor_us[BENCH_ROUNDS], double limit)
+static void row(const char *what, const char *layout, const double *ours_us, const double *floor_us,
+                int rounds, double limit)
 {
     char text[96];
 
     snprintf(text, sizeof text, "%s %s", what, layout);
-    bench_row(text, bench_median(ours_us), bench_median(floor_us), limit, BENCH_AT_MOST);
+    bench_row(text, bench_median_of(ours_us, rounds), bench_median_of(floor_us, rounds), limit,
+              BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)
@@ -165,6 +188,7 @@ int main(int argc, char **argv)
     struct gpu gpu;
     size_t count;
     uint64_t bytes;
+    int rounds;
 
     if (argc != 5) {
         fputs("usage: gpu_attach STORE FLOOR_FILE COUNT BYTES\n", stderr);
@@ -172,6 +196,7 @@ int main(int argc, char **argv)
     }
     count = bench_number(argv[3]);
     bytes = bench_number(argv[4]);
+    rounds = count <= FEW ? BENCH_ROUNDS_MOST : BENCH_ROUNDS;
     snprintf(layout, sizeof layout, "%zu x %llu MiB", count, (unsigned long long)bytes >> 20);
     gpu_floor_start(&floor, argv[2], count, bytes);
     gpu_open(&gpu);
@@ -181,13 +206,14 @@ int main(int argc, char **argv)
 
     gpu_floor_round(&gpu, &floor, &unused, 0); /* everything was called once */
     our_round(argv[1], count, &unused, 0);
-    for (int round = 0; round < BENCH_ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         gpu_floor_round(&gpu, &floor, &bare, round);
         our_round(argv[1], count, &ours, round);
     }
-    row("attach", layout, ours.attach_us, bare.attach_us, LIMIT);
-    row("sleep", layout, ours.sleep_us, bare.sleep_us, count == 1 ? LIMIT_SLEEP_ONE : LIMIT);
-    row("wake", layout, ours.wake_us, bare.wake_us, LIMIT);
+    row("attach", layout, ours.attach_us, bare.attach_us, rounds, LIMIT);
+    row("sleep", layout, ours.sleep_us, bare.sleep_us, rounds,
+        count == 1 ? LIMIT_SLEEP_ONE : LIMIT);
+    row("wake", layout, ours.wake_us, bare.wake_us, rounds, LIMIT);
     look(&gpu, &floor, argv[1], count, layout);
     fill(argv[1], 0, 0);
     gpu_floor_end(&floor);

@@ -2,8 +2,9 @@
 /*
  * trace - which calls a part of a benchmark makes and how long they take, for a line on stderr
  *
- * Takes the place of ioctl(2), poll(2) and pread(2) in the program, and, between trace_begin and
- * trace_end, of the driver's calls in its table. For a round that is not measured: looking costs.
+ * Takes the place of ioctl(2), poll(2), pread(2), recvmsg(2) and close(2) in the program, and,
+ * between trace_begin and trace_end, of the driver's calls in its table. For a round that is not
+ * measured: looking costs.
  */
 #ifndef GMSFS_BENCH_TRACE_H
 #define GMSFS_BENCH_TRACE_H
@@ -12,6 +13,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "bench.h"
@@ -21,6 +23,15 @@
 #define TRACE_DRIVER(TRACE)                                                                        \
     TRACE(cuMemAlloc_v2, (drv_pointer * address, size_t bytes), (address, bytes))                  \
     TRACE(cuMemFree_v2, (drv_pointer address), (address))                                          \
+    TRACE(cuThreadExchangeStreamCaptureMode, (enum drv_capture_mode * mode), (mode))               \
+    TRACE(cuPointerGetAttribute,                                                                   \
+          (void *value, enum drv_pointer_attribute attribute, drv_pointer address),                \
+          (value, attribute, address))                                                             \
+    TRACE(cuCtxGetCurrent, (struct drv_context * *context), (context))                             \
+    TRACE(cuCtxGetDevice, (drv_device * device), (device))                                         \
+    TRACE(cuStreamIsCapturing, (struct drv_stream * stream, enum drv_capture_status * status),     \
+          (stream, status))                                                                        \
+    TRACE(cuMemAddressFree, (drv_pointer address, size_t bytes), (address, bytes))                 \
     TRACE(cuMemAddressReserve,                                                                     \
           (drv_pointer * address, size_t bytes, size_t alignment, drv_pointer hint,                \
            unsigned long long flags),                                                              \
@@ -59,6 +70,8 @@ enum trace_call {
     TRACE_IOCTL,
     TRACE_POLL,
     TRACE_PREAD,
+    TRACE_RECVMSG,
+    TRACE_CLOSE,
     TRACE_CALLS
 };
 
@@ -67,7 +80,7 @@ static const char *const trace_names[TRACE_CALLS] = {
     TRACE_DRIVER(TRACE)
 #undef TRACE
         "ioctl",
-    "poll", "pread"};
+    "poll", "pread", "recvmsg", "close"};
 
 struct trace_of {
     atomic_ullong count, ns, longest_ns, last_ns; /* last: since trace_begin, when it returned */
@@ -137,6 +150,24 @@ ssize_t pread(int fd, void *to, size_t bytes, off_t at)
     ssize_t result = syscall(SYS_pread64, fd, to, bytes, at);
 
     trace_add(TRACE_PREAD, start_us);
+    return result;
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    double start_us = bench_now_us();
+    ssize_t result = syscall(SYS_recvmsg, fd, message, flags);
+
+    trace_add(TRACE_RECVMSG, start_us);
+    return result;
+}
+
+int close(int fd)
+{
+    double start_us = bench_now_us();
+    int result = (int)syscall(SYS_close, fd);
+
+    trace_add(TRACE_CLOSE, start_us);
     return result;
 }
 
