@@ -4,7 +4,7 @@ well."""
 
 import ctypes
 import errno
-from typing import Any
+from typing import Any, Dict
 
 from . import errors
 
@@ -13,9 +13,18 @@ class _Uuid(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_uint8 * 16)]
 
 
-def find_ordinal(store: str, uuid: Any) -> Any:
+_found: Dict[bytes, int] = {}  # ordinals stay as the driver's start has made them
+
+
+def find_ordinal(store: str, uuid: bytes) -> int:
     """The ordinal of the device with this uuid (16 bytes), as CUDA_VISIBLE_DEVICES lets this process
     count them."""
+    if uuid not in _found:
+        _found[uuid] = _look_for(store, uuid)
+    return _found[uuid]
+
+
+def _look_for(store: str, uuid: bytes) -> int:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

@@ -49,7 +49,7 @@ class Shape(NamedTuple):
 
 
 def read(handle: Any) -> Any:
-    """The committed layout's entries, in one read."""
+    """The committed layout's entries, in one read: tuples, as Entry has them."""
     layout = ctypes.POINTER(abi.Layout)()
     sizes = ctypes.sizeof(abi.LayoutAllocation), ctypes.sizeof(abi.LayoutEntry)
     handle.call("gmsfs_read_layout", ctypes.byref(layout), *sizes)
@@ -58,7 +58,7 @@ def read(handle: Any) -> Any:
         rows = ctypes.string_at(layout.contents.entries, count * _ENTRY.size) if count else b""
         string_at = ctypes.string_at
         return [
-            Entry(string_at(key, key_bytes).decode(), rank, offset, string_at(value, value_bytes))
+            (string_at(key, key_bytes).decode(), rank, offset, string_at(value, value_bytes))
             for key, key_bytes, rank, offset, value, value_bytes in _ENTRY.iter_unpack(rows)
         ]
     finally:
@@ -93,14 +93,15 @@ def specs(store: str, entries: Any, aligned_bytes: Any, names: Optional[Iterable
                 f"it reaches beyond its allocation: {shape.nbytes} bytes at "
                 f"{offset} of {aligned_bytes[rank]}",
             )
-        found.append(
-            TensorSpec(key, shape.dtype, shape.shape, shape.stride, rank, offset, shape.nbytes)
-        )
+        found.append((rank, offset, key, shape))
     if wanted is not None and len(found) < len(wanted):
-        missing = sorted(wanted.difference(spec.name for spec in found))
+        missing = sorted(wanted.difference(key for _, _, key, _ in found))
         raise KeyError(f"{store}: no tensor is called {missing[0]!r}")
-    found.sort(key=lambda spec: (spec.rank, spec.offset, spec.name))
-    return found
+    found.sort()  # no key is there twice, so the shapes are not compared
+    return [
+        TensorSpec(key, dtype, sizes, stride, rank, offset, nbytes)
+        for rank, offset, key, (dtype, sizes, stride, nbytes) in found
+    ]
 
 
 def parse(value: Any) -> Any:

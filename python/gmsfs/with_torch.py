@@ -8,8 +8,9 @@ tensor.
 """
 
 import importlib
+import operator
 import warnings
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import torch
 
@@ -44,40 +45,51 @@ def _storage(tensor: Any) -> Any:
     return tensor.storage().untyped()  # torch 1
 
 
-def _over(storage: Any, dtype: Any, shape: Any, stride: Any) -> Any:
-    """A second check of the bounds, torch's own: no slice of a storage grows."""
-    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, shape, stride)
+# storage[slice], without a frame of Python around it where torch has one.
+_part = getattr(getattr(torch._C, "StorageBase", None), "__getitem__", operator.getitem)
 
 
 class Maker:
-    """Tensors of one store, by what its metadata says of them."""
+    """Tensors of one store, by what its metadata says of them. Every tensor costs three calls of torch
+    and little besides: a model has thousands."""
 
     def __init__(self, store: str, buffers: Any) -> None:
         self.store = store
         self.buffers = buffers
         self.wholes: Dict[int, Any] = {}  # storages of allocations, by rank
-        self.dtypes: Dict[str, Any] = {}  # by name
+        self.kinds: Dict[str, Tuple[Any, Any, int]] = {}  # by name: see _find_kind
         self.first: Dict[Any, Any] = {}  # of each place the tensor that was made first
 
     def make(self, spec: Any) -> Any:
         name, dtype, shape, stride, rank, offset, nbytes = spec
-        dtype = self.dtypes.get(dtype) or self._find_dtype(dtype, name)
+        whole = self.wholes.get(rank)
+        if whole is None:
+            whole = self._open(rank)
+        kind, empty, size = self.kinds.get(dtype) or self._find_kind(dtype, name, whole.device)
+        if offset % size:
+            raise BadMetadata(
+                self.store,
+                name,
+                f"it lies at offset {offset}, no multiple of the {size} bytes of its elements, and torch "
+                "takes none such; load it anew with 'gmsfs load', or use NumPy",
+            )
         place = (rank, offset, nbytes)
         twin = self.first.get(place)
         if twin is None:
-            whole = self.wholes.get(rank) or self._open(rank)
-            twin = _over(whole[offset : offset + nbytes], dtype, shape, stride)
-            self.first[place] = twin
+            part = _part(whole, slice(offset, offset + nbytes))
+            twin = self.first[place] = empty(0).set_(part, 0, shape, stride)
             return twin
-        if (twin.dtype, twin.shape, twin.stride()) == (dtype, shape, stride):
+        if (twin.dtype, twin.shape, twin.stride()) == (kind, shape, stride):
             return twin.detach()  # one count of changes, too, which autograd looks at
-        return _over(_storage(twin), dtype, shape, stride)
+        return empty(0).set_(_storage(twin), 0, shape, stride)
 
     def _open(self, rank: int) -> Any:
         whole = self.wholes[rank] = _storage(base(self.buffers[rank]))
         return whole
 
-    def _find_dtype(self, name: str, key: str) -> Any:
+    def _find_kind(self, name: str, key: str, device: Any) -> Tuple[Any, Any, int]:
+        """torch's type, what makes an empty tensor of it (set_ checks the bounds a second time, for no
+        slice of a storage grows), and the bytes of an element."""
         dtype = getattr(torch, name, None)
         if not isinstance(dtype, torch.dtype):
             raise BadMetadata(
@@ -85,25 +97,17 @@ class Maker:
                 key,
                 f"torch {torch.__version__} has no torch.{name}; it needs a newer one",
             )
-        self.dtypes[name] = dtype
-        return dtype
+        empty = torch.empty(0, dtype=dtype, device=device).new_empty
+        kind = self.kinds[name] = (dtype, empty, dtypes.item_bytes(name))
+        return kind
 
 
 def tensors(store: str, buffers: Any, specs: Any) -> Any:
-    maker = Maker(store, buffers)
+    make = Maker(store, buffers).make
     made = {}
     for spec in specs:
-        size = dtypes.item_bytes(spec.dtype)
-        if spec.offset % size:
-            raise BadMetadata(
-                store,
-                spec.name,
-                f"it lies at offset {spec.offset}, no multiple of the {size} bytes "
-                "of its elements, and torch takes none such; load it anew "
-                "with 'gmsfs load', or use NumPy",
-            )
         try:
-            made[spec.name] = maker.make(spec)
+            made[spec[0]] = make(spec)
         except (RuntimeError, OverflowError, TypeError) as error:
             raise BadMetadata(store, spec.name, f"torch makes no tensor of it: {error}") from error
     return made
