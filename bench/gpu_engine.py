@@ -7,10 +7,11 @@
 Each row is a fresh process, but for the `gmsfs load` before it where one is said; the times are from
 the moment before it is started, medians of at most N rounds, in milliseconds; each row is printed when it
 is measured, and has an equal share of what is left of the seconds, once at least. The last rows begin when
-a process that has the tensors is killed with SIGKILL: the one that was measured before. The limit is of what is ours from then to the first
-product of the next: all but the start of Python, imports, the context and the product. The model is in the
-page cache: it is read once before. All must see the same weights. MODEL is a safetensors file. Needs
-torch, safetensors and NumPy; prints the table that is in gmsfs-python(7).
+a process that has the tensors is killed with SIGKILL: the one that was measured before. The limit is of
+what is ours from then to the first product of the next: all but the start of Python, imports, the context
+and the product. The model is in the page cache: it is read once before. All must see the same weights.
+MODEL is a safetensors file. Needs torch, safetensors and NumPy; prints the table that is in
+gmsfs-python(7).
 """
 import argparse
 import json

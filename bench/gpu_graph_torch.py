@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory, capture and replay of many captured shapes: gmsfs.graphs against torch's own pools.
 
-    gpu_graph_torch.py STORE
+    gpu_graph_torch.py [--seconds N] STORE
 
-STORE is a directory below a mount on device 0. First the rows of bench/run's table, then the table that
-is in gmsfs-graphs(7): MiB of graph memory by each way, as its allocator counts them, for 24 and 64 shapes
-of a transformer of 4 layers; `keep` is with every graph's output held, else it is copied into one buffer
-inside the graph. Every graph's output is held against eager work before a figure is printed. Needs torch.
+STORE is a directory below a mount on device 0. First the rows of bench/run's table, each when it is
+measured, then the table that is in gmsfs-graphs(7): MiB of graph memory by each way, as its allocator
+counts them, for 24 and 64 shapes of a transformer of 4 layers; `keep` is with every graph's output held,
+else it is copied into one buffer inside the graph. The output of each of our graphs is held against eager
+work before a figure is printed; of torch's own pools the smallest and the largest. What of that table is
+not reached within the seconds stands there as "not tried". Needs torch.
 """
+import argparse
 import json
 import os
 import random
@@ -19,10 +22,14 @@ import time
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples")
 MIB = 1 << 20
-ROUNDS = 7
-REPLAYS = 100
+ROUNDS = 5
+REPLAYS_MS = 150.0  # of replays in a row
+REPLAYS_MOST = 100
+NOT_TRIED = "not tried"
 TOKENS = (1, 128, 8192)
 CAPTURE_LIMIT, REPLAY_LIMIT = 1.7, 1.01
+CHUNK_MIB = 32
+START_SECONDS = 15.0  # of a process with torch, until it measures
 ORDERS = ("largest", "random", "smallest")
 COUNTS = ((24, False), (24, True), (64, False), (64, True))
 
@@ -31,7 +38,7 @@ COUNTS = ((24, False), (24, True), (64, False), (64, True))
 
 
 class Bench:
-    def __init__(self, store):
+    def __init__(self, store, until):
         import torch
 
         sys.path.insert(0, EXAMPLES)
@@ -40,6 +47,7 @@ class Bench:
 
         self.torch, self.example, self.graphs = torch, graph_shapes, gmsfs.graphs
         self.store = store
+        self.until = until  # no size of torch's pools is begun later than that
         self.model = graph_shapes.Model(layers=4, width=4096, inner=14336, heads=32)
         self.x, self.y = (
             torch.zeros(graph_shapes.LARGEST, 4096, dtype=torch.bfloat16, device="cuda") for _ in "xy"
@@ -76,8 +84,8 @@ class Bench:
             made[tokens] = (graph, out)
         return made
 
-    def check(self, made, way):
-        for tokens in random.sample(list(made), len(made)):
+    def check(self, made, way, shapes=None):
+        for tokens in random.sample(shapes or list(made), len(shapes or made)):
             graph, out = made[tokens]
             self.x[:tokens].normal_()
             graph.replay()
@@ -111,7 +119,7 @@ class Bench:
         made = {}
         try:
             made = self.by_torch(self.ordered(count, order), keep, shared)
-            self.check(made, f"torch, {order}")
+            self.check(made, f"torch, {order}", [min(made), max(made)])
             return self.torch_bytes() / MIB
         except self.torch.cuda.OutOfMemoryError:
             return None
@@ -126,18 +134,14 @@ class Bench:
             made.clear()
             return (stats.physical_bytes - stats.eager_bytes) / MIB
 
-    def sizes(self, ways):
-        found = {}
-        for way in ways:
-            for count, keep in COUNTS:
-                if way == "separate":
-                    mib = self.torch_mib(count, keep, "smallest", False)
-                elif way.startswith("gmsfs "):
-                    mib = self.our_mib(count, keep, way.split()[-1])
-                else:
-                    mib = self.torch_mib(count, keep, way.split()[-1], True)
-                found.setdefault(way, []).append(mib)
-        return found
+    def size(self, way, count, keep):
+        if way.startswith("gmsfs "):
+            return self.our_mib(count, keep, way.split()[-1])
+        if time.monotonic() > self.until:
+            return NOT_TRIED
+        if way == "separate":
+            return self.torch_mib(count, keep, "smallest", False)
+        return self.torch_mib(count, keep, way.split()[-1], True)
 
     def alone_mib(self):
         made = self.by_torch([self.example.LARGEST], False, False)
@@ -154,11 +158,10 @@ class Bench:
         self.torch.cuda.synchronize()
         return made, 1e3 * (time.perf_counter() - start)
 
-    def times(self):
+    def captures(self):
         """gmsfs: memory is made while shapes are captured, as torch's is; grown: it was before."""
         shapes, capture = self.ordered(24, "largest"), {"torch": [], "gmsfs": [], "grown": []}
         high_bytes = 0
-        replayed = sorted({*shapes, *TOKENS}, reverse=True)
         for turn in range(ROUNDS + 1):  # what is done once is done in the first
             theirs, theirs_ms = self.timed(lambda: self.by_torch(shapes, False, True))
             if turn:
@@ -173,66 +176,88 @@ class Bench:
                 ours.clear()
                 pool.close()
             self.clear(theirs)
-        theirs = self.by_torch(replayed, False, True)
+        return {way: statistics.median(times) for way, times in capture.items()}
+
+    def all_replays(self):
+        """(tokens, by way the milliseconds of a replay) for each of TOKENS."""
+        shapes = sorted(TOKENS, reverse=True)
+        theirs = self.by_torch(shapes, False, True)
         pool = self.graphs.GraphPool(self.store)
-        ours = self.by_ours(pool, replayed, False)
-        replay = {}
+        ours = self.by_ours(pool, shapes, False)
         for tokens in TOKENS:
-            pairs = {"torch": theirs[tokens][0].replay, "gmsfs": lambda: pool.replay(tokens)}
-            replay[tokens] = self.replays(pairs)
+            pairs = {
+                "torch": theirs[tokens][0].replay,
+                "gmsfs": lambda tokens=tokens: pool.replay(tokens),
+            }
+            yield tokens, self.replays(pairs)
         ours.clear()
         pool.close()
         self.clear(theirs)
-        return {
-            "capture": {way: statistics.median(times) for way, times in capture.items()},
-            "replay": replay,
-        }
 
     def replays(self, ways):
         """Milliseconds of a replay, by the device's clock over many in a row."""
         torch, found = self.torch, {way: [] for way in ways}
-        for _ in range(ROUNDS):
+        count = 1  # of the first round, which tells how many are enough, and is not counted
+        for turn in range(ROUNDS + 1):
             for way, replay in ways.items():
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 replay()
                 torch.cuda.synchronize()
                 start.record()
-                for _ in range(REPLAYS):
+                for _ in range(count):
                     replay()
                 end.record()
                 end.synchronize()
-                found[way].append(start.elapsed_time(end) / REPLAYS)
+                found[way].append(start.elapsed_time(end) / count)
+            if not turn:
+                slowest = max(times.pop() for times in found.values())
+                count = max(1, min(REPLAYS_MOST, int(REPLAYS_MS / max(slowest, 1e-3))))
         return {way: statistics.median(times) for way, times in found.items()}
 
 
-def child(store, ways):
-    bench = Bench(store)
+def tell(what, *said):
+    print(json.dumps([what, *said]), flush=True)
+
+
+def child(store, ways, until):
+    """A line of JSON for each thing that was measured, in the order of `ways`."""
+    bench = Bench(store, until)
     with bench.torch.inference_mode():
-        found = {"sizes": bench.sizes(ways)}
-        if "separate" in ways:
-            found.update(bench.times(), alone=bench.alone_mib())
-    print(json.dumps(found))
+        for way in ways:
+            if way == "alone":
+                tell(way, bench.alone_mib())
+            elif way == "capture":
+                tell(way, bench.captures())
+            elif way == "replay":
+                for tokens, times in bench.all_replays():
+                    tell(way, tokens, times)
+            else:
+                for count, keep in COUNTS:
+                    tell("size", way, count, keep, bench.size(way, count, keep))
 
 
 # ---- the tables --------------------------------------------------------------------------------
 
 
-def run(store, ways, **environment):
-    done = subprocess.run(
-        [sys.executable, __file__, store, *ways],
+def run(store, ways, until, **environment):
+    """What a process with torch tells, one by one."""
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--until", str(until), store, *ways],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
     )
-    if done.returncode:
-        sys.exit(f"bench: {' '.join(ways)}: a process with torch ended with {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+    for line in process.stdout:
+        yield json.loads(line)
+    if process.wait():
+        sys.exit(f"bench: {' '.join(ways)}: a process with torch ended with {process.returncode}")
 
 
 def row(what, ours, floor, unit, shown, limit, good):
     print(
         f"{what:<58} {ours:7.2f} {unit:<2} {floor:7.2f} {unit:<2} {shown:>8} {limit:>8}  "
-        f"{'ok' if good else 'MISSED'}"
+        f"{'ok' if good else 'MISSED'}",
+        flush=True,
     )
 
 
@@ -240,45 +265,46 @@ def ratio_row(what, ours, floor, limit):
     row(what, ours, floor, "ms", f"{ours / floor:.2f}", f"<={limit:g}", ours <= limit * floor)
 
 
-def main(store):
-    shared = [f"shared, {order} first" for order in ORDERS]
-    plain = run(
-        store,
-        ["separate", *(f"shared {order}" for order in ORDERS), *(f"gmsfs {order}" for order in ORDERS)],
-        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False",
-    )
-    expandable = run(
-        store,
-        [f"shared {order}" for order in ORDERS],
-        PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
-    )
-    chunk_mib = 32
-    for order in ORDERS:
-        for (count, keep), mib in zip(COUNTS, plain["sizes"][f"gmsfs {order}"]):
-            more = mib - plain["alone"]
-            what = f"graphs: {count} shapes, {order} first{', kept' if keep else ''}: the largest alone"
-            row(what, mib, plain["alone"], "M", f"{more:+.0f}", f"<=+{chunk_mib}M", more <= chunk_mib)
-    captured = plain["capture"]
-    ratio_row(
-        "graphs: capture 24 shapes, grown before: torch's shared pool",
-        captured["grown"],
-        captured["torch"],
-        CAPTURE_LIMIT,
-    )
-    ratio = captured["gmsfs"] / captured["torch"]
-    row(
-        "graphs: capture 24 shapes, growing: torch's shared pool",
-        captured["gmsfs"],
-        captured["torch"],
-        "ms",
-        f"{ratio:.2f}",
-        "-",
-        True,
-    )
-    for tokens, times in plain["replay"].items():
-        what = f"graphs: replay {tokens} tokens: torch's shared pool"
-        ratio_row(what, times["gmsfs"], times["torch"], REPLAY_LIMIT)
-    print_sizes(plain["sizes"], expandable["sizes"], shared)
+def size_row(way, count, keep, mib, alone):
+    more = mib - alone
+    what = f"graphs: {count} shapes, {way.split()[-1]} first{', kept' if keep else ''}: the largest alone"
+    row(what, mib, alone, "M", f"{more:+.0f}", f"<=+{CHUNK_MIB}M", more <= CHUNK_MIB)
+
+
+def capture_rows(captured):
+    what = "graphs: capture 24 shapes, grown before: torch's shared pool"
+    ratio_row(what, captured["grown"], captured["torch"], CAPTURE_LIMIT)
+    what, ours, floor = "growing: torch's shared pool", captured["gmsfs"], captured["torch"]
+    row(f"graphs: capture 24 shapes, {what}", ours, floor, "ms", f"{ours / floor:.2f}", "-", True)
+
+
+def main(store, seconds):
+    until = time.monotonic() + seconds
+    ours, theirs = ([f"{whose} {order}" for order in ORDERS] for whose in ("gmsfs", "shared"))
+    plain, expandable, alone = {}, {}, None
+    ways = ["alone", "capture", "replay", *ours, *theirs, "separate"]
+    for what, *said in run(store, ways, until, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"):
+        if what == "alone":
+            (alone,) = said
+        elif what == "capture":
+            capture_rows(*said)
+        elif what == "replay":
+            tokens, times = said
+            label = f"graphs: replay {tokens} tokens: torch's shared pool"
+            ratio_row(label, times["gmsfs"], times["torch"], REPLAY_LIMIT)
+        else:
+            way, count, keep, mib = said
+            plain.setdefault(way, []).append(mib)
+            if way in ours:
+                size_row(way, count, keep, mib, alone)
+    if time.monotonic() + START_SECONDS < until:
+        for _, way, _, _, mib in run(
+            store, theirs, until, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"
+        ):
+            expandable.setdefault(way, []).append(mib)
+    else:
+        expandable = {way: [NOT_TRIED] * len(COUNTS) for way in theirs}
+    print_sizes(plain, expandable, [f"shared, {order} first" for order in ORDERS])
 
 
 def print_sizes(plain, expandable, titles):
@@ -291,14 +317,20 @@ def print_sizes(plain, expandable, titles):
     ]
     rows += [(f"gmsfs, {order} first", plain[f"gmsfs {order}"]) for order in ORDERS]
     for title, values in rows:
-        texts = ("no memory" if mib is None else f"{mib:,.0f}" for mib in values)
+        texts = (
+            "no memory" if mib is None else mib if mib == NOT_TRIED else f"{mib:,.0f}" for mib in values
+        )
         print(f"{title.replace('random first', 'random order'):<40}" + "".join(f"{t:>17}" for t in texts))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: gpu_graph_torch.py STORE")
-    elif len(sys.argv) > 2:
-        child(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip())
+    parser.add_argument("--seconds", type=float, default=75.0)
+    parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("store")
+    parser.add_argument("ways", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.ways:
+        child(options.store, options.ways, options.until)
     else:
-        main(sys.argv[1])
+        main(options.store, options.seconds)
