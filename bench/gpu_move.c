@@ -78,21 +78,29 @@ static struct promotion promote(const struct stores *stores)
     return took;
 }
 
-struct demotion {
-    double moved_us, freed_us; /* until it is on the host alone; until its memory is free, too */
-};
-
-static struct demotion demote(const struct stores *stores)
+/* Until it is on the host alone. */
+static double demote(const struct stores *stores)
 {
-    uint64_t one_bytes = stores->count * stores->bytes;
-    double start_us = bench_now_us();
-    struct demotion took;
+    double start_us = bench_now_us(), took_us;
 
     places_move(stores->first, "host", "host");
-    took.moved_us = since(start_us);
-    places_wait_number(stores->mount, "used_bytes", one_bytes); /* the other store's */
-    took.freed_us = since(start_us);
-    return took;
+    took_us = since(start_us);
+    places_wait_number(stores->mount, "used_bytes",
+                       stores->count * stores->bytes); /* the other's */
+    return took_us;
+}
+
+/* Until its memory is free, of what has a copy: the last thing that its user waits for, and the
+ * only one that is looked at meanwhile. */
+static double demote_and_free(const struct stores *stores)
+{
+    double start_us = bench_now_us(), took_us;
+
+    places_order(stores->first, "host");
+    places_wait_number(stores->mount, "used_bytes", stores->count * stores->bytes);
+    took_us = since(start_us);
+    places_wait_at(stores->first, "host");
+    return took_us;
 }
 
 /* ---- floors -------------------------------------------------------------------------------- */
@@ -174,7 +182,7 @@ static void time_moves(const struct stores *stores, struct rounds *rounds, int r
 {
     struct promotion took;
 
-    rounds->first[round] = demote(stores).moved_us;
+    rounds->first[round] = demote(stores);
     usleep(REST_US);
     took = promote(stores);
     rounds->granted[round] = took.granted_us;
@@ -235,7 +243,7 @@ static struct frees time_frees(const struct gpu *gpu, const struct stores *store
         gpu_time_create(gpu, fds, stores->count, stores->bytes);
         bare_us = gpu_time_close(fds, stores->count);
         promote(stores);
-        ours_us = demote(stores).freed_us;
+        ours_us = demote_and_free(stores);
         quickest.ours_us = ours_us < quickest.ours_us ? ours_us : quickest.ours_us;
         quickest.bare_us = bare_us < quickest.bare_us ? bare_us : quickest.bare_us;
     }
@@ -243,33 +251,42 @@ static struct frees time_frees(const struct gpu *gpu, const struct stores *store
     return quickest;
 }
 
-static void print_rows(const struct stores *stores, const struct rounds *rounds,
-                       const struct frees *frees, const struct floors *floors)
+static void print_moves(const struct stores *stores, const struct rounds *rounds,
+                        const struct floors *floors)
 {
-    double up_us = bench_median(rounds->up), down_us = bench_median(rounds->down);
-    uint64_t all_bytes = stores->count * stores->bytes;
     char what[96];
 
+    fprintf(stderr, "bench: pinned copy up %.1f ms, down %.1f; create %.1f, pages %.1f\n",
+            floors->up_us / 1e3, floors->down_us / 1e3, floors->create_us / 1e3,
+            floors->pages_us / 1e3);
     snprintf(what, sizeof what, "promote %zu x %llu MiB / create + pinned copy (speed)",
              stores->count, (unsigned long long)stores->bytes >> 20);
     bench_row(what, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
               BENCH_AT_LEAST);
     bench_row("  until a reader has it mapped / pinned copy (speed)", bench_median(rounds->mapped),
               floors->up_us, 0.90, BENCH_AT_LEAST);
+    bench_row("  first demotion / slower of pinned copy, pages (speed)",
+              bench_median(rounds->first), larger(floors->down_us, floors->pages_us), 0.85,
+              BENCH_AT_LEAST);
+}
+
+static void print_frees(const struct stores *stores, const struct frees *frees)
+{
+    uint64_t all_bytes = stores->count * stores->bytes;
+
     bench_row("  demote what has a copy / close of its descriptors", frees->ours_us, frees->bare_us,
               1.2, BENCH_AT_MOST);
     bench_row_within("  demote what has a copy, in all", frees->ours_us,
                      FREE_MOST_US * larger(1, (double)all_bytes / (double)FREE_BYTES));
-    bench_row("  first demotion / slower of pinned copy, pages (speed)",
-              bench_median(rounds->first), larger(floors->down_us, floors->pages_us), 0.85,
-              BENCH_AT_LEAST);
+}
+
+static void print_both(const struct rounds *rounds)
+{
+    double up_us = bench_median(rounds->up), down_us = bench_median(rounds->down);
+
+    fprintf(stderr, "bench: moves alone: up %.1f ms, down %.1f\n", up_us / 1e3, down_us / 1e3);
     bench_row("  one up, one down / the slower of them alone", bench_median(rounds->both),
               larger(up_us, down_us), 1.25, BENCH_AT_MOST);
-    fprintf(stderr,
-            "bench: pinned copy up %.1f ms, down %.1f; create %.1f, pages %.1f; moves alone: up "
-            "%.1f, down %.1f\n",
-            floors->up_us / 1e3, floors->down_us / 1e3, floors->create_us / 1e3,
-            floors->pages_us / 1e3, up_us / 1e3, down_us / 1e3);
 }
 
 /* ---- others -------------------------------------------------------------------------------- */
@@ -348,20 +365,22 @@ int main(int argc, char **argv)
     snprintf(stores.second, sizeof stores.second, "%s/second", argv[1]);
     gpu_open(&gpu);
     gpu_enter_context(&gpu);
+    floors = measure_floors(&gpu, &stores); /* while nothing of ours is there */
     places_fill(stores.first, stores.count, stores.bytes);
     places_fill(stores.second, stores.count, stores.bytes);
     time_moves(&stores, &rounds, 0); /* the copier is warm */
     for (int round = 0; round < BENCH_ROUNDS; round++)
         time_moves(&stores, &rounds, round);
+    print_moves(&stores, &rounds, &floors);
     for (int round = 0; round < BENCH_ROUNDS; round++)
         time_both(&stores, &rounds, round);
+    print_both(&rounds);
     frees = time_frees(&gpu, &stores);
+    print_frees(&stores, &frees);
     places_fill(stores.first, 0, 0);
     places_fill(stores.second, 0, 0);
     places_wait_number(stores.mount, "used_bytes", 0);
     places_wait_number(stores.mount, "host_used_bytes", 0);
-    floors = measure_floors(&gpu, &stores);
-    print_rows(&stores, &rounds, &frees, &floors);
     compare_others(argv[4], &stores, frees.ours_us, bench_median(rounds.mapped));
     return 0;
 }

@@ -13,7 +13,7 @@
 
 #define PLACES_PATH_BYTES    4096
 #define PLACES_CONTENT_BYTES 4096
-#define PLACES_LOOK_US       100
+#define PLACES_LOOK_US       20
 #define PLACES_TIMEOUT_MS    120000
 
 /* With so many allocations; 0: the memory goes back. */
