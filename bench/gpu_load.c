@@ -247,6 +247,7 @@ static void compare_others(const char *program, const char *model, double ours_u
             printf("%-58s %10s %10s %8s %8s  -\n", what, "-", time, "-", "-");
         else
             bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+        fflush(stdout);
     }
     pclose(output);
 }

@@ -177,7 +177,8 @@ def bench_fresh(path, memory):
         whole(ours) <= FRESH_LIMIT_MS,
     )
     for what, parts in (("Python", ours), ("C", floor)):
-        print(f"  parts, {what}, ms: " + "  ".join(f"{part} {ms:.2f}" for part, ms in parts.items()))
+        parts_ms = "  ".join(f"{part} {ms:.2f}" for part, ms in parts.items())
+        print(f"  parts, {what}, ms: {parts_ms}", flush=True)
 
 
 # ---- the table -------------------------------------------------------------------------------
