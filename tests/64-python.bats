@@ -151,6 +151,10 @@ except KeyboardInterrupt:
     python_tests test_torch torch
 }
 
+@test "Python makes a store that is not there, and waits for a commit without a lock" {
+    python_tests test_opening ctypes
+}
+
 @test "torch saves, copies, sends and changes a store's tensors one by one, as those of a file" {
     python_tests test_torch_storages torch
 }

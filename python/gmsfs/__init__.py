@@ -29,7 +29,7 @@ from .errors import (
 from .group import Group, open_group, open_group_async
 from .info import Info, MemoryInfo
 from .layout import TensorSpec
-from .opening import open, open_async
+from .opening import open, open_async, wait_committed
 from .publish import publish
 from .safe import Slice, safe_open
 from .store import Store
@@ -62,4 +62,5 @@ __all__ = [
     "open_group_async",
     "publish",
     "safe_open",
+    "wait_committed",
 ]

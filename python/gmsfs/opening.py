@@ -3,9 +3,17 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import select
+import time
 from typing import Any, Optional
 
 from . import abi
+from .errors import Error, make
+from .handle import milliseconds
+from .info import Info
 from .store import Store
 
 
@@ -23,12 +31,13 @@ def open(
     the lock; "rw_or_ro" becomes the writer if nothing is committed when the grant comes, else a reader
     (see Store.writable). "rw_data_or_rw" adopts a sealed layout (Store.commit_layout) where one is
     there when the grant comes, and every other process that could write it has exited: Store.mode is
-    "rw_data" then, else "rw". timeout: seconds; None waits without end, 0 does not wait.
+    "rw_data" then, else "rw". A writer makes a store that is not there.
+    timeout: seconds; None waits without end, 0 does not wait.
     reserve_bytes: of a writer's lock of whatever kind, set aside together with it.
     token: of a session to join (Store.token there), in place of taking a lock.
     """
     check_request(mode, reserve_bytes)
-    store = Store(path)
+    store = Store(path) if mode == "ro" or token is not None else find_or_make(path)
     try:
         if token is not None:
             store._join(token)
@@ -50,13 +59,52 @@ async def open_async(
     """As open, for a coroutine: the event loop goes on while it waits, and when the task is cancelled it
     has left the queue. (asyncio does not tell the thread of a to_thread(open) that it was cancelled.)"""
     check_request(mode, reserve_bytes)
-    store = Store(path)
+    store = Store(path) if mode == "ro" else find_or_make(path)
     try:
         await store._handle.connect_async(abi.MODES[mode], timeout, reserve_bytes)
     except BaseException:
         store.close()
         raise
     return store
+
+
+def wait_committed(path: Any, timeout: Optional[float] = None) -> Info:
+    """Waits, without a place in the queue and without a lock, until the store at `path` has something
+    committed, and returns its Info: total_bytes is the size of the layout. timeout: seconds; None waits
+    without end. Raises Timeout, and ENOENT if there is no such store."""
+    milliseconds(timeout)  # TypeError, ValueError
+    end = None if timeout is None else time.monotonic() + timeout
+    store = Store(path)
+    try:
+        with io.open(os.path.join(path, "state"), "rb", buffering=0) as file:
+            poll = select.poll()
+            poll.register(file, select.POLLPRI)
+            while True:
+                os.pread(file.fileno(), 64, 0)  # a change after this read ends the next poll
+                found = store.info
+                if found.committed:
+                    return found
+                left = None if end is None else max(0, end - time.monotonic())
+                if left == 0:
+                    raise make(errno.ETIMEDOUT, store.path, "wait_committed", f"it is {found.state}")
+                poll.poll(left if left is None else left * 1000 + 1)
+    finally:
+        store.close()
+
+
+def find_or_make(path: Any) -> Store:
+    """The Store at `path`, without a lock; made by mkdir if it is not there and its parent is a mount."""
+    try:
+        return Store(path)
+    except Error as error:
+        mount = os.path.dirname(os.fsdecode(path).rstrip("/")) or "."
+        if error.errno != errno.ENOENT or not os.path.exists(os.path.join(mount, "device")):
+            raise
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass  # another process has just made it
+    return Store(path)
 
 
 def check_request(mode: str, reserve_bytes: int) -> None:

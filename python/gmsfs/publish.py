@@ -12,6 +12,7 @@ from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .arguments import whole_number
 from .buffers import Buffer
 from .errors import BadArgument, NoMemory, make
+from .opening import find_or_make
 from .store import Store
 
 METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
@@ -48,7 +49,7 @@ def publish(
     if isinstance(target, Store):
         target.publish(tensors, metadata, tag=tag, chunk_bytes=chunk_bytes)
         return
-    store = Store(target)
+    store = find_or_make(target)
     with store:
         plan = Plan(store.path, tensors, metadata, tag, chunk_bytes)
         plan.place(store.info, chunk_bytes)
