@@ -151,6 +151,10 @@ except KeyboardInterrupt:
     python_tests test_torch torch
 }
 
+@test "torch modules are published and attached with ties, views, buffers and checks of both sides" {
+    python_tests test_modules torch
+}
+
 @test "Python makes a store that is not there, and waits for a commit without a lock" {
     python_tests test_opening ctypes
 }

@@ -85,6 +85,14 @@ class BadArgument(Error, ValueError):
         return type(self), (self.filename, self.call, self.why)
 
 
+class Mismatch(BadArgument):
+    """EINVAL: a store holds other tensors, or another fingerprint, than a module is made for."""
+
+
+class ReadOnly(Error):
+    """EACCES: a call is about to write to memory that a store shares with other processes."""
+
+
 class Leak(Error):
     """EINVAL: a capture left blocks allocated in its space that nobody called outputs.
 

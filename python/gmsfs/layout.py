@@ -137,14 +137,16 @@ def parse(value: Any) -> Any:
     return Shape(dtype, tuple(shape), tuple(stride), nbytes)
 
 
-def describe(dtype: Any, shape: Any) -> Any:
-    """The value of a tensor that lies in one piece, as `gmsfs load` writes it."""
+def describe(dtype: Any, shape: Any, stride: Any = None, kind: str = "parameter", **more: Any) -> Any:
+    """The value of a tensor as `gmsfs load` writes it. stride: None for one that lies in one piece.
+    kind: "parameter" or "buffer". more: members that only this package reads."""
     return json.dumps(
         {
             "dtype": f"torch.{dtype}",
             "shape": list(shape),
-            "stride": contiguous(shape),
-            "tensor_type": "parameter",
+            "stride": contiguous(shape) if stride is None else list(stride),
+            "tensor_type": kind,
+            **more,
         },
         separators=(",", ":"),
         sort_keys=True,

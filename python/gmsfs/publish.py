@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import abi, dtypes, layout, memory, metadata as metadata_module
 from .arguments import whole_number
@@ -84,26 +84,77 @@ class Item(NamedTuple):
     given: object  # as it came: while this lives, nothing else has its address or id
     kind: str  # "torch", "numpy" or "bytes"
     nbytes: int
-    names: List[Any]  # of (name, value)
+    names: List[Any]  # of (name, value, offset of the tensor within the piece)
     tag: bytes  # the first name's
 
 
-class Plan:
+class Places:
+    """Pieces of memory, and the allocations and offsets where a store keeps them."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+        self.items: List[Item] = []
+        self.unbound: List[Tuple[str, bytes]] = []  # entries of no allocation: (key, value)
+        self.places: List[Tuple[int, int]] = []  # of items: (allocation, offset)
+        self.allocations: List[int] = []  # sizes
+        self.tags: List[bytes] = []  # of allocations
+        self.aligned_bytes = 0
+
+    def place(self, info: Any, chunk_bytes: Optional[int]) -> None:
+        """One behind the other in as few allocations as chunks allow; what is larger has its own."""
+        if chunk_bytes is None:
+            total = sum(item.nbytes for item in self.items)
+            on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
+            chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
+        self.places, self.allocations, self.tags = [], [], []
+        currents: Dict[bytes, int] = {}  # by tag: what the next small one goes to
+        for item in self.items:
+            nbytes = item.nbytes or 1  # so that its offset lies in memory, too
+            start = 0
+            if nbytes > chunk_bytes:
+                allocation = self._new_allocation(item.tag)
+            else:
+                current = currents.get(item.tag)
+                if current is not None:
+                    start = -(-self.allocations[current] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                if current is None or start + nbytes > chunk_bytes:
+                    current, start = self._new_allocation(item.tag), 0
+                    currents[item.tag] = current
+                allocation = current
+            self.places.append((allocation, start))
+            self.allocations[allocation] = start + nbytes
+        self._put_large_behind(chunk_bytes)
+        granularity = info.granularity_bytes
+        self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
+
+    def _put_large_behind(self, chunk_bytes: int) -> None:
+        """The order that `gmsfs load` has them in: ranks, and so the hash, come of it."""
+        ranks = range(len(self.allocations))
+        chunks = [rank for rank in ranks if self.allocations[rank] <= chunk_bytes]
+        large = [rank for rank in ranks if self.allocations[rank] > chunk_bytes]
+        order = chunks[:CHUNKS_BEFORE_LARGE] + large + chunks[CHUNKS_BEFORE_LARGE:]
+        moved = {rank: at for at, rank in enumerate(order)}
+        self.places = [(moved[allocation], offset) for allocation, offset in self.places]
+        self.allocations = [self.allocations[rank] for rank in order]
+        self.tags = [self.tags[rank] for rank in order]
+
+    def _new_allocation(self, tag: bytes) -> int:
+        self.allocations.append(0)
+        self.tags.append(tag)
+        return len(self.allocations) - 1
+
+
+class Plan(Places):
     """What is to be published: everything that can be wrong with it is found here."""
 
     def __init__(
         self, path: Any, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int]
     ) -> None:
-        self.path = path
-        self.items: List[Item] = []
-        self.places: List[Tuple[int, int]] = []  # of items: (allocation, offset)
-        self.allocations: List[int] = []  # sizes
-        self.tags: List[bytes] = []  # of allocations
-        self.aligned_bytes = 0
+        super().__init__(path)
         if chunk_bytes is not None:
             whole_number("chunk_bytes", chunk_bytes, 1, 2**63 - 1)
         self._tag_of = self._choose_tags(tag)
-        self.metadata = self._metadata(metadata)
+        encoded = self._metadata(metadata)
         seen: Dict[Any, Item] = {}
         if not callable(getattr(tensors, "items", None)):
             raise TypeError(
@@ -112,7 +163,8 @@ class Plan:
             )
         for name, source in tensors.items():
             self._add(name, source, seen)
-        self._place_metadata()
+        if encoded is not None:
+            self._place_metadata(encoded)
         for name in tag if callable(getattr(tag, "items", None)) else ():
             if name not in tensors:
                 raise ValueError(f"{path}: tag: no tensor is called {name!r}")
@@ -155,17 +207,17 @@ class Plan:
             )
         return encoded
 
-    def _place_metadata(self) -> None:
+    def _place_metadata(self, encoded: bytes) -> None:
         """What is too long for an entry lies in memory, behind all tensors."""
-        if self.metadata is None or len(self.metadata) <= abi.VALUE_MAX:
+        if len(encoded) <= abi.VALUE_MAX:
+            self.unbound.append((METADATA_KEY, encoded))
             return
-        data, nbytes = memoryview(self.metadata), len(self.metadata)
+        data, nbytes = memoryview(encoded), len(encoded)
         value = json.dumps(
             {"bytes": nbytes, "format": metadata_module.LONG_FORMAT}, separators=(",", ":")
         ).encode()
-        names = [(METADATA_KEY, value)]
+        names = [(METADATA_KEY, value, 0)]
         self.items.append(Item(data, data, "bytes", nbytes, names, self._tag_of(METADATA_KEY)))
-        self.metadata = None
 
     def _add(self, name: Any, source: Any, seen: Any) -> None:
         if not isinstance(name, str):
@@ -179,9 +231,9 @@ class Plan:
         value = layout.describe(dtype, shape)
         known = seen.get(identity) if nbytes else None
         if known is not None:
-            known.names.append((name, value))
+            known.names.append((name, value, 0))
             return
-        item = Item(source, given, kind, nbytes, [(name, value)], self._tag_of(name))
+        item = Item(source, given, kind, nbytes, [(name, value, 0)], self._tag_of(name))
         self.items.append(item)
         seen[identity] = item
 
@@ -264,52 +316,15 @@ class Plan:
         )
         return "torch", source, dtype, shape, nbytes, where
 
-    def place(self, info: Any, chunk_bytes: Optional[int]) -> None:
-        """One behind the other in as few allocations as chunks allow; what is larger has its own."""
-        if chunk_bytes is None:
-            total = sum(item.nbytes for item in self.items)
-            on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
-            chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
-        self.places, self.allocations, self.tags = [], [], []
-        currents: Dict[bytes, int] = {}  # by tag: what the next small one goes to
-        for item in self.items:
-            nbytes = item.nbytes or 1  # so that its offset lies in memory, too
-            start = 0
-            if nbytes > chunk_bytes:
-                allocation = self._new_allocation(item.tag)
-            else:
-                current = currents.get(item.tag)
-                if current is not None:
-                    start = -(-self.allocations[current] // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-                if current is None or start + nbytes > chunk_bytes:
-                    current, start = self._new_allocation(item.tag), 0
-                    currents[item.tag] = current
-                allocation = current
-            self.places.append((allocation, start))
-            self.allocations[allocation] = start + nbytes
-        self._put_large_behind(chunk_bytes)
-        granularity = info.granularity_bytes
-        self.aligned_bytes = sum(-(-size // granularity) * granularity for size in self.allocations)
 
-    def _put_large_behind(self, chunk_bytes: int) -> None:
-        """The order that `gmsfs load` has them in: ranks, and so the hash, come of it."""
-        ranks = range(len(self.allocations))
-        chunks = [rank for rank in ranks if self.allocations[rank] <= chunk_bytes]
-        large = [rank for rank in ranks if self.allocations[rank] > chunk_bytes]
-        order = chunks[:CHUNKS_BEFORE_LARGE] + large + chunks[CHUNKS_BEFORE_LARGE:]
-        moved = {rank: at for at, rank in enumerate(order)}
-        self.places = [(moved[allocation], offset) for allocation, offset in self.places]
-        self.allocations = [self.allocations[rank] for rank in order]
-        self.tags = [self.tags[rank] for rank in order]
+def write(
+    store: Any, plan: Any, chunk_bytes: Optional[int], end: Any, adopt: Optional[Callable[..., None]] = None
+) -> None:
+    """The writer's part, to the commit, which `end` does. Aborts on any exception.
 
-    def _new_allocation(self, tag: bytes) -> int:
-        self.allocations.append(0)
-        self.tags.append(tag)
-        return len(self.allocations) - 1
-
-
-def write(store: Any, plan: Any, chunk_bytes: Optional[int], end: Any) -> None:
-    """The writer's part, to the commit, which `end` does. Aborts on whatever exception."""
+    adopt: called with the Buffer and the [(item, offset)] of each allocation once its bytes are there.
+    The allocation stays mapped then, and the item's source is dropped after the call.
+    """
     handle = store._live()
     if store.mode != "rw":
         raise make(
@@ -322,7 +337,7 @@ def write(store: Any, plan: Any, chunk_bytes: Optional[int], end: Any) -> None:
         plan.place(store.info, chunk_bytes)
         handle.call("gmsfs_clear_all_handles")
         store._buffers = {}
-        slots = _copy(store, plan)
+        slots = _copy(store, plan, adopt)
         _describe(handle, plan, slots)
         end()
     except BaseException:
@@ -330,14 +345,14 @@ def write(store: Any, plan: Any, chunk_bytes: Optional[int], end: Any) -> None:
         raise
 
 
-def _copy(store: Any, plan: Any) -> Any:
-    """Fills one allocation after the other; only one is mapped at a time."""
+def _copy(store: Any, plan: Any, adopt: Optional[Callable[..., None]]) -> Any:
+    """Fills one allocation after the other."""
     handle = store._live()
-    of: List[List[Any]] = [[] for _ in plan.allocations]
-    for item, (allocation, offset) in zip(plan.items, plan.places):
-        of[allocation].append((item, offset))
+    of: List[List[int]] = [[] for _ in plan.allocations]
+    for number, (allocation, _) in enumerate(plan.places):
+        of[allocation].append(number)
     slots: List[int] = []
-    for size, tag, items in zip(plan.allocations, plan.tags, of):
+    for size, tag, numbers in zip(plan.allocations, plan.tags, of):
         slot = ctypes.c_uint64()
         try:
             handle.call_long("gmsfs_allocate_handle", size, tag, None, ctypes.byref(slot))
@@ -345,9 +360,15 @@ def _copy(store: Any, plan: Any) -> Any:
             raise _full(error, size) from None
         address = store._map(slot.value, abi.ACCESS_WRITE)
         buffer = store._buffer(address, size, len(slots), slot.value, False)
-        for item, offset in items:
-            _copy_item(store.path, buffer, item, offset)
-        handle.call("gmsfs_destroy_mapping", address)
+        for number in numbers:
+            _copy_item(store.path, buffer, plan.items[number], plan.places[number][1])
+        if adopt is None:  # only one is mapped at a time
+            handle.call("gmsfs_destroy_mapping", address)
+        else:
+            store._buffers[slot.value] = buffer
+            adopt(buffer, [(plan.items[number], plan.places[number][1]) for number in numbers])
+            for number in numbers:
+                plan.items[number] = plan.items[number]._replace(source=None, given=None)
         slots.append(slot.value)
     return slots
 
@@ -401,10 +422,10 @@ def _bytes_of(item: Any) -> Any:
 def _describe(handle: Any, plan: Any, slots: Any) -> None:
     rows = []
     for item, (allocation, offset) in zip(plan.items, plan.places):
-        for name, value in item.names:
-            rows.append((name, value, slots[allocation], offset))
-    if plan.metadata is not None:
-        rows.append((METADATA_KEY, plan.metadata, abi.SLOT_NONE, 0))
+        for name, value, within in item.names:
+            rows.append((name, value, slots[allocation], offset + within))
+    for key, value in plan.unbound:
+        rows.append((key, value, abi.SLOT_NONE, 0))
     entries = (abi.Metadata * len(rows))()
     for i, (name, value, slot, offset) in enumerate(rows):
         key = metadata_module.encode_key(plan.path, name)

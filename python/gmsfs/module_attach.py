@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the tensors of a store into a module, after everything was held against what the module has."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, NamedTuple
+
+import torch
+
+from . import dtypes, with_torch
+from .errors import Mismatch
+from .module_parts import Part, plain_attributes, some, survey
+
+
+class Said(NamedTuple):
+    """What an entry's value says beside dtype and shape."""
+
+    tied_to: str  # the first name of the same tensor; "" for none
+    is_shared: bool  # a buffer that lies in a parameter's memory
+
+
+NOTHING = Said("", False)
+
+
+def read_value(value: bytes) -> Said:
+    if b'"tied_to"' not in value and b'"shared"' not in value:
+        return NOTHING
+    members = json.loads(value)
+    tied_to = members.get("tied_to")
+    return Said(tied_to if isinstance(tied_to, str) else "", members.get("shared") is True)
+
+
+class Attacher:
+    """One attach: check() changes nothing, run() checks and then changes the module."""
+
+    def __init__(self, store: Any, module: Any) -> None:
+        self.store = store
+        self.module = module
+        self.parts = survey(module)
+        self.attributes = list(plain_attributes(module))
+        self.buffers, specs = store._attach(None)
+        self.specs: Dict[str, Any] = {spec.name: spec for spec in specs}
+        self.objects: Dict[int, List[Part]] = {}  # by id of a tensor of the module: its names
+        for part in self.parts:
+            self.objects.setdefault(id(part.tensor), []).append(part)
+        entries = store._entries or store._working_entries(self.buffers)
+        self.said = {
+            key: read_value(value) for key, rank, offset, value in entries if key in self.specs
+        }
+
+    def run(self) -> None:
+        self.check()
+        tensors = with_torch.tensors(self.store.path, self.buffers, self.specs.values())
+        self._check_ties(tensors)
+        for parts in self.objects.values():
+            names = [part.name for part in parts if part.name in self.specs]
+            if names:
+                self._put(parts, tensors[names[0]], self.said[names[0]])
+        self._tie()
+        self._set_attributes()
+
+    def check(self) -> None:
+        known = {part.name: part for part in self.parts}
+        missing, uncomputed, differing = [], [], []
+        for part in self.parts:
+            if part.name in self.specs:
+                differing += self._compare(part)
+            elif not any(other.name in self.specs for other in self.objects[id(part.tensor)]):
+                if part.persistent:
+                    missing.append(part.name)
+                elif part.tensor.is_meta:
+                    uncomputed.append(part.name)
+        unexpected = [name for name in self.specs if name not in known]
+        words = []
+        if missing:
+            words.append(f"the store lacks {some(missing)}")
+        if unexpected:
+            words.append(f"the module has no {some(unexpected)}")
+        if differing:
+            words.append("; ".join(differing[:8]))
+        if words:
+            raise Mismatch(
+                self.store.path,
+                type(self.module).__name__,
+                "; ".join(words) + ". Attach a module of the same configuration, or publish this one",
+            )
+        self._check_attributes()
+        if uncomputed:
+            raise Mismatch(
+                self.store.path,
+                type(self.module).__name__,
+                f"buffers {some(uncomputed)} are on the meta device and not in the store, which was not "
+                "published from a module; make only the parameters on the meta device",
+            )
+
+    def _compare(self, part: Part) -> List[str]:
+        spec = self.specs[part.name]
+        ours = (dtypes.strip(str(part.tensor.dtype)), tuple(part.tensor.shape))
+        if ours == (spec.dtype, spec.shape):
+            return []
+        return [
+            f"{part.name!r} is {spec.dtype}{list(spec.shape)} in the store, "
+            f"{ours[0]}{list(ours[1])} in the module"
+        ]
+
+    def _check_ties(self, tensors: Any) -> None:
+        """A file may have one tensor twice that the module has once: then both have the same bytes."""
+        for parts in self.objects.values():
+            names = [part.name for part in parts if part.name in self.specs]
+            for name in names[1:]:
+                spec, first = self.specs[name], self.specs[names[0]]
+                if (spec.rank, spec.offset) == (first.rank, first.offset):
+                    continue
+                if not torch.equal(tensors[names[0]], tensors[name]):
+                    raise Mismatch(
+                        self.store.path,
+                        f"{names[0]!r} and {name!r}",
+                        "they are one tensor in the module and differ in the store; untie them in the module",
+                    )
+
+    def _put(self, parts: List[Part], tensor: Any, said: Said) -> None:
+        """The store's tensor under all names of one object of the module."""
+        first = parts[0]
+        if not first.is_parameter:
+            made = tensor if said.is_shared else tensor.clone()
+            for part in parts:
+                part.owner._buffers[part.leaf] = made
+            return
+        old = first.tensor
+        if not old.is_meta:
+            old.data = tensor
+            old.requires_grad_(False)
+            return
+        made = torch.Tensor._make_subclass(type(old), tensor, False)
+        made.__dict__.update(old.__dict__)
+        try:
+            torch.utils.swap_tensors(old, made)  # the object stays for whoever else has it
+        except (RuntimeError, AttributeError):  # weak references to it, or torch before 2.2
+            for part in parts:
+                part.owner._parameters[part.leaf] = made
+
+    def _tie(self) -> None:
+        """Names that were one Parameter in the module that was published are one here as well."""
+        parts = {part.name: part for part in self.parts}
+        for part in self.parts:
+            first = parts.get(self.said.get(part.name, NOTHING).tied_to)
+            if first is None or not (first.is_parameter and part.is_parameter):
+                continue
+            part.owner._parameters[part.leaf] = first.owner._parameters[first.leaf]
+
+    def _check_attributes(self) -> None:
+        left = [
+            attribute.name
+            for attribute in self.attributes
+            if attribute.tensor.is_meta and id(attribute.tensor) not in self.objects
+        ]
+        if left:
+            raise Mismatch(
+                self.store.path,
+                type(self.module).__name__,
+                f"{some(left)}: a plain attribute is on the meta device, and a store has parameters and "
+                "buffers alone; make it a buffer, or make only the parameters on the meta device",
+            )
+
+    def _set_attributes(self) -> None:
+        """An attribute that is a buffer, or was before the parameter was replaced, stays the same tensor."""
+        for attribute in self.attributes:
+            for part in self.objects.get(id(attribute.tensor), [])[:1]:
+                names = part.owner._parameters if part.is_parameter else part.owner._buffers
+                setattr(attribute.owner, attribute.leaf, names[part.leaf])

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch modules in a store, and the calls of safetensors.torch over the path of a store.
+
+    import gmsfs.torch
+
+    shared = gmsfs.torch.publish(model, "/mnt/gms/gpu0/weights")     # in the first process
+    shared = gmsfs.torch.attach(model, "/mnt/gms/gpu0/weights")      # in every other, model on "meta"
+
+Parameters are shared: they lie over the store's memory, read-only. Buffers are private copies, for modules
+write to them. A call from several threads for one module is the caller's to serialise.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import torch
+
+from . import abi, metadata as metadata_module, with_torch
+from .errors import BadArgument, Mismatch, NoMemory
+from .module_attach import Attacher
+from .module_guard import Guard
+from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, plain_attributes, survey
+from .opening import find_or_make, open as open_store
+from .publish import _full, publish as publish_tensors, write
+from .safe import safe_open
+from .store import Store
+
+__all__ = ["Report", "Shared", "attach", "load_file", "publish", "safe_open", "save_file"]
+
+
+class Report(NamedTuple):
+    """Where the tensors of a module are: bytes by name."""
+
+    shared: Dict[str, int]  # over the store's memory
+    private: Dict[str, int]  # in memory of this process, plain attributes included
+    left: Tuple[str, ...]  # parameters of the store that are no longer in its memory
+
+    @property
+    def shared_bytes(self) -> int:
+        return sum(self.shared.values())
+
+    @property
+    def private_bytes(self) -> int:
+        return sum(self.private.values())
+
+
+class Shared:
+    """A module whose parameters lie in a store; made by publish() and attach().
+
+    store: the Store, a reader, which is closed when the module is gone, or by close().
+    """
+
+    def __init__(self, store: Store, module: Any, parts: List[Part]) -> None:
+        self.store = store
+        self._module = weakref.ref(module)
+        self._names = [part.name for part in parts if part.is_parameter]
+        weakref.finalize(module, store.close).atexit = False
+
+    def __repr__(self) -> str:
+        return f"<gmsfs.torch.Shared of {self.store.path}>"
+
+    def report(self) -> Report:
+        """What is shared and what is private now. An engine that rewrote a parameter after the attach has it
+        in `left`. Tensors that share memory are counted under the first name."""
+        module = self._module()
+        if module is None:
+            return Report({}, {}, ())
+        shared: Dict[str, int] = {}
+        private: Dict[str, int] = {}
+        inside, seen = set(), set()
+        for name, tensor in _all_tensors(module):
+            is_inside = self._is_inside(tensor)
+            if is_inside:
+                inside.add(name)
+            place = (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            if place not in seen:
+                seen.add(place)
+                (shared if is_inside else private)[name] = place[2]
+        return Report(shared, private, tuple(name for name in self._names if name not in inside))
+
+    def _is_inside(self, tensor: Any) -> bool:
+        if tensor.is_meta or not tensor.numel():
+            return bool(not tensor.numel())
+        address = tensor.data_ptr()
+        return any(
+            buffer.address <= address < buffer.address + buffer.nbytes
+            for buffer in self.store._buffers.values()
+        )
+
+    def sleep(self) -> None:
+        """Gives memory and lock back. Addresses stay; touching a parameter faults until wake()."""
+        self.store.sleep()
+
+    def wake(self, timeout: Optional[float] = None, strict: bool = True) -> int:
+        """Maps the same bytes at the same addresses; see Store.wake. strict: Stale if another commit came
+        meanwhile, also one of the same layout."""
+        return self.store.wake(timeout, strict)
+
+    def guard(self) -> Guard:
+        """A context in which an operation that is about to write to a shared parameter raises
+        gmsfs.ReadOnly with its name, in place of SIGSEGV or a lost CUDA context. Costs some microseconds an
+        operation: for tests, and to find what writes."""
+        return Guard(self)
+
+    def name_at(self, tensor: Any) -> Optional[str]:
+        """The parameter's name, or the tensor's address, if it lies in the store's memory."""
+        if tensor.is_meta or not self._is_inside(tensor) or not tensor.numel():
+            return None
+        module = self._module()
+        address = tensor.data_ptr()
+        for part in survey(module) if module is not None else ():
+            first = part.tensor.data_ptr() if not part.tensor.is_meta else 0
+            if first <= address < first + max(1, part.tensor.numel() * part.tensor.element_size()):
+                return part.name
+        return f"at {address:#x}"
+
+    def close(self) -> None:
+        """Gives the lock back; parameters stay valid, but a writer may change their bytes."""
+        self.store.close()
+
+
+def _all_tensors(module: Any) -> Any:
+    for part in survey(module):
+        yield part.name, part.tensor
+    for attribute in plain_attributes(module):
+        yield attribute.name, attribute.tensor
+
+
+def encode_fingerprint(path: str, fingerprint: Mapping[str, Any]) -> bytes:
+    """As the entry gmsfs.fingerprint has it: JSON, an object of strings."""
+    for field, value in fingerprint.items():
+        if not isinstance(field, str) or not isinstance(value, (str, int, float, bool)):
+            raise TypeError(
+                f"{path}: fingerprint: {field!r}: fields are strings, their values strings or numbers"
+            )
+    fields = {field: str(value) for field, value in fingerprint.items()}
+    text = json.dumps(fields, separators=(",", ":"), sort_keys=True)
+    if len(text) > abi.VALUE_MAX:
+        raise BadArgument(path, "fingerprint", f"it is more than {abi.VALUE_MAX} bytes of JSON")
+    return text.encode()
+
+
+def check_fingerprint(store: Store, fingerprint: Optional[Mapping[str, Any]]) -> None:
+    """Raises Mismatch for each field that differs, or that one side alone has. None: nothing is compared."""
+    if fingerprint is None:
+        return
+    ours = json.loads(encode_fingerprint(store.path, fingerprint))
+    try:
+        theirs = json.loads(store.metadata[FINGERPRINT_KEY])
+    except (KeyError, ValueError):
+        theirs = {}
+    theirs = theirs if isinstance(theirs, dict) else {}
+    differing = [
+        f"{field}: the store has {theirs.get(field)!r}, this process wants {ours.get(field)!r}"
+        for field in sorted({*ours, *theirs})
+        if ours.get(field) != theirs.get(field)
+    ]
+    if differing:
+        raise Mismatch(
+            store.path,
+            "fingerprint",
+            "; ".join(differing) + ". Use another store, or publish this model anew",
+        )
+
+
+def publish(
+    module: Any,
+    target: Any,
+    *,
+    fingerprint: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = None,
+    tag: str = "weights",
+    chunk_bytes: Optional[int] = None,
+) -> Shared:
+    """Moves the parameters of a module into a store, commits, and stays on as a reader.
+
+    target: a path, whose store is made if it is not there, and whose lock is waited for; or a Store that is
+    the writer. fingerprint: what attach() compares, a dict of strings and numbers such as model, revision,
+    dtype, rank.
+    Parameter objects, their classes and attributes stay. Ties and views of one memory stay so. A parameter
+    that the store has needs no gradient any more. Memory: the module and one slab of `chunk_bytes`.
+    The same module gives the same layout_hash. Whatever goes wrong, nothing is committed, and the module
+    can be used: its parameters are private then, some of them in memory that nobody else has.
+    """
+    made = not isinstance(target, Store)
+    store = find_or_make(target) if made else target
+    try:
+        encoded = encode_fingerprint(store.path, fingerprint or {})
+        plan = ModulePlaces(store.path, module, encoded, metadata_module.encode_tag(store.path, tag))
+        if made:
+            _take_writer(store, plan, timeout, chunk_bytes)
+        homes = _Homes(plan)
+        write(store, plan, chunk_bytes, lambda: store.commit(stay=True), homes.adopt)
+        homes.freeze()
+    except BaseException:
+        if made:
+            store.close()
+        raise
+    return Shared(store, module, plan.parts)
+
+
+def _take_writer(store: Store, plan: Any, timeout: Optional[float], chunk_bytes: Optional[int]) -> None:
+    plan.place(store.info, chunk_bytes)
+    store._live().call("gmsfs_set_connect_flags", abi.CONNECT_REPLACE)
+    try:
+        store._live().connect(abi.MODE_RW, timeout, plan.aligned_bytes)
+    except NoMemory as error:
+        raise _full(error, plan.aligned_bytes) from None
+
+
+class _Homes:
+    """Points the parameters at their bytes in the store, slab by slab."""
+
+    def __init__(self, plan: ModulePlaces) -> None:
+        self._tensors = {part.name: part.tensor for part in plan.parts}
+        self._shared = {id(item.names) for item in plan.items[: plan.homed]}
+        self._moved: Dict[int, Any] = {}
+
+    def adopt(self, buffer: Any, items: Any) -> None:
+        storage = with_torch._storage(with_torch.base(buffer))
+        for item, offset in items:
+            if id(item.names) in self._shared:
+                self._move(item, storage[offset : offset + item.nbytes])
+        if storage.device.type == "cuda":
+            torch.cuda.empty_cache()  # so that the next slab finds the memory that this one frees
+
+    def _move(self, item: Any, storage: Any) -> None:
+        for name, _, within in item.names:
+            tensor = self._tensors[name]
+            if id(tensor) in self._moved:
+                continue
+            home = torch.empty(0, dtype=tensor.dtype, device=storage.device)
+            home.set_(storage, within // tensor.element_size(), tensor.shape, tensor.stride())
+            tensor.data = home
+            self._moved[id(tensor)] = tensor
+
+    def freeze(self) -> None:
+        for tensor in self._moved.values():
+            tensor.requires_grad_(False)
+
+
+def attach(
+    module: Any,
+    target: Any,
+    *,
+    fingerprint: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = None,
+) -> Shared:
+    """Puts the tensors of a store into a module: parameters without a copy, buffers as private copies.
+
+    module: made on the meta device, or with parameters of any contents. Names, shapes and dtypes are held
+    against the store's, both ways: what is missing, is too many or differs raises gmsfs.Mismatch by name,
+    and the module is as it was. Ties are as they were in the module that was published. A buffer that is
+    not persistent comes from the store, or stays as the module has it.
+    target: a path, whose commit is waited for, or a Store that is a reader.
+    """
+    made = not isinstance(target, Store)
+    store = open_store(target, "ro", timeout) if made else target
+    try:
+        check_fingerprint(store, fingerprint)
+        attacher = Attacher(store, module)
+        attacher.run()
+    except BaseException:
+        if made:
+            store.close()
+        raise
+    return Shared(store, module, attacher.parts)
+
+
+def load_file(path: Any, device: Any = None, *, timeout: Optional[float] = None) -> Dict[str, Any]:
+    """In place of safetensors.torch.load_file, with the path of a store: its tensors by name.
+
+    Nothing is copied unless `device` is one on which the store is not. The lock is kept as long as one of
+    the tensors lives.
+    """
+    tensors: Dict[str, Any] = open_store(path, "ro", timeout).tensors("torch")
+    if device is None:
+        return tensors
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def save_file(
+    tensors: Dict[str, Any],
+    path: Any,
+    metadata: Optional[Dict[str, str]] = None,
+    *,
+    timeout: Optional[float] = None,
+) -> None:
+    """In place of safetensors.torch.save_file, with the path of a store, which is made if it is not there."""
+    publish_tensors(path, tensors, metadata, timeout=timeout)
