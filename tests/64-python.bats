@@ -155,6 +155,10 @@ except KeyboardInterrupt:
     python_tests test_modules torch
 }
 
+@test "transformers models of two processes share a store and give what a plain load gives" {
+    python_tests test_transformers transformers
+}
+
 @test "Python makes a store that is not there, and waits for a commit without a lock" {
     python_tests test_opening ctypes
 }
