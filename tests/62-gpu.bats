@@ -356,6 +356,15 @@ torch_tests() {
     torch_tests test_torch.Publishing
 }
 
+@test "torch modules are published to the GPU and attached with ties, views, buffers" {
+    torch_tests test_modules
+}
+
+@test "transformers models on the GPU share a store and give what a plain load gives" {
+    "${GMSFS_TEST_PYTHON:-python3}" -c 'import transformers' 2>/dev/null || skip "no transformers here"
+    torch_tests test_transformers
+}
+
 @test "torch saves, copies and changes the GPU's tensors of a store one by one, as those of a file" {
     torch_tests test_torch_storages
 }

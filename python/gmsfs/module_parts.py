@@ -7,6 +7,7 @@ one memory stay views of one memory. A buffer is stored as a copy, unless it lie
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import torch
@@ -76,6 +77,33 @@ def plain_attributes(module: Any) -> Iterator[Attribute]:
                 yield Attribute(prefix + leaf, owner, leaf, value)
             else:
                 others.add(kind)
+
+
+@contextlib.contextmanager
+def empty_parameters() -> Iterator[None]:
+    """A context in which the parameters of new modules go to the meta device as they are registered.
+
+    Buffers and plain attributes are made as always, so nothing has to compute them again. The Parameter
+    objects, their classes and attributes stay. Not for modules that read a parameter's values while they
+    are made. Affects all threads of the process.
+    """
+    register = torch.nn.Module.register_parameter
+
+    def register_empty(module: Any, name: str, parameter: Any) -> None:
+        register(module, name, parameter)
+        registered = module._parameters[name]
+        if registered is None or registered.is_meta:
+            return
+        empty = torch.empty_like(registered.data, device="meta")
+        made = torch.Tensor._make_subclass(type(registered), empty, registered.requires_grad)
+        made.__dict__.update(registered.__dict__)
+        torch.utils.swap_tensors(registered, made)
+
+    torch.nn.Module.register_parameter = register_empty
+    try:
+        yield
+    finally:
+        torch.nn.Module.register_parameter = register
 
 
 def some(names: List[str]) -> str:

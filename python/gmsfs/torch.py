@@ -22,13 +22,22 @@ from . import abi, metadata as metadata_module, with_torch
 from .errors import BadArgument, Mismatch, NoMemory
 from .module_attach import Attacher
 from .module_guard import Guard
-from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, plain_attributes, survey
+from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, empty_parameters, plain_attributes, survey
 from .opening import find_or_make, open as open_store
 from .publish import _full, publish as publish_tensors, write
 from .safe import safe_open
 from .store import Store
 
-__all__ = ["Report", "Shared", "attach", "load_file", "publish", "safe_open", "save_file"]
+__all__ = [
+    "Report",
+    "Shared",
+    "attach",
+    "empty_parameters",
+    "load_file",
+    "publish",
+    "safe_open",
+    "save_file",
+]
 
 
 class Report(NamedTuple):
@@ -181,7 +190,7 @@ def publish(
     the writer. fingerprint: what attach() compares, a dict of strings and numbers such as model, revision,
     dtype, rank.
     Parameter objects, their classes and attributes stay. Ties and views of one memory stay so. A parameter
-    that the store has needs no gradient any more. Memory: the module and one slab of `chunk_bytes`.
+    that the store has needs no gradient any more. Buffers go to the store's device, and stay private. Memory: the module and one slab of `chunk_bytes`.
     The same module gives the same layout_hash. Whatever goes wrong, nothing is committed, and the module
     can be used: its parameters are private then, some of them in memory that nobody else has.
     """
@@ -194,7 +203,7 @@ def publish(
             _take_writer(store, plan, timeout, chunk_bytes)
         homes = _Homes(plan)
         write(store, plan, chunk_bytes, lambda: store.commit(stay=True), homes.adopt)
-        homes.freeze()
+        homes.finish()
     except BaseException:
         if made:
             store.close()
@@ -215,6 +224,7 @@ class _Homes:
     """Points the parameters at their bytes in the store, slab by slab."""
 
     def __init__(self, plan: ModulePlaces) -> None:
+        self._parts = plan.parts
         self._tensors = {part.name: part.tensor for part in plan.parts}
         self._shared = {id(item.names) for item in plan.items[: plan.homed]}
         self._moved: Dict[int, Any] = {}
@@ -237,9 +247,14 @@ class _Homes:
             tensor.data = home
             self._moved[id(tensor)] = tensor
 
-    def freeze(self) -> None:
+    def finish(self) -> None:
+        """Of a module that was on another device than the store, the buffers follow the parameters."""
         for tensor in self._moved.values():
             tensor.requires_grad_(False)
+        for device in {tensor.device for tensor in self._moved.values()}:
+            for part in self._parts:
+                if not part.is_parameter and part.tensor.device != device:
+                    part.owner._buffers[part.leaf] = part.tensor.to(device)
 
 
 def attach(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch modules in a store: gmsfs.torch.publish and attach. Needs torch."""
+"""torch modules in a store: gmsfs.torch.publish and attach; on a GPU where GMSFS_TEST_DEVICE is cuda. Needs
+torch."""
 
 import os
 import unittest
@@ -40,7 +41,8 @@ class Tied(nn.Module):
         return self.head(self.norm(x))
 
 
-TOKENS = torch.arange(12) % 50
+DEVICE = os.environ.get("GMSFS_TEST_DEVICE", "cpu")
+TOKENS = (torch.arange(12) % 50).to(DEVICE)
 
 
 def on_meta():
@@ -49,7 +51,7 @@ def on_meta():
 
 
 def publish(path, seed=1, **options):
-    model = Tied(seed).eval()
+    model = Tied(seed).eval().to(DEVICE)
     expected = model(TOKENS).detach()
     shared = gmsfs.torch.publish(model, path, timeout=TIMEOUT, **options)
     return model, shared, expected
@@ -71,7 +73,7 @@ class Modules(StoreCase):
         self.assertTrue(shared._is_inside(tensor))
 
     def test_publish_moves_parameters_and_keeps_objects(self):
-        model = Tied().eval()
+        model = Tied().eval().to(DEVICE)
         before = dict(model.named_parameters())
         expected = model(TOKENS).detach()
         shared = gmsfs.torch.publish(model, self.path, timeout=TIMEOUT)
@@ -101,9 +103,18 @@ class Modules(StoreCase):
                                   "norm.num_batches_tracked"}
         )
 
+    def test_a_module_moves_to_the_device_of_the_store(self):
+        model = Tied().eval()
+        expected = model(TOKENS.cpu())
+        shared = gmsfs.torch.publish(model, self.path, timeout=TIMEOUT)
+        self.addCleanup(shared.close)
+        found = model(TOKENS)
+        self.assertEqual(found.device.type, DEVICE)
+        torch.testing.assert_close(found.cpu(), expected)
+
     def test_attach_replaces_what_a_module_has(self):
         _, _, expected = self.published()
-        model = Tied(seed=2)
+        model = Tied(seed=2).to(DEVICE)
         before = model.own
         model, _ = self.attach(model)
         self.assertIs(model.own, before)
@@ -125,6 +136,17 @@ class Modules(StoreCase):
         model.table.add_(1)
         again, _ = self.attach()
         self.assertEqual(again.table[0, 0].item(), 0)
+
+    def test_a_module_with_empty_parameters_computes_its_own_buffers(self):
+        _, _, expected = self.published()
+        with gmsfs.torch.empty_parameters():
+            model = Tied()
+        self.assertTrue(all(one.is_meta for one in model.parameters()))
+        self.assertEqual(model.own.weight_loader, "kept")
+        self.assertFalse(model.table.is_meta)
+        model, _ = self.attach(model)
+        self.assertTrue(torch.equal(model(TOKENS), expected))
+        self.assertFalse(any(one.is_meta for one in Tied().parameters()))
 
     def test_the_same_module_has_the_same_hash(self):
         model, shared, _ = self.published()
@@ -189,7 +211,7 @@ class Modules(StoreCase):
         self.load(write)
         other = nn.Linear(4, 2, device="meta")
         self.attach(other)
-        self.assertTrue(torch.equal(other.weight, linear.weight))
+        self.assertTrue(torch.equal(other.weight.cpu(), linear.weight))
 
     def test_buffers_on_meta_that_no_store_has_are_named(self):
         module = nn.Module()
@@ -209,7 +231,7 @@ class Modules(StoreCase):
         self.assertTrue(model.own.is_meta)
 
     def test_a_plain_attribute_that_is_a_buffer_stays_that_buffer(self):
-        model = Tied().eval()
+        model = Tied().eval().to(DEVICE)
         model.same = model.table
         shared = gmsfs.torch.publish(model, self.path, timeout=TIMEOUT)
         self.addCleanup(shared.close)
@@ -231,7 +253,7 @@ class Modules(StoreCase):
         self.assertEqual(self.state(), "EMPTY")
 
     def test_a_publish_that_fails_leaves_the_module_whole(self):
-        model = Tied().eval()
+        model = Tied().eval().to(DEVICE)
         expected = model(TOKENS).detach()
         store = gmsfs.open(self.path, "rw", timeout=TIMEOUT)
         store.commit = lambda stay: 1 / 0
@@ -293,7 +315,7 @@ class Modules(StoreCase):
         with self.assertRaisesRegex(AssertionError, "exit status -9: published"):
             python(program, self.path)
         model, _ = self.attach()
-        self.assertTrue(torch.equal(model(TOKENS), Tied().eval()(TOKENS)))
+        self.assertTrue(torch.equal(model(TOKENS), Tied().eval().to(DEVICE)(TOKENS)))
 
     def test_load_file_and_save_file_are_those_of_safetensors(self):
         os.rmdir(self.path)
@@ -301,7 +323,7 @@ class Modules(StoreCase):
         gmsfs.torch.save_file(tensors, self.path, {"format": "pt"})
         found = gmsfs.torch.load_file(self.path)
         self.assertEqual(set(found), {"a", "b"})
-        self.assertTrue(torch.equal(found["a"], tensors["a"]))
+        self.assertTrue(torch.equal(found["a"].cpu(), tensors["a"]))
         with gmsfs.torch.safe_open(self.path, framework="pt") as file:
             self.assertEqual(file.metadata(), {"format": "pt"})
         found.clear()

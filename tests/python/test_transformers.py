@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of transformers over a store. Needs torch and transformers."""
+"""Models of transformers over a store; on a GPU where GMSFS_TEST_DEVICE is cuda. Needs torch and
+transformers."""
 
 import os
 import unittest
@@ -21,7 +22,8 @@ MODELS = {
         **LLAMA, num_local_experts=4, num_experts_per_tok=2
     ),
 }
-PROMPT = torch.arange(1, 9)[None]
+DEVICE = os.environ.get("GMSFS_TEST_DEVICE", "cpu")
+PROMPT = torch.arange(1, 9)[None].to(DEVICE)
 
 
 def generate(model):
@@ -48,7 +50,7 @@ class Transformers(StoreCase):
 
     def check(self, name):
         source = self.make(name)
-        plain = transformers.AutoModelForCausalLM.from_pretrained(source).eval()
+        plain = transformers.AutoModelForCausalLM.from_pretrained(source).eval().to(DEVICE)
         first, second = self.open(source), self.open(source)
         with torch.no_grad():
             expected = plain(PROMPT).logits
