@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 
@@ -45,7 +45,7 @@ class Report(NamedTuple):
 
     shared: Dict[str, int]  # over the store's memory
     private: Dict[str, int]  # in memory of this process, plain attributes included
-    left: Tuple[str, ...]  # parameters of the store that are no longer in its memory
+    left: Dict[str, int]  # parameters that were shared, and are replaced or gone since
 
     @property
     def shared_bytes(self) -> int:
@@ -65,34 +65,38 @@ class Shared:
     def __init__(self, store: Store, module: Any, parts: List[Part]) -> None:
         self.store = store
         self._module = weakref.ref(module)
-        self._names = [part.name for part in parts if part.is_parameter]
+        self._sizes = {part.name: _nbytes(part.tensor) for part in parts if part.is_parameter}
         weakref.finalize(module, store.close).atexit = False
 
     def __repr__(self) -> str:
         return f"<gmsfs.torch.Shared of {self.store.path}>"
 
     def report(self) -> Report:
-        """What is shared and what is private now. An engine that rewrote a parameter after the attach has it
-        in `left`. Tensors that share memory are counted under the first name."""
+        """What is shared and what is private now. A parameter that an engine replaced, or took out of the
+        module, after the attach is in `left`. Tensors that share memory are counted under the first name."""
         module = self._module()
         if module is None:
-            return Report({}, {}, ())
+            return Report({}, {}, {})
         shared: Dict[str, int] = {}
         private: Dict[str, int] = {}
-        inside, seen = set(), set()
+        inside: Dict[str, int] = {}
+        seen = set()
         for name, tensor in _all_tensors(module):
-            is_inside = self._is_inside(tensor)
-            if is_inside:
-                inside.add(name)
-            place = (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
-            if place not in seen:
+            nbytes = _nbytes(tensor)
+            if self._is_inside(tensor):
+                inside[name] = nbytes
+            place = (tensor.device, tensor.data_ptr(), nbytes)
+            if nbytes and place not in seen:
                 seen.add(place)
-                (shared if is_inside else private)[name] = place[2]
-        return Report(shared, private, tuple(name for name in self._names if name not in inside))
+                (shared if name in inside else private)[name] = nbytes
+        left = {name: size for name, size in self._sizes.items() if inside.get(name) != size}
+        return Report(shared, private, left)
 
     def _is_inside(self, tensor: Any) -> bool:
-        if tensor.is_meta or not tensor.numel():
-            return bool(not tensor.numel())
+        if tensor.is_meta:
+            return False
+        if not tensor.numel():
+            return True
         address = tensor.data_ptr()
         return any(
             buffer.address <= address < buffer.address + buffer.nbytes
@@ -129,6 +133,10 @@ class Shared:
     def close(self) -> None:
         """Gives the lock back; parameters stay valid, but a writer may change their bytes."""
         self.store.close()
+
+
+def _nbytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
 
 
 def _all_tensors(module: Any) -> Any:
@@ -190,7 +198,8 @@ def publish(
     the writer. fingerprint: what attach() compares, a dict of strings and numbers such as model, revision,
     dtype, rank.
     Parameter objects, their classes and attributes stay. Ties and views of one memory stay so. A parameter
-    that the store has needs no gradient any more. Buffers go to the store's device, and stay private. Memory: the module and one slab of `chunk_bytes`.
+    that the store has needs no gradient any more. Buffers go to the store's device, and stay private.
+    Memory: the module and one slab of `chunk_bytes`.
     The same module gives the same layout_hash. Whatever goes wrong, nothing is committed, and the module
     can be used: its parameters are private then, some of them in memory that nobody else has.
     """

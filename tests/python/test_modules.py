@@ -97,7 +97,7 @@ class Modules(StoreCase):
         self.assertEqual(type(model.own), Custom)
         self.assertEqual(model.own.weight_loader, "kept")
         report = shared.report()
-        self.assertEqual(report.left, ())
+        self.assertEqual(report.left, {})
         self.assertEqual(
             set(report.private), {"table", "inv_freq", "norm.running_mean", "norm.running_var",
                                   "norm.num_batches_tracked"}
@@ -268,8 +268,10 @@ class Modules(StoreCase):
         model, shared = self.attach()
         model.layers[1].weight.data = model.layers[1].weight.data.clone()
         report = shared.report()
-        self.assertEqual(report.left, ("layers.1.weight",))
+        self.assertEqual(report.left, {"layers.1.weight": 16 * 16 * 4})
         self.assertEqual(report.private["layers.1.weight"], 16 * 16 * 4)
+        model.layers[2].weight = nn.Parameter(torch.empty(0, device=DEVICE))
+        self.assertIn("layers.2.weight", shared.report().left)
 
     def test_a_write_is_stopped_with_its_name(self):
         self.published()

@@ -59,7 +59,7 @@ class Transformers(StoreCase):
         self.assertEqual(generate(second), generate(plain))
         self.assertEqual(second.generation_config.max_new_tokens, 7)
         report = second.gmsfs.report()
-        self.assertEqual(report.left, ())
+        self.assertEqual(report.left, {})
         self.assertFalse(set(report.private) & {name for name, _ in second.named_parameters()})
         self.assertGreater(report.shared_bytes, report.private_bytes)
 
