@@ -25,7 +25,8 @@
 #define QUIET_MS        1000u /* then there is a snapshot, if at all */
 #define TRIM_MS         2000u /* and then memory is given back */
 /* Of the journal, beside what snapshots take: so much is given back where memory is short. */
-#define SHORT_BYTES (UINT64_C(1) << 20)
+#define SHORT_BYTES    (UINT64_C(1) << 20)
+#define SHORT_RETRY_MS 100u
 /* Where it is quiet and there is no snapshot yet, transactions of so many bytes are reason for one.
  */
 #define FIRST_QUIET_BYTES (UINT64_C(1) << 20)
@@ -181,7 +182,8 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
 {
     if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
         return false;
-    snapshot->retry_ms = loop_now_ms() + RETRY_MS;
+    snapshot->retry_ms =
+        loop_now_ms() + (room_is_short(snapshot->room) ? SHORT_RETRY_MS : RETRY_MS);
     snapshot->lacks_room = !room_has_aside(snapshot->room, loop_now_ms());
     if (snapshot->lacks_room)
         return false;
