@@ -96,11 +96,11 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
 {
     size_t mark = 0;
     memset(outcome, 0, sizeof *outcome);
+    record->now_ms = service_now(s);
     int error = service_take_room_for(s, record, outcome);
     if (error)
         return error;
     record->free_bytes = vmm_get_free(s->vmm);
-    record->now_ms = service_now(s);
     record->wall_ms = s->host.wall_ms(s->host.context);
     error = note_record(s, record, &mark);
     if (error)

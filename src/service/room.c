@@ -108,7 +108,8 @@ int service_take_room_for(struct service *s, const struct record *record, struct
         return 0;
     }
     uint32_t uid = find_uid(s, record);
-    int error = service_take_room(s, uid, record->type == RECORD_FILE_OPEN, bytes);
+    int error = room_take(s->host.room, rank_of(s, uid, record->type == RECORD_FILE_OPEN), bytes,
+                          record->now_ms);
     if (error) {
         outcome->bound = CORE_BOUND_MEMORY;
         outcome->bound_uid = uid;

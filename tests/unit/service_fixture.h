@@ -206,7 +206,7 @@ static void on_answer(struct service_request *request, int error,
 
 #define FIXTURE_ADMIN 500u
 
-static const struct service_host fixture_host = {
+static struct service_host fixture_host = {
     .now_ms = host_now,
     .wall_ms = host_now,
     .get_random = host_random,

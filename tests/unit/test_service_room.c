@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What clients ask for while the daemon itself has too little memory. */
+#include "service_fixture.h"
+
+#include "service/bounds.h"
+
+#define OTHER   1001u
+#define MIB     (UINT64_C(1) << 20)
+#define RESERVE (16 * MIB)
+
+static struct room room;
+static uint64_t free_bytes;
+
+static int look(void *context, struct room_view *view)
+{
+    (void)context;
+    *view = (struct room_view){.free_bytes = free_bytes,
+                               .reserve_bytes = RESERVE,
+                               .aside_bytes = service ? service_count_aside(service) : 0};
+    return 0;
+}
+
+/* With all of the reserve, and what the present state needs. */
+static void start(void)
+{
+    fixture_host.room = &room;
+    room_init(&room, look, NULL);
+    free_bytes = 1024 * MIB;
+    service = NULL; /* it is about to begin */
+    service_start();
+    free_bytes = RESERVE + service_count_aside(service);
+    fixture_now_ms += 2000;
+}
+
+static void run_short(void)
+{
+    free_bytes = RESERVE / 2;
+    fixture_now_ms += 2000;
+}
+
+static void end(void)
+{
+    service_end();
+    fixture_host.room = NULL;
+}
+
+static int put(const struct client *writer, size_t bytes)
+{
+    static const uint8_t value[2 * MIB];
+    struct service_actor by = {.file = writer->ctl};
+    struct service_entry entry = {
+        .key = "k", .key_bytes = 1, .slot = LAYOUT_UNBOUND, .value = value, .value_bytes = bytes};
+
+    return service_entry_put(service, &by, &entry);
+}
+
+TAP_TEST(a_user_is_refused_and_that_is_told_as_of_memory)
+{
+    struct client user = new_client(1, OTHER);
+
+    start();
+    run_short();
+    check_int(open_as(&user, CORE_KIND_PSEUDO, true, false), -ENOMEM);
+    const struct core *core = service_get_core(service);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+    check_int(event->type, CORE_EVENT_BOUND);
+    check_str(event->bound, "memory");
+    check_int(event->uid, OTHER);
+    end();
+}
+
+TAP_TEST(root_looks_on)
+{
+    struct client root = new_client(1, 0);
+
+    start();
+    run_short();
+    check_int(open_as(&root, CORE_KIND_PSEUDO, true, false), 0);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, 4096), 0);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), -ENOMEM);
+    service_give(service, SERVICE_BOUND_TEXTS, 0, 4096);
+    end();
+}
+
+TAP_TEST(whoever_has_something_can_give_it_back)
+{
+    struct client user;
+
+    start();
+    open_ctl(&user, 1);
+    acquire(&user, LOCK_WISH_RW, 0);
+    check_int(user.error, 0);
+    run_short();
+    service_close(service, user.ctl);
+    check_int((long long)service_get_core(service)->files.count, 0);
+    end();
+}
+
+TAP_TEST(an_entry_is_refused_by_its_size)
+{
+    struct client writer;
+
+    start();
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    check_int(put(&writer, 4096), 0);
+    check_int(put(&writer, 1 * MIB), 0);
+    free_bytes = RESERVE / 4 + service_count_aside(service) + 2 * MIB; /* root's, and little more */
+    fixture_now_ms += 2000;
+    check_int(put(&writer, 1 * MIB), -ENOMEM);
+    check_int(put(&writer, 4096), 0);
+    end();
+}
+
+TAP_TEST(what_a_replay_needs_grows_with_the_state)
+{
+    struct client writer;
+
+    start();
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    uint64_t before = service_count_aside(service);
+    check_int(put(&writer, MIB), 0);
+    check(service_count_aside(service) >= before + 3 * MIB);
+    end();
+}
+
+TAP_TEST(what_is_taken_in_pieces_is_taken_in_the_least_of_them)
+{
+    uint64_t taken = 0;
+
+    start();
+    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int((long long)taken, MIB);
+    service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
+    run_short();
+    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int((long long)taken, 4096);
+    service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
+    end();
+}
