@@ -76,16 +76,16 @@ fill() { # STORE COMMAND...: the command in front of each
     for what in files directories texts sessions tickets regions; do
         [[ $EUID -eq 0 && $# -eq 0 && ' files directories texts sessions ' == *" $what "* ]] && continue
         spawn "$@" "$HOG" "$M" "$store" "$what"
-        FILLERS[$SPAWNED]="$store $what"
+        FILLERS[SPAWNED]="$store $what"
     done
     for what in entries gathered; do
         spawn "$@" "$HOG" "$M" "$store-$what" "$what"
-        FILLERS[$SPAWNED]="$store $what"
+        FILLERS[SPAWNED]="$store $what"
     done
     spawn "$@" "$HOG" "$(v0_socket weights)" "$store" frames
-    FILLERS[$SPAWNED]="$store frames"
+    FILLERS[SPAWNED]="$store frames"
     spawn "$@" "$PYTHON" "$T/put_documents.py" "$BUILD/libgmsfs.so.0" "$M/$store-documents" 300000
-    FILLERS[$SPAWNED]="$store documents"
+    FILLERS[SPAWNED]="$store documents"
 }
 
 are_full() {

@@ -30,10 +30,14 @@ eat_all() {
     EATER=$!
     kill -STOP "$KEEPER"
     kill -KILL "$(worker_of "$KEEPER")" # at rest it needs nothing, and the next one does
-    wait_until_any 10 eval '[[ -z $(worker_of "$KEEPER") ]]'
+    wait_until_any 10 has_no_worker
     wait_until_any 30 memcg_is_full
     kill -CONT "$KEEPER"
     wait_until_any 30 grep -q 'memory is held, and' "$LOG"
+}
+
+has_no_worker() {
+    [[ -z $(worker_of "$KEEPER") ]]
 }
 
 stop_eating() {

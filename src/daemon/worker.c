@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -402,7 +401,6 @@ static int open_journal(struct worker *worker)
     transaction_init(&worker->transaction, worker->journal, worker->helpers);
     if (!error)
         worker_open_room(worker);
-    worker->transaction.room = &worker->room;
     worker->transaction.on_unwanted = on_unwanted;
     worker->transaction.context = worker;
     snapshot_init(&worker->snapshot, worker->loop, worker->journal, &worker->room);
@@ -565,24 +563,11 @@ static void end(struct worker *worker)
     loop_free(worker->loop);
 }
 
-/* What is freed goes back in small steps: large blocks by themselves, the heap by so much at a
- * time. (Else glibc returns hundreds of megabytes at once, while every thread waits for malloc, as
- * it would in malloc_trim(3), for 0.2 ms a megabyte: so 184 MB that a million entries had wait for
- * the next.) */
-static void bound_heap(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    mallopt(M_TRIM_THRESHOLD, 24 << 20);
-    mallopt(M_TOP_PAD,
-            16 << 20); /* of which so much stays: what is needed again is not mapped anew */
-    mallopt(M_MMAP_MAX, 16384); /* a quarter of what the kernel lets a process have */
-}
-
 int worker_main(const struct worker_setup *setup)
 {
     struct worker worker = {.setup = setup, .began_us = worker_now_us(), .lifeline_fd = -1};
 
-    bound_heap();
+    worker_bound_heap();
     begin_process(setup);
     thread_be_prompt();
     grow_descriptor_table(setup);

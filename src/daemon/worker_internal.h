@@ -54,6 +54,7 @@ struct worker {
     struct vmm *vmm;
     struct headroom *headroom; /* NULL: it cannot be told how much memory there is */
     struct room room;
+    uint64_t trimmed_ms; /* when the heap last gave back all that it can */
     struct service *service;
     struct fs *fs;
     struct gms *gms;     /* NULL: no GMS clients were asked for */
@@ -79,6 +80,8 @@ void worker_tell_keeper(struct worker *worker, const struct wire_message *messag
 /* ---- worker_room.c: what this process itself may grow by --------------------------------------
  */
 
+/* First of all. */
+void worker_bound_heap(void);
 /* With the journal, which tells of a worker that was killed for want of memory. */
 void worker_open_room(struct worker *worker);
 void worker_close_room(struct worker *worker);

@@ -1,18 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this process itself may grow by: what machine and cgroups have, as the room sees it. */
+/* What this process itself may grow by, and how it gives back: what machine and cgroups have, as
+ * the room sees it. */
 #include "daemon/worker_internal.h"
 
 #include "base/log.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
+
+#define TRIM_MS 1000u
+
+/* What was freed and stays in the heap (worker_bound_heap) is missed where memory is short. True:
+ * some may have gone back. */
+static bool give_back(struct worker *worker, const struct headroom_info *info)
+{
+    uint64_t now_ms = loop_now_ms();
+
+    if (info->available_bytes > 0 || now_ms - worker->trimmed_ms < TRIM_MS)
+        return false;
+    worker->trimmed_ms = now_ms;
+    return malloc_trim(0) == 1;
+}
 
 static int look(void *context, struct room_view *view)
 {
     struct worker *worker = context;
-    struct headroom_info info;
+    struct headroom_info info = {0};
     int error = worker->headroom ? headroom_read(worker->headroom, &info) : -ENOMEM;
 
+    if (!error && give_back(worker, &info))
+        error = headroom_read(worker->headroom, &info);
     if (error)
         return error;
     *view = (struct room_view){.free_bytes = info.free_bytes, .reserve_bytes = info.reserve_bytes};
@@ -32,12 +50,26 @@ static bool was_starved(struct worker *worker, uint64_t kills)
     return is_starved;
 }
 
+/* What is freed goes back in small steps: large blocks by themselves, the heap by so much at a
+ * time. (Else glibc returns hundreds of megabytes at once, while every thread waits for malloc, as
+ * it would in malloc_trim(3), for 0.2 ms a megabyte: so 184 MB that a million entries had wait for
+ * the next.) */
+void worker_bound_heap(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 24 << 20);
+    mallopt(M_TOP_PAD,
+            16 << 20); /* of which so much stays: what is needed again is not mapped anew */
+    mallopt(M_MMAP_MAX, 16384); /* a quarter of what the kernel lets a process have */
+}
+
 void worker_open_room(struct worker *worker)
 {
     uint64_t kills = 0;
     int error = headroom_open("", &worker->headroom);
 
     room_init(&worker->room, look, worker);
+    worker->transaction.room = &worker->room;
     if (!error)
         error = headroom_read_kills(worker->headroom, &kills);
     if (error)
