@@ -369,7 +369,7 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test fault-test bench check-asan soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
+.PHONY: demo test fault-test bench check-asan check-engines soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
@@ -407,6 +407,12 @@ gpu-check:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) GMSFS_GPU=real GMSFS_GPU_CYCLES=$${GMSFS_GPU_CYCLES-1000} tests/run $(TESTS)
+
+# Real engines, which GMSFS_TEST_PYTHON has; each takes a minute to start.
+check-engines:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) GMSFS_ENGINES=1 BATS_TEST_TIMEOUT=2400 BATS_TIMEOUT=7200 tests/run 80-engines
 
 check-asan:
 	@scripts/deps test
@@ -492,6 +498,7 @@ help:
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make gpu-check    all tests on a real GPU (device 0), and what only hardware shows' \
 	  'make gpu-bench    ours against bare calls of the CUDA driver, on device 0' \
+	  'make check-engines  real vLLM engines over a mount; GMSFS_TEST_PYTHON names a Python that has vLLM' \
 	  'make check-asan   make test under AddressSanitizer and UBSan, in build/asan, with fewer of the calls' \
   '                  that fail and of the kills of workers' \
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \

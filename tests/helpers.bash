@@ -106,6 +106,7 @@ machine_has() {
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
     direct-io) can_write_directly ;;
     memory-cgroup) can_limit_memory ;; # memcg.bash
+    engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
     no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
     unnamed-files) can_make_unnamed ;;
     slices) [[ $(uname -m) == x86_64 && $(read_slice $$) != 0 ]] ;; # Linux 6.12

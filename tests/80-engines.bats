@@ -1,0 +1,19 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Real engines over a mount of host memory; `make check-engines` runs this file alone. GMSFS_TEST_PYTHON names a
+# Python that has the engine, for engines need a Python and a torch of their own.
+
+load helpers
+load python
+
+setup() {
+    common_setup
+    python_setup
+    requires engines
+}
+
+@test "vLLM engines share a store token for token, before and after kill -9" {
+    SLOW=$((SLOW * 30))
+    python_tests test_vllm vllm
+}

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real vLLM engines on the processor, over one store. Needs vllm (a build for the processor), torch,
+transformers and tokenizers. Each engine is three processes that import for half a minute."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from support import SCRATCH, TIMEOUT, StoreCase
+
+ENGINE = os.path.join(os.path.dirname(__file__), "../tools/vllm_engine.py")
+ENGINE_SECONDS = 10 * TIMEOUT
+SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "vocab_size": 512}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
+MODELS = {
+    "llama": lambda: transformers.LlamaConfig(**SIZES, **HEADS),
+    "qwen3": lambda: transformers.Qwen3Config(**SIZES, **HEADS, head_dim=64),
+}
+
+
+def save_model(name, directory):
+    """A model of random weights, with a tokenizer of single bytes."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {word: number for number, word in enumerate([*letters, "<s>", "</s>"])}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"
+    ).save_pretrained(directory)
+    torch.manual_seed(5)
+    config = MODELS[name]()
+    config.bos_token_id, config.eos_token_id = words["<s>"], words["</s>"]
+    transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(directory)
+
+
+def save_entry_point(directory):
+    """What an installed package has beside it: the line by which vLLM finds the loader."""
+    info = os.path.join(directory, "gmsfs_test-0.dist-info")
+    os.makedirs(info, exist_ok=True)
+    with open(os.path.join(info, "METADATA"), "w", encoding="ascii") as file:
+        file.write("Metadata-Version: 2.1\nName: gmsfs-test\nVersion: 0\n")
+    with open(os.path.join(info, "entry_points.txt"), "w", encoding="ascii") as file:
+        file.write("[vllm.general_plugins]\ngmsfs = gmsfs.vllm:register\n")
+
+
+class Engine:
+    """An engine with all its processes, in a session of its own."""
+
+    def __init__(self, case, model, store, *words):
+        path = os.path.join(SCRATCH, "entry-point")
+        save_entry_point(path)
+        self.log = case.file(f"engine-{len(case.engines)}.log")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ["PYTHONPATH"]])}
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, ENGINE, model, store, *words],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+                text=True,
+            )
+        case.engines.append(self)
+        self.case = case
+
+    def tokens(self):
+        """Waits for them; vLLM's log is beside them."""
+        while True:
+            is_over = self.process.poll() is not None
+            for line in self.text().splitlines():
+                if line.startswith("TOKENS "):
+                    return json.loads(line[len("TOKENS ") :])
+            if is_over:
+                raise AssertionError(f"the engine ended without tokens: {self.text()[-4000:]}")
+            time.sleep(0.2)
+
+    def text(self):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def end(self):
+        """Lets it end by itself."""
+        self.process.stdin.close()
+        self.process.wait(ENGINE_SECONDS)
+
+    def kill(self):
+        """kill -9 of every process of it."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.process.stdin.close()
+
+
+class Engines(StoreCase):
+    def setUp(self):
+        super().setUp()
+        self.engines = []
+
+    def tearDown(self):
+        for engine in self.engines:
+            engine.kill()
+        super().tearDown()
+
+    def check(self, name):
+        model = self.file(name)
+        save_model(name, model)
+        expected = self.run_to_the_end(model, "-")
+        first, second = (Engine(self, model, self.path, "stay") for _ in range(2))
+        self.assertEqual(first.tokens(), expected)
+        self.assertEqual(second.tokens(), expected)
+        roles = sorted(
+            role for role in ("attached", "loaded and published")
+            for text in (first.text(), second.text()) if f"gmsfs: {role}" in text
+        )
+        self.assertEqual(roles, ["attached", "loaded and published"])
+        first.kill()
+        second.kill()
+        self.assertEqual(self.run_to_the_end(model, self.path), expected)
+        self.assertIn("gmsfs: attached", self.engines[-1].text())
+
+    def run_to_the_end(self, model, store):
+        engine = Engine(self, model, store)
+        tokens = engine.tokens()
+        engine.end()
+        return tokens
+
+    def test_two_engines_at_once_and_a_third_after_their_death_share_a_llama(self):
+        self.check("llama")
+
+    def test_two_engines_at_once_and_a_third_after_their_death_share_a_qwen(self):
+        self.check("qwen3")
+
+    def test_a_store_of_another_model_ends_the_start_with_both_sides(self):
+        for name in ("llama", "qwen3"):
+            save_model(name, self.file(name))
+        self.run_to_the_end(self.file("llama"), self.path)
+        other = Engine(self, self.file("qwen3"), self.path)
+        with self.assertRaises(AssertionError):
+            other.tokens()
+        self.assertIn("model: the store has", other.text())
+
+
+if __name__ == "__main__":
+    unittest.main()
