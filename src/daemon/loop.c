@@ -128,7 +128,7 @@ void loop_free(struct loop *loop)
     free(loop);
 }
 
-int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
+static int control(struct loop *loop, int operation, struct event_watch *watch, uint32_t events)
 {
     struct epoll_event event = {.data.ptr = watch};
 
@@ -140,11 +140,16 @@ int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
         event.events |= EPOLLRDHUP;
     if (events & EVENT_TAKEN)
         event.events |= EPOLLET;
+    return epoll_ctl(loop->epoll_fd, operation, watch->fd, &event) == 0 ? 0 : -errno;
+}
+
+int loop_watch(struct loop *loop, struct event_watch *watch, uint32_t events)
+{
     if (watch->loop && watch->events == events)
         return 0;
-    if (epoll_ctl(loop->epoll_fd, watch->loop ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch->fd, &event) !=
-        0)
-        return -errno;
+    int error = control(loop, watch->loop ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, watch, events);
+    if (error)
+        return error;
     if (!watch->loop)
         atomic_fetch_add(&loop->watches, 1);
     watch->loop = loop;
@@ -309,7 +314,20 @@ static void line_up(struct loop *loop, int event, uint64_t whose)
     line->last = event;
 }
 
-/* One of each user, and so on as long as a turn lasts. What is left over comes again. */
+/* The kernel tells an edge (EVENT_TAKEN) once: it is asked to tell those again that this turn did
+ * not come to. All other events come again by themselves. */
+static void ask_for_edges_again(struct loop *loop)
+{
+    for (int i = 0; i < loop->line_count; i++) {
+        for (int event = loop->lines[i].first; event >= 0; event = loop->next[event]) {
+            struct event_watch *watch = loop->events[event].data.ptr;
+            if (watch && watch->events & EVENT_TAKEN)
+                control(loop, EPOLL_CTL_MOD, watch, watch->events);
+        }
+    }
+}
+
+/* One of each user, and so on as long as a turn lasts. */
 static void serve_lines(struct loop *loop)
 {
     uint64_t until_us = now_us() + LOOP_TURN_US;
@@ -327,6 +345,7 @@ static void serve_lines(struct loop *loop)
         }
         loop->first_event += served;
     } while (served > 0 && now_us() < until_us);
+    ask_for_edges_again(loop);
 }
 
 static void serve_events(struct loop *loop)

@@ -36,7 +36,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         usleep(1000);
 }
 
-static void watch_all(unsigned count)
+static void watch_for(unsigned count, uint32_t events)
 {
     const struct loop_calls calls = {.on_tick = on_tick};
 
@@ -46,8 +46,13 @@ static void watch_all(unsigned count)
     for (unsigned i = 0; i < count; i++) {
         watches[i] = (struct event_watch){.fd = eventfd(1, EFD_CLOEXEC), .ready = on_ready};
         watches[i].whose = event_of_user(i == QUIET_AT ? 1000 : 0);
-        require(watches[i].fd >= 0 && loop_watch(loop, &watches[i], EVENT_READ) == 0);
+        require(watches[i].fd >= 0 && loop_watch(loop, &watches[i], events) == 0);
     }
+}
+
+static void watch_all(unsigned count)
+{
+    watch_for(count, EVENT_READ);
 }
 
 static void end(unsigned count)
@@ -67,9 +72,9 @@ TAP_TEST(however_many_sockets_of_a_user_are_ready_one_of_another_user_is_served_
     end(ALL);
 }
 
-TAP_TEST(a_turn_has_an_end_and_whom_it_leaves_over_comes_in_the_next_ones)
+static void check_turns_go_on(uint32_t events)
 {
-    watch_all(LOUD_COUNT);
+    watch_for(LOUD_COUNT, events);
     takes_long = true;
     require(loop_turn(loop, 0) == 0);
     takes_long = false;
@@ -80,6 +85,16 @@ TAP_TEST(a_turn_has_an_end_and_whom_it_leaves_over_comes_in_the_next_ones)
         if (!check(served[i] > 0))
             break;
     end(LOUD_COUNT);
+}
+
+TAP_TEST(a_turn_has_an_end_and_whom_it_leaves_over_comes_in_the_next_ones)
+{
+    check_turns_go_on(EVENT_READ);
+}
+
+TAP_TEST(an_edge_that_a_turn_did_not_come_to_is_told_in_a_later_one)
+{
+    check_turns_go_on(EVENT_WRITE | EVENT_TAKEN);
 }
 
 TAP_TEST(what_is_nobodys_is_served_in_each_turn)
