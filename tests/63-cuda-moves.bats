@@ -157,11 +157,11 @@ has_failed_with() { # ERRNO
     wait_until 10 used_is 0
     bytes_are_right
     fake_gpus "fail cuMemcpyHtoDAsync_v2 $BROKEN"
-    expect EIO open "$W/lock" r
+    expect EIO reader "$W"
     at host
     wait_until 10 used_is 0
     fake_gpus
-    ctl open "$W/lock" r
+    ctl reader "$W"
     at 'device host'
     bytes_are_right
 }

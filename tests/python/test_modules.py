@@ -45,13 +45,19 @@ DEVICE = os.environ.get("GMSFS_TEST_DEVICE", "cpu")
 TOKENS = (torch.arange(12) % 50).to(DEVICE)
 
 
+def made(seed=1):
+    """On the device from the start: a module that moves there loses its views."""
+    with torch.device(DEVICE):
+        return Tied(seed).eval()
+
+
 def on_meta():
     with torch.device("meta"):
         return Tied()
 
 
 def publish(path, seed=1, **options):
-    model = Tied(seed).eval().to(DEVICE)
+    model = made(seed)
     expected = model(TOKENS).detach()
     shared = gmsfs.torch.publish(model, path, timeout=TIMEOUT, **options)
     return model, shared, expected
@@ -73,7 +79,7 @@ class Modules(StoreCase):
         self.assertTrue(shared._is_inside(tensor))
 
     def test_publish_moves_parameters_and_keeps_objects(self):
-        model = Tied().eval().to(DEVICE)
+        model = made()
         before = dict(model.named_parameters())
         expected = model(TOKENS).detach()
         shared = gmsfs.torch.publish(model, self.path, timeout=TIMEOUT)
@@ -114,7 +120,7 @@ class Modules(StoreCase):
 
     def test_attach_replaces_what_a_module_has(self):
         _, _, expected = self.published()
-        model = Tied(seed=2).to(DEVICE)
+        model = made(seed=2)
         before = model.own
         model, _ = self.attach(model)
         self.assertIs(model.own, before)
@@ -231,7 +237,7 @@ class Modules(StoreCase):
         self.assertTrue(model.own.is_meta)
 
     def test_a_plain_attribute_that_is_a_buffer_stays_that_buffer(self):
-        model = Tied().eval().to(DEVICE)
+        model = made()
         model.same = model.table
         shared = gmsfs.torch.publish(model, self.path, timeout=TIMEOUT)
         self.addCleanup(shared.close)
@@ -253,7 +259,7 @@ class Modules(StoreCase):
         self.assertEqual(self.state(), "EMPTY")
 
     def test_a_publish_that_fails_leaves_the_module_whole(self):
-        model = Tied().eval().to(DEVICE)
+        model = made()
         expected = model(TOKENS).detach()
         store = gmsfs.open(self.path, "rw", timeout=TIMEOUT)
         store.commit = lambda stay: 1 / 0
@@ -317,7 +323,7 @@ class Modules(StoreCase):
         with self.assertRaisesRegex(AssertionError, "exit status -9: published"):
             python(program, self.path)
         model, _ = self.attach()
-        self.assertTrue(torch.equal(model(TOKENS), Tied().eval().to(DEVICE)(TOKENS)))
+        self.assertTrue(torch.equal(model(TOKENS), made()(TOKENS)))
 
     def test_load_file_and_save_file_are_those_of_safetensors(self):
         os.rmdir(self.path)

@@ -153,7 +153,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_sessions_and_files)
     LIE(FILE_(kind), CORE_KIND_COUNT);
     LIE(FILE_(holds), true);
     LIE(FILE_(kind), 0);
-    LIE(FILE_(flags), 1u << 11);
+    LIE(FILE_(flags), 1u << 12);
     LIE(FILE_(store), core->next_id);
     LIE(FILE_(session), rich.reader);
     LIE(FILE_(session), rich.writer);
@@ -175,7 +175,7 @@ TAP_TEST(core_check_notices_what_is_wrong_with_waiters)
     LIE(WAITING(file), core_find_session(core, rich.writer)->opener);
     LIE(WAITING(file), core_find_waiter(core, rich.looking)->file);
     LIE(WAITING(kind), CORE_KIND_LOCK);
-    LIE(WAITING(flags), 1u << 11);
+    LIE(WAITING(flags), 1u << 12);
     LIE(WAITING(wish), LOCK_WISH_RO);
     LIE(WAITING(uid), 12);
     LIE(WAITING(reserve_bytes), 0);
