@@ -34,8 +34,10 @@
 /* Requests that are served before the loop looks at anything else. */
 #define FS_REQUESTS_PER_TURN 16u
 #define FS_LEAST_WRITE_BYTES 4096u
-#define FS_QUIET_TURNS       16u /* after so many with one request, a look whether there are more */
-#define FS_SPARE_BUFFERS     4u
+/* After so many requests that were served one by one, a look whether several wait. */
+#define FS_QUIET_LOOK    16u
+#define FS_BUSY_LOOK     64u
+#define FS_SPARE_BUFFERS 4u
 /* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
 #define FS_STEAL_FROM_BYTES  (512u << 10)
 #define FS_MAX_WRITE_BYTES   FS_INIT_MAX_WRITE
@@ -121,8 +123,9 @@ struct fs {
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct event_watch watch;
-    bool is_crowded; /* the last look for another request found one */
-    unsigned quiet_turns;
+    bool is_crowded;     /* the last look found several requests that wait */
+    bool is_busy;        /* the last request had another one behind it as soon as it was served */
+    unsigned since_look; /* requests that were served one by one */
     bool initialized, ready, over;
     bool init_differs;       /* the kernel was answered otherwise when the mount began */
     bool can_resend;         /* the kernel, what was not answered */

@@ -22,6 +22,8 @@
 
 /* As many are read from the kernel in a row, of those that are served as they are read. */
 #define READS_IN_A_ROW 1024u
+/* Requests that are served between two looks at what the kernel has, where several wait. */
+#define SERVED_IN_A_ROW 4u
 
 static void on_init(void *userdata, struct fuse_conn_info *connection)
 {
@@ -206,14 +208,15 @@ static void read_ahead(struct fs *fs)
     }
 }
 
-/* All that the kernel has is read before each that is served: so who asks now waits for the one
- * that is being served, not for those that have asked before. */
+/* All that the kernel has is read before every few that are served: a new request waits for those
+ * few, not for all older ones. */
 static void serve_in_turns(struct fs *fs)
 {
     struct fs_ahead_request *request;
     bool are_several = false;
     for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over; i++) {
-        read_ahead(fs);
+        if (i % SERVED_IN_A_ROW == 0 || fs->ahead.rota.count == 0)
+            read_ahead(fs);
         are_several |= fs->ahead.rota.count > 1;
         request = fs->over ? NULL : fs_ahead_next(fs);
         if (!request)
@@ -227,6 +230,31 @@ static void serve_in_turns(struct fs *fs)
         fs->host.loop.set_timeout(fs->host.loop.context, &fs->backlog, 0);
 }
 
+/* One client asks, is answered, and asks again. Where it asks so soon that the last look found its
+ * next request, one more look costs less than a wait of the loop. */
+static void serve_one_client(struct fs *fs)
+{
+    unsigned most = fs->is_busy ? FS_REQUESTS_PER_TURN : 1;
+    if (!fs->is_busy && fs->since_look == 0)
+        most = 2;
+    for (unsigned i = 0; i < most && !fs->over; i++) {
+        bool is_found = receive(fs);
+        if (i > 0)
+            fs->is_busy = is_found;
+        if (!is_found)
+            return;
+        fs->since_look++;
+        serve_buffer(fs);
+    }
+}
+
+/* Requests of several clients are not noticed one by one: after so many there is a look for them.
+ */
+static bool is_time_to_look(const struct fs *fs)
+{
+    return fs->since_look >= (fs->is_busy ? FS_BUSY_LOOK : FS_QUIET_LOOK);
+}
+
 /* The kernel does not send requests again should this worker die: none is read before its turn. */
 static void serve_in_order(struct fs *fs)
 {
@@ -236,19 +264,19 @@ static void serve_in_order(struct fs *fs)
     }
 }
 
-/* One client asks, is answered, and asks again: looking for its next request before it can have
- * sent one is in vain. Where the last look found several, others ask at the same time. */
 static void serve(struct fs *fs)
 {
-    if (fs->resuming)
+    if (fs->resuming) {
         serve_resent(fs);
-    else if (!fs->is_crowded && ++fs->quiet_turns % FS_QUIET_TURNS != 0) {
-        if (receive(fs))
-            serve_buffer(fs);
-    } else if (fs->can_resend)
-        serve_in_turns(fs);
-    else
-        serve_in_order(fs);
+    } else if (!fs->is_crowded && !is_time_to_look(fs)) {
+        serve_one_client(fs);
+    } else {
+        fs->since_look = 0;
+        if (fs->can_resend)
+            serve_in_turns(fs);
+        else
+            serve_in_order(fs);
+    }
 }
 
 static void on_readable(struct event_watch *watch, uint32_t events)
