@@ -468,6 +468,12 @@ enum gmsfs_fds_op {
     GMSFS_FDS_DRAIN_RESUME = 20, /* `ticket` is the token: the drain is this connection's.
                                   * ECANCELED: it is over; EPERM: another process's; EBUSY: it is
                                   * another connection's */
+    /* For root and the daemon's uid, EPERM: this connection governs the mount until it ends. One
+     * that governs already is answered 0. EBUSY: another connection governs, and `remaining` is the
+     * pid of the process that asked there, as the daemon sees it; 0: the daemon cannot see it. A
+     * worker that ends takes the connection along, and the next worker has no governor until a
+     * connection asks. */
+    GMSFS_FDS_GOVERN = 21,
 };
 
 struct gmsfs_fds_request {

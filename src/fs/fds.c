@@ -44,6 +44,8 @@ static void drop(struct connection *connection)
         fs->unclaimed_until_ms = fs->now_ms;
     }
     service_end_drain(fs->service, &connection->drain);
+    if (fs->governor == connection)
+        fs->governor = NULL;
     if (connection->registering)
         fds_region_forget(connection->registering);
     free(connection);
@@ -227,6 +229,29 @@ static void unmount(struct connection *connection)
     fs_fds_drop_all(fs);                 /* they hold the mount; the answer can still be read */
 }
 
+/* Lets this connection govern the mount. holder: with -EBUSY the pid of the process that governs
+ * it, 0 if that cannot be seen. */
+static int govern(struct connection *connection, int sender, uint64_t *holder)
+{
+    struct fs *fs = connection->fs;
+    *holder = 0;
+    if (!fds_is_trusted(connection))
+        return -EPERM;
+    if (fs->governor == connection)
+        return 0;
+    if (fs->governor && fds_is_abandoned(fs->governor->watch.fd))
+        drop(fs->governor); /* its process has ended, and the loop has not seen that yet */
+    if (fs->governor) {
+        *holder = (uint64_t)fs->governor_pid;
+        return -EBUSY;
+    }
+    fs->governor = connection;
+    fs->governor_pid = sender;
+    log_info("%s: process %d (uid %u) governs the mount", fs->options.mountpoint, sender,
+             connection->uid);
+    return 0;
+}
+
 /* The keeper answers; it looks at who asks by itself. */
 static void introduce(struct connection *connection, uint32_t op)
 {
@@ -288,6 +313,8 @@ static void refuse(struct connection *connection, struct fds_received *received)
 static void serve(struct connection *connection, struct fds_received *received)
 {
     const struct gmsfs_fds_request *request = &received->request;
+    uint64_t holder;
+    int error;
     fds_work_for(connection, request->op);
     fs_die_if_told("GMSFS_DIE_SERVING_FDS");
     switch (request->op) {
@@ -303,6 +330,11 @@ static void serve(struct connection *connection, struct fds_received *received)
         break;
     case GMSFS_FDS_CLEAR_SUSPECT:
         if (send_error(connection, trust(connection, request->ticket)))
+            drop(connection);
+        break;
+    case GMSFS_FDS_GOVERN:
+        error = govern(connection, received->sender, &holder);
+        if (fds_send_answer(connection, error, holder))
             drop(connection);
         break;
     case GMSFS_FDS_DRAIN:
@@ -381,6 +413,14 @@ static void on_ready(struct event_watch *watch, uint32_t events)
 
 /* ---- connections ------------------------------------------------------------------------- */
 
+/* Returns true if the connection may be closed: it awaits nothing, and nothing ends with it. */
+static bool is_idle(const struct connection *connection)
+{
+    const struct fs *fs = connection->fs;
+    return !connection->sending && !connection->registering && !connection->drain.store &&
+           connection != fs->drainer && connection != fs->governor;
+}
+
 /* A user that is at its share gives up the connection that it has not used for longest. False: it
  * has none that rests. */
 static bool make_place(struct fs *fs, uint32_t uid)
@@ -389,8 +429,7 @@ static bool make_place(struct fs *fs, uint32_t uid)
     struct connection *oldest = NULL;
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
-        if (at->uid == uid && !at->sending && !at->registering && at != fs->drainer &&
-            !at->drain.store && (!oldest || at->active_ms < oldest->active_ms))
+        if (at->uid == uid && is_idle(at) && (!oldest || at->active_ms < oldest->active_ms))
             oldest = at;
     }
     if (oldest)

@@ -159,6 +159,8 @@ struct fs {
     struct fs_connections *connections;
     uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */
     struct connection *drainer;  /* whose end makes the mount serve again; NULL: nobody's */
+    struct connection *governor; /* it governs the mount; NULL if none does */
+    int governor_pid;            /* of the process that asked for that; 0 if it cannot be seen */
 };
 
 static inline int fs_watch(struct fs *fs, struct event_watch *watch, uint32_t events)

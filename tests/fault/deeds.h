@@ -135,6 +135,9 @@ static const struct deed DEEDS[] = {
      NULL, NULL},
     {"stores", "drain-broken-off", "connect M/ ask drain 0 disconnect", NULL,
      "open W/lock rw read 9"},
+    {"stores", "govern", "connect M/ ask govern 0 ask govern 0", NULL, NULL},
+    {"stores", "govern-broken-off", "connect M/ ask govern 0 disconnect", NULL,
+     "connect M/ ask govern 0"},
     {"stores", "store-drain",
      "open W/ctl r acquire ro 1000 connect M/ ask-of drain W 1000 ask-of holders W 1 "
      "ask-of serve W 0",

@@ -148,16 +148,29 @@ static int op_redeem(char **arg)
 }
 
 /* The end of a drain is waited for. */
+static uint32_t op_named(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum gmsfs_fds_op op;
+    } known[] = {{"drain", GMSFS_FDS_DRAIN},
+                 {"drain-end", GMSFS_FDS_DRAIN_END},
+                 {"serve", GMSFS_FDS_SERVE},
+                 {"fence", GMSFS_FDS_FENCE_STATUS},
+                 {"govern", GMSFS_FDS_GOVERN}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, known[i].name) == 0)
+            return known[i].op;
+    }
+    die("no such question", name);
+    return 0;
+}
+
 static int op_ask(char **arg)
 {
     static struct fds_message message;
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
-                                        .op = strcmp(arg[0], "drain") == 0   ? GMSFS_FDS_DRAIN
-                                              : strcmp(arg[0], "serve") == 0 ? GMSFS_FDS_SERVE
-                                              : strcmp(arg[0], "fence") == 0
-                                                  ? GMSFS_FDS_FENCE_STATUS
-                                                  : GMSFS_FDS_DRAIN_END,
-                                        .batch = (uint32_t)number(arg[1])};
+    struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = op_named(arg[0]), .batch = (uint32_t)number(arg[1])};
     ssize_t got;
     do {
         if (send(s.socket, &request, sizeof request, MSG_NOSIGNAL) < 0)

@@ -39,9 +39,9 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_CLEAR_SUSPECT;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_DRAIN_RESUME;
+    request.op = GMSFS_FDS_GOVERN;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_DRAIN_RESUME + 1;
+    request.op = GMSFS_FDS_GOVERN + 1;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_STORE_DRAIN;
     request.batch = UINT32_MAX;
