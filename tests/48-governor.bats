@@ -321,22 +321,140 @@ is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may g
     wait_until 20 is_held code
 }
 
-@test "one governor is on a mount, and the next one is told who" {
-    batch_serves
-    configure
+# ---- one governor a mount ----------------------------------------------------------------------
+
+governs() { # PID: the daemon has let it
+    grep -q ": process $1 (uid [0-9]*) governs the mount" "$LOG"
+}
+
+governed_times() { # PID
+    grep -c ": process $1 (uid [0-9]*) governs the mount" "$LOG" || :
+}
+
+governs_again() { # PID TIMES
+    [[ $(governed_times "$1") -gt $2 ]]
+}
+
+# is_kept_out_by PID [COMMAND...]: another governor, run by COMMAND, is refused and told of this one.
+is_kept_out_by() {
+    run_logged -1 "${@:2}" timeout $((60 * SLOW)) "$GMSFS" governor --once -c "$T/conf" "$M"
+    assert_match "$output" "$M: process $1 governs it already; end that process first"
+}
+
+start_governed() { # a mount with a governor that has nothing to do
+    start
+    echo 'interval 200ms' >"$T/conf"
     govern
+    wait_until 10 governs "$GOVERNOR"
+}
+
+@test "one governor is on a mount, and the next one is told who" {
+    start_governed
     local first=$GOVERNOR
-    wait_until 10 governs "$first"
-    cli -1 governor -c "$T/conf" "$M"
-    assert_match "$output" "$M: process $first of user $EUID governs it already"
+    is_kept_out_by "$first"
     once --dry-run # only looks
     kill -9 "$first"
     wait_until 10 process_gone "$first"
     once
 }
 
-governs() { # PID: it has its lock
-    find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | grep -q .
+@test "a governor in another network namespace is kept out as well" {
+    requires netns
+    start_governed
+    is_kept_out_by "$GOVERNOR" unshare --net
+}
+
+@test "a user without rights in the mount can neither govern it nor keep others from it" {
+    requires root
+    start
+    echo 'interval 200ms' >"$T/conf"
+    spawn python3 -c 'import os, socket, sys, time
+mount, uid = sys.argv[1], int(sys.argv[2])
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+name = socket.socket(socket.AF_UNIX)
+name.bind("\0gmsfs-governor-%d" % os.stat(mount).st_dev) # by which governors once knew of one another
+name.listen()
+print("bound", flush=True)
+time.sleep(1000)' "$M" "$TEST_UID"
+    wait_until 10 grep -q bound "$T/spawn-$SPAWNED"
+    spawn "${AS_USER[@]}" "$GMSCTL" connect "$M" try ask govern 0 say asked pause
+    wait_until 10 grep -q asked "$T/spawn-$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" EPERM
+    run_logged -1 as_user "$GMSFS" governor --once -c "$T/conf" "$M"
+    assert_match "$output" "$M: permission denied: only root and the user that mounted it can govern it"
+    once
+    govern
+    wait_until 10 governs "$GOVERNOR"
+    is_kept_out_by "$GOVERNOR"
+}
+
+@test "a governor takes its place again from the next worker, and one alone does" {
+    start_governed
+    local times
+    times=$(governed_times "$GOVERNOR")
+    kill_worker
+    wait_until 10 governs_again "$GOVERNOR" "$times"
+    is_kept_out_by "$GOVERNOR"
+}
+
+@test "of two governors that come to the next worker exactly one goes on" {
+    start_governed
+    local first=$GOVERNOR second
+    kill -STOP "$first"
+    kill_worker
+    govern
+    second=$GOVERNOR
+    wait_until 10 governs "$second"
+    kill -CONT "$first"
+    wait_exit "$first"
+    assert_eq "$status" 1 'exit status'
+    assert_match "$(output_of "$first")" "$M: process $second governs it already"
+    is_kept_out_by "$second"
+}
+
+@test "a governor does not keep the user of a mount from unmounting it" {
+    requires user-fuse
+    # shellcheck disable=SC2034 # start_mount reads it
+    MOUNT_VIA=("${AS_USER[@]}")
+    start size=12M
+    echo 'interval 200ms' >"$T/conf"
+    spawn "${AS_USER[@]}" "$GMSFS" governor -c "$T/conf" "$M"
+    GOVERNOR=$SPAWNED
+    wait_until 10 governs "$GOVERNOR"
+    as_user "$GMSFS" umount "$M"
+    wait_exit "$GOVERNOR"
+    assert_eq "$status" 0 "$(output_of "$GOVERNOR")"
+    has_said "$M: it was unmounted"
+    expect_death
+}
+
+@test "other connections of its user leave a governor its place" {
+    start_governed
+    local i many=()
+    for ((i = 0; i < 1100; i++)); do many+=(connect "$M"); done # the mount has 1024
+    assert_eq "$(ulimit -Sn 2048 && "$GMSCTL" "${many[@]}" ask govern 0)" EBUSY 'the answer'
+    assert_eq "$(governed_times "$GOVERNOR")" 1 'times'
+}
+
+# A server in the place of the daemon's answers as a daemon does that does not know the request.
+@test "a daemon that knows of no lock of governors is told with the way out" {
+    requires mountns
+    start
+    echo 'interval 200ms' >"$T/conf"
+    spawn python3 -c 'import socket, sys
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    asking = server.accept()[0]
+    asking.recv(64)
+    asking.send((1).to_bytes(4, "little") + (-22).to_bytes(4, "little", signed=True) + bytes(16)) # EINVAL' "$T/old"
+    wait_until 10 test -S "$T/old"
+    run_logged -1 unshare --mount bash -c 'mount --bind "$1" "$2/.fds" && shift 2 && exec "$@"' _ "$T/old" "$M" \
+        timeout $((60 * SLOW)) "$GMSFS" governor --once -c "$T/conf" "$M"
+    assert_match "$output" "$M: its daemon is of an older build.*'gmsfs upgrade $M' replaces it"
 }
 
 @test "SIGHUP lets it read its file anew, and a bad one leaves what was there" {

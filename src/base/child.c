@@ -102,6 +102,23 @@ int child_start(struct child **child, child_run *run, const void *context, int *
     return 0;
 }
 
+int child_ask(child_run *run, const void *context, int timeout_ms, int *number)
+{
+    struct pollfd said = {.events = POLLIN};
+    struct child *child = NULL;
+    int error = child_start(&child, run, context, &said.fd);
+
+    if (error)
+        return error;
+    if (poll(&said, 1, timeout_ms) <= 0)
+        error = -ETIMEDOUT;
+    else if (read(said.fd, number, sizeof(*number)) != sizeof(*number))
+        error = -ESRCH;
+    close(said.fd);
+    child_end(child);
+    return error;
+}
+
 bool child_is_left_behind(pid_t pid)
 {
     child_reap_left();

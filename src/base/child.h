@@ -21,6 +21,10 @@ typedef void child_run(const void *context, int to);
 /* `from`: where its words come out; the caller closes it. 0 or a negative errno. */
 int child_start(struct child **child, child_run *run, const void *context, int *from);
 
+/* Starts a child that writes one int, and ends it. -ETIMEDOUT: it wrote none in time; -ESRCH: it
+ * ended without; or as child_start. */
+int child_ask(child_run *run, const void *context, int timeout_ms, int *number);
+
 /* Ends it, if it has not ended; never waits for long. NULL is allowed. */
 void child_end(struct child *child);
 

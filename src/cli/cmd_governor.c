@@ -7,7 +7,6 @@
  */
 #include "base/failure.h"
 #include "cli/cli.h"
-#include "cli/governor_lock.h"
 #include "cli/governor_round.h"
 #include "cli/mounts.h"
 #include "cli/output.h"
@@ -169,7 +168,8 @@ static int governor_loop(struct governor *governor)
     do {
         since_ms = cli_now_ms();
         end = governor_round(&governor->round);
-        if (end == ROUND_DEAD || end == ROUND_GONE || (governor->once && end != ROUND_STALE))
+        if (end == ROUND_DEAD || end == ROUND_GONE || end == ROUND_BARRED ||
+            (governor->once && end != ROUND_STALE))
             return end == ROUND_DONE || end == ROUND_GONE ? CLI_OK : CLI_FAILURE;
         governor_wait(governor, since_ms); /* a stale one took as long */
     } while (!governor_is_asked_to_end());
@@ -213,23 +213,6 @@ static int governor_start(struct governor *governor)
     return status;
 }
 
-/* Whoever changes nothing may look at any time. */
-static int governor_on(struct governor *governor, const struct mount *mount)
-{
-    int lock = -1, status;
-
-    governor_block_signals(); /* whoever finds the lock may send some */
-    if (!governor->dry_run)
-        lock = governor_lock(mount);
-    if (lock < 0 && !governor->dry_run)
-        return CLI_FAILURE;
-    governor->round.mount = mount;
-    status = governor_start(governor);
-    if (lock >= 0)
-        close(lock);
-    return status;
-}
-
 static int governor_at(struct governor *governor, char *path)
 {
     const struct mount *mount;
@@ -238,7 +221,9 @@ static int governor_at(struct governor *governor, char *path)
 
     if (status != CLI_OK)
         return status;
-    status = governor_on(governor, mount);
+    governor_block_signals(); /* before the lock: its next claimant is told to send SIGHUP here */
+    governor->round.mount = mount;
+    status = governor_start(governor);
     mounts_free(&mounts);
     return status;
 }
@@ -250,7 +235,7 @@ static int governor_run(int argc, char **argv)
                                             {"once", no_argument, NULL, 'o'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    struct governor governor = {.file = DEFAULT_FILE};
+    struct governor governor = {.file = DEFAULT_FILE, .round.lock = -1};
     int option;
 
     while ((option = cli_getopt(argc, argv, ":c:h", options)) != -1) {

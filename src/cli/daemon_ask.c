@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_ask.h"
 
+#include "base/child.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
 
@@ -16,15 +17,15 @@
 
 #define REPLY_TIMEOUT_S 5
 #define ASK_AGAIN_MS    10
+#define CONNECT_MS      3000
 #define SOCKET          ".fds"
 
-static int connect_at(const struct sockaddr_un *address)
+static int open_socket(void)
 {
     const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), error;
 
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
-        connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0)
         return fd;
     error = -errno;
     if (fd >= 0)
@@ -32,24 +33,71 @@ static int connect_at(const struct sockaddr_un *address)
     return error;
 }
 
+static int connect_at(int fd, const struct sockaddr_un *address)
+{
+    return connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
+}
+
 /* A path that is longer than a socket's address goes through /proc, which may not be there. */
-int daemon_connect(const char *path)
+static int connect_to(int fd, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const size_t room = sizeof(address.sun_path);
-    int dir_fd, fd;
+    int dir_fd, error;
 
     if ((size_t)snprintf(address.sun_path, room, "%s/" SOCKET, path) < room)
-        return connect_at(&address);
+        return connect_at(fd, &address);
     dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return -errno;
     snprintf(address.sun_path, room, "/proc/self/fd/%d/" SOCKET, dir_fd);
-    fd = connect_at(&address);
-    if (fd == -ENOENT && access("/proc/self/fd", F_OK) < 0)
-        fd = -ENAMETOOLONG;
+    error = connect_at(fd, &address);
+    if (error == -ENOENT && access("/proc/self/fd", F_OK) < 0)
+        error = -ENAMETOOLONG;
     close(dir_fd);
-    return fd;
+    return error;
+}
+
+/* The socket, or closes it and returns the error. */
+static int settle_socket(int fd, int error)
+{
+    if (!error)
+        return fd;
+    close(fd);
+    return error;
+}
+
+int daemon_connect(const char *path)
+{
+    int fd = open_socket();
+
+    return fd < 0 ? fd : settle_socket(fd, connect_to(fd, path));
+}
+
+struct connecting {
+    const char *path;
+    int fd;
+};
+
+static void connect_in_child(const void *context, int to)
+{
+    const struct connecting *own = context;
+    int error = connect_to(own->fd, own->path);
+    ssize_t put = write(to, &error, sizeof(error));
+
+    (void)put;
+}
+
+/* Connects in a child, which shares the socket, because the lookup of `.fds` may hang. */
+static int connect_in_time(const char *path)
+{
+    struct connecting own = {.path = path, .fd = open_socket()};
+    int error, said = 0;
+
+    if (own.fd < 0)
+        return own.fd;
+    error = child_ask(connect_in_child, &own, CONNECT_MS, &said);
+    return settle_socket(own.fd, error ? error : said);
 }
 
 /* Sends it and takes what is answered: how many bytes, or a negative errno. */
@@ -274,6 +322,27 @@ int daemon_ask_unmount(const char *path)
     error = exchange(path, fd, &request, NULL);
     close(fd);
     return is_closed(error) ? 0 : error; /* the socket is the first that goes */
+}
+
+/* A worker that ends before it has answered breaks the connection: asks the next one. */
+int daemon_govern(const char *path, int *fd, uint64_t *holder)
+{
+    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
+    uint64_t start_ms = cli_now_ms();
+    int error;
+
+    for (;;) {
+        *fd = connect_in_time(path);
+        error = *fd < 0 ? *fd : daemon_ask(*fd, GMSFS_FDS_GOVERN, 0, holder);
+        if (!error)
+            return 0;
+        if (*fd >= 0)
+            close(*fd);
+        *fd = -1;
+        if (!is_broken(error) || cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) == 0)
+            return error;
+        nanosleep(&pause, NULL);
+    }
 }
 
 /* A daemon that does not know the request answers a header alone. */

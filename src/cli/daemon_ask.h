@@ -2,8 +2,8 @@
 /*
  * daemon_ask - questions to the daemon of a mount through its socket `.fds`
  *
- * For `gmsfs umount`, `drain`, `fence` and `clear-suspect`. A daemon that does not answer is given
- * up after some seconds. Never prints. gmsfs_abi.h has what may be asked.
+ * For `gmsfs umount`, `drain`, `fence`, `governor` and `clear-suspect`. A daemon that does not
+ * answer is given up after some seconds. Never prints. gmsfs_abi.h has what may be asked.
  */
 #ifndef GMSFS_CLI_DAEMON_ASK_H
 #define GMSFS_CLI_DAEMON_ASK_H
@@ -46,6 +46,11 @@ int daemon_drain_mend(struct daemon_drain *drain);
 /* Gives it up, and returns when the daemon has heard that, be it the next worker. 0, or
  * -ETIMEDOUT: it does not answer */
 int daemon_drain_end(struct daemon_drain *drain);
+
+/* Connects to the daemon of the mount at `path`, and asks it for GOVERN. Never hangs in the mount.
+ * fd: the connection, to be closed by close(2); -1 after an error. holder: with -EBUSY the pid of
+ * the process that governs. -EINVAL: the daemon does not know this request */
+int daemon_govern(const char *path, int *fd, uint64_t *holder);
 
 /* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
  * seen, or a negative errno. Where that one ends before it has answered, the next. */

@@ -39,16 +39,10 @@ static void ask_in_child(const void *mount, int to)
 /* The pid of the process that serves, or a negative errno. */
 static int ask_worker(const char *mount)
 {
-    struct pollfd said = {.events = POLLIN};
-    struct child *child = NULL;
-    int worker = -ETIMEDOUT, error = child_start(&child, ask_in_child, mount, &said.fd);
+    int worker = 0, error = child_ask(ask_in_child, mount, ASK_MS, &worker);
 
     if (error)
         return error;
-    if (poll(&said, 1, ASK_MS) > 0 && read(said.fd, &worker, sizeof(worker)) != sizeof(worker))
-        worker = -ESRCH;
-    close(said.fd);
-    child_end(child);
     return worker ? worker : -ESRCH;
 }
 

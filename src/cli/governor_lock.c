@@ -1,63 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/governor_lock.h"
 
-#include "base/failure.h"
-#include "cli/cli.h"
+#include "cli/daemon_ask.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <unistd.h>
 
-static socklen_t lock_name(const struct mount *mount, struct sockaddr_un *address)
+/* The daemon sends nothing unasked, so anything to read is the end of the connection. */
+static bool is_held(int lock)
 {
-    int bytes;
+    struct pollfd peer = {.fd = lock, .events = POLLIN};
 
-    memset(address, 0, sizeof(*address));
-    address->sun_family = AF_UNIX;
-    bytes = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
-                     "gmsfs-governor-%" PRIu64, mount->device);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)bytes);
+    return lock >= 0 && poll(&peer, 1, 0) == 0;
 }
 
-/* Who has it, as the kernel noted when it began to listen. */
-static void lock_explain(const struct mount *mount, const struct sockaddr_un *address,
-                         socklen_t bytes)
+static int explain(const char *path, int error, uint64_t holder, struct failure *failure)
 {
-    struct ucred owner = {0};
-    socklen_t room = sizeof(owner);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd >= 0 && connect(fd, (const struct sockaddr *)address, bytes) == 0 &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &room) == 0)
-        cli_error("%s: process %d of user %u governs it already; end that first, or send it "
-                  "SIGHUP to read its file anew",
-                  mount->path, (int)owner.pid, (unsigned)owner.uid);
-    else
-        cli_error("%s: somebody governs it already; 'pgrep -af governor' may show who",
-                  mount->path);
-    if (fd >= 0)
-        close(fd);
+    switch (error) {
+    case -EBUSY:
+        if (holder)
+            return failure_set(failure, -EPERM,
+                               "%s: process %" PRIu64
+                               " governs it already; end that process first, "
+                               "or send it SIGHUP to read its file anew",
+                               path, holder);
+        return failure_set(failure, -EPERM,
+                           "%s: a process of another PID namespace governs it already; end that "
+                           "process first, or send it SIGHUP to read its file anew",
+                           path);
+    case -EPERM:
+        return failure_set(failure, -EPERM,
+                           "%s: permission denied: only root and the user that mounted it can "
+                           "govern it; run this as one of them, or with --dry-run",
+                           path);
+    case -EINVAL:
+        return failure_set(failure, -EPERM,
+                           "%s: its daemon is of an older build, which cannot keep a second "
+                           "governor out; 'gmsfs upgrade %s' replaces it by the installed one",
+                           path, path);
+    default:
+        return failure_set(failure, error,
+                           "%s: the daemon cannot be asked whether another process governs it: %s",
+                           path, failure_reason(error));
+    }
 }
 
-int governor_lock(const struct mount *mount)
+int governor_lock(const char *path, int *lock, struct failure *failure)
 {
-    struct sockaddr_un address;
-    socklen_t bytes = lock_name(mount, &address);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint64_t holder = 0;
+    int error;
 
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)&address, bytes) == 0 && listen(fd, 1) == 0)
-        return fd;
-    if (fd >= 0 && errno == EADDRINUSE)
-        lock_explain(mount, &address, bytes);
-    else
-        cli_error("%s: cannot make sure that nobody else governs it: %s", mount->path,
-                  failure_reason(-errno));
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    if (is_held(*lock))
+        return 0;
+    if (*lock >= 0)
+        close(*lock);
+    error = daemon_govern(path, lock, &holder);
+    return error ? explain(path, error, holder, failure) : 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/failure.h"
 #include "cli/cli.h"
+#include "cli/governor_lock.h"
 #include "cli/mount_look.h"
 #include "cli/output.h"
 #include "cli/ui.h"
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t round_wall_ms(void)
 {
@@ -112,6 +114,16 @@ static void round_say_done(const struct governor_round *round, const struct gove
 
 /* ---- doing ---------------------------------------------------------------------------------- */
 
+/* Makes sure that this process alone governs the mount: then ROUND_DONE. */
+static enum governor_round_end round_claim(struct governor_round *round, struct failure *failure)
+{
+    int error = round->dry_run ? 0 : governor_lock(round->mount->path, &round->lock, failure);
+
+    if (!error)
+        return ROUND_DONE;
+    return error == -EPERM ? ROUND_BARRED : ROUND_FAILED;
+}
+
 static int round_do(struct governor_round *round, const struct governor_deed *deed)
 {
     const struct governor_place place = {.mount = round->mount->path, .program = round->program};
@@ -131,8 +143,9 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
  * interval; after that only what was begun is ended, and the rest is decided anew. */
 static enum governor_round_end round_do_all(struct governor_round *round, size_t count)
 {
-    enum governor_round_end end = ROUND_DONE;
+    enum governor_round_end end = ROUND_DONE, claim;
     uint64_t seen_ms = cli_now_ms();
+    struct failure failure;
     bool is_done = true;
 
     for (size_t i = 0; i < count && !round->is_asked_to_end(); i++) {
@@ -142,6 +155,11 @@ static enum governor_round_end round_do_all(struct governor_round *round, size_t
             continue;
         if (!deed->follows && cli_now_ms() - seen_ms > round->config.interval_ms)
             return end == ROUND_DONE ? ROUND_STALE : end;
+        claim = round_claim(round, &failure); /* the last deed may have taken minutes */
+        if (claim != ROUND_DONE) {
+            round_complain(round, failure.text);
+            return claim;
+        }
         is_done = round_do(round, deed) == 0;
         if (!is_done)
             end = ROUND_FAILED;
@@ -189,18 +207,31 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
 
 enum governor_round_end governor_round(struct governor_round *round)
 {
-    enum governor_round_end end;
+    enum governor_round_end end, claim = ROUND_DONE;
     struct governor_seen seen;
+    struct failure failure;
     size_t count;
-    int error;
+    int error = -ENODEV;
 
-    error = round_is_mounted(round) ? round_look(round, &seen) : -ENODEV;
+    if (round_is_mounted(round)) {
+        claim = round_claim(round, &failure);
+        if (claim == ROUND_BARRED) {
+            round_complain(round, failure.text);
+            return claim;
+        }
+        error = round_look(round, &seen);
+    }
     if (error && !round_is_mounted(round)) {
         cli_error("%s: it was unmounted, so there is nothing more to govern", round->mount->path);
         return ROUND_GONE;
     }
     if (error)
         return error == -ENOTCONN ? ROUND_DEAD : ROUND_FAILED;
+    if (claim != ROUND_DONE) {
+        round_complain(round, failure.text);
+        governor_seen_free(&seen);
+        return claim;
+    }
     count = governor_decide(&seen.snapshot, &round->config, round->deeds);
     end = round_show(round, count) == CLI_OK ? ROUND_DONE : ROUND_FAILED;
     if (end == ROUND_DONE && !round->dry_run)
@@ -215,6 +246,8 @@ enum governor_round_end governor_round(struct governor_round *round)
 
 void governor_round_free(struct governor_round *round)
 {
+    if (round->lock >= 0)
+        close(round->lock);
     governor_past_free(&round->past);
     governor_config_free(&round->config);
     free(round->deeds);

@@ -17,7 +17,8 @@
 struct governor_round {
     const struct mount *mount;
     const char *program; /* gmsfs itself */
-    bool dry_run;
+    int lock;            /* governor_lock.h; -1 at first */
+    bool dry_run;        /* then it takes no lock */
     struct governor_config config;
     struct governor_past past;
     struct governor_deed *deeds;   /* GOVERNOR_MAX_DEEDS */
@@ -30,8 +31,9 @@ enum governor_round_end {
     ROUND_DONE,
     ROUND_STALE,  /* some of it was, and for the rest it is to be looked at again at once */
     ROUND_FAILED, /* something did, which was told */
-    ROUND_DEAD,   /* these two, told as well: the mount's daemon has ended */
+    ROUND_DEAD,   /* this and the next, told as well: the mount's daemon has ended */
     ROUND_GONE,   /* it was unmounted */
+    ROUND_BARRED, /* this process may not govern the mount, or another one does, which was told */
 };
 
 enum governor_round_end governor_round(struct governor_round *round);
