@@ -35,9 +35,10 @@ static void *run(void *argument)
 
     lifeline->error = error;
     sem_post(&lifeline->ready); /* the caller's memory from here on */
-    while (!error)
+    if (error)
+        return NULL;
+    for (;;)
         pause();
-    return NULL;
 }
 
 int lifeline_start(void)

@@ -434,7 +434,8 @@ bool fs_on_tick(struct fs *fs, uint64_t now_ms)
         log_warning("%s: %u more warnings of this kind were left out", fs->options.mountpoint,
                     fs->warnings_suppressed);
     fs->warnings = fs->warnings_suppressed = 0;
-    return fs_age_measured(fs) | fs_fds_tick(fs);
+    bool has_measured = fs_age_measured(fs), has_unread = fs_fds_tick(fs);
+    return has_measured || has_unread;
 }
 
 /* While the socket's connections live, they hold the mount: they go with the last open file. */
