@@ -32,8 +32,9 @@ struct arrival {
     struct fuse_in_header *head;
     const void *argument;
     size_t size;
-    bool is_close; /* the kernel says of none whose it is */
-    uint64_t fh;   /* of a close and of a WRITE */
+    bool is_close;  /* the kernel says of none whose it is */
+    bool is_needed; /* it is never refused: the sender relies on it */
+    uint64_t fh;    /* of a close and of a WRITE */
 };
 
 /* ---- what it is -------------------------------------------------------------------------- */
@@ -84,6 +85,15 @@ static bool is_served_now(const struct fuse_in_header *head)
     }
 }
 
+/* APPLY takes away what was gathered, also where it fails. */
+static bool is_apply(const struct fuse_in_header *head, size_t size)
+{
+    const struct fuse_ioctl_in *ioctl = (const struct fuse_ioctl_in *)(head + 1);
+
+    return head->opcode == FUSE_IOCTL && size >= sizeof *head + sizeof *ioctl &&
+           ioctl->cmd == (uint32_t)GMSFS_IOC_APPLY;
+}
+
 static bool describe(struct fs *fs, size_t size, struct arrival *arrival)
 {
     struct fuse_in_header *head = fs->buffer.mem;
@@ -93,6 +103,7 @@ static bool describe(struct fs *fs, size_t size, struct arrival *arrival)
     *arrival = (struct arrival){.head = head, .argument = head + 1, .size = size};
     arrival->is_close = head->opcode == FUSE_FLUSH || head->opcode == FUSE_RELEASE ||
                         head->opcode == FUSE_RELEASEDIR;
+    arrival->is_needed = arrival->is_close || is_apply(head, size);
     if (arrival->is_close && size >= sizeof *head + sizeof(struct fuse_flush_in))
         arrival->fh = ((const struct fuse_flush_in *)arrival->argument)->fh;
     if (head->opcode == FUSE_WRITE && size > sizeof *head + sizeof(struct fuse_write_in))
@@ -171,15 +182,18 @@ static void cut_zeros(struct arrival *arrival)
     arrival->size = heads + used;
 }
 
-/* As a WRITE that is served at once: what is beyond its user's share is its caller's to write
- * again. */
+/* As a WRITE of bytes that is served at once: what is beyond its user's share is its caller's to
+ * write again. A line that is written to any other file means something as a whole alone. */
 static void cut_write(struct fs *fs, struct arrival *arrival, struct service_admitted *admitted)
 {
     struct fuse_write_in *write = (struct fuse_write_in *)(arrival->head + 1);
     size_t heads = sizeof *arrival->head + sizeof *write;
     uint64_t bytes = FS_LEAST_WRITE_BYTES;
 
-    if (arrival->size <= heads || write->size != arrival->size - heads)
+    enum node_kind kind = node_get_kind(arrival->head->nodeid);
+
+    if (arrival->size <= heads || write->size != arrival->size - heads ||
+        (kind != NODE_ALLOCATION && kind != NODE_ENTRY))
         return;
     if (service_admit_write(fs->service, arrival->fh, write->size, admitted) == 0)
         bytes = admitted->bytes;
@@ -189,7 +203,8 @@ static void cut_write(struct fs *fs, struct arrival *arrival, struct service_adm
     arrival->size = heads + bytes;
 }
 
-/* 0; -EDQUOT, -ENOMEM: its user is not to have more. A close is never refused. */
+/* 0; -EDQUOT, -ENOMEM: its user is not to have more. A close is never refused, and a look counts by
+ * its bytes alone: whatever else its user waits for, it may look. */
 static int count(struct fs *fs, struct fs_ahead_request *request, const struct arrival *arrival)
 {
     uint64_t bytes = sizeof *request + arrival->size - request->admitted.bytes;
@@ -197,8 +212,10 @@ static int count(struct fs *fs, struct fs_ahead_request *request, const struct a
 
     if (arrival->is_close)
         return 0;
-    error = service_take(fs->service, SERVICE_BOUND_REQUESTS, 0, request->uid, 1);
-    request->is_counted = error == 0;
+    if (!is_look(arrival->head)) {
+        error = service_take(fs->service, SERVICE_BOUND_REQUESTS, 0, request->uid, 1);
+        request->is_counted = error == 0;
+    }
     if (!error)
         error = service_take(fs->service, SERVICE_BOUND_AHEAD, 0, request->uid, bytes);
     if (!error)
@@ -259,7 +276,9 @@ static int queue(struct fs *fs, struct fs_ahead_request *request, const struct a
         return error;
     request->next = *place;
     *place = request;
-    request->ledger_slot = fs_ledger_shelve(fs, request->unique, &request->since_ms);
+    if (!arrival
+             ->is_close) /* the kernel sends a close again, and nobody asks since when it waits */
+        request->ledger_slot = fs_ledger_shelve(fs, request->unique, &request->since_ms);
     return 0;
 }
 
@@ -301,6 +320,10 @@ enum fs_ahead_taken fs_ahead_take(struct fs *fs, size_t size)
     int error = queue(fs, request, &arrival);
     if (!error)
         return FS_AHEAD_QUEUED;
+    if (arrival.is_needed && !request->is_stolen) {
+        free_request(fs, request);
+        return FS_AHEAD_NOW;
+    }
     refuse(fs, request->unique, error);
     free_request(fs, request);
     return FS_AHEAD_REFUSED;

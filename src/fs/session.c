@@ -22,6 +22,8 @@
 
 /* As many are read from the kernel in a row, of those that are served as they are read. */
 #define READS_IN_A_ROW 1024u
+/* As many are refused in a row: their senders may ask again at once, and others wait. */
+#define REFUSALS_IN_A_ROW 64u
 /* Requests that are served between two looks at what the kernel has, where several wait. */
 #define SERVED_IN_A_ROW 4u
 
@@ -200,11 +202,15 @@ static void serve_resent(struct fs *fs)
 
 static void read_ahead(struct fs *fs)
 {
-    for (unsigned i = 0; i < READS_IN_A_ROW && !fs->over && receive(fs);) {
-        if (fs_ahead_take(fs, fs->buffer.size) != FS_AHEAD_NOW)
+    unsigned served = 0, refused = 0;
+    while (served < READS_IN_A_ROW && refused < REFUSALS_IN_A_ROW && !fs->over && receive(fs)) {
+        enum fs_ahead_taken taken = fs_ahead_take(fs, fs->buffer.size);
+        if (taken == FS_AHEAD_REFUSED)
+            refused++;
+        if (taken != FS_AHEAD_NOW)
             continue;
         serve_buffer(fs);
-        i++;
+        served++;
     }
 }
 

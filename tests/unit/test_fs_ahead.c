@@ -31,6 +31,9 @@ static struct {
     uint64_t fh;
 } answers[ANSWERS];
 static unsigned answer_count;
+static unsigned asks_again; /* how often a request that was refused is sent again at once */
+
+static void ask_again(void);
 
 /* ---- the host ---------------------------------------------------------------------------- */
 
@@ -76,7 +79,13 @@ static ssize_t do_answer(void *context, int fd, const struct iovec *parts, int c
 {
     (void)context;
     (void)file;
+    const struct fuse_out_header *head = parts[0].iov_base;
     ssize_t put = writev(fd, parts, count);
+
+    if (asks_again > 0 && head->error == -EDQUOT) {
+        asks_again--;
+        ask_again();
+    }
     return put < 0 ? -errno : put;
 }
 
@@ -280,6 +289,11 @@ static void storm(size_t which, struct sender sender, unsigned count)
             STORMS[which].bytes);
 }
 
+static void ask_again(void)
+{
+    storm(3, (struct sender){LOUD, 0}, 1);
+}
+
 TAP_TEST(whatever_a_user_has_asked_a_look_and_a_lock_of_another_one_wait_for_few_of_it)
 {
     const struct fuse_getattr_in look = {0};
@@ -359,17 +373,53 @@ TAP_TEST(an_interrupt_meets_the_request_that_it_is_of_wherever_that_is)
     end();
 }
 
+static void meet_the_bound(void)
+{
+    be_crowded();
+    for (unsigned i = 0; i < SERVICE_MAX_REQUESTS / STORM; i++) {
+        storm(3, (struct sender){LOUD, 0}, STORM);
+        turn();
+    }
+}
+
+TAP_TEST(however_often_one_who_was_refused_asks_again_others_are_served)
+{
+    const struct fuse_getattr_in look = {0};
+
+    begin();
+    meet_the_bound();
+    asks_again = SERVICE_MAX_REQUESTS;
+    storm(3, (struct sender){LOUD, 0}, STORM);
+    unsigned before = answer_count;
+    uint64_t looked =
+        ask((struct sender){QUIET, 0}, FUSE_GETATTR, FUSE_ROOT_ID, &look, sizeof look);
+    check(find_answer(looked) - before <= 2 * STORM);
+    check(asks_again > 0);
+    asks_again = 0;
+    end();
+}
+
+TAP_TEST(a_look_and_a_close_of_one_who_has_too_many_that_wait_are_served)
+{
+    const struct fuse_getattr_in look = {0};
+    const struct fuse_flush_in flush = {0};
+
+    begin();
+    meet_the_bound();
+    uint64_t looked = ask((struct sender){LOUD, 0}, FUSE_GETATTR, FUSE_ROOT_ID, &look, sizeof look);
+    check_int(answers[find_answer(looked)].error, 0);
+    uint64_t closed = ask((struct sender){LOUD, 0}, FUSE_FLUSH, FUSE_ROOT_ID, &flush, sizeof flush);
+    check(answers[find_answer(closed)].error != -EDQUOT);
+    end();
+}
+
 TAP_TEST(who_has_too_many_that_wait_is_refused_and_others_are_not)
 {
     const struct fuse_getattr_in look = {0};
     unsigned refused = 0;
 
     begin();
-    be_crowded();
-    for (unsigned i = 0; i < SERVICE_MAX_REQUESTS / STORM; i++) {
-        storm(3, (struct sender){LOUD, 0}, STORM);
-        turn();
-    }
+    meet_the_bound();
     for (unsigned i = 0; i < answer_count; i++)
         refused += answers[i].error == -EDQUOT;
     check(refused > 0);
