@@ -217,7 +217,7 @@ static bool plan_restart(struct keeper *keeper)
                                                               : restarts->in_row);
     if (restarts->was_starved)
         log_error(
-            "%s: the worker %s; all memory is held, and another one is started in %" PRIu64
+            "%s: the worker %s; device memory is kept, and another one is started in %" PRIu64
             ".%u s or later, when there is room: free memory, or raise the limit of the cgroup "
             "(MemoryMax=)",
             keeper_path(keeper), how, pause_ms / 1000, (unsigned)(pause_ms % 1000 / 100));
@@ -246,8 +246,9 @@ static bool try_later(struct keeper *keeper, int error)
         count_starved(keeper);
     else
         restarts->in_row++;
-    log_error("%s: cannot start another worker: %s; what is held stays held, and it is tried again",
-              keeper_path(keeper), strerror(-error));
+    log_error(
+        "%s: cannot start another worker: %s; device memory is kept, and the keeper tries again",
+        keeper_path(keeper), strerror(-error));
     if (!is_starved && are_too_many(keeper))
         return false;
     restarts->next_ms =
@@ -270,7 +271,7 @@ static void wait_for_room(struct keeper *keeper)
     struct keeper_restarts *restarts = &keeper->restarts;
 
     if (restarts->starved == 0 || !restarts->was_starved)
-        log_error("%s: there is no memory for another worker; all memory is held, and one is "
+        log_error("%s: there is no memory for another worker; device memory is kept, and one is "
                   "started as soon as there is room: free memory, or raise the limit of the cgroup "
                   "(MemoryMax=)",
                   keeper_path(keeper));

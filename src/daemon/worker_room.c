@@ -11,13 +11,15 @@
 
 #define TRIM_MS 1000u
 
-/* What was freed and stays in the heap (worker_bound_heap) is missed where memory is short. True:
- * some may have gone back. */
+/* Gives back what was freed and stays in the heap (worker_bound_heap), where requests are about to
+ * be refused for want of it: malloc_trim(3) stops the loop. True: some may have gone back. */
 static bool give_back(struct worker *worker, const struct headroom_info *info)
 {
     uint64_t now_ms = loop_now_ms();
+    uint64_t aside_bytes = worker->service ? service_count_aside(worker->service) : 0;
 
-    if (info->available_bytes > 0 || now_ms - worker->trimmed_ms < TRIM_MS)
+    if (info->free_bytes > info->reserve_bytes / 2 + aside_bytes ||
+        now_ms - worker->trimmed_ms < TRIM_MS)
         return false;
     worker->trimmed_ms = now_ms;
     return malloc_trim(0) == 1;

@@ -43,8 +43,10 @@ class Requests(Served):
     def test_requests_may_follow_each_other_at_once(self):
         with Http() as http:
             http.send(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                      b"POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-                      b"GET /v2/nothing HTTP/1.1\r\nHost: localhost\r\n\r\nGET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                      b"POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost\r\n"
+                      b"Content-Length: 0\r\n\r\n"
+                      b"GET /v2/nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                      b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertEqual([http.answer()[0] for _ in range(4)], [200, 200, 404, 200])
 
     def test_a_request_may_come_byte_by_byte(self):
@@ -104,7 +106,8 @@ class Requests(Served):
 
     def test_the_answer_to_a_head_has_no_body_and_the_next_one_follows(self):
         with Http() as http:
-            http.send(b"HEAD /v2 HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            http.send(b"HEAD /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                      b"HEAD /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
                       b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             heads = []
             for _ in range(2):
@@ -159,7 +162,8 @@ class Requests(Served):
                 self.assertTrue(http.is_closed())
 
     def test_heads_that_do_not_end_are_cut_off(self):
-        for head in (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 101 + b"\r\n", b"GET /" + b"v" * 20000,
+        for head in (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 101 + b"\r\n",
+                     b"GET /" + b"v" * 20000,
                      b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 20000):
             with Http() as http:
                 http.send(head)
@@ -170,7 +174,8 @@ class Requests(Served):
         for i in range(1000):
             http = Http()
             if i % 4 == 0:
-                http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+                http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
+                          b"Content-Length: 100\r\n\r\n{")
             elif i % 4 == 1:
                 http.send(b"GET /v2 HT")
             elif i % 4 == 2:
@@ -364,7 +369,8 @@ class Work(Served):
 
     def test_headers_that_never_end(self):
         with H2() as h2:
-            h2.send(frame(raw.HEADERS, 0, h2.next, raw.call_headers("ServerLive")) + frame(9, 0, h2.next) * 20)
+            head = frame(raw.HEADERS, 0, h2.next, raw.call_headers("ServerLive"))
+            h2.send(head + frame(9, 0, h2.next) * 20)
             self.assert_ended(h2)
 
     def test_floods_of_frames_whose_answers_are_read(self):

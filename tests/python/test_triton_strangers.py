@@ -72,7 +72,8 @@ class Strangers(unittest.TestCase):
         half = b" " * (7 << 20)
         for _ in range(40):
             http = self.http(ADDRESS)
-            http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (len(half) + 1))
+            http.send(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\n"
+                      b"Content-Length: %d\r\n\r\n" % (len(half) + 1))
             try:
                 http.send(half)
             except (BrokenPipeError, ConnectionResetError):

@@ -28,7 +28,8 @@ class Times(unittest.TestCase):
         self.assertGreater(time.monotonic() - start, at_least - 0.2)
 
     def test_half_a_request_is_told_that_it_is_late(self):
-        for half in (b"GET /v2 HT", b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+        for half in (b"GET /v2 HT",
+                     b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
                      b"POST /v2/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"):
             with Http() as http:
                 http.send(half)

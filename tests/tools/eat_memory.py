@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """eat_memory.py CGROUP: has all memory of a memory cgroup but a little, until this process is killed.
 
-The memory is a file's, which no process of the cgroup maps: so the OOM killer can free none of it, and kills what
-else is in there once that asks for more than the little."""
+The memory is a file's, which no process of the cgroup maps. The OOM killer can free none of it, and kills
+another process of the cgroup once that asks for more than the little."""
 
 import os
 import sys

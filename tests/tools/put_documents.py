@@ -25,7 +25,9 @@ class Entry(ctypes.Structure):
 
 
 library = ctypes.CDLL(sys.argv[1])
-library.gmsfs_metadata_put_many.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+library.gmsfs_metadata_put_many.argtypes = [
+    ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+]
 library.gmsfs_connect.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
 count = int(sys.argv[3]) // VALUE_BYTES
 handle = None
