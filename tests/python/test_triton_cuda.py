@@ -259,6 +259,7 @@ class Cuda(TritonTest):
                         os.kill(pid, signal.SIGKILL)
                         kills += 1
                     wait_until(lambda: helpers() and len(seen["host", "http"]) > done)
+                wait_until(lambda: all(None in seen["in", kind] for kind in KINDS))
             finally:
                 over.set()
                 for thread in threads:
