@@ -33,7 +33,7 @@ eat_all() {
     wait_until_any 10 has_no_worker
     wait_until_any 30 memcg_is_full
     kill -CONT "$KEEPER"
-    wait_until_any 30 grep -q 'memory is held, and' "$LOG"
+    wait_until_any 30 grep -q 'memory is kept, and' "$LOG"
 }
 
 has_no_worker() {
