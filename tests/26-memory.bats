@@ -15,7 +15,7 @@ HOG=$BUILD/tests/tools/hog
 
 setup() {
     gms_setup
-    requires memory-cgroup jq
+    requires memory-cgroup jq no-sanitizer
 }
 
 teardown() {
