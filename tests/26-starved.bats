@@ -11,7 +11,7 @@ load publish
 
 setup() {
     common_setup
-    requires memory-cgroup python3
+    requires memory-cgroup python3 no-sanitizer
     memcg_make 96
     start_mount
     publish
