@@ -5,6 +5,8 @@
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
+#include "mover/direct.h"
+#include "mover/work.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,11 +17,13 @@
 #include <string.h>
 #include <time.h>
 
-#define ERROR_BYTES 4096
-#define NS_PER_US   1000
-#define US_PER_MS   1000
-#define US_PER_S    1000000
-#define MS_PER_S    1000
+#define ERROR_BYTES  4096
+#define OPTION_BYTES 64
+#define MAX_OPTIONS  24
+#define NS_PER_US    1000
+#define US_PER_MS    1000
+#define US_PER_S     1000000
+#define MS_PER_S     1000
 
 static const struct cli_command *current;
 
@@ -58,10 +62,32 @@ int cli_usage_error(const char *format, ...)
     return CLI_USAGE;
 }
 
+static void cli_print_option(const struct cli_option *option)
+{
+    const char *line = option->help, *value = option->value ? option->value : "", *end;
+    char word[OPTION_BYTES] = "", letter[] = "  -?, ";
+
+    letter[3] = option->letter;
+    if (option->name)
+        snprintf(word, sizeof(word), "%s%s%s%s", option->letter ? letter : "      ", option->name,
+                 *value && *value != '[' ? " " : "", value);
+    printf("%-*s", option->name ? current->column : 0, word);
+    for (; (end = strchr(line, '\n')); line = end + 1)
+        printf("%.*s\n%*s", (int)(end - line), line, current->column, "");
+    puts(line);
+}
+
 int cli_help(void)
 {
-    fputs(current->usage, stdout);
-    return CLI_OK;
+    static const struct cli_option help = {.name = "--help", .help = "this text"};
+
+    printf("%s\n", current->usage);
+    for (const struct cli_option *option = current->options; option && option->help; option++)
+        cli_print_option(option);
+    cli_print_option(&help);
+    if (current->ending)
+        printf("\n%s", current->ending);
+    return CLI_HELPED;
 }
 
 int cli_failure(const struct failure *failure)
@@ -76,29 +102,109 @@ int cli_out_of_memory(void)
     return CLI_FAILURE;
 }
 
-int cli_getopt(int argc, char **argv, const char *options, const struct option *long_options)
-{
-    const char *word;
-    int option;
+/* ---- options ------------------------------------------------------------------------------- */
 
-    opterr = 0;
-    option = getopt_long(argc, argv, options, long_options, NULL);
-    if (option != ':' && option != '?')
-        return option;
-    word = argv[optind - 1];
-    if (option == ':')
-        cli_usage_error("option '%s' needs a value", word);
-    else if (optopt && strncmp(word, "--", 2) != 0)
-        cli_usage_error("unknown option '-%c'", optopt);
-    else if (optopt)
-        cli_usage_error("option '%s' takes no value", word);
-    else
-        cli_usage_error("unknown or ambiguous option '%s'", word);
-    return '?';
+/* Of getopt_long(): what it returns for a row of a table is this and the row's number. */
+#define OPTION_FIRST 256
+#define OPTION_HELP  'h'
+
+static bool was_given[MAX_OPTIONS];
+
+/* What getopt_long() takes, of the table of the command that runs. */
+struct cli_getopt {
+    char letters[2 * MAX_OPTIONS];
+    struct option words[MAX_OPTIONS + 2]; /* and those of --help and of the end */
+};
+
+static void cli_getopt_fill(struct cli_getopt *to)
+{
+    const struct cli_option *options = current->options;
+    char *letter = to->letters + sprintf(to->letters, current->is_prefix ? "+:h" : ":h");
+    struct option *word = to->words;
+
+    for (int i = 0; options && options[i].help; i++) {
+        const char *value = options[i].value;
+        if (!options[i].name)
+            continue;
+        *word++ = (struct option){options[i].name + strlen("--"),
+                                  !value          ? no_argument
+                                  : *value == '[' ? optional_argument
+                                                  : required_argument,
+                                  NULL, OPTION_FIRST + i};
+        if (options[i].letter)
+            letter += sprintf(letter, "%c%s", options[i].letter, value ? ":" : "");
+    }
+    *word = (struct option){"help", no_argument, NULL, OPTION_HELP};
 }
 
-int cli_parse_count(const char *option, const char *text, uint64_t min, uint64_t max,
-                    uint64_t *value)
+/* The error that getopt_long() has met; returns CLI_USAGE. */
+static int cli_refuse_option(int option, const char *word)
+{
+    if (option == ':')
+        return cli_usage_error("option '%s' needs a value", word);
+    if (optopt && strncmp(word, "--", 2) != 0)
+        return cli_usage_error("unknown option '-%c'", optopt);
+    if (optopt)
+        return cli_usage_error("option '%s' takes no value", word);
+    return cli_usage_error("unknown or ambiguous option '%s'", word);
+}
+
+/* The number of the row that getopt_long() means. */
+static int cli_find_option(int option)
+{
+    int i = 0;
+
+    if (option >= OPTION_FIRST)
+        return option - OPTION_FIRST;
+    while (current->options[i].letter != option)
+        i++;
+    return i;
+}
+
+bool cli_was_given(const struct cli_option *option)
+{
+    return was_given[option - current->options];
+}
+
+int cli_parse(int argc, char **argv, void *values)
+{
+    struct cli_getopt known = {0};
+    int status = CLI_OK, option, operands;
+
+    cli_getopt_fill(&known);
+    opterr = 0;
+    while (status == CLI_OK &&
+           (option = getopt_long(argc, argv, known.letters, known.words, NULL)) != -1) {
+        if (option == OPTION_HELP)
+            return cli_help();
+        if (option == ':' || option == '?')
+            return cli_refuse_option(option, argv[optind - 1]);
+        const struct cli_option *row = &current->options[cli_find_option(option)];
+        was_given[row - current->options] = true;
+        status = row->take(row->name, optarg, (char *)values + row->at);
+    }
+    operands = argc - optind;
+    if (status == CLI_OK &&
+        (operands < current->least || (current->most && operands > current->most)))
+        return cli_usage_error("%s", current->needs);
+    return status;
+}
+
+int cli_take_flag(const char *name, const char *text, void *at)
+{
+    (void)name, (void)text;
+    *(bool *)at = true;
+    return CLI_OK;
+}
+
+int cli_take_text(const char *name, const char *text, void *at)
+{
+    (void)name;
+    *(const char **)at = text;
+    return CLI_OK;
+}
+
+int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *value)
 {
     char *end;
     unsigned long long number;
@@ -106,37 +212,50 @@ int cli_parse_count(const char *option, const char *text, uint64_t min, uint64_t
     errno = 0;
     number = strtoull(text, &end, 10);
     if (errno || *end || text[0] < '0' || text[0] > '9' || number < min || number > max)
-        return cli_usage_error("%s '%s': a number from %" PRIu64 " to %" PRIu64 " is needed",
-                               option, text, min, max);
+        return cli_usage_error("%s '%s': a number from %" PRIu64 " to %" PRIu64 " is needed", name,
+                               text, min, max);
     *value = number;
     return CLI_OK;
 }
 
-int cli_parse_size(const char *option, const char *text, uint64_t *bytes)
+int cli_take_number(const char *name, const char *text, void *at)
 {
+    return cli_parse_count(name, text, 0, INT64_MAX, at);
+}
+
+int cli_take_threads(const char *name, const char *text, void *at)
+{
+    return cli_parse_count(name, text, 1, WORK_MAX_THREADS, at);
+}
+
+int cli_take_size(const char *name, const char *text, void *at)
+{
+    uint64_t *bytes = at;
+
     if (size_parse(text, bytes) != 0 || *bytes == 0)
         return cli_usage_error("%s '%s': a size above 0 is needed, as 512M or 2G (powers of 1024)",
-                               option, text);
+                               name, text);
     return CLI_OK;
 }
 
-int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms)
+int cli_take_timeout(const char *name, const char *text, void *at)
 {
+    uint64_t *timeout_ms = at;
     char *end;
     double seconds;
 
     errno = 0;
     seconds = strtod(text, &end);
     if (errno || *end || text[0] < '0' || text[0] > '9' || !(seconds <= INT_MAX))
-        return cli_usage_error("%s '%s': seconds are needed, as 10 or 0.5", option, text);
+        return cli_usage_error("%s '%s': seconds are needed, as 10 or 0.5", name, text);
     *timeout_ms = (uint64_t)(seconds * MS_PER_S);
     return CLI_OK;
 }
 
-int cli_parse_direct(const char *text, enum direct_use *use)
+int cli_take_direct(const char *name, const char *text, void *at)
 {
-    if (direct_parse(text, use) != 0)
-        return cli_usage_error("--direct: '%s': one of auto, always and never is needed", text);
+    if (direct_parse(text, (enum direct_use *)at) != 0)
+        return cli_usage_error("%s: '%s': one of auto, always and never is needed", name, text);
     return CLI_OK;
 }
 

@@ -9,10 +9,9 @@
 #ifndef GMSFS_CLI_CLI_H
 #define GMSFS_CLI_CLI_H
 
-#include "mover/direct.h"
-
 #include <getopt.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Exit statuses of every command; `gmsfs run` has more, those of its COMMAND. */
@@ -22,16 +21,37 @@ enum cli_status {
     CLI_USAGE = 2,      /* the command line makes no sense */
     CLI_TIMEOUT = 3,    /* the lock was not free, or the state did not come, in the time given */
     CLI_UNREPORTED = 4, /* done for good, but that could not be said; output_end() alone says so */
+    CLI_HELPED = 256,   /* --help was given, and nothing is to be done; main() makes CLI_OK of it */
 };
 
 #define CLI_SIGNALED 128 /* and the number of the signal that ended it, as shells say it */
 
 #define CLI_FOREVER UINT64_MAX
 
+/*
+ * An option. take() reads what follows it into `at` of the values of the command; on failure it
+ * prints the error and returns CLI_USAGE. `name` is that on the command line, as "--timeout".
+ */
+struct cli_option {
+    const char *name;
+    char letter;       /* the short one; 0: none */
+    const char *value; /* its name in the help; NULL: it takes none; "[=...]": it may be left out */
+    int (*take)(const char *name, const char *text, void *at);
+    size_t at;
+    const char *help; /* lines; a row without a name is a heading, and one without a help the end */
+};
+
+/* The text of --help is usage, options with that of --help, and ending. */
 struct cli_command {
     const char *name;
     const char *summary; /* one line for `gmsfs help` */
-    const char *usage;   /* the text of --help */
+    const char *usage;
+    const struct cli_option *options; /* NULL: --help alone */
+    int column;                       /* where the help of an option begins */
+    const char *ending;               /* NULL: none */
+    int least, most;                  /* operands; most 0: no bound */
+    const char *needs;                /* the error of other numbers of them */
+    bool is_prefix;                   /* options end with the first operand */
     int (*run)(int argc, char **argv);
 };
 
@@ -64,15 +84,17 @@ void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with a hint at --help; returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* --help was given: prints the usage; returns CLI_OK. */
+/* Prints the text of --help; returns CLI_HELPED. */
 int cli_help(void);
 
 /*
- * getopt_long with our messages: an option's value, -1 at the end, or '?' after the error has been
- * printed. `options` begins with ":", or with "+:" where words after the first operand belong to
- * others.
+ * Reads the options of the command that runs into its values, and counts its operands, which begin
+ * at argv[optind]. CLI_OK, CLI_USAGE after the error has been printed, or CLI_HELPED.
  */
-int cli_getopt(int argc, char **argv, const char *options, const struct option *long_options);
+int cli_parse(int argc, char **argv, void *values);
+
+/* cli_parse() has met the option, a row of the command's table. */
+bool cli_was_given(const struct cli_option *option);
 
 struct failure;
 
@@ -82,15 +104,24 @@ int cli_failure(const struct failure *failure);
 /* malloc has failed; returns CLI_FAILURE. */
 int cli_out_of_memory(void);
 
-/* Values of options. On failure the error is printed and CLI_USAGE returned, else CLI_OK. */
-int cli_parse_count(const char *option, const char *text, uint64_t min, uint64_t max,
+/* Values of options, for cli_option.take. */
+int cli_take_flag(const char *name, const char *text, void *at);    /* bool */
+int cli_take_text(const char *name, const char *text, void *at);    /* const char * */
+int cli_take_size(const char *name, const char *text, void *at);    /* uint64_t, bytes */
+int cli_take_number(const char *name, const char *text, void *at);  /* uint64_t, to INT64_MAX */
+int cli_take_threads(const char *name, const char *text, void *at); /* uint64_t */
+int cli_take_direct(const char *name, const char *text, void *at);  /* enum direct_use */
+/* uint64_t, milliseconds: of seconds, perhaps with a fraction; 0 means not to wait at all. */
+int cli_take_timeout(const char *name, const char *text, void *at);
+/* A uint64_t in bounds. */
+int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max,
                     uint64_t *value);
-int cli_parse_size(const char *option, const char *text, uint64_t *bytes);
-/* Seconds, perhaps with a fraction; 0 means not to wait at all. */
-int cli_parse_timeout(const char *option, const char *text, uint64_t *timeout_ms);
 
-/* Of --direct. */
-int cli_parse_direct(const char *text, enum direct_use *use);
+/* Rows that several commands have. */
+#define CLI_QUIET(type)                                                                 \
+    {                                                                                   \
+        "--quiet", 'q', NULL, cli_take_flag, offsetof(type, quiet), "print errors only" \
+    }
 
 /* Milliseconds of a clock that is never set; and how much of a timeout is left. */
 uint64_t cli_now_ms(void);

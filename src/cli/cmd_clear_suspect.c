@@ -19,11 +19,9 @@ static const char usage[] =
     "After an error of the GPU (its file 'device' says which) what stores hold may be damaged, "
     "and\n"
     "they take no new readers until they are freed and loaded anew. This lets readers in all the\n"
-    "same: into one store, or all of a mount.\n"
-    "\n"
-    "  -q, --quiet   print errors only\n"
-    "      --help    this text\n"
-    "\n"
+    "same: into one store, or all of a mount.\n";
+
+static const char ending[] =
     "Exit status: 0 done, also where nothing was suspect; 1 failure; 2 usage; 4 done, but\n"
     "that could not be reported.\n";
 
@@ -73,21 +71,19 @@ static int clear_path(const struct mounts *mounts, const char *path, bool quiet)
     return CLI_OK;
 }
 
+static const struct cli_option options[] = {
+    {"--quiet", 'q', NULL, cli_take_flag, 0, "print errors only"},
+    {0},
+};
+
 static int clear_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     struct mounts mounts;
     bool quiet = false;
-    int option, status = CLI_OK, error;
+    int status = cli_parse(argc, argv, &quiet), error;
 
-    while ((option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option != 'q')
-            return option == 'h' ? cli_help() : CLI_USAGE;
-        quiet = true;
-    }
-    if (optind == argc)
-        return cli_usage_error("a STORE or MOUNT is needed");
+    if (status != CLI_OK)
+        return status;
     error = mounts_read_for(argv + optind, (size_t)(argc - optind), &mounts);
     if (error)
         return mounts_explain(error);
@@ -105,5 +101,10 @@ const struct cli_command cmd_clear_suspect = {
     .name = "clear-suspect",
     .summary = "let readers into a store after an error of its GPU",
     .usage = usage,
+    .options = options,
+    .column = 16,
+    .ending = ending,
+    .least = 1,
+    .needs = "a STORE or MOUNT is needed",
     .run = clear_run,
 };

@@ -47,21 +47,9 @@ static const char usage[] =
     "('info'\n"
     "and 'events' say by when), and the command waits until nobody holds it. Then COMMAND runs,\n"
     "which must not take its lock, or the store moves as --then says; and with the end of gmsfs\n"
-    "drain, whatever ended it, the store lets in who waits.\n"
-    "\n"
-    "      --kill       STORE: SIGKILL to who holds it, at once or after the timeout\n"
-    "      --revoke     end the sessions instead of waiting for them; writers lose their work. "
-    "Of a\n"
-    "                   STORE: after the timeout, and after --kill\n"
-    "      --timeout S  give up when sessions are left after S seconds (default: wait for them)\n"
-    "      --then WORD  STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they "
-    "are\n"
-    "                   given up. Takes as long as the move does, whatever the timeout\n"
-    "      --to PLACE   with --then demote: host (default) or disk\n"
-    "      --undo       let the mount, or the store, serve again\n"
-    "  -q, --quiet      print errors only\n"
-    "      --help       this text\n"
-    "\n"
+    "drain, whatever ended it, the store lets in who waits.\n";
+
+static const char ending[] =
     "Exit status: 0 the device holds nothing, or nobody holds the store, or it is where --then "
     "says,\n"
     "or that of COMMAND; 1 failure;\n"
@@ -273,42 +261,32 @@ static int drain_check(const struct drain *drain)
     return CLI_OK;
 }
 
+static const struct cli_option options[] = {
+    {"--kill", 0, NULL, cli_take_flag, offsetof(struct drain, kill),
+     "STORE: SIGKILL to who holds it, at once or after the timeout"},
+    {"--revoke", 0, NULL, cli_take_flag, offsetof(struct drain, revoke),
+     "end the sessions instead of waiting for them; writers lose their work. Of a\n"
+     "STORE: after the timeout, and after --kill"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct drain, timeout_ms),
+     "give up when sessions are left after S seconds (default: wait for them)"},
+    {"--then", 0, "WORD", cli_take_text, offsetof(struct drain, then),
+     "STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they are\n"
+     "given up. Takes as long as the move does, whatever the timeout"},
+    {"--to", 0, "PLACE", cli_take_text, offsetof(struct drain, to),
+     "with --then demote: host (default) or disk"},
+    {"--undo", 0, NULL, cli_take_flag, offsetof(struct drain, undo),
+     "let the mount, or the store, serve again"},
+    CLI_QUIET(struct drain),
+    {0},
+};
+
 static int drain_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"revoke", no_argument, NULL, 'r'},
-                                            {"kill", no_argument, NULL, 'k'},
-                                            {"then", required_argument, NULL, 'n'},
-                                            {"to", required_argument, NULL, 't'},
-                                            {"undo", no_argument, NULL, 'u'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct drain drain = {.timeout_ms = CLI_FOREVER};
-    int option, status = CLI_OK, behind = drain_count_behind(argc, argv);
+    int behind = drain_count_behind(argc, argv), status = cli_parse(argc, argv, &drain);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 'r')
-            drain.revoke = true;
-        else if (option == 'k')
-            drain.kill = true;
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &drain.timeout_ms);
-        else if (option == 'n')
-            drain.then = optarg;
-        else if (option == 't')
-            drain.to = optarg;
-        else if (option == 'u')
-            drain.undo = true;
-        else if (option == 'q')
-            drain.quiet = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    if (argc == optind)
-        return cli_usage_error("one MOUNT or STORE is needed");
     if (argc - optind - behind > 1)
         return cli_usage_error("one MOUNT or STORE at a time; a COMMAND stands behind '--'");
     drain.path = argv[optind];
@@ -321,5 +299,10 @@ const struct cli_command cmd_drain = {
     .name = "drain",
     .summary = "empty a mount, or a store of its holders",
     .usage = usage,
+    .options = options,
+    .column = 19,
+    .ending = ending,
+    .least = 1,
+    .needs = "one MOUNT or STORE is needed",
     .run = drain_run,
 };

@@ -27,14 +27,9 @@ static const char usage[] =
     "gets a session of the stores weights and kv_cache, and nothing that weights holds is "
     "discarded.\n"
     "It needs weights committed, kv_cache empty, and both without sessions. Prints the token by\n"
-    "which the fence is ended, and by which alone; it stands when the command has ended.\n"
-    "\n"
-    "      --abort TOKEN     there is no checkpoint: end the fence\n"
-    "      --complete TOKEN  what was checkpointed is restored: end the fence\n"
-    "      --status          print 'fenced TOKEN' or 'serving'\n"
-    "  -q, --quiet           print the token and errors only\n"
-    "      --help            this text\n"
-    "\n"
+    "which the fence is ended, and by which alone; it stands when the command has ended.\n";
+
+static const char ending[] =
     "For whoever may write both stores, as root may always; they are also told the token.\n"
     "\n"
     "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could not be reported (--status\n"
@@ -205,40 +200,44 @@ static int fence_path(struct fence *fence, char *path)
     return status;
 }
 
+static int fence_take(const char *name, const char *text, void *at)
+{
+    struct fence *fence = at;
+
+    if (fence->op != GMSFS_FDS_FENCE)
+        return cli_usage_error("--abort, --complete and --status go alone");
+    fence->op = strcmp(name, "--abort") == 0      ? GMSFS_FDS_FENCE_ABORT
+                : strcmp(name, "--complete") == 0 ? GMSFS_FDS_FENCE_COMPLETE
+                                                  : GMSFS_FDS_FENCE_STATUS;
+    return text ? fence_parse(name, text, fence->token) : CLI_OK;
+}
+
+static const struct cli_option options[] = {
+    {"--abort", 0, "TOKEN", fence_take, 0, "there is no checkpoint: end the fence"},
+    {"--complete", 0, "TOKEN", fence_take, 0, "what was checkpointed is restored: end the fence"},
+    {"--status", 0, NULL, fence_take, 0, "print 'fenced TOKEN' or 'serving'"},
+    {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct fence, quiet),
+     "print the token and errors only"},
+    {0},
+};
+
 static int fence_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"abort", required_argument, NULL, 'a'}, {"complete", required_argument, NULL, 'c'},
-        {"status", no_argument, NULL, 's'},      {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
     struct fence fence = {.op = GMSFS_FDS_FENCE};
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &fence);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 'q') {
-            fence.quiet = true;
-            continue;
-        }
-        if (option == 'h' || option == '?')
-            return option == 'h' ? cli_help() : CLI_USAGE;
-        if (fence.op != GMSFS_FDS_FENCE)
-            return cli_usage_error("--abort, --complete and --status go alone");
-        fence.op = option == 'a'   ? GMSFS_FDS_FENCE_ABORT
-                   : option == 'c' ? GMSFS_FDS_FENCE_COMPLETE
-                                   : GMSFS_FDS_FENCE_STATUS;
-        if (option != 's')
-            status = fence_parse(option == 'a' ? "--abort" : "--complete", optarg, fence.token);
-    }
-    if (status != CLI_OK)
-        return status;
-    if (argc - optind != 1)
-        return cli_usage_error("one MOUNT is needed");
-    return fence_path(&fence, argv[optind]);
+    return status == CLI_OK ? fence_path(&fence, argv[optind]) : status;
 }
 
 const struct cli_command cmd_fence = {
     .name = "fence",
     .summary = "keep everybody out while the device is checkpointed",
     .usage = usage,
+    .options = options,
+    .column = 24,
+    .ending = ending,
+    .least = 1,
+    .most = 1,
+    .needs = "one MOUNT is needed",
     .run = fence_run,
 };

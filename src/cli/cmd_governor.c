@@ -31,15 +31,9 @@ static const char usage[] =
     "that are wanted to the device, and has others leave, the less important and longest unused\n"
     "first. In the foreground, until a signal ends it; a line on standard output for each deed "
     "and\n"
-    "its reason. SIGHUP lets it read FILE anew.\n"
-    "\n"
-    "  -c, --config FILE   what it may do with which model (default: " DEFAULT_FILE ");\n"
-    "                      gmsfs-governor(8) has its statements\n"
-    "      --dry-run       change nothing: print the shell commands that it would run, and why\n"
-    "      --once          one look, and the deeds that follow from it; another look where these\n"
-    "                      took longer than an interval\n"
-    "      --help          this text\n"
-    "\n"
+    "its reason. SIGHUP lets it read FILE anew.\n";
+
+static const char ending[] =
     "Exit status: 0 ended by SIGTERM or SIGINT, or the mount was unmounted, or (--once) all was "
     "done;\n"
     "1 failure, or (--once) a deed failed; 2 usage; 4 done, but that could not be reported.\n";
@@ -228,34 +222,35 @@ static int governor_at(struct governor *governor, char *path)
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--config", 'c', "FILE", cli_take_text, offsetof(struct governor, file),
+     "what it may do with which model (default: " DEFAULT_FILE ");\n"
+     "gmsfs-governor(8) has its statements"},
+    {"--dry-run", 0, NULL, cli_take_flag, offsetof(struct governor, dry_run),
+     "change nothing: print the shell commands that it would run, and why"},
+    {"--once", 0, NULL, cli_take_flag, offsetof(struct governor, once),
+     "one look, and the deeds that follow from it; another look where these\n"
+     "took longer than an interval"},
+    {0},
+};
+
 static int governor_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                            {"dry-run", no_argument, NULL, 'n'},
-                                            {"once", no_argument, NULL, 'o'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct governor governor = {.file = DEFAULT_FILE, .round.lock = -1};
-    int option;
+    int status = cli_parse(argc, argv, &governor);
 
-    while ((option = cli_getopt(argc, argv, ":c:h", options)) != -1) {
-        if (option == 'c')
-            governor.file = optarg;
-        else if (option == 'n')
-            governor.dry_run = true;
-        else if (option == 'o')
-            governor.once = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
-    if (argc - optind != 1)
-        return cli_usage_error("a MOUNT is needed");
-    return governor_at(&governor, argv[optind]);
+    return status == CLI_OK ? governor_at(&governor, argv[optind]) : status;
 }
 
 const struct cli_command cmd_governor = {
     .name = "governor",
     .summary = "decide which models are on a device",
     .usage = usage,
+    .options = options,
+    .column = 22,
+    .ending = ending,
+    .least = 1,
+    .most = 1,
+    .needs = "a MOUNT is needed",
     .run = governor_run,
 };

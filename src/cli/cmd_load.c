@@ -22,35 +22,20 @@ static const char usage[] =
     "       gmsfs load --group [--force] [OPTION...] STORE=FILE...\n"
     "\n"
     "Loads a model into a store, which is made where it is not there: safetensors or GGUF files,\n"
-    "or a directory that has them. Validates them, takes the writer's lock together with all "
-    "the\n"
+    "or a directory that has them. Validates them, takes the writer's lock together with all the\n"
     "memory that the model needs, replaces what the store had, and commits. On any error, or\n"
     "Ctrl-C, nothing is committed.\n"
     "With --group a model of several ranks, each into its store, all of them or none: the stores\n"
     "are locked together, with all their memory, and committed with one group id. A STORE may be\n"
     "named several times, for a rank of several files. Where such a load is in them already, it\n"
-    "is left as it is.\n"
-    "\n"
-    "      --group          each operand is STORE=FILE, STORE=INDEX.json or STORE=DIRECTORY\n"
-    "      --force          with --group: load anew also what is whole already\n"
-    "      --chunk SIZE     size of the allocations that tensors are packed into (default: 2G on\n"
-    "                       a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
-    "                       to 2G)\n"
-    "      --threads N      threads that copy, 1 to 256 (default: one for each CPU, at most 16;\n"
-    "                       to a GPU at most 12; for each GPU where there are several)\n"
-    "      --direct WHEN    read the files past the page cache (O_DIRECT): always, never, or "
-    "auto,\n"
-    "                       where it can neither hold them nor has them (default: auto)\n"
-    "      --timeout S      give up when lock and memory are not free within S seconds; 0: at "
-    "once\n"
-    "                       (default: wait for them)\n"
-    "  -q, --quiet          print errors only\n"
-    "      --help           this text\n"
-    "\n"
+    "is left as it is.\n";
+
+static const char ending[] =
     "Exit status: 0 committed; 1 failure; 2 usage; 3 lock or memory were not free in time;\n"
     "4 committed, but that could not be reported; 128 + N stopped by signal N.\n";
 
 struct load_choice {
+    struct load load;
     bool is_group, force;
 };
 
@@ -154,65 +139,55 @@ static int load_do(struct load *load)
     return status;
 }
 
-static int load_parse(int argc, char **argv, struct load *load, struct load_choice *choice)
-{
-    static const struct option options[] = {{"chunk", required_argument, NULL, 'c'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"group", no_argument, NULL, 'g'},
-                                            {"force", no_argument, NULL, 'f'},
-                                            {"direct", required_argument, NULL, 'd'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int option, status = CLI_OK;
-
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 'c')
-            status = cli_parse_size("--chunk", optarg, &load->chunk_bytes);
-        else if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &load->threads);
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &load->timeout_ms);
-        else if (option == 'd')
-            status = cli_parse_direct(optarg, &load->direct);
-        else if (option == 'q')
-            load->quiet = true;
-        else if (option == 'g')
-            choice->is_group = true;
-        else if (option == 'f')
-            choice->force = true;
-        else
-            return option;
-    }
-    if (status == CLI_OK && choice->force && !choice->is_group)
-        return cli_usage_error("--force is for --group: a store alone is always loaded anew");
-    return status;
-}
+static const struct cli_option options[] = {
+    {"--group", 0, NULL, cli_take_flag, offsetof(struct load_choice, is_group),
+     "each operand is STORE=FILE, STORE=INDEX.json or STORE=DIRECTORY"},
+    {"--force", 0, NULL, cli_take_flag, offsetof(struct load_choice, force),
+     "with --group: load anew also what is whole already"},
+    {"--chunk", 0, "SIZE", cli_take_size, offsetof(struct load_choice, load.chunk_bytes),
+     "size of the allocations that tensors are packed into (default: 2G on\n"
+     "a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"
+     "to 2G)"},
+    {"--threads", 0, "N", cli_take_threads, offsetof(struct load_choice, load.threads),
+     "threads that copy, 1 to 256 (default: one for each CPU, at most 16;\n"
+     "to a GPU at most 12; for each GPU where there are several)"},
+    {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct load_choice, load.direct),
+     "read the files past the page cache (O_DIRECT): always, never, or auto,\n"
+     "where it can neither hold them nor has them (default: auto)"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct load_choice, load.timeout_ms),
+     "give up when lock and memory are not free within S seconds; 0: at once\n"
+     "(default: wait for them)"},
+    {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct load_choice, load.quiet),
+     "print errors only"},
+    {0},
+};
 
 static int load_run(int argc, char **argv)
 {
-    struct load load = {.timeout_ms = CLI_FOREVER};
-    struct load_choice choice = {0};
-    int status = load_parse(argc, argv, &load, &choice);
+    struct load_choice choice = {.load.timeout_ms = CLI_FOREVER};
+    struct load *load = &choice.load;
+    int status = cli_parse(argc, argv, &choice);
 
-    if (status == 'h')
-        return cli_help();
     if (status != CLI_OK)
-        return CLI_USAGE;
+        return status;
     if (choice.is_group)
-        return load_group(&load, argv + optind, (size_t)(argc - optind), choice.force);
+        return load_group(load, argv + optind, (size_t)(argc - optind), choice.force);
+    if (choice.force)
+        return cli_usage_error("--force is for --group: a store alone is always loaded anew");
     if (argc - optind < 2)
         return cli_usage_error("a STORE and the files of one model are needed");
-    load.store = argv[optind];
-    load.files = (const char *const *)(argv + optind + 1);
-    load.file_count = (size_t)(argc - optind - 1);
-    return load_do(&load);
+    load->store = argv[optind];
+    load->files = (const char *const *)(argv + optind + 1);
+    load->file_count = (size_t)(argc - optind - 1);
+    return load_do(load);
 }
 
 const struct cli_command cmd_load = {
     .name = "load",
     .summary = "load a model into a store",
     .usage = usage,
+    .options = options,
+    .column = 23,
+    .ending = ending,
     .run = load_run,
 };

@@ -21,11 +21,9 @@ static const char usage[] =
     "Usage: gmsfs ls [--json] STORE\n"
     "\n"
     "Lists the metadata entries of a store's committed layout: tensor, dtype, shape, bytes,\n"
-    "allocation and offset. Takes no lock and waits for nobody.\n"
-    "\n"
-    "      --json   the same as JSON, with allocations and values\n"
-    "      --help   this text\n"
-    "\n"
+    "allocation and offset. Takes no lock and waits for nobody.\n";
+
+static const char ending[] =
     "Exit status: 0, also for an empty store; 1 failure, or a writer has the store; 2 usage.\n";
 
 struct ls {
@@ -220,27 +218,28 @@ static int ls_store(const char *path, bool as_json)
     return error ? CLI_FAILURE : CLI_OK;
 }
 
+static const struct cli_option options[] = {
+    {"--json", 0, NULL, cli_take_flag, 0, "the same as JSON, with allocations and values"},
+    {0},
+};
+
 static int ls_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     bool as_json = false;
-    int option;
+    int status = cli_parse(argc, argv, &as_json);
 
-    while ((option = cli_getopt(argc, argv, ":h", options)) != -1) {
-        if (option == 'j')
-            as_json = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
-    if (argc - optind != 1)
-        return cli_usage_error("one STORE is needed");
-    return ls_store(argv[optind], as_json);
+    return status == CLI_OK ? ls_store(argv[optind], as_json) : status;
 }
 
 const struct cli_command cmd_ls = {
     .name = "ls",
     .summary = "list the tensors of a store",
     .usage = usage,
+    .options = options,
+    .column = 15,
+    .ending = ending,
+    .least = 1,
+    .most = 1,
+    .needs = "one STORE is needed",
     .run = ls_run,
 };

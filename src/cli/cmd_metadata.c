@@ -31,13 +31,12 @@ static const char usage[] =
     "missing; get prints a value as it is; rm removes an entry; ls lists keys, one a line, by\n"
     "their bytes. On a terminal what it would obey is '?'. get and ls take no lock, and see a\n"
     "writer's work in progress. put and rm need a writer's session: 'gmsfs run -w STORE --\n"
-    "gmsfs metadata put ...'.\n"
-    "\n"
-    "      --allocation NAME|SLOT   bind the entry to this allocation (default: to none)\n"
-    "      --offset N               and to this byte of it (default: 0)\n"
-    "      --help                   this text\n"
-    "\n"
+    "gmsfs metadata put ...'.\n";
+
+static const char ending[] =
     "Exit status: 0 done; 1 failure, as when there is no such entry; 2 usage.\n";
+
+#define OFFSET_NONE UINT64_MAX /* it was not given */
 
 struct metadata {
     const char *store;
@@ -218,38 +217,33 @@ static int metadata_do(const struct metadata_verb *verb, const struct metadata *
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--allocation", 0, "NAME|SLOT", cli_take_text, offsetof(struct metadata, allocation),
+     "bind the entry to this allocation (default: to none)"},
+    {"--offset", 0, "N", cli_take_number, offsetof(struct metadata, offset),
+     "and to this byte of it (default: 0)"},
+    {0},
+};
+
 static int metadata_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"allocation", required_argument, NULL, 'a'},
-                                            {"offset", required_argument, NULL, 'o'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    struct metadata metadata = {0};
+    struct metadata metadata = {.offset = OFFSET_NONE};
     const struct metadata_verb *verb;
-    bool has_offset = false;
-    int option, status = CLI_OK, operands;
+    int status = cli_parse(argc, argv, &metadata), operands = argc - optind - 1;
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
-        if (option == 'a')
-            metadata.allocation = optarg;
-        else if (option == 'o')
-            status = cli_parse_count("--offset", optarg, 0, INT64_MAX, &metadata.offset);
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-        has_offset |= option == 'o';
-    }
     if (status != CLI_OK)
         return status;
     verb = optind < argc ? metadata_find_verb(argv[optind]) : NULL;
     if (!verb)
         return cli_usage_error("one of put, get, rm and ls is needed");
-    operands = argc - optind - 1;
     if (operands < verb->min || operands > verb->max)
         return cli_usage_error("wrong number of words after '%s'", verb->name);
-    if (verb->run != metadata_put && (metadata.allocation || has_offset))
+    if (verb->run != metadata_put && (metadata.allocation || metadata.offset != OFFSET_NONE))
         return cli_usage_error("--allocation and --offset go with put alone");
-    if (has_offset && !metadata.allocation)
+    if (metadata.offset != OFFSET_NONE && !metadata.allocation)
         return cli_usage_error("--offset needs --allocation");
+    if (metadata.offset == OFFSET_NONE)
+        metadata.offset = 0;
     metadata.store = argv[optind + 1];
     metadata.key = operands > 1 ? argv[optind + 2] : NULL;
     metadata.value = operands > 2 ? argv[optind + 3] : NULL;
@@ -260,5 +254,8 @@ const struct cli_command cmd_metadata = {
     .name = "metadata",
     .summary = "put, get, remove and list metadata entries",
     .usage = usage,
+    .options = options,
+    .column = 31,
+    .ending = ending,
     .run = metadata_run,
 };

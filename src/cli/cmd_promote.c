@@ -16,37 +16,23 @@ static const char promote_usage[] =
     "\n"
     "Brings the bytes of stores to the device, all at once, and waits until they are there. "
     "Whoever\n"
-    "opens a store's lock does the same; this is for doing it ahead.\n"
-    "\n"
-    "  -a, --async       only begin it ('gmsfs wait STORE resident' waits for the end)\n"
-    "      --timeout S   wait S seconds at most; the moves go on all the same (default: wait)\n"
-    "  -q, --quiet       print errors only\n"
-    "      --help        this text\n"
-    "\n"
-    "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
-    "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
+    "opens a store's lock does the same; this is for doing it ahead.\n";
 
 static const char demote_usage[] =
     "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"
     "\n"
     "Moves the bytes of stores away from the device, all at once, and waits until its memory is\n"
     "theirs no more. Layout, hash and generation stay, so who sleeps over a store wakes as if\n"
-    "nothing had been. A store that somebody holds is not moved.\n"
-    "\n"
-    "  -a, --async       only begin it\n"
-    "      --to PLACE    host (default) or disk: as the mount has them; none: the bytes are given\n"
-    "                    up, until the store is loaded anew\n"
-    "      --timeout S   wait S seconds at most; the moves go on all the same (default: wait)\n"
-    "  -q, --quiet       print errors only\n"
-    "      --help        this text\n"
-    "\n"
+    "nothing had been. A store that somebody holds is not moved.\n";
+
+static const char ending[] =
     "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
     "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
 
 struct promote {
     const char *place;
     uint64_t timeout_ms;
-    bool async, quiet, is_help;
+    bool async, quiet;
 };
 
 static int promote_worse(int a, int b)
@@ -104,51 +90,43 @@ static int promote_check_stores(char **paths, size_t count)
     return CLI_OK;
 }
 
-static int promote_set_place(struct promote *promote, const char *word)
+static int demote_take_place(const char *name, const char *text, void *at)
 {
     static const char *const places[] = {"host", "disk", "none"};
 
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (strcmp(word, places[i]) != 0)
-            continue;
-        promote->place = places[i];
-        return CLI_OK;
-    }
-    return cli_usage_error("--to is host, disk or none, not '%s'", word);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        if (strcmp(text, places[i]) == 0)
+            return cli_take_text(name, text, at);
+    return cli_usage_error("%s is host, disk or none, not '%s'", name, text);
 }
 
-static int promote_parse(int argc, char **argv, const struct option *options,
-                         struct promote *promote)
-{
-    int option, status = CLI_OK;
+static const struct cli_option promote_options[] = {
+    {"--async", 'a', NULL, cli_take_flag, offsetof(struct promote, async),
+     "only begin it ('gmsfs wait STORE resident' waits for the end)"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct promote, timeout_ms),
+     "wait S seconds at most; the moves go on all the same (default: wait)"},
+    CLI_QUIET(struct promote),
+    {0},
+};
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":aqh", options)) != -1) {
-        if (option == 'a')
-            promote->async = true;
-        else if (option == 'q')
-            promote->quiet = true;
-        else if (option == 't')
-            status = promote_set_place(promote, optarg);
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &promote->timeout_ms);
-        else
-            status = (promote->is_help = option == 'h') ? cli_help() : CLI_USAGE;
-        if (promote->is_help)
-            break;
-    }
-    return status;
-}
+static const struct cli_option demote_options[] = {
+    {"--async", 'a', NULL, cli_take_flag, offsetof(struct promote, async), "only begin it"},
+    {"--to", 0, "PLACE", demote_take_place, offsetof(struct promote, place),
+     "host (default) or disk: as the mount has them; none: the bytes are given\n"
+     "up, until the store is loaded anew"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct promote, timeout_ms),
+     "wait S seconds at most; the moves go on all the same (default: wait)"},
+    CLI_QUIET(struct promote),
+    {0},
+};
 
-static int promote_go(int argc, char **argv, const struct option *options, const char *place,
-                      const char *before_signal)
+static int promote_go(int argc, char **argv, const char *place, const char *before_signal)
 {
     struct promote promote = {.place = place, .timeout_ms = CLI_FOREVER};
-    int status = promote_parse(argc, argv, options, &promote);
+    int status = cli_parse(argc, argv, &promote);
 
-    if (status != CLI_OK || promote.is_help)
+    if (status != CLI_OK)
         return status;
-    if (optind == argc)
-        return cli_usage_error("a STORE is needed");
     signals_install(before_signal, "; what had begun to move goes on\n");
     status = promote_check_stores(argv + optind, (size_t)(argc - optind));
     return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
@@ -157,29 +135,23 @@ static int promote_go(int argc, char **argv, const struct option *options, const
 
 static int promote_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"async", no_argument, NULL, 'a'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-
-    return promote_go(argc, argv, options, "device", "gmsfs promote: ");
+    return promote_go(argc, argv, "device", "gmsfs promote: ");
 }
 
 static int demote_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"async", no_argument, NULL, 'a'},         {"to", required_argument, NULL, 't'},
-        {"timeout", required_argument, NULL, 'w'}, {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-
-    return promote_go(argc, argv, options, "host", "gmsfs demote: ");
+    return promote_go(argc, argv, "host", "gmsfs demote: ");
 }
 
 const struct cli_command cmd_promote = {
     .name = "promote",
     .summary = "bring stores to their device",
     .usage = promote_usage,
+    .options = promote_options,
+    .column = 20,
+    .ending = ending,
+    .least = 1,
+    .needs = "a STORE is needed",
     .run = promote_run,
 };
 
@@ -187,5 +159,10 @@ const struct cli_command cmd_demote = {
     .name = "demote",
     .summary = "move stores away from their device",
     .usage = demote_usage,
+    .options = demote_options,
+    .column = 20,
+    .ending = ending,
+    .least = 1,
+    .needs = "a STORE is needed",
     .run = demote_run,
 };

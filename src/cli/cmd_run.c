@@ -35,21 +35,9 @@ static const char usage[] =
     "Usage: gmsfs run [-r | -w | -a | -d] [OPTION...] STORE [--] COMMAND [ARGUMENT...]\n"
     "\n"
     "Takes the store's lock, runs COMMAND as a member of the session, and releases the lock when\n"
-    "it ends.\n"
-    "\n"
-    "  -r, --read        the reader's lock (default); waits until something is committed\n"
-    "  -w, --write       the writer's lock; commits when COMMAND exits with 0, else aborts\n"
-    "  -a, --auto        the writer's when nothing is committed by then, else the reader's\n"
-    "  -d, --data        that of the bytes where a layout is sealed, else the writer's; what "
-    "COMMAND\n"
-    "                    has not sealed by itself is sealed when it exits with 0, else aborted\n"
-    "  -n, --nonblock    give up when the lock is not free at once\n"
-    "      --mps         COMMAND gets as much of the GPU's processors as the store's pool says, "
-    "by\n"
-    "                    CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; starting MPS is the administrator's\n"
-    "      --timeout S   give up when it is not free within S seconds (default: wait for it)\n"
-    "      --help        this text\n"
-    "\n"
+    "it ends.\n";
+
+static const char ending[] =
     "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW, RW_DATA or\n"
     "RO; and GMSFS_SESSION, the session's token, with which others can join it. Signals are "
     "passed\n"
@@ -67,7 +55,8 @@ struct run {
     int flags;        /* of open(2) */
     uint64_t timeout_ms;
     char **command;
-    bool mps; /* the pool's percentage of processors goes to the command */
+    char mode; /* the option's letter; 0: none was given */
+    bool mps;  /* the pool's percentage of processors goes to the command */
 
     char *sessions; /* as the file was before */
     int fd;
@@ -453,48 +442,53 @@ static int run_do(struct run *run)
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-static int run_parse(int argc, char **argv, struct run *run)
+static int run_take_mode(const char *name, const char *text, void *at)
 {
-    static const struct option options[] = {{"read", no_argument, NULL, 'r'},
-                                            {"write", no_argument, NULL, 'w'},
-                                            {"auto", no_argument, NULL, 'a'},
-                                            {"data", no_argument, NULL, 'd'},
-                                            {"nonblock", no_argument, NULL, 'n'},
-                                            {"timeout", required_argument, NULL, 't'},
-                                            {"mps", no_argument, NULL, 'm'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int option, mode = 0, status = CLI_OK;
+    char *mode = at, letter = name[strlen("--")];
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, "+:rwadnh", options)) != -1) {
-        if (strchr("rwad", option)) {
-            if (mode && mode != option)
-                return cli_usage_error("-%c and -%c exclude each other", mode, option);
-            mode = option;
-        } else if (option == 'n') {
-            run->timeout_ms = 0;
-        } else if (option == 'm') {
-            run->mps = true;
-        } else if (option == 't') {
-            status = cli_parse_timeout("--timeout", optarg, &run->timeout_ms);
-        } else {
-            return option;
-        }
-    }
-    run->file = mode == 'a' ? "auto" : mode == 'd' ? "data" : "lock";
-    run->flags = (mode == 0 || mode == 'r' ? O_RDONLY : O_RDWR) | O_CLOEXEC;
-    return status;
+    (void)text;
+    if (*mode && *mode != letter)
+        return cli_usage_error("-%c and -%c exclude each other", *mode, letter);
+    *mode = letter;
+    return CLI_OK;
 }
+
+static int run_take_nonblock(const char *name, const char *text, void *at)
+{
+    (void)name, (void)text;
+    *(uint64_t *)at = 0;
+    return CLI_OK;
+}
+
+static const struct cli_option options[] = {
+    {"--read", 'r', NULL, run_take_mode, offsetof(struct run, mode),
+     "the reader's lock (default); waits until something is committed"},
+    {"--write", 'w', NULL, run_take_mode, offsetof(struct run, mode),
+     "the writer's lock; commits when COMMAND exits with 0, else aborts"},
+    {"--auto", 'a', NULL, run_take_mode, offsetof(struct run, mode),
+     "the writer's when nothing is committed by then, else the reader's"},
+    {"--data", 'd', NULL, run_take_mode, offsetof(struct run, mode),
+     "that of the bytes where a layout is sealed, else the writer's; what COMMAND\n"
+     "has not sealed by itself is sealed when it exits with 0, else aborted"},
+    {"--nonblock", 'n', NULL, run_take_nonblock, offsetof(struct run, timeout_ms),
+     "give up when the lock is not free at once"},
+    {"--mps", 0, NULL, cli_take_flag, offsetof(struct run, mps),
+     "COMMAND gets as much of the GPU's processors as the store's pool says, by\n"
+     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; starting MPS is the administrator's"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct run, timeout_ms),
+     "give up when it is not free within S seconds (default: wait for it)"},
+    {0},
+};
 
 static int run_run(int argc, char **argv)
 {
     struct run run = {.timeout_ms = CLI_FOREVER, .fd = -1};
-    int status = run_parse(argc, argv, &run), at;
+    int status = cli_parse(argc, argv, &run), at;
 
-    if (status == 'h')
-        return cli_help();
     if (status != CLI_OK)
-        return CLI_USAGE;
+        return status;
+    run.file = run.mode == 'a' ? "auto" : run.mode == 'd' ? "data" : "lock";
+    run.flags = (run.mode == 0 || run.mode == 'r' ? O_RDONLY : O_RDWR) | O_CLOEXEC;
     at = optind;
     if (at < argc - 1 && strcmp(argv[at + 1], "--") == 0)
         run.command = argv + at + 2;
@@ -516,5 +510,9 @@ const struct cli_command cmd_run = {
     .name = "run",
     .summary = "run a command while holding a store's lock",
     .usage = usage,
+    .options = options,
+    .column = 20,
+    .ending = ending,
+    .is_prefix = true,
     .run = run_run,
 };

@@ -24,20 +24,9 @@ static const char usage[] =
     "Holds the reader's lock and writes the tensors of a store, byte for byte, into a file that\n"
     "'gmsfs load' and others read. The file appears, or replaces an older one, when all is on\n"
     "disk; on any error, or Ctrl-C, nothing is left of it. A store that was loaded from a GGUF\n"
-    "file can be written as one again.\n"
-    "\n"
-    "      --shard-size SIZE   files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
-    "                          and so on, and FILE.safetensors.index.json that names them\n"
-    "      --threads N         threads that write, 1 to 256 (default: one for each CPU, at most\n"
-    "                          16; of a GPU at most 12)\n"
-    "      --direct WHEN       write past the page cache (O_DIRECT): always, never, or auto, "
-    "where\n"
-    "                          the file system can (default: auto)\n"
-    "      --timeout S         give up when the lock is not free within S seconds; 0: at once\n"
-    "                          (default: wait for it)\n"
-    "  -q, --quiet             print errors only\n"
-    "      --help              this text\n"
-    "\n"
+    "file can be written as one again.\n";
+
+static const char ending[] =
     "Exit status: 0 saved; 1 failure; 2 usage; 3 the lock was not free in time; 4 saved, but\n"
     "that could not be reported; 128 + N stopped by signal N.\n";
 
@@ -103,9 +92,9 @@ static int save_do(struct save *save)
 
 static bool save_ends_with(const char *name, const char *suffix)
 {
-    size_t length = strlen(name), ending = strlen(suffix);
+    size_t length = strlen(name), suffix_bytes = strlen(suffix);
 
-    return length > ending && strcmp(name + length - ending, suffix) == 0;
+    return length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0;
 }
 
 static int save_check_path(const char *path)
@@ -132,36 +121,30 @@ static int save_check_directory(const char *path)
     return CLI_FAILURE;
 }
 
+static const struct cli_option options[] = {
+    {"--shard-size", 0, "SIZE", cli_take_size, offsetof(struct save, shard_bytes),
+     "files of at most this size of tensors, FILE-00001-of-N.safetensors\n"
+     "and so on, and FILE.safetensors.index.json that names them"},
+    {"--threads", 0, "N", cli_take_threads, offsetof(struct save, way.threads),
+     "threads that write, 1 to 256 (default: one for each CPU, at most\n"
+     "16; of a GPU at most 12)"},
+    {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct save, way.direct),
+     "write past the page cache (O_DIRECT): always, never, or auto, where\n"
+     "the file system can (default: auto)"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct save, timeout_ms),
+     "give up when the lock is not free within S seconds; 0: at once\n"
+     "(default: wait for it)"},
+    CLI_QUIET(struct save),
+    {0},
+};
+
 static int save_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"shard-size", required_argument, NULL, 's'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"direct", required_argument, NULL, 'd'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct save save = {.timeout_ms = CLI_FOREVER};
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &save);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 's')
-            status = cli_parse_size("--shard-size", optarg, &save.shard_bytes);
-        else if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &save.way.threads);
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &save.timeout_ms);
-        else if (option == 'd')
-            status = cli_parse_direct(optarg, &save.way.direct);
-        else if (option == 'q')
-            save.quiet = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    if (argc - optind != 2)
-        return cli_usage_error("a STORE and a FILE are needed");
     save.store = argv[optind];
     save.path = argv[optind + 1];
     status = save_check_path(save.path);
@@ -177,5 +160,11 @@ const struct cli_command cmd_save = {
     .name = "save",
     .summary = "write the tensors of a store into files",
     .usage = usage,
+    .options = options,
+    .column = 26,
+    .ending = ending,
+    .least = 2,
+    .most = 2,
+    .needs = "a STORE and a FILE are needed",
     .run = save_run,
 };

@@ -16,18 +16,9 @@ static const char usage[] =
     "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
     "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
     "is DEAD, one that does not answer within 3 seconds SILENT, and one that answers by an error\n"
-    "UNKNOWN, with the error.\n"
-    "\n"
-    "      --json              the same as JSON\n"
-    "      --pool NAME         only the stores of this pool, what is used of its budget, which "
-    "are\n"
-    "                          pinned, and when each was last used\n"
-    "      --watch[=SECONDS]   go on showing it until Ctrl-C: on a terminal painted anew, "
-    "elsewhere\n"
-    "                          a line for each store that changed (with --json a line of JSON for\n"
-    "                          each change); looks at every event, and after SECONDS (default 2)\n"
-    "      --help              this text\n"
-    "\n"
+    "UNKNOWN, with the error.\n";
+
+static const char ending[] =
     "Exit status: 0 all was seen; 1 a mount or a store of one was not, or failure; 2 usage.\n"
     "--watch ends with 0 at Ctrl-C.\n";
 
@@ -49,50 +40,57 @@ static int status_once(struct status_look *look, bool as_json)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
-static int status_parse_interval(const char *text, uint64_t *interval_ms)
+struct status_command {
+    struct status_look look;
+    uint64_t interval_ms;
+    bool as_json;
+};
+
+static int status_take_interval(const char *name, const char *text, void *at)
 {
+    uint64_t *interval_ms = at;
     int status = CLI_OK;
 
     *interval_ms = WATCH_DEFAULT_MS;
     if (text)
-        status = cli_parse_timeout("--watch", text, interval_ms);
+        status = cli_take_timeout(name, text, interval_ms);
     if (*interval_ms < WATCH_MIN_MS)
         *interval_ms = WATCH_MIN_MS;
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--json", 0, NULL, cli_take_flag, offsetof(struct status_command, as_json),
+     "the same as JSON"},
+    {"--pool", 0, "NAME", cli_take_text, offsetof(struct status_command, look.pool),
+     "only the stores of this pool, what is used of its budget, which are\n"
+     "pinned, and when each was last used"},
+    {"--watch", 0, "[=SECONDS]", status_take_interval, offsetof(struct status_command, interval_ms),
+     "go on showing it until Ctrl-C: on a terminal painted anew, elsewhere\n"
+     "a line for each store that changed (with --json a line of JSON for\n"
+     "each change); looks at every event, and after SECONDS (default 2)"},
+    {0},
+};
+
 static int status_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
-                                            {"pool", required_argument, NULL, 'p'},
-                                            {"watch", optional_argument, NULL, 'w'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    struct status_look look = {0};
-    uint64_t interval_ms = 0;
-    bool as_json = false;
-    int option, status = CLI_OK;
+    struct status_command command = {0};
+    int status = cli_parse(argc, argv, &command);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
-        if (option == 'j')
-            as_json = true;
-        else if (option == 'p')
-            look.pool = optarg;
-        else if (option == 'w')
-            status = status_parse_interval(optarg, &interval_ms);
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    look.paths = argv + optind;
-    look.path_count = (size_t)(argc - optind);
-    return interval_ms ? status_watch(&look, interval_ms, as_json) : status_once(&look, as_json);
+    command.look.paths = argv + optind;
+    command.look.path_count = (size_t)(argc - optind);
+    return command.interval_ms ? status_watch(&command.look, command.interval_ms, command.as_json)
+                               : status_once(&command.look, command.as_json);
 }
 
 const struct cli_command cmd_status = {
     .name = "status",
     .summary = "show mounts, their stores and who holds them",
     .usage = usage,
+    .options = options,
+    .column = 26,
+    .ending = ending,
     .run = status_run,
 };

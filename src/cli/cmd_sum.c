@@ -31,17 +31,9 @@ static const char usage[] =
     "Holds the reader's lock and prints the XXH3-128 of every tensor in a store, or of every\n"
     "allocation where the store has no tensors: HASH, two spaces and the name, as xxhsum -H2 "
     "prints\n"
-    "for a file of the same bytes.\n"
-    "\n"
-    "      --allocations    of every allocation\n"
-    "      --json           the same as JSON, with bytes, layout hash and generation\n"
-    "      --threads N      threads that read, 1 to 256 (default: one for each CPU, at most 16;\n"
-    "                       of a GPU at most 12)\n"
-    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
-    "                       (default: wait for it)\n"
-    "  -q, --quiet          no progress and no total on a terminal\n"
-    "      --help           this text\n"
-    "\n"
+    "for a file of the same bytes.\n";
+
+static const char ending[] =
     "Exit status: 0 done; 1 failure; 2 usage; 3 the lock was not free in time.\n";
 
 struct sum_item {
@@ -315,43 +307,40 @@ static int sum_do(struct sum *sum)
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--allocations", 0, NULL, cli_take_flag, offsetof(struct sum, of_allocations),
+     "of every allocation"},
+    {"--json", 0, NULL, cli_take_flag, offsetof(struct sum, as_json),
+     "the same as JSON, with bytes, layout hash and generation"},
+    {"--threads", 0, "N", cli_take_threads, offsetof(struct sum, threads),
+     "threads that read, 1 to 256 (default: one for each CPU, at most 16;\n"
+     "of a GPU at most 12)"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct sum, timeout_ms),
+     "give up when the lock is not free within S seconds; 0: at once\n"
+     "(default: wait for it)"},
+    {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct sum, quiet),
+     "no progress and no total on a terminal"},
+    {0},
+};
+
 static int sum_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"allocations", no_argument, NULL, 'a'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"quiet", no_argument, NULL, 'q'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct sum sum = {.timeout_ms = CLI_FOREVER};
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &sum);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 'a')
-            sum.of_allocations = true;
-        else if (option == 'j')
-            sum.as_json = true;
-        else if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &sum.threads);
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &sum.timeout_ms);
-        else if (option == 'q')
-            sum.quiet = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
-    if (status != CLI_OK)
-        return status;
-    if (argc - optind != 1)
-        return cli_usage_error("one STORE is needed");
     sum.store = argv[optind];
-    return sum_do(&sum);
+    return status == CLI_OK ? sum_do(&sum) : status;
 }
 
 const struct cli_command cmd_sum = {
     .name = "sum",
     .summary = "print a checksum of every tensor in a store",
     .usage = usage,
+    .options = options,
+    .column = 23,
+    .ending = ending,
+    .least = 1,
+    .most = 1,
+    .needs = "one STORE is needed",
     .run = sum_run,
 };

@@ -39,14 +39,9 @@ static const char usage[] =
     "Unmounts, which ends the daemon and gives all memory back that no client has mapped; waits "
     "for\n"
     "that, and says who maps how much of what is left. Refuses while clients hold files of the\n"
-    "mount, and says who.\n"
-    "\n"
-    "  -l, --lazy       detach the mount now, also a dead one, and wait for nothing; clients go "
-    "on\n"
-    "                   with the files they have\n"
-    "      --timeout S  wait at most S seconds until the memory is back (default: 60)\n"
-    "      --help       this text\n"
-    "\n"
+    "mount, and says who.\n";
+
+static const char ending[] =
     "Exit status: 0 unmounted, and the daemons have ended; 1 failure, also where a copy of the\n"
     "mount, in another mount namespace or elsewhere, keeps the daemon; 2 usage; 3 unmounted, but\n"
     "the memory was not back in time.\n";
@@ -308,27 +303,22 @@ static int umount_all(char **paths, int count, const struct umount *umount)
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--lazy", 'l', NULL, cli_take_flag, offsetof(struct umount, lazy),
+     "detach the mount now, also a dead one, and wait for nothing; clients go on\n"
+     "with the files they have"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct umount, timeout_ms),
+     "wait at most S seconds until the memory is back (default: 60)"},
+    {0},
+};
+
 static int umount_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"lazy", no_argument, NULL, 'l'},
-                                            {"timeout", required_argument, NULL, 'w'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     struct umount umount = {.timeout_ms = END_TIMEOUT_MS};
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &umount);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":lh", options)) != -1) {
-        if (option == 'l')
-            umount.lazy = true;
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &umount.timeout_ms);
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    if (optind == argc)
-        return cli_usage_error("a MOUNT is needed");
     status = umount_all(argv + optind, argc - optind, &umount);
     if (status == CLI_OK)
         output_set_done();
@@ -339,5 +329,10 @@ const struct cli_command cmd_umount = {
     .name = "umount",
     .summary = "unmount, which ends the daemon",
     .usage = usage,
+    .options = options,
+    .column = 19,
+    .ending = ending,
+    .least = 1,
+    .needs = "a MOUNT is needed",
     .run = umount_run,
 };

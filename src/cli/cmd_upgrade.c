@@ -32,10 +32,9 @@ static const char usage[] =
     "former. For root and who mounted.\n"
     "\n"
     "The process that stands behind the worker stays the former one: 'gmsfs mount --takeover'\n"
-    "replaces that too.\n"
-    "\n"
-    "      --help  this text\n"
-    "\n"
+    "replaces that too.\n";
+
+static const char ending[] =
     "Exit status: 0 the installed one serves each of them; 1 failure, and the former goes on;\n"
     "2 usage; 4 done, but that could not be reported.\n";
 
@@ -133,16 +132,10 @@ static int upgrade_mount(char *path)
 
 static int upgrade_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {0}};
-    int status = CLI_OK, option;
+    int status = cli_parse(argc, argv, NULL);
 
-    while ((option = cli_getopt(argc, argv, ":h", options)) >= 0) {
-        if (option == 'h')
-            return cli_help();
-        return CLI_USAGE;
-    }
-    if (optind == argc)
-        return cli_usage_error("which mount?");
+    if (status != CLI_OK)
+        return status;
     for (int i = optind; i < argc; i++)
         if (upgrade_mount(argv[i]) != CLI_OK)
             status = CLI_FAILURE;
@@ -155,5 +148,9 @@ const struct cli_command cmd_upgrade = {
     .name = "upgrade",
     .summary = "have the installed gmsfs go on with a mount",
     .usage = usage,
+    .column = 14,
+    .ending = ending,
+    .least = 1,
+    .needs = "which mount?",
     .run = upgrade_run,
 };

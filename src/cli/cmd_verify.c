@@ -28,18 +28,9 @@ static const char usage[] =
     "\n"
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
     "description and all its bytes. Names what differs; tensors of the store that are in none of\n"
-    "the files are counted and allowed.\n"
-    "\n"
-    "      --threads N      threads that compare, 1 to 256 (default: one for each CPU, at most\n"
-    "                       16; of a GPU at most 12)\n"
-    "      --direct WHEN    read the files past the page cache (O_DIRECT): always, never, or "
-    "auto,\n"
-    "                       where it can neither hold them nor has them (default: auto)\n"
-    "      --timeout S      give up when the lock is not free within S seconds; 0: at once\n"
-    "                       (default: wait for it)\n"
-    "  -q, --quiet          print differences and errors only\n"
-    "      --help           this text\n"
-    "\n"
+    "the files are counted and allowed.\n";
+
+static const char ending[] =
     "Exit status: 0 all is equal; 1 something differs, or failure; 2 usage; 3 the lock was not\n"
     "free in time.\n";
 
@@ -391,31 +382,28 @@ static int verify_do(struct verify *verify)
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--threads", 0, "N", cli_take_threads, offsetof(struct verify, threads),
+     "threads that compare, 1 to 256 (default: one for each CPU, at most\n"
+     "16; of a GPU at most 12)"},
+    {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct verify, direct),
+     "read the files past the page cache (O_DIRECT): always, never, or auto,\n"
+     "where it can neither hold them nor has them (default: auto)"},
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct verify, timeout_ms),
+     "give up when the lock is not free within S seconds; 0: at once\n"
+     "(default: wait for it)"},
+    {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct verify, quiet),
+     "print differences and errors only"},
+    {0},
+};
+
 static int verify_run(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"threads", required_argument, NULL, 't'}, {"timeout", required_argument, NULL, 'w'},
-        {"direct", required_argument, NULL, 'd'},  {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     struct verify verify = {.timeout_ms = CLI_FOREVER};
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &verify);
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":qh", options)) != -1) {
-        if (option == 't')
-            status = cli_parse_count("--threads", optarg, 1, WORK_MAX_THREADS, &verify.threads);
-        else if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &verify.timeout_ms);
-        else if (option == 'd')
-            status = cli_parse_direct(optarg, &verify.direct);
-        else if (option == 'q')
-            verify.quiet = true;
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    if (argc - optind < 2)
-        return cli_usage_error("a STORE and the files of one model are needed");
     verify.store = argv[optind];
     verify.files = (const char *const *)(argv + optind + 1);
     verify.file_count = (size_t)(argc - optind - 1);
@@ -426,5 +414,10 @@ const struct cli_command cmd_verify = {
     .name = "verify",
     .summary = "compare a store with the files it was loaded from",
     .usage = usage,
+    .options = options,
+    .column = 23,
+    .ending = ending,
+    .least = 2,
+    .needs = "a STORE and the files of one model are needed",
     .run = verify_run,
 };

@@ -22,11 +22,9 @@ static const char usage[] =
     "Waits until the store is in one of the states" STORE_STATE_WORDS ".\n"
     "Takes no lock. A state that passes very quickly may not be seen: wait for what can follow it\n"
     "as well, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
-    "resident is no state of the lock: what is committed is on the device (gmsfs promote).\n"
-    "\n"
-    "      --timeout S   give up after S seconds; 0: only look (default: wait)\n"
-    "      --help        this text\n"
-    "\n"
+    "resident is no state of the lock: what is committed is on the device (gmsfs promote).\n";
+
+static const char ending[] =
     "Exit status: 0 it is in one of the states, or resident; 1 failure, as when the store is\n"
     "removed; 2 usage; 3 not so in the time given.\n";
 
@@ -139,25 +137,20 @@ static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
     return status;
 }
 
+static const struct cli_option options[] = {
+    {"--timeout", 0, "S", cli_take_timeout, 0,
+     "give up after S seconds; 0: only look (default: wait)"},
+    {0},
+};
+
 static int wait_run(int argc, char **argv)
 {
-    static const struct option options[] = {{"timeout", required_argument, NULL, 'w'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
     uint64_t timeout_ms = CLI_FOREVER;
-    int option, status = CLI_OK;
+    int status = cli_parse(argc, argv, &timeout_ms);
     unsigned states;
 
-    while (status == CLI_OK && (option = cli_getopt(argc, argv, ":h", options)) != -1) {
-        if (option == 'w')
-            status = cli_parse_timeout("--timeout", optarg, &timeout_ms);
-        else
-            return option == 'h' ? cli_help() : CLI_USAGE;
-    }
     if (status != CLI_OK)
         return status;
-    if (argc - optind != 2)
-        return cli_usage_error("a STORE and a STATE are needed");
     if (strcmp(argv[optind + 1], "resident") == 0)
         return wait_resident(argv[optind], timeout_ms);
     states = wait_parse(argv[optind + 1]);
@@ -168,5 +161,11 @@ const struct cli_command cmd_wait = {
     .name = "wait",
     .summary = "wait until a store is in a state, or on its device",
     .usage = usage,
+    .options = options,
+    .column = 20,
+    .ending = ending,
+    .least = 2,
+    .most = 2,
+    .needs = "a STORE and a STATE are needed",
     .run = wait_run,
 };

@@ -25,17 +25,21 @@ static const struct cli_command cmd_mount = {
 static int main_version(int argc, char **argv);
 static int main_help(int argc, char **argv);
 
+static const struct cli_option version_options[] = {
+    {"--json", 0, NULL, NULL, 0, /* read by main_version() */
+     "as JSON, with the numbers of what two builds have to agree in, so that one\n"
+     "can go on where the other was"},
+    {0},
+};
+
 static const struct cli_command cmd_version = {
     .name = "version",
     .summary = "print the version; --json: and those of what builds share",
     .usage = "Usage: gmsfs version [--json]\n"
              "\n"
-             "Prints the version.\n"
-             "\n"
-             "      --json   as JSON, with the numbers of what two builds have to agree in, so "
-             "that one\n"
-             "               can go on where the other was\n"
-             "      --help   this text\n",
+             "Prints the version.\n",
+    .options = version_options,
+    .column = 15,
     .run = main_version,
 };
 
@@ -44,9 +48,8 @@ static const struct cli_command cmd_help = {
     .summary = "print this, or the help of a command",
     .usage = "Usage: gmsfs help [COMMAND]\n"
              "\n"
-             "Lists the commands, or prints the help of one.\n"
-             "\n"
-             "      --help   this text\n",
+             "Lists the commands, or prints the help of one.\n",
+    .column = 15,
     .run = main_help,
 };
 
@@ -101,8 +104,11 @@ static int main_version(int argc, char **argv)
 
 static int main_run(const struct cli_command *command, int argc, char **argv)
 {
+    int status;
+
     cli_set_command(command);
-    return command->run(argc, argv);
+    status = command->run(argc, argv);
+    return status == CLI_HELPED ? CLI_OK : status;
 }
 
 static int main_help_of(const char *name)
