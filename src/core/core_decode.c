@@ -28,52 +28,21 @@ static void read_version(struct input *input)
                                    input->version, CORE_STATE_OLDEST, CORE_STATE_VERSION);
 }
 
-static void read_options(struct input *input, struct core_options *options)
-{
-    options->patience_ms = input_u64(input);
-    options->granularity_bytes = input_u64(input);
-    options->limits.files = input_within(input, 1, CORE_MAX_FILES);
-    options->limits.tickets = input_within(input, 1, CORE_MAX_TICKETS);
-    options->limits.gathered_bytes = input_within(input, 1, CORE_MAX_GATHERED_BYTES);
-    options->limits.sessions = input_within(input, 1, LOCK_MAX_SESSIONS);
-    options->limits.waiters = input_within(input, 1, LOCK_MAX_WAITERS);
-    options->limits.events = input_within(input, 1, CORE_MAX_EVENTS);
-    options->limits.regions = input_within(input, 1, CORE_MAX_REGIONS);
-    options->limits.region_bytes = input_within(input, 1, CORE_MAX_REGION_BYTES);
-    options->admin_uid = input_u32(input);
-}
-
 static void read_head(struct input *input)
 {
     struct core_options options = {0};
     struct core *core;
 
     read_version(input);
-    read_options(input, &options);
+    input_fields(input, core_options_fields, &options);
     if (input->error == 0)
         input_fail(input, core_new(&options, &input->core));
     if (input->error < 0)
         return;
     core = input->core;
     free(idvec_remove(&core->pools.items, CORE_DEFAULT_POOL)); /* it comes with the others */
-    core->next_id = input_within(input, 1, CORE_MOST_IDS);
-    core->next_session = input_within(input, 1, CORE_MOST_IDS);
-    core->next_waiter = input_within(input, 1, CORE_MOST_IDS);
-    core->next_ticket = input_within(input, 1, CORE_MOST_IDS);
-    core->next_event = core->measured_event = input_within(input, 1, CORE_MOST_IDS);
-    core->event_bytes = input_u64(input);
-    core->draining = input_bool(input);
-    core->drainer = input_drainer(input);
-    core->lost = input_bool(input);
-    core->resumes = input_u64(input);
-    core->is_resuming = input_bool(input);
-    input_text(input, core->health_reason, sizeof core->health_reason);
-    core->fence.is_up = input_bool(input);
-    input_text(input, core->fence.names[0], sizeof core->fence.names[0]);
-    input_text(input, core->fence.names[1], sizeof core->fence.names[1]);
-    input_fixed(input, core->fence.token, sizeof core->fence.token);
-    core->fence.resolved_by = input_u32(input);
-    core->pools.next_id = input_within(input, CORE_DEFAULT_POOL + 1, CORE_MOST_IDS);
+    input_fields(input, core_head_fields, core);
+    core->measured_event = core->next_event;
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */
@@ -87,13 +56,7 @@ static void read_pool(struct input *input)
     if (!pool)
         return;
     pool->id = id;
-    input_text(input, pool->name, sizeof pool->name);
-    pool->class = (enum pool_class)input_choice(input, 0, POOL_CLASS_COUNT - 1);
-    pool->sm_percent = input_u32(input);
-    pool->evictions = input_u64(input);
-    pool->min_bytes = input_within(input, 0, INT64_MAX);
-    pool->max_bytes = input_u64(input);
-    pool->slots = input_u64(input);
+    input_fields(input, core_pool_fields, pool);
     if (!input_keep(input, &core->pools.items, pool, core->pools.next_id))
         return;
     if (pool->min_bytes > INT64_MAX - core->pools.unfilled_bytes)
@@ -125,25 +88,11 @@ static void read_session(struct input *input)
     if (!session)
         return;
     session->id = id;
-    session->store = input_u64(input);
-    session->mode = (enum lock_mode)input_u8(input);
-    session->exclusive = input_bool(input);
-    session->implicit = input_bool(input);
-    session->touched = input_bool(input);
-    session->owned = input_bool(input);
-    session->ending = input_bool(input);
-    holds = input_bool(input);
-    session->any = input_bool(input);
-    session->opener = input_u64(input);
-    input_fixed(input, session->token, sizeof session->token);
-    session->owner = input_process(input);
-    session->uid = input_u32(input);
-    input_text(input, session->comm, sizeof session->comm);
-    session->since_ms = input_u64(input);
-    session->reserved_bytes = input_within(input, 0, UINT64_MAX - core->reserved_bytes);
-    session->due_bytes = input_u64(input);
-    session->making_bytes = input_u64(input);
-    session->drawn_bytes = input_u64(input);
+    input_fields(input, core_session_fields, session);
+    holds = session->holds;
+    session->holds = false; /* core_hold() makes it so */
+    if (session->reserved_bytes > UINT64_MAX - core->reserved_bytes)
+        input_refuse(input, "%" PRIu64 " is not within its bounds", session->reserved_bytes);
     store = core_store(core, session->store);
     if (!store)
         input_refuse(input, "its store %" PRIu64 " is not there", session->store);
@@ -169,15 +118,7 @@ static void read_file(struct input *input)
     if (!file)
         return;
     file->id = id;
-    file->kind = (enum core_kind)input_choice(input, CORE_KIND_PSEUDO, CORE_KIND_COUNT - 1);
-    file->store = input_u64(input);
-    file->serial = input_u64(input);
-    file->session = input_u64(input);
-    file->flags = input_u32(input);
-    file->uid = input_u32(input);
-    file->opener = input_process(input);
-    file->gathered_bytes = input_u64(input);
-    file->holds = input_bool(input);
+    input_fields(input, core_file_fields, file);
     if (!input_keep(input, &core->files, file, core->next_id))
         return;
     session = core_session(core, file->session);
@@ -239,19 +180,7 @@ static void read_region(struct input *input)
     if (!region)
         return;
     region->id = id;
-    region->uid = input_u32(input);
-    region->kind = (enum region_kind)input_choice(input, REGION_SYSTEM, REGION_CUDA);
-    region->offset = input_u64(input);
-    region->byte_size = input_u64(input);
-    region->device_id = (int64_t)input_u64(input);
-    input_fixed(input, region->raw_handle, sizeof region->raw_handle);
-    region->memory = input_u64(input);
-    region->writable = input_bool(input);
-    region->store = input_u64(input);
-    region->serial = input_u64(input);
-    region->file = input_u64(input);
-    region->registered_ms = input_u64(input);
-    region->draining = input_bool(input);
+    input_fields(input, core_region_fields, region);
     keep_region(input, region);
 }
 
@@ -273,10 +202,7 @@ static void read_place(struct input *input, struct core_store *store, struct cor
     struct lock_waiter queued = {.id = waiter->id, .wish = waiter->wish};
     int error;
 
-    queued.since_ms = input_u64(input);
-    queued.hold_since_ms = input_u64(input);
-    queued.deadline_ms = input_u64(input);
-    queued.kept_until_ms = input_u64(input);
+    input_fields(input, core_queued_fields, &queued);
     waiter->away = queued.kept_until_ms != 0;
     queued.looking = waiter->away && core_waiter_counts(waiter);
     if (input->error < 0)
@@ -303,18 +229,7 @@ static void read_waiter(struct input *input)
     if (!waiter)
         return;
     waiter->id = id;
-    waiter->store = input_u64(input);
-    waiter->file = input_u64(input);
-    waiter->kind = (enum core_kind)input_u8(input);
-    waiter->serial = input_u64(input);
-    waiter->flags = input_u32(input);
-    waiter->wish = (enum lock_wish)input_u8(input);
-    waiter->owner = input_process(input);
-    waiter->uid = input_u32(input);
-    input_text(input, waiter->comm, sizeof waiter->comm);
-    input_fixed(input, waiter->token, sizeof waiter->token);
-    waiter->since_wall_ms = input_u64(input);
-    waiter->reserve_bytes = input_u64(input);
+    input_fields(input, core_waiter_fields, waiter);
     store = core_store(core, waiter->store);
     read_place(input, store, waiter);
     if (input_keep(input, &core->waiters, waiter, core->next_waiter))
@@ -330,16 +245,7 @@ static void read_ticket(struct input *input)
     if (!ticket)
         return;
     ticket->id = id;
-    input_fixed(input, ticket->secret, sizeof ticket->secret);
-    ticket->session = input_u64(input);
-    ticket->uid = input_u32(input);
-    ticket->holder = input_u32(input);
-    ticket->first = input_u64(input);
-    ticket->count = input_u64(input);
-    ticket->serial = input_u64(input);
-    ticket->region = input_u64(input);
-    ticket->writable = input_bool(input);
-    ticket->expires_ms = input_u64(input);
+    input_fields(input, core_ticket_fields, ticket);
     if (!input_keep(input, &core->tickets, ticket, core->next_ticket))
         return;
     core_note_ticket(core, ticket);
@@ -353,31 +259,7 @@ static void read_event(struct input *input, uint64_t seq)
     input->what = "event";
     input->which = seq;
     event->seq = seq;
-    event->at = input_u64(input);
-    event->type = (enum core_event_type)input_choice(input, 0, CORE_EVENT_TYPE_COUNT - 1);
-    event->wall_ms = input_u64(input);
-    input_text(input, event->store, sizeof event->store);
-    event->session = input_u64(input);
-    event->waiter = input_u64(input);
-    event->process = input_process(input);
-    event->uid = input_u32(input);
-    input_text(input, event->comm, sizeof event->comm);
-    event->allocations = input_u64(input);
-    event->bytes = input_u64(input);
-    event->generation = input_u64(input);
-    event->by = input_process(input);
-    event->by_uid = input_u32(input);
-    input_text(input, event->bound, sizeof event->bound);
-    event->is_share = input_bool(input);
-    input_text(input, event->pool, sizeof event->pool);
-    input_text(input, event->for_store, sizeof event->for_store);
-    event->resolved_by = input_u32(input);
-    event->deadline_ms = input_u64(input);
-    event->tier = input_u32(input);
-    event->error = input_u32(input);
-    event->took_ms = input_u64(input);
-    input_text(input, event->region, sizeof event->region);
-    event->resumes = input_u64(input);
+    input_fields(input, core_event_fields, event);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

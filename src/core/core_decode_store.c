@@ -101,7 +101,6 @@ static void derive_committed(struct input *input, struct core_store *store, bool
 /* Each above the one before it. */
 static void read_writers(struct input *input, struct core_store *store)
 {
-    store->unseen_writer = input_bool(input);
     store->writer_count = input_count(input, CORE_MAX_WRITERS, 16);
     store->writers = calloc(store->writer_count + 1, sizeof *store->writers);
     if (!store->writers) {
@@ -131,18 +130,16 @@ static void read_drain(struct input *input, struct core_drain *drain)
     drain->is_on = input_bool(input);
     if (!drain->is_on)
         return;
-    drain->id = input_u64(input);
-    drain->since_ms = input_u64(input);
-    drain->deadline_ms = input_u64(input);
-    drain->by = input_drainer(input);
+    input_fields(input, core_drain_fields, drain);
 }
 
 static void read_use(struct input *input, struct core_store *store)
 {
-    uint64_t pool = input_u64(input);
+    uint64_t pool;
 
-    store->use.pinned = input_bool(input);
-    store->use.last_used_ms = input_u64(input);
+    input_fields(input, core_use_fields, &store->use);
+    pool = store->use.pool;
+    store->use.pool = 0; /* core_enter_pool() sets it */
     if (!core_pool(input->core, pool))
         input_refuse(input, "its pool %" PRIu64 " is not there", pool);
     if (input->error == 0)
@@ -207,18 +204,9 @@ static void read_places(struct input *input, struct core_store *store)
         core_set_place(input->core, store, place);
     for (unsigned tier = 0; tier < CORE_TIER_COUNT && input->error == 0; tier++)
         places->spares[tier] = read_spare(input, store);
-    places->move.id = input_u64(input);
-    places->move.to = (enum core_place)input_choice(input, CORE_PLACE_DEVICE, CORE_PLACE_DISK);
-    places->move.spare = input_bool(input);
-    places->move.since_ms = input_u64(input);
-    places->move.evictor = input_u64(input);
-    places->moves = input_u64(input);
-    places->moved_ms = input_u64(input);
+    input_fields(input, core_places_fields, places);
     if (places->moves == 0 && places->moved_ms != 0)
         input_refuse(input, "it has never moved, and yet did at some time");
-    places->promote_ms = input_u64(input);
-    places->promoted_ms = input_u64(input);
-    places->version = input_u64(input);
     if (!store->fixed && places->move.id != 0)
         input_refuse(input, "nothing is committed that could move");
     if (input->error == 0)
@@ -241,26 +229,12 @@ void input_store(struct input *input)
     input_fail(input, core_index_reserve(core));
     if (!input_keep(input, &core->stores, store, core->next_id))
         return;
-    input_fixed(input, store->uuid, sizeof store->uuid);
-    input_text(input, store->name, sizeof store->name);
+    input_fields(input, core_store_fields, store);
     core_enter_name(core, store);
-    store->uid = input_u32(input);
-    store->gid = input_u32(input);
-    store->mode = input_u32(input);
-    store->created_ms = input_u64(input);
-    store->changed_ms = input_u64(input);
-    store->generation = input_u64(input);
-    store->version = input_u64(input);
     store->fixed = read_layout(input);
     sealed = input_bool(input);
     store->working = read_layout(input);
-    input_fixed(input, store->group, sizeof store->group);
-    input_text(input, store->last_error, sizeof store->last_error);
-    store->grants_rw = input_u64(input);
-    store->grants_ro = input_u64(input);
-    store->commits = input_u64(input);
-    store->aborts = input_u64(input);
-    store->exports = input_u64(input);
+    input_fields(input, core_commit_fields, store);
     read_writers(input, store);
     read_history(input, &store->history);
     read_drain(input, &store->drain);

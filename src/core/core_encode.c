@@ -5,6 +5,7 @@
  * written: counts, indexes, shares, locks' sessions, the encoding and hash of what is committed,
  * and who sleeps in a lock, which each record finds anew. Nor are effects that were not taken yet.
  */
+#include "core/core_fields.h"
 #include "core/core_internal.h"
 
 #include <assert.h>
@@ -87,6 +88,36 @@ static void put_process(struct output *output, struct core_process process)
     put_u64(output, process.start);
 }
 
+static void put_field(struct output *output, const struct core_field *field, const uint8_t *at)
+{
+    switch (field->kind) {
+    case CORE_FIELD_U64:
+        put_u64(output, *(const uint64_t *)at);
+        break;
+    case CORE_FIELD_U32:
+        put_u32(output, *(const uint32_t *)at);
+        break;
+    case CORE_FIELD_BOOL:
+        put_u8(output, *(const bool *)at);
+        break;
+    case CORE_FIELD_CHOICE:
+        put_u8(output, (uint8_t) * (const uint32_t *)at);
+        break;
+    case CORE_FIELD_TEXT:
+        put_text(output, (const char *)at);
+        break;
+    default:
+        put_raw(output, at, field->size);
+        break;
+    }
+}
+
+static void put_fields(struct output *output, const struct core_field *fields, const void *object)
+{
+    for (const struct core_field *field = fields; field->kind != CORE_FIELD_END; field++)
+        put_field(output, field, (const uint8_t *)object + field->at);
+}
+
 static void put_allocation(struct output *output, const struct layout_allocation *allocation)
 {
     put_u64(output, allocation->serial);
@@ -138,22 +169,12 @@ static void put_history(struct output *output, const struct core_history *histor
     }
 }
 
-static void put_drainer(struct output *output, const struct core_drainer *drainer)
-{
-    put_raw(output, drainer->token, sizeof drainer->token);
-    put_process(output, drainer->process);
-    put_u32(output, drainer->uid);
-}
-
 static void put_drain(struct output *output, const struct core_drain *drain)
 {
     put_u8(output, drain->is_on);
     if (!drain->is_on)
         return;
-    put_u64(output, drain->id);
-    put_u64(output, drain->since_ms);
-    put_u64(output, drain->deadline_ms);
-    put_drainer(output, &drain->by);
+    put_fields(output, core_drain_fields, drain);
 }
 
 /* The spares are the committed layout but for their memories. */
@@ -167,49 +188,23 @@ static void put_places(struct output *output, const struct core_places *places)
         for (size_t i = 0; spare && i < layout_count_allocations(spare); i++)
             put_u64(output, layout_at_rank(spare, i)->memory);
     }
-    put_u64(output, places->move.id);
-    put_u8(output, (uint8_t)places->move.to);
-    put_u8(output, places->move.spare);
-    put_u64(output, places->move.since_ms);
-    put_u64(output, places->move.evictor);
-    put_u64(output, places->moves);
-    put_u64(output, places->moved_ms);
-    put_u64(output, places->promote_ms);
-    put_u64(output, places->promoted_ms);
-    put_u64(output, places->version);
+    put_fields(output, core_places_fields, places);
 }
 
 static void put_store(struct output *output, const struct core_store *store)
 {
     put_u64(output, store->id);
-    put_raw(output, store->uuid, sizeof store->uuid);
-    put_text(output, store->name);
-    put_u32(output, store->uid);
-    put_u32(output, store->gid);
-    put_u32(output, store->mode);
-    put_u64(output, store->created_ms);
-    put_u64(output, store->changed_ms);
-    put_u64(output, store->generation);
-    put_u64(output, store->version);
+    put_fields(output, core_store_fields, store);
     put_layout(output, store->fixed);
     put_u8(output, store->lock.sealed);
     put_layout(output, store->working);
-    put_raw(output, store->group, sizeof store->group);
-    put_text(output, store->last_error);
-    put_u64(output, store->grants_rw);
-    put_u64(output, store->grants_ro);
-    put_u64(output, store->commits);
-    put_u64(output, store->aborts);
-    put_u64(output, store->exports);
-    put_u8(output, store->unseen_writer);
+    put_fields(output, core_commit_fields, store);
     put_u32(output, (uint32_t)store->writer_count);
     for (size_t i = 0; i < store->writer_count; i++)
         put_process(output, store->writers[i]);
     put_history(output, &store->history);
     put_drain(output, &store->drain);
-    put_u64(output, store->use.pool);
-    put_u8(output, store->use.pinned);
-    put_u64(output, store->use.last_used_ms);
+    put_fields(output, core_use_fields, &store->use);
     put_places(output, &store->places);
 }
 
@@ -217,51 +212,19 @@ static void put_store(struct output *output, const struct core_store *store)
 static void put_pool(struct output *output, const struct core_pool *pool)
 {
     put_u64(output, pool->id);
-    put_text(output, pool->name);
-    put_u8(output, (uint8_t)pool->class);
-    put_u32(output, pool->sm_percent);
-    put_u64(output, pool->evictions);
-    put_u64(output, pool->min_bytes);
-    put_u64(output, pool->max_bytes);
-    put_u64(output, pool->slots);
+    put_fields(output, core_pool_fields, pool);
 }
 
 static void put_session(struct output *output, const struct core_session *session)
 {
     put_u64(output, session->id);
-    put_u64(output, session->store);
-    put_u8(output, (uint8_t)session->mode);
-    put_u8(output, session->exclusive);
-    put_u8(output, session->implicit);
-    put_u8(output, session->touched);
-    put_u8(output, session->owned);
-    put_u8(output, session->ending);
-    put_u8(output, session->holds);
-    put_u8(output, session->any);
-    put_u64(output, session->opener);
-    put_raw(output, session->token, sizeof session->token);
-    put_process(output, session->owner);
-    put_u32(output, session->uid);
-    put_text(output, session->comm);
-    put_u64(output, session->since_ms);
-    put_u64(output, session->reserved_bytes);
-    put_u64(output, session->due_bytes);
-    put_u64(output, session->making_bytes);
-    put_u64(output, session->drawn_bytes);
+    put_fields(output, core_session_fields, session);
 }
 
 static void put_file(struct output *output, const struct core_file *file)
 {
     put_u64(output, file->id);
-    put_u8(output, (uint8_t)file->kind);
-    put_u64(output, file->store);
-    put_u64(output, file->serial);
-    put_u64(output, file->session);
-    put_u32(output, file->flags);
-    put_u32(output, file->uid);
-    put_process(output, file->opener);
-    put_u64(output, file->gathered_bytes);
-    put_u8(output, file->holds);
+    put_fields(output, core_file_fields, file);
 }
 
 /* How many hold it follows from the files. */
@@ -270,41 +233,15 @@ static void put_region(struct output *output, const struct region *region)
     put_u64(output, region->id);
     put_bytes(output, region->name, region->name_bytes);
     put_bytes(output, region->key, region->key_bytes);
-    put_u32(output, region->uid);
-    put_u8(output, (uint8_t)region->kind);
-    put_u64(output, region->offset);
-    put_u64(output, region->byte_size);
-    put_u64(output, (uint64_t)region->device_id);
-    put_raw(output, region->raw_handle, sizeof region->raw_handle);
-    put_u64(output, region->memory);
-    put_u8(output, region->writable);
-    put_u64(output, region->store);
-    put_u64(output, region->serial);
-    put_u64(output, region->file);
-    put_u64(output, region->registered_ms);
-    put_u8(output, region->draining);
+    put_fields(output, core_region_fields, region);
 }
 
 static void put_waiter(struct output *output, const struct core_waiter *waiter,
                        const struct lock_waiter *queued)
 {
     put_u64(output, waiter->id);
-    put_u64(output, waiter->store);
-    put_u64(output, waiter->file);
-    put_u8(output, (uint8_t)waiter->kind);
-    put_u64(output, waiter->serial);
-    put_u32(output, waiter->flags);
-    put_u8(output, (uint8_t)waiter->wish);
-    put_process(output, waiter->owner);
-    put_u32(output, waiter->uid);
-    put_text(output, waiter->comm);
-    put_raw(output, waiter->token, sizeof waiter->token);
-    put_u64(output, waiter->since_wall_ms);
-    put_u64(output, waiter->reserve_bytes);
-    put_u64(output, queued->since_ms);
-    put_u64(output, queued->hold_since_ms);
-    put_u64(output, queued->deadline_ms);
-    put_u64(output, queued->kept_until_ms); /* 0: it is not away */
+    put_fields(output, core_waiter_fields, waiter);
+    put_fields(output, core_queued_fields, queued);
 }
 
 /* Those of one store stand in its lock in the same order. */
@@ -326,16 +263,7 @@ static void put_waiters(struct output *output, const struct core *core)
 static void put_ticket(struct output *output, const struct core_ticket *ticket)
 {
     put_u64(output, ticket->id);
-    put_raw(output, ticket->secret, sizeof ticket->secret);
-    put_u64(output, ticket->session);
-    put_u32(output, ticket->uid);
-    put_u32(output, ticket->holder);
-    put_u64(output, ticket->first);
-    put_u64(output, ticket->count);
-    put_u64(output, ticket->serial);
-    put_u64(output, ticket->region);
-    put_u8(output, ticket->writable);
-    put_u64(output, ticket->expires_ms);
+    put_fields(output, core_ticket_fields, ticket);
 }
 
 /* Memories are known from the layouts, but for what the device's health says of them. */
@@ -350,75 +278,19 @@ static void put_suspects(struct output *output, const struct core *core)
     }
 }
 
-static void put_event(struct output *output, const struct core_event *event)
-{
-    put_u64(output, event->at);
-    put_u8(output, (uint8_t)event->type);
-    put_u64(output, event->wall_ms);
-    put_text(output, event->store);
-    put_u64(output, event->session);
-    put_u64(output, event->waiter);
-    put_process(output, event->process);
-    put_u32(output, event->uid);
-    put_text(output, event->comm);
-    put_u64(output, event->allocations);
-    put_u64(output, event->bytes);
-    put_u64(output, event->generation);
-    put_process(output, event->by);
-    put_u32(output, event->by_uid);
-    put_text(output, event->bound);
-    put_u8(output, event->is_share);
-    put_text(output, event->pool);
-    put_text(output, event->for_store);
-    put_u32(output, event->resolved_by);
-    put_u64(output, event->deadline_ms);
-    put_u32(output, event->tier);
-    put_u32(output, event->error);
-    put_u64(output, event->took_ms);
-    put_text(output, event->region);
-    put_u64(output, event->resumes);
-}
-
 /* All that are remembered: which those are follows from the counter. */
 static void put_events(struct output *output, const struct core *core)
 {
     for (uint64_t seq = core_first_event(core); seq < core->next_event; seq++)
-        put_event(output, core_find_event(core, seq));
+        put_fields(output, core_event_fields, core_find_event(core, seq));
 }
 
 static void put_head(struct output *output, const struct core *core)
 {
     put_raw(output, CORE_STATE_MAGIC, CORE_STATE_MAGIC_BYTES);
     put_u32(output, CORE_STATE_VERSION);
-    put_u64(output, core->options.patience_ms);
-    put_u64(output, core->options.granularity_bytes);
-    put_u64(output, core->options.limits.files);
-    put_u64(output, core->options.limits.tickets);
-    put_u64(output, core->options.limits.gathered_bytes);
-    put_u64(output, core->options.limits.sessions);
-    put_u64(output, core->options.limits.waiters);
-    put_u64(output, core->options.limits.events);
-    put_u64(output, core->options.limits.regions);
-    put_u64(output, core->options.limits.region_bytes);
-    put_u32(output, core->options.admin_uid);
-    put_u64(output, core->next_id);
-    put_u64(output, core->next_session);
-    put_u64(output, core->next_waiter);
-    put_u64(output, core->next_ticket);
-    put_u64(output, core->next_event);
-    put_u64(output, core->event_bytes);
-    put_u8(output, core->draining);
-    put_drainer(output, &core->drainer);
-    put_u8(output, core->lost);
-    put_u64(output, core->resumes);
-    put_u8(output, core->is_resuming);
-    put_text(output, core->health_reason);
-    put_u8(output, core->fence.is_up);
-    put_text(output, core->fence.names[0]);
-    put_text(output, core->fence.names[1]);
-    put_raw(output, core->fence.token, sizeof core->fence.token);
-    put_u32(output, core->fence.resolved_by);
-    put_u64(output, core->pools.next_id);
+    put_fields(output, core_options_fields, &core->options);
+    put_fields(output, core_head_fields, core);
 }
 
 static void put_times_of(struct output *output, const struct core_times_of *of,

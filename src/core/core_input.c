@@ -52,7 +52,7 @@ const uint8_t *input_raw(struct input *input, size_t size)
     return bytes;
 }
 
-void input_fixed(struct input *input, void *bytes, size_t size)
+static void input_fixed(struct input *input, void *bytes, size_t size)
 {
     const uint8_t *from = input_raw(input, size);
 
@@ -60,7 +60,7 @@ void input_fixed(struct input *input, void *bytes, size_t size)
         memcpy(bytes, from, size);
 }
 
-uint8_t input_u8(struct input *input)
+static uint8_t input_u8(struct input *input)
 {
     uint8_t number = 0;
 
@@ -84,7 +84,7 @@ uint64_t input_u64(struct input *input)
     return le64toh(little);
 }
 
-uint64_t input_within(struct input *input, uint64_t least, uint64_t most)
+static uint64_t input_within(struct input *input, uint64_t least, uint64_t most)
 {
     uint64_t number = input_u64(input);
 
@@ -133,7 +133,7 @@ const void *input_bytes(struct input *input, size_t most, size_t *size)
     return input_raw(input, *size);
 }
 
-void input_text(struct input *input, char *text, size_t room)
+static void input_text(struct input *input, char *text, size_t room)
 {
     size_t size;
     const char *from = input_bytes(input, room - 1, &size);
@@ -154,14 +154,34 @@ struct core_process input_process(struct input *input)
     return process;
 }
 
-struct core_drainer input_drainer(struct input *input)
+static void read_field(struct input *input, const struct core_field *field, void *at)
 {
-    struct core_drainer drainer = {0};
+    switch (field->kind) {
+    case CORE_FIELD_U64:
+        *(uint64_t *)at = input_within(input, field->least, field->most);
+        break;
+    case CORE_FIELD_U32:
+        *(uint32_t *)at = input_u32(input);
+        break;
+    case CORE_FIELD_BOOL:
+        *(bool *)at = input_bool(input);
+        break;
+    case CORE_FIELD_CHOICE:
+        *(uint32_t *)at = input_choice(input, (unsigned)field->least, (unsigned)field->most);
+        break;
+    case CORE_FIELD_TEXT:
+        input_text(input, at, field->size);
+        break;
+    default:
+        input_fixed(input, at, field->size);
+        break;
+    }
+}
 
-    input_fixed(input, drainer.token, sizeof drainer.token);
-    drainer.process = input_process(input);
-    drainer.uid = input_u32(input);
-    return drainer;
+void input_fields(struct input *input, const struct core_field *fields, void *object)
+{
+    for (const struct core_field *field = fields; field->kind != CORE_FIELD_END; field++)
+        read_field(input, field, (uint8_t *)object + field->at);
 }
 
 uint64_t input_id(struct input *input, const char *what)

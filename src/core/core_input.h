@@ -9,6 +9,7 @@
 #ifndef GMSFS_CORE_CORE_INPUT_H
 #define GMSFS_CORE_CORE_INPUT_H
 
+#include "core/core_fields.h"
 #include "core/core_internal.h"
 
 struct input {
@@ -30,21 +31,18 @@ void input_refuse(struct input *input, const char *format, ...)
 size_t input_left(const struct input *input);
 /* So many bytes as they stand there; NULL: there are fewer. */
 const uint8_t *input_raw(struct input *input, size_t size);
-void input_fixed(struct input *input, void *bytes, size_t size);
-uint8_t input_u8(struct input *input);
 uint32_t input_u32(struct input *input);
 uint64_t input_u64(struct input *input);
-uint64_t input_within(struct input *input, uint64_t least, uint64_t most);
 bool input_bool(struct input *input);
 /* One of the values of an enum, in a byte. */
 unsigned input_choice(struct input *input, unsigned least, unsigned most);
 /* Of things that take at least `bytes_each`. */
 size_t input_count(struct input *input, size_t most, size_t bytes_each);
-/* A text or byte string; it stays where it is. */
+/* A byte string; it stays where it is. */
 const void *input_bytes(struct input *input, size_t most, size_t *size);
-void input_text(struct input *input, char *text, size_t room);
 struct core_process input_process(struct input *input);
-struct core_drainer input_drainer(struct input *input);
+/* The members that the table names, in its order. */
+void input_fields(struct input *input, const struct core_field *fields, void *object);
 /* The id that an object begins with. */
 uint64_t input_id(struct input *input, const char *what);
 
