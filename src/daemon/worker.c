@@ -67,14 +67,14 @@ static void on_step(void *context)
 {
     struct worker *worker = context;
 
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     at_work_set(worker->setup->ledger, 0);
     audit_release(worker->audit);
     if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
         return;
     fs_note_all(worker->fs);
     gms_note_all(worker->gms);
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     journal_count_from_here(worker->journal);
 }
 
@@ -185,7 +185,7 @@ static void end_in_order(struct worker *worker)
  * other end, and the next worker begins it anew; so nothing is waited for, nor taken apart. */
 static void yield(struct worker *worker)
 {
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     snapshot_stop(&worker->snapshot);
     _exit(WORKER_YIELDED);
 }
@@ -530,7 +530,7 @@ static void check_journal(const struct worker *worker)
 
 static void end(struct worker *worker)
 {
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     snapshot_stop(&worker->snapshot);
     if (worker->service && worker->status == 0)
         check_journal(worker);
@@ -547,7 +547,7 @@ static void end(struct worker *worker)
     }
     if (worker->service)
         service_stop(worker->service);
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     helpers_free(worker->helpers);
     gms_free(worker->gms);
     fs_free(worker->fs);

@@ -90,7 +90,7 @@ static void host_unrecord(void *context, size_t mark)
     transaction_unrecord(&worker->transaction, mark);
 }
 
-static void host_end_step(void *context)
+static void host_publish(void *context)
 {
     struct worker *worker = context;
 
@@ -179,7 +179,7 @@ struct service_host worker_service_host(struct worker *worker)
         .get_random = host_get_random,
         .record = host_record,
         .unrecord = host_unrecord,
-        .publish = host_end_step,
+        .publish = host_publish,
         .submit = host_submit,
         .work_for = host_work_for,
         .set_timer = host_set_timer,
@@ -191,6 +191,13 @@ struct service_host worker_service_host(struct worker *worker)
         .drop = host_drop,
         .room = &worker->room,
     };
+}
+
+void worker_end_step(struct worker *worker)
+{
+    if (worker->service)
+        service_end_step(worker->service);
+    transaction_end(&worker->transaction);
 }
 
 /* ---- struct fs_host ---------------------------------------------------------------------- */
@@ -207,6 +214,11 @@ void worker_tell_keeper(struct worker *worker, const struct wire_message *messag
 
     if (error)
         log_error("cannot reach the keeper: %s", strerror(-error));
+}
+
+static void host_end_step(void *context)
+{
+    worker_end_step(context);
 }
 
 static void host_introduce(void *context, uint32_t op, int fd)
@@ -329,7 +341,7 @@ static void host_session_resumed(void *context)
 
     uint64_t took_us = worker_now_us() - recovery->noticed_us;
     service_end_restore(worker->service, recovery->cause, took_us);
-    transaction_end(&worker->transaction);
+    worker_end_step(worker);
     atomic_store(&worker->setup->ledger->refused, 0);
     recovery->took_us = took_us; /* until here it goes on with a next worker */
     worker_tell_keeper(worker, &message, -1);

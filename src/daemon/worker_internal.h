@@ -72,6 +72,8 @@ struct worker {
 
 struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
+/* Settles what the step has led to, then publishes what it has recorded. */
+void worker_end_step(struct worker *worker);
 uint64_t worker_now_us(void); /* monotonic */
 /* Sends the message, and `fd` unless it is negative. A keeper that does not answer is gone, and
  * then so is this process in a moment. */

@@ -68,7 +68,7 @@ static void op_queue(struct service *s, struct alloc_op *op)
         s->alloc_retry_ms = op->not_before_ms;
     if (service_evict_moment(s) < s->alloc_retry_ms) /* somebody may leave then */
         s->alloc_retry_ms = service_evict_moment(s);
-    service_arm_timer(s);
+    s->is_unsettled = true;
 }
 
 static uint64_t op_count_missing(const struct alloc_op *op)

@@ -221,7 +221,7 @@ void service_apply_slices(struct service *s)
         bulk_finish(s, op, error);
     service_work_for(s, former);
     service_wake_bulks(s);
-    service_arm_timer(s);
+    s->is_unsettled = true;
 }
 
 void service_wake_bulks(struct service *s)

@@ -32,7 +32,7 @@ int service_await_freeing(struct service *s, struct service_request *request)
     while (*last)
         last = &(*last)->next;
     *last = awaiting;
-    service_arm_timer(s);
+    s->is_unsettled = true;
     return 0;
 }
 

@@ -127,6 +127,10 @@ void service_stop(struct service *service);
 uint64_t service_count_aside(const struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */
 
+/* Once at the end of each step of the loop, before what it has recorded is published. Nothing in
+ * the service calls it. */
+void service_end_step(struct service *service);
+
 /* From the loop. */
 void service_on_timer(struct service *service);
 void service_on_idle(struct service *service);

@@ -41,7 +41,7 @@ int service_measure(struct service *s, struct service_request *request)
     while (*last)
         last = &(*last)->next;
     *last = measuring;
-    service_arm_timer(s);
+    s->is_unsettled = true;
     return 0;
 }
 
@@ -57,7 +57,7 @@ static void answer_until(struct service *s, uint64_t now_ms, int error)
 void service_on_measurement(struct service *s)
 {
     answer_until(s, UINT64_MAX, 0);
-    service_arm_timer(s);
+    s->is_unsettled = true;
 }
 
 void service_expire_measuring(struct service *s, uint64_t now_ms)

@@ -137,7 +137,7 @@ void service_resume_moves(struct service *s)
     s->resuming = false;
     s->resume_at_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
     if (any_waits(s))
-        service_arm_timer(s);
+        s->is_unsettled = true;
 }
 
 /* ---- that count on nothing any more --------------------------------------------------------- */

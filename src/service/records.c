@@ -164,7 +164,7 @@ static void handle_effects(struct service *s)
     service_evict_for_writers(s);
     service_evict_for_allocs(s);
     service_evict_for_moves(s);
-    service_arm_timer(s);
+    s->is_unsettled = true;
 }
 
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
@@ -201,7 +201,7 @@ void service_on_memory(struct service *s)
         service_apply_record(s, &record, NULL);
     service_resume_moves(s); /* last: others may wait for longer */
     service_evict_for_moves(s);
-    service_arm_timer(s); /* what failed is tried again */
+    s->is_unsettled = true; /* what failed is tried again */
 }
 
 void service_look_at_moves(struct service *s)

@@ -133,25 +133,6 @@ void service_unobserve(struct service *s, struct service_observer *observer)
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-void service_arm_timer(struct service *s)
-{
-    uint64_t at = core_next_moment(s->core, service_now(s));
-    at = earlier(at, service_parked_moment(s));
-    at = earlier(at, service_alloc_moment(s));
-    at = earlier(at, service_bulk_moment(s));
-    at = earlier(at, service_measure_moment(s));
-    at = earlier(at, service_awaiting_moment(s));
-    at = earlier(at, service_promotion_moment(s));
-    at = earlier(at, service_waiting_moment(s));
-    at = earlier(at, service_watch_moment(s));
-    s->host.set_timer(s->host.context, at);
-}
-
 void service_on_timer(struct service *s)
 {
     uint64_t now_ms = service_now(s);

@@ -169,7 +169,8 @@ struct service {
     struct service_tries evict_tries, free_looks;
     struct service_numbers numbers;
     bool told_spool_bound;
-    bool ending; /* service_stop: effects are dropped, and there are no helpers */
+    bool is_unsettled; /* something of this step is left for its end */
+    bool ending;       /* service_stop: effects are dropped, and there are no helpers */
 };
 
 /* service.c: with neither state nor memory; NULL: no memory */
@@ -196,9 +197,6 @@ void service_drop_bulks(struct service *s);
 void service_drop_measuring(struct service *s);
 void service_drop_awaiting(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
-
-/* service.c */
-void service_arm_timer(struct service *s);
 
 /* records.c */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);

@@ -107,11 +107,12 @@ static void run(struct client *client, int32_t after, enum failing failing)
         if (fixture_idle) {
             fixture_idle = false;
             service_on_idle(service);
+            settle_step();
             slices += check_slice();
         } else if (fixture_timer_ms != UINT64_MAX) {
             fixture_now_ms =
                 fixture_timer_ms > fixture_now_ms ? fixture_timer_ms : fixture_now_ms + 1;
-            service_on_timer(service);
+            run_timer();
         }
     }
     control->armed = false;

@@ -122,7 +122,7 @@ static void world_unrecord(void *context, size_t mark)
     transaction_unrecord(&w.transaction, mark);
 }
 
-static void end_step(void)
+static void publish(void)
 {
     transaction_end(&w.transaction);
     for (size_t i = 0; i < w.held_count; i++)
@@ -133,7 +133,13 @@ static void end_step(void)
 static void world_publish(void *context)
 {
     (void)context;
-    end_step();
+    publish();
+}
+
+static void end_step(void)
+{
+    settle_step();
+    publish();
 }
 
 static int world_submit(void *context, enum service_pool pool, struct job *job)

@@ -247,6 +247,18 @@ static void open_memory(void)
         vmm->beside[VMM_TIER_HOST].granularity_bytes = fixture_host_grain;
 }
 
+/* The end of a step of the loop. */
+__attribute__((unused)) static void settle_step(void)
+{
+    service_end_step(service);
+}
+
+__attribute__((unused)) static void run_timer(void)
+{
+    service_on_timer(service);
+    settle_step();
+}
+
 __attribute__((unused)) static void service_start(void)
 {
     struct service_options options = fixture_options();
@@ -304,6 +316,7 @@ __attribute__((unused)) static void service_restart(void)
     fixture_watches = 0;
     open_memory();
     require(service_restore(vmm, &options, &fixture_host, core, taken, count, &service) == 0);
+    settle_step();
     for (size_t i = 0; i < count; i++) {
         if (taken[i].fd >= 0)
             close(taken[i].fd);
@@ -350,6 +363,7 @@ __attribute__((unused)) static void acquire(struct client *client, enum lock_wis
         .wish = wish, .timeout_ms = 1000000, .reserve_bytes = reserve_bytes, .owned = true};
 
     check_int(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request), 0);
+    settle_step();
 }
 
 #endif

@@ -99,12 +99,12 @@ TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
     check(lives(&writer));
     check_int(fixture_watches, 1);
     check_int(store_now()->writer_count, 1);
-    service_on_timer(service);
+    run_timer();
     check_int(fixture_watches, 1);
     check(fixture_timer_ms > fixture_now_ms && fixture_timer_ms <= fixture_now_ms + 1000);
     unwatchable = 0;
     fixture_now_ms = fixture_timer_ms;
-    service_on_timer(service);
+    run_timer();
     check_int(fixture_watches, 2);
     service_on_exit(service, lent);
     check_int(store_now()->writer_count, 0);
