@@ -69,6 +69,33 @@ stop_eating() {
     [[ $output == *'"recovered"'*'for want of memory'* ]]
 }
 
+# In a cgroup of its own, which is no part of the mount's.
+another_is_killed_for_want_of_memory() {
+    local other kills
+    other=${MEMCG%/*}/gmsfs-other.$$.$BATS_TEST_NUMBER
+    kills=$(sed -n 's/^oom_kill //p' /proc/vmstat)
+    mkdir "$other"
+    (
+        MEMCG=$other
+        memcg_limit 16
+        # shellcheck disable=SC2016 # the inner shell expands them
+        run_logged ! bash -c 'echo $$ >"$1/cgroup.procs" && exec python3 -c "b = bytearray(64 << 20)"' - "$other"
+    )
+    wait_until_any 10 rmdir "$other"
+    (($(sed -n 's/^oom_kill //p' /proc/vmstat) > kills)) || fail 'nothing was killed for want of memory'
+}
+
+@test "a worker that somebody kills did not starve, though the kernel killed another process meanwhile" {
+    another_is_killed_for_want_of_memory
+    kill_worker
+    another_is_killed_for_want_of_memory
+    kill_worker
+    is_whole
+    run_logged ! grep -q 'for want of memory' "$LOG"
+    run_logged -0 timeout 10 cat "$M/events"
+    [[ $output == *'"recovered"'* && $output != *'for want of memory'* ]]
+}
+
 @test "root ends a mount that has no memory for a worker" {
     eat_all
     expect_death

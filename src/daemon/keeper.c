@@ -137,7 +137,6 @@ static int begin(struct keeper *keeper)
     error = keeper->setup->takes_over  ? keeper_take_over(keeper)
             : keeper->setup->is_stored ? keeper_go_on_stored(keeper)
                                        : make_anew(keeper);
-    keeper->restarts.kills = keeper_read_kills();
     if (!error)
         error = keeper_start_worker(keeper);
     return error;

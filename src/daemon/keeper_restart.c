@@ -190,12 +190,11 @@ static bool plan_restart(struct keeper *keeper)
     if (!may_restart(keeper))
         return false;
     hear_last_words(keeper);
-    uint64_t kills = keeper_read_kills();
-    restarts->was_starved = keeper_is_starved(keeper->worker_status, restarts->kills, kills);
-    restarts->kills = kills;
+    restarts->was_starved =
+        keeper_is_starved(keeper->worker_status, restarts->kills, keeper_read_kills());
     keeper_describe_end(keeper->worker_status, how, sizeof how);
     if (restarts->was_starved)
-        snprintf(how, sizeof how, "was killed by the kernel for want of memory");
+        snprintf(how, sizeof how, FS_RECOVERY_STARVED);
     if (keeper_is_yielding(keeper))
         snprintf(how, sizeof how, "made way for %s",
                  keeper->visit.stage == VISIT_GIVING ? "another keeper (gmsfs mount --takeover)"

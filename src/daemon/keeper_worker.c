@@ -28,6 +28,7 @@ int keeper_start_worker(struct keeper *keeper)
     int error = wire_pair(control);
 
     at_work_clear(keeper->ledger);
+    keeper->restarts.kills = keeper_read_kills();
     if (!error)
         error = wire_pair(keep);
     if (!error) {

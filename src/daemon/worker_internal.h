@@ -26,8 +26,7 @@ struct worker_own {
     _Atomic uint32_t has_device; /* the next is whole */
     uint32_t reserved;
     struct vmm_description device;
-    uint64_t
-        kills; /* the kernel's count of OOM kills when the last worker began, and 1; 0: unknown */
+    uint64_t former_kills; /* nothing any more; what builds before had there */
 };
 
 struct worker_random {

@@ -42,14 +42,12 @@ static int look(void *context, struct room_view *view)
     return 0;
 }
 
-/* With less on its plate: clients get nothing more before there is room for it. */
-static bool was_starved(struct worker *worker, uint64_t kills)
+/* The keeper tells why the worker ended that this one replaces. */
+static bool was_starved(const struct worker *worker)
 {
-    struct worker_own *own = journal_get_own(worker->journal);
-    bool is_starved = own->kills > 0 && kills + 1 > own->kills;
+    const struct fs_recovery *recovery = &worker->setup->ledger->recovery;
 
-    own->kills = kills + 1;
-    return is_starved;
+    return recovery->took_us == 0 && strcmp(recovery->cause, FS_RECOVERY_STARVED) == 0;
 }
 
 /* What is freed goes back in small steps: large blocks by themselves, the heap by so much at a
@@ -67,18 +65,15 @@ void worker_bound_heap(void)
 
 void worker_open_room(struct worker *worker)
 {
-    uint64_t kills = 0;
     int error = headroom_open("", &worker->headroom);
 
     room_init(&worker->room, look, worker);
     worker->transaction.room = &worker->room;
-    if (!error)
-        error = headroom_read_kills(worker->headroom, &kills);
     if (error)
         log_warning("%s: cannot look how much memory there is: %s; what clients ask for is not "
                     "refused before the machine has no more",
                     worker->setup->mountpoint, strerror(-error));
-    worker->room.is_strict = was_starved(worker, kills);
+    worker->room.is_strict = was_starved(worker); /* clients get nothing before there is room */
     if (worker->room.is_strict)
         log_warning("%s: a worker was killed for want of memory; clients get nothing that takes "
                     "more before there is room for it (ENOMEM)",

@@ -156,6 +156,9 @@ struct fs_refused_asker {
 
 #define FS_REFUSED_ASKERS 16u
 
+/* The cause of a recovery: the worker after it serves with less on its plate. */
+#define FS_RECOVERY_STARVED "was killed by the kernel for want of memory"
+
 /* The last time that a worker was replaced. */
 struct fs_recovery {
     uint64_t noticed_us; /* monotonic: when the keeper knew of the worker's end; 0: never was */

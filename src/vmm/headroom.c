@@ -378,14 +378,14 @@ static int apply_swap(const struct headroom *headroom, const struct hierarchy *h
         error = read_number(headroom->root, directory, hierarchy->swap, &limit);
         if (error > 0)
             lower(bytes, limit);
-        return error;
+        return error < 0 ? error : 0;
     }
     error = read_number(headroom->root, directory, hierarchy->gauges[0].limit, &limit);
     if (error > 0)
         error = read_number(headroom->root, directory, hierarchy->gauges[1].limit, &both);
     if (error > 0 && both < NO_LIMIT_BYTES)
         lower(bytes, subtract(both, limit));
-    return error;
+    return error < 0 ? error : 0;
 }
 
 static int apply_kills(const struct headroom *headroom, const struct hierarchy *hierarchy,
@@ -395,11 +395,12 @@ static int apply_kills(const struct headroom *headroom, const struct hierarchy *
     uint64_t *kills = to, found[2] = {0, 0};
     int error = read_keys(headroom->root, directory, hierarchy->kills, keys, found);
 
-    *kills += found[0];
+    *kills = found[0];
     return error;
 }
 
-/* From our group up to the top of the mount. Levels that are not seen here set no limit. */
+/* From our group up to the top of the mount, or until `apply` returns 1: which is returned. Levels
+ * that are not seen here set no limit. */
 static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_fn *apply, void *to)
 {
     const struct mount *mount = &headroom->mounts[index];
@@ -425,7 +426,7 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
         directory[point_length] = '\0';
     for (;;) {
         error = apply(headroom, &hierarchies[index], directory, to);
-        if (error < 0 || strlen(directory) <= point_length)
+        if (error != 0 || strlen(directory) <= point_length)
             return error;
         *strrchr(directory, '/') = '\0';
     }
@@ -478,11 +479,14 @@ int headroom_read_kills(const struct headroom *headroom, uint64_t *kills)
 {
     static const char *const keys[2] = {"oom_kill", ""};
     uint64_t machine[2] = {0, 0};
-    int error = read_keys(headroom->root, "/proc", "vmstat", keys, machine);
+    int error = 0;
 
-    *kills = machine[0];
-    for (size_t i = 0; i < HIERARCHIES && error >= 0; i++)
+    for (size_t i = 0; i < HIERARCHIES && error == 0; i++)
         error = apply_hierarchy(headroom, i, apply_kills, kills);
+    if (error == 0) {
+        error = read_keys(headroom->root, "/proc", "vmstat", keys, machine);
+        *kills = machine[0];
+    }
     return error < 0 ? error : 0;
 }
 

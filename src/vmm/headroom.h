@@ -47,8 +47,9 @@ void headroom_set_aside(uint64_t bytes);
  * the cgroups allow; 0: none of it. Errors as of headroom_read. */
 int headroom_read_swap(const struct headroom *headroom, uint64_t *bytes);
 
-/* Counts the processes that the kernel has killed for want of memory: on the machine, and in the
- * cgroups above this process. Only a rise of it means something. Errors as of headroom_read. */
+/* Counts the processes that the kernel has killed for want of memory: those of this process's own
+ * cgroup, else of the nearest above it that tells, and where no cgroup does, of the machine. Only a
+ * rise of it means something. Errors as of headroom_read. */
 int headroom_read_kills(const struct headroom *headroom, uint64_t *kills);
 
 /* The pool of huge pages of that size; -EOPNOTSUPP if the machine has no such pages. */

@@ -591,9 +591,30 @@ TAP_TEST(kills_in_a_v2_group_are_counted)
 TAP_TEST(kills_in_a_v1_group_are_counted)
 {
     machine(V1_MOUNT, "5:memory:/a\n");
-    put("/proc/vmstat", "oom_kill 1\n");
     put("/sys/fs/cgroup/memory/a/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
-    check_int(count_kills(), 5);
+    check_int(count_kills(), 4);
+    fake_root_remove(root);
+}
+
+TAP_TEST(kills_of_other_groups_are_not_counted)
+{
+    machine(V1_MOUNT, "5:memory:/a/b\n");
+    put("/proc/vmstat", "oom_kill 17\n");
+    put("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill 3\n");
+    put("/sys/fs/cgroup/memory/a/memory.oom_control", "oom_kill 2\n");
+    put("/sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 0\n");
+    check_int(count_kills(), 0);
+    put("/sys/fs/cgroup/memory/a/b/memory.oom_control", "oom_kill 1\n");
+    check_int(count_kills(), 1);
+    fake_root_remove(root);
+}
+
+TAP_TEST(where_a_group_does_not_tell_the_one_above_it_does)
+{
+    machine(V2_MOUNT, "0::/a/b\n");
+    put("/proc/vmstat", "oom_kill 17\n");
+    put("/sys/fs/cgroup/a/memory.events", "oom_kill 2\n");
+    check_int(count_kills(), 2);
     fake_root_remove(root);
 }
