@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define LOOP_EVENTS_PER_TURN 512
-#define LOOP_LINES           32   /* of users with events in a turn; further ones share the last */
 #define LOOP_TURN_US         300u /* for all users, beyond one event of each */
 #define LOOP_TICK_MS         1000u
 
@@ -31,8 +30,8 @@ struct loop {
     /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
-    int next[LOOP_EVENTS_PER_TURN]; /* of the same line */
-    struct line lines[LOOP_LINES];
+    int next[LOOP_EVENTS_PER_TURN];          /* of the same line */
+    struct line lines[LOOP_EVENTS_PER_TURN]; /* one for each user with events */
     int line_count;
     unsigned
         first_event; /* the turn's first one: who was left over in the last turn is not again */
@@ -295,8 +294,6 @@ static struct line *find_line(struct loop *loop, uint64_t whose)
 
     while (i < loop->line_count && loop->lines[i].whose != whose)
         i++;
-    if (i == LOOP_LINES)
-        return &loop->lines[LOOP_LINES - 1];
     if (i == loop->line_count)
         loop->lines[loop->line_count++] = (struct line){.whose = whose, .first = -1, .last = -1};
     return &loop->lines[i];

@@ -109,3 +109,27 @@ TAP_TEST(what_is_nobodys_is_served_in_each_turn)
     takes_long = false;
     end(ALL);
 }
+
+#define USERS        64u
+#define EACH         4u
+#define FIRST_UID    2000u
+#define OF_USER(i)   ((i) / EACH)
+#define ALL_OF_USERS (USERS * EACH)
+
+TAP_TEST(however_many_users_have_events_each_is_served_in_each_turn)
+{
+    unsigned of_user[USERS] = {0};
+
+    watch_all(ALL_OF_USERS);
+    for (unsigned i = 0; i < ALL_OF_USERS; i++)
+        watches[i].whose = event_of_user(FIRST_UID + OF_USER(i));
+    takes_long = true; /* a turn ends with one event of each */
+    require(loop_turn(loop, 0) == 0);
+    takes_long = false;
+    for (unsigned i = 0; i < ALL_OF_USERS; i++)
+        of_user[OF_USER(i)] += served[i];
+    for (unsigned i = 0; i < USERS; i++)
+        if (!check_int(of_user[i], 1))
+            break;
+    end(ALL_OF_USERS);
+}
