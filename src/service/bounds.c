@@ -150,12 +150,15 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
         service_note_bound(s, bounds[bound].name, store, uid, error);
         return error;
     }
+    error = share_take(&s->shares[bound], uid, more);
+    if (error)
+        return error;
     error = service_take_room(s, uid, bounds[bound].looks, more * bounds[bound].room_bytes);
     if (error) {
+        share_give(&s->shares[bound], uid, more);
         service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
-        return error;
     }
-    return share_take(&s->shares[bound], uid, more);
+    return error;
 }
 
 int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
@@ -167,12 +170,18 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
     if (some < least)
         some = least;
     *taken = wanted < some ? wanted : some;
-    if (service_take_room(s, uid, bounds[bound].looks, *taken * bounds[bound].room_bytes))
-        *taken = wanted < least ? wanted : least;
     int error = share_take(share, uid, *taken);
-    if (error)
+    if (error) {
         *taken = 0;
-    return error;
+        return error;
+    }
+    if (service_take_room(s, uid, bounds[bound].looks, *taken * bounds[bound].room_bytes)) {
+        uint64_t fewer = wanted < least ? wanted : least;
+        share_give(share, uid, *taken - fewer);
+        room_spend(s->host.room, fewer * bounds[bound].room_bytes); /* whatever there is */
+        *taken = fewer;
+    }
+    return 0;
 }
 
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)
