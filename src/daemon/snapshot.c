@@ -25,8 +25,9 @@
 #define QUIET_MS        1000u /* then there is a snapshot, if at all */
 #define TRIM_MS         2000u /* and then memory is given back */
 /* Of the journal, beside what snapshots take: so much is given back where memory is short. */
-#define SHORT_BYTES    (UINT64_C(1) << 20)
-#define SHORT_RETRY_MS 100u
+#define SHORT_BYTES      (UINT64_C(1) << 20)
+#define SHORT_RETRY_MS   100u
+#define LONGEST_RETRY_MS 10000u
 /* Where it is quiet and there is no snapshot yet, transactions of so many bytes are reason for one.
  */
 #define FIRST_QUIET_BYTES (UINT64_C(1) << 20)
@@ -112,6 +113,18 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
     _exit(0);
 }
 
+/* Each failure in a row has the next try wait twice as long: a fork costs the loop's time. */
+static void put_off(struct snapshot *snapshot)
+{
+    uint64_t pause_ms = room_is_short(snapshot->room) ? SHORT_RETRY_MS : RETRY_MS;
+
+    for (unsigned i = 0; i < snapshot->failures && pause_ms < LONGEST_RETRY_MS; i++)
+        pause_ms *= 2;
+    snapshot->failures++;
+    snapshot->retry_ms =
+        loop_now_ms() + (pause_ms < LONGEST_RETRY_MS ? pause_ms : LONGEST_RETRY_MS);
+}
+
 static void on_exit_of_child(struct event_watch *watch, uint32_t events)
 {
     struct snapshot *snapshot =
@@ -125,12 +138,14 @@ static void on_exit_of_child(struct event_watch *watch, uint32_t events)
     close(watch->fd);
     snapshot->child = 0;
     if (status == 0 && journal_end_snapshot(snapshot->journal) == 0) {
+        snapshot->failures = 0;
         set_bound(snapshot);
         if (room_is_short(snapshot->room))
             journal_trim(snapshot->journal);
         return;
     }
     journal_abandon_snapshot(snapshot->journal);
+    put_off(snapshot);
     log_warning(
         "a snapshot of the state could not be written (status %#x), most likely for want of "
         "memory: the journal goes on without it",
@@ -173,7 +188,8 @@ static bool is_time(struct snapshot *snapshot)
     const struct journal *journal = snapshot->journal;
 
     if (journal_wants_snapshot(journal, snapshot->is_wanted ? 1 : threshold_bytes(journal)))
-        return !snapshot->lacks_room || loop_now_ms() >= snapshot->retry_ms;
+        return !(snapshot->lacks_room || snapshot->failures > 0) ||
+               loop_now_ms() >= snapshot->retry_ms;
     bool is_at_bound = journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0);
     return (is_at_bound || is_worth_its_room(snapshot)) && loop_now_ms() >= snapshot->retry_ms;
 }
@@ -196,6 +212,7 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core)
     int error = snapshot->child < 0 ? -errno : watch_child(snapshot);
     if (!error)
         return true;
+    put_off(snapshot);
     log_warning("a snapshot of the state cannot be written now: %s", strerror(-error));
     snapshot_stop(snapshot);
     journal_abandon_snapshot(snapshot->journal);

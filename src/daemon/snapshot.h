@@ -4,7 +4,7 @@
  *
  * A child of the worker has a copy of the state as it was at the fork, encodes and writes it, and
  * ends; the loop is held up for the fork alone. Where that fails, the journal goes on growing until
- * the next try. One thread: the loop's.
+ * the next try, for which each failure in a row waits longer. One thread: the loop's.
  *
  * Once nothing has been written for a while the journal gives back what memory it has of busier
  * times, and so it does where memory is short. Before that it makes a snapshot where there is none
@@ -31,6 +31,7 @@ struct snapshot {
     struct journal_numbers seen; /* at the last tick, */
     uint64_t quiet_since_ms;     /* since when they are the same */
     uint64_t base_bytes;         /* of the last one that was made then, beside the entries */
+    unsigned failures;           /* tries in a row that began and failed */
     bool lacks_room;             /* there was no memory for one at the last try */
     bool is_wanted;              /* it is quiet, and most of what the journal has is of the past */
     bool is_tried, is_trimmed;   /* since it is quiet */
