@@ -38,8 +38,8 @@
 #define FS_QUIET_LOOK    16u
 #define FS_BUSY_LOOK     64u
 #define FS_SPARE_BUFFERS 4u
-/* A write of less is copied: a buffer of a megabyte would be kept for it, and count for less. */
-#define FS_STEAL_FROM_BYTES  (512u << 10)
+/* A write of less is copied: the buffer, of 1 MiB and 64 KiB, would count for the write's bytes. */
+#define FS_STEAL_FROM_BYTES  (960u << 10)
 #define FS_MAX_WRITE_BYTES   FS_INIT_MAX_WRITE
 #define FS_MAX_WARNINGS      5u     /* about bad clients, between two ticks */
 #define FS_STALL_MS          30000u /* a client that does not read its descriptors is dropped */
