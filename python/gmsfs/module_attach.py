@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any, Dict, List, NamedTuple
 
 import torch
 
 from . import dtypes, with_torch
 from .errors import Mismatch
-from .module_parts import Part, plain_attributes, some, survey
+from .module_parts import Part, has_parts, modules, plain_attributes, some, survey
 
 
 class Said(NamedTuple):
@@ -31,47 +32,78 @@ def read_value(value: bytes) -> Said:
     return Said(tied_to if isinstance(tied_to, str) else "", members.get("shared") is True)
 
 
+_swap_impl = getattr(torch._C, "_swap_tensor_impl", None)
+
+
+def _swap_in(old: Any, tensor: Any) -> bool:
+    """What torch.utils.swap_tensors does, for an `old` that nothing but Python refers to and a tensor that is
+    new: class, attributes and object of `old` stay. A model has hundreds of them. False: nothing was done."""
+    if _swap_impl is None or has_parts(old) or weakref.getweakrefcount(old) or old._use_count() != 1:
+        return False
+    _swap_impl(old, tensor)
+    return True
+
+
 class Attacher:
     """One attach: check() changes nothing, run() checks and then changes the module."""
 
     def __init__(self, store: Any, module: Any) -> None:
         self.store = store
         self.module = module
-        self.parts = survey(module)
-        self.attributes = list(plain_attributes(module))
+        walked = modules(module)
+        self.parts = survey(walked)
+        self.attributes = list(plain_attributes(walked))
         self.buffers, specs = store._attach(None)
         self.specs: Dict[str, Any] = {spec.name: spec for spec in specs}
         self.objects: Dict[int, List[Part]] = {}  # by id of a tensor of the module: its names
         for part in self.parts:
             self.objects.setdefault(id(part.tensor), []).append(part)
         entries = store._entries or store._working_entries(self.buffers)
-        self.said = {
-            key: read_value(value) for key, rank, offset, value in entries if key in self.specs
-        }
+        self.said: Dict[str, Said] = {}  # of the few that say something
+        for key, _, _, value in entries:
+            said = read_value(value)
+            if said is not NOTHING and key in self.specs:
+                self.said[key] = said
 
     def run(self) -> None:
         self.check()
         tensors = with_torch.tensors(self.store.path, self.buffers, self.specs.values())
         self._check_ties(tensors)
         for parts in self.objects.values():
-            names = [part.name for part in parts if part.name in self.specs]
-            if names:
-                self._put(parts, tensors[names[0]], self.said[names[0]])
+            for part in parts:
+                if part.name in tensors:
+                    self._put(parts, tensors[part.name], self.said.get(part.name, NOTHING))
+                    break
         self._tie()
         self._set_attributes()
 
     def check(self) -> None:
-        known = {part.name: part for part in self.parts}
+        specs = self.specs
         missing, uncomputed, differing = [], [], []
+        dtypes_known: Dict[Any, str] = {}
+        fitting = 0  # parts that the store has
         for part in self.parts:
-            if part.name in self.specs:
-                differing += self._compare(part)
-            elif not any(other.name in self.specs for other in self.objects[id(part.tensor)]):
-                if part.persistent:
-                    missing.append(part.name)
-                elif part.tensor.is_meta:
-                    uncomputed.append(part.name)
-        unexpected = [name for name in self.specs if name not in known]
+            name, _, _, tensor, _, persistent = part
+            spec = specs.get(name)
+            if spec is not None:
+                fitting += 1
+                dtype = dtypes_known.get(tensor.dtype)
+                if dtype is None:
+                    dtype = dtypes_known[tensor.dtype] = dtypes.strip(str(tensor.dtype))
+                if dtype != spec.dtype or tensor.shape != spec.shape:
+                    differing.append(
+                        f"{name!r} is {spec.dtype}{list(spec.shape)} in the store, "
+                        f"{dtype}{list(tensor.shape)} in the module"
+                    )
+            elif not any(other.name in specs for other in self.objects[id(tensor)]):
+                if persistent:
+                    missing.append(name)
+                elif tensor.is_meta:
+                    uncomputed.append(name)
+        unexpected: List[str] = []
+        if fitting < len(specs):
+            known = {part.name for part in self.parts}
+            unexpected = [name for name in specs if name not in known]
         words = []
         if missing:
             words.append(f"the store lacks {some(missing)}")
@@ -94,19 +126,11 @@ class Attacher:
                 "published from a module; make only the parameters on the meta device",
             )
 
-    def _compare(self, part: Part) -> List[str]:
-        spec = self.specs[part.name]
-        ours = (dtypes.strip(str(part.tensor.dtype)), tuple(part.tensor.shape))
-        if ours == (spec.dtype, spec.shape):
-            return []
-        return [
-            f"{part.name!r} is {spec.dtype}{list(spec.shape)} in the store, "
-            f"{ours[0]}{list(ours[1])} in the module"
-        ]
-
     def _check_ties(self, tensors: Any) -> None:
         """A file may have one tensor twice that the module has once: then both have the same bytes."""
         for parts in self.objects.values():
+            if len(parts) == 1:
+                continue
             names = [part.name for part in parts if part.name in self.specs]
             for name in names[1:]:
                 spec, first = self.specs[name], self.specs[names[0]]
@@ -132,6 +156,8 @@ class Attacher:
             old.data = tensor
             old.requires_grad_(False)
             return
+        if _swap_in(old, tensor):
+            return
         made = torch.Tensor._make_subclass(type(old), tensor, False)
         made.__dict__.update(old.__dict__)
         try:
@@ -142,6 +168,8 @@ class Attacher:
 
     def _tie(self) -> None:
         """Names that were one Parameter in the module that was published are one here as well."""
+        if not any(said.tied_to for said in self.said.values()):
+            return
         parts = {part.name: part for part in self.parts}
         for part in self.parts:
             first = parts.get(self.said.get(part.name, NOTHING).tied_to)

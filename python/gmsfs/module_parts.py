@@ -31,24 +31,28 @@ class Part(NamedTuple):
     persistent: bool  # part of state_dict()
 
 
-def modules(module: Any) -> Iterator[Tuple[str, Any]]:
+def modules(module: Any) -> List[Tuple[str, Any]]:
     """(prefix of its names, module) of the module and all below it, as often as they have names."""
-    todo = [("", module)]
+    found, todo = [], [("", module)]
     while todo:
-        prefix, one = todo.pop()
-        yield prefix, one
-        for leaf, child in reversed(one._modules.items()):
-            if child is not None:
-                todo.append((f"{prefix}{leaf}.", child))
+        prefix, one = at = todo.pop()
+        found.append(at)
+        if one._modules:
+            for leaf, child in reversed(one._modules.items()):
+                if child is not None:
+                    todo.append((f"{prefix}{leaf}.", child))
+    return found
 
 
-def survey(module: Any) -> List[Part]:
-    """All parameters and buffers, one Part for each name, in the order of the modules."""
+def survey(walked: List[Tuple[str, Any]]) -> List[Part]:
+    """All parameters and buffers of modules(), one Part for each name, in the order of the modules."""
     parts = []
-    for prefix, owner in modules(module):
+    for prefix, owner in walked:
         for leaf, tensor in owner._parameters.items():
             if tensor is not None:
                 parts.append(Part(prefix + leaf, owner, leaf, tensor, True, True))
+        if not owner._buffers:
+            continue
         for leaf, tensor in owner._buffers.items():
             if tensor is not None:
                 persistent = leaf not in owner._non_persistent_buffers_set
@@ -65,10 +69,12 @@ class Attribute(NamedTuple):
     tensor: Any
 
 
-def plain_attributes(module: Any) -> Iterator[Attribute]:
-    """The attributes of the module, and of all below it, that are tensors."""
+def plain_attributes(walked: List[Tuple[str, Any]]) -> Iterator[Attribute]:
+    """The attributes that are tensors, of all of modules()."""
     others: Set[Any] = set()  # types that are no tensors: there are few, and many attributes
-    for prefix, owner in modules(module):
+    for prefix, owner in walked:
+        if others.issuperset(map(type, vars(owner).values())):
+            continue
         for leaf, value in vars(owner).items():
             kind = type(value)
             if kind in others:
@@ -117,7 +123,7 @@ class ModulePlaces(Places):
 
     def __init__(self, path: str, module: Any, fingerprint: bytes, tag: bytes) -> None:
         super().__init__(path)
-        self.parts = survey(module)
+        self.parts = survey(modules(module))
         self._tag = tag
         self._first: Dict[int, str] = {}  # by id of a tensor: the name that its other names are tied to
         storages: Dict[Any, List[Part]] = {}
@@ -152,7 +158,7 @@ class ModulePlaces(Places):
             raise self._fail(
                 part, f"a tensor of {tensor.dtype}, {tensor.layout} cannot be stored; make it dense"
             )
-        if _has_parts(tensor):
+        if has_parts(tensor):
             raise self._fail(
                 part,
                 f"a {type(tensor).__name__} is made of other tensors and has no memory of its own; publish "
@@ -199,7 +205,7 @@ def _dtype(tensor: Any) -> str:
     return name
 
 
-def _has_parts(tensor: Any) -> bool:
+def has_parts(tensor: Any) -> bool:
     """Whether it is a subclass that wraps other tensors, such as a DTensor or a quantised weight."""
     return type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 

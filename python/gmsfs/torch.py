@@ -22,7 +22,7 @@ from . import abi, metadata as metadata_module, with_torch
 from .errors import BadArgument, Mismatch, NoMemory
 from .module_attach import Attacher
 from .module_guard import Guard
-from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, empty_parameters, plain_attributes, survey
+from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, empty_parameters, modules, plain_attributes, survey
 from .opening import find_or_make, open as open_store
 from .publish import _full, publish as publish_tensors, write
 from .safe import safe_open
@@ -65,7 +65,7 @@ class Shared:
     def __init__(self, store: Store, module: Any, parts: List[Part]) -> None:
         self.store = store
         self._module = weakref.ref(module)
-        self._sizes = {part.name: _nbytes(part.tensor) for part in parts if part.is_parameter}
+        self._sizes = {part.name: part.tensor.nbytes for part in parts if part.is_parameter}
         weakref.finalize(module, store.close).atexit = False
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Shared:
         inside: Dict[str, int] = {}
         seen = set()
         for name, tensor in _all_tensors(module):
-            nbytes = _nbytes(tensor)
+            nbytes = tensor.nbytes
             if self._is_inside(tensor):
                 inside[name] = nbytes
             place = (tensor.device, tensor.data_ptr(), nbytes)
@@ -124,7 +124,7 @@ class Shared:
             return None
         module = self._module()
         address = tensor.data_ptr()
-        for part in survey(module) if module is not None else ():
+        for part in survey(modules(module)) if module is not None else ():
             first = part.tensor.data_ptr() if not part.tensor.is_meta else 0
             if first <= address < first + max(1, part.tensor.numel() * part.tensor.element_size()):
                 return part.name
@@ -135,14 +135,11 @@ class Shared:
         self.store.close()
 
 
-def _nbytes(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
-
-
 def _all_tensors(module: Any) -> Any:
-    for part in survey(module):
+    walked = modules(module)
+    for part in survey(walked):
         yield part.name, part.tensor
-    for attribute in plain_attributes(module):
+    for attribute in plain_attributes(walked):
         yield attribute.name, attribute.tensor
 
 

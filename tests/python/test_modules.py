@@ -4,6 +4,7 @@ torch."""
 
 import os
 import unittest
+import weakref
 
 import torch
 from torch import nn
@@ -125,6 +126,26 @@ class Modules(StoreCase):
         model, _ = self.attach(model)
         self.assertIs(model.own, before)
         self.assertTrue(torch.equal(model(TOKENS), expected))
+
+    def test_attach_keeps_the_objects_of_a_module_on_meta(self):
+        self.published()
+        model = on_meta()
+        before = dict(model.named_parameters())
+        self.attach(model)
+        for name, parameter in model.named_parameters():
+            self.assertIs(parameter, before[name])
+            self.assertIs(type(parameter), type(before[name]))
+            self.assertFalse(parameter.is_meta)
+            self.assertFalse(parameter.requires_grad)
+
+    def test_a_parameter_that_something_refers_to_weakly_is_attached(self):
+        _, _, expected = self.published()
+        model = on_meta()
+        kept = weakref.ref(model.own), weakref.WeakKeyDictionary({model.layers[0].weight: 1})
+        model, _ = self.attach(model)
+        self.assertEqual(type(model.own), Custom)
+        self.assertTrue(torch.equal(model(TOKENS), expected))
+        del kept
 
     def test_a_module_that_lost_its_tie_gets_it_back(self):
         _, _, expected = self.published()
