@@ -22,7 +22,15 @@ from . import abi, metadata as metadata_module, with_torch
 from .errors import BadArgument, Mismatch, NoMemory
 from .module_attach import Attacher
 from .module_guard import Guard
-from .module_parts import FINGERPRINT_KEY, ModulePlaces, Part, empty_parameters, modules, plain_attributes, survey
+from .module_parts import (
+    FINGERPRINT_KEY,
+    ModulePlaces,
+    Part,
+    empty_parameters,
+    modules,
+    plain_attributes,
+    survey,
+)
 from .opening import find_or_make, open as open_store
 from .publish import _full, publish as publish_tensors, write
 from .safe import safe_open
