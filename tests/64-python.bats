@@ -110,6 +110,10 @@ except KeyboardInterrupt:
     python_tests test_safe
 }
 
+@test "a program changes one import of safetensors, and has the tensors of a store" {
+    python_tests test_names torch
+}
+
 @test "a wheel brings the library, and needs nothing else that is installed" {
     requires readelf no-sanitizer
     python_with ctypes

@@ -33,6 +33,10 @@ class WouldBlock(Error, BlockingIOError):
     """EAGAIN: somebody else has the lock, and the call was not to wait."""
 
 
+class NotFound(Error, FileNotFoundError):
+    """ENOENT: there is no such store, or no such thing in it. Also a FileNotFoundError, as of a file."""
+
+
 class Timeout(Error, TimeoutError):
     """ETIMEDOUT: the lock, or memory, did not come in time."""
 
@@ -126,6 +130,7 @@ class LibraryError(ImportError):
 
 _CLASSES: Dict[int, Type[Error]] = {
     errno.EAGAIN: WouldBlock,
+    errno.ENOENT: NotFound,
     errno.ETIMEDOUT: Timeout,
     errno.ECANCELED: Canceled,
     errno.ESTALE: Stale,

@@ -13,7 +13,7 @@ from .opening import open
 from .store import Store
 
 METADATA_KEY = "__metadata__"
-FRAMEWORKS = {"pt": "torch", "torch": "torch", "np": "numpy", "numpy": "numpy"}
+FRAMEWORKS = {"pt": "torch", "torch": "torch", "pytorch": "torch", "np": "numpy", "numpy": "numpy"}
 # The safetensors names of torch's dtypes, where they are not the upper-case number and letter.
 _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32",
@@ -49,15 +49,16 @@ class safe_open:
 
     Tensors lie over the store's memory, on its device: nothing is copied or read, so a slice costs
     nothing but itself. device: None leaves them there; a torch tensor that is asked for on another one
-    is a copy. timeout: as of gmsfs.open.
+    is a copy. backend: of a file, and without meaning for a store. timeout: as of gmsfs.open.
     """
 
     def __init__(
         self,
-        path: Any,
+        filename: Any,
         framework: str = "pt",
         device: Any = None,
         *,
+        backend: str = "mmap",
         timeout: Optional[float] = None,
     ) -> None:
         if framework not in FRAMEWORKS:
@@ -66,7 +67,7 @@ class safe_open:
         if self._framework == "numpy" and device not in (None, "cpu"):
             raise ValueError(f'NumPy has arrays of the processor alone: device is "cpu", not {device!r}')
         self._device = device
-        self._store: Store = open(path, "ro", timeout)
+        self._store: Store = open(filename, "ro", timeout)
         self._specs: Optional[Dict[str, Any]] = None
 
     def __enter__(self) -> "safe_open":

@@ -299,13 +299,15 @@ def attach(
     return Shared(store, module, attacher.parts)
 
 
-def load_file(path: Any, device: Any = None, *, timeout: Optional[float] = None) -> Dict[str, Any]:
+def load_file(
+    filename: Any, device: Any = None, *, backend: str = "mmap", timeout: Optional[float] = None
+) -> Dict[str, Any]:
     """In place of safetensors.torch.load_file, with the path of a store: its tensors by name.
 
     Nothing is copied unless `device` is one on which the store is not. The lock is kept as long as one of
-    the tensors lives.
+    the tensors lives. backend: of a file, and without meaning for a store.
     """
-    tensors: Dict[str, Any] = open_store(path, "ro", timeout).tensors("torch")
+    tensors: Dict[str, Any] = open_store(filename, "ro", timeout).tensors("torch")
     if device is None:
         return tensors
     return {name: tensor.to(device) for name, tensor in tensors.items()}
@@ -313,10 +315,11 @@ def load_file(path: Any, device: Any = None, *, timeout: Optional[float] = None)
 
 def save_file(
     tensors: Dict[str, Any],
-    path: Any,
+    filename: Any,
     metadata: Optional[Dict[str, str]] = None,
     *,
     timeout: Optional[float] = None,
 ) -> None:
-    """In place of safetensors.torch.save_file, with the path of a store, which is made if it is not there."""
-    publish_tensors(path, tensors, metadata, timeout=timeout)
+    """In place of safetensors.torch.save_file, with the path of a store, which is made if it is not there.
+    Tensors that share memory are stored once; one that is not contiguous is stored contiguous."""
+    publish_tensors(filename, tensors, metadata, timeout=timeout)
