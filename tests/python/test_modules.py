@@ -311,6 +311,66 @@ class Modules(StoreCase):
                 torch.add(model.own, 1, out=model.own.data)
             model.table.add_(1)
 
+    def writes(self, model):
+        """Ways to write to a shared parameter, by name: what steps an optimizer is a class and its options."""
+        weight, everything = model.layers[1].weight, list(model.parameters())
+
+        def step(kind, **options):
+            def run():
+                for one in everything:
+                    if one.is_floating_point():
+                        one.requires_grad_(True)
+                        one.grad = torch.ones_like(one)
+                kind(everything, lr=0.1, **options).step()
+
+            return run
+
+        state = {name: torch.zeros_like(one) for name, one in model.state_dict().items()}
+        return {
+            "data": lambda: weight.data.add_(1),
+            "an element of data": lambda: weight.data.__setitem__(0, 1),
+            "a view": lambda: weight.detach()[1].t().mul_(2),
+            "out=": lambda: torch.add(weight.detach(), 1, out=weight.detach()),
+            "nn.init": lambda: nn.init.zeros_(weight),
+            "a list": lambda: torch._foreach_add_([one.detach() for one in everything], 1),
+            "indices": lambda: weight.detach().index_fill_(0, torch.tensor([0], device=DEVICE), 1),
+            "SGD": step(torch.optim.SGD, foreach=False),
+            "SGD, foreach": step(torch.optim.SGD, foreach=True),
+            "AdamW": step(torch.optim.AdamW),
+            "AdamW, fused": step(torch.optim.AdamW, fused=True),
+            "load_state_dict": lambda: model.load_state_dict(state),
+        }
+
+    def test_every_way_to_write_is_stopped_with_a_name(self):
+        _, _, expected = self.published()
+        model, shared = self.attach()
+        names = {name for name, _ in model.named_parameters()}
+        for way, write in self.writes(model).items():
+            with self.subTest(way), shared.guard():
+                # load_state_dict makes a RuntimeError of its own, with the names of the parameters
+                with self.assertRaises((gmsfs.ReadOnly, RuntimeError)) as caught:
+                    write()
+                self.assertTrue(any(f"'{name}'" in str(caught.exception).replace('"', "'") for name in names))
+            for one in model.parameters():
+                one.grad = None
+                one.requires_grad_(False)
+        again, _ = self.attach()
+        self.assertTrue(torch.equal(again(TOKENS), expected))
+
+    def test_an_assignment_to_data_writes_nothing_and_is_reported(self):
+        _, _, expected = self.published()
+        model, shared = self.attach()
+        with shared.guard():
+            model.own.data = torch.zeros(16, device=DEVICE)
+        self.assertEqual(list(shared.report().left), ["own"])
+        again, _ = self.attach()
+        self.assertTrue(torch.equal(again(TOKENS), expected))
+
+    def test_an_optimizer_leaves_what_has_no_gradient(self):
+        self.published()
+        model, _ = self.attach()
+        torch.optim.AdamW(model.parameters(), lr=0.1).step()
+
     def test_sleep_and_wake_at_the_same_addresses(self):
         _, _, expected = self.published()
         model, shared = self.attach()
