@@ -312,7 +312,7 @@ class Modules(StoreCase):
             model.table.add_(1)
 
     def writes(self, model):
-        """Ways to write to a shared parameter, by name: what steps an optimizer is a class and its options."""
+        """Ways to write to a shared parameter, by name."""
         weight, everything = model.layers[1].weight, list(model.parameters())
 
         def step(kind, **options):
@@ -350,7 +350,8 @@ class Modules(StoreCase):
                 # load_state_dict makes a RuntimeError of its own, with the names of the parameters
                 with self.assertRaises((gmsfs.ReadOnly, RuntimeError)) as caught:
                     write()
-                self.assertTrue(any(f"'{name}'" in str(caught.exception).replace('"', "'") for name in names))
+                words = str(caught.exception).replace('"', "'")
+                self.assertTrue(any(f"'{name}'" in words for name in names), words)
             for one in model.parameters():
                 one.grad = None
                 one.requires_grad_(False)
