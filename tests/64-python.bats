@@ -163,6 +163,10 @@ except KeyboardInterrupt:
     python_tests test_transformers transformers
 }
 
+@test "blocks of a KV cache outlive the engine, and none that was half written is found" {
+    python_tests test_kv torch
+}
+
 @test "Python makes a store that is not there, and waits for a commit without a lock" {
     python_tests test_opening ctypes
 }

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of a KV cache that outlive their engine, in a store with a sealed layout. Needs torch.
+
+    import gmsfs.kv
+
+    tier = gmsfs.kv.Blocks("/mnt/gms/gpu0/kv", block_bytes=1 << 20, count=512)
+    tier.put(block_hash, block)            # while the engine computes
+    block = tier.get(block_hash)           # in the next engine: a tensor over the memory, or None
+
+The store has two tensors: `blocks`, and `index`, a row for each of them. A row is marked complete after its
+block and its key are written, and unmarked before they change. Whoever opens the store next reads the rows
+that are marked, so a block that was half written when its engine died is in no row.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from typing import Any, Dict, List, Mapping, Optional
+
+import torch
+
+from . import layout
+from .arguments import whole_number
+from .errors import BadArgument
+from .opening import open as open_store
+from .torch import FINGERPRINT_KEY, check_fingerprint, encode_fingerprint
+
+KEY_MAX = 32  # bytes
+_WORDS = 8  # of a row: the key in four, its length, a number that grows with each write, 0, the mark
+_KEY_WORDS, _LENGTH, _SEQUENCE, _MARK = 4, 4, 5, 7
+_COMPLETE = 0x67_6D_73_66_73_6B_76_31  # of no row of new memory, which is zero
+
+
+class Blocks:
+    """An open tier; the lock of its store is held until close(), or the end of the process.
+
+    path: of the store, made if it is not there. What a sealed store has is adopted, which waits until every
+    other process that can write it has exited. fingerprint: of the model and whatever else makes blocks of
+    one key the same bytes; a store of others raises gmsfs.Mismatch.
+    timeout: seconds to wait for the lock. adopted: whether the layout was there.
+    To be used by one thread; on a GPU all copies are on the current stream, which has to be one and the same.
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        block_bytes: int,
+        count: int,
+        *,
+        fingerprint: Optional[Mapping[str, Any]] = None,
+        timeout: Optional[float] = None,
+    ) -> None:
+        whole_number("block_bytes", block_bytes, 1, 2**40)
+        whole_number("count", count, 1, 2**32)
+        fields = {**(fingerprint or {}), "block_bytes": block_bytes, "blocks": count}
+        self.store = open_store(path, "rw_data_or_rw", timeout)
+        self._slots: OrderedDict[bytes, int] = OrderedDict()  # the one that was used last is the last
+        try:
+            self.adopted = self.store.mode == "rw_data"
+            if self.adopted:
+                check_fingerprint(self.store, fields)
+            else:
+                self._make(block_bytes, count, encode_fingerprint(self.store.path, fields))
+            tensors = self.store.tensors("torch", ["blocks", "index"])
+            self._blocks, self._index = tensors["blocks"], tensors["index"]
+            self._read()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _make(self, block_bytes: int, count: int, fingerprint: bytes) -> None:
+        """New memory is zero, so no row is marked."""
+        handle, metadata = self.store._live(), self.store.metadata
+        handle.call("gmsfs_clear_all_handles")
+        slot = ctypes.c_uint64()
+        for name, dtype, shape, nbytes in (
+            ("blocks", "uint8", (count, block_bytes), count * block_bytes),
+            ("index", "int64", (count, _WORDS), count * _WORDS * 8),
+        ):
+            handle.call("gmsfs_allocate_handle", nbytes, b"kv_cache", None, ctypes.byref(slot))
+            metadata.put(name, layout.describe(dtype, shape, kind="buffer"), slot.value)
+        metadata.put(FINGERPRINT_KEY, fingerprint)
+        self.store.commit_layout()
+
+    def _read(self) -> None:
+        """The rows that are marked, in the order of their writes."""
+        found: List[Any] = []
+        for slot, row in enumerate(self._index.cpu().tolist()):
+            if row[_MARK] == _COMPLETE and 0 < row[_LENGTH] <= KEY_MAX:
+                words = torch.tensor(row[:_KEY_WORDS], dtype=torch.int64)
+                key = words.view(torch.uint8).numpy().tobytes()[: row[_LENGTH]]
+                found.append((row[_SEQUENCE], slot, key))
+        found.sort()
+        self._sequence = found[-1][0] if found else 0
+        for _, slot, key in found:
+            self._slots.pop(key, None)  # an older write of the same key
+            self._slots[key] = slot
+        taken = set(self._slots.values())
+        self._free = [slot for slot in range(len(self._index)) if slot not in taken]
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._slots
+
+    def keys(self) -> List[bytes]:
+        """Of the blocks that are complete, the one that was used last in the end."""
+        return list(self._slots)
+
+    def get(self, key: bytes) -> Optional[Any]:
+        """The block as uint8, over the memory of the store: copy it before the next put(). None: not here."""
+        slot = self._slots.get(key)
+        if slot is None:
+            return None
+        self._slots.move_to_end(key)
+        return self._blocks[slot]
+
+    def put(self, key: bytes, source: Any) -> None:
+        """Keeps a block, a tensor of block_bytes bytes in one piece, on any device. If there is no room, the
+        block that was not used for the longest time goes."""
+        if not isinstance(key, bytes) or not 0 < len(key) <= KEY_MAX:
+            raise BadArgument(self.store.path, f"key {key!r}", f"a key is 1 to {KEY_MAX} bytes")
+        data = source.detach().contiguous().view(-1).view(torch.uint8)
+        if data.numel() != self._blocks.shape[1]:
+            why = f"it has {data.numel()} bytes, and a block of this store has {self._blocks.shape[1]}"
+            raise BadArgument(self.store.path, f"block {key.hex()}", why)
+        self.store._touch()  # Stale where the lock was taken away
+        slot = self._take(key)
+        self._write(slot, key, data)
+        self._slots[key] = slot
+
+    def _take(self, key: bytes) -> int:
+        """A slot whose row is not marked."""
+        slot = self._slots.pop(key, None)
+        if slot is None and self._free:
+            return self._free.pop()
+        if slot is None:
+            _, slot = self._slots.popitem(last=False)
+        self._mark(slot, 0)
+        return slot
+
+    def _write(self, slot: int, key: bytes, data: Any) -> None:
+        """The process may die between any two of these: the mark comes last."""
+        self._sequence += 1
+        words: Dict[int, int] = {_LENGTH: len(key), _SEQUENCE: self._sequence}
+        padded = key.ljust(KEY_MAX, b"\0")
+        for at in range(_KEY_WORDS):
+            words[at] = int.from_bytes(padded[8 * at : 8 * at + 8], "little", signed=True)
+        row = torch.tensor([words.get(at, 0) for at in range(_MARK)], dtype=torch.int64)
+        self._blocks[slot].copy_(data)
+        self._index[slot, :_MARK].copy_(row)
+        self._mark(slot, _COMPLETE)
+
+    def _mark(self, slot: int, mark: int) -> None:
+        self._index[slot, _MARK].fill_(mark)  # one word: it is there or it is not
+
+    def drop(self, key: bytes) -> None:
+        """Forgets a block; nothing happens where it is not here."""
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._mark(slot, 0)
+            self._free.append(slot)
+
+    def __enter__(self) -> Blocks:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives the lock back. The blocks stay in the store."""
+        if self._blocks.is_cuda and self.store._handle is not None:
+            torch.cuda.current_stream(self._blocks.device).synchronize()
+        self.store.close()

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gmsfs.kv: blocks in a sealed store, read by the next process after the last one was killed at any moment.
+Needs torch."""
+
+import os
+import random
+import signal
+import time
+import traceback
+import unittest
+
+import torch
+
+import gmsfs
+import gmsfs.kv
+from support import TIMEOUT, StoreCase
+
+BLOCK, COUNT = 64 << 10, 8
+FAILED = 100  # the exit status of a child that raised
+
+torch.set_num_threads(1)  # so that torch works in a child of fork()
+
+
+def key_of(number):
+    return number.to_bytes(4, "little") * 8
+
+
+def block_of(key):
+    """What a block with this key has, all of it made from the key."""
+    return torch.tensor(list(key), dtype=torch.uint8).repeat(BLOCK // len(key))
+
+
+def opened(path, **options):
+    return gmsfs.kv.Blocks(path, BLOCK, COUNT, timeout=TIMEOUT, **options)
+
+
+def write_for_ever(path, stop_in=""):
+    """Puts blocks until it is killed; by itself at the step that `stop_in` names, once twelve were put."""
+    tier = opened(path)
+    number = max((int.from_bytes(key[:4], "little") for key in tier.keys()), default=0)
+    if stop_in:
+        for number in range(number + 1, number + 13):
+            tier.put(key_of(number), block_of(key_of(number)))
+        die_in(tier, *stop_in.split(":"))
+    while True:
+        number += 1
+        tier.put(key_of(number), block_of(key_of(number)))
+
+
+def count_whole(path):
+    """How many blocks the store has. All must be whole."""
+    with opened(path) as tier:
+        for key in tier.keys():
+            assert torch.equal(tier.get(key).cpu(), block_of(key)), key.hex()
+        return len(tier)
+
+
+def start(call, *arguments):
+    """call() in a child, which exits with what it returns; the child's id. A writer waits for the exit of all
+    that could write what is sealed, so each is a process, and this one never opens the store."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os._exit(call(*arguments))
+    except BaseException:  # noqa: BLE001 - no child goes on as the test
+        traceback.print_exc()
+        os._exit(FAILED)
+
+
+def end(child):
+    """Its exit status, or minus the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def die_in(tier, moment, half):
+    """SIGKILL at a step of the next put: before it, or once the first half of its bytes is there."""
+
+    def kill():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    mark, write = tier._mark, tier._write
+
+    def half_a_block(slot, key, data):
+        tier._blocks[slot][: BLOCK // 2].copy_(data[: BLOCK // 2])
+        kill()
+
+    def marked(slot, mark_of):
+        if mark_of == 0 and moment == "unmark" or mark_of and moment == "mark":
+            if half == "after":
+                mark(slot, mark_of)
+            kill()
+        mark(slot, mark_of)
+
+    tier._mark = marked
+    tier._write = half_a_block if moment == "data" else write
+
+
+class Blocks(StoreCase):
+    def assert_whole(self, tier):
+        for key in tier.keys():
+            self.assertTrue(torch.equal(tier.get(key).cpu(), block_of(key)), key.hex())
+
+    def test_the_next_process_has_what_the_last_one_put(self):
+        with opened(self.path) as tier:
+            self.assertFalse(tier.adopted)
+            for number in (1, 2, 3):
+                tier.put(key_of(number), block_of(key_of(number)))
+            self.assertIsNone(tier.get(key_of(4)))
+            self.assertIn(key_of(2), tier)
+        with opened(self.path) as tier:
+            self.assertTrue(tier.adopted)
+            self.assertEqual(tier.keys(), [key_of(number) for number in (1, 2, 3)])
+            self.assert_whole(tier)
+
+    def test_the_block_that_was_not_used_for_the_longest_time_goes(self):
+        with opened(self.path) as tier:
+            for number in range(COUNT):
+                tier.put(key_of(number), block_of(key_of(number)))
+            tier.get(key_of(0))
+            tier.put(key_of(99), block_of(key_of(99)))
+            self.assertEqual(len(tier), COUNT)
+            self.assertIn(key_of(0), tier)
+            self.assertNotIn(key_of(1), tier)
+            tier.drop(key_of(5))
+        with opened(self.path) as tier:
+            self.assertNotIn(key_of(1), tier)
+            self.assertNotIn(key_of(5), tier)
+            self.assertEqual(len(tier), COUNT - 1)
+            self.assert_whole(tier)
+
+    def test_a_block_is_replaced_in_its_place(self):
+        with opened(self.path) as tier:
+            tier.put(b"k", torch.zeros(BLOCK // 4))
+            tier.put(b"k", torch.ones(BLOCK // 4))
+            self.assertEqual(len(tier), 1)
+        with opened(self.path) as tier:
+            self.assertEqual(tier.get(b"k").view(torch.float32).unique().tolist(), [1.0])
+
+    def test_no_half_written_block_is_returned_wherever_the_writer_dies(self):
+        for moment in ("unmark:before", "unmark:after", "data:half", "mark:before", "mark:after"):
+            with self.subTest(moment):
+                self.assertEqual(end(start(write_for_ever, self.path, moment)), -signal.SIGKILL)
+                lost = 0 if moment in ("unmark:before", "mark:after") else 1
+                self.assertEqual(end(start(count_whole, self.path)), COUNT - lost)
+
+    def test_no_half_written_block_is_returned_after_a_kill_at_any_moment(self):
+        chance = random.Random(1)
+        for _ in range(20):
+            writer = start(write_for_ever, self.path)
+            time.sleep(chance.uniform(0, 0.05))
+            os.kill(writer, signal.SIGKILL)
+            self.assertEqual(end(writer), -signal.SIGKILL)
+            self.assertIn(end(start(count_whole, self.path)), range(COUNT + 1))
+
+    def test_a_store_of_another_model_or_size_is_refused(self):
+        opened(self.path, fingerprint={"model": "a"}).close()
+        with self.assertRaisesRegex(gmsfs.Mismatch, "model: the store has 'a', this process wants 'b'"):
+            opened(self.path, fingerprint={"model": "b"})
+        with self.assertRaisesRegex(gmsfs.Mismatch, "blocks: the store has '8', this process wants '9'"):
+            gmsfs.kv.Blocks(self.path, BLOCK, 9, fingerprint={"model": "a"}, timeout=TIMEOUT)
+        self.assertEqual(self.state(), "LAYOUT_COMMITTED")
+
+    def test_keys_and_blocks_that_do_not_fit_are_named(self):
+        with opened(self.path) as tier:
+            for key in (b"", bytes(33), "text"):
+                with self.assertRaisesRegex(gmsfs.BadArgument, "a key is 1 to 32 bytes"):
+                    tier.put(key, block_of(key_of(1)))
+            with self.assertRaisesRegex(gmsfs.BadArgument, "it has 4 bytes, and a block of this store has"):
+                tier.put(b"k", torch.zeros(1))
+            self.assertEqual(len(tier), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
