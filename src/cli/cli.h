@@ -117,11 +117,19 @@ int cli_take_timeout(const char *name, const char *text, void *at);
 int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max,
                     uint64_t *value);
 
-/* Rows that several commands have. */
-#define CLI_QUIET(type)                                                                 \
-    {                                                                                   \
-        "--quiet", 'q', NULL, cli_take_flag, offsetof(type, quiet), "print errors only" \
-    }
+/* Rows that several commands have: `member` of the values, which are a `type`. */
+/* clang-format off */
+#define CLI_QUIET(type, member) \
+    {"--quiet", 'q', NULL, cli_take_flag, offsetof(type, member), "print errors only"}
+#define CLI_LOCK_TIMEOUT(type, member) \
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(type, member), \
+     "give up when the lock is not free within S seconds; 0: at once\n" \
+     "(default: wait for it)"}
+#define CLI_DIRECT_READ(type, member) \
+    {"--direct", 0, "WHEN", cli_take_direct, offsetof(type, member), \
+     "read the files past the page cache (O_DIRECT): always, never, or auto,\n" \
+     "where it can neither hold them nor has them (default: auto)"}
+/* clang-format on */
 
 /* Milliseconds of a clock that is never set; and how much of a timeout is left. */
 uint64_t cli_now_ms(void);

@@ -276,7 +276,7 @@ static const struct cli_option options[] = {
      "with --then demote: host (default) or disk"},
     {"--undo", 0, NULL, cli_take_flag, offsetof(struct drain, undo),
      "let the mount, or the store, serve again"},
-    CLI_QUIET(struct drain),
+    CLI_QUIET(struct drain, quiet),
     {0},
 };
 

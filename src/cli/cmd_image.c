@@ -87,10 +87,8 @@ static const struct cli_option options[] = {
      "read and write the data past the page cache (O_DIRECT): always,\n"
      "never, or auto (default: auto, which writes so, and reads so what\n"
      "the cache can neither hold nor has)"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct image_request, timeout_ms),
-     "give up when the lock is not free within S seconds; 0: at once\n"
-     "(default: wait for it)"},
-    CLI_QUIET(struct image_request),
+    CLI_LOCK_TIMEOUT(struct image_request, timeout_ms),
+    CLI_QUIET(struct image_request, quiet),
     {0},
 };
 

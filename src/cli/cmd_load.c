@@ -151,14 +151,11 @@ static const struct cli_option options[] = {
     {"--threads", 0, "N", cli_take_threads, offsetof(struct load_choice, load.threads),
      "threads that copy, 1 to 256 (default: one for each CPU, at most 16;\n"
      "to a GPU at most 12; for each GPU where there are several)"},
-    {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct load_choice, load.direct),
-     "read the files past the page cache (O_DIRECT): always, never, or auto,\n"
-     "where it can neither hold them nor has them (default: auto)"},
+    CLI_DIRECT_READ(struct load_choice, load.direct),
     {"--timeout", 0, "S", cli_take_timeout, offsetof(struct load_choice, load.timeout_ms),
      "give up when lock and memory are not free within S seconds; 0: at once\n"
      "(default: wait for them)"},
-    {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct load_choice, load.quiet),
-     "print errors only"},
+    CLI_QUIET(struct load_choice, load.quiet),
     {0},
 };
 

@@ -100,12 +100,17 @@ static int demote_take_place(const char *name, const char *text, void *at)
     return cli_usage_error("%s is host, disk or none, not '%s'", name, text);
 }
 
+/* clang-format off */
+#define MOVE_TIMEOUT \
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct promote, timeout_ms), \
+     "wait S seconds at most; the moves go on all the same (default: wait)"}
+/* clang-format on */
+
 static const struct cli_option promote_options[] = {
     {"--async", 'a', NULL, cli_take_flag, offsetof(struct promote, async),
      "only begin it ('gmsfs wait STORE resident' waits for the end)"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct promote, timeout_ms),
-     "wait S seconds at most; the moves go on all the same (default: wait)"},
-    CLI_QUIET(struct promote),
+    MOVE_TIMEOUT,
+    CLI_QUIET(struct promote, quiet),
     {0},
 };
 
@@ -114,9 +119,8 @@ static const struct cli_option demote_options[] = {
     {"--to", 0, "PLACE", demote_take_place, offsetof(struct promote, place),
      "host (default) or disk: as the mount has them; none: the bytes are given\n"
      "up, until the store is loaded anew"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct promote, timeout_ms),
-     "wait S seconds at most; the moves go on all the same (default: wait)"},
-    CLI_QUIET(struct promote),
+    MOVE_TIMEOUT,
+    CLI_QUIET(struct promote, quiet),
     {0},
 };
 

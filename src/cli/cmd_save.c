@@ -131,10 +131,8 @@ static const struct cli_option options[] = {
     {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct save, way.direct),
      "write past the page cache (O_DIRECT): always, never, or auto, where\n"
      "the file system can (default: auto)"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct save, timeout_ms),
-     "give up when the lock is not free within S seconds; 0: at once\n"
-     "(default: wait for it)"},
-    CLI_QUIET(struct save),
+    CLI_LOCK_TIMEOUT(struct save, timeout_ms),
+    CLI_QUIET(struct save, quiet),
     {0},
 };
 

@@ -315,9 +315,7 @@ static const struct cli_option options[] = {
     {"--threads", 0, "N", cli_take_threads, offsetof(struct sum, threads),
      "threads that read, 1 to 256 (default: one for each CPU, at most 16;\n"
      "of a GPU at most 12)"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct sum, timeout_ms),
-     "give up when the lock is not free within S seconds; 0: at once\n"
-     "(default: wait for it)"},
+    CLI_LOCK_TIMEOUT(struct sum, timeout_ms),
     {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct sum, quiet),
      "no progress and no total on a terminal"},
     {0},

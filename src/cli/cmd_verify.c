@@ -386,12 +386,8 @@ static const struct cli_option options[] = {
     {"--threads", 0, "N", cli_take_threads, offsetof(struct verify, threads),
      "threads that compare, 1 to 256 (default: one for each CPU, at most\n"
      "16; of a GPU at most 12)"},
-    {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct verify, direct),
-     "read the files past the page cache (O_DIRECT): always, never, or auto,\n"
-     "where it can neither hold them nor has them (default: auto)"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct verify, timeout_ms),
-     "give up when the lock is not free within S seconds; 0: at once\n"
-     "(default: wait for it)"},
+    CLI_DIRECT_READ(struct verify, direct),
+    CLI_LOCK_TIMEOUT(struct verify, timeout_ms),
     {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct verify, quiet),
      "print differences and errors only"},
     {0},
