@@ -15,20 +15,23 @@ that are marked, so a block that was half written when its engine died is in no 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections import OrderedDict
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 import torch
 
 from . import layout
 from .arguments import whole_number
 from .errors import BadArgument
+from .module_parts import FINGERPRINT_KEY
 from .opening import open as open_store
-from .torch import FINGERPRINT_KEY, check_fingerprint, encode_fingerprint
+from .torch import check_fingerprint, encode_fingerprint
 
 KEY_MAX = 32  # bytes
 _WORDS = 8  # of a row: the key in four, its length, a number that grows with each write, 0, the mark
-_KEY_WORDS, _LENGTH, _SEQUENCE, _MARK = 4, 4, 5, 7
+_LENGTH, _SEQUENCE, _MARK = 4, 5, 7
+_KEY = struct.Struct("<4q")  # as the words of a row
 _COMPLETE = 0x67_6D_73_66_73_6B_76_31  # of no row of new memory, which is zero
 
 
@@ -88,8 +91,7 @@ class Blocks:
         found: List[Any] = []
         for slot, row in enumerate(self._index.cpu().tolist()):
             if row[_MARK] == _COMPLETE and 0 < row[_LENGTH] <= KEY_MAX:
-                words = torch.tensor(row[:_KEY_WORDS], dtype=torch.int64)
-                key = words.view(torch.uint8).numpy().tobytes()[: row[_LENGTH]]
+                key = _KEY.pack(*row[:_LENGTH])[: row[_LENGTH]]
                 found.append((row[_SEQUENCE], slot, key))
         found.sort()
         self._sequence = found[-1][0] if found else 0
@@ -144,11 +146,8 @@ class Blocks:
     def _write(self, slot: int, key: bytes, data: Any) -> None:
         """The process may die between any two of these: the mark comes last."""
         self._sequence += 1
-        words: Dict[int, int] = {_LENGTH: len(key), _SEQUENCE: self._sequence}
-        padded = key.ljust(KEY_MAX, b"\0")
-        for at in range(_KEY_WORDS):
-            words[at] = int.from_bytes(padded[8 * at : 8 * at + 8], "little", signed=True)
-        row = torch.tensor([words.get(at, 0) for at in range(_MARK)], dtype=torch.int64)
+        words = [*_KEY.unpack(key.ljust(KEY_MAX, b"\0")), len(key), self._sequence, 0]
+        row = torch.tensor(words, dtype=torch.int64)
         self._blocks[slot].copy_(data)
         self._index[slot, :_MARK].copy_(row)
         self._mark(slot, _COMPLETE)
