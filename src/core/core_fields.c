@@ -16,8 +16,10 @@
 #define BOOL(name)    {CORE_FIELD_BOOL, MEMBER(name, 1), 0, 0}
 #define TEXT(name)    {CORE_FIELD_TEXT, MEMBER(name, sizeof(((OF *)0)->name)), 0, 0}
 #define RAW(name)     {CORE_FIELD_RAW, MEMBER(name, sizeof(((OF *)0)->name)), 0, 0}
+/* NOLINTBEGIN(bugprone-macro-parentheses): they are names of members */
 #define PROCESS(name) U64(name.pid), U64(name.start)
 #define DRAINER(name) RAW(name.token), PROCESS(name.process), U32(name.uid)
+/* NOLINTEND(bugprone-macro-parentheses) */
 #define END           {CORE_FIELD_END, 0, 0, 0, 0}
 
 #define OF struct core_options
