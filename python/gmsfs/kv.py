@@ -8,8 +8,8 @@
     block = tier.get(block_hash)           # in the next engine: a tensor over the memory, or None
 
 The store has two tensors: `blocks`, and `index`, a row for each of them. A row is marked complete after its
-block and its key are written, and unmarked before they change. Whoever opens the store next reads the rows
-that are marked, so a block that was half written when its engine died is in no row.
+block and its key are written, and unmarked before they change. The next engine reads marked rows alone, so a
+block that was half written when its engine died is in no row.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Blocks:
     """An open tier; the lock of its store is held until close(), or the end of the process.
 
     path: of the store, made if it is not there. What a sealed store has is adopted, which waits until every
-    other process that can write it has exited. fingerprint: of the model and whatever else makes blocks of
-    one key the same bytes; a store of others raises gmsfs.Mismatch.
+    other process that can write it has exited. fingerprint: of the model and all other settings that decide
+    the bytes of a block; a store with another one raises gmsfs.Mismatch.
     timeout: seconds to wait for the lock. adopted: whether the layout was there.
     To be used by one thread; on a GPU all copies are on the current stream, which has to be one and the same.
     """
@@ -58,7 +58,7 @@ class Blocks:
         whole_number("count", count, 1, 2**32)
         fields = {**(fingerprint or {}), "block_bytes": block_bytes, "blocks": count}
         self.store = open_store(path, "rw_data_or_rw", timeout)
-        self._slots: OrderedDict[bytes, int] = OrderedDict()  # the one that was used last is the last
+        self._slots: OrderedDict[bytes, int] = OrderedDict()  # by last use, the newest at the end
         try:
             self.adopted = self.store.mode == "rw_data"
             if self.adopted:
@@ -108,7 +108,7 @@ class Blocks:
         return key in self._slots
 
     def keys(self) -> List[bytes]:
-        """Of the blocks that are complete, the one that was used last in the end."""
+        """Keys of the complete blocks by last use, the newest at the end."""
         return list(self._slots)
 
     def get(self, key: bytes) -> Optional[Any]:
@@ -120,8 +120,8 @@ class Blocks:
         return self._blocks[slot]
 
     def put(self, key: bytes, source: Any) -> None:
-        """Keeps a block, a tensor of block_bytes bytes in one piece, on any device. If there is no room, the
-        block that was not used for the longest time goes."""
+        """Keeps a block, a tensor of block_bytes bytes in one piece, on any device. A full store drops the
+        least recently used block."""
         if not isinstance(key, bytes) or not 0 < len(key) <= KEY_MAX:
             raise BadArgument(self.store.path, f"key {key!r}", f"a key is 1 to {KEY_MAX} bytes")
         data = source.detach().contiguous().view(-1).view(torch.uint8)

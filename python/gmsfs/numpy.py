@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of safetensors.numpy over the path of a store, whose memory is host memory.
+"""The calls of safetensors.numpy over the path of a store in host memory.
 
     from gmsfs.numpy import load_file, save_file
 
-Arrays lie over the memory of the store and are read-only: copy() what is to be changed.
+Arrays lie over the memory of the store and are read-only: change a copy() of them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ struct worker_own {
     _Atomic uint32_t has_device; /* the next is whole */
     uint32_t reserved;
     struct vmm_description device;
-    uint64_t former_kills; /* nothing any more; what builds before had there */
+    uint64_t former_kills; /* unused: earlier builds kept a count of OOM kills here */
 };
 
 struct worker_random {
@@ -71,7 +71,7 @@ struct worker {
 
 struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
-/* Settles what the step has led to, then publishes what it has recorded. */
+/* Settles the service, then publishes the step's records. */
 void worker_end_step(struct worker *worker);
 uint64_t worker_now_us(void); /* monotonic */
 /* Sends the message, and `fd` unless it is negative. A keeper that does not answer is gone, and

@@ -42,7 +42,7 @@ static int look(void *context, struct room_view *view)
     return 0;
 }
 
-/* The keeper tells why the worker ended that this one replaces. */
+/* True if the keeper says that the former worker was killed for want of memory. */
 static bool was_starved(const struct worker *worker)
 {
     const struct fs_recovery *recovery = &worker->setup->ledger->recovery;

@@ -156,7 +156,7 @@ struct fs_refused_asker {
 
 #define FS_REFUSED_ASKERS 16u
 
-/* The cause of a recovery: the worker after it serves with less on its plate. */
+/* A cause of a recovery: the next worker refuses new work until there is room for it. */
 #define FS_RECOVERY_STARVED "was killed by the kernel for want of memory"
 
 /* The last time that a worker was replaced. */

@@ -178,7 +178,7 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
     if (service_take_room(s, uid, bounds[bound].looks, *taken * bounds[bound].room_bytes)) {
         uint64_t fewer = wanted < least ? wanted : least;
         share_give(share, uid, *taken - fewer);
-        room_spend(s->host.room, fewer * bounds[bound].room_bytes); /* whatever there is */
+        room_spend(s->host.room, fewer * bounds[bound].room_bytes); /* even beyond the room */
         *taken = fewer;
     }
     return 0;

@@ -127,8 +127,8 @@ void service_stop(struct service *service);
 uint64_t service_count_aside(const struct service *service);
 void service_free(struct service *service); /* ends: drops everything, joins nothing */
 
-/* Once at the end of each step of the loop, before what it has recorded is published. Nothing in
- * the service calls it. */
+/* Call once at the end of each step of the loop, before the step's records are published. Nothing
+ * in the service calls it. */
 void service_end_step(struct service *service);
 
 /* From the loop. */

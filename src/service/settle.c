@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle - the end of a step of the loop: what the step has led to */
+/* settle - the end of a step of the loop: arms the timer if the step changed a deadline */
 #include "service/service_internal.h"
 
 static uint64_t earlier(uint64_t a, uint64_t b)
