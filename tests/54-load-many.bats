@@ -9,7 +9,7 @@ nobody_holds_or_waits() {
     [[ -z $(cat "$M/weights/sessions") ]]
 }
 
-@test "state and locks are as quick with 100 waiters and 12 transfers that stand still" {
+@test "state is read and a free lock taken while 100 waiters and 12 transfers stand still" {
     export GMSFS_GATE=$T/gate
     start_mount
     run_logged -0 timeout 20 "$BUILD/tests/tools/sharer" load "$M/weights" 1 1000000
