@@ -107,6 +107,7 @@ unchanged_but_read() {
     spawn "$GMSFS" drain "$M"
     local drainer=$SPAWNED
     wait_until 5 has_event dropped
+    wait_until 5 is_pausing "$drainer"
     kill -TERM "$drainer"
     wait_exit "$drainer"
     kill -CONT "$KEEPER"
@@ -115,6 +116,10 @@ unchanged_but_read() {
     wait_until 5 draining_is false
     wait_until 5 uses_nothing
     commit_store
+}
+
+is_pausing() { # PID: it has an answer, and waits before it asks again
+    grep -q nanosleep "/proc/$1/wchan"
 }
 
 has_event() { # NAME
