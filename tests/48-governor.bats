@@ -452,7 +452,7 @@ while True:
     asking.recv(64)
     asking.send((1).to_bytes(4, "little") + (-22).to_bytes(4, "little", signed=True) + bytes(16)) # EINVAL' "$T/old"
     wait_until 10 test -S "$T/old"
-    run_logged -1 unshare --mount bash -c 'mount --bind "$1" "$2/.fds" && shift 2 && exec "$@"' _ "$T/old" "$M" \
+    run_logged -1 in_mountns 'mount --bind "$1" "$2/.fds" && shift 2 && exec "$@"' "$T/old" "$M" \
         timeout $((60 * SLOW)) "$GMSFS" governor --once -c "$T/conf" "$M"
     assert_match "$output" "$M: its daemon is of an older build.*'gmsfs upgrade $M' replaces it"
 }

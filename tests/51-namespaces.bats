@@ -47,8 +47,8 @@ container_mount() {
 @test "a store that was bind-mounted alone can be looked at, and gives out no memory" {
     container_mount
     run_logged -0 timeout 30 "$SHARER" load "$M/weights" 3 1000
-    run_logged '!' unshare --mount --propagation private bash -c '
-        mkdir "$2" && mount --bind "$1" "$2" && cat "$2/state" && "$3" attach "$2" 3' _ \
+    run_logged '!' in_mountns '
+        mkdir "$2" && mount --bind "$1" "$2" && cat "$2/state" && "$3" attach "$2" 3' \
         "$M/weights" "$T/alone" "$T/sharer"
     assert_eq "${lines[0]}" COMMITTED
     assert_match "$output" 'No route to host'
