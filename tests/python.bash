@@ -30,7 +30,7 @@ python_preload() {
 
 python() { # ARGUMENT...
     python_preload
-    run_logged -0 timeout -k 5 $((80 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$@"
+    run_logged -0 timeout -k 5 $((80 * HANG)) "${PRELOAD[@]}" "$PYTHON" "$@"
 }
 
 python_tests() { # FILE [MODULE]: all its tests pass

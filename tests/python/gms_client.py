@@ -16,7 +16,7 @@ import time
 
 import msgpack
 
-TIMEOUT = 10 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
+TIMEOUT = 40 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
 
 # Room for one descriptor and no other: CMSG_SPACE would be padded, and hold two.
 ROOM_FOR_ONE = socket.CMSG_LEN(struct.calcsize("i"))

@@ -16,7 +16,7 @@ import gmsfs
 MOUNT = os.environ["GMSFS_TEST_MOUNT"]
 COMMAND = os.environ["GMSFS"]
 SCRATCH = os.environ["GMSFS_TEST_DIR"]
-TIMEOUT = 60 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
+TIMEOUT = 240 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
 
 
 def command(*arguments):
