@@ -28,6 +28,7 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
     core_note_waiters(apply->core, store);
+    apply->core->comm_bytes -= strlen(waiter->comm);
     core_waiter_free(idvec_remove(&apply->core->waiters, waiter->id));
 }
 
@@ -185,10 +186,12 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store)
     }
 }
 
-static void set_comm(struct core_waiter *waiter, const char *comm)
+static void set_comm(struct core *core, struct core_waiter *waiter, const char *comm)
 {
+    core->comm_bytes -= strlen(waiter->comm);
     memcpy(waiter->comm, comm, sizeof waiter->comm);
     waiter->comm[sizeof waiter->comm - 1] = '\0';
+    core->comm_bytes += strlen(waiter->comm);
 }
 
 /* Its part of the bounds: a waiter's place, the place of the file that an open will have, and room
@@ -262,7 +265,7 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     waiter->wish = (enum lock_wish)record->wish;
     waiter->owner = asking->owner;
     waiter->uid = asking->uid;
-    set_comm(waiter, asking->comm);
+    set_comm(apply->core, waiter, asking->comm);
     memcpy(waiter->token, asking->token, sizeof waiter->token);
     waiter->since_wall_ms = record->wall_ms;
     waiter->reserve_bytes = asking->reserve_bytes;
@@ -303,7 +306,7 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     waiter->reserve_bytes = asking->reserve_bytes;
     waiter->flags = asking->flags;
     waiter->owner = asking->owner;
-    set_comm(waiter, asking->comm);
+    set_comm(apply->core, waiter, asking->comm);
     memcpy(waiter->token, asking->token, sizeof waiter->token);
     lock_resume_place(&store->lock, id, get_deadline(apply, store, id));
     apply->own_waiter = id;

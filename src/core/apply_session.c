@@ -105,6 +105,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     core_enter_session(session, file);
     core->next_session++;
     idvec_append(&core->sessions, session);
+    core->comm_bytes += strlen(session->comm);
     if (!session->implicit || mode != LOCK_MODE_RO)
         core_hold(core, session);
     if (mode == LOCK_MODE_RW)
@@ -134,6 +135,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
                         .store = session->store});
     share_give(&core_store(apply->core, session->store)->sessions, session->uid, 1);
     core_let_files_go(session);
+    apply->core->comm_bytes -= strlen(session->comm);
     free(idvec_remove(&apply->core->sessions, session->id));
 }
 

@@ -354,11 +354,13 @@ struct core {
     uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
     uint64_t next_session; /* small numbers for people */
     uint64_t next_waiter, next_ticket, next_event;
-    uint64_t event_bytes;    /* of the lines of all events that there ever were */
-    uint64_t measured_event; /* the next one whose line is not among these yet */
-    uint64_t reserved_bytes; /* the sum over the sessions */
-    size_t reserving;        /* waiters with reserve_bytes */
-    size_t displaced;        /* stores that are committed, and not on the device */
+    uint64_t event_bytes;      /* of the lines of all events that there ever were */
+    uint64_t measured_event;   /* the next one whose line is not among these yet */
+    uint64_t event_text_bytes; /* of the texts of those before it that are remembered */
+    uint64_t comm_bytes;       /* of the sessions' and the waiters' */
+    uint64_t reserved_bytes;   /* the sum over the sessions */
+    size_t reserving;          /* waiters with reserve_bytes */
+    size_t displaced;          /* stores that are committed, and not on the device */
     bool draining;
     struct core_drainer drainer; /* zero: it does not drain, or is drained for good */
     bool lost;                   /* the device */
@@ -405,6 +407,8 @@ void core_garbage_free(struct core_garbage *garbage);
 
 /* Everything that decides what a record does, as bytes; the caller frees. -ENOMEM */
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size);
+/* How many bytes that are; no event is being added. Costs the stores. */
+uint64_t core_count_encoded(const struct core *core);
 /* Most of what that takes: keys and values of all layouts. */
 uint64_t core_count_entry_bytes(const struct core *core);
 /* The same state from such bytes, which may be damaged: whatever core_apply cannot have led to is

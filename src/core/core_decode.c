@@ -99,6 +99,7 @@ static void read_session(struct input *input)
     if (!input_keep(input, &core->sessions, session, core->next_session))
         return;
     core->reserved_bytes += session->reserved_bytes;
+    core->comm_bytes += strlen(session->comm);
     derive_use(input, store, session, holds);
     error =
         lock_restore_session(&store->lock, &(struct lock_session){.id = id, .mode = session->mode});
@@ -189,6 +190,7 @@ static void derive_waiter(struct input *input, struct core_store *store, struct 
     const struct asking asking = {.file = waiter->file};
 
     input->core->reserving += waiter->reserve_bytes > 0;
+    input->core->comm_bytes += strlen(waiter->comm);
     input_fail(input, apply_make_grant(&asking, &waiter->grant));
     input_take(input, &store->waiters, waiter->uid, 1);
     if (input->error == 0)
@@ -278,10 +280,12 @@ static void read_many(struct input *input, const char *what, size_t most,
 
 static void read_events(struct input *input)
 {
-    const struct core *core = input->core;
+    struct core *core = input->core;
 
     for (uint64_t seq = core_first_event(core); seq < core->next_event && input->error == 0; seq++)
         read_event(input, seq);
+    if (input->error == 0)
+        core_count_event_texts(core);
 }
 
 /* An ending that comes next finds the room that the records before it would have left. */

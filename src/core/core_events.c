@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* core_events - lines for events and the audit, in a ring, and the histories of stores */
+#include "core/core_fields.h"
 #include "core/core_internal.h"
 #include "core/event_line.h"
 
@@ -45,7 +46,15 @@ void core_measure_events(struct core *core)
 
         event->at = core->event_bytes;
         core->event_bytes += event_line_write(event, 0, NULL);
+        core->event_text_bytes += core_count_texts(core_event_fields, event);
     }
+}
+
+void core_count_event_texts(struct core *core)
+{
+    core->event_text_bytes = 0;
+    for (uint64_t seq = core_first_event(core); seq < core->next_event; seq++)
+        core->event_text_bytes += core_count_texts(core_event_fields, core_find_event(core, seq));
 }
 
 static struct core_event *new_event(struct apply *apply, enum core_event_type type,
@@ -57,6 +66,7 @@ static struct core_event *new_event(struct apply *apply, enum core_event_type ty
     uint64_t seq = core->next_event++;
     struct core_event *event = &core->events[seq % core->options.limits.events];
 
+    core->event_text_bytes -= core_count_texts(core_event_fields, event);
     *event = (struct core_event){
         .seq = seq,
         .type = type,

@@ -3,10 +3,10 @@
  * core_fields - which members of the state's structures are written, in which order, and what each
  * may be
  *
- * For core_encode.c and core_decode*.c alone: one writes what a table says, the other reads it.
- * What changes a table changes the bytes of the state, and is another CORE_STATE_VERSION. An `id`
- * that an object begins with, what follows from other members and what has no fixed size stand in
- * none.
+ * For core_encode.c, which writes what a table says, core_decode*.c, which reads it, and
+ * core_size.c and core_events.c, which count its bytes. What changes a table changes the bytes of
+ * the state, and is another CORE_STATE_VERSION. An `id` that an object begins with, what follows
+ * from other members and what has no fixed size stand in none.
  */
 #ifndef GMSFS_CORE_CORE_FIELDS_H
 #define GMSFS_CORE_CORE_FIELDS_H
@@ -44,5 +44,8 @@ extern const struct core_field core_waiter_fields[];
 extern const struct core_field core_queued_fields[]; /* struct lock_waiter */
 extern const struct core_field core_ticket_fields[];
 extern const struct core_field core_event_fields[];
+
+/* The bytes of an object's texts, without their lengths. */
+uint64_t core_count_texts(const struct core_field *fields, const void *object);
 
 #endif

@@ -180,6 +180,8 @@ void core_throw_blob(struct core *core, struct blob *blob);
 /* core_view.c */
 /* Counts the bytes of the newest lines, whose events are whole. */
 void core_measure_events(struct core *core);
+/* The events were read from bytes: counts their texts anew. */
+void core_count_event_texts(struct core *core);
 /* Would RW_DATA of the store be this process's alone? */
 bool core_is_left_to(const struct core_store *store, struct core_process process);
 

@@ -38,6 +38,25 @@ static struct layout_allocation *allocation_copy(const struct layout_allocation 
     return allocation;
 }
 
+static size_t count_texts(const struct layout_allocation *allocation)
+{
+    return strlen(allocation->name) + strlen(allocation->tag) +
+           (allocation->wire_id ? strlen(allocation->wire_id) : 0);
+}
+
+/* What the layout counts of an allocation besides its memory: that one comes, or goes. */
+static void count_in(struct layout *layout, const struct layout_allocation *allocation)
+{
+    layout->text_bytes += count_texts(allocation);
+    layout->timed_count += layout_has_times(&allocation->times);
+}
+
+static void count_out(struct layout *layout, const struct layout_allocation *allocation)
+{
+    layout->text_bytes -= count_texts(allocation);
+    layout->timed_count -= layout_has_times(&allocation->times);
+}
+
 struct layout *layout_new(void)
 {
     struct layout *layout = calloc(1, sizeof *layout);
@@ -58,6 +77,8 @@ static void drop_all(struct layout *layout)
     layout->allocation_count = 0;
     layout->wire_id_count = 0;
     layout->total_bytes = 0;
+    layout->text_bytes = 0;
+    layout->timed_count = 0;
     layout->times = NO_TIMES;
 }
 
@@ -157,6 +178,8 @@ struct layout *layout_clone(const struct layout *layout)
     copy->next_slot = layout->next_slot;
     copy->changes = layout->changes;
     copy->total_bytes = layout->total_bytes;
+    copy->text_bytes = layout->text_bytes;
+    copy->timed_count = layout->timed_count;
     copy->times = layout->times;
     return copy;
 }
@@ -169,6 +192,16 @@ size_t layout_count_allocations(const struct layout *layout)
 uint64_t layout_total_bytes(const struct layout *layout)
 {
     return layout->total_bytes;
+}
+
+uint64_t layout_text_bytes(const struct layout *layout)
+{
+    return layout->text_bytes;
+}
+
+size_t layout_count_times(const struct layout *layout)
+{
+    return layout->timed_count + layout_has_times(&layout->times);
 }
 
 uint64_t layout_next_slot(const struct layout *layout)
@@ -255,6 +288,7 @@ int layout_append_allocation(struct layout *layout, const struct layout_allocati
     insert_name(layout, allocation, layout->allocation_count);
     layout_insert_wire_id(layout, allocation);
     layout->by_slot[layout->allocation_count++] = allocation;
+    count_in(layout, allocation);
     layout->times = NO_TIMES;
     return 0;
 }
@@ -320,6 +354,7 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
     memmove(layout->by_slot + rank, layout->by_slot + rank + 1,
             (layout->allocation_count - rank) * sizeof layout->by_slot[0]);
     layout->total_bytes -= allocation->aligned_bytes;
+    count_out(layout, allocation);
     layout->times = NO_TIMES;
     layout->changes++;
     free(allocation);
@@ -355,6 +390,8 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     layout->allocation_count++;
     layout->by_slot[rank] = renamed;
     layout_replace_wire_id(layout, renamed);
+    count_out(layout, old);
+    count_in(layout, renamed);
     layout->times = NO_TIMES;
     layout->changes++;
     free(old);
@@ -380,6 +417,8 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     layout->by_name[layout_name_lower_bound(layout, old->name)] = tagged;
     layout->by_slot[rank] = tagged;
     layout_replace_wire_id(layout, tagged);
+    count_out(layout, old);
+    count_in(layout, tagged);
     layout->changes++;
     free(old);
     return 0;
@@ -392,7 +431,13 @@ int layout_set_times(struct layout *layout, uint64_t slot, const struct layout_t
     layout_assert_unshared(layout);
     if (slot != LAYOUT_UNBOUND && !allocation)
         return -ENOENT;
-    *(allocation ? &allocation->times : &layout->times) = *times;
+    if (!allocation) {
+        layout->times = *times;
+        return 0;
+    }
+    count_out(layout, allocation);
+    allocation->times = *times;
+    count_in(layout, allocation);
     return 0;
 }
 
@@ -429,8 +474,10 @@ int layout_set_memory(struct layout *layout, uint64_t slot, uint64_t memory, uin
     others = layout->total_bytes - allocation->aligned_bytes;
     if (aligned_bytes < size_bytes || aligned_bytes > UINT64_MAX - others)
         return -EINVAL;
+    count_out(layout, allocation);
     if (memory == LAYOUT_NO_MEMORY || allocation->memory == LAYOUT_NO_MEMORY)
         allocation->times = NO_TIMES;
+    count_in(layout, allocation);
     allocation->memory = memory;
     allocation->size_bytes = size_bytes;
     allocation->aligned_bytes = aligned_bytes;

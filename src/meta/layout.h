@@ -82,6 +82,9 @@ size_t layout_count_allocations(const struct layout *layout);
 size_t layout_count_entries(const struct layout *layout);
 uint64_t layout_entry_bytes(const struct layout *layout); /* keys + values */
 uint64_t layout_total_bytes(const struct layout *layout); /* sum of aligned sizes */
+uint64_t layout_text_bytes(const struct layout *layout);  /* names, tags, wire ids */
+/* How many allocations have times; and one more if their directory has. */
+size_t layout_count_times(const struct layout *layout);
 uint64_t layout_next_slot(const struct layout *layout);
 /* Goes up with whatever makes false what was told of an allocation: not when one is added, for that
  * becomes the last. A clone goes on counting from its original's. */

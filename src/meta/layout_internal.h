@@ -34,6 +34,8 @@ struct layout {
     uint64_t changes; /* layout_count_changes */
     uint64_t total_bytes;
     uint64_t entry_bytes;
+    uint64_t text_bytes; /* layout_text_bytes */
+    size_t timed_count;  /* allocations that have times */
 };
 
 /* As layout_find_slot, for changing it; rank may be NULL. */

@@ -3,8 +3,6 @@
 #include "service/service_internal.h"
 #include "service/views.h"
 
-#include "meta/layout.h"
-
 #include <errno.h>
 
 /* What records and objects take, journal and heap together: rather more than they do. */
@@ -15,33 +13,14 @@
 #define COPIES           3u /* of what is put: the journal's, the state's, its encoding */
 #define DOCUMENT_COPIES  4u /* and as it is decoded */
 
-/* Of an encoded state. */
-#define STATE_STORE_BYTES      1024u
-#define STATE_FILE_BYTES       512u
-#define STATE_ALLOCATION_BYTES 128u
-#define STATE_ENTRY_BYTES      32u
-#define STATE_LEAST_BYTES      (256u << 10) /* events and what every mount has */
-/* A snapshot's file, its bytes before they are written, and what changes while it is. */
+/* Of an encoded state: a snapshot's file, its bytes before they are written, and what changes while
+ * it is. */
 #define ASIDE_COPIES      3u
 #define ASIDE_LEAST_BYTES (2u << 20) /* a process that begins */
 
-static uint64_t count_layout(const struct layout *layout)
-{
-    if (!layout)
-        return 0;
-    return layout_entry_bytes(layout) + STATE_ENTRY_BYTES * layout_count_entries(layout) +
-           STATE_ALLOCATION_BYTES * layout_count_allocations(layout);
-}
-
 uint64_t service_count_aside(const struct service *s)
 {
-    const struct core *core = s->core;
-    uint64_t bytes = STATE_LEAST_BYTES + STATE_FILE_BYTES * core->files.count;
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        bytes += STATE_STORE_BYTES + count_layout(store->fixed) + count_layout(store->working);
-    }
-    return ASIDE_LEAST_BYTES + ASIDE_COPIES * bytes;
+    return ASIDE_LEAST_BYTES + ASIDE_COPIES * core_count_encoded(s->core);
 }
 
 /* 0: it is never refused, for it ends something, or is the daemon's own. */

@@ -49,6 +49,7 @@ static struct state state_of(const struct core *of)
     struct state state = {0};
 
     require(core_encode(of, &state.bytes, &state.size) == 0);
+    check_int((long long)core_count_encoded(of), (long long)state.size);
     return state;
 }
 

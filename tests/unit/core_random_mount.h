@@ -284,6 +284,7 @@ static void check_resumed_once(uint64_t free_bytes)
     require(again->resumes-- == core->resumes + 1);
     again->measured_event = --again->next_event;
     again->event_bytes = core->event_bytes;
+    again->event_text_bytes = core->event_text_bytes;
     *slot = before;
     state = state_of(again);
     require(check_bytes(state.bytes, state.size, last.bytes, last.size));

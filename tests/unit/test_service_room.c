@@ -125,6 +125,46 @@ TAP_TEST(what_a_replay_needs_grows_with_the_state)
     end();
 }
 
+static void make_allocations(struct client *writer, unsigned count, const char *tag)
+{
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+    uint64_t session = writer->session;
+    char name[256];
+
+    memset(name, 'n', sizeof name);
+    for (unsigned i = 0; i < count; i++) {
+        struct service_alloc wanted = {.count = 1, .size_bytes = 10, .name = name, .tag = tag};
+        snprintf(name + 240, sizeof name - 240, "%u", i);
+        writer->answers = 0;
+        defers = true;
+        require(service_alloc(service, &by, &wanted, &writer->request) == 0);
+        run_deferred();
+        require(writer->answers == 1 && writer->error == 0);
+    }
+    writer->session = session;
+}
+
+TAP_TEST(what_a_replay_needs_has_the_names_of_allocations)
+{
+    char tag[256];
+    struct client writer;
+    uint8_t *bytes;
+    size_t size;
+
+    memset(tag, 't', sizeof tag);
+    tag[255] = '\0';
+    start();
+    open_ctl(&writer, 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    uint64_t before = service_count_aside(service);
+    make_allocations(&writer, 8, tag);
+    check(service_count_aside(service) >= before + UINT64_C(3) * 8 * (240 + 255));
+    require(core_encode(service_get_core(service), &bytes, &size) == 0);
+    check(service_count_aside(service) >= 3 * size);
+    free(bytes);
+    end();
+}
+
 TAP_TEST(what_is_taken_in_pieces_is_taken_in_the_least_of_them)
 {
     uint64_t taken = 0;
