@@ -19,7 +19,7 @@ int apply_entry_put(struct apply *apply)
                              .serial = core->next_id};
     const struct layout_entry *entry;
     struct change change;
-    int error = apply_change_begin(apply, false, &change);
+    int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;
@@ -43,7 +43,7 @@ int apply_entry_put_many(struct apply *apply)
     struct layout_put *decoded = NULL;
     size_t count = record->put_count, culprit = 0, known = 0;
     struct change change;
-    int error = apply_change_begin(apply, false, &change);
+    int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;
@@ -67,7 +67,7 @@ int apply_entry_delete(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct change change;
-    int error = apply_change_begin(apply, false, &change);
+    int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;
@@ -109,7 +109,7 @@ int apply_entry_rename(struct apply *apply)
     const struct record *record = apply->record;
     const struct layout_entry *entry;
     struct change change;
-    int error = apply_change_begin(apply, true, &change);
+    int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;

@@ -8,7 +8,39 @@
 #include <stdio.h>
 #include <string.h>
 
-int apply_change_begin(struct apply *apply, bool aside, struct change *change)
+/* A change of several steps is made on a copy in any case: one that fails leaves no half of it. */
+static bool has_steps(const struct record *record)
+{
+    switch (record->type) {
+    case RECORD_ALLOC_ADD:
+        return record->count > 1;
+    case RECORD_ALLOC_RENAME: /* what had the name before goes, too */
+    case RECORD_ENTRY_RENAME:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The layout that a change copies; NULL: there is none, or it changes it in place. */
+static const struct layout *get_copied(const struct core_store *store, const struct record *record)
+{
+    /* Who prepares a commit of it holds it, and reads it. */
+    if (store->working && !has_steps(record) && !layout_is_shared(store->working))
+        return NULL;
+    return store->working ? store->working : store->fixed;
+}
+
+const struct layout *core_find_copied(const struct core *core, const struct record *record)
+{
+    const struct core_session *session = core_find_session(core, record->session);
+
+    return session && session->mode == LOCK_MODE_RW
+               ? get_copied(core_find_store(core, session->store), record)
+               : NULL;
+}
+
+int apply_change_begin(struct apply *apply, struct change *change)
 {
     struct core_session *session = core_session(apply->core, apply->record->session);
     struct core_store *store;
@@ -19,11 +51,10 @@ int apply_change_begin(struct apply *apply, bool aside, struct change *change)
     if (session->mode != LOCK_MODE_RW)
         return -ENOLCK;
     store = core_store(apply->core, session->store);
+    from = get_copied(store, apply->record);
     *change = (struct change){.session = session, .store = store, .layout = store->working};
-    /* Who prepares a commit of it holds it, and reads it. */
-    if (store->working && !aside && !layout_is_shared(store->working))
+    if (store->working && !from)
         return 0;
-    from = store->working ? store->working : store->fixed;
     change->layout = from ? layout_clone(from) : layout_new();
     change->fresh = true;
     return change->layout ? 0 : -ENOMEM;
@@ -212,7 +243,7 @@ int apply_alloc_add(struct apply *apply)
 
     if (error < 0)
         return error;
-    error = apply_change_begin(apply, apply->record->count > 1, &change);
+    error = apply_change_begin(apply, &change);
     if (error < 0)
         return error;
     error = apply_check_made(apply, change.session);
@@ -231,10 +262,10 @@ int apply_alloc_add(struct apply *apply)
 /* ---- changing ------------------------------------------------------------------------------ */
 
 /* apply_change_begin, and the allocation that the record names. */
-static int begin_allocation(struct apply *apply, bool aside, struct change *change,
+static int begin_allocation(struct apply *apply, struct change *change,
                             const struct layout_allocation **allocation)
 {
-    int error = apply_change_begin(apply, aside, change);
+    int error = apply_change_begin(apply, change);
 
     if (error < 0)
         return error;
@@ -262,7 +293,7 @@ int apply_alloc_memory(struct apply *apply)
     struct core *core = apply->core;
     struct change change;
     uint64_t old, fresh = LAYOUT_NO_MEMORY;
-    int error = begin_allocation(apply, false, &change, &allocation);
+    int error = begin_allocation(apply, &change, &allocation);
 
     if (error < 0)
         return error;
@@ -302,7 +333,7 @@ int apply_alloc_remove(struct apply *apply)
     const struct layout_allocation *allocation;
     struct change change;
     uint64_t memory;
-    int error = begin_allocation(apply, false, &change, &allocation);
+    int error = begin_allocation(apply, &change, &allocation);
 
     if (error < 0)
         return error;
@@ -346,8 +377,7 @@ int apply_alloc_rename(struct apply *apply)
         return error;
     if (record->flags & ~(uint32_t)RENAME_NOREPLACE)
         return -EINVAL;
-    /* Removing one and renaming the other are two steps. */
-    error = begin_allocation(apply, true, &change, &allocation);
+    error = begin_allocation(apply, &change, &allocation);
     if (error < 0)
         return error;
     error = replace_name(change.layout, allocation->slot, name,
@@ -368,7 +398,7 @@ int apply_alloc_tag(struct apply *apply)
 
     if (error < 0)
         return error;
-    error = begin_allocation(apply, false, &change, &allocation);
+    error = begin_allocation(apply, &change, &allocation);
     if (error < 0)
         return error;
     error = layout_set_tag(change.layout, allocation->slot, tag);
@@ -396,7 +426,7 @@ int apply_times(struct apply *apply)
 
     if (record->kind != CORE_KIND_ALLOCATION && record->kind != CORE_KIND_ENTRY)
         return -EINVAL;
-    error = apply_change_begin(apply, false, &change);
+    error = apply_change_begin(apply, &change);
     return error < 0 ? error : apply_change_end(apply, &change, set_times(record, change.layout));
 }
 

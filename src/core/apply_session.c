@@ -396,7 +396,7 @@ int apply_touch(struct apply *apply)
 int apply_give_up(struct apply *apply)
 {
     struct change change;
-    int error = apply_change_begin(apply, false, &change);
+    int error = apply_change_begin(apply, &change);
 
     if (error < 0)
         return error;

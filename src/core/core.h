@@ -389,6 +389,8 @@ void core_free(struct core *core);
 /* Applies one record. 0 or a negative errno (state unchanged, no effects). */
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome);
 bool core_next_effect(struct core *core, struct effect *effect);
+/* The layout that a record which changes one copies before; NULL: none. */
+const struct layout *core_find_copied(const struct core *core, const struct record *record);
 
 /* A commit's check, encoding and hash, away from the core's thread: new and free there, prepare on
  * any one thread in between; then it goes with the record. Anything may be recorded meanwhile: it

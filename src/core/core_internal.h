@@ -411,9 +411,8 @@ struct change {
     bool fresh;            /* it is not yet the store's working copy */
 };
 
-/* The session must be live (-ESTALE) and RW (-ENOLCK). `aside`: the change is made on a copy in any
- * case, for it has several steps. */
-int apply_change_begin(struct apply *apply, bool aside, struct change *change);
+/* The session must be live (-ESTALE) and RW (-ENOLCK). */
+int apply_change_begin(struct apply *apply, struct change *change);
 /* On success the layout becomes the working copy; else a copy made aside goes. Returns `error`. */
 int apply_change_end(struct apply *apply, struct change *change, int error);
 /* The record's name as text. -EINVAL holds a NUL, -ENAMETOOLONG */

@@ -32,13 +32,10 @@ static int output_write(void *data, const char *bytes, size_t size)
     return 0;
 }
 
-static size_t most_bytes(const struct layout *layout)
+size_t layout_encoding_bytes(const struct layout *layout)
 {
-    size_t bytes = HEAD_BYTES + (size_t)layout->entry_bytes + layout->entry_count * ENTRY_BYTES;
-
-    for (size_t i = 0; i < layout->allocation_count; i++)
-        bytes += ALLOCATION_BYTES + strlen(layout->by_slot[i]->tag);
-    return bytes;
+    return HEAD_BYTES + (size_t)layout->entry_bytes + layout->entry_count * ENTRY_BYTES +
+           layout->allocation_count * ALLOCATION_BYTES + (size_t)layout->text_bytes;
 }
 
 static int pack_text(msgpack_packer *packer, const char *text, size_t bytes)
@@ -97,7 +94,7 @@ static int pack_layout(msgpack_packer *packer, const struct layout *layout)
 
 int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size)
 {
-    struct output output = {.size = most_bytes(layout)};
+    struct output output = {.size = layout_encoding_bytes(layout)};
     msgpack_packer packer;
     uint8_t *shrunk;
 

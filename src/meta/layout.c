@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AUTOMATIC_NAME_BYTES 24u /* "a", 20 digits, NUL */
+#define AUTOMATIC_NAME_BYTES   24u /* "a", 20 digits, NUL */
+#define ALLOCATION_SLACK_BYTES 24u /* three NULs, and the heap's own */
+#define CLONED_ENTRY_BYTES     32u /* a pointer in each index, whose chunks may be half full */
 
 static const struct layout_times NO_TIMES = {LAYOUT_NO_TIME, LAYOUT_NO_TIME};
 
@@ -182,6 +184,15 @@ struct layout *layout_clone(const struct layout *layout)
     copy->timed_count = layout->timed_count;
     copy->times = layout->times;
     return copy;
+}
+
+uint64_t layout_clone_bytes(const struct layout *layout)
+{
+    const uint64_t allocation_bytes =
+        sizeof(struct layout_allocation) + 3 * sizeof(void *) + ALLOCATION_SLACK_BYTES;
+
+    return sizeof *layout + allocation_bytes * layout->allocation_count + layout->text_bytes +
+           CLONED_ENTRY_BYTES * layout->entry_count;
 }
 
 size_t layout_count_allocations(const struct layout *layout)

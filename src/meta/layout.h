@@ -73,6 +73,8 @@ void layout_free(struct layout *layout);
 /* Another layout, which shares the entries: costs the allocations, and a count for some hundred
  * entries. NULL: no memory. */
 struct layout *layout_clone(const struct layout *layout);
+/* What a clone takes at most, with all that it shares at first but the entries. */
+uint64_t layout_clone_bytes(const struct layout *layout);
 /* The same layout, with one holder more: for a job that reads it while its owner may drop it. Who
  * holds a layout that is shared and wants to change it takes a clone. */
 struct layout *layout_ref(struct layout *layout);
@@ -219,6 +221,8 @@ int layout_check_wire_ids(const struct layout *layout);
 
 /* The canonical encoding (gmsfs(5)): the caller frees *bytes. 0 or -ENOMEM */
 int layout_encode(const struct layout *layout, uint8_t **bytes, size_t *size);
+/* How many bytes that makes at most. */
+size_t layout_encoding_bytes(const struct layout *layout);
 /* XXH3-128 of an encoding, big-endian. */
 void layout_hash(const void *bytes, size_t size, uint8_t hash[16]);
 

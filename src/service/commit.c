@@ -90,12 +90,30 @@ static bool is_ready(const struct service *s, const struct ending *ending)
     return !core_commit_is_slow(s->core, ending->session);
 }
 
+/* For the encoding, which is made beside the one of what is committed now. */
+static int take_room(struct service *s, uint64_t session)
+{
+    const struct core_session *writer = core_find_session(s->core, session);
+    if (!writer)
+        return 0; /* the record says so */
+    uint64_t store = writer->store;
+    uint32_t uid = writer->uid;
+    const struct layout *layout = core_get_layout(s->core, core_find_store(s->core, store));
+    int error = service_take_room(s, uid, false, layout_encoding_bytes(layout));
+    if (error)
+        service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
+    return error;
+}
+
 bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending)
 {
     struct commit_job *preparing;
     if (is_ready(s, ending))
         return false;
     service_drop_prepared(s, ending);
+    ending->error = take_room(s, ending->session);
+    if (ending->error)
+        return false;
     ending->tries++;
     preparing = job_new(s, ending->session, ending->flags, done_prepare);
     if (!preparing)

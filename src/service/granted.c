@@ -17,8 +17,7 @@ int service_truncate_opened(struct service *s, const struct core_file *file)
         return -ENOLCK;
     struct record record = {
         .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
-    service_apply_record(s, &record, NULL);
-    return 0;
+    return service_apply_record(s, &record, NULL);
 }
 
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,

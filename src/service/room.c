@@ -12,6 +12,7 @@
 #define ALLOCATION_BYTES 1024u
 #define COPIES           3u /* of what is put: the journal's, the state's, its encoding */
 #define DOCUMENT_COPIES  4u /* and as it is decoded */
+#define LARGE_COPY_BYTES (64u << 10)
 
 /* Of an encoded state: a snapshot's file, its bytes before they are written, and what changes while
  * it is. */
@@ -21,6 +22,20 @@
 uint64_t service_count_aside(const struct service *s)
 {
     return ASIDE_LEAST_BYTES + ASIDE_COPIES * core_count_encoded(s->core);
+}
+
+/* What a change of a layout copies first. */
+static uint64_t count_copy(const struct service *s, const struct record *record)
+{
+    const struct layout *copied = core_find_copied(s->core, record);
+    return copied ? layout_clone_bytes(copied) : 0;
+}
+
+/* The same where the change gives something back: a small copy is no reason to refuse that. */
+static uint64_t count_large_copy(const struct service *s, const struct record *record)
+{
+    uint64_t bytes = count_copy(s, record);
+    return bytes > LARGE_COPY_BYTES ? bytes : 0;
 }
 
 /* 0: it is never refused, for it ends something, or is the daemon's own. */
@@ -37,20 +52,28 @@ static uint64_t count_cost(const struct service *s, const struct record *record)
     case RECORD_TICKET_ADD:
         return OPEN_BYTES;
     case RECORD_ALLOC_ADD:
-        return ALLOCATION_BYTES * (record->count ? record->count : 1);
+        return ALLOCATION_BYTES * (record->count ? record->count : 1) + count_copy(s, record);
     case RECORD_ALLOC_MEMORY:
-        return record->memory ? SMALL_BYTES : 0;
-    case RECORD_STORE_RENAME:
-    case RECORD_STORE_ATTR:
+        return record->memory ? SMALL_BYTES + count_copy(s, record) : count_large_copy(s, record);
     case RECORD_ALLOC_RENAME:
     case RECORD_ALLOC_TAG:
+        return SMALL_BYTES + record->name_bytes + record->tag_bytes + count_copy(s, record);
+    case RECORD_ALLOC_REMOVE:
+    case RECORD_ENTRY_DELETE:
+    case RECORD_TIMES:
+        return count_large_copy(s, record);
+    case RECORD_STORE_RENAME:
+    case RECORD_STORE_ATTR:
     case RECORD_STORE_POOL:
     case RECORD_POOL_SET:
     case RECORD_LEND:
         return SMALL_BYTES + record->name_bytes + record->tag_bytes;
     case RECORD_ENTRY_PUT:
     case RECORD_ENTRY_RENAME:
-        return SMALL_BYTES + COPIES * (record->name_bytes + record->value_bytes);
+        return SMALL_BYTES + COPIES * (record->name_bytes + record->value_bytes) +
+               count_copy(s, record);
+    case RECORD_ENTRY_PUT_MANY: /* its rows' bytes are held (service_hold_room) */
+        return count_copy(s, record);
     case RECORD_REGION_REGISTER:
     case RECORD_REGION_REFER:
         return OPEN_BYTES + record->name_bytes + record->tag_bytes;

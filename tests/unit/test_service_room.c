@@ -8,6 +8,10 @@
 #define MIB     (UINT64_C(1) << 20)
 #define RESERVE (16 * MIB)
 
+#define MANY           20000u
+#define COPY_BYTES     (UINT64_C(32) * MANY)
+#define ENCODING_BYTES (UINT64_C(45) * MANY) /* at most */
+
 static struct room room;
 static uint64_t free_bytes;
 
@@ -162,6 +166,114 @@ TAP_TEST(what_a_replay_needs_has_the_names_of_allocations)
     require(core_encode(service_get_core(service), &bytes, &size) == 0);
     check(service_count_aside(service) >= 3 * size);
     free(bytes);
+    end();
+}
+
+static int put_key(const struct client *writer, unsigned number)
+{
+    char key[16];
+    struct service_actor by = {.file = writer->ctl};
+    struct service_entry entry = {
+        .key = key, .slot = LAYOUT_UNBOUND, .value = "value", .value_bytes = 5};
+
+    entry.key_bytes = (size_t)snprintf(key, sizeof key, "key%u", number);
+    return service_entry_put(service, &by, &entry);
+}
+
+static int commit(struct client *writer)
+{
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+
+    writer->answers = 0;
+    require(service_commit(service, &by, 0, NULL, &writer->request) == 0);
+    require(writer->answers == 1);
+    return writer->error;
+}
+
+/* Of many entries, which are committed. */
+static void start_with_many(struct client *writer)
+{
+    start();
+    free_bytes = 1024 * MIB;
+    open_ctl(writer, 1);
+    acquire(writer, LOCK_WISH_RW, 0);
+    for (unsigned i = 0; i < MANY; i++)
+        require(put_key(writer, i) == 0);
+}
+
+static void start_after_commit(struct client *writer)
+{
+    start_with_many(writer);
+    require(commit(writer) == 0);
+    acquire(writer, LOCK_WISH_RW, 0);
+    require(writer->error == 0);
+}
+
+/* So much is there for root, beside its floor. */
+static void leave(uint64_t bytes)
+{
+    free_bytes = RESERVE / 4 + service_count_aside(service) + bytes;
+    fixture_now_ms += 2000;
+}
+
+static int apply_document(struct client *writer)
+{
+    static const uint8_t document[] = "\x82\xa1v\x01\xa8metadata\x91\x94\xa1k\xc0\x00\xc4\x01x";
+    struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
+
+    writer->answers = 0;
+    require(service_apply(service, &by, document, sizeof document - 1, &writer->request) == 0);
+    while (writer->answers == 0)
+        service_on_idle(service);
+    return writer->error;
+}
+
+static int delete_key(const struct client *writer, const char *key)
+{
+    struct service_actor by = {.file = writer->ctl};
+
+    return service_entry_delete(service, &by, key, strlen(key));
+}
+
+TAP_TEST(the_first_change_asks_for_the_copy_that_it_makes)
+{
+    struct client writer;
+
+    start_after_commit(&writer);
+    leave(COPY_BYTES / 2);
+    check_int(put_key(&writer, MANY), -ENOMEM);
+    check_int(delete_key(&writer, "key0"), -ENOMEM);
+    leave(2 * COPY_BYTES);
+    check_int(put_key(&writer, MANY), 0);
+    leave(COPY_BYTES / 2); /* the copy is there */
+    check_int(put_key(&writer, MANY + 1), 0);
+    check_int(delete_key(&writer, "key0"), 0);
+    end();
+}
+
+TAP_TEST(so_does_a_document)
+{
+    struct client writer;
+
+    start_after_commit(&writer);
+    leave(COPY_BYTES / 2);
+    check_int(apply_document(&writer), -ENOMEM);
+    leave(2 * COPY_BYTES);
+    check_int(apply_document(&writer), 0);
+    leave(COPY_BYTES / 2);
+    check_int(apply_document(&writer), 0);
+    end();
+}
+
+TAP_TEST(a_commit_asks_for_its_encoding_and_can_be_repeated)
+{
+    struct client writer;
+
+    start_with_many(&writer);
+    leave(ENCODING_BYTES / 2);
+    check_int(commit(&writer), -ENOMEM);
+    leave(2 * ENCODING_BYTES);
+    check_int(commit(&writer), 0);
     end();
 }
 
