@@ -154,6 +154,10 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }
 
+@test "what lacks memory takes nothing of a bound or of the daemon's memory" {
+    run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bounds"
+}
+
 @test "layouts and their clones: what lacks memory changes nothing" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/layout"
 }

@@ -3,6 +3,7 @@
  * whole. */
 #include "core/core.h"
 #include "fs/fs.h"
+#include "fs/fs_internal.h"
 #include "fs/node.h"
 #include "service/bounds.h"
 #include "service_fixture.h"
@@ -75,6 +76,19 @@ static int do_resolve(void *context, uint32_t tid, size_t max, struct service_ca
     return 0;
 }
 
+static struct {
+    uint64_t unique; /* 0: none */
+    int keeps;       /* its buffer, when it was last seen to wait; -1: it was not */
+} watched;
+
+static void look_at_watched(void)
+{
+    for (size_t i = 0; watched.unique != 0 && i < FS_AHEAD_BUCKETS; i++)
+        for (const struct fs_ahead_request *at = fs->ahead.buckets[i]; at; at = at->next)
+            if (at->unique == watched.unique)
+                watched.keeps = at->is_stolen;
+}
+
 static ssize_t do_answer(void *context, int fd, const struct iovec *parts, int count, uint64_t file)
 {
     (void)context;
@@ -82,6 +96,7 @@ static ssize_t do_answer(void *context, int fd, const struct iovec *parts, int c
     const struct fuse_out_header *head = parts[0].iov_base;
     ssize_t put = writev(fd, parts, count);
 
+    look_at_watched();
     if (asks_again > 0 && head->error == -EDQUOT) {
         asks_again--;
         ask_again();
@@ -219,13 +234,15 @@ static void be_crowded(void)
 static void begin(void)
 {
     struct fs_options options = {.mountpoint = "/played", .version = "test", .wait_max_ms = 1000};
-    const struct fuse_init_in init = {
-        .major = FUSE_KERNEL_VERSION, .minor = MINOR, .flags = FUSE_ATOMIC_O_TRUNC};
+    const struct fuse_init_in init = {.major = FUSE_KERNEL_VERSION,
+                                      .minor = MINOR,
+                                      .flags = FUSE_ATOMIC_O_TRUNC | FUSE_MAX_PAGES};
     int ends[2], bytes = 4 << 20;
 
     require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
     for (int i = 0; i < 2; i++)
-        setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes))
+            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
     kernel = ends[0];
     options.fuse_fd = ends[1];
     service_start();
@@ -429,5 +446,43 @@ TAP_TEST(who_has_too_many_that_wait_is_refused_and_others_are_not)
     unsigned at = find_answer(looked);
     check(at - before <= FEW);
     check_int(answers[at].error, 0);
+    end();
+}
+
+#define LEAST_KEPT (960u << 10) /* a write of less is copied */
+
+/* Whether the last of several such writes keeps its buffer while it waits; -1: it never waits. */
+static int try_writes(size_t bytes)
+{
+    static uint8_t message[sizeof(struct fuse_write_in) + (1u << 20)];
+    uint64_t last = 0;
+
+    be_crowded();
+    for (unsigned i = 0; i < 3; i++)
+        last = ask((struct sender){LOUD, 0}, FUSE_WRITE, node_make_id(NODE_DEVICE, 0), message,
+                   bytes - sizeof(struct fuse_in_header));
+    watched.unique = last;
+    watched.keeps = -1;
+    find_answer(last);
+    watched.unique = 0;
+    serve_all();
+    return watched.keeps;
+}
+
+TAP_TEST(a_write_that_waits_keeps_its_buffer_where_it_fills_that_and_is_copied_else)
+{
+    int sendable = 0;
+    socklen_t bytes = sizeof sendable;
+
+    begin();
+    require(getsockopt(kernel, SOL_SOCKET, SO_SNDBUF, &sendable, &bytes) == 0);
+    if (sendable < 4 << 20) {
+        fprintf(stderr, "# net.core.wmem_max is too small to try it as an ordinary user\n");
+    } else {
+        check_int(try_writes(512u << 10), 0);
+        check_int(try_writes(LEAST_KEPT - 1), 0);
+        check_int(try_writes(LEAST_KEPT), 1);
+        check_int(try_writes(1u << 20), 1);
+    }
     end();
 }

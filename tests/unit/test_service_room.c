@@ -277,6 +277,33 @@ TAP_TEST(a_commit_asks_for_its_encoding_and_can_be_repeated)
     end();
 }
 
+TAP_TEST(what_a_share_refuses_takes_no_room)
+{
+    start();
+    free_bytes = 1024 * MIB;
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, MIB), 0);
+    uint64_t before = room.spent_bytes;
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, SERVICE_MAX_TEXT_BYTES / 2),
+              -EDQUOT);
+    check(room.spent_bytes < before + MIB); /* the event that tells it alone */
+    service_give(service, SERVICE_BOUND_TEXTS, OTHER, MIB);
+    end();
+}
+
+TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
+{
+    uint64_t taken = 0;
+
+    start();
+    run_short();
+    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int((long long)taken, 4096);
+    check_int((long long)room.spent_bytes, 4096);
+    service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
+    check_int((long long)room.spent_bytes, 0);
+    end();
+}
+
 TAP_TEST(what_is_taken_in_pieces_is_taken_in_the_least_of_them)
 {
     uint64_t taken = 0;
