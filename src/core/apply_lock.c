@@ -189,8 +189,7 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store)
 static void set_comm(struct core *core, struct core_waiter *waiter, const char *comm)
 {
     core->comm_bytes -= strlen(waiter->comm);
-    memcpy(waiter->comm, comm, sizeof waiter->comm);
-    waiter->comm[sizeof waiter->comm - 1] = '\0';
+    memcpy(waiter->comm, comm, sizeof waiter->comm - 1); /* the last byte stays NUL */
     core->comm_bytes += strlen(waiter->comm);
 }
 
