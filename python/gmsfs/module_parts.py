@@ -222,3 +222,10 @@ def _span(tensor: Any) -> Tuple[int, int]:
         return start, start
     last = sum((count - 1) * step for count, step in zip(tensor.shape, tensor.stride()))
     return start, start + (last + 1) * size
+
+
+def addresses(tensor: Any) -> Tuple[int, int]:
+    """The address of the first byte, and the one behind the last."""
+    start, end = _span(tensor)
+    address = tensor.data_ptr()
+    return address, address + end - start

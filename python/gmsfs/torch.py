@@ -26,6 +26,7 @@ from .module_parts import (
     FINGERPRINT_KEY,
     ModulePlaces,
     Part,
+    addresses,
     empty_parameters,
     modules,
     plain_attributes,
@@ -53,7 +54,7 @@ class Report(NamedTuple):
 
     shared: Dict[str, int]  # over the store's memory
     private: Dict[str, int]  # in memory of this process, plain attributes included
-    left: Dict[str, int]  # parameters that were shared, and are replaced or gone since
+    left: Dict[str, int]  # parameters that were shared, and are replaced, copied (Shared.guard) or gone since
 
     @property
     def shared_bytes(self) -> int:
@@ -103,13 +104,20 @@ class Shared:
     def _is_inside(self, tensor: Any) -> bool:
         if tensor.is_meta:
             return False
-        if not tensor.numel():
-            return True
-        address = tensor.data_ptr()
-        return any(
-            buffer.address <= address < buffer.address + buffer.nbytes
-            for buffer in self.store._buffers.values()
-        )
+        return not tensor.numel() or self.buffer_at(tensor.data_ptr()) is not None
+
+    def buffer_at(self, address: int) -> Any:
+        """The Buffer of the store that an address lies in, or None."""
+        for buffer in self.store._buffers.values():
+            if buffer.address <= address < buffer.address + buffer.nbytes:
+                return buffer
+        return None
+
+    def shared_parts(self) -> List[Part]:
+        """The parameters, and the buffers within them, that lie in the store's memory and have bytes."""
+        module = self._module()
+        parts = survey(modules(module)) if module is not None else []
+        return [part for part in parts if part.tensor.numel() and self._is_inside(part.tensor)]
 
     def sleep(self) -> None:
         """Gives memory and lock back. Addresses stay; touching a parameter faults until wake()."""
@@ -120,21 +128,25 @@ class Shared:
         meanwhile, also one of the same layout."""
         return self.store.wake(timeout, strict)
 
-    def guard(self) -> Guard:
+    def guard(self, private: bool = False) -> Guard:
         """A context in which an operation that is about to write to a shared parameter raises
         gmsfs.ReadOnly with its name, in place of SIGSEGV or a lost CUDA context. Costs some microseconds an
-        operation: for tests, and to find what writes."""
-        return Guard(self)
+        operation: for tests, and to find what writes.
+
+        private: in place of raising, the parameter gets a private copy first, and is in `left` of the
+        report; for the start of an engine that processes weights after it loaded them. The end of the context
+        raises ReadOnly if a tensor that was made from such a parameter before the write is still alive,
+        because it shows the bytes from before."""
+        return Guard(self, private)
 
     def name_at(self, tensor: Any) -> Optional[str]:
         """The parameter's name, or the tensor's address, if it lies in the store's memory."""
         if tensor.is_meta or not self._is_inside(tensor) or not tensor.numel():
             return None
-        module = self._module()
         address = tensor.data_ptr()
-        for part in survey(modules(module)) if module is not None else ():
-            first = part.tensor.data_ptr() if not part.tensor.is_meta else 0
-            if first <= address < first + max(1, part.tensor.numel() * part.tensor.element_size()):
+        for part in self.shared_parts():
+            first, end = addresses(part.tensor)
+            if first <= address < end:
                 return part.name
         return f"at {address:#x}"
 

@@ -101,7 +101,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
                         )
                     shared = attach(model, store, fingerprint=wanted)
                     role = "attached"
-                with shared.guard():
+                with shared.guard(private=True):
                     process_weights_after_loading(model, model_config, target)
         except BaseException:
             store.close()

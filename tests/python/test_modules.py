@@ -358,6 +358,63 @@ class Modules(StoreCase):
         again, _ = self.attach()
         self.assertTrue(torch.equal(again(TOKENS), expected))
 
+    def test_a_private_guard_copies_what_is_written_to(self):
+        _, _, expected = self.published()
+        model, shared = self.attach()
+        with shared.guard(private=True):
+            alias = model.own.data
+            self.assertIs(alias.add_(1), alias)
+            model.embed.weight.data[1].mul_(2)
+            model.own.sub_(1)
+            self.assertTrue(torch.equal(alias, model.own))
+        self.assertEqual(sorted(shared.report().left), ["embed.weight", "head.weight", "own"])
+        self.assertIs(model.head.weight, model.embed.weight)
+        self.assertEqual(model.own.weight_loader, "kept")
+        first, _ = self.attach()
+        self.assertTrue(torch.equal(model.own, first.own))
+        self.assertTrue(torch.equal(model.embed.weight[1], first.embed.weight[1] * 2))
+        self.assertTrue(torch.equal(model.embed.weight[2:], first.embed.weight[2:]))
+        self.assertTrue(torch.equal(first(TOKENS), expected))
+
+    def test_a_private_copy_keeps_views_of_one_memory(self):
+        self.published()
+        for name in ("lower", "layers.0.weight"):
+            with self.subTest(name):
+                model, shared = self.attach()
+                with shared.guard(private=True):
+                    model.get_parameter(name).data.zero_()
+                self.assertTrue(torch.equal(model.lower, model.layers[0].weight[8:]))
+                self.assertEqual(model.layers[0].weight[8:].data_ptr(), model.lower.data_ptr())
+                self.assertEqual(bool(model.layers[0].weight.any()), name == "lower")
+                self.assertEqual(sorted(shared.report().left), ["layers.0.weight", "lower"])
+
+    def test_a_copy_onto_itself_leaves_a_parameter_shared(self):
+        self.published()
+        model, shared = self.attach()
+        with shared.guard(private=True):
+            model.own.data.copy_(model.own.data)
+        self.assertEqual(shared.report().left, {})
+        with shared.guard(), self.assertRaises(gmsfs.ReadOnly):
+            model.own.data.copy_(model.own.data)
+
+    def test_a_private_guard_names_a_parameter_that_an_older_tensor_shows(self):
+        self.published()
+        model, shared = self.attach()
+        with self.assertRaisesRegex(gmsfs.ReadOnly, "'own'"):
+            with shared.guard(private=True):
+                older = model.own.data[:8]
+                model.own.add_(1)
+        self.assertFalse(torch.equal(older, model.own[:8]))
+
+    def test_a_private_guard_stops_a_write_to_what_is_no_parameter_any_more(self):
+        self.published()
+        model, shared = self.attach()
+        older = model.own.detach()
+        with shared.guard(private=True):
+            del model.own
+            with self.assertRaisesRegex(gmsfs.ReadOnly, "at 0x"):
+                older.add_(1)
+
     def test_an_assignment_to_data_writes_nothing_and_is_reported(self):
         _, _, expected = self.published()
         model, shared = self.attach()

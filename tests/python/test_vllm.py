@@ -23,6 +23,7 @@ HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embed
 MODELS = {
     "llama": lambda: transformers.LlamaConfig(**SIZES, **HEADS),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, **HEADS, head_dim=64),
+    "mixtral": lambda: transformers.MixtralConfig(**SIZES, **HEADS, num_local_experts=4),
 }
 
 
@@ -141,6 +142,10 @@ class Engines(StoreCase):
 
     def test_two_engines_at_once_and_a_third_after_their_death_share_a_qwen(self):
         self.check("qwen3")
+
+    def test_two_engines_at_once_and_a_third_after_their_death_share_a_mixtral(self):
+        """vLLM writes to the experts' weights as it starts."""
+        self.check("mixtral")
 
     def test_a_store_of_another_model_ends_the_start_with_both_sides(self):
         for name in ("llama", "qwen3"):
