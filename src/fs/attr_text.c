@@ -8,7 +8,7 @@ static void reply_attr(fuse_req_t req, const struct node *node)
     uint64_t id = node_get_id(node);
     const struct fuse_ctx *context = fuse_req_ctx(req);
     struct fs_handle *handle = fs_find_unread(fs, id, (uint32_t)context->pid, context->uid);
-    struct fs_text text;
+    struct fs_text text = {.uid = context->uid};
     struct stat stat;
     int error = 0;
 

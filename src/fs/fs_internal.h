@@ -30,6 +30,7 @@
 #include "service/views.h"
 
 #include <fuse_lowlevel.h>
+#include <stdio.h>
 
 /* Requests that are served before the loop looks at anything else. */
 #define FS_REQUESTS_PER_TURN 16u
@@ -426,10 +427,16 @@ void fs_events_restore(struct fs *fs, struct fs_handle *handle,
                        const struct fs_kept_position *from);
 bool fs_events_are_readable(struct fs *fs, const struct fs_handle *handle);
 
-/* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0, -ENOMEM */
+/* text_json.c, text_sessions.c, text_region.c, metrics.c: a text, malloc'ed. 0; -ENOMEM; -EDQUOT of
+ * one that may be long (text_stream.c) */
 struct fs_text {
     char *data;
     size_t size;
+    uint64_t store; /* that it is about; 0: none */
+    uint32_t uid;   /* whom it counts for while it is written */
+    size_t counted_bytes;
+    struct service *service;
+    int error;
 };
 int fs_text_device(const struct fs *fs, struct fs_text *text);
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text);
@@ -442,9 +449,14 @@ int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32
 int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text);
 int fs_text_metrics(const struct fs *fs, struct fs_text *text);
 int fs_text_pools(const struct fs *fs, struct fs_text *text);
+/* text_stream.c: a text of any length is written to a stream, and takes of SERVICE_BOUND_TEXTS
+ * before it grows. NULL: no memory */
+FILE *fs_text_begin(const struct fs *fs, struct fs_text *text);
+/* Ends it: what it took is given back, for who keeps the text counts it. Frees one that failed. */
+int fs_text_end(struct fs_text *text, FILE *out);
 /* text.c: a copy of these bytes */
 int fs_text_copy(const void *from, size_t size, struct fs_text *text);
-/* Of any node, as `reader` sees it. -EINVAL: it has none */
+/* Of any node, as `reader` sees it, for text->uid. -EINVAL: it has none */
 int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, struct fs_text *text);
 /* text_words.c */
 void fs_text_uuid(const uint8_t uuid[16], char out[37]);

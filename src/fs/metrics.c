@@ -391,10 +391,9 @@ static void write_device(FILE *out, const struct fs *fs)
 
 int fs_text_metrics(const struct fs *fs, struct fs_text *text)
 {
-    *text = (struct fs_text){0};
-    FILE *out = open_memstream(&text->data, &text->size);
+    FILE *out = fs_text_begin(fs, text);
     if (!out)
-        return -ENOMEM;
+        return text->error;
     write_device(out, fs);
     write_health(out, fs->core);
     write_regions(out, fs->core);
@@ -405,10 +404,5 @@ int fs_text_metrics(const struct fs *fs, struct fs_text *text)
         for (size_t i = 0; i < fs->core->stores.count; i++)
             write_store(out, fs->core, fs->core->stores.items[i], (enum store_metric)metric);
     }
-    bool failed = ferror(out) != 0;
-    if (fclose(out) || failed) {
-        free(text->data);
-        return -ENOMEM;
-    }
-    return 0;
+    return fs_text_end(text, out);
 }

@@ -34,18 +34,12 @@ static void write_pool(FILE *out, const struct core_pool *pool)
 int fs_text_pools(const struct fs *fs, struct fs_text *text)
 {
     const struct idvec *pools = &fs->core->pools.items;
-    *text = (struct fs_text){0};
-    FILE *out = open_memstream(&text->data, &text->size);
+    FILE *out = fs_text_begin(fs, text);
     if (!out)
-        return -ENOMEM;
+        return text->error;
     for (size_t i = 0; i < pools->count; i++)
         write_pool(out, pools->items[i]);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) || failed) {
-        free(text->data);
-        return -ENOMEM;
-    }
-    return 0;
+    return fs_text_end(text, out);
 }
 
 uint64_t fs_get_last_used_ms(const struct core_store *store)

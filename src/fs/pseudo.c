@@ -33,7 +33,7 @@ static bool shows_held(enum node_kind kind)
 static int refresh(struct fs *fs, struct fs_handle *handle)
 {
     struct node node;
-    struct fs_text text;
+    struct fs_text text = {.uid = handle->uid};
     if (node_find(fs->core, handle->node, &node))
         return -ESTALE; /* the store was removed */
     struct blob *layout =
@@ -105,7 +105,7 @@ static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, ui
 /* Some names in `sessions` are for some readers alone, and pages of it would be seen by all. */
 static bool is_for_all(struct fs *fs, const struct fs_handle *handle)
 {
-    struct fs_text own = {0}, common = {0};
+    struct fs_text own = {.uid = handle->uid}, common = {.uid = handle->uid};
     struct node node;
     bool same = false;
     if (node_get_kind(handle->node) != NODE_SESSIONS)

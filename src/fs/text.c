@@ -47,6 +47,7 @@ static int render_hash(const struct fs *fs, const struct core_store *store, stru
 
 int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, struct fs_text *text)
 {
+    *text = (struct fs_text){.uid = text->uid, .store = node->store ? node->store->id : 0};
     switch (node->kind) {
     case NODE_DEVICE:
         return fs_text_device(fs, text);

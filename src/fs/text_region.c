@@ -55,14 +55,10 @@ static bool write_region(FILE *out, const struct core *core, const struct region
 
 int fs_text_region(const struct fs *fs, const struct region *region, struct fs_text *text)
 {
-    *text = (struct fs_text){0};
-    FILE *out = open_memstream(&text->data, &text->size);
+    FILE *out = fs_text_begin(fs, text);
     if (!out)
-        return -ENOMEM;
-    bool failed = !write_region(out, fs->core, region) || ferror(out) != 0;
-    if (fclose(out) || failed) {
-        free(text->data);
-        return -ENOMEM;
-    }
-    return 0;
+        return text->error;
+    if (!write_region(out, fs->core, region))
+        text->error = -ENOMEM;
+    return fs_text_end(text, out);
 }

@@ -83,15 +83,9 @@ static void write_sessions(const struct core *core, const struct core_store *sto
 int fs_text_sessions(const struct fs *fs, const struct core_store *store, uint32_t reader,
                      struct fs_text *text)
 {
-    *text = (struct fs_text){0};
-    FILE *out = open_memstream(&text->data, &text->size);
+    FILE *out = fs_text_begin(fs, text);
     if (!out)
-        return -ENOMEM;
+        return text->error;
     write_sessions(fs->core, store, reader, out);
-    bool failed = ferror(out) != 0;
-    if (fclose(out) || failed) {
-        free(text->data);
-        return -ENOMEM;
-    }
-    return 0;
+    return fs_text_end(text, out);
 }

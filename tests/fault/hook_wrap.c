@@ -109,6 +109,8 @@ int __wrap_asprintf(char **text, const char *format, ...)
 }
 
 WRAP(FILE *, open_memstream, (char **bytes, size_t *size), (bytes, size), NULL)
+WRAP(FILE *, fopencookie, (void *cookie, const char *mode, cookie_io_functions_t functions),
+     (cookie, mode, functions), NULL)
 
 /* Address space is no heap. */
 WRAP(void *, mmap, (void *at, size_t bytes, int protection, int flags, int fd, off_t from),

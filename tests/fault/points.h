@@ -14,6 +14,7 @@ POINT(aligned_alloc, ENOMEM)
 POINT(strdup, ENOMEM)
 POINT(asprintf, ENOMEM)
 POINT(open_memstream, ENOMEM)
+POINT(fopencookie, ENOMEM)
 POINT(mmap, ENOMEM)
 POINT(mprotect, ENOMEM)
 /* descriptors */
