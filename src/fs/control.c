@@ -126,7 +126,7 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     }
     fs_gather_write(handle, handle->gathered.used, from, size);
     fuse_reply_write(req, size);
-    fs_gather_ahead(handle);
+    fs->grows = handle->id;
 }
 
 /* It only begins: who wants to wait polls. */

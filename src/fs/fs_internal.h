@@ -147,6 +147,7 @@ struct fs {
     struct fs_measured measured;              /* size.c's */
     struct idvec viewed;                      /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
+    uint64_t grows; /* the file whose document grew in this step; 0 if none did */
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms; /* of the last tick */
     bool detached;

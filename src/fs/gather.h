@@ -32,8 +32,8 @@ void fs_gather_set_size(struct fs_handle *handle, size_t bytes);
 void fs_gather_write(struct fs_handle *handle, size_t offset, const void *bytes, size_t size);
 /* An entry's new value begins as a copy of this one. As fs_gather */
 int fs_gather_begin_value(struct fs *fs, struct fs_handle *handle, const void *value, size_t bytes);
-/* Makes the pages that the next write needs. To be called after the answer to this one, so that it
- * happens while the client makes its next piece. */
+/* Makes the pages that the next write needs. To be called when the answer to this one has left,
+ * so that it happens while the client makes its next piece. */
 void fs_gather_ahead(struct fs_handle *handle);
 /* What the handle has gathered becomes the caller's, still counted for the handle's file. */
 struct fs_gathered fs_gather_take(struct fs_handle *handle);

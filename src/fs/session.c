@@ -112,6 +112,15 @@ static void end_resuming(struct fs *fs)
 
 /* ---- one request ------------------------------------------------------------------------- */
 
+/* The answers have left: the client makes its next piece meanwhile. */
+static void make_pages_ahead(struct fs *fs)
+{
+    struct fs_handle *handle = fs->grows ? fs_handle_find(fs, fs->grows) : NULL;
+    if (handle)
+        fs_gather_ahead(handle);
+    fs->grows = 0;
+}
+
 /* What lies in fs->served. */
 static void serve_request(struct fs *fs)
 {
@@ -124,6 +133,7 @@ static void serve_request(struct fs *fs)
     fuse_session_process_buf(fs->session, &fs->served);
     fs->host.end_step(fs->host.context);
     fs_ledger_settle(fs);
+    make_pages_ahead(fs);
     if (fs->initialized && !fs->ready) {
         fs->ready = true;
         fs->host.session_ready(fs->host.context);
