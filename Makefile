@@ -319,7 +319,7 @@ $(O)/bench/%: bench/%.c $(LIB_A)
 		$(BENCH_OBJ) $(LIB_A) $(PKG_LIBS)
 
 # The command without a journal, which bench/recorded.c compares with.
-UNRECORDED := record_encode_small transaction_record transaction_unrecord transaction_note
+UNRECORDED := transaction_record transaction_unrecord transaction_note
 $(O)/bench/gmsfs_unrecorded: bench/unrecorded/wrap.c $(OBJ) $(LIB_A)
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(DEPFLAGS) $(ALL_LDFLAGS) \

@@ -63,8 +63,7 @@ static void set_numbers_32(struct record *record, const uint32_t numbers[NUMBERS
         *fields[i] = numbers[i];
 }
 
-/* No record takes more. */
-static size_t most_bytes(const struct record *record)
+size_t record_most_bytes(const struct record *record)
 {
     size_t bytes = PACK_MAX_BYTES * (1 + FIELD_COUNT + record->memory_count) +
                    sizeof record->bytes16 + sizeof record->comm + record->name_bytes +
@@ -85,7 +84,7 @@ static uint8_t *pack_rows(uint8_t *at, const struct layout_put *puts, size_t cou
     return at + size;
 }
 
-static uint8_t *pack_record(uint8_t *at, const struct record *record)
+uint8_t *record_pack(uint8_t *at, const struct record *record)
 {
     uint64_t wide[NUMBERS_64];
     uint32_t narrow[NUMBERS_32];
@@ -111,24 +110,6 @@ static uint8_t *pack_record(uint8_t *at, const struct record *record)
     for (size_t i = 0; i < record->memory_count; i++)
         at = pack_uint(at, record->memories[i]);
     return at;
-}
-
-int record_encode_small(const struct record *record, uint8_t bytes[RECORD_SMALL_BYTES],
-                        size_t *size)
-{
-    if (record->puts || most_bytes(record) > RECORD_SMALL_BYTES)
-        return -EFBIG;
-    *size = (size_t)(pack_record(bytes, record) - bytes);
-    return 0;
-}
-
-int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
-{
-    *bytes = malloc(most_bytes(record));
-    if (!*bytes)
-        return -ENOMEM;
-    *size = (size_t)(pack_record(*bytes, record) - *bytes);
-    return 0;
 }
 
 static int read_numbers(struct unpack *unpack, struct record *record)

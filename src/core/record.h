@@ -260,7 +260,7 @@ struct record {
     size_t value_bytes;
     const uint64_t *memories;
     size_t memory_count;
-    /* Instead of value, spares writing and reading it: record_encode writes them as that. */
+    /* Instead of value, spares writing and reading it: record_pack writes them as that. */
     const struct layout_put *puts;
     size_t put_count;
     /* COMMIT: spares computing it, if it is of the layout that is to be committed; else nothing.
@@ -268,14 +268,12 @@ struct record {
     const struct core_commit *commit;
 };
 
-/* A record as bytes (msgpack) and back; the decoded record borrows from `bytes` and `arena` (freed
- * by record_decode_free). -EINVAL; -EPROTONOSUPPORT: a version or a type that is not known; -ENOMEM
- */
-int record_encode(const struct record *record, uint8_t **bytes, size_t *size);
-/* The same where it is a small one, which takes no memory. -EFBIG: it is not */
-#define RECORD_SMALL_BYTES 2048u
-int record_encode_small(const struct record *record, uint8_t bytes[RECORD_SMALL_BYTES],
-                        size_t *size);
+/* A record as bytes (msgpack), written at `at`; returns their end. */
+uint8_t *record_pack(uint8_t *at, const struct record *record);
+/* Upper bound of the bytes that record_pack writes. */
+size_t record_most_bytes(const struct record *record);
+/* And back: the decoded record borrows from `bytes` and `arena` (freed by record_decode_free).
+ * -EINVAL; -EPROTONOSUPPORT: a version or a type that is not known; -ENOMEM */
 struct record_arena;
 int record_decode(const void *bytes, size_t size, struct record *record,
                   struct record_arena **arena);

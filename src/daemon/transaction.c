@@ -46,10 +46,10 @@ static void tell_refusal(struct transaction *transaction)
 
 /* What is answered because of it has its room as well: one that is not kept would be asked for, and
  * the record made, once more by a next worker's. */
-int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
-                       size_t *mark)
+int transaction_record(struct transaction *transaction, const struct record *record, size_t *mark)
 {
-    int error = journal_reserve_with(transaction->journal, journal_entry_room(size),
+    size_t most_bytes = record_most_bytes(record);
+    int error = journal_reserve_with(transaction->journal, journal_entry_room(most_bytes),
                                      journal_entry_room(ANSWER_BYTES));
 
     if (error) {
@@ -57,8 +57,9 @@ int transaction_record(struct transaction *transaction, const void *bytes, size_
         return error;
     }
     *mark = journal_get_mark(transaction->journal);
-    const struct iovec part = {(void *)(uintptr_t)bytes, size};
-    journal_add(transaction->journal, TRANSACTION_RECORD, &part, 1);
+    uint8_t *bytes = journal_begin_entry(transaction->journal);
+    size_t size = (size_t)(record_pack(bytes, record) - bytes);
+    journal_end_entry(transaction->journal, TRANSACTION_RECORD, size);
     return 0;
 }
 

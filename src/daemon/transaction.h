@@ -12,6 +12,7 @@
 #define GMSFS_DAEMON_TRANSACTION_H
 
 #include "base/event.h"
+#include "core/record.h"
 #include "daemon/helpers.h"
 #include "journal/journal.h"
 #include "vmm/room.h"
@@ -27,7 +28,7 @@
 
 /* Types of entries in the journal. They are kept by one build for another: append only. */
 enum transaction_entry {
-    TRANSACTION_RECORD = 1,     /* record_encode's bytes */
+    TRANSACTION_RECORD = 1,     /* record_pack's bytes */
     TRANSACTION_ANSWER = 2,     /* to the kernel: struct fuse_out_header and what follows */
     TRANSACTION_NOTE = 3,       /* the file system's own: fs_note */
     TRANSACTION_CONNECTION = 4, /* of a GMS client: rpc_note */
@@ -55,8 +56,7 @@ void transaction_init(struct transaction *transaction, struct journal *journal,
 void transaction_free(struct transaction *transaction);
 
 /* As struct service_host has them. */
-int transaction_record(struct transaction *transaction, const void *bytes, size_t size,
-                       size_t *mark);
+int transaction_record(struct transaction *transaction, const struct record *record, size_t *mark);
 void transaction_unrecord(struct transaction *transaction, size_t mark);
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job);
 

@@ -76,11 +76,11 @@ static int host_get_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
-static int host_record(void *context, const void *bytes, size_t size, size_t *mark)
+static int host_record(void *context, const struct record *record, size_t *mark)
 {
     struct worker *worker = context;
 
-    return transaction_record(&worker->transaction, bytes, size, mark);
+    return transaction_record(&worker->transaction, record, mark);
 }
 
 static void host_unrecord(void *context, size_t mark)

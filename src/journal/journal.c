@@ -401,22 +401,34 @@ bool journal_has_room(const struct journal *journal, size_t bytes)
     return journal->at + bytes <= journal->room[writing_file(journal)];
 }
 
+uint8_t *journal_begin_entry(struct journal *journal)
+{
+    return journal->transactions[writing_file(journal)] + journal->at + sizeof(struct entry);
+}
+
+void journal_end_entry(struct journal *journal, uint32_t type, size_t size)
+{
+    struct entry head = {.type = type, .size = size};
+    uint8_t *bytes = journal_begin_entry(journal);
+
+    memcpy(bytes - sizeof head, &head, sizeof head);
+    memset(bytes + size, 0, align8(size) - size);
+    journal->at += sizeof head + align8(size);
+}
+
 const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,
                         int count)
 {
-    uint8_t *entry = journal->transactions[writing_file(journal)] + journal->at;
-    uint8_t *to = entry + sizeof(struct entry);
-    struct entry head = {.type = type};
+    uint8_t *bytes = journal_begin_entry(journal);
+    size_t size = 0;
 
     for (int i = 0; i < count; i++) {
         if (parts[i].iov_len > 0)
-            memcpy(to + head.size, parts[i].iov_base, parts[i].iov_len);
-        head.size += parts[i].iov_len;
+            memcpy(bytes + size, parts[i].iov_base, parts[i].iov_len);
+        size += parts[i].iov_len;
     }
-    memcpy(entry, &head, sizeof head);
-    memset(to + head.size, 0, align8(head.size) - head.size);
-    journal->at += sizeof head + align8(head.size);
-    return to;
+    journal_end_entry(journal, type, size);
+    return bytes;
 }
 
 size_t journal_get_mark(const struct journal *journal)

@@ -90,6 +90,10 @@ size_t journal_entry_room(size_t size);
  * the bytes in the file, which stay until the next snapshot ends. */
 const void *journal_add(struct journal *journal, uint32_t type, const struct iovec *parts,
                         int count);
+/* The same for an entry that its caller writes in place: its `size` bytes, of the room that was
+ * reserved, are to be at the returned address when journal_end_entry adds it. */
+uint8_t *journal_begin_entry(struct journal *journal);
+void journal_end_entry(struct journal *journal, uint32_t type, size_t size);
 /* The transaction as it is now, and back to that: what was added since is not there. */
 size_t journal_get_mark(const struct journal *journal);
 void journal_rewind(struct journal *journal, size_t mark);

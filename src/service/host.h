@@ -47,7 +47,7 @@ struct service_host {
      * taken back because it failed. 0, and a mark; -ENOMEM: it cannot be recorded, so it is not to
      * be applied.
      */
-    int (*record)(void *context, const void *bytes, size_t size, size_t *mark);
+    int (*record)(void *context, const struct record *record, size_t *mark);
     void (*unrecord)(void *context, size_t mark);
     /* What was recorded so far counts from here on, in the middle of a step: before memory is freed
      * by the loop itself, for want of a thread. */

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void tell_state(struct service *s, uint64_t store)
@@ -77,20 +76,6 @@ static bool settle_account(struct service *s)
     return s->core->reserved_bytes < aside_bytes;
 }
 
-static int note_record(struct service *s, const struct record *record, size_t *mark)
-{
-    uint8_t small[RECORD_SMALL_BYTES], *bytes = NULL;
-    size_t size = 0;
-    int error = record_encode_small(record, small, &size);
-    if (!error)
-        return s->host.record(s->host.context, small, size, mark);
-    error = record_encode(record, &bytes, &size);
-    if (!error)
-        error = s->host.record(s->host.context, bytes, size, mark);
-    free(bytes);
-    return error;
-}
-
 /* Into the journal first: what cannot be recorded does not happen. */
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
@@ -102,7 +87,7 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
         return error;
     record->free_bytes = vmm_get_free(s->vmm);
     record->wall_ms = s->host.wall_ms(s->host.context);
-    error = note_record(s, record, &mark);
+    error = s->host.record(s->host.context, record, &mark);
     if (error)
         return error;
     size_t waiters_before = s->core->waiters.count;

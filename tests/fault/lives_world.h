@@ -110,10 +110,10 @@ static void meet_step(const char *step)
 
 /* ---- the host ------------------------------------------------------------------------------ */
 
-static int world_record(void *context, const void *bytes, size_t size, size_t *mark)
+static int world_record(void *context, const struct record *record, size_t *mark)
 {
     (void)context;
-    return transaction_record(&w.transaction, bytes, size, mark);
+    return transaction_record(&w.transaction, record, mark);
 }
 
 static void world_unrecord(void *context, size_t mark)

@@ -4,6 +4,8 @@
 
 #include "core/core_internal.h"
 
+#include "../unit/record_bytes.h"
+
 #include <errno.h>
 
 static void try_record(const uint8_t *data, size_t size)

@@ -11,6 +11,7 @@
 #define GMSFS_TESTS_UNIT_CORE_FIXTURE_H
 
 #include "core/core.h"
+#include "record_bytes.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -75,11 +75,10 @@ static void do_job(struct job *job)
     job->done(job);
 }
 
-static int host_record(void *context, const void *bytes, size_t size, size_t *mark)
+static int host_record(void *context, const struct record *record, size_t *mark)
 {
     (void)context;
-    (void)bytes;
-    (void)size;
+    (void)record;
     *mark = 0;
     return 0;
 }

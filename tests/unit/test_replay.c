@@ -30,11 +30,9 @@ static void begin(const struct core_options *options)
 static void record(struct core *core, const struct record *record)
 {
     struct outcome outcome = {0};
-    uint8_t bytes[RECORD_SMALL_BYTES];
-    size_t size = 0, mark = 0;
+    size_t mark = 0;
 
-    require(record_encode_small(record, bytes, &size) == 0);
-    require(transaction_record(&transaction, bytes, size, &mark) == 0);
+    require(transaction_record(&transaction, record, &mark) == 0);
     if (core)
         require(core_apply(core, record, &outcome) == 0);
 }

@@ -40,12 +40,13 @@ TAP_TEST(whatever_was_recorded_has_its_answer_kept_up_to_a_full_journal)
     static char answer[LONGEST];
     const struct iovec part = {answer, sizeof answer};
     struct failure failure;
+    const struct record record = {.type = RECORD_TIME};
     size_t mark, recorded = 0, kept = 0;
     int ends[2];
 
     begin();
     require(pipe(ends) == 0);
-    while (transaction_record(&transaction, "record", 6, &mark) == 0) {
+    while (transaction_record(&transaction, &record, &mark) == 0) {
         check_int((long long)transaction_answer(&transaction, ends[1], &part, 1, 0), LONGEST);
         recorded++;
         transaction_end(&transaction);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record_bytes - a record's bytes on the heap */
+#ifndef GMSFS_TESTS_RECORD_BYTES_H
+#define GMSFS_TESTS_RECORD_BYTES_H
+
+#include "core/record.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Free with free(3). 0, -ENOMEM */
+static inline int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
+{
+    *bytes = malloc(record_most_bytes(record));
+    if (!*bytes)
+        return -ENOMEM;
+    *size = (size_t)(record_pack(*bytes, record) - *bytes);
+    return 0;
+}
+
+#endif
