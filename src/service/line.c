@@ -58,17 +58,34 @@ static const struct core_store *find_alloc(const struct service *s, uint64_t tur
     return NULL;
 }
 
-const struct core_store *service_get_ahead(const struct service *s, const struct core_store *store)
+/* The store of the first waiter before `store`, and before `turn`, that holds it off; NULL if there
+ * is none. Thousands may wait for locks alone: they cost no more than a look at each, or none where
+ * no waiter can lack memory. */
+static const struct core_store *find_waiter(const struct service *s, uint64_t turn,
+                                            const struct core_store *store)
 {
-    uint64_t alloc_turn = service_alloc_turn(s);
-    for (size_t i = 0; i < s->core->waiters.count; i++) {
-        const struct core_waiter *waiter = s->core->waiters.items[i];
-        const struct core_store *before = core_find_store(s->core, waiter->store);
-        if (before == store || waiter->id > alloc_turn)
-            break;
+    const struct core *core = s->core;
+    if (core->reserving == 0 && core->displaced == 0)
+        return NULL;
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        const struct core_waiter *waiter = core->waiters.items[i];
+        if (waiter->store == store->id || waiter->id > turn)
+            return NULL;
+        if (waiter->reserve_bytes == 0 && core->displaced == 0)
+            continue;
+        const struct core_store *before = core_find_store(core, waiter->store);
         if (lacks_memory(s, before, waiter) && holds_off(s, before, waiter, store))
             return before;
     }
+    return NULL;
+}
+
+const struct core_store *service_get_ahead(const struct service *s, const struct core_store *store)
+{
+    uint64_t alloc_turn = service_alloc_turn(s);
+    const struct core_store *before = find_waiter(s, alloc_turn, store);
+    if (before)
+        return before;
     const struct core_store *making =
         alloc_turn == UINT64_MAX ? NULL : find_alloc(s, alloc_turn + 1);
     return making == store ? NULL : making;
