@@ -13,10 +13,12 @@ static uint64_t id_of(const void *item)
     return id;
 }
 
-/* Index of the first item whose id is not below `id`. */
+/* Index of the first item whose id is not below `id`: mostly that of the newest item. */
 static size_t lower_bound(const struct idvec *vec, uint64_t id)
 {
     size_t low = 0, high = vec->count;
+    if (high > 0 && id_of(vec->items[high - 1]) <= id)
+        return id_of(vec->items[high - 1]) < id ? high : high - 1;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (id_of(vec->items[middle]) < id)
@@ -66,10 +68,7 @@ int idvec_append(struct idvec *vec, void *item)
 
 void *idvec_find(const struct idvec *vec, uint64_t id)
 {
-    size_t index = vec->count;
-    if (index > 0 && id_of(vec->items[index - 1]) == id) /* mostly what came last is meant */
-        return vec->items[index - 1];
-    index = lower_bound(vec, id);
+    size_t index = lower_bound(vec, id);
     if (index == vec->count || id_of(vec->items[index]) != id)
         return NULL;
     return vec->items[index];
