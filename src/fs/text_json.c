@@ -187,9 +187,12 @@ static uint64_t count_reserved(const struct core *core, const struct core_store 
     return writer ? writer->reserved_bytes + writer->due_bytes : 0;
 }
 
+/* Each of them holds a reader's lock of the store. */
 static uint64_t count_regions(const struct core *core, const struct core_store *store)
 {
     uint64_t count = 0;
+    if (store->lock.session_count == 0)
+        return 0;
     for (size_t i = 0; i < core->regions.items.count; i++)
         count += ((const struct region *)core->regions.items.items[i])->store == store->id;
     return count;
