@@ -2,8 +2,6 @@
 /* text_words - what several texts say: ids, hashes, and the device's health */
 #include "fs/fs_internal.h"
 
-#include <stdio.h>
-
 const char *fs_text_health(enum core_health health)
 {
     static const char *const names[] = {
@@ -12,15 +10,28 @@ const char *fs_text_health(enum core_health health)
     return names[health];
 }
 
+/* Returns the end. printf(3) would take a twelfth of the time of a text. */
+static char *write_hex(char *at, const uint8_t *bytes, unsigned count)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (unsigned i = 0; i < count; i++) {
+        *at++ = digits[bytes[i] >> 4];
+        *at++ = digits[bytes[i] & 15];
+    }
+    return at;
+}
+
 void fs_text_hex(const uint8_t bytes[16], char out[33])
 {
-    for (unsigned i = 0; i < 16; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    *write_hex(out, bytes, 16) = '\0';
 }
 
 void fs_text_uuid(const uint8_t uuid[16], char out[37])
 {
-    char hex[33];
-    fs_text_hex(uuid, hex);
-    snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+    static const unsigned counts[] = {4, 2, 2, 2, 6};
+    for (unsigned i = 0, from = 0; i < sizeof counts / sizeof *counts; from += counts[i++]) {
+        out = write_hex(out, uuid + from, counts[i]);
+        *out++ = '-';
+    }
+    out[-1] = '\0';
 }
