@@ -70,6 +70,23 @@ void service_init_bounds(struct service *s)
         share_init(&s->shares[i], limits[i]);
 }
 
+uint64_t service_count_bounds(const struct service *s, uint32_t uid)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        if (bounds[i].room_bytes > 0)
+            bytes += bounds[i].room_bytes * share_get_taken(&s->shares[i], uid);
+    return bytes;
+}
+
+uint64_t service_count_all_bounds(const struct service *s)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        bytes += bounds[i].room_bytes * s->shares[i].taken;
+    return bytes;
+}
+
 void service_free_bounds(struct service *s)
 {
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)

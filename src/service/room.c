@@ -5,12 +5,8 @@
 
 #include <errno.h>
 
-/* What records and objects take, journal and heap together: rather more than they do. */
 #define SMALL_BYTES      512u /* a record and its answer */
-#define STORE_BYTES      8192u
-#define OPEN_BYTES       2048u /* with its session, its handle and its close */
 #define ALLOCATION_BYTES 1024u
-#define COPIES           3u /* of what is put: the journal's, the state's, its encoding */
 #define DOCUMENT_COPIES  4u /* and as it is decoded */
 #define LARGE_COPY_BYTES (64u << 10)
 
@@ -44,13 +40,13 @@ static uint64_t count_cost(const struct service *s, const struct record *record)
     const struct core_file *file;
     switch (record->type) {
     case RECORD_STORE_CREATE:
-        return STORE_BYTES;
+        return ROOM_STORE_BYTES;
     case RECORD_FILE_OPEN:
     case RECORD_LOCK_OPEN:
     case RECORD_ACQUIRE:
     case RECORD_JOIN:
     case RECORD_TICKET_ADD:
-        return OPEN_BYTES;
+        return ROOM_OPEN_BYTES;
     case RECORD_ALLOC_ADD:
         return ALLOCATION_BYTES * (record->count ? record->count : 1) + count_copy(s, record);
     case RECORD_ALLOC_MEMORY:
@@ -70,13 +66,13 @@ static uint64_t count_cost(const struct service *s, const struct record *record)
         return SMALL_BYTES + record->name_bytes + record->tag_bytes;
     case RECORD_ENTRY_PUT:
     case RECORD_ENTRY_RENAME:
-        return SMALL_BYTES + COPIES * (record->name_bytes + record->value_bytes) +
+        return SMALL_BYTES + ROOM_COPIES * (record->name_bytes + record->value_bytes) +
                count_copy(s, record);
     case RECORD_ENTRY_PUT_MANY: /* its rows' bytes are held (service_hold_room) */
         return count_copy(s, record);
     case RECORD_REGION_REGISTER:
     case RECORD_REGION_REFER:
-        return OPEN_BYTES + record->name_bytes + record->tag_bytes;
+        return ROOM_OPEN_BYTES + record->name_bytes + record->tag_bytes;
     case RECORD_GATHER:
         file = core_find_file(s->core, record->file);
         return file && record->size_bytes > file->gathered_bytes
@@ -102,6 +98,17 @@ static enum room_rank rank_of(const struct service *s, uint32_t uid, bool looks)
     return looks ? ROOM_LOOK : ROOM_ADMIN;
 }
 
+/* Of `bytes` that were taken `more` are not counted for the user yet. They are given back where its
+ * share has no such part. */
+static int check_share(struct service *s, enum room_rank rank, uint32_t uid, uint64_t more,
+                       uint64_t bytes)
+{
+    int error = rank == ROOM_USER ? service_check_room_share(s, uid, more) : 0;
+    if (error)
+        room_give(s->host.room, bytes);
+    return error;
+}
+
 int service_take_room_for(struct service *s, const struct record *record, struct outcome *outcome)
 {
     uint64_t bytes = s->host.room ? count_cost(s, record) : 0;
@@ -110,8 +117,10 @@ int service_take_room_for(struct service *s, const struct record *record, struct
         return 0;
     }
     uint32_t uid = find_uid(s, record);
-    int error = room_take(s->host.room, rank_of(s, uid, record->type == RECORD_FILE_OPEN), bytes,
-                          record->now_ms);
+    enum room_rank rank = rank_of(s, uid, record->type == RECORD_FILE_OPEN);
+    int error = room_take(s->host.room, rank, bytes, record->now_ms);
+    if (!error)
+        error = check_share(s, rank, uid, bytes, bytes);
     if (error) {
         outcome->bound = CORE_BOUND_MEMORY;
         outcome->bound_uid = uid;
@@ -123,13 +132,21 @@ int service_take_room(struct service *s, uint32_t uid, bool looks, uint64_t byte
 {
     if (!s->host.room || bytes == 0)
         return 0;
-    return room_take(s->host.room, rank_of(s, uid, looks), bytes, service_now(s));
+    enum room_rank rank = rank_of(s, uid, looks);
+    int error = room_take(s->host.room, rank, bytes, service_now(s));
+    return error ? error : check_share(s, rank, uid, 0, bytes);
 }
 
 int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes)
 {
-    return room_hold(s->host.room, rank_of(s, uid, false), DOCUMENT_COPIES * document_bytes,
-                     service_now(s));
+    enum room_rank rank = rank_of(s, uid, false);
+    uint64_t bytes = DOCUMENT_COPIES * document_bytes;
+    int error = room_hold(s->host.room, rank, bytes, service_now(s));
+    if (!error && s->host.room && rank == ROOM_USER)
+        error = service_check_room_share(s, uid, bytes);
+    if (error == -EDQUOT)
+        room_release(s->host.room, bytes);
+    return error;
 }
 
 void service_release_room(struct service *s, uint64_t document_bytes)

@@ -211,13 +211,25 @@ void service_on_memory(struct service *s); /* some is free again: whoever waits 
 void service_look_at_moves(struct service *s);
 
 /* room.c */
-/* Before the record is made: room for what it makes grow. -ENOMEM: and whose bound it met */
+/* What records and objects take, journal and heap together: rather more than they do. */
+#define ROOM_STORE_BYTES 8192u
+#define ROOM_OPEN_BYTES  2048u /* with its session, its handle and its close */
+#define ROOM_COPIES      3u    /* of what is put: the journal's, the state's, its encoding */
+
+/* Before the record is made: room for what it makes grow. -ENOMEM, -EDQUOT: and whose bound it met
+ */
 int service_take_room_for(struct service *s, const struct record *record, struct outcome *outcome);
-/* looks: for what an administrator needs to look, revoke and drain. -ENOMEM */
+/* looks: for what an administrator needs to look, revoke and drain. What the bounds count of the
+ * user is with these bytes already. -ENOMEM, -EDQUOT */
 int service_take_room(struct service *s, uint32_t uid, bool looks, uint64_t bytes);
-/* For all that comes of a document, until it is applied. -ENOMEM */
+/* For all that comes of a document, until it is applied. -ENOMEM, -EDQUOT */
 int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes);
 void service_release_room(struct service *s, uint64_t document_bytes);
+/* room_share.c: room for so many bytes more was taken: is that the user's share? -EDQUOT */
+int service_check_room_share(const struct service *s, uint32_t uid, uint64_t bytes);
+/* bounds.c: what the bounds count takes so much of the daemon's own memory, of a user, of all */
+uint64_t service_count_bounds(const struct service *s, uint32_t uid);
+uint64_t service_count_all_bounds(const struct service *s);
 
 /* requests.c */
 void service_answer(struct service_request *request, int error,

@@ -122,6 +122,11 @@ void room_give(struct room *room, uint64_t bytes)
         room->spent_bytes = subtract(room->spent_bytes, bytes);
 }
 
+uint64_t room_get_left(const struct room *room)
+{
+    return room->is_blind ? UINT64_MAX : count_left(room, ROOM_USER);
+}
+
 bool room_is_short(const struct room *room)
 {
     return room && room->has_looked && !room->is_blind &&

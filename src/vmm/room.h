@@ -62,6 +62,8 @@ void room_release(struct room *room, uint64_t bytes);
 void room_spend(struct room *room, uint64_t bytes);
 /* It is free again. */
 void room_give(struct room *room, uint64_t bytes);
+/* What is left for ROOM_USER; UINT64_MAX: it cannot be told. */
+uint64_t room_get_left(const struct room *room);
 /* Little is left for ROOM_USER: it is time to give back what can be had again. */
 bool room_is_short(const struct room *room);
 /* Is what was set aside for a snapshot there? */

@@ -3,6 +3,7 @@
 #include "service_fixture.h"
 
 #include "service/bounds.h"
+#include "service/service_internal.h"
 
 #define OTHER   1001u
 #define MIB     (UINT64_C(1) << 20)
@@ -301,6 +302,66 @@ TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
     check_int((long long)room.spent_bytes, 4096);
     service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
     check_int((long long)room.spent_bytes, 0);
+    end();
+}
+
+TAP_TEST(a_user_has_half_of_what_the_others_leave)
+{
+    const uint64_t half = 4 * MIB; /* users leave half of the reserve */
+
+    start();
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, half - 64 * 1024), 0);
+    free_bytes -= half - 64 * 1024;
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 128 * 1024), -EDQUOT);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), 0);
+    const struct core *core = service_get_core(service);
+    const struct core_event *event = core_find_event(core, core->next_event - 1);
+    check_str(event->bound, "memory");
+    check(event->is_share);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, half / 4), 0);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, half), 0); /* root has none */
+    service_give(service, SERVICE_BOUND_TEXTS, OTHER, half - 64 * 1024 + 4096);
+    service_give(service, SERVICE_BOUND_TEXTS, OTHER + 1, half / 4);
+    service_give(service, SERVICE_BOUND_TEXTS, 0, half);
+    end();
+}
+
+/* A user's own, with entries of so many bytes, which are committed. */
+static void fill_store(struct client *user, uint64_t bytes)
+{
+    struct record chown = {
+        .type = RECORD_STORE_ATTR, .store = store_id(), .flags = CORE_ATTR_UID, .uid = OTHER};
+    static const uint8_t value[64 * 1024];
+    struct service_actor by;
+
+    require(service_apply_record(service, &chown, NULL) == 0);
+    *user = new_client(1, OTHER);
+    require(open_as(user, CORE_KIND_CTL, true, true) == 0);
+    acquire(user, LOCK_WISH_RW, 0);
+    by = (struct service_actor){.file = user->ctl};
+    for (unsigned i = 0; i < bytes / sizeof value; i++) {
+        char key[16];
+        struct service_entry entry = {
+            .key = key, .slot = LAYOUT_UNBOUND, .value = value, .value_bytes = sizeof value};
+        entry.key_bytes = (size_t)snprintf(key, sizeof key, "key%u", i);
+        require(service_entry_put(service, &by, &entry) == 0);
+    }
+    require(commit(user) == 0);
+}
+
+TAP_TEST(what_a_user_has_in_stores_is_of_its_share)
+{
+    struct client user;
+
+    start();
+    free_bytes = 1024 * MIB;
+    fill_store(&user, 2 * MIB);
+    leave(0);
+    free_bytes += RESERVE / 4 + 5 * MIB; /* for users, who leave more: less than it has */
+    fixture_now_ms += 2000;
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), -EDQUOT);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, MIB), 0);
+    service_give(service, SERVICE_BOUND_TEXTS, OTHER + 1, MIB);
     end();
 }
 

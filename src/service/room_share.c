@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * room_share - each user's part of the daemon's own memory
+ *
+ * Nobody gives room back, for one look at the machine stands for many requests (vmm/room.h). So
+ * what a user has is counted from what the state and the bounds have of it, where memory is short
+ * enough for that to matter, and the rule is that of every bound (base/share.h): a user has at most
+ * half of what the others leave over.
+ */
+#include "service/bounds.h"
+#include "service/service_internal.h"
+
+#include <errno.h>
+
+/* Of an encoded state, beside texts, keys and values. */
+#define ALLOCATION_BYTES 53u
+#define ENTRY_BYTES      32u
+
+static uint64_t count_layout(const struct layout *layout)
+{
+    if (!layout)
+        return 0;
+    return ROOM_COPIES * (layout_entry_bytes(layout) + layout_text_bytes(layout) +
+                          ENTRY_BYTES * layout_count_entries(layout) +
+                          ALLOCATION_BYTES * layout_count_allocations(layout));
+}
+
+/* A store is its owner's, and what a writer makes more of it than is committed is the writer's. */
+static uint64_t count_stores(const struct core *core, uint32_t uid)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        const struct core_session *writer =
+            store->working ? core_get_writer(core, store->id) : NULL;
+        uint64_t fixed =
+            store->uid == uid || (writer && writer->uid == uid) ? count_layout(store->fixed) : 0;
+        uint64_t working = writer && writer->uid == uid ? count_layout(store->working) : 0;
+        if (store->uid == uid)
+            bytes += ROOM_STORE_BYTES + fixed;
+        bytes += working > fixed ? working - fixed : 0;
+    }
+    return bytes;
+}
+
+static uint64_t count_user(const struct service *s, uint32_t uid)
+{
+    const struct core *core = s->core;
+    return service_count_bounds(s, uid) + count_stores(core, uid) +
+           ROOM_OPEN_BYTES * (share_get_taken(&core->file_share, uid) +
+                              share_get_taken(&core->ticket_share, uid) +
+                              share_get_taken(&core->region_share, uid)) +
+           share_get_taken(&core->region_bytes_share, uid) +
+           share_get_taken(&core->gathered_share, uid);
+}
+
+/* At least what all users together have: an encoded state is set aside three times. */
+static uint64_t count_all(const struct service *s)
+{
+    const struct core *core = s->core;
+    return service_count_all_bounds(s) + s->host.room->seen.aside_bytes +
+           s->host.room->spent_bytes + ROOM_STORE_BYTES * core->stores.count +
+           ROOM_OPEN_BYTES *
+               (core->file_share.taken + core->ticket_share.taken + core->region_share.taken) +
+           core->gathered_share.taken;
+}
+
+int service_check_room_share(const struct service *s, uint32_t uid, uint64_t bytes)
+{
+    uint64_t left_bytes = room_get_left(s->host.room);
+    if (count_all(s) + bytes <= left_bytes)
+        return 0;
+    return count_user(s, uid) + bytes <= left_bytes ? 0 : -EDQUOT;
+}
