@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOUND_BYTES (UINT64_C(1) << 30) /* no text is longer */
-#define TOLD_MS     1000u               /* so long a told text may wait for its first read */
-#define HASH_BYTES  33u
+#define TOLD_MS    1000u /* so long a told text may wait for its first read */
+#define HASH_BYTES 33u
 
 enum fs_reading fs_get_reading(const struct fuse_file_info *info)
 {
@@ -70,7 +69,7 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     case NODE_DATA:
         return count_held(fs);
     default:
-        return fs_is_costly_text(node->kind) ? BOUND_BYTES : 0;
+        return fs_is_costly_text(node->kind) ? SERVICE_MAX_TEXT_BYTES : 0; /* none is longer */
     }
 }
 

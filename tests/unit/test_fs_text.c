@@ -101,6 +101,28 @@ TAP_TEST(a_text_beyond_its_user_s_share_is_refused_as_that)
     end();
 }
 
+/* A LOOKUP tells it, of a text that is not made yet. */
+TAP_TEST(no_text_is_told_to_be_longer_than_one_can_be)
+{
+    struct node node;
+    struct stat stat;
+    unsigned found = 0;
+
+    start(64 * MIB);
+    for (enum node_kind kind = NODE_NONE; kind < NODE_KIND_COUNT; kind++) {
+        if (!fs_is_costly_text(kind))
+            continue;
+        if (node_find(fs.core, node_make_id(kind, store_id()), &node) &&
+            node_find(fs.core, node_make_id(kind, 0), &node))
+            continue; /* a region's: there is none */
+        fs_stat(&fs, &node, &stat);
+        found++;
+        check(stat.st_size > 0 && stat.st_size <= (off_t)SERVICE_MAX_TEXT_BYTES);
+    }
+    check(found >= 5);
+    end();
+}
+
 TAP_TEST(a_file_s_text_is_made_for_who_reads_it)
 {
     struct fs_text text = {.uid = OTHER};
