@@ -38,7 +38,7 @@ static const struct {
     [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, 1, false},
     [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, 1, false},
     [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, 0, true},
-    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, 0, true},
+    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, 1, true},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)

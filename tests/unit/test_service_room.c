@@ -305,6 +305,16 @@ TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
     end();
 }
 
+TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
+{
+    start();
+    run_short();
+    check_int(service_take(service, SERVICE_BOUND_AHEAD, 0, OTHER, 4096), -ENOMEM);
+    check_int(service_take(service, SERVICE_BOUND_AHEAD, 0, 0, 4096), 0);
+    service_give(service, SERVICE_BOUND_AHEAD, 0, 4096);
+    end();
+}
+
 TAP_TEST(a_user_has_half_of_what_the_others_leave)
 {
     const uint64_t half = 4 * MIB; /* users leave half of the reserve */
