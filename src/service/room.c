@@ -143,7 +143,7 @@ int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes)
     uint64_t bytes = DOCUMENT_COPIES * document_bytes;
     int error = room_hold(s->host.room, rank, bytes, service_now(s));
     if (!error && s->host.room && rank == ROOM_USER)
-        error = service_check_room_share(s, uid, bytes);
+        error = service_check_room_share(s, uid, document_bytes); /* its other copies go */
     if (error == -EDQUOT)
         room_release(s->host.room, bytes);
     return error;

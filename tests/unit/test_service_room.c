@@ -305,6 +305,19 @@ TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
     end();
 }
 
+TAP_TEST(a_document_is_of_its_user_s_share_without_its_copies)
+{
+    start();
+    check_int(service_hold_room(service, OTHER, MIB + MIB / 2), 0); /* 6 of 8 MiB */
+    check_int(service_hold_room(service, OTHER, MIB), -ENOMEM);
+    service_release_room(service, MIB + MIB / 2);
+    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 3 * MIB), 0);
+    free_bytes -= 3 * MIB;
+    check_int(service_hold_room(service, OTHER, MIB), -EDQUOT);
+    service_give(service, SERVICE_BOUND_TEXTS, OTHER, 3 * MIB);
+    end();
+}
+
 TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
 {
     start();
