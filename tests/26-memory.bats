@@ -57,14 +57,14 @@ weights_are_whole() {
 # A store of this user, with an allocation and a long value, and one more for documents and one for entries.
 make_stores() { # NAME UID
     local what
-    mkdir "$M/$1" "$M/$1-documents" "$M/$1-entries" "$M/$1-gathered"
+    mkdir "$M/$1" "$M/$1-documents" "$M/$1-entries" "$M/$1-gathered" "$M/$1-names"
     (
         exec 3<>"$M/$1/lock"
         truncate -s 4096 "$M/$1/allocations/a"
         head -c 100000 /dev/zero >"$M/$1/metadata/large"
         echo 1 >"$M/$1/commit"
     )
-    for what in "$1" "$1-documents" "$1-entries" "$1-gathered"; do
+    for what in "$1" "$1-documents" "$1-entries" "$1-gathered" "$1-names"; do
         chown "$2:$2" "$M/$what"
     done
 }
@@ -78,7 +78,7 @@ fill() { # STORE COMMAND...: the command in front of each
         spawn "$@" "$HOG" "$M" "$store" "$what"
         FILLERS[SPAWNED]="$store $what"
     done
-    for what in entries gathered; do
+    for what in entries gathered names; do
         spawn "$@" "$HOG" "$M" "$store-$what" "$what"
         FILLERS[SPAWNED]="$store $what"
     done

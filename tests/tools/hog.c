@@ -84,16 +84,23 @@ static int take_text(void)
     return read(fd, &byte, 1) < 0 ? -errno : 0;
 }
 
-/* Entries of the store, whose lock this process has. */
+/* The writer's lock of the store, which this process has from the first call on. */
+static int hold_lock(void)
+{
+    static int lock = -1;
+
+    if (lock < 0)
+        lock = open_or_errno(in_store("lock"), O_RDWR);
+    return lock;
+}
+
 static int take_entry(void)
 {
     static const char value[ENTRY_BYTES];
     static unsigned number;
-    static int lock = -1;
     char name[32];
+    int lock = hold_lock();
 
-    if (lock < 0)
-        lock = open_or_errno(in_store("lock"), O_RDWR);
     if (lock < 0)
         return lock;
     snprintf(name, sizeof name, "metadata/k%u", number++);
@@ -104,6 +111,22 @@ static int take_entry(void)
     if (fd >= 0 && close(fd) != 0)
         error = -errno;
     return error;
+}
+
+/* Allocations without memory, whose names are as long as they may be. */
+static int take_name(void)
+{
+    static unsigned number;
+    char name[sizeof "allocations/" + NAME_MAX];
+    int lock = hold_lock();
+
+    if (lock < 0)
+        return lock;
+    snprintf(name, sizeof name, "allocations/%0*u", NAME_MAX, number++);
+    int fd = open_or_errno(in_store(name), O_WRONLY | O_CREAT);
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? fd : 0;
 }
 
 static int acquire(int fd, uint32_t mode, uint64_t timeout_ms)
@@ -393,13 +416,21 @@ static const struct kind {
     int (*take)(void);
     int (*fill)(unsigned *count);
 } kinds[] = {
-    {"files", take_file, NULL},           {"directories", take_directory, NULL},
-    {"texts", take_text, NULL},           {"entries", take_entry, NULL},
-    {"sessions", take_session, NULL},     {"locks", take_lock, NULL},
-    {"tickets", take_ticket, NULL},       {"regions", take_region, NULL},
-    {"gathered", take_gathered, NULL},    {"connections", take_connection, NULL},
-    {"spools", take_spool, NULL},         {"frames", take_answer, NULL},
-    {"waiters", NULL, fill_with_waiters}, {"transfers", NULL, fill_with_writes},
+    {"files", take_file, NULL},
+    {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},
+    {"entries", take_entry, NULL},
+    {"sessions", take_session, NULL},
+    {"locks", take_lock, NULL},
+    {"tickets", take_ticket, NULL},
+    {"regions", take_region, NULL},
+    {"gathered", take_gathered, NULL},
+    {"connections", take_connection, NULL},
+    {"spools", take_spool, NULL},
+    {"frames", take_answer, NULL},
+    {"names", take_name, NULL},
+    {"waiters", NULL, fill_with_waiters},
+    {"transfers", NULL, fill_with_writes},
 };
 
 static const struct kind *find_kind(const char *name)
