@@ -67,24 +67,35 @@ static uint64_t count_layout(const struct layout *layout)
            layout_entry_bytes(layout) + TIMES_BYTES * layout_count_times(layout);
 }
 
-static uint64_t count_places(const struct core_places *places)
+/* What every store takes. */
+static uint64_t count_empty_store(void)
 {
-    uint64_t bytes = 1 + CORE_TIER_COUNT + count_fields(core_places_fields);
+    return sizeof(uint64_t) + count_fields(core_store_fields) + 1 +
+           count_fields(core_commit_fields) + 2 * COUNT_BYTES + 1 + count_fields(core_use_fields) +
+           1 + CORE_TIER_COUNT + count_fields(core_places_fields);
+}
+
+/* And one takes besides. */
+static uint64_t count_store(const struct core_store *store, uint64_t drain_bytes)
+{
+    uint64_t bytes = strlen(store->name) + strlen(store->last_error) + count_layout(store->fixed) +
+                     count_layout(store->working) + PROCESS_BYTES * store->writer_count +
+                     PAST_BYTES * store->history.count + (store->drain.is_on ? drain_bytes : 0);
 
     for (unsigned tier = 0; tier < CORE_TIER_COUNT; tier++)
-        if (places->spares[tier])
-            bytes += sizeof(uint64_t) * layout_count_allocations(places->spares[tier]);
+        if (store->places.spares[tier])
+            bytes += sizeof(uint64_t) * layout_count_allocations(store->places.spares[tier]);
     return bytes;
 }
 
-static uint64_t count_store(const struct core_store *store)
+static uint64_t count_stores(const struct idvec *stores)
 {
-    return sizeof store->id + count_object(core_store_fields, store) + count_layout(store->fixed) +
-           1 + count_layout(store->working) + count_object(core_commit_fields, store) +
-           COUNT_BYTES + PROCESS_BYTES * store->writer_count + COUNT_BYTES +
-           PAST_BYTES * store->history.count + 1 +
-           (store->drain.is_on ? count_fields(core_drain_fields) : 0) +
-           count_fields(core_use_fields) + count_places(&store->places);
+    uint64_t drain_bytes = count_fields(core_drain_fields);
+    uint64_t bytes = COUNT_BYTES + count_empty_store() * stores->count;
+
+    for (size_t i = 0; i < stores->count; i++)
+        bytes += count_store(stores->items[i], drain_bytes);
+    return bytes;
 }
 
 /* Of so many objects, their numbers and how many they are among it. */
@@ -107,9 +118,7 @@ uint64_t core_count_encoded(const struct core *core)
     bytes += count_many(core_pool_fields, core->pools.items.count);
     for (size_t i = 0; i < core->pools.items.count; i++)
         bytes += core_count_texts(core_pool_fields, core->pools.items.items[i]);
-    bytes += COUNT_BYTES;
-    for (size_t i = 0; i < core->stores.count; i++)
-        bytes += count_store(core->stores.items[i]);
+    bytes += count_stores(&core->stores);
     bytes += COUNT_BYTES + sizeof(uint64_t) * core->suspect;
     bytes += count_many(core_session_fields, core->sessions.count);
     bytes += count_many(core_file_fields, core->files.count);
