@@ -69,14 +69,13 @@ static int load_rounds(const char *store, const char *model, int rounds, int loo
     bench_check("driver", drv_open(&drv, NULL, 0));
     if (look)
         trace_begin(drv);
-    load_warm_staged(&load, 1);
-    load_or_die("memory", load_get_staged(&load));
+    load_or_die("memory", load_map_memory(&load, 1));
     if (look)
         fprintf(stderr, "bench: copying begins after %.0f us\n", bench_now_us() - trace.begun_us);
     for (int i = 0; i < rounds; i++) {
         if (look && i > 0)
             trace_begin(drv);
-        load_or_die("copy", load_fill_staged(&load, 1));
+        load_or_die("copy", load_fill_memory(&load, 1));
         if (look)
             trace_end(i ? "ring pinned" : "its memory, and the first of a process");
         printf("%" PRIu64 "\n", load.copied_us);

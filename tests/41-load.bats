@@ -352,6 +352,23 @@ EOF
     assert_match "$output" "tensor 't10' of $f: byte 4194182 of 4194305 is the first that differs"
 }
 
+@test "where the memory of a store cannot be written, load names the store and not the model" {
+    requires direct-io
+    start_mount size=64M
+    make_model 8M 1
+    GMSFS_FAULT=pwrite:after=0:errno=EIO:in=command cli -1 load --direct always "$M/weights" "$MODEL"
+    assert_match "$output" "load: $M/weights: cannot write the memory of tensor '[^']+': Input/output"
+    [[ $output != *"${MODEL%/*}"* ]] || fail "it names a file of the model"
+    assert_state weights EMPTY
+}
+
+@test "where no file may be written that far, a model is loaded through mappings" {
+    start_mount size=64M
+    make_model 24M 2
+    run_logged -0 bash -c 'ulimit -f 100; exec "$@"' _ "$GMSFS" load "$M/weights" "$MODEL"
+    cli verify "$M/weights" "$MODEL"
+}
+
 @test "--direct takes three words" {
     cli -2 load --direct=sometimes x y
     assert_match "$output" "--direct: 'sometimes': one of auto, always and never is needed"

@@ -3,13 +3,12 @@
  * The memory of an image, and its bytes.
  *
  * Memory that is files is asked for in order, by the thread that was called, and filled meanwhile
- * by several others, as a load does it (load_copy.c). A GPU's is there, and mapped, before it is
+ * by several others, as a load does it (mover/fill.h). A GPU's is there, and mapped, before it is
  * filled.
  */
 #include "cli/image_load.h"
 
 #include "base/failure.h"
-#include "base/thread.h"
 #include "cli/signals.h"
 #include "cli/store_explain.h"
 #include "cli/store_memory.h"
@@ -24,8 +23,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FILES_OPEN    64u              /* at once */
-#define FILES_ABREAST (FILES_OPEN / 2) /* that are filled at once: the next ones come meanwhile */
+#define FILES_OPEN    64u                      /* at once */
 #define FILES_AT_ONCE PACK_CHUNKS_BEFORE_LARGE /* that are made at once */
 
 /* ---- the hash ------------------------------------------------------------------------------ */
@@ -162,162 +160,71 @@ static int mapped_fill(struct image_load *load)
 struct files {
     struct image_load *load;
     struct supply supply; /* by rank */
-    size_t *pieces;       /* of each rank */
-    size_t put;           /* ranks whose memory came */
-    size_t asked; /* ranks of the last call: where it is refused, the first is supply.refused */
-    bool is_made; /* that call made its memory, and failed behind that */
-    int filled;   /* the exit status */
-    atomic_bool is_told; /* what failed is told already, or was a signal */
+    bool is_made;         /* the last call made its memory, and failed behind that */
 };
 
-/* How many from a rank on are made by one call: those that take about as long, for all of them are
- * there when the last one is. The kernel makes a file's pages by one thread at a time. */
-static size_t files_count_alike(const struct image_load *load, size_t rank, size_t most)
+/* The kernel makes a file's pages by one thread at a time. */
+static bool files_are_alike(const void *context, size_t rank, size_t other)
 {
-    const struct image_allocation *allocations = &load->image.manifest.allocations[rank];
-    size_t count = 1;
+    const struct files *files = context;
+    const struct image_allocation *allocations = files->load->image.manifest.allocations;
 
-    while (count < most && (allocations[count].size_bytes > PACK_LEAST_CHUNK_BYTES) ==
-                               (allocations->size_bytes > PACK_LEAST_CHUNK_BYTES))
-        count++;
-    return count;
+    return (allocations[rank].size_bytes > PACK_LEAST_CHUNK_BYTES) ==
+           (allocations[other].size_bytes > PACK_LEAST_CHUNK_BYTES);
 }
 
-static void files_put(struct files *files, size_t rank, int fd)
+static int files_get(void *context, size_t rank, size_t count)
 {
+    uint64_t slots[FILES_AT_ONCE];
+    struct files *files = context;
+    int error = load_try_some(files->load, rank, count, 0, slots), fds[FILES_AT_ONCE];
     struct stat status;
-
-    if (fstat(fd, &status) == 0)
-        files->load->aligned[rank] = (uint64_t)status.st_size;
-    files->put++;
-    supply_put(&files->supply, rank, fd);
-}
-
-static int files_get_some(struct files *files, size_t rank, size_t count)
-{
-    uint64_t slots[GMSFS_ALLOCATE_EACH_MAX];
-    int fds[GMSFS_ALLOCATE_EACH_MAX];
-    int error = load_try_some(files->load, rank, count, 0, slots);
 
     files->is_made = error == 0;
     if (!error)
         error = gmsfs_export_each(files->load->handle, slots, count, GMSFS_ACCESS_WRITE, fds);
-    for (size_t i = 0; !error && i < count; i++)
-        files_put(files, rank + i, fds[i]);
-    return error;
-}
-
-/* Ranks are asked for as they follow one another. */
-static int files_get(void *context, const size_t *ranks, size_t count, size_t *refused)
-{
-    struct files *files = context;
-    int error = 0;
-
-    for (size_t done = 0; !error && done < count; done += files->asked) {
-        files->asked = files_count_alike(files->load, ranks[done], count - done);
-        *refused = ranks[done];
-        error = files_get_some(files, ranks[done], files->asked);
+    for (size_t i = 0; !error && i < count; i++) {
+        if (fstat(fds[i], &status) == 0)
+            files->load->aligned[rank + i] = (uint64_t)status.st_size;
+        supply_put(&files->supply, rank + i, fds[i]);
     }
     return error;
-}
-
-static int files_take(void *context, size_t rank)
-{
-    return supply_take(&((struct files *)context)->supply, rank);
-}
-
-static void files_give_back(void *context, size_t rank)
-{
-    supply_give_back(&((struct files *)context)->supply, rank);
-}
-
-static void files_stop(void *context)
-{
-    struct files *files = context;
-
-    atomic_store(&files->is_told, true);
-    supply_stop(&files->supply);
-}
-
-static void *files_fill(void *context)
-{
-    struct files *files = context;
-    struct image_load *load = files->load;
-    struct image_check check = load_get_check(load);
-
-    check.take_file = files_take;
-    check.give_file_back = files_give_back;
-    check.stop_files = files_stop;
-    check.files = files;
-    check.files_abreast = FILES_ABREAST;
-    check.taken_bytes = load->needed_bytes;
-    files->filled = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
-    supply_stop(&files->supply);
-    return NULL;
-}
-
-static int files_explain(const struct files *files)
-{
-    const struct image_load *load = files->load;
-
-    if (!files->is_made)
-        return load_explain_some(load, files->supply.refused, files->asked, files->supply.refusal);
-    store_explain_call(load->handle, &load->memory, "open its memory", files->supply.refusal);
-    return CLI_FAILURE;
 }
 
 /* Memory is asked for by this thread; a wait for it goes on, as signals are deferred. */
-static int files_run(struct files *files)
+static int files_fill(struct files *files)
 {
-    pthread_t thread;
-    int error = thread_start(&thread, 0, files_fill, files);
+    struct image_load *load = files->load;
+    const struct supply *supply = &files->supply;
+    struct image_check check = load_get_check(load);
+    int status;
 
-    if (error) {
-        cli_error("cannot copy: %s", failure_thread_reason(error));
-        return CLI_FAILURE;
-    }
-    supply_run(&files->supply);
-    pthread_join(thread, NULL);
-    if (files->supply.refusal && !atomic_load(&files->is_told))
-        return files_explain(files);
-    if (files->filled == CLI_OK && files->put != files->supply.count) {
-        store_explain(files->load->request->store, "fill its memory", -ESTALE);
-        return CLI_FAILURE;
-    }
-    return files->filled;
-}
-
-static int files_prepare(struct files *files)
-{
-    const struct image_manifest *manifest = &files->load->image.manifest;
-    size_t count = manifest->allocation_count;
-
-    files->pieces = calloc(count + 1, sizeof(*files->pieces));
-    if (!files->pieces)
-        return -ENOMEM;
-    for (size_t i = 0; i < manifest->piece_count; i++)
-        files->pieces[manifest->pieces[i].rank]++;
-    files->supply = (struct supply){.count = count,
-                                    .parts = files->pieces,
-                                    .most = FILES_OPEN,
-                                    .at_once = FILES_AT_ONCE,
-                                    .get = files_get,
-                                    .context = files};
-    return supply_begin(&files->supply);
+    check.supply = &files->supply;
+    check.taken_bytes = load->needed_bytes;
+    status = image_check_shown(&check, "loading", load->request->quiet, &load->copied_ms);
+    if (!supply->refusal || signals_get())
+        return status;
+    if (!files->is_made)
+        return load_explain_some(load, supply->refused, supply->refused_count, supply->refusal);
+    store_explain_call(load->handle, &load->memory, "open its memory", supply->refusal);
+    return CLI_FAILURE;
 }
 
 static int files_load(struct image_load *load)
 {
-    struct files files = {.load = load};
-    int status = CLI_OK;
+    struct files files = {.load = load,
+                          .supply = {.count = load->image.manifest.allocation_count,
+                                     .most = FILES_OPEN,
+                                     .at_once = FILES_AT_ONCE,
+                                     .alike = files_are_alike,
+                                     .get = files_get,
+                                     .context = &files}};
+    int status;
 
-    if (files_prepare(&files) == 0) {
-        status = files_run(&files);
-        supply_end(&files.supply);
-    } else {
-        status = cli_out_of_memory();
-    }
-    free(files.pieces);
+    if (supply_begin(&files.supply) != 0)
+        return cli_out_of_memory();
+    status = files_fill(&files);
+    supply_end(&files.supply);
     return status == CLI_OK ? image_load_check_hash(load, load->aligned) : status;
 }
 

@@ -78,11 +78,10 @@ uint64_t load_threads(const struct load *loads, size_t count);
  * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,
  * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
-/* load_staged.c: the same where one of the stores is on a GPU; and its steps. */
-int load_copy_staged(struct load *loads, size_t count);
-void load_warm_staged(struct load *loads, size_t count); /* begins to pin what copying needs */
-int load_get_staged(struct load *load);                  /* the memory, mapped */
-int load_fill_staged(struct load *loads, size_t count);  /* the inputs are open */
+/* Its two steps when the inputs are open: the memory of GPUs, mapped, while what copying needs is
+ * pinned; and the bytes, for which that of the host is asked for. */
+int load_map_memory(struct load *loads, size_t count);
+int load_fill_memory(struct load *loads, size_t count);
 
 /* load_store.c: the steps in one store. */
 int load_check_sources(const struct load *load, const struct model *model); /* none is in it */

@@ -34,6 +34,7 @@
 struct failure;
 struct staging;
 struct staging_memory;
+struct supply;
 
 /* An image that was opened for reading. */
 struct image {
@@ -53,31 +54,24 @@ int image_open(struct image *image, const char *path, struct failure *failure);
 int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
 void image_close(struct image *image);
 
-/* Reads all pieces and compares their sums. */
+/* Reads all pieces, compares their sums, and puts them where they are wanted. */
 struct image_check {
     const struct image *image;
-    const char *store;                   /* that gets the bytes, to be named; NULL: nobody does */
-    void *const *into;                   /* into[rank] gets the bytes; NULL: nobody does */
-    struct staging *staging;             /* NULL where nobody gets them */
-    const struct staging_memory *memory; /* of who does */
-    /* Or files get them, of host memory. On any thread: that of a rank, which stays open until it
-     * was given back once for each piece of that rank; take_file may wait. -ECANCELED: it does not
-     * come, for a reason that is told elsewhere. NULL: there are none. */
-    int (*take_file)(void *files, size_t rank);
-    void (*give_file_back)(void *files, size_t rank);
-    /* On any thread, perhaps several times: it fails, so nobody shall wait for a file any more. */
-    void (*stop_files)(void *files);
-    void *files;
-    unsigned files_abreast; /* that may be taken before any of them is given back */
-    uint64_t threads;       /* 0: as many as are best */
+    const char *store;                   /* that gets the bytes, to be named; NULL: none does */
+    void *const *into;                   /* into[rank] gets the bytes; NULL: nothing mapped does */
+    struct supply *supply;               /* files of host memory get them, by rank; or NULL */
+    struct staging *staging;             /* NULL where there is no store */
+    const struct staging_memory *memory; /* of the store */
+    uint64_t threads;                    /* 0: as many as are best */
     enum direct_use direct;
-    uint64_t taken_bytes; /* of memory that who gets them is about to take from the page cache */
-    /* On the calling thread, several times a second; may be NULL. A negative errno stops all, and
-     * is what image_check returns. */
+    uint64_t taken_bytes; /* of memory that the store is about to take from the page cache */
+    /* Several times a second, on any thread, but not two at a time; may be NULL. A negative errno
+     * stops all, and is what image_check returns. */
     int (*tick)(void *context, uint64_t read_bytes);
     void *context;
 };
 
+/* -ECANCELED: by tick(), or because the supply's memory was refused, which the supply tells. */
 int image_check(const struct image_check *check, struct failure *failure);
 
 #endif

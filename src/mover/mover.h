@@ -8,10 +8,9 @@
  *
  *   work          much data in pieces, which threads take; and how many threads are best
  *   staging       the bytes of store memory, on the host or a GPU, for a thread to read or fill
- *   staging_file  bytes of a file on their way into store memory
  *   direct        files read past the page cache, or through it
- *   pipe_copy     bytes of a file into another one, copied once
  *   sink          a file that several threads fill
+ *   fill          the memory of stores filled from files, by one engine
  *   supply        memory that one thread asks for while others fill what is there
  *
  * A kind of memory is a row of the table in staging.c and a file of its own: staging_host.c,
@@ -22,10 +21,9 @@
 #define GMSFS_MOVER_MOVER_H
 
 #include "mover/direct.h"
-#include "mover/pipe_copy.h"
+#include "mover/fill.h"
 #include "mover/sink.h"
 #include "mover/staging.h"
-#include "mover/staging_file.h"
 #include "mover/supply.h"
 #include "mover/work.h"
 

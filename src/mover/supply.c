@@ -14,10 +14,8 @@ int supply_begin(struct supply *supply)
         free(supply->left);
         return -ENOMEM;
     }
-    for (size_t i = 0; i < supply->count; i++) {
+    for (size_t i = 0; i < supply->count; i++)
         supply->fds[i] = -1;
-        supply->left[i] = supply->parts ? supply->parts[i] : 1;
-    }
     supply->refusal = 0;
     supply->there = supply->filled = 0;
     supply->is_over = false;
@@ -37,6 +35,11 @@ void supply_end(struct supply *supply)
     pthread_cond_destroy(&supply->changed);
 }
 
+void supply_add_part(struct supply *supply, size_t item)
+{
+    supply->left[item]++;
+}
+
 /* ---- the thread that supplies -------------------------------------------------------------- */
 
 /* How many there is room for; 0: nobody wants more. */
@@ -54,38 +57,54 @@ static size_t supply_wait_room(struct supply *supply)
 
 void supply_put(struct supply *supply, size_t item, int fd)
 {
+    bool is_filled;
+
     pthread_mutex_lock(&supply->mutex);
-    supply->fds[item] = fd;
+    is_filled = supply->left[item] == 0;
+    supply->fds[item] = is_filled ? -1 : fd;
     supply->there++;
+    supply->filled += is_filled;
     pthread_cond_broadcast(&supply->changed);
     pthread_mutex_unlock(&supply->mutex);
+    if (is_filled)
+        close(fd);
 }
 
-static void supply_refuse(struct supply *supply, size_t item, int error)
+static void supply_refuse(struct supply *supply, size_t first, size_t count, int error)
 {
     pthread_mutex_lock(&supply->mutex);
-    supply->refusal = error;
-    supply->refused = item;
+    if (!supply->is_over) {
+        supply->refusal = error;
+        supply->refused = first;
+        supply->refused_count = count;
+    }
     supply->is_over = true;
     pthread_cond_broadcast(&supply->changed);
     pthread_mutex_unlock(&supply->mutex);
 }
 
+/* Of those from an item on: how many are asked for together. */
+static size_t supply_count_alike(const struct supply *supply, size_t first, size_t room)
+{
+    size_t left = supply->count - first, most = left < supply->at_once ? left : supply->at_once;
+    size_t count = 1;
+
+    most = most < room ? most : room;
+    while (count < most && (!supply->alike || supply->alike(supply->context, first, first + count)))
+        count++;
+    return count;
+}
+
 void supply_run(struct supply *supply)
 {
-    size_t items[SUPPLY_MOST_AT_ONCE], room, done = 0;
+    size_t room, done = 0;
 
     while (done < supply->count && (room = supply_wait_room(supply)) > 0) {
-        size_t count = supply->count - done, refused = 0;
-        int error;
+        size_t count = supply_count_alike(supply, done, room);
+        int error = supply->get(supply->context, done, count);
 
-        count = count < supply->at_once ? count : supply->at_once;
-        count = count < room ? count : room;
-        for (size_t i = 0; i < count; i++)
-            items[i] = supply->order ? supply->order[done + i] : done + i;
-        error = supply->get(supply->context, items, count, &refused);
         if (error) {
-            supply_refuse(supply, refused, error);
+            supply_refuse(supply, done, count, error);
             return;
         }
         done += count;
@@ -122,10 +141,14 @@ void supply_give_back(struct supply *supply, size_t item)
         close(filled);
 }
 
-void supply_stop(struct supply *supply)
+int supply_stop(struct supply *supply)
 {
+    int refusal;
+
     pthread_mutex_lock(&supply->mutex);
     supply->is_over = true;
+    refusal = supply->refusal;
     pthread_cond_broadcast(&supply->changed);
     pthread_mutex_unlock(&supply->mutex);
+    return refusal;
 }

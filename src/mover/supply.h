@@ -15,26 +15,25 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SUPPLY_MOST_AT_ONCE 64u
-
 struct supply {
-    /* What to do; set before supply_begin. */
+    /* What to do; set before supply_begin. Items are asked for by their numbers, from 0 on. */
     size_t count;
-    const size_t *order; /* items as they are asked for; NULL: by their numbers */
-    const size_t *parts; /* of each item, which different threads may fill; NULL: 1 */
-    size_t most;         /* that are there and not filled */
-    size_t at_once;      /* that are asked for together, at most SUPPLY_MOST_AT_ONCE */
-    /* Calls supply_put for each of the items, as soon as it is there. Or a negative errno, which
-     * ends the supply; *refused is one of the items then, and what was put stays. */
-    int (*get)(void *context, const size_t *items, size_t count, size_t *refused);
+    size_t most;    /* that are there and not filled */
+    size_t at_once; /* that are asked for together */
+    /* Whether two items may be asked for together: all of a call are there when the last one is.
+     * NULL: any two. */
+    bool (*alike)(const void *context, size_t item, size_t other);
+    /* Calls supply_put for each of the items from `first` on, as soon as it is there. Or a negative
+     * errno, which ends the supply; what was put stays. */
+    int (*get)(void *context, size_t first, size_t count);
     void *context;
 
     /* What came of it; for the supplying thread, after supply_run. */
-    int refusal;    /* what get() said; 0: nothing was refused */
-    size_t refused; /* of which item */
+    int refusal;                   /* what get() said; 0: nothing was refused */
+    size_t refused, refused_count; /* of which items */
 
     /* The machinery's. */
-    pthread_mutex_t mutex; /* of all that follows, and of the two above */
+    pthread_mutex_t mutex; /* of all that follows, and of the outcome */
     pthread_cond_t changed;
     int *fds;     /* of each item that is there and not filled; else -1 */
     size_t *left; /* parts of each item that are not filled */
@@ -44,6 +43,9 @@ struct supply {
 
 /* -ENOMEM: then there is nothing to end. */
 int supply_begin(struct supply *supply);
+/* Before supply_run: the item has one more part, which a thread fills. One without parts is closed
+ * as soon as it is there. */
+void supply_add_part(struct supply *supply, size_t item);
 /* When nobody supplies or fills any more; closes what was not filled. */
 void supply_end(struct supply *supply);
 
@@ -57,7 +59,8 @@ void supply_put(struct supply *supply, size_t item, int fd);
 int supply_take(struct supply *supply, size_t item);
 /* One part of an item that was taken is filled, or given up. */
 void supply_give_back(struct supply *supply, size_t item);
-/* Nobody fills any more, so nothing more is asked for. */
-void supply_stop(struct supply *supply);
+/* Nothing more is filled, so nothing more is asked for, and no refusal counts any more. Returns
+ * the refusal that was there before; 0: none. */
+int supply_stop(struct supply *supply);
 
 #endif

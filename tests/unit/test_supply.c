@@ -28,23 +28,21 @@ struct filler {
     int last; /* what supply_take said */
 };
 
-static int get(void *context, const size_t *items, size_t count, size_t *refused)
+static int get(void *context, size_t first, size_t count)
 {
     struct asked *asked = context;
     int open_now;
 
     if (count > asked->most_at_once)
         asked->most_at_once = count;
-    if (asked->count + count > asked->enough) {
-        *refused = items[0];
+    if (asked->count + count > asked->enough)
         return -ENOSPC;
-    }
     open_now = atomic_fetch_add(&asked->open, (int)count) + (int)count;
     if (open_now > atomic_load(&asked->most_open))
         atomic_store(&asked->most_open, open_now);
     for (size_t i = 0; i < count; i++) {
-        asked->items[asked->count++] = items[i];
-        supply_put(asked->supply, items[i], open("/dev/null", O_RDWR | O_CLOEXEC));
+        asked->items[asked->count++] = first + i;
+        supply_put(asked->supply, first + i, open("/dev/null", O_RDWR | O_CLOEXEC));
     }
     return 0;
 }
@@ -55,9 +53,7 @@ static void *fill(void *context)
     struct supply *supply = filler->supply;
 
     while (filler->filled < supply->count && filler->filled < filler->enough) {
-        size_t at = filler->filled;
-
-        size_t item = supply->order ? supply->order[at] : at;
+        size_t item = filler->filled;
 
         filler->last = supply_take(supply, item);
         if (filler->last < 0)
@@ -92,6 +88,8 @@ static void go(struct supply *supply, struct asked *asked, struct filler *filler
     asked->supply = filler->supply = supply;
     filler->asked = asked;
     require(supply_begin(supply) == 0);
+    for (size_t i = 0; i < supply->count; i++)
+        supply_add_part(supply, i);
     require(pthread_create(&thread, NULL, fill, filler) == 0);
     supply_run(supply);
     pthread_join(thread, NULL);
@@ -114,25 +112,30 @@ TAP_TEST(all_come_in_order_and_only_some_are_open_at_a_time)
     check(atomic_load(&asked.most_open) <= AHEAD);
 }
 
-TAP_TEST(an_order_is_kept)
+static bool is_same_five(const void *context, size_t item, size_t other)
 {
-    static const size_t order[] = {2, 0, 3, 1};
-    struct asked asked = {.enough = MANY};
+    (void)context;
+    return item / 5 == other / 5;
+}
+
+TAP_TEST(items_that_are_not_alike_are_asked_for_apart)
+{
+    struct asked asked = {.enough = 13};
     struct filler filler = {.enough = MANY};
-    struct supply supply = {.count = 4, .most = 1, .order = order};
+    struct supply supply = {.count = 20, .most = MANY, .at_once = 8, .alike = is_same_five};
 
     go(&supply, &asked, &filler);
-    check_int(filler.filled, 4);
-    for (size_t i = 0; i < 4; i++)
-        check_int(asked.items[i], order[i]);
+    check_int(asked.most_at_once, 5);
+    check_int(filler.filled, 10);
+    check_int(supply.refused, 10);
+    check_int(supply.refused_count, 5);
 }
 
 TAP_TEST(what_is_there_is_filled_also_where_the_next_is_refused)
 {
-    static const size_t order[] = {4, 3, 2, 1, 0};
     struct asked asked = {.enough = 2};
     struct filler filler = {.enough = MANY};
-    struct supply supply = {.count = 5, .most = MANY, .order = order};
+    struct supply supply = {.count = 5, .most = MANY};
 
     go(&supply, &asked, &filler);
     check_int(filler.filled, 2);
@@ -178,22 +181,22 @@ TAP_TEST(several_that_are_refused_leave_what_was_there)
     check_int(supply.refused, 8);
 }
 
-static int get_one(void *context, const size_t *items, size_t count, size_t *refused)
+static int get_one(void *context, size_t first, size_t count)
 {
     (void)count;
-    (void)refused;
-    supply_put(context, items[0], open("/dev/null", O_RDWR | O_CLOEXEC));
+    supply_put(context, first, open("/dev/null", O_RDWR | O_CLOEXEC));
     return 0;
 }
 
 TAP_TEST(an_item_of_several_parts_is_open_until_the_last_one_is_filled)
 {
-    static const size_t parts[] = {3};
-    struct supply supply = {.count = 1, .parts = parts, .most = 1, .at_once = 1, .get = get_one};
+    struct supply supply = {.count = 1, .most = 1, .at_once = 1, .get = get_one};
     int fd;
 
     supply.context = &supply;
     require(supply_begin(&supply) == 0);
+    for (int i = 0; i < 3; i++)
+        supply_add_part(&supply, 0);
     supply_run(&supply);
     fd = supply_take(&supply, 0);
     check(fd >= 0);
@@ -205,6 +208,40 @@ TAP_TEST(an_item_of_several_parts_is_open_until_the_last_one_is_filled)
     }
     check_int(supply.filled, 1);
     check_int(fcntl(fd, F_GETFD), -1);
+    supply_end(&supply);
+}
+
+TAP_TEST(an_item_without_parts_is_closed_at_once_and_holds_up_none)
+{
+    struct supply supply = {.count = 3, .most = 1, .at_once = 1, .get = get_one};
+    int before = count_descriptors();
+
+    supply.context = &supply;
+    require(supply_begin(&supply) == 0);
+    supply_run(&supply);
+    check_int(supply.there, 3);
+    check_int(supply.filled, 3);
+    check_int(count_descriptors(), before);
+    supply_end(&supply);
+}
+
+static int get_none(void *context, size_t first, size_t count)
+{
+    (void)first;
+    (void)count;
+    supply_stop(context); /* as a thread does whose filling fails meanwhile */
+    return -ENOSPC;
+}
+
+TAP_TEST(a_refusal_behind_the_stop_does_not_count)
+{
+    struct supply supply = {.count = 1, .most = 1, .at_once = 1, .get = get_none};
+
+    supply.context = &supply;
+    require(supply_begin(&supply) == 0);
+    supply_run(&supply);
+    check_int(supply.refusal, 0);
+    check_int(supply_stop(&supply), 0);
     supply_end(&supply);
 }
 

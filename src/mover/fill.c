@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mover/fill.h"
+
+#include "base/file_io.h"
+#include "base/thread.h"
+#include "base/xxh3.h"
+#include "mover/pipe_copy.h"
+#include "mover/supply.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Of one step. What goes through a buffer, or is summed, stays in the processor's cache. */
+#define SPLICED_BYTES ((size_t)256 << 10)
+#define WRITTEN_BYTES ((size_t)128 << 10)
+#define SUMMED_BYTES  ((size_t)1 << 20)
+#define DIRECT_BYTES  ((size_t)4 << 20)
+#define PAGE_BYTES    ((size_t)4096)
+
+/* One thread at one part. */
+struct filling {
+    struct fill_crew *crew;
+    struct staging_lane *lane;
+    XXH3_state_t *sum;              /* NULL: none is asked for */
+    const struct fill_range *range; /* this one now */
+    uint64_t at;                    /* here in its file */
+    struct direct_file *file;
+    /* The sink: memory, or else a file. */
+    uint8_t *into; /* NULL: not mapped */
+    int fd;        /* of the supply; -1: none */
+    void *map;     /* of that file, where it cannot be written; NULL: none */
+    size_t map_bytes;
+    struct pipe_copy pipe; /* to that file */
+    const char *doing;     /* what could not be done with it; NULL: nothing has failed */
+};
+
+/* ---- the sink ------------------------------------------------------------------------------ */
+
+/* Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
+static bool sink_is_written(int fd, uint64_t size_bytes)
+{
+    struct rlimit limit;
+    struct statfs system;
+
+    return fstatfs(fd, &system) == 0 && system.f_type != HUGETLBFS_MAGIC &&
+           getrlimit(RLIMIT_FSIZE, &limit) == 0 && size_bytes <= limit.rlim_cur;
+}
+
+static int sink_fail(struct filling *filling, const char *doing, int error)
+{
+    filling->doing = doing;
+    return error;
+}
+
+static int sink_map(struct filling *filling, size_t size_bytes)
+{
+    void *map = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, filling->fd, 0);
+
+    if (map == MAP_FAILED)
+        return sink_fail(filling, "map", -errno);
+    filling->into = filling->map = map;
+    filling->map_bytes = size_bytes;
+    return 0;
+}
+
+static int sink_open(struct filling *filling)
+{
+    struct supply *supply = filling->crew->fill->supply;
+    struct stat status;
+
+    filling->into = filling->range->into;
+    if (filling->into || !supply)
+        return 0;
+    filling->fd = supply_take(supply, filling->range->item);
+    if (filling->fd < 0)
+        return filling->fd;
+    if (fstat(filling->fd, &status) < 0)
+        return sink_fail(filling, "look at", -errno);
+    if (!sink_is_written(filling->fd, (uint64_t)status.st_size))
+        return sink_map(filling, (size_t)status.st_size);
+    if (!filling->sum)
+        pipe_copy_open(&filling->pipe);
+    return 0;
+}
+
+static void sink_close(struct filling *filling)
+{
+    if (filling->map)
+        munmap(filling->map, filling->map_bytes);
+    pipe_copy_close(&filling->pipe);
+    if (filling->fd >= 0)
+        supply_give_back(filling->crew->fill->supply, filling->range->item);
+}
+
+/* How many bytes one step has at most. Steps end at a page of a file that is written. */
+static size_t sink_most(const struct filling *filling, uint64_t to)
+{
+    if (direct_is_on(filling->file))
+        return DIRECT_BYTES;
+    if (filling->pipe.ends[0] >= 0)
+        return SPLICED_BYTES - (size_t)(to % PAGE_BYTES);
+    if (filling->fd >= 0 && !filling->map)
+        return WRITTEN_BYTES - (size_t)(to % PAGE_BYTES);
+    return filling->into && !filling->sum ? SIZE_MAX : SUMMED_BYTES;
+}
+
+/* Where the next bytes are read to: their own place where that may be, a GPU's buffer, or one of
+ * the thread's. A direct read takes whole blocks. */
+static int sink_room(struct filling *filling, uint64_t to, size_t most, uint8_t **room,
+                     size_t *room_bytes)
+{
+    const struct staging_memory *memory = filling->crew->memory;
+    bool is_direct = direct_is_on(filling->file);
+
+    if (filling->into && (staging_is_copied(memory) || !is_direct))
+        return staging_room(filling->lane, memory, filling->into + to,
+                            is_direct ? direct_room_bytes(most) : most, room, room_bytes);
+    *room_bytes = is_direct ? DIRECT_BYTES : most;
+    *room = staging_scratch(filling->lane, *room_bytes);
+    return *room ? 0 : -ENOMEM;
+}
+
+static int sink_put(struct filling *filling, uint64_t to, const uint8_t *bytes, size_t size_bytes)
+{
+    const struct staging_memory *memory = filling->crew->memory;
+
+    if (!filling->into && filling->fd < 0)
+        return 0;
+    if (!filling->into)
+        return file_write_at(filling->fd, bytes, size_bytes, to);
+    if (staging_is_copied(memory))
+        return staging_send(filling->lane, memory, filling->into + to, bytes, size_bytes);
+    if (bytes != filling->into + to)
+        memcpy(filling->into + to, bytes, size_bytes);
+    return 0;
+}
+
+/* ---- one part ------------------------------------------------------------------------------ */
+
+/* The next bytes of a range, `left` or less, from their place in the file to that in memory. Where
+ * a splice fails, read and write say which of the two it was. */
+static int fill_step(struct filling *filling, uint64_t to, uint64_t left, size_t *size_bytes)
+{
+    struct direct_file *file = filling->file;
+    size_t most = sink_most(filling, to), room_bytes;
+    uint8_t *room, *bytes;
+    int error;
+
+    most = left < most ? (size_t)left : most;
+    if (filling->pipe.ends[0] >= 0 && !direct_is_on(file) &&
+        pipe_copy_some(&filling->pipe, file->fd, filling->at, filling->fd, to, most, size_bytes) ==
+            0)
+        return 0;
+    error = sink_room(filling, to, most, &room, &room_bytes);
+    if (error)
+        return error;
+    *size_bytes = direct_fit(file, filling->at, most, room_bytes);
+    error = direct_read(file, room, filling->at, *size_bytes, &bytes);
+    if (error)
+        return error;
+    if (filling->sum)
+        XXH3_128bits_update(filling->sum, bytes, *size_bytes);
+    error = sink_put(filling, to, bytes, *size_bytes);
+    return error ? sink_fail(filling, "write", error) : 0;
+}
+
+static int fill_steps(struct filling *filling, uint64_t begin, uint64_t end)
+{
+    const struct fill_range *range = filling->range;
+    struct fill_crew *crew = filling->crew;
+    size_t step;
+
+    for (uint64_t at = begin; at < end; at += step) {
+        int error;
+
+        if (atomic_load(&crew->fill->stopped))
+            return -ECANCELED;
+        filling->at = range->from + at;
+        error = fill_step(filling, range->to + at, end - at, &step);
+        if (error)
+            return error;
+        atomic_fetch_add(&crew->done_bytes, step);
+    }
+    return 0;
+}
+
+/* The range as far as it is in the piece. */
+static int fill_range(struct filling *filling, const struct work_piece *piece)
+{
+    const struct fill_range *range = filling->range;
+    const struct fill *fill = filling->crew->fill;
+    uint64_t begin = 0, end = range->size_bytes;
+    struct direct_file own;
+    int fd = -1, error;
+
+    if (filling->crew->cuts) {
+        begin = piece->offset_bytes;
+        end = begin + piece->size_bytes;
+        direct_align(range->from, range->size_bytes, &begin, &end);
+    }
+    filling->at = range->from + begin;
+    filling->file = range->file ? range->file : &own;
+    if (!range->file)
+        fd = fill->open(fill->context, range, &own);
+    if (!range->file && fd < 0)
+        return fd;
+    error = fill_steps(filling, begin, end);
+    if (fd >= 0) {
+        direct_close(&own);
+        close(fd);
+    }
+    return error;
+}
+
+static int fill_compare_sum(const struct filling *filling, const uint8_t *sum)
+{
+    XXH128_canonical_t canonical;
+
+    if (!sum)
+        return 0;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(filling->sum));
+    return memcmp(canonical.digest, sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
+}
+
+/* True: the supply has refused memory, which is the reason. */
+static bool fill_stop(struct fill *fill)
+{
+    atomic_store(&fill->stopped, true);
+    return fill->supply && supply_stop(fill->supply) != 0;
+}
+
+/* Returns the error; -ECANCELED where that is told of the supply. */
+static int fill_fail(const struct filling *filling, int error)
+{
+    struct fill *fill = filling->crew->fill;
+    bool is_refused = fill_stop(fill);
+
+    pthread_mutex_lock(&fill->lock);
+    if (!fill->failure && !is_refused && error != -ECANCELED) {
+        fill->failure = error;
+        fill->fail(fill->context, filling->range, filling->at, filling->doing, error);
+    }
+    pthread_mutex_unlock(&fill->lock);
+    return is_refused ? -ECANCELED : error;
+}
+
+static int fill_piece(void *context, const struct work_piece *piece, void *own)
+{
+    struct fill_crew *crew = context;
+    const struct fill_part *part = &crew->parts[piece->item];
+    const struct fill_range *ranges = crew->fill->ranges;
+    struct filling filling = {.crew = crew,
+                              .lane = own,
+                              .sum = part->sum ? XXH3_createState() : NULL,
+                              .range = &ranges[part->first],
+                              .at = ranges[part->first].from,
+                              .fd = -1,
+                              .pipe.ends = {-1, -1}};
+    int error = part->sum && !filling.sum ? -ENOMEM : 0;
+
+    if (filling.sum)
+        XXH3_128bits_reset(filling.sum);
+    if (!error)
+        error = sink_open(&filling);
+    for (size_t i = part->first; !error && i < part->end; i++) {
+        filling.range = &ranges[i];
+        error = fill_range(&filling, piece);
+    }
+    if (!error)
+        error = fill_compare_sum(&filling, part->sum);
+    if (error)
+        error = fill_fail(&filling, error);
+    sink_close(&filling);
+    XXH3_freeState(filling.sum);
+    return error;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+/* Of one crew; it counts whole pieces. */
+static int fill_tick(void *context, uint64_t done_bytes)
+{
+    struct fill_crew *crew = context;
+    struct fill *fill = crew->fill;
+    int error = 0;
+
+    (void)done_bytes;
+    pthread_mutex_lock(&fill->lock);
+    if (fill->tick && !fill->failure)
+        error =
+            fill->tick(fill->context, (size_t)(crew - fill->crews), atomic_load(&crew->done_bytes));
+    pthread_mutex_unlock(&fill->lock);
+    if (error)
+        fill_stop(fill);
+    return error;
+}
+
+/* Items are filled several at a time, half as many as may be open: the next ones come meanwhile. */
+static int fill_make_order(struct fill_crew *crew)
+{
+    size_t *item = calloc(crew->part_count + 1, sizeof(*item));
+    size_t most = (crew->fill->supply->most + 1) / 2;
+
+    crew->order = calloc(crew->part_count + 1, sizeof(*crew->order));
+    crew->work.order = crew->order;
+    for (size_t i = 0; item && i < crew->part_count; i++)
+        item[i] = crew->fill->ranges[crew->parts[i].first].item;
+    if (item && crew->order)
+        work_order_abreast(item, crew->part_count,
+                           crew->work.threads < most ? crew->work.threads : (unsigned)most,
+                           crew->order);
+    free(item);
+    return item && crew->order ? 0 : -ENOMEM;
+}
+
+static void *fill_run_crew(void *context)
+{
+    struct fill_crew *crew = context;
+
+    crew->work = (struct work){.item_bytes = crew->part_bytes,
+                               .item_count = crew->part_count,
+                               .whole = !crew->cuts,
+                               .tapers = crew->cuts,
+                               .context = crew,
+                               .piece = fill_piece,
+                               .tick = fill_tick};
+    staging_equip(crew->fill->staging, &crew->work, crew->memory, crew->threads);
+    crew->result = crew->fill->supply ? fill_make_order(crew) : 0;
+    if (!crew->result)
+        crew->result = work_run(&crew->work);
+    if (crew->result)
+        fill_stop(crew->fill);
+    free(crew->order);
+    return NULL;
+}
+
+static void fill_add_parts(struct fill *fill, struct fill_crew *crew)
+{
+    crew->fill = fill;
+    for (size_t i = 0; fill->supply && i < crew->part_count; i++) {
+        const struct fill_range *range = &fill->ranges[crew->parts[i].first];
+
+        if (!range->into && crew->part_bytes[i] > 0)
+            supply_add_part(fill->supply, range->item);
+    }
+}
+
+int fill_run(struct fill *fill)
+{
+    size_t started = 0;
+    int error = 0;
+
+    pthread_mutex_init(&fill->lock, NULL);
+    for (size_t i = 0; i < fill->crew_count; i++)
+        fill_add_parts(fill, &fill->crews[i]);
+    while (!error && started < fill->crew_count) {
+        error = thread_start(&fill->crews[started].thread, 0, fill_run_crew, &fill->crews[started]);
+        started += error == 0;
+    }
+    if (error)
+        fill_stop(fill);
+    else if (fill->supply)
+        supply_run(fill->supply);
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(fill->crews[i].thread, NULL);
+        if (!error || error == -ECANCELED)
+            error = fill->crews[i].result ? fill->crews[i].result : error;
+    }
+    pthread_mutex_destroy(&fill->lock);
+    return fill->failure ? fill->failure : error;
+}
