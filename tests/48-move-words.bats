@@ -63,13 +63,13 @@ at_host() {
     start_tiers size=32M,host_size=16M
     committed
     hold reader "$W"
-    refused 1 "$W: gmsctl \\(pid $HOLDER\\) has its lock; .*gmsfs drain --then demote" demote "$W"
+    refused 1 "$W: its lock is held by gmsctl \\(pid $HOLDER\\); .*gmsfs drain --then demote" demote "$W"
     local first=$HOLDER
     hold reader "$W"
-    refused 1 "$W: gmsctl \\(pid $first\\) and 1 more have its lock; " demote "$W"
+    refused 1 "$W: its lock is held by gmsctl \\(pid $first\\) and 1 more; " demote "$W"
     let_go "$first" "$HOLDER"
     hold open "$W/lock" w
-    refused 1 "$W: its writer, gmsctl \\(pid $HOLDER\\), has its lock; .*committed" demote "$W"
+    refused 1 "$W: its writer, gmsctl \\(pid $HOLDER\\), has its lock; it can move after the commit" demote "$W"
 }
 
 @test "a store without bytes says whether it never had any" {
@@ -107,7 +107,7 @@ at_host() {
     start_tiers size=32M,host_size=64M,min_stay=60
     at_host one 20 two 20
     move_to device 'device host' one
-    refused 1 "two: the device has no room for it: it needs 20.0 MiB, and 12.0 MiB of 32.0 MiB are free; $M/one \\(20.0 MiB\\) came a moment ago and stays for min_stay=60 s, [0-9]+\\.[0-9] s more; .*min_stay=" \
+    refused 1 "two: the device has no room for it: it needs 20.0 MiB, and 12.0 MiB of 32.0 MiB are free; one \\(20.0 MiB\\) came a moment ago and stays for [0-9]+\\.[0-9] s more \\(min_stay= of the mount\\); .*gmsfs demote" \
         promote "$M/two"
 }
 
@@ -123,7 +123,7 @@ at_host() {
     setfattr -n user.gmsfs.pin -v 1 "$M/small"
     setfattr -n user.gmsfs.pool -v chat "$M/chat"
     hold reader "$M/held"
-    refused 1 "wanted: .*; $M/held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\); $M/pinned \\(6.0 MiB\\) is pinned; $M/chat \\(4.0 MiB\\) is more important \\(class=critical\\); and 1 smaller one stays; .*gmsfs drain.*user.gmsfs.pin.*gmsfs demote" \
+    refused 1 "wanted: .*; held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\) .*gmsfs drain.*; pinned \\(6.0 MiB\\) is pinned .*user.gmsfs.pin.*; chat \\(4.0 MiB\\) is more important \\(class= of its pool chat\\); and 1 smaller; .*gmsfs demote" \
         promote "$M/wanted"
 }
 
@@ -143,16 +143,16 @@ at_host() {
     setfattr -n user.gmsfs.pool -v chat "$M/one"
     setfattr -n user.gmsfs.pool -v chat "$M/two"
     move_to device 'device host' one
-    refused 1 "two: its pool chat has no room for it: it needs 8.0 MiB, and 8.0 MiB of the pool's 12.0 MiB are used \\(max=\\); $M/one .*min_stay=60.*echo \"chat max=SIZE\" >$M/pools" \
+    refused 1 "two: its pool chat has no room for it: it needs 8.0 MiB, and 4.0 MiB of the pool's 12.0 MiB are free \\(max=\\); one .*min_stay=.*'chat max=SIZE slots=N' to 'pools'" \
         promote "$M/two"
     echo 'chat max=4M' >"$M/pools"
     refused 1 "two: it never fits: it has 8.0 MiB, and its pool chat may have 4.0 MiB of the device" promote "$M/two"
     echo 'chat max=max slots=1' >"$M/pools"
-    refused 1 "two: its pool chat has room for 1 store on the device \\(slots=\\), and all is taken; $M/one .*slots=N" \
+    refused 1 "two: its pool chat has slots=1 on the device, and all are taken; one .*slots=N" \
         promote "$M/two"
     echo 'chat slots=max' >"$M/pools"
     echo 'kept min=20M' >"$M/pools"
-    refused 1 "two: it needs 8.0 MiB, and what is free is kept for other pools, .*min= in $M/pools" promote "$M/two"
+    refused 1 "two: it needs 8.0 MiB, and what is free is kept for other pools, .*min= in 'pools'" promote "$M/two"
 }
 
 @test "who comes first is named, and that it was not waited for any longer is status 3" {
@@ -164,7 +164,7 @@ at_host() {
     spawn "$GMSCTL" reader "$M/first" say granted pause
     local waiter=$SPAWNED
     wait_for_waiters first 1
-    refused 3 "late: gmsctl \\(pid $waiter\\) asked before, and waits for memory of the device for $M/first; " \
+    refused 3 "late: gmsctl \\(pid $waiter\\) is ahead in the queue for device memory, for first; " \
         promote --timeout 0.2 "$M/late"
     let_go "$holder"
     wait_until 10 granted "$waiter"

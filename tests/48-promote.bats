@@ -58,7 +58,7 @@ committed() { # [STORE]
     committed three
     hold reader "$M/two"
     cli -1 demote "$W" "$M/two" "$M/three"
-    assert_match "$output" "two: gmsctl \\(pid $HOLDER\\) has its lock"
+    assert_match "$output" "two: its lock is held by gmsctl \\(pid $HOLDER\\)"
     at host
     at device two
     at host three

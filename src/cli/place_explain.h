@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place_explain - why a store does not move: who or what is in the way, and the way out
+ * place_explain - why a store does not move: what is in the way, and the way out
  *
- * For store_place.c. The daemon says no by an errno; what lacks is found by looking at the mount, a
- * moment later, so what has changed by then is told as it is now. Printed here, once.
+ * For store_place.c. The daemon notes the cause when it refuses an order or a move ends, and `info`
+ * of the store has it as `obstacle`; here it becomes a sentence, printed once.
  *
  * dir and path as in store_place.h; `place` is device, host, disk or none.
  */
 #ifndef GMSFS_CLI_PLACE_EXPLAIN_H
 #define GMSFS_CLI_PLACE_EXPLAIN_H
+
+#include <jansson.h>
+
+/* Returns `info` of the store, or NULL. */
+json_t *place_read_info(int dir, const char *path);
 
 /* An order was refused with `error`. CLI_FAILURE; CLI_TIMEOUT: others came first for as long as it
  * was waited. */

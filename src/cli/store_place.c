@@ -75,12 +75,9 @@ static int place_poll(const char *path, int fd, uint64_t left_ms)
 /* What is under way makes a spare, and the store stays where it is. */
 static bool place_makes_spare(int dir, const char *path)
 {
-    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
-    json_t *info;
+    json_t *info = place_read_info(dir, path);
     bool spare;
 
-    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", dir);
-    info = store_info_json(dir == AT_FDCWD ? path : itself);
     spare = json_is_true(json_object_get(json_object_get(info, "moving"), "spare"));
     json_decref(info);
     return spare;

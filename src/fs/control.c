@@ -134,8 +134,10 @@ static void write_residency(fuse_req_t req, const char *from, size_t size, uint6
 {
     struct service_move_order order;
     int error = residency_parse(from, size, &order);
-    if (!error)
+    if (!error) {
         error = service_order_move(fs_of(req)->service, fh, &order);
+        fs_order_note(fs_of(req), fh, &order, error);
+    }
     if (error)
         fs_reply_error(req, error);
     else

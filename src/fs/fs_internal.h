@@ -17,6 +17,7 @@
 #include "fs/graph_entry.h"
 #include "fs/init.h"
 #include "fs/node.h"
+#include "fs/order.h"
 #include "fs/shown.h"
 #include "fs/size.h"
 #include "gmsfs_abi.h"
@@ -163,6 +164,7 @@ struct fs {
     struct connection *drainer;  /* whose end makes the mount serve again; NULL: nobody's */
     struct connection *governor; /* it governs the mount; NULL if none does */
     int governor_pid;            /* of the process that asked for that; 0 if it cannot be seen */
+    struct fs_orders orders;     /* order.c's */
 };
 
 static inline int fs_watch(struct fs *fs, struct event_watch *watch, uint32_t events)

@@ -298,6 +298,16 @@ static bool add_places(json_t *object, const struct fs *fs, const struct core_st
     return failed;
 }
 
+static json_t *make_obstacle(const struct fs *fs, const struct core_store *store)
+{
+    enum core_place to = CORE_PLACE_NONE;
+    struct move_obstacle obstacle;
+    fs_order_find_obstacle(fs, store, &to, &obstacle);
+    return obstacle.text[0] ? json_pack("{s:s, s:o}", "to", core_place_name(to), "text",
+                                        make_string(obstacle.text))
+                            : json_null();
+}
+
 int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_text *text)
 {
     static const uint8_t none[16];
@@ -342,6 +352,7 @@ int fs_text_info(const struct fs *fs, const struct core_store *store, struct fs_
     failed |= add_places(object, fs, store);
     failed |= json_object_set_new(object, "graph", make_graph(fs->core, store)) != 0;
     failed |= json_object_set_new(object, "scratch", json_boolean(service_is_scratch(store))) != 0;
+    failed |= json_object_set_new(object, "obstacle", make_obstacle(fs, store)) != 0;
     failed |= json_object_set_new(object, "last_error",
                                   last_error[0] ? make_string(last_error) : json_null()) != 0;
     return finish(object, failed, JSON_INDENT(2), text);

@@ -2,6 +2,7 @@
 /* Stores that nobody uses leave the device for a writer that waits with its lock, and for ALLOC. */
 #include "service_fixture.h"
 
+#include "service/move_obstacle.h"
 #include "service/service_internal.h"
 
 #define STORE_BYTES (FIXTURE_BYTES / 4)
@@ -534,5 +535,69 @@ TAP_TEST(a_store_comes_for_its_reader_when_who_waits_for_the_device_is_patient_n
     check_int(reader.answers, 1);
     check_int(writer.answers, 0);
     check_int(place_of("c"), CORE_PLACE_DEVICE);
+    end();
+}
+
+static void check_text(const struct move_obstacle *obstacle, const char *part)
+{
+    check(strstr(obstacle->text, part) != NULL);
+    if (!strstr(obstacle->text, part))
+        printf("# '%s' is not in '%s'\n", part, obstacle->text);
+}
+
+TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
+{
+    struct client holder, writer;
+    struct move_obstacle obstacle;
+
+    start();
+    require(service_evict(service, store_of("a")->id, CORE_PLACE_HOST, store_of("b")->id) == 0);
+    settle();
+    ask_for_more(&writer, "weights", 1);
+    require(writer.answers == 1 && writer.error == 0);
+    pin("b", true);
+    open_ctl_of(&holder, "c", 20);
+    acquire(&holder, LOCK_WISH_RO, 0);
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &obstacle);
+    check_text(&obstacle, "it needs 256.0 KiB, and 0 B of 1.0 MiB are free; ");
+    check_text(&obstacle, "; b (256.0 KiB) is pinned");
+    check_text(&obstacle, "; c (256.0 KiB) is held by ");
+    check_text(&obstacle, "(pid 20)");
+    check_text(&obstacle, "; and 1 smaller; ");
+    service_find_obstacle(service, store_of("c"), CORE_PLACE_HOST, -EBUSY, &obstacle);
+    check_text(&obstacle, "its lock is held by ");
+    service_find_obstacle(service, store_of("weights"), CORE_PLACE_HOST, -EBUSY, &obstacle);
+    check_text(&obstacle, "its writer, ");
+    service_find_obstacle(service, store_of("b"), CORE_PLACE_DISK, -ENOMEM, &obstacle);
+    check_text(&obstacle, "the mount has no disk beside the device");
+    service_find_obstacle(service, store_of("b"), CORE_PLACE_HOST, -EIO, &obstacle);
+    check(obstacle.text[0] == '\0');
+    end();
+}
+
+TAP_TEST(the_first_move_that_ends_after_an_order_tells_what_became_of_it)
+{
+    struct move_obstacle obstacle;
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record cancel = {.type = RECORD_MOVE_CANCEL};
+    uint64_t event;
+
+    start();
+    to_host.store = cancel.store = store_of("a")->id;
+    event = service_get_core(service)->next_event;
+    require(service_move_store(service, &to_host) == 0);
+    require(service_apply_record(service, &cancel, NULL) == 0);
+    settle();
+    service_find_move_end(service, store_of("a"), CORE_PLACE_HOST, event, &obstacle);
+    check_text(&obstacle, "the move failed (ECANCELED): it was cancelled");
+    event = service_get_core(service)->next_event;
+    service_find_move_end(service, store_of("a"), CORE_PLACE_HOST, event, &obstacle);
+    check(obstacle.text[0] == '\0');
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    service_find_move_end(service, store_of("a"), CORE_PLACE_HOST, event, &obstacle);
+    check(obstacle.text[0] == '\0');
+    service_find_move_end(service, store_of("a"), CORE_PLACE_DISK, event, &obstacle);
+    check_text(&obstacle, "another order moved it elsewhere");
     end();
 }

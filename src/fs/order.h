@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * order - the last orders to move stores, and what was in their way
+ *
+ * For `info`, which shows that of a store. The orders of the last FS_ORDERS stores are remembered,
+ * for as long as the worker lives.
+ */
+#ifndef GMSFS_FS_ORDER_H
+#define GMSFS_FS_ORDER_H
+
+#include "service/move.h"
+#include "service/move_obstacle.h"
+
+#define FS_ORDERS 32u
+
+struct fs;
+
+struct fs_order {
+    uint64_t store; /* id; 0: the place is free */
+    enum core_place to;
+    uint64_t event;                /* number of the next one, when the order came */
+    struct move_obstacle obstacle; /* "": the move has begun */
+};
+
+struct fs_orders {
+    struct fs_order list[FS_ORDERS];
+    unsigned next;
+};
+
+/* Notes, in the same step, what service_order_move() has answered to this file. */
+void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order *order, int error);
+/* Finds what keeps the store from `to`, where the last order wanted it. "": nothing is known. */
+void fs_order_find_obstacle(const struct fs *fs, const struct core_store *store,
+                            enum core_place *to, struct move_obstacle *out);
+
+#endif
