@@ -40,10 +40,10 @@ LDFLAGS    ?=
 
 # ---- what there is -------------------------------------------------------------------------
 
-# src/cuda belongs to the library, which the daemon links too.
-CUDA_SRC   := $(sort $(wildcard src/cuda/*.c))
-SRC        := $(filter-out $(CUDA_SRC),$(sort $(wildcard src/*/*.c)))
-LIB_SRC    := $(sort $(wildcard libgmsfs/*.c)) $(CUDA_SRC)
+# src/cuda and src/ask belong to the library, which the daemon links too.
+BELOW_SRC  := $(sort $(wildcard src/cuda/*.c src/ask/*.c))
+SRC        := $(filter-out $(BELOW_SRC),$(sort $(wildcard src/*/*.c)))
+LIB_SRC    := $(sort $(wildcard libgmsfs/*.c)) $(BELOW_SRC)
 EXAMPLES   := $(sort $(patsubst examples/%.c,%,$(wildcard examples/*.c)))
 UNIT_TESTS := $(sort $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c)))
 API_TESTS  := $(sort $(patsubst tests/api/%.c,%,$(wildcard tests/api/test_*.c)))
@@ -184,7 +184,7 @@ $(O)/obj/libgmsfs/%.o: libgmsfs/%.c
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
-$(O)/obj/src/cuda/%.o: src/cuda/%.c
+$(BELOW_SRC:%.c=$(O)/obj/%.o): $(O)/obj/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(LIB_CPPFLAGS) $(CUDA_INCLUDE) $(LIB_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "ask/ask.h"
 #include "internal.h"
 
 #define TICKET_SPARE_FDS 32 /* left for the program's other threads while a batch is open */
@@ -36,98 +36,56 @@ struct ticket_transfer {
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* Where there is no /proc: by the store's path, if it is short enough and still leads to the mount.
- * -ENAMETOOLONG: it is not. */
-static int ticket_connect_path(struct gmsfs_store *handle, int root, int fd)
+static int ticket_is_cancelled(void *handle)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t room = sizeof address.sun_path;
-    struct stat wanted, found;
-
-    if (access("/proc/self/fd", F_OK) == 0)
-        return -ENOENT;
-    if ((size_t)snprintf(address.sun_path, room, "%s/../.fds", handle->path) >= room)
-        return -ENAMETOOLONG;
-    address.sun_path[strlen(address.sun_path) - strlen("/.fds")] = '\0';
-    if (stat(address.sun_path, &found) < 0 || fstat(root, &wanted) < 0)
-        return -errno;
-    if (found.st_dev != wanted.st_dev || found.st_ino != wanted.st_ino)
-        return -ENOENT;
-    strcat(address.sun_path, "/.fds");
-    return connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ? gfs_file_error(errno) : 0;
+    return gfs_wait_is_cancelled(handle);
 }
 
-/* Inside the gate. The mount's root is the directory above the store, by whatever name. The path
- * goes through /proc/self/fd because sun_path holds 107 bytes. */
+static struct ask_limits ticket_limits(struct gmsfs_store *handle)
+{
+    return (struct ask_limits){
+        .timeout_ms = GFS_REPLY_TIMEOUT_MS, .is_cancelled = ticket_is_cancelled, .context = handle};
+}
+
+/* Inside the gate. The mount's root is the directory above the store, by whatever name. */
 static int ticket_connect_once(struct gmsfs_store *handle)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int root, fd, error = 0;
+    char path[PATH_MAX];
+    int root, fd, error;
 
     root = gfs_fd_above(openat(handle->dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (root < 0)
         return gfs_file_error(errno);
-    fd = gfs_fd_above(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd < 0) {
-        error = -errno;
-        goto out;
-    }
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
-        error = gfs_file_error(errno);
-    if (error == -ENOENT)
-        error = ticket_connect_path(handle, root, fd);
-    if (error) {
-        close(fd);
-        goto out;
-    }
-    handle->fds_fd = fd;
-out:
+    snprintf(path, sizeof path, "%s/..", handle->path);
+    fd = gfs_fd_above(ask_socket(SOCK_NONBLOCK));
+    error = fd < 0 ? -errno : ask_connect(fd, root, path);
     close(root);
-    return error;
+    if (!error)
+        handle->fds_fd = fd;
+    else if (fd >= 0)
+        close(fd);
+    return gfs_file_error(-error);
 }
 
-/* A full backlog of a unix socket is EAGAIN, and poll(2) does not tell when it empties. */
 static int ticket_connect(struct gmsfs_store *handle)
 {
+    const struct ask_limits limits = ticket_limits(handle);
     uint64_t start_ms = gfs_clock_ms();
     int error;
 
     if (handle->fds_fd >= 0)
         return 0;
-    for (;;) {
+    do {
         gfs_gate_enter();
         error = ticket_connect_once(handle);
         gfs_gate_leave();
         if (error != -EAGAIN && error != -EINTR)
             break;
-        if (gfs_wait_is_cancelled(handle))
-            return -ECANCELED;
-        if (gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
-            return -ETIMEDOUT;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
+        error = ask_pause(&limits, start_ms);
+    } while (!error);
     if (error == -ENOENT)
         return -EHOSTUNREACH;
     return error == -ECONNREFUSED ? -ENOTCONN : error;
-}
-
-static int ticket_wait(struct gmsfs_store *handle, short events)
-{
-    struct pollfd poller = {.fd = handle->fds_fd, .events = events};
-    uint64_t start_ms = gfs_clock_ms();
-    int ready;
-
-    do {
-        ready = poll(&poller, 1, GFS_LOOK_MS);
-        if (ready < 0 && errno != EINTR)
-            return -errno;
-        if (ready <= 0 && gfs_wait_is_cancelled(handle))
-            return -ECANCELED;
-        if (ready <= 0 && gfs_clock_ms() - start_ms >= GFS_REPLY_TIMEOUT_MS)
-            return -ETIMEDOUT;
-    } while (ready <= 0);
-    return 0;
 }
 
 /* ---- how many at a time ------------------------------------------------------------------- */
@@ -184,70 +142,41 @@ static uint32_t ticket_batch(uint64_t count)
 
 static int ticket_send(struct ticket_transfer *transfer, const uint8_t ticket[16], uint32_t batch)
 {
+    const struct ask_limits limits = ticket_limits(transfer->handle);
     struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = batch};
-    ssize_t sent;
     int error;
 
     memcpy(request.ticket, ticket, sizeof request.ticket);
-    for (;;) {
-        sent =
-            send(transfer->handle->fds_fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0)
-            return 0;
-        if (errno == EINTR)
-            continue;
-        if (errno != EAGAIN) {
-            transfer->broken = 1;
-            return -errno;
-        }
-        error = ticket_wait(transfer->handle, POLLOUT);
-        if (error)
-            return error;
-    }
+    error = ask_send(transfer->handle->fds_fd, &request, sizeof request, -1, &limits);
+    transfer->broken |= error && error != -ECANCELED && error != -ETIMEDOUT;
+    return error;
 }
 
 /* Inside the gate, from here to where the last descriptor is taken or closed. */
 static int ticket_receive(struct ticket_transfer *transfer, struct ticket_message *message,
                           size_t *size_bytes, int fds[GMSFS_BATCH_MAX], size_t *fd_count)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
-    struct msghdr envelope = {.msg_iov = &part,
-                              .msg_iovlen = 1,
-                              .msg_control = control.bytes,
-                              .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *item;
-    int lost = 0;
     ssize_t got;
+    int lost;
 
-    *fd_count = 0;
-    do
-        got = recvmsg(transfer->handle->fds_fd, &envelope, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
-    if (got <= 0) {
-        transfer->broken = 1;
-        return got == 0 ? -ECONNRESET : -errno;
-    }
-    for (item = CMSG_FIRSTHDR(&envelope); item; item = CMSG_NXTHDR(&envelope, item)) {
-        if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS)
-            continue;
-        *fd_count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(item), *fd_count * sizeof(int));
-    }
+    *fd_count = GMSFS_BATCH_MAX;
+    got = ask_receive(transfer->handle->fds_fd, message, sizeof *message, fds, fd_count);
+    lost = got == -EMFILE;
     for (size_t i = 0; i < *fd_count; i++) {
         fds[i] = gfs_fd_above(fds[i]);
         lost |= fds[i] < 0;
     }
-    if (lost || envelope.msg_flags & MSG_CTRUNC) { /* no room in the descriptor table */
-        transfer->broken = !transfer->full;        /* the next batch may be smaller */
+    if (lost) {                             /* no room in the descriptor table */
+        transfer->broken = !transfer->full; /* the next batch may be smaller */
         transfer->full = 1;
         return -EMFILE;
     }
-    if (envelope.msg_flags & MSG_TRUNC || (size_t)got < sizeof message->header)
+    if (got < 0) {
+        transfer->broken = got != -EPROTO;
+        return (int)got;
+    }
+    if ((size_t)got < sizeof message->header)
         return -EPROTO;
     if (message->header.error) {
         transfer->broken = message->header.error == -ESTALE; /* or the session is: EXPORT tells */
@@ -283,10 +212,11 @@ static struct gfs_item ticket_item(const struct ticket_message *message, size_t 
 static int ticket_take_message(struct ticket_transfer *transfer, uint64_t expected,
                                uint64_t *remaining)
 {
+    const struct ask_limits limits = ticket_limits(transfer->handle);
     struct ticket_message message;
     int fds[GMSFS_BATCH_MAX];
     size_t count, size_bytes = 0;
-    int error = ticket_wait(transfer->handle, POLLIN);
+    int error = ask_wait(transfer->handle->fds_fd, POLLIN, &limits);
 
     if (error)
         return error;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_ask.h"
 
+#include "ask/ask.h"
 #include "base/child.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
@@ -11,50 +12,32 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_S 5
 #define ASK_AGAIN_MS    10
 #define CONNECT_MS      3000
-#define SOCKET          ".fds"
 
 static int open_socket(void)
 {
     const struct timeval limit = {.tv_sec = REPLY_TIMEOUT_S};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), error;
+    int fd = ask_socket(0), error;
 
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0)
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0)
         return fd;
     error = -errno;
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return error;
 }
 
-static int connect_at(int fd, const struct sockaddr_un *address)
-{
-    return connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? -errno : 0;
-}
-
-/* A path that is longer than a socket's address goes through /proc, which may not be there. */
 static int connect_to(int fd, const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const size_t room = sizeof(address.sun_path);
-    int dir_fd, error;
+    int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int error = root < 0 ? -errno : ask_connect(fd, root, path);
 
-    if ((size_t)snprintf(address.sun_path, room, "%s/" SOCKET, path) < room)
-        return connect_at(fd, &address);
-    dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir_fd < 0)
-        return -errno;
-    snprintf(address.sun_path, room, "/proc/self/fd/%d/" SOCKET, dir_fd);
-    error = connect_at(fd, &address);
-    if (error == -ENOENT && access("/proc/self/fd", F_OK) < 0)
-        error = -ENAMETOOLONG;
-    close(dir_fd);
+    if (root >= 0)
+        close(root);
     return error;
 }
 

@@ -3,6 +3,7 @@
  * other side). */
 #include "daemon/keeper_internal.h"
 
+#include "ask/ask.h"
 #include "base/log.h"
 #include "daemon/namespaces.h"
 #include "daemon/wire.h"
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,23 +70,18 @@ static const char *explain_refusal(int error)
 static int connect_to(const char *path)
 {
     const struct timeval limit = {.tv_sec = OFFER_S};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    int error = dir_fd < 0 || fd < 0 ? -errno : 0;
+    int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = root < 0 ? -errno : ask_socket(0);
+    int error = fd < 0 ? fd : ask_connect(fd, root, path);
 
-    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", dir_fd);
     if (!error && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
-                   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
-                   connect(fd, (const struct sockaddr *)&address, sizeof address) != 0))
+                   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0))
         error = -errno;
-    if (dir_fd >= 0)
-        close(dir_fd);
-    if (!error)
-        return fd;
-    if (fd >= 0)
+    if (root >= 0)
+        close(root);
+    if (error && fd >= 0)
         close(fd);
-    return error;
+    return error ? error : fd;
 }
 
 /* The command has been killed meanwhile: what was given up is not done later. */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ask/ask.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_MS  100
+#define PAUSE_NS 1000000L
+#define MAX_FDS  253 /* of one message: the kernel's SCM_MAX_FD */
+
+union rights {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
+};
+
+uint64_t ask_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+int ask_socket(int flags)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static int connect_at(int fd, const struct sockaddr_un *address)
+{
+    return connect(fd, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
+}
+
+/* Where there is no /proc, the path may no longer lead to the mount. */
+static int check_path(const char *path, int root)
+{
+    struct stat wanted, found;
+
+    if (stat(path, &found) < 0 || fstat(root, &wanted) < 0)
+        return -errno;
+    return found.st_dev == wanted.st_dev && found.st_ino == wanted.st_ino ? 0 : -ENOENT;
+}
+
+int ask_connect(int fd, int root, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t room = sizeof address.sun_path;
+    int error;
+
+    snprintf(address.sun_path, room, "/proc/self/fd/%d/.fds", root);
+    error = connect_at(fd, &address);
+    if (error != -ENOENT || access("/proc/self/fd", F_OK) == 0)
+        return error;
+    if ((size_t)snprintf(address.sun_path, room, "%s/.fds", path) >= room)
+        return -ENAMETOOLONG;
+    error = check_path(path, root);
+    return error ? error : connect_at(fd, &address);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static int check_limits(const struct ask_limits *limits, uint64_t start_ms)
+{
+    if (limits->is_cancelled(limits->context))
+        return -ECANCELED;
+    return ask_now_ms() - start_ms >= limits->timeout_ms ? -ETIMEDOUT : 0;
+}
+
+int ask_pause(const struct ask_limits *limits, uint64_t start_ms)
+{
+    int error = check_limits(limits, start_ms);
+
+    if (!error)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    return error;
+}
+
+int ask_wait(int fd, short events, const struct ask_limits *limits)
+{
+    struct pollfd poller = {.fd = fd, .events = events};
+    uint64_t start_ms = ask_now_ms();
+    int error = 0;
+
+    while (!error) {
+        int ready = poll(&poller, 1, LOOK_MS);
+
+        if (ready > 0)
+            return 0;
+        error = ready < 0 && errno != EINTR ? -errno : check_limits(limits, start_ms);
+    }
+    return error;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+int ask_send(int fd, const void *bytes, size_t size, int passed_fd, const struct ask_limits *limits)
+{
+    union rights control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    int error = 0;
+
+    if (passed_fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(sizeof passed_fd);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof passed_fd);
+        memcpy(CMSG_DATA(rights), &passed_fd, sizeof passed_fd);
+    }
+    while (!error && sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        if (errno == EAGAIN)
+            error = ask_wait(fd, POLLOUT, limits);
+        else if (errno != EINTR)
+            error = -errno;
+    }
+    return error;
+}
+
+ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count)
+{
+    union rights control;
+    struct iovec part = {.iov_base = bytes, .iov_len = room};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = CMSG_SPACE(*fd_count * sizeof(int))};
+    ssize_t got;
+
+    *fd_count = 0;
+    do
+        got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return got == 0 ? -ECONNRESET : -errno;
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        *fd_count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(at), *fd_count * sizeof(int));
+    }
+    if (message.msg_flags & MSG_CTRUNC)
+        return -EMFILE;
+    return message.msg_flags & MSG_TRUNC ? -EPROTO : got;
+}
