@@ -163,6 +163,14 @@ except KeyboardInterrupt:
     python_tests test_transformers transformers
 }
 
+@test "engines of SGLang's stand-in share a store by their plug-in, and every hook is checked" {
+    python_tests test_sglang_stub.Newest torch
+}
+
+@test "engines of an older SGLang's stand-in count what they share" {
+    python_tests test_sglang_stub.Oldest torch
+}
+
 @test "blocks of a KV cache outlive the engine, and none that was half written is found" {
     python_tests test_kv torch
 }

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the loader of an engine decides, the same for each engine: which store, who loads, what is told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Any, Dict, Iterator, Mapping, NamedTuple
+
+from .opening import find_or_make, open as open_store
+from .store import Store
+from .torch import Shared
+
+LOAD_FORMAT = "gmsfs"
+TIMEOUT_SECONDS = 600.0  # for the lock, and for an engine that is loading
+MAX_NAMED = 8  # parameters in one message
+
+
+class Settings(NamedTuple):
+    """The engine's --model-loader-extra-config."""
+
+    path: str
+    timeout: float  # seconds
+    rest: Dict[str, Any]  # keys of the engine's own loader
+
+
+def read_settings(extra: Any) -> Settings:
+    rest = dict(extra or {})
+    path, timeout = rest.pop("store", None), rest.pop("timeout", TIMEOUT_SECONDS)
+    if not isinstance(path, str) or not path:
+        raise ValueError(
+            "load format gmsfs: no store is named; give --model-loader-extra-config "
+            '\'{"store": "/mnt/gms/gpu0/NAME"}\''
+        )
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout < 0:
+        raise ValueError(f'{path}: "timeout" is a number of seconds, not {timeout!r}')
+    return Settings(path, timeout, rest)
+
+
+def committed_bytes(path: str) -> int:
+    """Bytes of the layout if the store is committed: an engine that starts now attaches to them. Else 0."""
+    store = find_or_make(path)
+    try:
+        info = store.info
+        return info.total_bytes if info.committed else 0
+    finally:
+        store.close()
+
+
+@contextlib.contextmanager
+def first_or_reader(settings: Settings) -> Iterator[Store]:
+    """The store with its lock: the writer's in the first engine, a reader's in all others, which wait for
+    the first one. If the block raises, the lock is given back at once, and the next engine is the first."""
+    store = open_store(settings.path, "rw_or_ro", settings.timeout)
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
+
+
+def fingerprint(engine: str, version: str, fields: Mapping[str, Any]) -> Dict[str, str]:
+    """What decides the names, shapes and values of an engine's weights; fields that are None are left out."""
+    found = {"engine": engine, "version": version, **fields}
+    return {field: str(value) for field, value in found.items() if value is not None}
+
+
+def tell(logger: logging.Logger, engine: str, shared: Shared, is_first: bool) -> None:
+    """Logs what is shared, and by name what the engine has taken out of the store again."""
+    report = shared.report()
+    logger.info(
+        "gmsfs: %s %s: %d bytes shared, %d bytes private",
+        "loaded and published" if is_first else "attached",
+        shared.store.path,
+        report.shared_bytes,
+        report.private_bytes,
+    )
+    if report.left:
+        logger.warning(
+            "gmsfs: %s has rewritten %d parameters for this processor or device, so their %d bytes are "
+            "private to this engine, among them %s; the store saves loading them, not their memory",
+            engine,
+            len(report.left),
+            sum(report.left.values()),
+            ", ".join(list(report.left)[:MAX_NAMED]),
+        )
