@@ -55,6 +55,7 @@ BENCHES    := $(sort $(patsubst bench/%.c,%,$(wildcard bench/*.c)))
 MAN        := $(sort $(wildcard man/*.[1-8]))
 UNITS      := $(sort $(wildcard packaging/systemd/gmsfs*))
 PYTHON_SRC := $(sort $(wildcard python/gmsfs/*.py)) python/gmsfs/py.typed
+VLLM_SRC   := $(sort $(wildcard python/gmsfs/vllm/*.py))
 HEADERS    := libgmsfs/gmsfs.h libgmsfs/gmsfs_abi.h libgmsfs/gmsfs_graph.h libgmsfs/gmsfs_region.h libgmsfs/gmsfs.hpp
 
 # The one file with main(); everything else of src/ is what unit programs link.
@@ -353,8 +354,9 @@ install: all
 	@set -e; for page in $(filter %.3,$(MAN)); do for name in $$($(PAGE_CALLS) $$page); do \
 		ln -sf $${page##*/} $(DESTDIR)$(MANDIR)/man3/$$name.3; done; done
 ifneq ($(PYTHONDIR),)
-	$(INSTALL) -d $(DESTDIR)$(PYTHONDIR)/gmsfs
+	$(INSTALL) -d $(DESTDIR)$(PYTHONDIR)/gmsfs/vllm
 	$(INSTALL) -m 644 $(PYTHON_SRC) $(DESTDIR)$(PYTHONDIR)/gmsfs
+	$(INSTALL) -m 644 $(VLLM_SRC) $(DESTDIR)$(PYTHONDIR)/gmsfs/vllm
 endif
 
 uninstall:

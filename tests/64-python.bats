@@ -159,6 +159,10 @@ except KeyboardInterrupt:
     python_tests test_modules torch
 }
 
+@test "the load format of vLLM reads its options, refuses by name and names each hook that is not there" {
+    python_tests test_vllm_parts torch
+}
+
 @test "transformers models of two processes share a store and give what a plain load gives" {
     python_tests test_transformers transformers
 }

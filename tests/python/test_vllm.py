@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from support import SCRATCH, TIMEOUT, StoreCase
 
 ENGINE = os.path.join(os.path.dirname(__file__), "../tools/vllm_engine.py")
+STEPS = os.path.join(os.path.dirname(__file__), "../tools/vllm_steps.py")
 ENGINE_SECONDS = 10 * TIMEOUT
 SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "vocab_size": 512}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
@@ -53,21 +54,25 @@ def save_entry_point(directory):
         file.write("[vllm.general_plugins]\ngmsfs = gmsfs.vllm:register\n")
 
 
+def environment():
+    """With the entry point that vLLM looks for."""
+    path = os.path.join(SCRATCH, "entry-point")
+    save_entry_point(path)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ["PYTHONPATH"]])}
+
+
 class Engine:
     """An engine with all its processes, in a session of its own."""
 
     def __init__(self, case, model, store, *words):
-        path = os.path.join(SCRATCH, "entry-point")
-        save_entry_point(path)
         self.log = case.file(f"engine-{len(case.engines)}.log")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ["PYTHONPATH"]])}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, ENGINE, model, store, *words],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=environment(),
                 start_new_session=True,
                 text=True,
             )
@@ -155,6 +160,53 @@ class Engines(StoreCase):
         with self.assertRaises(AssertionError):
             other.tokens()
         self.assertIn("model: the store has", other.text())
+
+
+class Steps(StoreCase):
+    """Engines of one process each: vllm_steps.py."""
+
+    def steps(self, *names):
+        model = self.file("llama")
+        save_model("llama", model)
+        ended = subprocess.run(
+            [sys.executable, STEPS, model, self.path, *names],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            text=True,
+            timeout=2 * ENGINE_SECONDS,
+            check=False,
+        )
+        self.seen = {}
+        for line in ended.stdout.splitlines():
+            if line.startswith("STEP "):
+                name, _, text = line[len("STEP ") :].partition(": ")
+                self.seen[name] = json.loads(text)
+        self.assertEqual(list(self.seen), list(names), ended.stdout[-4000:])
+
+    def assert_refused(self, name, *words):
+        for word in words:
+            self.assertIn(word, self.seen[name])
+
+    def test_engines_of_one_process_refuse_and_end_by_name(self):
+        self.steps("plain", "run", "reload", "no store", "timeout", "weight transfer", "online quantisation",
+                   "interrupted", "memory")
+        self.assertEqual(self.seen["run"]["tokens"], self.seen["plain"]["tokens"])
+        reload = self.seen["reload"]
+        self.assertIn(f"{self.path}: weights that a store shares", reload["error"])
+        self.assertTrue(reload["same"])
+        self.assert_refused("no store", "no store is named", "--model-loader-extra-config")
+        self.assert_refused("timeout", f'{self.path}-refused: "timeout" is')
+        self.assert_refused("weight transfer", f"{self.path}-refused: --weight-transfer-config")
+        self.assert_refused("online quantisation", "qkv_proj", "quantise weights as they are loaded")
+        interrupted = self.seen["interrupted"]
+        self.assertLess(interrupted["seconds"], 2)
+        self.assertEqual([interrupted["waiters"], interrupted["waiters after it"]], [0, 0])
+        self.assertIn("Timeout", interrupted["timeout"])
+        none, role, there, other = self.seen["memory"]
+        self.assertEqual([none, role, other], [0, "rw", "ro"])
+        with open(os.path.join(self.path, "info"), encoding="utf-8") as file:
+            self.assertEqual(there, json.load(file)["bytes"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The load format: of all engines that name one store, the first loads the model as vLLM does and publishes
+it; the others attach."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+import vllm
+from vllm.config.load import LoadConfig
+from vllm.logger import init_logger
+from vllm.model_executor.model_loader import get_model_loader, register_model_loader
+from vllm.model_executor.model_loader.base_loader import BaseModelLoader
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+from ..module_parts import some
+from ..opening import open as open_store
+from ..store import Store
+from ..torch import Shared, attach, empty_parameters, publish
+from . import LOAD_FORMAT, hooks, refusals, settings, versions
+
+logger = init_logger("vllm.gmsfs")
+_early: Dict[str, Store] = {}  # by path: opened to tell its size, for the load that follows
+
+
+class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
+    """model_loader_extra_config: see settings; keys that it does not know are DefaultModelLoader's."""
+
+    def __init__(self, load_config: Any) -> None:
+        super().__init__(load_config)
+        self.path, self.timeout, others = settings.read(load_config.model_loader_extra_config)
+        self.files = DefaultModelLoader(
+            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=others)
+        )
+
+    def get_external_weight_memory(self, vllm_config: Any) -> int:
+        """Bytes of the store if this engine attaches, because it has no other copy then; 0 for the writer,
+        whose allocations vLLM sees itself. Takes the lock, and so waits for an engine that is loading:
+        vLLM calls this before it looks at the memory of the device."""
+        refusals.check_options(self.path, vllm_config, vllm_config.model_config)
+        store = _early.get(self.path) or self._open()
+        _early[self.path] = store
+        return 0 if store.writable else store.info.total_bytes
+
+    def download_model(self, model_config: Any) -> None:
+        self.files.download_model(model_config)
+
+    def load_weights(self, model: Any, model_config: Any) -> None:
+        self._refuse_to_reload()
+
+    def get_all_weights(self, model_config: Any, model: Any) -> Any:
+        """vLLM asks for them to reload a model in place."""
+        self._refuse_to_reload()
+
+    def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
+        refusals.check_options(self.path, vllm_config, model_config)
+        target = torch.device(self.load_config.device or vllm_config.device_config.device)
+        store = _early.pop(self.path, None) or self._open()
+        fill, role = (
+            (self._publish, "loaded and published") if store.writable else (self._attach, "attached")
+        )
+        try:
+            with set_default_torch_dtype(model_config.dtype), target:
+                model, shared = fill(store, vllm_config, model_config, prefix)
+                with shared.guard(private=True):
+                    process_weights_after_loading(model, model_config, target)
+        except BaseException:
+            store.close()
+            raise
+        gc.collect()
+        tell(shared, role)
+        model.gmsfs = shared
+        model.load_weights = self._refuse_to_reload
+        return model.eval()
+
+    def _refuse_to_reload(self, *arguments: Any, **options: Any) -> Any:
+        raise RuntimeError(f"{self.path}: {refusals.RELOAD}")
+
+    def _open(self) -> Store:
+        return open_store(self.path, "rw_or_ro", self.timeout)
+
+    def _publish(
+        self, store: Store, vllm_config: Any, model_config: Any, prefix: str
+    ) -> Tuple[Any, Shared]:
+        model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+        refusals.check_model(self.path, model)
+        self.files.load_weights(model, model_config)
+        return model, publish(model, store, fingerprint=fingerprint(vllm_config, model_config))
+
+    def _attach(
+        self, store: Store, vllm_config: Any, model_config: Any, prefix: str
+    ) -> Tuple[Any, Shared]:
+        with empty_parameters():
+            model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+        refusals.check_model(self.path, model)
+        return model, attach(model, store, fingerprint=fingerprint(vllm_config, model_config))
+
+
+def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, Any]:
+    """What decides the names, shapes and values of an engine's weights."""
+    parallel = vllm_config.parallel_config
+    found: Dict[str, Optional[Any]] = {
+        "engine": "vllm",
+        "version": vllm.__version__,
+        "model": model_config.model,
+        "revision": model_config.revision,
+        "dtype": str(model_config.dtype),
+        "quantization": model_config.quantization,
+        "device": torch.device(vllm_config.device_config.device).type,
+        "tensor_parallel_size": parallel.tensor_parallel_size,
+        "pipeline_parallel_size": parallel.pipeline_parallel_size,
+    }
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def tell(shared: Shared, role: str) -> None:
+    """Logs what is shared, and by name what the engine has taken out of the store again."""
+    report = shared.report()
+    logger.info(
+        "gmsfs: %s %s: %d bytes shared, %d bytes private",
+        role,
+        shared.store.path,
+        report.shared_bytes,
+        report.private_bytes,
+    )
+    if report.left:
+        logger.warning(
+            "gmsfs: vLLM has rewritten %d parameters for this processor or device, so their %d bytes are "
+            "private to this engine: %s; the store saves loading them, not their memory",
+            len(report.left),
+            sum(report.left.values()),
+            some(list(report.left)),
+        )
+
+
+def register() -> None:
+    """Makes Loader known to vLLM, and sees that vLLM finds it."""
+    version = versions.check(vllm.__version__)
+    hooks.check(version)
+    if not is_registered():
+        register_model_loader(LOAD_FORMAT)(Loader)
+    if not is_registered():
+        raise ImportError(
+            f"gmsfs: vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
+            "registered under this name?"
+        )
+
+
+def is_registered() -> bool:
+    """Whether vLLM makes a Loader of the load format gmsfs."""
+    try:
+        config = LoadConfig(load_format=LOAD_FORMAT, model_loader_extra_config={"store": "?"})
+        found = get_model_loader(config)
+    except ValueError:
+        return False
+    return isinstance(found, Loader)

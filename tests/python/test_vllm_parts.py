@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of gmsfs.vllm that need no vLLM: settings, refused options, versions, the check of hooks. Needs
+torch."""
+
+import os
+import types
+import unittest
+from unittest import mock
+
+from torch import nn
+
+from gmsfs.vllm import hooks, refusals, settings, versions
+
+
+def config(**changes):
+    """Of an engine with nothing that is refused."""
+    model = types.SimpleNamespace()
+    parallel = types.SimpleNamespace(world_size=1, enable_eplb=False)
+    made = types.SimpleNamespace(model_config=model, parallel_config=parallel, weight_transfer_config=None)
+    for place, value in changes.items():
+        *owners, leaf = place.split("__")
+        owner = made
+        for name in owners:
+            owner = getattr(owner, name)
+        setattr(owner, leaf, value)
+    return made
+
+
+class Settings(unittest.TestCase):
+    def test_what_is_given_is_read_and_other_keys_are_left(self):
+        self.assertEqual(
+            settings.read({"store": "/m/s", "timeout": 3, "enable_multithread_load": True}),
+            ("/m/s", 3.0, {"enable_multithread_load": True}),
+        )
+        self.assertEqual(settings.read({"store": "/m/s"}).timeout, 600)
+
+    def test_what_makes_no_sense_is_named(self):
+        for extra in (None, {}, {"store": ""}, {"store": 3}):
+            with self.subTest(extra), self.assertRaisesRegex(ValueError, "no store is named; give"):
+                settings.read(extra)
+        for timeout in ("soon", -1, float("inf"), float("nan"), True, None):
+            with self.subTest(timeout), self.assertRaisesRegex(ValueError, '^/m/s: "timeout" is'):
+                settings.read({"store": "/m/s", "timeout": timeout})
+
+
+class Refusals(unittest.TestCase):
+    def test_an_engine_without_them_starts(self):
+        given = config()
+        refusals.check_options("/m/s", given, given.model_config)
+
+    def test_each_option_is_named(self):
+        for words, changes in {
+            "tensor-parallel-size": {"parallel_config__world_size": 2},
+            "enable-eplb": {"parallel_config__enable_eplb": True},
+            "weight-transfer-config": {"weight_transfer_config": object()},
+        }.items():
+            given = config(**changes)
+            with self.subTest(words), self.assertRaisesRegex(ValueError, f"^/m/s: .*--{words}"):
+                refusals.check_options("/m/s", given, given.model_config)
+
+    def test_a_draft_model_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "^/m/s: .*draft_load_config"):
+            refusals.check_options("/m/s", config(), object())
+
+    def test_layers_that_quantise_as_they_load_are_named(self):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        refusals.check_model("/m/s", model)
+        model[1].quant_method = types.SimpleNamespace(uses_meta_device=True)
+        with self.assertRaisesRegex(ValueError, "^/m/s: layers '1' quantise"):
+            refusals.check_model("/m/s", model)
+
+
+class Versions(unittest.TestCase):
+    def test_a_version_is_its_first_two_numbers(self):
+        for text, version in {"0.32.0": (0, 32), "0.21.1+cpu": (0, 21), "0.33.0rc1": (0, 33)}.items():
+            self.assertEqual(versions.check(text), version)
+
+    def test_another_version_is_refused_unless_it_is_tried(self):
+        for text in ("0.20.2", "0.34.0", "1.0.0", "dev"):
+            with self.subTest(text), self.assertRaisesRegex(ImportError, text):
+                versions.check(text)
+        with mock.patch.dict(os.environ, {"GMSFS_UNTESTED": "1"}):
+            self.assertEqual(versions.check("0.34.0"), (0, 34))
+
+
+class Hooks(unittest.TestCase):
+    def test_rows_are_names_of_vllm_with_known_versions(self):
+        names = [hook.name for hook in hooks.HOOKS]
+        self.assertEqual(len(names), len(set(names)))
+        for hook in hooks.HOOKS:
+            self.assertTrue(hook.name.startswith("vllm."), hook)
+            self.assertTrue(versions.OLDEST <= hook.since <= versions.NEWEST, hook)
+
+    def test_what_a_process_lacks_is_named(self):
+        for name, arguments, lacks in (
+            ("json.dumps", ("obj", "indent"), None),
+            ("json.decoder.JSONDecoder", (), None),
+            ("json.decoder.JSONDecoder.decode", ("self", "s"), None),
+            ("json.dumps", ("obj", "other"), "json.dumps has no argument other"),
+            ("json.absent", ("obj",), "json.absent"),
+            ("absent_package.name", (), "absent_package.name"),
+        ):
+            found = hooks.missing(hooks.Hook(name, arguments, (0, 21)))
+            with self.subTest(name):
+                if lacks is None:
+                    self.assertIsNone(found)
+                else:
+                    self.assertIn(lacks, found)
+
+    def test_a_lacking_hook_ends_the_start_of_versions_that_should_have_it(self):
+        rows = [hooks.Hook("json.dumps", ("obj",), (0, 21)), hooks.Hook("json.absent", (), (0, 27))]
+        with mock.patch.object(hooks, "HOOKS", rows):
+            hooks.check((0, 26))
+            with self.assertRaisesRegex(ImportError, "vLLM 0.27 lacks .*json.absent.*Use another version"):
+                hooks.check((0, 27))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vllm_steps.py MODEL STORE STEP...: engines of vLLM on the processor, one after the other, each in a child
+of this process, so that vLLM is imported once. Prints a line for each step: its name and what it saw, as
+JSON."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0")
+from vllm import LLM, SamplingParams
+
+PROMPTS = ["Hello, world", "gmsfs", "3 a.m."]
+MODEL, STORE = sys.argv[1:3]
+
+
+def start(store=STORE, extra=None, **options):
+    if store:
+        options.update(load_format="gmsfs", model_loader_extra_config={"store": store, **(extra or {})})
+    return LLM(MODEL, enforce_eager=True, max_model_len=128, max_num_seqs=4, dtype="bfloat16", **options)
+
+
+def tokens(engine):
+    found = engine.generate(PROMPTS, SamplingParams(temperature=0, max_tokens=12, ignore_eos=True))
+    return [list(one.outputs[0].token_ids) for one in found]
+
+
+def error(call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except Exception as caught:
+        return f"{type(caught).__name__}: {caught}"
+    return ""
+
+
+def reload():
+    engine = start()
+    expected = tokens(engine)
+    said = error(engine.collective_rpc, "reload_weights")
+    return {"error": said, "same": tokens(engine) == expected}
+
+
+def refused(extra=None, **options):
+    return error(start, STORE + "-refused", extra, **options)
+
+
+def interrupted():
+    """Ctrl-C while another engine has the lock."""
+    import gmsfs
+    from gmsfs.vllm import loader
+
+    path = STORE + "-busy"
+    busy, real, at = gmsfs.open(path, "rw"), loader.open_store, []
+
+    def interrupt():
+        while not waiters(path):
+            time.sleep(0.05)
+        at.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def wait(*arguments):
+        threading.Thread(target=interrupt).start()
+        return real(*arguments)
+
+    loader.open_store = wait
+    try:
+        start(path)
+    except KeyboardInterrupt:
+        seconds = time.monotonic() - at[0]
+    seen = {"seconds": seconds, "waiters": waiters(path)}
+    loader.open_store = real
+    seen["timeout"] = error(start, path, {"timeout": 1})
+    seen["waiters after it"] = waiters(path)
+    busy.close()
+    return seen
+
+
+def waiters(path):
+    with open(path + "/info", encoding="utf-8") as file:
+        return json.load(file)["writers_waiting"]
+
+
+def memory():
+    """What vLLM asks before it looks at the memory of a GPU: for a store to be, and one that is there."""
+    from gmsfs.vllm import loader
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.model_executor.model_loader import get_model_loader
+
+    seen = []
+    for path in (STORE + "-none", STORE):
+        config = EngineArgs(
+            MODEL, load_format="gmsfs", model_loader_extra_config={"store": path}
+        ).create_engine_config()
+        seen.append(get_model_loader(config.load_config).get_external_weight_memory(config))
+        seen.append(loader._early.pop(path).mode)
+    return seen
+
+
+STEPS = {
+    "plain": lambda: {"tokens": tokens(start(None))},
+    "run": lambda: {"tokens": tokens(start())},
+    "reload": reload,
+    "no store": lambda: error(LLM, MODEL, load_format="gmsfs", enforce_eager=True, max_model_len=128),
+    "timeout": lambda: refused({"timeout": "soon"}),
+    "weight transfer": lambda: refused(weight_transfer_config={"backend": "nccl"}),
+    "online quantisation": lambda: refused(quantization="fp8"),
+    "interrupted": interrupted,
+    "memory": memory,
+}
+
+
+def do(name):
+    """In the child."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(f"STEP {name}: {json.dumps(STEPS[name]())}", flush=True)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    for step in sys.argv[3:]:
+        child = os.fork()
+        if not child:
+            do(step)
+        os.waitpid(child, 0)
