@@ -193,7 +193,7 @@ class Steps(StoreCase):
                    "interrupted", "memory")
         self.assertEqual(self.seen["run"]["tokens"], self.seen["plain"]["tokens"])
         reload = self.seen["reload"]
-        self.assertIn(f"{self.path}: weights that a store shares", reload["error"])
+        self.assertIn(f"{self.path}: weights that a store shares", reload["errors"][0])
         self.assertTrue(reload["same"])
         self.assert_refused("no store", "no store is named", "--model-loader-extra-config")
         self.assert_refused("timeout", f'{self.path}-refused: "timeout" is')
@@ -207,6 +207,18 @@ class Steps(StoreCase):
         self.assertEqual([none, role, other], [0, "rw", "ro"])
         with open(os.path.join(self.path, "info"), encoding="utf-8") as file:
             self.assertEqual(there, json.load(file)["bytes"])
+
+    def test_weights_sleep_and_wake_at_their_addresses(self):
+        self.steps("run", "sleep 1", "sleep 2", "stale", "reload, worker")
+        for name in ("sleep 1", "sleep 2"):
+            self.assertEqual(
+                self.seen[name], {"asleep": [True, ""], "awake": [False, "ro"], "moved": [], "same": True}
+            )
+        self.assert_refused("stale", "Stale", f"{self.path}-stale")
+        reload = self.seen["reload, worker"]
+        for text, call in zip(reload["errors"], ("reload_weights", "reload_weights", "reset_weights")):
+            self.assertIn(f"{self.path}: {call}: weights that a store shares", text)
+        self.assertTrue(reload["same"])
 
 
 if __name__ == "__main__":

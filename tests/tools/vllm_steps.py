@@ -16,6 +16,7 @@ from vllm import LLM, SamplingParams
 
 PROMPTS = ["Hello, world", "gmsfs", "3 a.m."]
 MODEL, STORE = sys.argv[1:3]
+WORKER = "gmsfs.vllm.worker.Worker"
 
 
 def start(store=STORE, extra=None, **options):
@@ -29,6 +30,46 @@ def tokens(engine):
     return [list(one.outputs[0].token_ids) for one in found]
 
 
+def shared():
+    from gmsfs.vllm import loader
+
+    (found,) = loader.alive
+    return found
+
+
+def run():
+    """What a plain start sees, or one over the store."""
+    engine = start()
+    found = shared()
+    report = found.report()
+    return {"tokens": tokens(engine), "shared": list(report.shared), "left": list(report.left)}
+
+
+def sleep(level):
+    engine = start(worker_cls=WORKER)
+    store, expected = shared().store, tokens(engine)
+    addresses = {name: one.data_ptr() for name, one in shared()._module().named_parameters()}
+    engine.sleep(level)
+    seen = {"asleep": [store.asleep, store.mode]}
+    engine.wake_up()
+    seen["awake"] = [store.asleep, store.mode]
+    seen["moved"] = [
+        name for name, one in shared()._module().named_parameters() if one.data_ptr() != addresses[name]
+    ]
+    seen["same"] = tokens(engine) == expected
+    return seen
+
+
+def wake_on_another_commit():
+    import gmsfs
+    import torch
+
+    engine = start(STORE + "-stale", worker_cls=WORKER)
+    engine.sleep(1)
+    gmsfs.publish(STORE + "-stale", {"other": torch.ones(3)})
+    return error(engine.wake_up)
+
+
 def error(call, *arguments, **options):
     try:
         call(*arguments, **options)
@@ -37,11 +78,14 @@ def error(call, *arguments, **options):
     return ""
 
 
-def reload():
-    engine = start()
+def reload(worker):
+    engine = start(**({"worker_cls": WORKER} if worker else {}))
     expected = tokens(engine)
-    said = error(engine.collective_rpc, "reload_weights")
-    return {"error": said, "same": tokens(engine) == expected}
+    said = [error(engine.collective_rpc, "reload_weights")]
+    if worker:
+        said.append(error(engine.collective_rpc, "reload_weights", kwargs={"weights_iterator": []}))
+        said.append(error(engine.collective_rpc, "reset_weights"))
+    return {"errors": said, "same": tokens(engine) == expected}
 
 
 def refused(extra=None, **options):
@@ -102,8 +146,12 @@ def memory():
 
 STEPS = {
     "plain": lambda: {"tokens": tokens(start(None))},
-    "run": lambda: {"tokens": tokens(start())},
-    "reload": reload,
+    "run": run,
+    "sleep 1": lambda: sleep(1),
+    "sleep 2": lambda: sleep(2),
+    "stale": wake_on_another_commit,
+    "reload": lambda: reload(False),
+    "reload, worker": lambda: reload(True),
     "no store": lambda: error(LLM, MODEL, load_format="gmsfs", enforce_eager=True, max_model_len=128),
     "timeout": lambda: refused({"timeout": "soon"}),
     "weight transfer": lambda: refused(weight_transfer_config={"backend": "nccl"}),

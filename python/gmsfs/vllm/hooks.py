@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .versions import Version
 
@@ -19,6 +19,7 @@ class Hook(NamedTuple):
 
 
 LOADER = "vllm.model_executor.model_loader"
+SLEEP = "vllm.device_allocator.sleep_mode_backend"
 
 HOOKS = [
     Hook(f"{LOADER}.register_model_loader", ("load_format",), (0, 21)),
@@ -49,6 +50,23 @@ HOOKS = [
     ),
     Hook("vllm.utils.torch_utils.set_default_torch_dtype", ("dtype",), (0, 21)),
     Hook("vllm.logger.init_logger", ("name",), (0, 21)),
+    Hook(
+        f"{SLEEP}.SleepModeBackendFactory.register_backend", ("name", "module_path", "class_name"), (0, 27)
+    ),
+    Hook(f"{SLEEP}.SleepModeBackendFactory.get_backend_class", ("name",), (0, 27)),
+    Hook(f"{SLEEP}.CuMemBackend.suspend", ("self", "level"), (0, 27)),
+    Hook(f"{SLEEP}.CuMemBackend.resume", ("self", "tags"), (0, 27)),
+]
+
+# Of gmsfs.vllm.worker: checked where that is used, because these modules are large.
+WORKER_HOOKS = [
+    Hook("vllm.v1.worker.gpu_worker.Worker.__init__", ("self", "vllm_config"), (0, 27)),
+    Hook("vllm.v1.worker.gpu_worker.Worker.sleep", ("self", "level"), (0, 27)),
+    Hook("vllm.v1.worker.gpu_worker.Worker.wake_up", ("self", "tags"), (0, 27)),
+    Hook("vllm.v1.worker.gpu_worker.Worker.reload_weights", ("self",), (0, 27)),
+    Hook("vllm.v1.worker.cpu_worker.CPUWorker.__init__", ("self", "vllm_config"), (0, 27)),
+    Hook("vllm.v1.worker.cpu_worker.CPUWorker.sleep", ("self", "level"), (0, 27)),
+    Hook("vllm.v1.worker.cpu_worker.CPUWorker.wake_up", ("self", "tags"), (0, 27)),
 ]
 
 
@@ -68,10 +86,10 @@ def missing(hook: Hook) -> Optional[str]:
     return f"{hook.name} has no argument {', '.join(lacks)}" if lacks else None
 
 
-def check(version: Version) -> None:
+def check(version: Version, hooks: Sequence[Hook]) -> None:
     """Raises ImportError with the name of every hook that this version of vLLM should have and lacks."""
     words: List[str] = []
-    for hook in HOOKS:
+    for hook in hooks:
         if version >= hook.since:
             word = missing(hook)
             if word is not None:

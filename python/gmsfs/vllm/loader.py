@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import weakref
 from typing import Any, Dict, Optional, Tuple
 
 import torch
@@ -22,9 +23,10 @@ from ..module_parts import some
 from ..opening import open as open_store
 from ..store import Store
 from ..torch import Shared, attach, empty_parameters, publish
-from . import LOAD_FORMAT, hooks, refusals, settings, versions
+from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals, settings, versions
 
 logger = init_logger("vllm.gmsfs")
+alive: "weakref.WeakKeyDictionary[Shared, float]" = weakref.WeakKeyDictionary()  # timeouts of the models here
 _early: Dict[str, Store] = {}  # by path: opened to tell its size, for the load that follows
 
 
@@ -74,6 +76,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
             raise
         gc.collect()
         tell(shared, role)
+        alive[shared] = self.timeout
         model.gmsfs = shared
         model.load_weights = self._refuse_to_reload
         return model.eval()
@@ -139,15 +142,32 @@ def tell(shared: Shared, role: str) -> None:
 
 
 def register() -> None:
-    """Makes Loader known to vLLM, and sees that vLLM finds it."""
+    """Makes Loader and SleepBackend known to vLLM, and sees that vLLM finds them."""
     version = versions.check(vllm.__version__)
-    hooks.check(version)
+    hooks.check(version, hooks.HOOKS)
     if not is_registered():
         register_model_loader(LOAD_FORMAT)(Loader)
     if not is_registered():
         raise ImportError(
             f"gmsfs: vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
             "registered under this name?"
+        )
+    if version >= versions.SLEEP:
+        _register_sleep_backend()
+
+
+def _register_sleep_backend() -> None:
+    from vllm.device_allocator.sleep_mode_backend import SleepModeBackendFactory
+
+    try:
+        found = SleepModeBackendFactory.get_backend_class(SLEEP_BACKEND)
+    except ValueError:
+        SleepModeBackendFactory.register_backend(SLEEP_BACKEND, f"{__package__}.sleep", "SleepBackend")
+        found = SleepModeBackendFactory.get_backend_class(SLEEP_BACKEND)
+    if found.__module__ != f"{__package__}.sleep":
+        raise ImportError(
+            f"gmsfs: vLLM {vllm.__version__} has another sleep backend of the name {SLEEP_BACKEND}, of "
+            f"{found.__module__}; leave its plug-in out by VLLM_PLUGINS=gmsfs"
         )
 
 

@@ -29,6 +29,11 @@ def check_options(path: str, vllm_config: Any, model_config: Any) -> None:
         raise ValueError(
             f"{path}: --weight-transfer-config writes to weights, which are shared; leave it out"
         )
+    if getattr(vllm_config.model_config, "sleep_preserve_parameter_names", None):
+        raise ValueError(
+            f"{path}: --sleep-preserve-parameter-names writes to weights, which are shared and keep their "
+            "values while the engine sleeps; leave it out"
+        )
     if model_config is not vllm_config.model_config:
         raise ValueError(
             f"{path}: the store has the weights of one model, and the draft model of --speculative-config is "

@@ -11,6 +11,7 @@ Version = Tuple[int, ...]
 
 OLDEST: Version = (0, 21)
 NEWEST: Version = (0, 33)
+SLEEP: Version = (0, 27)  # the oldest whose interface of a sleep backend is used
 UNTESTED = "GMSFS_UNTESTED"  # a variable: 1 lets every version try
 
 
