@@ -391,6 +391,8 @@ int core_apply(struct core *core, const struct record *record, struct outcome *o
 bool core_next_effect(struct core *core, struct effect *effect);
 /* The layout that a record which changes one copies before; NULL: none. */
 const struct layout *core_find_copied(const struct core *core, const struct record *record);
+/* The effect at this place of the queue, which stays there; NULL: the queue is shorter. */
+const struct effect *core_peek_effect(const struct core *core, size_t at);
 
 /* A commit's check, encoding and hash, away from the core's thread: new and free there, prepare on
  * any one thread in between; then it goes with the record. Anything may be recorded meanwhile: it

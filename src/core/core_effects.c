@@ -60,6 +60,11 @@ void core_push_effect(struct core *core, struct effect effect)
     core->effects[core->effect_first + core->effect_count++] = effect;
 }
 
+const struct effect *core_peek_effect(const struct core *core, size_t at)
+{
+    return at < core->effect_count ? &core->effects[core->effect_first + at] : NULL;
+}
+
 bool core_next_effect(struct core *core, struct effect *effect)
 {
     if (core->effect_count == 0)

@@ -117,7 +117,6 @@ static void finish_create(struct alloc_op *op)
         op_answer(op, error, &answer);
     }
     service_end_use(s, session);
-    service_evict_for_lack(s);
 }
 
 static int op_reserve(struct service *s, struct alloc_op *op)
@@ -221,12 +220,10 @@ static void op_start(struct service *s, struct alloc_op *op)
     bool later = error == -EAGAIN || (error == -ENOMEM && op_can_fit(s, op) && op_may_wait(s, op));
     if (error == -EAGAIN || error == -ENOMEM)
         complain_once(s, op);
-    if (later) {
+    if (later)
         op_queue(s, op);
-        service_retry_allocs(s); /* what was given up may be free already */
-        return;
-    }
-    op_answer(op, error == -EAGAIN ? -ENOMEM : error, NULL);
+    else
+        op_answer(op, error == -EAGAIN ? -ENOMEM : error, NULL);
 }
 
 static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t count,
@@ -463,18 +460,17 @@ void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
     }
     unqueue(s, op);
     op_answer(op, error, NULL);
-    service_start_promotions(s); /* who waited behind it */
+    s->is_unsettled = true; /* stores that waited behind it may be promoted */
 }
 
 void service_cancel_session_allocs(struct service *s, uint64_t session)
 {
-    for (struct alloc_op *op = s->alloc_queue; op;) {
-        struct alloc_op *next = op->next;
-        if (op->session == session) {
+    struct alloc_op *op = s->alloc_queue;
+    while (op) {
+        bool ends = op->session == session;
+        if (ends)
             service_cancel_alloc(s, op, -ESTALE);
-            next = s->alloc_queue; /* answering may have changed the queue */
-        }
-        op = next;
+        op = ends ? s->alloc_queue : op->next; /* answering may have changed the queue */
     }
 }
 
@@ -542,7 +538,7 @@ uint64_t service_alloc_moment(const struct service *s)
 
 void service_evict_for_allocs(struct service *s)
 {
-    const struct alloc_op *op = s->options.evicts && !s->evicting ? s->alloc_queue : NULL;
+    const struct alloc_op *op = s->options.evicts ? s->alloc_queue : NULL;
     while (op && op->not_before_ms > service_now(s))
         op = op->next;
     const struct core_session *held = op ? core_find_session(s->core, op->session) : NULL;

@@ -18,6 +18,9 @@ struct bound_note {
     uint32_t uid;
     char name[CORE_POOL_NAME_BYTES]; /* of a bound, or of a pool */
     uint64_t until_ms;               /* 0: free */
+    bool is_untold, is_share, is_pool;
+    uint64_t store;
+    struct core_process process; /* is_pool */
 };
 
 static const struct {
@@ -111,49 +114,58 @@ static struct bound_note *find_place(struct service *s, const char *name, uint32
     return free_place;
 }
 
-static void set_note(struct service *s, struct bound_note *note, const char *name, uint32_t uid)
+/* Told at the end of the step. */
+static void set_note(struct service *s, struct bound_note *place, const struct bound_note *note,
+                     const char *name)
 {
-    snprintf(note->name, sizeof note->name, "%s", name);
-    note->uid = uid;
-    note->until_ms = service_now(s) + NOTE_MS;
+    *place = *note;
+    snprintf(place->name, sizeof place->name, "%s", name);
+    place->until_ms = service_now(s) + NOTE_MS;
+    place->is_untold = true;
+    s->has_notes = s->is_unsettled = true;
 }
 
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
                         int error)
 {
-    struct bound_note *note = find_place(s, name, uid);
-    bool is_share = error == -EDQUOT;
-    struct record record = {.type = RECORD_BOUND,
-                            .store = core_find_store(s->core, store) ? store : 0,
-                            .uid = uid,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .flags = is_share ? CORE_BOUND_SHARE : 0};
-    if (!note)
+    struct bound_note *place = find_place(s, name, uid);
+    struct bound_note note = {.uid = uid, .store = store, .is_share = error == -EDQUOT};
+    if (!place)
         return;
-    set_note(s, note, name, uid);
+    set_note(s, place, &note, name);
     log_info("user %u met the bound on %s: %s", uid, name,
-             is_share ? "its share is taken, others are served"
-                      : "all of it is taken (gmsfs(5), LIMITS)");
-    service_apply_record(s, &record, NULL);
+             note.is_share ? "its share is taken, others are served"
+                           : "all of it is taken (gmsfs(5), LIMITS)");
 }
 
 void service_note_over_quota(struct service *s, const struct core_store *store, uint32_t uid,
                              struct core_process process)
 {
-    const struct core_pool *pool = core_find_pool(s->core, store);
-    struct bound_note *note = find_place(s, pool->name, uid);
-    struct record record = {.type = RECORD_OVER_QUOTA,
-                            .store = store->id,
-                            .uid = uid,
-                            .process = process,
-                            .name = pool->name,
-                            .name_bytes = strlen(pool->name)};
-    if (!note)
+    const char *pool = core_find_pool(s->core, store)->name;
+    struct bound_note *place = find_place(s, pool, uid);
+    struct bound_note note = {.uid = uid, .store = store->id, .process = process, .is_pool = true};
+    if (!place)
         return;
-    set_note(s, note, pool->name, uid);
-    log_info("user %u met the budget of the pool %s", uid, pool->name);
-    service_apply_record(s, &record, NULL);
+    set_note(s, place, &note, pool);
+    log_info("user %u met the budget of the pool %s", uid, pool);
+}
+
+bool service_take_note(struct service *s, struct record *record)
+{
+    struct bound_note *note = s->notes;
+    while (note && note < s->notes + MAX_NOTES && !note->is_untold)
+        note++;
+    if (!note || note == s->notes + MAX_NOTES)
+        return false;
+    note->is_untold = false;
+    *record = (struct record){.type = note->is_pool ? RECORD_OVER_QUOTA : RECORD_BOUND,
+                              .store = core_find_store(s->core, note->store) ? note->store : 0,
+                              .uid = note->uid,
+                              .process = note->process,
+                              .name = note->name,
+                              .name_bytes = strlen(note->name),
+                              .flags = note->is_share ? CORE_BOUND_SHARE : 0};
+    return true;
 }
 
 int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,

@@ -91,15 +91,13 @@ static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
     if (ending->type != ENDING_COMMIT || ending->sealing)
         return false;
     ending->sealing = true;
-    in_flight->running++; /* a spool that ends at once must not come back here in the middle */
     int sealed = service_seal_spools(s, in_flight->id, 0, 0);
     if (sealed < 0)
         ending->error = sealed;
-    in_flight->running--;
     return in_flight->running > 0;
 }
 
-void service_run_endings(struct service *s, struct in_flight *in_flight)
+static void run_endings(struct service *s, struct in_flight *in_flight)
 {
     uint64_t session = in_flight->id;
     while (in_flight && in_flight->running == 0 && in_flight->endings) {
@@ -110,7 +108,7 @@ void service_run_endings(struct service *s, struct in_flight *in_flight)
             return;
         in_flight->endings = ending->next;
         execute_ending(s, ending);
-        in_flight = idvec_find(&s->in_flights, session); /* gone when the session is over */
+        in_flight = idvec_find(&s->in_flights, session); /* an answer may have had it removed */
     }
     if (!in_flight)
         return;
@@ -118,6 +116,15 @@ void service_run_endings(struct service *s, struct in_flight *in_flight)
         in_flight->closing = false;
     if (in_flight->running == 0 && !core_find_session(s->core, session))
         free(idvec_remove(&s->in_flights, session));
+}
+
+void service_run_endings(struct service *s)
+{
+    struct in_flight *in_flight;
+    for (uint64_t id = 0; (in_flight = idvec_find_after(&s->in_flights, id));) {
+        id = in_flight->id;
+        run_endings(s, in_flight);
+    }
 }
 
 /* Whoever waits for an ending asks the next worker again. A revocation that nobody waits for is the
@@ -149,7 +156,7 @@ int service_end_session(struct service *s, const struct ending *ending)
     *last = queued;
     in_flight->closing = true;
     if (in_flight->running == 0 && in_flight->endings == queued)
-        service_run_endings(s, in_flight);
+        run_endings(s, in_flight);
     else
         note_revocation(s, ending);
     return 0;

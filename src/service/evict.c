@@ -160,9 +160,7 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
     wish.free_bytes = table.leaving_bytes;
     wish.free_bytes += has_none ? count_unfilled(s, &table, wish.pool)
                                 : vmm_get_free(s->vmm) + s->numbers.freeing_bytes;
-    s->evicting = true;
     bool comes = let_go(s, &table, &wish);
-    s->evicting = false;
     if (!comes)
         note_stays(s, &table, wish.min_stay_ms);
     evict_table_free(&table);
@@ -173,8 +171,6 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 {
     if (!s->options.evicts || s->ending)
         return false;
-    if (s->evicting)
-        return true; /* what is begun just now ends, and then it is tried again */
     if (service_is_vain(s, store->id, bytes) || !may_try(s))
         return false;
     uint64_t id = store->id;
@@ -190,7 +186,7 @@ void service_evict_for_lack(struct service *s)
 {
     uint64_t bytes = s->lack_bytes;
     const struct core_store *store = core_find_store(s->core, s->lack_store);
-    if (bytes == 0 || s->evicting)
+    if (bytes == 0)
         return;
     s->lack_bytes = 0;
     if (store && s->options.evicts && !s->ending)
@@ -245,7 +241,7 @@ static bool evict_for_writer(struct service *s, const struct core_waiter *waiter
 void service_evict_for_writers(struct service *s)
 {
     uint64_t after = 0;
-    while (s->options.evicts && !s->evicting) {
+    while (s->options.evicts) {
         const struct core_waiter *waiter = find_short_writer(s, after);
         if (!waiter || waiter->id > s->short_turn)
             return;
@@ -260,7 +256,7 @@ void service_evict_for_moves(struct service *s)
 {
     const struct core_store *store;
     uint64_t move;
-    while (!s->evicting && (store = service_get_lacking(s, &move))) {
+    while ((store = service_get_lacking(s, &move))) {
         bool comes = service_evict_for(s, store, layout_total_bytes(store->fixed));
         service_settle_lacking(s, move, comes);
     }

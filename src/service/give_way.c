@@ -46,14 +46,12 @@ static void give_way(struct service *s, uint64_t id, enum core_place tier)
 void service_drop_spares(struct service *s, enum core_place tier)
 {
     int64_t free_bytes = service_get_free_beside(s, tier);
-    if (free_bytes >= 0 || s->giving_way)
+    if (free_bytes >= 0)
         return;
     struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
     size_t count = rows ? gather(s, tier, rows) : 0;
     size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
-    s->giving_way = true;
     for (size_t i = 0; i < chosen; i++)
         give_way(s, rows[i].store, tier);
-    s->giving_way = false;
     free(rows);
 }

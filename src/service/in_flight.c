@@ -69,8 +69,8 @@ void service_end_use(struct service *s, uint64_t session)
     if (!in_flight || in_flight->running == 0)
         return;
     in_flight->running--;
-    if (in_flight->running == 0)
-        service_run_endings(s, in_flight);
+    if (in_flight->running == 0 && (in_flight->endings || !core_find_session(s->core, session)))
+        s->has_endings = s->is_unsettled = true;
 }
 
 void service_on_seal_failed(struct service *s, uint64_t session, int error)

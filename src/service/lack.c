@@ -14,4 +14,5 @@ void service_note_lack(struct service *s, uint64_t store, uint64_t bytes)
     uint64_t coming_bytes = s->numbers.freeing_bytes + (info.knows_others ? info.free_bytes : 0);
     s->lack_store = store;
     s->lack_bytes = bytes > coming_bytes ? bytes - coming_bytes : 0;
+    s->is_unsettled = true;
 }

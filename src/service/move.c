@@ -203,19 +203,6 @@ static void note_lack(struct service *s, const struct move_op *op)
         service_note_lack(s, op->store, bytes);
 }
 
-/* A look that could not read the copy: that one goes, and the others are as they were. What waits
- * may have the store looked at again as soon as its move is over: not before the copy is gone. */
-static void fail(struct service *s, uint64_t store, uint64_t move, enum core_place spoilt,
-                 int error)
-{
-    bool was_giving_way = s->giving_way;
-    s->giving_way = true;
-    service_move_failed(s, store, move, error);
-    if (spoilt != CORE_PLACE_NONE)
-        service_drop_copy(s, store, spoilt, error);
-    s->giving_way = was_giving_way;
-}
-
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -249,11 +236,11 @@ static void finish(struct move_op *op)
         s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
         if (op_to != CORE_PLACE_DEVICE)
             service_pass_over(s, store);
-        fail(s, store, id, looks && error == -EIO ? op_to : CORE_PLACE_NONE, error);
+        service_move_failed(s, store, id, error);
+        if (looks && error == -EIO) /* that copy goes; the others are as they were */
+            service_drop_copy(s, store, op_to, error);
     }
-    service_resume_moves(s); /* what others count on may not come any more */
-    /* Who waited for that, or for what it has given back, is looked at after any record. */
-    service_apply_record(s, &(struct record){.type = RECORD_TIME}, NULL);
+    service_note_moves(s); /* what others count on may not come any more */
 }
 
 /* Each allocation's memory is there, or (after the end of a worker) -EIO. */
@@ -371,7 +358,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         service_move_failed(s, store_id, id, error);
     }
-    service_look_at_moves(s); /* what it waits for may have come with the record */
+    service_note_moves(s); /* what it waits for may have come with the record */
     return error;
 }
 
@@ -456,16 +443,14 @@ static const struct core_store *choose_heal(const struct service *s)
 
 void service_start_heals(struct service *s)
 {
-    if (s->core->suspect == 0 || s->healing || s->giving_way || s->ending || s->moves_end)
+    if (s->core->suspect == 0 || s->ending || s->moves_end)
         return;
-    s->healing = true; /* what begins one applies records */
     const struct core_store *store = choose_heal(s);
     /* Each at most once: who could not begin may be chosen again. */
     for (size_t left = s->core->stores.count; left > 0 && store; left--) {
         heal(s, store->id);
         store = choose_heal(s);
     }
-    s->healing = false;
 }
 
 /* ---- that the last worker began ------------------------------------------------------------ */
@@ -503,7 +488,7 @@ void service_begin_moves_anew(struct service *s)
             free_op(s, op);
         service_move_failed(s, store->id, store->places.move.id, error ? error : -ENOMEM);
     }
-    service_resume_moves(s);
+    service_note_moves(s);
 }
 
 /* ---- over -------------------------------------------------------------------------------- */
@@ -514,7 +499,7 @@ void service_on_move_over(struct service *s, const struct effect *effect)
         if (op->store == effect->store && op->id == effect->move)
             atomic_store(&op->cancelled, true);
     }
-    service_resume_moves(s);
+    service_note_moves(s);
 }
 
 void service_end_moves(struct service *s)

@@ -123,9 +123,6 @@ uint64_t service_waiting_moment(const struct service *s)
 void service_resume_moves(struct service *s)
 {
     struct move_op *op;
-    if (s->resuming)
-        return; /* whoever does it looks at all of them again */
-    s->resuming = true;
     while ((op = find_waited(s))) {
         bool begins = !op->error && !atomic_load(&op->cancelled);
         int error = begins ? move_op_start(op) : op->error;
@@ -134,10 +131,7 @@ void service_resume_moves(struct service *s)
         op->error = error;
         op->finish(op);
     }
-    s->resuming = false;
     s->resume_at_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
-    if (any_waits(s))
-        s->is_unsettled = true;
 }
 
 /* ---- that count on nothing any more --------------------------------------------------------- */
@@ -168,5 +162,5 @@ void service_settle_lacking(struct service *s, uint64_t move, bool comes)
     op->lacks = false;
     op->in_vain = !comes;
     if (!comes)
-        service_resume_moves(s);
+        service_note_moves(s);
 }

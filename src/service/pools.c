@@ -52,7 +52,7 @@ int service_set_pool(struct service *s, uint64_t file, const struct service_budg
     if (!error)
         error = service_apply_record(s, &record, NULL);
     if (!error)
-        service_on_memory(s); /* somebody may have room now */
+        service_note_memory(s); /* somebody may have room now */
     return error;
 }
 
@@ -76,7 +76,7 @@ int service_set_store_pool(struct service *s, uint64_t store, const char *pool,
         .type = RECORD_STORE_POOL, .store = store, .name = pool, .name_bytes = strlen(pool)};
     int error = service_is_admin(s, caller->uid) ? change(s, &record, caller) : -EPERM;
     if (!error)
-        service_on_memory(s);
+        service_note_memory(s);
     return error;
 }
 

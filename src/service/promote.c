@@ -98,7 +98,7 @@ static void promote_in_turn(struct service *s, const struct place_turn *turn)
 
 void service_start_promotions(struct service *s)
 {
-    if (s->promoting || s->ending)
+    if (s->ending)
         return;
     uint64_t alloc_turn = service_alloc_turn(s), writer_turn = service_writer_turn(s);
     s->short_turn = alloc_turn < writer_turn ? alloc_turn : writer_turn;
@@ -106,10 +106,8 @@ void service_start_promotions(struct service *s)
         return;
     size_t count;
     struct place_turn *turns = get_turns(s, &count);
-    s->promoting = true; /* what begins one applies records */
     for (size_t i = 0; i < count; i++)
         promote_in_turn(s, &turns[i]);
-    s->promoting = false;
     free(turns);
 }
 

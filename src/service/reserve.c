@@ -2,7 +2,7 @@
 /*
  * reserve - the device's account: charging it, and what is set aside for sessions
  *
- * What is set aside is state of the core, and the account follows it (records.c). A session draws
+ * What is set aside is state of the core, and the account follows it (ledger.c). A session draws
  * from its own part first. What its store's memory gives back goes there, as long as some is due;
  * all other memory that comes back is anybody's.
  */

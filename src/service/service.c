@@ -142,7 +142,7 @@ void service_on_timer(struct service *s)
     service_expire_measuring(s, now_ms);
     service_expire_awaiting(s, now_ms);
     if (service_waiting_moment(s) <= now_ms)
-        service_look_at_moves(s);
+        service_note_moves(s);
     service_retry_watches(s, now_ms);
     service_wake_bulks(s);
     service_apply_record(s, &record, NULL);

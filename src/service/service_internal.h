@@ -137,17 +137,17 @@ struct service {
     struct idvec watches;        /* processes whose sessions end with them, by pid */
     uint64_t watch_after_ms;     /* some could not be watched: tried again then; 0: none */
     struct share shares[SERVICE_BOUND_COUNT];
-    struct share slots; /* of transfers that run */
-    struct idvec turns; /* users whose transfers wait for a slot */
-    uint64_t next_user; /* whose turn it is */
-    bool starting_turns;
+    struct share slots;           /* of transfers that run */
+    struct idvec turns;           /* users whose transfers wait for a slot */
+    uint64_t next_user;           /* whose turn it is */
+    struct job *unstarted;        /* whose turn came without a thread: they end with this step */
     struct bound_note *notes;     /* who met which bound of late */
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
     uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
     struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
     struct piece *freeing;        /* pieces that are being given back */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
-    size_t doomed;                  /* pieces that go when the effects of this record are done */
+    size_t doomed; /* pieces that no job uses, to be freed at the end of the step */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
     struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
@@ -155,9 +155,8 @@ struct service {
     struct move_op *moves;       /* under way */
     uint64_t promote_after_ms;   /* no promotion begins by itself before this */
     struct idvec short_stores;   /* struct short_store */
-    bool promoting, evicting, resuming, giving_way, healing;
-    uint64_t resume_at_ms; /* when moves that wait for memory are looked at again */
-    bool moves_end;        /* service_end_moves */
+    uint64_t resume_at_ms;       /* when moves that wait for memory are looked at again */
+    bool moves_end;              /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
     uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
@@ -169,7 +168,13 @@ struct service {
     struct service_tries evict_tries, free_looks;
     struct service_numbers numbers;
     bool told_spool_bound;
-    bool is_unsettled; /* something of this step is left for its end */
+    /* What the end of the step has to do. */
+    bool is_unsettled; /* anything */
+    bool has_memory;   /* some is free again: whoever waits for it is tried */
+    bool has_changed;  /* a record may have changed who can leave the device */
+    bool has_moves;    /* moves that wait for memory are looked at again */
+    bool has_endings;  /* a session's last use is over, and an ending waits for that */
+    bool has_notes;    /* bounds that were met are told */
     bool ending;       /* service_stop: effects are dropped, and there are no helpers */
 };
 
@@ -198,17 +203,22 @@ void service_drop_measuring(struct service *s);
 void service_drop_awaiting(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
-/* records.c */
+/* ledger.c: writes the journal, changes the state, keeps the account; what follows from it is left
+ * to the end of the step (settle.c). outcome: NULL where it does not matter. */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
-/* The same for one that asks for the lock: if it has to wait, `parked` is entered as the waiter's
- * before any effect is handled. waiter: 0 if there is none; with an error, it could not be entered.
- */
-int service_apply_asking(struct service *s, struct record *record, struct outcome *outcome,
-                         struct parked *parked, uint64_t *waiter);
-void service_on_memory(struct service *s); /* some is free again: whoever waits for it is tried */
-/* What moves wait for is made free, where nothing is on its way that would do; those that can begin
- * do, and those that never will end. */
-void service_look_at_moves(struct service *s);
+
+/* For the end of the step: memory is free again, and whoever waits for it is tried. */
+static inline void service_note_memory(struct service *s)
+{
+    s->has_memory = s->is_unsettled = true;
+}
+
+/* For the end of the step: what moves wait for is made free, where nothing is on its way that would
+ * do; moves that can begin do, and moves that never will end. */
+static inline void service_note_moves(struct service *s)
+{
+    s->has_moves = s->is_unsettled = true;
+}
 
 /* room.c */
 /* What records and objects take, journal and heap together: rather more than they do. */
@@ -254,12 +264,14 @@ bool service_is_leaving(const struct service *s, uint64_t session);
 /* A transfer begins: -ESTALE when the session is over or ends, -ENOMEM. */
 int service_begin_use(struct service *s, uint64_t session);
 int service_begin_use_while_closing(struct service *s, uint64_t session);
-/* The last one lets the session's endings run. */
+/* After the last one the session's endings run, at the end of the step. */
 void service_end_use(struct service *s, uint64_t session);
 /* A spool could not end: a commit that waits for it says why. */
 void service_on_seal_failed(struct service *s, uint64_t session, int error);
 
 /* bounds.c */
+/* The next bound that was met and is to be told: fills the record. False: there is none. */
+bool service_take_note(struct service *s, struct record *record);
 void service_free_bounds(struct service *s);
 void service_init_bounds(struct service *s);
 /* Somebody met the budget of the store's pool. Told now and then, as bounds are. */
@@ -294,11 +306,10 @@ int service_open_locking(struct service *s, const struct service_open *open, enu
                          struct service_request *request, struct service_answer *answer);
 
 /* wait.c: requests that wait behind a waiter of the core */
-/* Applies a record that asks for the lock. Where it must wait, the request is parked before
- * anything else happens. True: granted at once, or an error. */
+/* Applies a record that asks for the lock. Where it must wait, the request is parked. True: granted
+ * at once, or an error. */
 bool service_ask(struct service *s, struct record *record, const struct parked *how,
                  struct service_request *request, struct outcome *outcome, int *error);
-int service_park(struct service *s, struct parked *parked, uint64_t waiter); /* -ENOMEM */
 void service_on_granted(struct service *s, const struct effect *effect);
 void service_on_refused(struct service *s, const struct effect *effect);
 /* Ends a wait from our side; flags CORE_WAIT_*. */
@@ -334,13 +345,14 @@ void service_check_owner(struct service *s, uint64_t session);
 void service_free_watches(struct service *s);
 
 /* end.c */
-void service_run_endings(struct service *s, struct in_flight *in_flight);
+/* Of sessions whose last use is over. */
+void service_run_endings(struct service *s);
 void service_on_session_over(struct service *s, uint64_t session);
 int service_end_session(struct service *s, const struct ending *ending);
 void service_end_owned(struct service *s, uint64_t session);
 
 /* commit.c */
-/* Before the record: true, it is being computed, and service_run_endings comes again. */
+/* Before the record: true, it is being computed, and its end is a use's. */
 bool service_prepare_commit(struct service *s, struct in_flight *in_flight, struct ending *ending);
 void service_drop_prepared(struct service *s, struct ending *ending);
 /* CORE_COMMIT_CHECK, which ends nothing. */
@@ -365,24 +377,28 @@ void service_free_region_objects(struct service *s);
 /* For an allocation of this session; not yet in s->pieces. */
 struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
 void piece_begin(struct piece *piece);
-void piece_end(struct service *s, struct piece *piece);
 /* So much of it counts as spooled from now on: no more than before. */
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
-/* Gives back what it is charged with beyond this. */
-void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 #define PIECE_DESCRIPTORS 2u
 /* What the keeper is to hold of it, which has this memory: how many. Any thread. */
 size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
                       struct service_memory kept[PIECE_DESCRIPTORS]);
+/* Counts it as coming back: it is certain that it goes, and whoever waits may count on it. */
+void piece_count_freeing(struct service *s, struct piece *piece);
+/* No record has this memory any more: it is freed at the end of the step, or of its last use. */
+void piece_doom(struct service *s, uint64_t memory);
+/* Is memory still being given back that was this store's? */
+bool piece_is_freed_of(const struct service *s, uint64_t store);
+
+/* piece_free.c */
+void piece_end(struct service *s, struct piece *piece);
+/* Gives back what it is charged with beyond this. */
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
 /* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
  * follow before control goes back to the loop; piece_free_doomed calls it. */
 void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
-/* Is memory still being given back that was this store's? */
-bool piece_is_freed_of(const struct service *s, uint64_t store);
-/* After the effects of a record: all that they let go at once, for a removal moves what is behind.
- */
-void service_on_free_memory(struct service *s, uint64_t memory);
+/* All that were doomed at once, for a removal moves what is behind. */
 void piece_free_doomed(struct service *s);
 
 /* alloc.c */
@@ -394,7 +410,7 @@ uint64_t service_alloc_moment(const struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
 
-/* Has stores leave the device for the first that waits and can use it now. After each record. */
+/* Has stores leave the device for the first that waits and can use it now. */
 void service_evict_for_allocs(struct service *s);
 
 /* become_free.c */
@@ -493,19 +509,19 @@ void service_restore_moves(struct service *s);
 /* They begin, or fail. */
 void service_begin_moves_anew(struct service *s);
 /* Suspect stores that nobody has go to their spares on the disk, when these were read: first those
- * that somebody waits for, then the others one by one. After each record. */
+ * that somebody waits for, then the others one by one. */
 void service_start_heals(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 
 /* promote.c */
-/* Of stores that somebody waits for, as far as there is memory. After each record. */
+/* Of stores that somebody waits for, as far as there is memory. */
 void service_start_promotions(struct service *s);
 uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 
 /* move_wait.c */
-/* Some memory is free again, or does not come: those that wait for it begin, or end. */
+/* Starts, or fails, the moves that wait for memory. */
 void service_resume_moves(struct service *s);
 /* When they are to be looked at again in any case; UINT64_MAX: none waits. */
 uint64_t service_waiting_moment(const struct service *s);
@@ -549,10 +565,9 @@ void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
 
-/* The same for the first who waits for a lock and lacks what it is to reserve. After each record.
- */
+/* The same for the first waiter for a lock that lacks what it is to reserve. */
 void service_evict_for_writers(struct service *s);
-/* Stores leave for the last that was noted; once, for it is tried again. After each record. */
+/* Stores leave for the last lack that was noted; once, for it is tried again. */
 void service_evict_for_lack(struct service *s);
 /* And for moves that count on nothing any more. */
 void service_evict_for_moves(struct service *s);

@@ -1,6 +1,121 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle - the end of a step of the loop: arms the timer if the step changed a deadline */
-#include "service/service_internal.h"
+/*
+ * settle - the end of a step of the loop: all that follows from the records of the step
+ *
+ * Effects first, then what became free or is over, then what the service decides by itself. Each
+ * may apply records, so this goes on until nothing follows any more; nothing below calls it.
+ */
+#include "service/discard.h"
+#include "service/turns.h"
+
+static bool take(bool *flag)
+{
+    bool was_set = *flag;
+    *flag = false;
+    return was_set;
+}
+
+/* ---- effects ------------------------------------------------------------------------------- */
+
+static void tell_state(struct service *s, uint64_t store)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_state)
+            at->on_state(at->context, store);
+}
+
+static void tell_place(struct service *s, uint64_t store)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_place)
+            at->on_place(at->context, store);
+}
+
+static void handle_effect(struct service *s, const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        service_on_granted(s, effect);
+        break;
+    case EFFECT_REFUSED:
+        service_on_refused(s, effect);
+        break;
+    case EFFECT_STATE:
+        tell_state(s, effect->store);
+        break;
+    case EFFECT_SESSION_OVER:
+        service_cancel_session_allocs(s, effect->session);
+        service_unwatch(s, effect->owner);
+        service_on_session_over(s, effect->session);
+        break;
+    case EFFECT_PLACE:
+        tell_place(s, effect->store);
+        break;
+    case EFFECT_MOVE_OVER:
+        service_on_move_over(s, effect);
+        break;
+    case EFFECT_REGION_OVER:
+        service_on_region_over(s, effect);
+        break;
+    case EFFECT_FREE_MEMORY: /* the ledger has noted these */
+    case EFFECT_EVENT:
+        break;
+    }
+}
+
+/* ---- what is over -------------------------------------------------------------------------- */
+
+static void tell_bounds(struct service *s)
+{
+    struct record record;
+    while (service_take_note(s, &record))
+        service_apply_record(s, &record, NULL);
+}
+
+static void end_what_is_over(struct service *s)
+{
+    if (take(&s->has_endings))
+        service_run_endings(s);
+    turns_end_unstarted(s);
+    if (take(&s->has_notes))
+        tell_bounds(s);
+    piece_free_doomed(s);
+    service_discard_garbage(s);
+}
+
+/* ---- what the service decides --------------------------------------------------------------- */
+
+static void look_at_moves(struct service *s)
+{
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
+        service_drop_spares(s, (enum core_place)tier);
+    service_resume_moves(s);
+}
+
+static void plan(struct service *s)
+{
+    struct record record = {.type = RECORD_TIME};
+    bool has_memory = take(&s->has_memory), has_moves = take(&s->has_moves);
+    if (take(&s->has_changed))
+        service_retry_allocs_soon(s);
+    if (has_memory) {
+        service_retry_spools(s);
+        service_retry_allocs(s);
+        service_answer_freed(s);
+    }
+    service_evict_for_lack(s);
+    service_start_heals(s);
+    service_start_promotions(s);
+    if (has_memory && s->core->reserving > 0)
+        service_apply_record(s, &record, NULL);
+    if (has_memory || has_moves)
+        look_at_moves(s); /* last: others may wait for longer */
+    service_evict_for_writers(s);
+    service_evict_for_allocs(s);
+    service_evict_for_moves(s);
+}
+
+/* ---- the end of a step ----------------------------------------------------------------------- */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -23,8 +138,14 @@ static void arm_timer(struct service *s)
 
 void service_end_step(struct service *s)
 {
+    struct effect effect;
     if (!s->is_unsettled)
         return;
-    s->is_unsettled = false;
+    while (take(&s->is_unsettled)) {
+        while (core_next_effect(s->core, &effect))
+            handle_effect(s, &effect);
+        end_what_is_over(s);
+        plan(s);
+    }
     arm_timer(s);
 }

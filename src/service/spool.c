@@ -162,7 +162,7 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     piece_end(s, piece);
     spool_answer(s, op, error);
     if (error) /* what it had charged is there again */
-        service_on_memory(s);
+        service_note_memory(s);
     while (queue) { /* the first takes the next piece for itself, the others queue there again */
         struct spool_op *next = queue->next;
         queue->next = NULL;

@@ -104,16 +104,27 @@ static void start_first(struct service *s, struct turn_queue *queue)
     if (!turn->error)
         return;
     s->numbers.jobs_in_flight++;
-    turn->job.done(&turn->job);
+    struct job **last = &s->unstarted;
+    while (*last)
+        last = &(*last)->next;
+    turn->job.next = NULL;
+    *last = &turn->job;
+    s->is_unsettled = true;
+}
+
+void turns_end_unstarted(struct service *s)
+{
+    struct job *job;
+    while ((job = s->unstarted)) {
+        s->unstarted = job->next;
+        job->done(job);
+    }
 }
 
 /* Whoever may, each user once around. */
 static void start_waiting(struct service *s)
 {
     size_t left = s->turns.count;
-    if (s->starting_turns) /* one that could not be started has ended */
-        return;
-    s->starting_turns = true;
     while (left > 0 && s->turns.count > 0) {
         struct turn_queue *queue = NULL;
         for (size_t i = 0; !queue && i < s->turns.count; i++) {
@@ -130,7 +141,6 @@ static void start_waiting(struct service *s)
         start_first(s, queue);
         left = s->turns.count;
     }
-    s->starting_turns = false;
 }
 
 void turn_end(struct service *s, struct turn *turn)

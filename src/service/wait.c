@@ -40,7 +40,8 @@ static struct parked *parked_new(struct service_request *request, const struct p
     return NULL;
 }
 
-int service_park(struct service *s, struct parked *parked, uint64_t waiter)
+/* -ENOMEM */
+static int park(struct service *s, struct parked *parked, uint64_t waiter)
 {
     parked->id = waiter;
     parked->park_until_ms = add_saturated(service_now(s), service_wait_max_ms(parked->request));
@@ -52,14 +53,16 @@ int service_park(struct service *s, struct parked *parked, uint64_t waiter)
     return error;
 }
 
-/* The core's effect then answers the request. */
+/* One whose wait is over already is answered by the effect that says so. */
 void service_end_wait(struct service *s, struct record *record)
 {
     struct effect refused = {
         .type = EFFECT_REFUSED, .waiter = record->waiter, .error = -(int)record->count};
+    if (!core_find_waiter(s->core, record->waiter))
+        return;
     record->type = RECORD_WAIT_END;
     service_apply_record(s, record, NULL);
-    service_on_refused(s, &refused); /* if the core did not say it */
+    service_on_refused(s, &refused);
 }
 
 static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t flags)
@@ -68,8 +71,6 @@ static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t fla
     service_end_wait(s, &record);
 }
 
-/* What else the record has caused may end other sessions at once, and so grant this waiter, which
- * is then answered already. */
 bool service_ask(struct service *s, struct record *record, const struct parked *how,
                  struct service_request *request, struct outcome *outcome, int *error)
 {
@@ -78,7 +79,11 @@ bool service_ask(struct service *s, struct record *record, const struct parked *
     *error = parked ? s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16)
                     : -ENOMEM;
     if (!*error)
-        *error = service_apply_asking(s, record, outcome, parked, &waiter);
+        *error = service_apply_record(s, record, outcome);
+    if (!*error && outcome->waiter) {
+        waiter = outcome->waiter;
+        *error = park(s, parked, waiter);
+    }
     if (waiter == 0) {
         parked_free(parked);
         return true;
@@ -139,16 +144,13 @@ void service_drop_parked(struct service *s)
 
 void service_expire_parked(struct service *s, uint64_t now_ms)
 {
-    for (size_t i = 0; i < s->parked.count;) {
-        struct parked *parked = s->parked.items[i];
-        if (parked->park_until_ms > now_ms) {
-            i++;
-            continue;
-        }
+    const struct parked *expired;
+    for (uint64_t id = 0; (expired = idvec_find_after(&s->parked, id));) {
+        id = expired->id;
         /* The kernel would kill the mount for a request that waits longer. The library asks again.
          */
-        end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
-        i = 0; /* answering may have changed the table */
+        if (expired->park_until_ms <= now_ms)
+            end_wait(s, id, expired->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
     }
     s->parked_until_ms = UINT64_MAX;
     for (size_t i = 0; i < s->parked.count; i++) {

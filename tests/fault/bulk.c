@@ -98,7 +98,7 @@ static void run(struct client *client, int32_t after, enum failing failing)
     control->fired = false;
     control->after = after;
     control->armed = failing == ONE_CALL;
-    require(service_apply(service, &writer, document, bytes, &client->request) == 0);
+    require(in_step(service_apply(service, &writer, document, bytes, &client->request)) == 0);
     for (unsigned step = 0; step < STEPS && client->answers == 0; step++) {
         if (failing == ALL_AFTER_A_SLICE && count_entries() > 0) {
             control->after = 0;
@@ -133,7 +133,7 @@ static void clear(void)
 
     for (unsigned i = 0; i < ROWS; i++) {
         snprintf(key, sizeof key, "k%04u", i);
-        require(service_entry_delete(service, &writer, key, 5) == 0);
+        require(in_step(service_entry_delete(service, &writer, key, 5)) == 0);
     }
 }
 

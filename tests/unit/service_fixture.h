@@ -3,8 +3,9 @@
  * service_fixture - a service over host memory, with a host that does all at once, and clients of
  * it
  *
- * For tests of the service without a daemon. Jobs run where they are submitted, or (defers) when
- * run_deferred is called. Time stands still but for what a test adds. Included once by a program.
+ * For tests of the service without a daemon. in_step(call) makes the call in a step of a loop and
+ * ends the step; then its jobs run, each in a step of its own, or (defers) wait for run_deferred.
+ * Time stands still but for what a test adds. Included once by a program.
  */
 #ifndef GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
 #define GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
@@ -32,10 +33,9 @@ static uint64_t fixture_now_ms, fixture_timer_ms;
 static bool fixture_idle; /* service_on_idle is wanted */
 static unsigned fixture_watches;
 static bool defers;
-static struct job *deferred[64];
-static size_t deferred_count;
-static unsigned submitted[SERVICE_POOL_COUNT]; /* jobs, since service_start */
-static struct service_kept kept[256];          /* what the keeper has, by number */
+static struct job *queued_jobs, **last_job = &queued_jobs; /* submitted, and not run yet */
+static unsigned submitted[SERVICE_POOL_COUNT];             /* jobs, since service_start */
+static struct service_kept kept[256];                      /* what the keeper has, by number */
 static size_t kept_count;
 static uint64_t unwatchable;          /* a pid for which there is no descriptor; 0: none */
 static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
@@ -69,12 +69,6 @@ static int host_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
-static void do_job(struct job *job)
-{
-    job->run(job);
-    job->done(job);
-}
-
 static int host_record(void *context, const struct record *record, size_t *mark)
 {
     (void)context;
@@ -98,20 +92,10 @@ static int host_submit(void *context, enum service_pool pool, struct job *job)
 {
     (void)context;
     submitted[pool]++;
-    if (!defers)
-        do_job(job);
-    else if (deferred_count == sizeof deferred / sizeof deferred[0])
-        return -EAGAIN;
-    else
-        deferred[deferred_count++] = job;
+    job->next = NULL;
+    *last_job = job;
+    last_job = &job->next;
     return 0;
-}
-
-__attribute__((unused)) static void run_deferred(void)
-{
-    defers = false;
-    while (deferred_count > 0)
-        do_job(deferred[--deferred_count]);
 }
 
 static void host_set_timer(void *context, uint64_t at_ms)
@@ -246,10 +230,56 @@ static void open_memory(void)
         vmm->beside[VMM_TIER_HOST].granularity_bytes = fixture_host_grain;
 }
 
+static void do_job(struct job *job)
+{
+    job->run(job);
+    job->done(job);
+}
+
+/* All that were submitted, each in a step of its own, as well as what they begin. */
+static void run_jobs(void)
+{
+    struct job *job;
+
+    while ((job = queued_jobs)) {
+        queued_jobs = job->next;
+        last_job = queued_jobs ? last_job : &queued_jobs;
+        do_job(job);
+        service_end_step(service);
+    }
+}
+
 /* The end of a step of the loop. */
-__attribute__((unused)) static void settle_step(void)
+static void settle_step(void)
 {
     service_end_step(service);
+    if (!defers)
+        run_jobs();
+}
+
+#define in_step(call)                             \
+    __extension__({                               \
+        __typeof__(call) result_of_step = (call); \
+        settle_step();                            \
+        result_of_step;                           \
+    })
+
+__attribute__((unused)) static void close_file(uint64_t file)
+{
+    service_close(service, file);
+    settle_step();
+}
+
+__attribute__((unused)) static void exit_process(struct core_process process)
+{
+    service_on_exit(service, process);
+    settle_step();
+}
+
+__attribute__((unused)) static void run_deferred(void)
+{
+    defers = false;
+    run_jobs();
 }
 
 __attribute__((unused)) static void run_timer(void)
@@ -269,7 +299,7 @@ __attribute__((unused)) static void service_start(void)
     memset(submitted, 0, sizeof submitted);
     unwatchable = 0;
     open_memory();
-    require(service_new(vmm, &options, &fixture_host, &service) == 0);
+    require(in_step(service_new(vmm, &options, &fixture_host, &service)) == 0);
 }
 
 __attribute__((unused)) static void service_end(void)
@@ -308,6 +338,7 @@ __attribute__((unused)) static void service_restart(void)
         taken[i] =
             (struct service_kept){.id = kept[i].id, .fd = fcntl(kept[i].fd, F_DUPFD_CLOEXEC, 0)};
     service_stop(service);
+    settle_step();
     run_deferred();
     defers = deferring;
     service_free(service);
@@ -343,7 +374,7 @@ static int open_as(struct client *client, enum core_kind kind, bool read, bool w
 
     client->answers = 0;
     client->ctl = 0;
-    require(service_open(service, &open, &client->caller, &client->request) == 0);
+    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
     require(client->answers == 1);
     client->answers = 0;
     return client->error;
@@ -361,8 +392,9 @@ __attribute__((unused)) static void acquire(struct client *client, enum lock_wis
     struct service_acquire wanted = {
         .wish = wish, .timeout_ms = 1000000, .reserve_bytes = reserve_bytes, .owned = true};
 
-    check_int(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request), 0);
-    settle_step();
+    check_int(
+        in_step(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request)),
+        0);
 }
 
 #endif

@@ -73,6 +73,7 @@ static size_t measure_turn(void)
     require(before != NULL && fixture_idle);
     fixture_idle = false;
     service_on_idle(service);
+    settle_step();
     touched = count_own(&get_layout()->by_key, &before->by_key) +
               count_own(&get_layout()->by_serial, &before->by_serial);
     layout_free(before);
@@ -87,7 +88,7 @@ static void apply(unsigned step, char last, size_t touched[SLICES])
     uint8_t *document = make_document(step, last, &bytes);
 
     writer.answers = 0;
-    check_int(service_apply(service, &by, document, bytes, &writer.request), 0);
+    check_int(in_step(service_apply(service, &by, document, bytes, &writer.request)), 0);
     for (size_t i = 0; i < SLICES; i++) {
         require(writer.answers == 0);
         touched[i] = measure_turn();

@@ -24,9 +24,8 @@ static enum core_place place_of(const char *name)
 /* Jobs end one after the other, and what they begin as well. */
 static void settle(void)
 {
-    while (deferred_count > 0)
-        do_job(deferred[--deferred_count]);
     settle_step();
+    run_jobs();
 }
 
 static void make_store(const char *name)
@@ -37,7 +36,7 @@ static void make_store(const char *name)
                             .mode = 0755,
                             .bytes16 = {(uint8_t)name[0], 1}};
 
-    require(service_apply_record(service, &record, NULL) == 0);
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
 static void open_ctl_of(struct client *client, const char *name, uint64_t pid)
@@ -46,7 +45,7 @@ static void open_ctl_of(struct client *client, const char *name, uint64_t pid)
         .store = store_of(name)->id, .kind = CORE_KIND_CTL, .read = true, .write = true};
 
     *client = new_client(pid, 0);
-    require(service_open(service, &open, &client->caller, &client->request) == 0);
+    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
     require(client->answers == 1 && client->error == 0);
     client->answers = 0;
 }
@@ -58,7 +57,7 @@ static void alloc(struct client *client, uint64_t bytes, bool wait)
         .size_bytes = bytes, .count = 1, .name = "", .tag = "", .wait = wait};
 
     client->answers = 0;
-    require(service_alloc(service, &by, &wanted, &client->request) == 0);
+    require(in_step(service_alloc(service, &by, &wanted, &client->request)) == 0);
     settle();
 }
 
@@ -68,7 +67,7 @@ static void commit(struct client *client)
                             .session =
                                 core_find_file(service_get_core(service), client->ctl)->session};
 
-    require(service_apply_record(service, &record, NULL) == 0);
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
 /* One after the other, with time between: that is the order of their last uses. */
@@ -83,7 +82,7 @@ static void fill_device(void)
         alloc(&client, STORE_BYTES, false);
         require(client.answers == 1 && client.error == 0);
         commit(&client);
-        service_close(service, client.ctl);
+        close_file(client.ctl);
         fixture_now_ms += 10;
     }
     require(vmm_get_free(vmm) == 0);
@@ -149,7 +148,7 @@ TAP_TEST(no_room_is_made_for_a_writer_whose_lock_is_not_free)
     settle();
     check_int(writer.answers, 0);
     check_int(place_of("a"), CORE_PLACE_DEVICE);
-    service_close(service, reader.ctl);
+    close_file(reader.ctl);
     settle();
     check_int(writer.answers, 1);
     check_int(place_of("a"), CORE_PLACE_HOST);
@@ -174,11 +173,11 @@ TAP_TEST(room_is_made_for_the_first_writer_before_the_second)
     acquire(&second, LOCK_WISH_RW, STORE_BYTES);
     settle();
     check_int(first.answers + second.answers, 0);
-    service_close(service, holders[0].ctl);
+    close_file(holders[0].ctl);
     settle();
     check_int(first.answers, 1);
     check_int(second.answers, 0);
-    service_close(service, holders[1].ctl);
+    close_file(holders[1].ctl);
     settle();
     check_int(second.answers, 1);
     end();
@@ -246,7 +245,7 @@ TAP_TEST(an_alloc_that_waits_goes_on_when_a_victim_is_let_go)
     settle();
     alloc(&writer, STORE_BYTES, true);
     check_int(writer.answers, 0);
-    service_close(service, holders[2].ctl);
+    close_file(holders[2].ctl);
     settle();
     check_int(writer.answers, 1);
     check_int(writer.error, 0);
@@ -268,7 +267,7 @@ static void pin(const char *name, bool pinned)
     struct record record = {
         .type = RECORD_STORE_PIN, .store = store_of(name)->id, .flags = pinned ? CORE_PIN_ON : 0};
 
-    require(service_apply_record(service, &record, NULL) == 0);
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
 static void ask_for_more(struct client *writer, const char *name, uint64_t pid)
@@ -299,7 +298,7 @@ TAP_TEST(an_alloc_waits_for_one_that_another_writer_may_abort_and_no_longer_when
     start();
     for (size_t i = 1; i < STORES; i++)
         pin(names[i], true);
-    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
     settle();
     make_store("other");
     ask_for_more(&other, "other", 2);
@@ -338,7 +337,7 @@ static unsigned choices(bool comes)
 {
     unsigned before = service->evict_tries.count;
 
-    check(service_evict_for(service, store_of("weights"), STORE_BYTES) == comes);
+    check(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)) == comes);
     return service->evict_tries.count - before;
 }
 
@@ -351,9 +350,9 @@ TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_change
     hold_all(holders);
     check_int(choices(false), 1);
     check_int(choices(false), 0);
-    require(service_apply_record(service, &time, NULL) == 0);
+    require(in_step(service_apply_record(service, &time, NULL)) == 0);
     check_int(choices(false), 0);
-    service_close(service, holders[1].ctl);
+    close_file(holders[1].ctl);
     check_int(choices(true), 1);
     settle();
     check_int(place_of("b"), CORE_PLACE_HOST);
@@ -369,11 +368,11 @@ TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
     start();
     service->options.min_stay_ms = 50;
     hold_all(holders);
-    service_close(service, holders[3].ctl);
+    close_file(holders[3].ctl);
     to_host.store = back.store = store_of("d")->id;
-    require(service_move_store(service, &to_host) == 0);
+    require(in_step(service_move_store(service, &to_host)) == 0);
     settle();
-    require(service_move_store(service, &back) == 0);
+    require(in_step(service_move_store(service, &back)) == 0);
     settle();
     require(place_of("d") == CORE_PLACE_DEVICE);
     check_int(choices(false), 1);
@@ -411,7 +410,7 @@ static bool is_told(const char *victim, const char *evictor)
 TAP_TEST(an_eviction_is_told_and_counted_when_the_store_has_left)
 {
     start();
-    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
     check(store_of("a")->places.move.id != 0);
     check(!is_told("a", "weights"));
     check_int(evictions(), 0);
@@ -428,12 +427,12 @@ TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
     struct client holder;
 
     start();
-    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
     cancel.store = store_of("a")->id;
-    require(service_apply_record(service, &cancel, NULL) == 0);
+    require(in_step(service_apply_record(service, &cancel, NULL)) == 0);
     settle();
     check_int(place_of("a"), CORE_PLACE_DEVICE);
-    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
     open_ctl_of(&holder, "a", 1);
     acquire(&holder, LOCK_WISH_RO, 0);
     settle();
@@ -448,9 +447,9 @@ TAP_TEST(an_eviction_for_a_store_that_is_gone_meanwhile_is_told_for_nobody)
     struct record gone = {.type = RECORD_STORE_REMOVE};
 
     start();
-    require(service_evict_for(service, store_of("weights"), STORE_BYTES));
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
     gone.store = store_of("weights")->id;
-    require(service_apply_record(service, &gone, NULL) == 0);
+    require(in_step(service_apply_record(service, &gone, NULL)) == 0);
     settle();
     check(is_told("a", ""));
     check_int(evictions(), 1);
@@ -465,7 +464,7 @@ TAP_TEST(after_a_move_nothing_is_left_to_do_where_memory_is_not_mapped_for_it)
     start();
     memset(submitted, 0, sizeof submitted);
     spare.store = store_of("a")->id;
-    require(service_move_store(service, &spare) == 0);
+    require(in_step(service_move_store(service, &spare)) == 0);
     settle();
     check(store_of("a")->places.spares[CORE_PLACE_HOST] != NULL);
     check(submitted[SERVICE_POOL_MOVE] > 0);
@@ -506,8 +505,8 @@ TAP_TEST(room_is_made_for_the_second_writer_when_the_first_waits_in_vain_and_is_
     check_int(second.answers, 1);
     check_int(place_of("a"), CORE_PLACE_HOST);
     check_int(place_of("b"), CORE_PLACE_DEVICE);
-    service_close(service, holder.ctl);
-    service_close(service, second.ctl);
+    close_file(holder.ctl);
+    close_file(second.ctl);
     settle();
     check_int(first.answers, 1);
     end();
@@ -520,7 +519,7 @@ TAP_TEST(a_store_comes_for_its_reader_when_who_waits_for_the_device_is_patient_n
 
     start();
     to_host.store = store_of("c")->id;
-    require(service_move_store(service, &to_host) == 0);
+    require(in_step(service_move_store(service, &to_host)) == 0);
     settle();
     open_ctl_of(&holder, "d", 20);
     acquire(&holder, LOCK_WISH_RO, 0);

@@ -26,7 +26,7 @@ static void start(void)
 {
     service_start();
     root = new_client(9, 0);
-    require(service_store_create(service, "kv_cache", &root.caller, 0755, &kv_cache) == 0);
+    require(in_step(service_store_create(service, "kv_cache", &root.caller, 0755, &kv_cache)) == 0);
 }
 
 static int open_in(struct client *client, uint64_t store, enum core_kind kind, bool write)
@@ -34,7 +34,7 @@ static int open_in(struct client *client, uint64_t store, enum core_kind kind, b
     struct service_open open = {.store = store, .kind = kind, .read = true, .write = write};
 
     *client = new_client(1, 0);
-    require(service_open(service, &open, &client->caller, &client->request) == 0);
+    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
     require(client->answers == 1);
     return client->error;
 }
@@ -46,7 +46,7 @@ static void allocate(struct client *writer)
 
     writer->answers = 0;
     defers = true;
-    require(service_alloc(service, &by, &wanted, &writer->request) == 0);
+    require(in_step(service_alloc(service, &by, &wanted, &writer->request)) == 0);
     run_deferred();
     require(writer->answers == 1 && writer->error == 0);
 }
@@ -56,9 +56,9 @@ static void commit(struct client *writer, uint32_t flags)
     struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
 
     writer->answers = 0;
-    require(service_commit(service, &by, flags, NULL, &writer->request) == 0);
+    require(in_step(service_commit(service, &by, flags, NULL, &writer->request)) == 0);
     require(writer->answers == 1 && writer->error == 0);
-    service_close(service, writer->ctl);
+    close_file(writer->ctl);
 }
 
 static void commit_into(uint64_t store, bool empty)
@@ -73,7 +73,7 @@ static void commit_into(uint64_t store, bool empty)
 
 static int put_up(const struct client *by)
 {
-    return service_fence(service, &by->caller, &fence);
+    return in_step(service_fence(service, &by->caller, &fence));
 }
 
 static void refused(int error, enum service_obstacle obstacle, const char *text)
@@ -94,7 +94,7 @@ TAP_TEST(the_stores_must_be_as_gms_demands_it)
     refused(-EBUSY, SERVICE_OBSTACLE_WEIGHTS_IN_USE, "weights has active or waiting sessions");
     commit(&weights, 0);
     refused(-EBUSY, SERVICE_OBSTACLE_KV_CACHE_IN_USE, "kv_cache has active or waiting sessions");
-    service_close(service, kv.ctl);
+    close_file(kv.ctl);
     refused(-EINVAL, SERVICE_OBSTACLE_WEIGHTS_EMPTY, "weights must contain committed allocations");
     commit_into(store_id(), false);
     require(open_in(&kv, kv_cache, CORE_KIND_LOCK, true) == 0);
@@ -112,7 +112,7 @@ TAP_TEST(weights_must_be_committed_and_there)
     start();
     refused(-EINVAL, SERVICE_OBSTACLE_WEIGHTS_UNCOMMITTED,
             "weights must be committed before checkpoint");
-    require(service_store_rename(service, store_id(), "w", 0, &root.caller) == 0);
+    require(in_step(service_store_rename(service, store_id(), "w", 0, &root.caller)) == 0);
     refused(-ENOENT, SERVICE_OBSTACLE_NONE, "");
     service_end();
 }
@@ -123,11 +123,11 @@ TAP_TEST(a_drained_mount_is_not_fenced_nor_a_fenced_one_drained)
 
     start();
     commit_into(store_id(), false);
-    check_int(service_drain(service, &admin, false), 0);
+    check_int(in_step(service_drain(service, &admin, false)), 0);
     refused(-ENODEV, SERVICE_OBSTACLE_NONE, "");
-    check_int(service_serve(service, &admin), 0);
+    check_int(in_step(service_serve(service, &admin)), 0);
     check_int(put_up(&root), 0);
-    check_int(service_drain(service, &admin, true), -EBUSY);
+    check_int(in_step(service_drain(service, &admin, true)), -EBUSY);
     service_end();
 }
 
@@ -148,11 +148,11 @@ TAP_TEST(a_fence_stands_until_its_token_comes_and_keeps_every_session_out)
     check_int(put_up(&root), 0); /* the same again */
     check_bytes(fence.token, sizeof fence.token, token, sizeof token);
     token[0]++;
-    check_int(service_unfence(service, &root.caller, token, false), -EINVAL);
+    check_int(in_step(service_unfence(service, &root.caller, token, false)), -EINVAL);
     token[0]--;
-    check_int(service_unfence(service, &root.caller, token, false), 0);
-    check_int(service_unfence(service, &root.caller, token, false), 0);
-    check_int(service_unfence(service, &root.caller, token, true), -ESTALE);
+    check_int(in_step(service_unfence(service, &root.caller, token, false)), 0);
+    check_int(in_step(service_unfence(service, &root.caller, token, false)), 0);
+    check_int(in_step(service_unfence(service, &root.caller, token, true)), -ESTALE);
     service_get_fence(service, &fence);
     check(!fence.is_up);
     check_int(open_in(&client, store_id(), CORE_KIND_LOCK, false), 0);
@@ -166,7 +166,7 @@ static void set_attr(uint64_t store, uint32_t mode)
                                       .gid = GROUP,
                                       .mode = mode};
 
-    require(service_store_set_attr(service, store, &attr, &root.caller) == 0);
+    require(in_step(service_store_set_attr(service, store, &attr, &root.caller)) == 0);
 }
 
 TAP_TEST(who_may_write_both_stores_fences_and_ends_that_and_nobody_else)
@@ -183,12 +183,12 @@ TAP_TEST(who_may_write_both_stores_fences_and_ends_that_and_nobody_else)
     check_int(put_up(&member), -EACCES); /* weights alone */
     check_int(put_up(&admin), -EACCES);  /* who may not write them */
     check_int(put_up(&owner), 0);
-    check_int(service_unfence(service, &member.caller, fence.token, true), -EACCES);
+    check_int(in_step(service_unfence(service, &member.caller, fence.token, true)), -EACCES);
     check_int(service_may_fence(service, &member.caller), -EACCES);
     set_attr(kv_cache, 0775);
     check_int(service_may_fence(service, &member.caller), 0);
-    check_int(service_unfence(service, &other.caller, fence.token, true), -EACCES);
-    check_int(service_unfence(service, &member.caller, fence.token, true), 0);
+    check_int(in_step(service_unfence(service, &other.caller, fence.token, true)), -EACCES);
+    check_int(in_step(service_unfence(service, &member.caller, fence.token, true)), 0);
     service_end();
 }
 
@@ -223,7 +223,7 @@ TAP_TEST(the_events_of_a_fence_name_who_asked)
     set_attr(kv_cache, 0700);
     check_int(put_up(&owner), 0);
     check_events(CORE_EVENT_FENCED, &owner);
-    check_int(service_unfence(service, &root.caller, fence.token, true), 0);
+    check_int(in_step(service_unfence(service, &root.caller, fence.token, true)), 0);
     check_events(CORE_EVENT_UNFENCED, &root);
     check_int(event_back(0)->resolved_by, CORE_FENCE_COMPLETE);
     check_int(event_back(1)->resolved_by, CORE_FENCE_COMPLETE);

@@ -40,9 +40,9 @@ static void ask(struct asking *asking, const char *name, uint32_t owner)
 
     asking->fd = wish.fd = memfd_create("object", MFD_CLOEXEC);
     require(wish.fd >= 0 && ftruncate(wish.fd, 100) == 0);
-    check_int(
-        service_region_register(service, &peer, &wish, &asking->reason, &asking->client.request),
-        0);
+    check_int(in_step(service_region_register(service, &peer, &wish, &asking->reason,
+                                              &asking->client.request)),
+              0);
 }
 
 static const struct region *find(uint32_t uid, const char *name)
@@ -60,7 +60,8 @@ static int unregister(uint32_t uid, uint32_t owner, const char *name)
     const struct service_peer peer = {.uid = uid};
     uint64_t count;
 
-    return service_region_unregister(service, &peer, owner, REGION_ANY, name, strlen(name), &count);
+    return in_step(
+        service_region_unregister(service, &peer, owner, REGION_ANY, name, strlen(name), &count));
 }
 
 TAP_TEST(nothing_is_answered_before_the_keeper_has_the_descriptor)
@@ -127,7 +128,7 @@ TAP_TEST(a_drain_that_begins_meanwhile_is_told)
     service_start();
     defers = true;
     ask(&anna, "r", ANNA);
-    require(service_drain(service, &root, false) == 0);
+    require(in_step(service_drain(service, &root, false)) == 0);
     run_deferred();
     check_int(anna.client.error, -ENODEV);
     check_int(anna.reason, SERVICE_REGION_DRAINED);
@@ -166,19 +167,19 @@ TAP_TEST(an_open_region_is_its_owners_and_gets_its_descriptor)
     service_start();
     ask(&anna, "r", ANNA);
     open.serial = find(ANNA, "r")->id;
-    require(service_open(service, &open, &stranger.caller, &stranger.request) == 0);
+    require(in_step(service_open(service, &open, &stranger.caller, &stranger.request)) == 0);
     check_int(stranger.error, -EACCES);
-    require(service_open(service, &open, &anna.client.caller, &anna.client.request) == 0);
+    require(in_step(service_open(service, &open, &anna.client.caller, &anna.client.request)) == 0);
     uint64_t file = anna.client.answer.file;
-    check_int(service_region_release(service, file), -ENOLCK);
-    check_int(service_region_hold(service, file, ANNA, ticket), 0);
-    check_int(service_redeem(service, ticket, &peer, &redeemed), 0);
+    check_int(in_step(service_region_release(service, file)), -ENOLCK);
+    check_int(in_step(service_region_hold(service, file, ANNA, ticket)), 0);
+    check_int(in_step(service_redeem(service, ticket, &peer, &redeemed)), 0);
     check_int(service_get_descriptor(service, &redeemed, 0, &descriptor), 0);
     check_int(descriptor.fd, anna.fd);
     check(!descriptor.is_own);
     check_int(unregister(ANNA, ANNA, "r"), 0);
     check(is_open(anna.fd));
-    service_close(service, file);
+    close_file(file);
     check(!is_open(anna.fd));
     check_int(service_get_descriptor(service, &redeemed, 0, &descriptor), -ESTALE);
     service_end();

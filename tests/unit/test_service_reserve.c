@@ -32,14 +32,14 @@ static void start_writing(uint64_t reserved)
     writer = new_client(1, 0);
     require(open_as(&writer, CORE_KIND_LOCK, true, true) == 0);
     by.file = writer.ctl;
-    require(service_set_aside(service, &by, &aside, &writer.request) == 0);
+    require(in_step(service_set_aside(service, &by, &aside, &writer.request)) == 0);
     require(writer.error == 0);
     check_numbers(reserved, 0, 0, 0);
 }
 
 static void end_writing(void)
 {
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     service_end();
 }
 
@@ -50,7 +50,7 @@ static void allocate(uint32_t count)
 
     writer.answers = 0;
     defers = true;
-    require(service_alloc(service, &by, &alloc, &writer.request) == 0);
+    require(in_step(service_alloc(service, &by, &alloc, &writer.request)) == 0);
 }
 
 /* What the core says of the session when another worker goes on with it, with all that was made
@@ -116,13 +116,14 @@ TAP_TEST(what_a_write_draws_is_known_until_it_is_in_the_layout)
     start_writing(4);
     open.store = store_id();
     file = new_client(1, 0);
-    require(service_create(service, open.store, "w", &open, &file.caller, &file.request) == 0);
+    require(in_step(service_create(service, open.store, "w", &open, &file.caller, &file.request)) ==
+            0);
     require(file.error == 0 && file.ctl != 0);
     for (unsigned i = 0; i < 2; i++) {
         file.answers = 0;
         defers = true;
-        require(service_write(service, file.ctl, bytes, sizeof bytes, i * 2 * FIXTURE_GRAIN,
-                              &file.request) == 0);
+        require(in_step(service_write(service, file.ctl, bytes, sizeof bytes, i * 2 * FIXTURE_GRAIN,
+                                      &file.request)) == 0);
         check_numbers(3 - 2 * i, 0, 1 + i, 1 + i);
         check_resumed(4 - i);
         run_deferred();
@@ -130,7 +131,7 @@ TAP_TEST(what_a_write_draws_is_known_until_it_is_in_the_layout)
         check_numbers(3 - 2 * i, 0, 0, 0);
     }
     defers = true;
-    service_close(service, file.ctl);
+    close_file(file.ctl);
     run_deferred();
     check_numbers(1, 0, 0, 0);
     end_writing();

@@ -28,7 +28,7 @@ static void allocate(struct client *writer, const char *name)
 
     writer->answers = 0;
     defers = true;
-    require(service_alloc(service, &by, &wanted, &writer->request) == 0);
+    require(in_step(service_alloc(service, &by, &wanted, &writer->request)) == 0);
     run_deferred();
     require(writer->answers == 1 && writer->error == 0);
     writer->session = session;
@@ -39,9 +39,9 @@ static void commit(struct client *writer)
     struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
 
     writer->answers = 0;
-    require(service_commit(service, &by, 0, NULL, &writer->request) == 0);
+    require(in_step(service_commit(service, &by, 0, NULL, &writer->request)) == 0);
     require(writer->answers == 1 && writer->error == 0);
-    service_close(service, writer->ctl);
+    close_file(writer->ctl);
 }
 
 static void commit_two(void)
@@ -92,7 +92,7 @@ TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
     open_ctl(&writer, 7);
     acquire(&writer, LOCK_WISH_RW, 0);
     allocate(&writer, "a");
-    require(check_int(service_note_writer(service, writer.session, 0, lent), 0));
+    require(check_int(in_step(service_note_writer(service, writer.session, 0, lent)), 0));
     check_int(fixture_watches, 2);
     unwatchable = lent.pid;
     service_restart();
@@ -106,7 +106,7 @@ TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
     fixture_now_ms = fixture_timer_ms;
     run_timer();
     check_int(fixture_watches, 2);
-    service_on_exit(service, lent);
+    exit_process(lent);
     check_int(store_now()->writer_count, 0);
     service_end();
 }
@@ -142,7 +142,7 @@ TAP_TEST(the_number_of_memory_that_is_lost_is_not_given_again)
     allocate(&writer, "c");
     check_int(core_count_memories(core_now()), 3);
     check(greatest_memory() > lost);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     service_end();
 }
 
@@ -154,8 +154,8 @@ static int order(enum core_place to)
     struct client admin = new_client(9, 0);
 
     require(open_as(&admin, CORE_KIND_RESIDENCY, true, true) == 0);
-    int error = service_order_move(service, admin.ctl, &wanted);
-    service_close(service, admin.ctl);
+    int error = in_step(service_order_move(service, admin.ctl, &wanted));
+    close_file(admin.ctl);
     return error;
 }
 

@@ -48,7 +48,7 @@ static void start(uint32_t mode)
                                       .mode = mode};
 
     service_start();
-    require(service_store_set_attr(service, store_id(), &attr, &root) == 0);
+    require(in_step(service_store_set_attr(service, store_id(), &attr, &root)) == 0);
 }
 
 static int try_open(uint32_t uid, enum core_kind kind, bool read, bool write)
@@ -57,7 +57,7 @@ static int try_open(uint32_t uid, enum core_kind kind, bool read, bool write)
     int error = open_as(&client, kind, read, write);
 
     if (!error)
-        service_close(service, client.ctl);
+        close_file(client.ctl);
     return error;
 }
 
@@ -114,17 +114,17 @@ TAP_TEST(changes_by_path_need_the_right_before_the_session)
     require(open_as(&owner, CORE_KIND_LOCK, true, true) == 0);
     struct service_entry entry = {.key = "k", .key_bytes = 1, .slot = LAYOUT_UNBOUND, .value = ""};
     struct service_actor by = {.store = store_id(), .caller = &other.caller};
-    check_int(service_entry_put(service, &by, &entry), -EACCES);
+    check_int(in_step(service_entry_put(service, &by, &entry)), -EACCES);
     /* Its own child, with the owner's session, but another user. */
     other.caller.processes[1] = owner.caller.processes[0];
     other.caller.process_count = 2;
-    check_int(service_entry_put(service, &by, &entry), -EACCES);
+    check_int(in_step(service_entry_put(service, &by, &entry)), -EACCES);
     check_int(open_as(&other, CORE_KIND_LOCK, true, false), -EACCES);
     by.caller = &owner.caller;
-    check_int(service_entry_put(service, &by, &entry), 0);
+    check_int(in_step(service_entry_put(service, &by, &entry)), 0);
     by.store = 4711;
-    check_int(service_entry_put(service, &by, &entry), -ENOENT);
-    service_close(service, owner.ctl);
+    check_int(in_step(service_entry_put(service, &by, &entry)), -ENOENT);
+    close_file(owner.ctl);
     service_end();
 }
 
@@ -140,21 +140,21 @@ TAP_TEST(a_files_direction_decides_what_it_may_change_and_see)
     require(open_as(&writer, CORE_KIND_LOCK, false, true) == 0);
     require(open_as(&reader, CORE_KIND_LOCK, true, false) == 0);
     struct service_actor by = {.file = reader.ctl};
-    check_int(service_clear(service, &by), -EBADF);
+    check_int(in_step(service_clear(service, &by)), -EBADF);
     check_int(service_view_info(service, reader.ctl, &info), 0);
     by.file = writer.ctl;
-    check_int(service_clear(service, &by), 0);
+    check_int(in_step(service_clear(service, &by)), 0);
     check_int(service_view_info(service, writer.ctl, &info), -EBADF);
     check_int(service_view_layout(service, writer.ctl, &layout, name), -EBADF);
     check_int(service_view_entry(service, writer.ctl, "k", 1, &layout, &entry), -EBADF);
     writer.answers = 0;
-    check_int(service_export(service, writer.ctl, &export, &writer.request), 0);
+    check_int(in_step(service_export(service, writer.ctl, &export, &writer.request)), 0);
     check_int(writer.error, -EBADF);
     check_int(service_view_info(service, 4711, &info), -EBADF);
     by.file = 4711;
-    check_int(service_clear(service, &by), -EBADF);
-    service_close(service, writer.ctl);
-    service_close(service, reader.ctl);
+    check_int(in_step(service_clear(service, &by)), -EBADF);
+    close_file(writer.ctl);
+    close_file(reader.ctl);
     service_end();
 }
 
@@ -166,20 +166,20 @@ TAP_TEST(a_file_without_a_session_acts_for_the_processes_of_who_uses_it)
     require(open_as(&opener, CORE_KIND_COMMIT, false, true) == 0);
     require(open_as(&writer, CORE_KIND_LOCK, true, true) == 0);
     struct service_actor by = {.file = opener.ctl, .caller = &opener.caller};
-    check_int(service_entry_put(service, &by, &entry), -ENOLCK);
+    check_int(in_step(service_entry_put(service, &by, &entry)), -ENOLCK);
     by.caller = &writer.caller;
-    check_int(service_entry_put(service, &by, &entry), 0);
+    check_int(in_step(service_entry_put(service, &by, &entry)), 0);
     by.caller = NULL;
-    check_int(service_entry_put(service, &by, &entry), -ENOLCK);
-    service_close(service, opener.ctl);
-    service_close(service, writer.ctl);
+    check_int(in_step(service_entry_put(service, &by, &entry)), -ENOLCK);
+    close_file(opener.ctl);
+    close_file(writer.ctl);
     service_end();
 }
 
 static int revoke_by(struct client *by, uint64_t file, uint64_t number)
 {
     by->answers = 0;
-    check_int(service_revoke(service, file, number, false, &by->request), 0);
+    check_int(in_step(service_revoke(service, file, number, false, &by->request)), 0);
     check_int(by->answers, 1);
     return by->error;
 }
@@ -200,8 +200,8 @@ TAP_TEST(sessions_are_revoked_by_root_the_owner_and_who_mounted)
         check_int(revoke_by(&by, by.ctl, number), tries[i].error);
         check_int(revoke_by(&by, by.ctl, 4711), tries[i].error ? tries[i].error : -ENOENT);
         check_int(revoke_by(&victim, victim.ctl, number), -EPERM);
-        service_close(service, by.ctl);
-        service_close(service, victim.ctl);
+        close_file(by.ctl);
+        close_file(victim.ctl);
     }
     struct client nobody = client_of(0);
     check_int(revoke_by(&nobody, 4711, 1), -EBADF);
@@ -217,24 +217,24 @@ TAP_TEST(administration_is_for_root_and_who_mounted)
     start(0777);
     for (unsigned i = 0; i < 3; i++) {
         struct service_peer peer = {.uid = refused[i]};
-        check_int(service_drain(service, &peer, true), -EPERM);
-        check_int(service_serve(service, &peer), -EPERM);
-        check_int(service_drain_end(service, &peer, &left), -EPERM);
-        check_int(service_trust(service, &peer, all), -EPERM);
+        check_int(in_step(service_drain(service, &peer, true)), -EPERM);
+        check_int(in_step(service_serve(service, &peer)), -EPERM);
+        check_int(in_step(service_drain_end(service, &peer, &left)), -EPERM);
+        check_int(in_step(service_trust(service, &peer, all)), -EPERM);
         check_int(service_may_unmount(service, &peer), -EPERM);
     }
     for (unsigned i = 0; i < 2; i++) {
         struct service_peer peer = {.uid = admitted[i]};
-        check_int(service_drain(service, &peer, true), 0);
-        check_int(service_drain_end(service, &peer, &left), 0);
-        check_int(service_serve(service, &peer), 0);
-        check_int(service_trust(service, &peer, all), 0);
+        check_int(in_step(service_drain(service, &peer, true)), 0);
+        check_int(in_step(service_drain_end(service, &peer, &left)), 0);
+        check_int(in_step(service_serve(service, &peer)), 0);
+        check_int(in_step(service_trust(service, &peer, all)), 0);
         check_int(service_may_unmount(service, &peer), 0);
     }
     const struct core_store *store = core_find_store(service_get_core(service), store_id());
     struct service_peer owner = {.uid = OWNER}, other = {.uid = OTHER};
-    check_int(service_trust(service, &owner, store->uuid), 0);
-    check_int(service_trust(service, &other, store->uuid), -EPERM);
+    check_int(in_step(service_trust(service, &owner, store->uuid)), 0);
+    check_int(in_step(service_trust(service, &other, store->uuid)), -EPERM);
     service_end();
 }
 
@@ -244,13 +244,13 @@ TAP_TEST(stores_come_and_go_by_administrators)
     uint64_t id = 0;
 
     start(0777);
-    check_int(service_store_create(service, "x", &other, 0755, &id), -EACCES);
-    check_int(service_store_create(service, "device", &admin, 0755, &id), -EPERM);
-    check_int(service_store_create(service, "x", &admin, 0755, &id), 0);
-    check_int(service_store_rename(service, id, "y", 0, &other), -EACCES);
-    check_int(service_store_remove(service, id, &other), -EACCES);
-    check_int(service_store_rename(service, id, "y", 0, &admin), 0);
-    check_int(service_store_remove(service, id, &admin), 0);
+    check_int(in_step(service_store_create(service, "x", &other, 0755, &id)), -EACCES);
+    check_int(in_step(service_store_create(service, "device", &admin, 0755, &id)), -EPERM);
+    check_int(in_step(service_store_create(service, "x", &admin, 0755, &id)), 0);
+    check_int(in_step(service_store_rename(service, id, "y", 0, &other)), -EACCES);
+    check_int(in_step(service_store_remove(service, id, &other)), -EACCES);
+    check_int(in_step(service_store_rename(service, id, "y", 0, &admin)), 0);
+    check_int(in_step(service_store_remove(service, id, &admin)), 0);
     service_end();
 }
 
@@ -260,16 +260,16 @@ TAP_TEST(an_unused_store_goes_by_its_ctl_for_administrators)
 
     start(0777);
     require(open_as(&owner, CORE_KIND_CTL, true, true) == 0);
-    check_int(service_store_remove_unused(service, owner.ctl), -EACCES);
-    service_close(service, owner.ctl);
+    check_int(in_step(service_store_remove_unused(service, owner.ctl)), -EACCES);
+    close_file(owner.ctl);
     require(open_as(&admin, CORE_KIND_CTL, true, false) == 0);
-    check_int(service_store_remove_unused(service, admin.ctl), -EBADF);
-    service_close(service, admin.ctl);
+    check_int(in_step(service_store_remove_unused(service, admin.ctl)), -EBADF);
+    close_file(admin.ctl);
     require(open_as(&admin, CORE_KIND_CTL, true, true) == 0);
-    check_int(service_store_remove_unused(service, admin.ctl), 0);
+    check_int(in_step(service_store_remove_unused(service, admin.ctl)), 0);
     check(core_find_store_name(service_get_core(service), "weights") == NULL);
-    check_int(service_store_remove_unused(service, admin.ctl), -ESTALE);
-    service_close(service, admin.ctl);
+    check_int(in_step(service_store_remove_unused(service, admin.ctl)), -ESTALE);
+    close_file(admin.ctl);
     service_end();
 }
 
@@ -292,12 +292,12 @@ TAP_TEST(events_of_stores_name_who_asked_and_not_whose_they_are)
     uint64_t id = 0;
 
     start(0755);
-    check_int(service_store_create(service, "x", &admin.caller, 0755, &id), 0);
+    check_int(in_step(service_store_create(service, "x", &admin.caller, 0755, &id)), 0);
     check_event_by(CORE_EVENT_STORE_CREATED, &admin);
-    check_int(service_store_set_attr(service, id, &attr, &root.caller), 0);
-    check_int(service_store_rename(service, id, "y", 0, &admin.caller), 0);
+    check_int(in_step(service_store_set_attr(service, id, &attr, &root.caller)), 0);
+    check_int(in_step(service_store_rename(service, id, "y", 0, &admin.caller)), 0);
     check_event_by(CORE_EVENT_STORE_RENAMED, &admin);
-    check_int(service_store_remove(service, id, &admin.caller), 0);
+    check_int(in_step(service_store_remove(service, id, &admin.caller)), 0);
     check_event_by(CORE_EVENT_STORE_REMOVED, &admin);
     service_end();
 }
@@ -312,13 +312,13 @@ TAP_TEST(attributes_change_by_the_rules_of_chmod_and_chown)
     struct service_store_attr away = {.which = CORE_ATTR_UID, .uid = OTHER};
 
     start(0777);
-    check_int(service_store_set_attr(service, store_id(), &mode, &other), -EPERM);
-    check_int(service_store_set_attr(service, store_id(), &mode, &owner), 0);
-    check_int(service_store_set_attr(service, store_id(), &own, &owner), 0);
-    check_int(service_store_set_attr(service, store_id(), &foreign, &owner), -EPERM);
-    check_int(service_store_set_attr(service, store_id(), &away, &owner), -EPERM);
-    check_int(service_store_touch(service, store_id(), &owner), 0);
-    check_int(service_store_touch(service, store_id(), &other), -EACCES);
+    check_int(in_step(service_store_set_attr(service, store_id(), &mode, &other)), -EPERM);
+    check_int(in_step(service_store_set_attr(service, store_id(), &mode, &owner)), 0);
+    check_int(in_step(service_store_set_attr(service, store_id(), &own, &owner)), 0);
+    check_int(in_step(service_store_set_attr(service, store_id(), &foreign, &owner)), -EPERM);
+    check_int(in_step(service_store_set_attr(service, store_id(), &away, &owner)), -EPERM);
+    check_int(in_step(service_store_touch(service, store_id(), &owner)), 0);
+    check_int(in_step(service_store_touch(service, store_id(), &other)), -EACCES);
     service_end();
 }
 
@@ -335,10 +335,10 @@ TAP_TEST(a_process_is_watched_once_however_many_sessions_it_has)
         check_int(clients[i].answers, i == 0); /* the others wait */
     }
     check_int(fixture_watches, 1);
-    service_on_exit(service, (struct core_process){42, 1});
+    exit_process((struct core_process){42, 1});
     check_int(fixture_watches, 0);
     for (unsigned i = 0; i < 5; i++)
-        service_close(service, clients[i].ctl);
+        close_file(clients[i].ctl);
     check_int(service_get_core(service)->sessions.count, 0);
     service_end();
 }
@@ -350,12 +350,13 @@ TAP_TEST(a_session_ends_with_its_process_only_where_its_maker_wanted_that)
 
     start(0777);
     open_ctl(&client, 42);
-    require(service_acquire(service, client.ctl, &wanted, &client.caller, &client.request) == 0);
+    require(in_step(service_acquire(service, client.ctl, &wanted, &client.caller,
+                                    &client.request)) == 0);
     check_int(client.error, 0);
     check_int(fixture_watches, 0);
-    service_on_exit(service, (struct core_process){42, 1});
+    exit_process((struct core_process){42, 1});
     check_int(service_get_core(service)->sessions.count, 1);
-    service_close(service, client.ctl);
+    close_file(client.ctl);
     service_end();
 }
 
@@ -373,8 +374,8 @@ TAP_TEST(a_pid_that_is_used_again_ends_the_sessions_of_who_had_it_before)
     check_int(after.error, 0);
     check_int(service_get_core(service)->sessions.count, 1);
     check_int(fixture_watches, 1);
-    service_close(service, before.ctl);
-    service_close(service, after.ctl);
+    close_file(before.ctl);
+    close_file(after.ctl);
     service_end();
 }
 

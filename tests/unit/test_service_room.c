@@ -56,7 +56,7 @@ static int put(const struct client *writer, size_t bytes)
     struct service_entry entry = {
         .key = "k", .key_bytes = 1, .slot = LAYOUT_UNBOUND, .value = value, .value_bytes = bytes};
 
-    return service_entry_put(service, &by, &entry);
+    return in_step(service_entry_put(service, &by, &entry));
 }
 
 TAP_TEST(a_user_is_refused_and_that_is_told_as_of_memory)
@@ -81,8 +81,8 @@ TAP_TEST(root_looks_on)
     start();
     run_short();
     check_int(open_as(&root, CORE_KIND_PSEUDO, true, false), 0);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, 4096), 0);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), -ENOMEM);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, 4096)), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096)), -ENOMEM);
     service_give(service, SERVICE_BOUND_TEXTS, 0, 4096);
     end();
 }
@@ -96,7 +96,7 @@ TAP_TEST(whoever_has_something_can_give_it_back)
     acquire(&user, LOCK_WISH_RW, 0);
     check_int(user.error, 0);
     run_short();
-    service_close(service, user.ctl);
+    close_file(user.ctl);
     check_int((long long)service_get_core(service)->files.count, 0);
     end();
 }
@@ -141,9 +141,7 @@ static void make_allocations(struct client *writer, unsigned count, const char *
         struct service_alloc wanted = {.count = 1, .size_bytes = 10, .name = name, .tag = tag};
         snprintf(name + 240, sizeof name - 240, "%u", i);
         writer->answers = 0;
-        defers = true;
-        require(service_alloc(service, &by, &wanted, &writer->request) == 0);
-        run_deferred();
+        require(in_step(service_alloc(service, &by, &wanted, &writer->request)) == 0);
         require(writer->answers == 1 && writer->error == 0);
     }
     writer->session = session;
@@ -178,7 +176,7 @@ static int put_key(const struct client *writer, unsigned number)
         .key = key, .slot = LAYOUT_UNBOUND, .value = "value", .value_bytes = 5};
 
     entry.key_bytes = (size_t)snprintf(key, sizeof key, "key%u", number);
-    return service_entry_put(service, &by, &entry);
+    return in_step(service_entry_put(service, &by, &entry));
 }
 
 static int commit(struct client *writer)
@@ -186,7 +184,7 @@ static int commit(struct client *writer)
     struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
 
     writer->answers = 0;
-    require(service_commit(service, &by, 0, NULL, &writer->request) == 0);
+    require(in_step(service_commit(service, &by, 0, NULL, &writer->request)) == 0);
     require(writer->answers == 1);
     return writer->error;
 }
@@ -223,9 +221,10 @@ static int apply_document(struct client *writer)
     struct service_actor by = {.file = writer->ctl, .caller = &writer->caller};
 
     writer->answers = 0;
-    require(service_apply(service, &by, document, sizeof document - 1, &writer->request) == 0);
+    require(in_step(service_apply(service, &by, document, sizeof document - 1, &writer->request)) ==
+            0);
     while (writer->answers == 0)
-        service_on_idle(service);
+        in_step((service_on_idle(service), 0));
     return writer->error;
 }
 
@@ -233,7 +232,7 @@ static int delete_key(const struct client *writer, const char *key)
 {
     struct service_actor by = {.file = writer->ctl};
 
-    return service_entry_delete(service, &by, key, strlen(key));
+    return in_step(service_entry_delete(service, &by, key, strlen(key)));
 }
 
 TAP_TEST(the_first_change_asks_for_the_copy_that_it_makes)
@@ -282,10 +281,11 @@ TAP_TEST(what_a_share_refuses_takes_no_room)
 {
     start();
     free_bytes = 1024 * MIB;
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, MIB), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, MIB)), 0);
     uint64_t before = room.spent_bytes;
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, SERVICE_MAX_TEXT_BYTES / 2),
-              -EDQUOT);
+    check_int(
+        in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, SERVICE_MAX_TEXT_BYTES / 2)),
+        -EDQUOT);
     check(room.spent_bytes < before + MIB); /* the event that tells it alone */
     service_give(service, SERVICE_BOUND_TEXTS, OTHER, MIB);
     end();
@@ -297,7 +297,8 @@ TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
 
     start();
     run_short();
-    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int(
+        in_step(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken)), 0);
     check_int((long long)taken, 4096);
     check_int((long long)room.spent_bytes, 4096);
     service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
@@ -308,12 +309,12 @@ TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
 TAP_TEST(a_document_is_of_its_user_s_share_without_its_copies)
 {
     start();
-    check_int(service_hold_room(service, OTHER, MIB + MIB / 2), 0); /* 6 of 8 MiB */
-    check_int(service_hold_room(service, OTHER, MIB), -ENOMEM);
+    check_int(in_step(service_hold_room(service, OTHER, MIB + MIB / 2)), 0); /* 6 of 8 MiB */
+    check_int(in_step(service_hold_room(service, OTHER, MIB)), -ENOMEM);
     service_release_room(service, MIB + MIB / 2);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 3 * MIB), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 3 * MIB)), 0);
     free_bytes -= 3 * MIB;
-    check_int(service_hold_room(service, OTHER, MIB), -EDQUOT);
+    check_int(in_step(service_hold_room(service, OTHER, MIB)), -EDQUOT);
     service_give(service, SERVICE_BOUND_TEXTS, OTHER, 3 * MIB);
     end();
 }
@@ -322,8 +323,8 @@ TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
 {
     start();
     run_short();
-    check_int(service_take(service, SERVICE_BOUND_AHEAD, 0, OTHER, 4096), -ENOMEM);
-    check_int(service_take(service, SERVICE_BOUND_AHEAD, 0, 0, 4096), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_AHEAD, 0, OTHER, 4096)), -ENOMEM);
+    check_int(in_step(service_take(service, SERVICE_BOUND_AHEAD, 0, 0, 4096)), 0);
     service_give(service, SERVICE_BOUND_AHEAD, 0, 4096);
     end();
 }
@@ -333,16 +334,17 @@ TAP_TEST(a_user_has_half_of_what_the_others_leave)
     const uint64_t half = 4 * MIB; /* users leave half of the reserve */
 
     start();
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, half - 64 * 1024), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, half - 64 * 1024)), 0);
     free_bytes -= half - 64 * 1024;
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 128 * 1024), -EDQUOT);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 128 * 1024)), -EDQUOT);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096)), 0);
     const struct core *core = service_get_core(service);
     const struct core_event *event = core_find_event(core, core->next_event - 1);
     check_str(event->bound, "memory");
     check(event->is_share);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, half / 4), 0);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, half), 0); /* root has none */
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, half / 4)), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, 0, half)),
+              0); /* root has none */
     service_give(service, SERVICE_BOUND_TEXTS, OTHER, half - 64 * 1024 + 4096);
     service_give(service, SERVICE_BOUND_TEXTS, OTHER + 1, half / 4);
     service_give(service, SERVICE_BOUND_TEXTS, 0, half);
@@ -357,7 +359,7 @@ static void fill_store(struct client *user, uint64_t bytes)
     static const uint8_t value[64 * 1024];
     struct service_actor by;
 
-    require(service_apply_record(service, &chown, NULL) == 0);
+    require(in_step(service_apply_record(service, &chown, NULL)) == 0);
     *user = new_client(1, OTHER);
     require(open_as(user, CORE_KIND_CTL, true, true) == 0);
     acquire(user, LOCK_WISH_RW, 0);
@@ -367,7 +369,7 @@ static void fill_store(struct client *user, uint64_t bytes)
         struct service_entry entry = {
             .key = key, .slot = LAYOUT_UNBOUND, .value = value, .value_bytes = sizeof value};
         entry.key_bytes = (size_t)snprintf(key, sizeof key, "key%u", i);
-        require(service_entry_put(service, &by, &entry) == 0);
+        require(in_step(service_entry_put(service, &by, &entry)) == 0);
     }
     require(commit(user) == 0);
 }
@@ -382,8 +384,8 @@ TAP_TEST(what_a_user_has_in_stores_is_of_its_share)
     leave(0);
     free_bytes += RESERVE / 4 + 5 * MIB; /* for users, who leave more: less than it has */
     fixture_now_ms += 2000;
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096), -EDQUOT);
-    check_int(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, MIB), 0);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096)), -EDQUOT);
+    check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, MIB)), 0);
     service_give(service, SERVICE_BOUND_TEXTS, OTHER + 1, MIB);
     end();
 }
@@ -393,11 +395,13 @@ TAP_TEST(what_is_taken_in_pieces_is_taken_in_the_least_of_them)
     uint64_t taken = 0;
 
     start();
-    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int(
+        in_step(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken)), 0);
     check_int((long long)taken, MIB);
     service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
     run_short();
-    check_int(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken), 0);
+    check_int(
+        in_step(service_take_some(service, SERVICE_BOUND_QUEUED, 0, OTHER, MIB, 4096, &taken)), 0);
     check_int((long long)taken, 4096);
     service_give(service, SERVICE_BOUND_QUEUED, OTHER, taken);
     end();

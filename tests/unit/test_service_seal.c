@@ -29,7 +29,8 @@ static int ask(struct client *client, enum lock_wish wish, uint64_t timeout_ms, 
         .wish = wish, .timeout_ms = timeout_ms, .owned = true, .fresh = fresh};
 
     client->answers = 0;
-    require(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request) == 0);
+    require(in_step(service_acquire(service, client->ctl, &wanted, &client->caller,
+                                    &client->request)) == 0);
     return client->answers ? client->error : 1;
 }
 
@@ -40,7 +41,7 @@ static void allocate(struct client *client)
 
     client->answers = 0;
     defers = true; /* memory is never made before the call returns */
-    require(service_alloc(service, &by, &alloc, &client->request) == 0);
+    require(in_step(service_alloc(service, &by, &alloc, &client->request)) == 0);
     run_deferred();
     require(client->answers == 1 && client->error == 0);
 }
@@ -50,7 +51,7 @@ static int commit(struct client *client, uint32_t flags)
     struct service_actor by = actor(client);
 
     client->answers = 0;
-    require(service_commit(service, &by, flags, NULL, &client->request) == 0);
+    require(in_step(service_commit(service, &by, flags, NULL, &client->request)) == 0);
     require(client->answers == 1);
     return client->error;
 }
@@ -59,7 +60,7 @@ static int lend(const struct client *client, struct core_process process)
 {
     struct service_descriptor descriptor = {.fd = -1};
 
-    return service_lend_descriptor(service, client->ctl, 0, &process, 1, &descriptor);
+    return in_step(service_lend_descriptor(service, client->ctl, 0, &process, 1, &descriptor));
 }
 
 /* A writer with one allocation, and another client. */
@@ -82,10 +83,10 @@ TAP_TEST(sealing_goes_on_with_the_bytes_and_shows_the_layout)
     check(service_get_shown_layout(service, store()) != NULL);
     check_int(commit(&writer, CORE_COMMIT_SEAL), -ENOLCK);
     check_int(commit(&writer, 0), -ENOLCK);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     check(service_get_shown_layout(service, store()) != NULL);
     check_int(lock_get_state(&store()->lock), LOCK_STATE_LAYOUT_COMMITTED);
-    service_close(service, other.ctl);
+    close_file(other.ctl);
     service_end();
 }
 
@@ -99,14 +100,14 @@ TAP_TEST(whoever_is_lent_a_writable_descriptor_is_waited_for)
     check_int(fixture_watches, 2); /* the writer's process, and this one, once */
     check(core_is_writer(service_get_core(service), engine));
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), -EAGAIN);
     check_int(ask(&other, LOCK_WISH_DATA, 5000, false), 1);
-    service_on_exit(service, engine);
+    exit_process(engine);
     check_int(other.answers, 1);
     check_int(other.answer.mode, LOCK_MODE_RW_DATA);
     check_int(fixture_watches, 1);
-    service_close(service, other.ctl);
+    close_file(other.ctl);
     check_int(fixture_watches, 0);
     service_end();
 }
@@ -119,15 +120,15 @@ TAP_TEST(a_descriptor_is_lent_by_a_ticket_as_without_one)
     struct client asker = new_client(9, 0);
 
     start_writing();
-    require(service_export(service, writer.ctl, &export, &asker.request) == 0);
+    require(in_step(service_export(service, writer.ctl, &export, &asker.request)) == 0);
     require(asker.error == 0);
     check(!core_is_writer(service_get_core(service), peer.process));
-    check_int(service_redeem(service, export.ticket, &peer, &ticket), 0);
+    check_int(in_step(service_redeem(service, export.ticket, &peer, &ticket)), 0);
     check(core_is_writer(service_get_core(service), peer.process));
     export = (struct service_export){.writable = false};
     peer.process.pid = 8;
-    require(service_export(service, writer.ctl, &export, &asker.request) == 0);
-    check_int(service_redeem(service, export.ticket, &peer, &ticket), 0);
+    require(in_step(service_export(service, writer.ctl, &export, &asker.request)) == 0);
+    check_int(in_step(service_redeem(service, export.ticket, &peer, &ticket)), 0);
     check(!core_is_writer(service_get_core(service), peer.process));
     service_end();
 }
@@ -154,7 +155,7 @@ TAP_TEST(a_process_that_is_gone_already_is_lent_nothing_of_what_is_sealed)
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
     check_int(lend(&writer, gone), -EOPNOTSUPP);
     check_int(fixture_watches, 1);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), 0);
     service_end();
 }
@@ -167,9 +168,9 @@ TAP_TEST(a_ticket_of_a_process_that_is_gone_already_counts_as_one_of_nobody)
     struct client asker = new_client(9, 0);
 
     start_writing();
-    require(service_export(service, writer.ctl, &export, &asker.request) == 0);
+    require(in_step(service_export(service, writer.ctl, &export, &asker.request)) == 0);
     require(asker.error == 0);
-    check_int(service_redeem(service, export.ticket, &peer, &ticket), 0);
+    check_int(in_step(service_redeem(service, export.ticket, &peer, &ticket)), 0);
     check(store()->unseen_writer);
     check_int(commit(&writer, CORE_COMMIT_SEAL), -EOPNOTSUPP);
     service_end();
@@ -181,12 +182,12 @@ TAP_TEST(each_of_those_that_may_get_a_descriptor_is_waited_for)
     struct service_descriptor descriptor;
 
     start_writing();
-    check_int(service_lend_descriptor(service, writer.ctl, 0, pair, 2, &descriptor), 0);
+    check_int(in_step(service_lend_descriptor(service, writer.ctl, 0, pair, 2, &descriptor)), 0);
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
-    service_close(service, writer.ctl);
-    service_on_exit(service, pair[0]);
+    close_file(writer.ctl);
+    exit_process(pair[0]);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), -EAGAIN);
-    service_on_exit(service, pair[1]);
+    exit_process(pair[1]);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), 0);
     service_end();
 }
@@ -197,10 +198,10 @@ TAP_TEST(a_process_that_owns_a_session_and_writes_is_watched_until_neither_is_so
     check_int(lend(&writer, process_of(&writer)), 0);
     check_int(fixture_watches, 1);
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     check_int(fixture_watches, 1);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), -EAGAIN);
-    service_on_exit(service, process_of(&writer));
+    exit_process(process_of(&writer));
     check_int(fixture_watches, 0);
     check_int(ask(&other, LOCK_WISH_DATA, 0, false), 0);
     service_end();
@@ -212,7 +213,7 @@ TAP_TEST(an_exit_ends_the_session_and_hands_on_in_one)
     check_int(lend(&writer, process_of(&writer)), 0);
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
     check_int(ask(&other, LOCK_WISH_DATA, 5000, false), 1);
-    service_on_exit(service, process_of(&writer));
+    exit_process(process_of(&writer));
     check_int(other.answers, 1);
     check_int(other.answer.mode, LOCK_MODE_RW_DATA);
     service_end();
@@ -240,7 +241,7 @@ TAP_TEST(processes_whose_memory_is_freed_leave_room_for_others)
 
         require(lend(&writer, engine) == 0);
         require(commit(&writer, CORE_COMMIT_SEAL) == 0);
-        service_close(service, writer.ctl);
+        close_file(writer.ctl);
         open_ctl(&writer, 1);
         require(ask(&writer, LOCK_WISH_RW, 0, false) == 0);
         allocate(&writer);
@@ -290,7 +291,7 @@ TAP_TEST(a_descriptor_of_committed_memory_that_is_lent_for_writing_ends_the_roll
     require(ask(&writer, LOCK_WISH_RO, 0, false) == 0);
     check_int(lend(&writer, process_of(&other)), 0); /* a reader's: nothing to record */
     check(!core_is_writer(service_get_core(service), process_of(&other)));
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     open_ctl(&writer, 1);
     require(ask(&writer, LOCK_WISH_RW, 0, false) == 0);
     check(!core_find_session(service_get_core(service), writer.session)->touched);
@@ -307,9 +308,11 @@ TAP_TEST(what_is_not_there_is_not_lent)
     struct core_process engine = {.pid = 7, .start = 1};
 
     start_writing();
-    check_int(service_lend_descriptor(service, writer.ctl, 4711, &engine, 1, &descriptor), -ENOENT);
-    check_int(service_lend_descriptor(service, other.ctl, 0, &engine, 1, &descriptor), -ENOLCK);
-    check_int(service_lend_descriptor(service, 4711, 0, &engine, 1, &descriptor), -EBADF);
+    check_int(in_step(service_lend_descriptor(service, writer.ctl, 4711, &engine, 1, &descriptor)),
+              -ENOENT);
+    check_int(in_step(service_lend_descriptor(service, other.ctl, 0, &engine, 1, &descriptor)),
+              -ENOLCK);
+    check_int(in_step(service_lend_descriptor(service, 4711, 0, &engine, 1, &descriptor)), -EBADF);
     check_int(fixture_watches, 1);
     service_end();
 }
@@ -323,8 +326,8 @@ static int create(struct client *client, const char *name)
         .store = store_id(), .kind = CORE_KIND_ALLOCATION, .read = true, .write = true};
 
     client->answers = 0;
-    require(service_create(service, store_id(), name, &open, &client->caller, &client->request) ==
-            0);
+    require(in_step(service_create(service, store_id(), name, &open, &client->caller,
+                                   &client->request)) == 0);
     require(client->answers == 1);
     return client->error;
 }
@@ -337,7 +340,7 @@ TAP_TEST(creating_outside_a_session_does_not_even_take_the_lock_of_what_is_seale
     start_writing();
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
     check_int(create(&stray, "stray"), -ENOLCK);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     grants = store()->grants_rw;
     check_int(create(&stray, "stray"), -ENOLCK);
     check_int(store()->grants_rw, grants);
@@ -352,19 +355,19 @@ TAP_TEST(an_implicit_writer_of_what_is_sealed_loses_nothing_by_closing)
 
     start_writing();
     require(commit(&writer, CORE_COMMIT_SEAL) == 0);
-    service_close(service, writer.ctl);
+    close_file(writer.ctl);
     open.store = store_id();
     open.serial = layout_at_rank(store()->fixed, 0)->serial;
-    require(service_open(service, &open, &stray.caller, &stray.request) == 0);
+    require(in_step(service_open(service, &open, &stray.caller, &stray.request)) == 0);
     check_int(stray.error, 0);
     check_int(stray.answer.mode, LOCK_MODE_RW_DATA);
     check_int(service_flush_asks(service, stray.ctl), 0);
-    check_int(service_flush(service, stray.ctl, &stray.caller), 0);
-    service_close(service, stray.ctl);
+    check_int(in_step(service_flush(service, stray.ctl, &stray.caller)), 0);
+    close_file(stray.ctl);
     check_int(lock_get_state(&store()->lock), LOCK_STATE_LAYOUT_COMMITTED);
     open.truncate = true;
     stray = new_client(9, 0);
-    require(service_open(service, &open, &stray.caller, &stray.request) == 0);
+    require(in_step(service_open(service, &open, &stray.caller, &stray.request)) == 0);
     check_int(stray.error, -ENOLCK);
     check_int(service_get_core(service)->sessions.count, 0);
     check(layout_at_rank(store()->fixed, 0)->memory != LAYOUT_NO_MEMORY);
@@ -391,13 +394,13 @@ TAP_TEST(no_fence_is_put_up_while_a_stores_memory_is_still_given_back)
     require(ask(&writer, LOCK_WISH_RW, 0, false) == 0);
     allocate(&writer);
     defers = true;
-    service_close(service, writer.ctl); /* an abort: what was committed is there, and free */
+    close_file(writer.ctl); /* an abort: what was committed is there, and free */
     check_int(lock_get_state(&store()->lock), LOCK_STATE_COMMITTED);
-    check_int(service_fence(service, &other.caller, &fence), -EBUSY);
+    check_int(in_step(service_fence(service, &other.caller, &fence)), -EBUSY);
     check_int(fence.obstacle, SERVICE_OBSTACLE_WEIGHTS_IN_USE);
     run_deferred();
-    check_int(service_fence(service, &other.caller, &fence), 0);
+    check_int(in_step(service_fence(service, &other.caller, &fence)), 0);
     check_int(fence.obstacle, SERVICE_OBSTACLE_NONE);
-    service_close(service, other.ctl);
+    close_file(other.ctl);
     service_end();
 }

@@ -17,7 +17,7 @@ TAP_TEST(a_waiter_is_parked_and_answered_when_the_lock_is_free)
     acquire(&second, LOCK_WISH_RW, 0);
     check_int(second.answers, 0);
     check(second.request.parked != NULL);
-    service_close(service, first.ctl);
+    close_file(first.ctl);
     check_int(second.answers, 1);
     check_int(second.error, 0);
     service_end();
@@ -58,12 +58,12 @@ TAP_TEST(cancel_ends_the_wait_of_its_own_file_alone)
     acquire(&holder, LOCK_WISH_RW, 0);
     acquire(&waiter, LOCK_WISH_RW, 0);
     acquire(&other, LOCK_WISH_RW, 0);
-    check_int(service_cancel_wait(service, waiter.ctl), 0);
+    check_int(in_step(service_cancel_wait(service, waiter.ctl)), 0);
     check_int(waiter.answers, 1);
     check_int(waiter.error, -ECANCELED);
     check(waiter.request.parked == NULL);
     check_int(other.answers, 0);
-    service_close(service, holder.ctl); /* to whom waits still, not to whom has left */
+    close_file(holder.ctl); /* to whom waits still, not to whom has left */
     check_int(waiter.answers, 1);
     check_int(other.answers, 1);
     check_int(other.error, 0);
@@ -78,17 +78,17 @@ TAP_TEST(cancel_of_a_file_that_does_not_wait_changes_nothing)
     open_ctl(&holder, 1);
     open_ctl(&waiter, 2);
     acquire(&holder, LOCK_WISH_RW, 0);
-    check_int(service_cancel_wait(service, holder.ctl), -ENOENT);
-    check_int(service_cancel_wait(service, waiter.ctl), -ENOENT);
-    check_int(service_cancel_wait(service, UINT64_MAX), -ENOENT);
+    check_int(in_step(service_cancel_wait(service, holder.ctl)), -ENOENT);
+    check_int(in_step(service_cancel_wait(service, waiter.ctl)), -ENOENT);
+    check_int(in_step(service_cancel_wait(service, UINT64_MAX)), -ENOENT);
     acquire(&waiter, LOCK_WISH_RW, 0); /* nor does it count for a wait that comes later */
     check_int(waiter.answers, 0);
-    check_int(service_cancel_wait(service, waiter.ctl), 0);
-    check_int(service_cancel_wait(service, waiter.ctl), -ENOENT);
+    check_int(in_step(service_cancel_wait(service, waiter.ctl)), 0);
+    check_int(in_step(service_cancel_wait(service, waiter.ctl)), -ENOENT);
     check_int(waiter.answers, 1);
     acquire(&waiter, LOCK_WISH_RW, 0);
     check_int(waiter.answers, 1);
-    service_close(service, holder.ctl);
+    close_file(holder.ctl);
     check_int(waiter.answers, 2);
     check_int(waiter.error, 0);
     service_end();
@@ -111,6 +111,7 @@ static int interrupt_sometime(void)
 {
     if (++admitted == interrupt_at)
         service_interrupt(service, interrupted);
+    settle_step();
     return 0;
 }
 
@@ -133,7 +134,7 @@ static struct client allocate_interrupted(unsigned at)
     defers = true;
     fixture_on_admit = interrupt_sometime;
     by = (struct service_actor){.file = client.ctl};
-    check_int(service_alloc(service, &by, &alloc, &client.request), 0);
+    check_int(in_step(service_alloc(service, &by, &alloc, &client.request)), 0);
     run_deferred();
     fixture_on_admit = NULL;
     return client;

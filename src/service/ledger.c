@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ledger - the one place where records are applied
+ *
+ * A record is written to the journal and changes the state; the account of the device follows.
+ * That is all: nothing is answered, planned or freed here. The core's effects wait in its queue
+ * until the step ends (settle.c), so a caller finds everything else as it was.
+ */
+#include "service/service_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* Into the journal first: what cannot be recorded does not happen. */
+static int apply(struct service *s, struct record *record, struct outcome *outcome)
+{
+    size_t mark = 0;
+    memset(outcome, 0, sizeof *outcome);
+    record->now_ms = service_now(s);
+    int error = service_take_room_for(s, record, outcome);
+    if (error)
+        return error;
+    record->free_bytes = vmm_get_free(s->vmm);
+    record->wall_ms = s->host.wall_ms(s->host.context);
+    error = s->host.record(s->host.context, record, &mark);
+    if (error)
+        return error;
+    size_t waiters_before = s->core->waiters.count;
+    error = core_apply(s->core, record, outcome);
+    if (error && !outcome->noted)
+        s->host.unrecord(s->host.context, mark);
+    s->changes++;
+    if (!error && service_look_for_changes(s, record, waiters_before))
+        s->has_changed = true;
+    return error;
+}
+
+/* The device's account follows what the core has set aside, before any other request for memory. */
+static void keep_account(struct service *s)
+{
+    uint64_t aside_bytes = vmm_get_aside(s->vmm);
+    if (s->core->reserved_bytes == aside_bytes)
+        return;
+    int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
+    assert(!error); /* the record said how much is free, and nobody has asked since */
+    (void)error;
+    s->has_memory |= s->core->reserved_bytes < aside_bytes;
+}
+
+static void tell_event(const struct service *s)
+{
+    for (struct service_observer *at = s->observers; at; at = at->next)
+        if (at->on_event)
+            at->on_event(at->context);
+}
+
+/* What cannot wait for the end of the step: memory counts as coming back from now on, and the ring
+ * of events holds fewer than one step may bring. */
+static void note_effects(struct service *s, size_t first)
+{
+    const struct effect *effect;
+    for (size_t i = first; (effect = core_peek_effect(s->core, i)); i++) {
+        if (effect->type == EFFECT_FREE_MEMORY)
+            piece_doom(s, effect->memory);
+        else if (effect->type == EFFECT_EVENT)
+            tell_event(s);
+    }
+}
+
+/* The user wanted more than the pool of the store allows. */
+static void note_pool(struct service *s, const struct record *record, const struct outcome *outcome,
+                      const struct core_file *file)
+{
+    const struct core_session *session = core_find_session(s->core, record->session);
+    const struct core_store *store = core_find_store(s->core, session ? session->store
+                                                              : file  ? file->store
+                                                                      : record->store);
+    if (store && store->use.pool == outcome->pool)
+        service_note_over_quota(s, store,
+                                session ? session->uid
+                                : file  ? file->uid
+                                        : record->uid,
+                                session ? session->owner : record->process);
+}
+
+static void note_bound(struct service *s, const struct record *record,
+                       const struct outcome *outcome, int error)
+{
+    const struct core_file *file = core_find_file(s->core, record->file);
+    uint64_t store = record->store;
+    if (error == -EDQUOT && outcome->pool != 0)
+        note_pool(s, record, outcome, file);
+    if (!error || outcome->bound == CORE_BOUND_NONE)
+        return;
+    if (store == 0 && file)
+        store = file->store;
+    service_note_bound(s, core_bound_name(outcome->bound), store, outcome->bound_uid, error);
+}
+
+int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
+{
+    struct outcome ignored;
+    if (!outcome)
+        outcome = &ignored;
+    size_t effects = s->core->effect_count;
+    int error = apply(s, record, outcome);
+    keep_account(s);
+    note_effects(s, effects);
+    note_bound(s, record, outcome, error);
+    s->is_unsettled = true;
+    return error;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * piece_free - giving memory back
+ *
+ * A piece that nothing refers to any more is freed by a job, when the last transfer that uses it is
+ * done. Its bytes stay charged until then, but count as coming back from the start. Many small
+ * pieces share a job, and so a round trip to the keeper.
+ */
+#include "service/service_internal.h"
+
+#include <stdlib.h>
+
+void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes)
+{
+    piece_count_spooled(s, piece, reserved_bytes);
+    uint64_t excess_bytes = piece->reserved_bytes - reserved_bytes;
+    if (piece->counted)
+        s->numbers.freeing_bytes -= excess_bytes;
+    service_unreserve(s, piece->store, excess_bytes);
+    piece->reserved_bytes = reserved_bytes;
+}
+
+/* A job has so many pieces at most, and no further one once it has so many bytes: there is enough
+ * for several threads, and who waits for memory learns of it soon. */
+#define FREE_BATCH       64u
+#define FREE_BATCH_BYTES (UINT64_C(256) << 20)
+
+struct free_job {
+    struct job job;
+    struct service *service;
+    uint64_t bytes;
+    size_t count;
+    struct piece *pieces[FREE_BATCH];
+};
+
+static void run_free(struct job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    const struct service_host *host = &freeing->service->host;
+    uint64_t memories[FREE_BATCH];
+    for (size_t i = 0; i < freeing->count; i++)
+        memories[i] = freeing->pieces[i]->id;
+    host->drop(host->context, memories, freeing->count);
+    for (size_t i = 0; i < freeing->count; i++)
+        vmm_destroy(freeing->service->vmm, &freeing->pieces[i]->memory);
+}
+
+static void discharge(struct service *s, struct piece *piece)
+{
+    if (piece->tier != VMM_TIER_DEVICE) {
+        s->freeing_beside_bytes[piece->tier] -= piece->reserved_bytes;
+        vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
+        return;
+    }
+    s->numbers.freeing_bytes -= piece->reserved_bytes;
+    service_unreserve(s, piece->store, piece->reserved_bytes);
+    *piece->link_freeing = piece->next_freeing;
+    if (piece->next_freeing)
+        piece->next_freeing->link_freeing = piece->link_freeing;
+}
+
+static void finish_free(struct service *s, struct free_job *freeing)
+{
+    for (size_t i = 0; i < freeing->count; i++) {
+        discharge(s, freeing->pieces[i]);
+        free(freeing->pieces[i]);
+    }
+    service_note_memory(s);
+}
+
+static void done_free(struct job *job)
+{
+    struct free_job *freeing = (struct free_job *)job;
+    struct service *s = freeing->service;
+    s->numbers.jobs_in_flight--;
+    finish_free(s, freeing);
+    free(freeing);
+}
+
+/* Then giving it back is as urgent as what they want. */
+static bool is_anybody_waiting(const struct service *s)
+{
+    return s->core->index.waited.count > 0 || s->alloc_queue || s->spool_waiting || s->moves ||
+           s->awaiting;
+}
+
+void piece_free_gathered(struct service *s)
+{
+    struct free_job *freeing = s->gathered;
+    if (!freeing)
+        return;
+    s->gathered = NULL;
+    enum service_pool pool = is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
+    if (service_submit(s, pool, &freeing->job) == 0)
+        return;
+    /* No thread to be had: better late than never. */
+    s->host.publish(s->host.context);
+    run_free(&freeing->job);
+    finish_free(s, freeing);
+    free(freeing);
+}
+
+void piece_free(struct service *s, struct piece *piece)
+{
+    struct free_job *freeing = s->gathered;
+    piece_count_spooled(s, piece, 0);
+    piece_count_freeing(s, piece);
+    if (!freeing) {
+        freeing = calloc(1, sizeof *freeing);
+        if (!freeing) {
+            struct free_job alone = {.service = s, .count = 1, .pieces = {piece}};
+            s->host.publish(s->host.context);
+            run_free(&alone.job);
+            finish_free(s, &alone);
+            return;
+        }
+        freeing->job = (struct job){.run = run_free, .done = done_free};
+        freeing->service = s;
+        s->gathered = freeing;
+    }
+    freeing->pieces[freeing->count++] = piece;
+    freeing->bytes += piece->reserved_bytes;
+    if (freeing->count == FREE_BATCH || freeing->bytes >= FREE_BATCH_BYTES)
+        piece_free_gathered(s);
+}
+
+static bool take_doomed(void *item, void *context)
+{
+    struct piece *piece = item, ***last = context;
+    if (!piece->doomed || piece->running > 0)
+        return false;
+    piece->next_doomed = NULL;
+    **last = piece;
+    *last = &piece->next_doomed;
+    return true;
+}
+
+void piece_free_doomed(struct service *s)
+{
+    struct piece *doomed = NULL, **last = &doomed;
+    if (s->doomed > 0)
+        idvec_remove_if(&s->pieces, take_doomed, &last);
+    s->doomed = 0;
+    while (doomed) {
+        struct piece *next = doomed->next_doomed;
+        piece_free(s, doomed);
+        doomed = next;
+    }
+    piece_free_gathered(s);
+}
+
+void piece_end(struct service *s, struct piece *piece)
+{
+    piece->running--;
+    if (piece->running == 0)
+        vmm_drop_former(&piece->memory);
+    if (piece->running == 0 && piece->doomed) {
+        idvec_remove(&s->pieces, piece->id);
+        piece_free(s, piece);
+        piece_free_gathered(s);
+    }
+}
