@@ -51,6 +51,31 @@ static void retry_later(const struct service *s, struct alloc_op *op)
     op->not_before_ms = service_now(s) + RETRY_MS;
 }
 
+static void retry_all(struct service *s, struct deadline *deadline)
+{
+    (void)deadline;
+    service_retry_allocs(s);
+}
+
+static void retry_at(struct service *s, uint64_t at_ms)
+{
+    s->alloc_retry.pass = retry_all;
+    deadline_bring_forward(s, &s->alloc_retry, at_ms);
+}
+
+static void expire(struct service *s, struct deadline *deadline)
+{
+    service_cancel_alloc(
+        s, (struct alloc_op *)((char *)deadline - offsetof(struct alloc_op, expiry)), -ENOMEM);
+}
+
+/* Stores that waited behind it may be promoted. */
+static void end_turn(struct service *s, struct deadline *deadline)
+{
+    (void)deadline;
+    s->is_unsettled = true;
+}
+
 static void op_queue(struct service *s, struct alloc_op *op)
 {
     struct alloc_op **last = &s->alloc_queue;
@@ -64,10 +89,14 @@ static void op_queue(struct service *s, struct alloc_op *op)
     }
     op->request->alloc = op;
     s->numbers.allocs_waiting++;
-    if (op->not_before_ms > service_now(s) && op->not_before_ms < s->alloc_retry_ms)
-        s->alloc_retry_ms = op->not_before_ms;
-    if (service_evict_moment(s) < s->alloc_retry_ms) /* somebody may leave then */
-        s->alloc_retry_ms = service_evict_moment(s);
+    op->expiry.pass = expire;
+    op->turn_over.pass = end_turn;
+    deadline_set(s, &op->expiry, op->deadline_ms ? op->deadline_ms : UINT64_MAX);
+    if (op->turn_until_ms > service_now(s))
+        deadline_set(s, &op->turn_over, op->turn_until_ms);
+    if (op->not_before_ms > service_now(s))
+        retry_at(s, op->not_before_ms);
+    retry_at(s, service_evict_moment(s)); /* a store may be able to leave then */
     s->is_unsettled = true;
 }
 
@@ -448,6 +477,8 @@ static void unqueue(struct service *s, struct alloc_op *op)
     *link = op->next;
     op->next = NULL;
     op->request->alloc = NULL;
+    deadline_clear(s, &op->expiry);
+    deadline_clear(s, &op->turn_over);
     s->numbers.allocs_waiting--;
 }
 
@@ -483,13 +514,9 @@ void service_drop_allocs(struct service *s)
 /* Every waiter is tried, in order: one store's big wish does not hold up the others. */
 void service_retry_allocs(struct service *s)
 {
-    struct alloc_op *op = s->alloc_queue;
-    s->alloc_queue = NULL;
-    while (op) {
-        struct alloc_op *next = op->next;
-        op->next = NULL;
-        op->request->alloc = NULL;
-        s->numbers.allocs_waiting--;
+    for (uint64_t left = s->numbers.allocs_waiting; left > 0 && s->alloc_queue; left--) {
+        struct alloc_op *op = s->alloc_queue;
+        unqueue(s, op);
         /* What a failed try gives back would start the next one at once, and so on without rest. */
         int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
@@ -497,43 +524,13 @@ void service_retry_allocs(struct service *s)
             op_queue(s, op);
         else if (error)
             op_answer(op, error, NULL);
-        op = next;
     }
 }
 
 void service_retry_allocs_soon(struct service *s)
 {
-    uint64_t at_ms = service_now(s) + RETRY_MS;
-    if (s->alloc_queue && at_ms < s->alloc_retry_ms)
-        s->alloc_retry_ms = at_ms;
-}
-
-void service_expire_allocs(struct service *s, uint64_t now_ms)
-{
-    if (s->alloc_retry_ms <= now_ms) {
-        s->alloc_retry_ms = UINT64_MAX;
-        service_retry_allocs(s);
-    }
-    for (struct alloc_op *op = s->alloc_queue; op;) {
-        struct alloc_op *next = op->next;
-        if (op->deadline_ms != 0 && op->deadline_ms <= now_ms) {
-            service_cancel_alloc(s, op, -ENOMEM);
-            next = s->alloc_queue;
-        }
-        op = next;
-    }
-}
-
-uint64_t service_alloc_moment(const struct service *s)
-{
-    uint64_t at = s->alloc_queue ? s->alloc_retry_ms : UINT64_MAX;
-    for (const struct alloc_op *op = s->alloc_queue; op; op = op->next) {
-        if (op->deadline_ms != 0 && op->deadline_ms < at)
-            at = op->deadline_ms;
-        if (s->core->displaced > 0 && op->turn_until_ms > service_now(s) && op->turn_until_ms < at)
-            at = op->turn_until_ms;
-    }
-    return at;
+    if (s->alloc_queue)
+        retry_at(s, service_now(s) + RETRY_MS);
 }
 
 void service_evict_for_allocs(struct service *s)

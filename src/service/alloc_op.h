@@ -43,6 +43,7 @@ struct alloc_op {
     uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint64_t turn;          /* waiters from this one on came later; 0: it never waited */
     uint64_t turn_until_ms; /* so long they wait behind it */
+    struct deadline expiry, turn_over; /* of these two, set while it waits */
     uint32_t count;
     bool waits_in_vain;                     /* struct service_alloc */
     bool complained;                        /* the event was written */

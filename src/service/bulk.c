@@ -35,7 +35,8 @@ struct bulk_op {
     uint64_t rank_end; /* above all ranks */
     uint64_t *slots;   /* by rank, as they were when the document was checked */
     uint64_t total_bytes;
-    uint64_t not_before_ms, until_ms; /* a slice lacked memory; 0: none has so far */
+    struct deadline retry; /* set while a slice waits for memory */
+    uint64_t until_ms;     /* of such waits; 0: no slice has lacked memory so far */
     uint64_t culprit;
     int error;
     struct bulk_op *next;
@@ -45,6 +46,7 @@ static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
+    deadline_clear(op->service, &op->retry);
     service_release_room(op->service, op->size);
     service_discard(op->service, free, op->puts);
     free(op->slots);
@@ -183,6 +185,12 @@ static int apply_slice(struct service *s, struct bulk_op *op)
     return error;
 }
 
+static void retry(struct service *s, struct deadline *deadline)
+{
+    (void)deadline;
+    s->host.set_idle(s->host.context);
+}
+
 /* False: it cannot go on, and nothing of it stays. */
 static bool wait_for_memory(struct service *s, struct bulk_op *op)
 {
@@ -193,15 +201,15 @@ static bool wait_for_memory(struct service *s, struct bulk_op *op)
         return false;
     if (op->until_ms == 0)
         op->until_ms = now_ms + PATIENCE_MS;
-    op->not_before_ms = now_ms + RETRY_MS;
+    op->retry.pass = retry;
+    deadline_set(s, &op->retry, now_ms + RETRY_MS);
     return now_ms < op->until_ms || service_end_session(s, &ending) != 0;
 }
 
 static struct bulk_op **find_ready(struct service *s)
 {
-    uint64_t now_ms = service_now(s);
     struct bulk_op **link = &s->bulk_queue;
-    while (*link && (*link)->not_before_ms > now_ms)
+    while (*link && deadline_is_set(&(*link)->retry))
         link = &(*link)->next;
     return *link ? link : NULL;
 }
@@ -220,23 +228,8 @@ void service_apply_slices(struct service *s)
     else
         bulk_finish(s, op, error);
     service_work_for(s, former);
-    service_wake_bulks(s);
-    s->is_unsettled = true;
-}
-
-void service_wake_bulks(struct service *s)
-{
     if (find_ready(s))
         s->host.set_idle(s->host.context);
-}
-
-uint64_t service_bulk_moment(const struct service *s)
-{
-    uint64_t now_ms = s->bulk_queue ? service_now(s) : 0, at = UINT64_MAX;
-    for (const struct bulk_op *op = s->bulk_queue; op; op = op->next)
-        if (op->not_before_ms > now_ms && op->not_before_ms < at)
-            at = op->not_before_ms;
-    return at;
 }
 
 /* Until bulk_answer. */

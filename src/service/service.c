@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it and its end, what the loop calls, and who looks at it */
+#include "service/brief_wait.h"
 #include "service/discard.h"
 #include "service/turns.h"
 
@@ -30,7 +31,6 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     s->options = *options;
     s->host = *host;
     s->next_memory = 1;
-    s->alloc_retry_ms = UINT64_MAX;
     service_init_bounds(s);
     turns_init(s);
     return s;
@@ -83,8 +83,8 @@ void service_free(struct service *s)
     service_drop_allocs(s);
     service_drop_spools(s);
     service_drop_bulks(s);
-    service_drop_measuring(s);
-    service_drop_awaiting(s);
+    brief_wait_end(s, &s->measuring, -ENOTCONN);
+    brief_wait_end(s, &s->awaiting, -ENOTCONN);
     for (size_t i = 0; i < s->pieces.count; i++) {
         struct piece *piece = s->pieces.items[i];
         vmm_destroy(s->vmm, &piece->memory);
@@ -137,14 +137,9 @@ void service_on_timer(struct service *s)
 {
     uint64_t now_ms = service_now(s);
     struct record record = {.type = RECORD_TIME};
-    service_expire_parked(s, now_ms);
-    service_expire_allocs(s, now_ms);
-    service_expire_measuring(s, now_ms);
-    service_expire_awaiting(s, now_ms);
+    deadline_pass_all(s, now_ms);
     if (service_waiting_moment(s) <= now_ms)
         service_note_moves(s);
-    service_retry_watches(s, now_ms);
-    service_wake_bulks(s);
     service_apply_record(s, &record, NULL);
 }
 

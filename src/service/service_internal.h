@@ -11,6 +11,7 @@
 #define GMSFS_SERVICE_SERVICE_INTERNAL_H
 
 #include "service/bounds.h"
+#include "service/deadline.h"
 #include "service/host.h"
 
 struct spool_op;
@@ -20,8 +21,7 @@ struct free_job;
 struct watch;
 struct bound_note;
 struct commit_job;
-struct measuring;
-struct awaiting;
+struct brief_wait;
 struct move_op;
 
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
@@ -62,7 +62,7 @@ struct in_flight {
 struct parked {  /* a waiter of the core that somebody waits behind */
     uint64_t id; /* the waiter */
     struct service_request *request;
-    uint64_t park_until_ms; /* the request's bound */
+    struct deadline deadline; /* the request's bound */
     bool acquire, grouped;
     struct core_process watched; /* of an ACQUIRE: its use of a watch; pid 0: none */
     bool truncate;               /* O_TRUNC of the open, done at the grant */
@@ -129,13 +129,13 @@ struct service {
     struct service_options options;
     struct service_host host;
     struct service_observer *observers;
+    struct deadline *deadlines;
     uint64_t next_memory;
     uint64_t changes; /* records that were applied */
     struct idvec pieces, in_flights, parked;
     struct idvec region_objects; /* descriptors of regions, by their number of memory */
-    uint64_t parked_until_ms;    /* no parked request has to be answered sooner */
     struct idvec watches;        /* processes whose sessions end with them, by pid */
-    uint64_t watch_after_ms;     /* some could not be watched: tried again then; 0: none */
+    struct deadline watch_retry; /* set where some process could not be watched */
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots;           /* of transfers that run */
     struct idvec turns;           /* users whose transfers wait for a slot */
@@ -143,20 +143,20 @@ struct service {
     struct job *unstarted;        /* whose turn came without a thread: they end with this step */
     struct bound_note *notes;     /* who met which bound of late */
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
-    uint64_t alloc_retry_ms;      /* when to try again although nothing was freed */
+    struct deadline alloc_retry;  /* when to try again although nothing was freed */
     struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
     struct piece *freeing;        /* pieces that are being given back */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
     size_t doomed; /* pieces that no job uses, to be freed at the end of the step */
     struct spool_op *spool_waiting; /* writes that wait for what is being freed */
     struct bulk_op *bulk_queue;
-    struct measuring *measuring; /* who waits for a measurement of the device, oldest first */
-    struct awaiting *awaiting;   /* and for what is being freed */
-    struct move_op *moves;       /* under way */
-    uint64_t promote_after_ms;   /* no promotion begins by itself before this */
-    struct idvec short_stores;   /* struct short_store */
-    uint64_t resume_at_ms;       /* when moves that wait for memory are looked at again */
-    bool moves_end;              /* service_end_moves */
+    struct brief_wait *measuring; /* requests that wait for a measurement of the device */
+    struct brief_wait *awaiting;  /* and for what is being freed */
+    struct move_op *moves;        /* under way */
+    uint64_t promote_after_ms;    /* no promotion begins by itself before this */
+    struct idvec short_stores;    /* struct short_store */
+    uint64_t resume_at_ms;        /* when moves that wait for memory are looked at again */
+    bool moves_end;               /* service_end_moves */
     uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
     uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
     uint64_t evict_after_ms; /* nobody is evicted before this */
@@ -170,6 +170,7 @@ struct service {
     bool told_spool_bound;
     /* What the end of the step has to do. */
     bool is_unsettled; /* anything */
+    bool sets_timer;   /* a deadline was set or cleared */
     bool has_memory;   /* some is free again: whoever waits for it is tried */
     bool has_changed;  /* a record may have changed who can leave the device */
     bool has_moves;    /* moves that wait for memory are looked at again */
@@ -190,17 +191,12 @@ void service_tell_lost_regions(const struct service *s);
 void service_restore_watches(struct service *s);
 /* What those had ends that have exited meanwhile, or cannot be watched. */
 void service_settle_watches(struct service *s);
-/* Of writers that could not be watched. */
-void service_retry_watches(struct service *s, uint64_t now_ms);
-uint64_t service_watch_moment(const struct service *s);
 
 /* service_free: whoever still waits is answered -ENOTCONN. */
 void service_drop_parked(struct service *s);
 void service_drop_allocs(struct service *s);
 void service_drop_spools(struct service *s);
 void service_drop_bulks(struct service *s);
-void service_drop_measuring(struct service *s);
-void service_drop_awaiting(struct service *s);
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
 /* ledger.c: writes the journal, changes the state, keeps the account; what follows from it is left
@@ -314,8 +310,6 @@ void service_on_granted(struct service *s, const struct effect *effect);
 void service_on_refused(struct service *s, const struct effect *effect);
 /* Ends a wait from our side; flags CORE_WAIT_*. */
 void service_end_wait(struct service *s, struct record *record);
-void service_expire_parked(struct service *s, uint64_t now_ms);
-uint64_t service_parked_moment(const struct service *s);
 
 /* granted.c: the second half of opens */
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
@@ -405,8 +399,6 @@ void piece_free_doomed(struct service *s);
 void service_retry_allocs(struct service *s);
 /* Soon, for those who wait may do so in vain by now. */
 void service_retry_allocs_soon(struct service *s);
-void service_expire_allocs(struct service *s, uint64_t now_ms);
-uint64_t service_alloc_moment(const struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
 
@@ -489,8 +481,6 @@ void service_retry_spools(struct service *s);
 
 /* freeing.c */
 void service_answer_freed(struct service *s);
-void service_expire_awaiting(struct service *s, uint64_t now_ms);
-uint64_t service_awaiting_moment(const struct service *s);
 
 /* move.c */
 /* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
@@ -595,13 +585,7 @@ void service_forget_vain(struct service *s);
 bool service_look_for_changes(struct service *s, const struct record *record,
                               size_t waiters_before);
 
-/* measure.c */
-void service_expire_measuring(struct service *s, uint64_t now_ms);
-uint64_t service_measure_moment(const struct service *s);
-
 /* metadata.c, bulk.c */
 void service_apply_slices(struct service *s);
-void service_wake_bulks(struct service *s);
-uint64_t service_bulk_moment(const struct service *s);
 
 #endif

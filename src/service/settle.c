@@ -124,22 +124,16 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static void arm_timer(struct service *s)
 {
-    uint64_t at = core_next_moment(s->core, service_now(s));
-    at = earlier(at, service_parked_moment(s));
-    at = earlier(at, service_alloc_moment(s));
-    at = earlier(at, service_bulk_moment(s));
-    at = earlier(at, service_measure_moment(s));
-    at = earlier(at, service_awaiting_moment(s));
+    uint64_t at = earlier(core_next_moment(s->core, service_now(s)), deadline_first(s));
     at = earlier(at, service_promotion_moment(s));
     at = earlier(at, service_waiting_moment(s));
-    at = earlier(at, service_watch_moment(s));
     s->host.set_timer(s->host.context, at);
 }
 
 void service_end_step(struct service *s)
 {
     struct effect effect;
-    if (!s->is_unsettled)
+    if (!s->is_unsettled && !s->sets_timer)
         return;
     while (take(&s->is_unsettled)) {
         while (core_next_effect(s->core, &effect))
@@ -147,5 +141,6 @@ void service_end_step(struct service *s)
         end_what_is_over(s);
         plan(s);
     }
+    s->sets_timer = false;
     arm_timer(s);
 }

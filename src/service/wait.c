@@ -17,16 +17,18 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static void parked_free(struct parked *parked)
+static void parked_free(struct service *s, struct parked *parked)
 {
     if (!parked)
         return;
+    deadline_clear(s, &parked->deadline);
     free((char *)parked->create);
     free(parked);
 }
 
 /* What happens at the grant is in `how`: acquire, truncate, create (copied). NULL: no memory. */
-static struct parked *parked_new(struct service_request *request, const struct parked *how)
+static struct parked *parked_new(struct service *s, struct service_request *request,
+                                 const struct parked *how)
 {
     struct parked *parked = malloc(sizeof *parked);
     if (!parked)
@@ -36,21 +38,8 @@ static struct parked *parked_new(struct service_request *request, const struct p
     parked->create = how->create ? strdup(how->create) : NULL;
     if (!how->create || parked->create)
         return parked;
-    parked_free(parked);
+    parked_free(s, parked);
     return NULL;
-}
-
-/* -ENOMEM */
-static int park(struct service *s, struct parked *parked, uint64_t waiter)
-{
-    parked->id = waiter;
-    parked->park_until_ms = add_saturated(service_now(s), service_wait_max_ms(parked->request));
-    int error = idvec_insert(&s->parked, parked);
-    if (!error)
-        parked->request->parked = parked;
-    if (!error && (s->parked.count == 1 || parked->park_until_ms < s->parked_until_ms))
-        s->parked_until_ms = parked->park_until_ms;
-    return error;
 }
 
 /* One whose wait is over already is answered by the effect that says so. */
@@ -71,10 +60,32 @@ static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t fla
     service_end_wait(s, &record);
 }
 
+static void expire(struct service *s, struct deadline *deadline)
+{
+    const struct parked *parked =
+        (struct parked *)((char *)deadline - offsetof(struct parked, deadline));
+    /* The kernel would kill the mount for a request that waits longer. The library asks again. */
+    end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
+}
+
+/* -ENOMEM */
+static int park(struct service *s, struct parked *parked, uint64_t waiter)
+{
+    parked->id = waiter;
+    int error = idvec_insert(&s->parked, parked);
+    if (error)
+        return error;
+    parked->request->parked = parked;
+    parked->deadline.pass = expire;
+    deadline_set(s, &parked->deadline,
+                 add_saturated(service_now(s), service_wait_max_ms(parked->request)));
+    return 0;
+}
+
 bool service_ask(struct service *s, struct record *record, const struct parked *how,
                  struct service_request *request, struct outcome *outcome, int *error)
 {
-    struct parked *parked = parked_new(request, how);
+    struct parked *parked = parked_new(s, request, how);
     uint64_t waiter = 0;
     *error = parked ? s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16)
                     : -ENOMEM;
@@ -85,13 +96,13 @@ bool service_ask(struct service *s, struct record *record, const struct parked *
         *error = park(s, parked, waiter);
     }
     if (waiter == 0) {
-        parked_free(parked);
+        parked_free(s, parked);
         return true;
     }
     if (!*error)
         return false;
     end_wait(s, waiter, *error, 0);
-    parked_free(parked);
+    parked_free(s, parked);
     return true;
 }
 
@@ -102,7 +113,7 @@ void service_on_refused(struct service *s, const struct effect *effect)
         return;
     struct service_request *request = parked->request;
     service_unwatch(s, parked->watched);
-    parked_free(parked);
+    parked_free(s, parked);
     service_answer(request, effect->error, NULL);
 }
 
@@ -127,7 +138,7 @@ void service_on_granted(struct service *s, const struct effect *effect)
         service_undo_open(s, effect->file);
     else if (parked->create)
         error = service_create_granted(s, parked->create, &answer);
-    parked_free(parked);
+    parked_free(s, parked);
     service_answer(request, error, &answer);
 }
 
@@ -137,33 +148,9 @@ void service_drop_parked(struct service *s)
         struct parked *parked = s->parked.items[s->parked.count - 1];
         struct service_request *request = parked->request;
         idvec_remove(&s->parked, parked->id);
-        parked_free(parked);
+        parked_free(s, parked);
         service_answer(request, -ENOTCONN, NULL);
     }
-}
-
-void service_expire_parked(struct service *s, uint64_t now_ms)
-{
-    const struct parked *expired;
-    for (uint64_t id = 0; (expired = idvec_find_after(&s->parked, id));) {
-        id = expired->id;
-        /* The kernel would kill the mount for a request that waits longer. The library asks again.
-         */
-        if (expired->park_until_ms <= now_ms)
-            end_wait(s, id, expired->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
-    }
-    s->parked_until_ms = UINT64_MAX;
-    for (size_t i = 0; i < s->parked.count; i++) {
-        const struct parked *parked = s->parked.items[i];
-        if (parked->park_until_ms < s->parked_until_ms)
-            s->parked_until_ms = parked->park_until_ms;
-    }
-}
-
-/* At the latest; who was the first may have been answered since. */
-uint64_t service_parked_moment(const struct service *s)
-{
-    return s->parked.count > 0 ? s->parked_until_ms : UINT64_MAX;
 }
 
 int service_cancel_wait(struct service *s, uint64_t file)

@@ -194,16 +194,25 @@ static int restore_writers(struct service *s, const struct core_store *store)
 /* Whoever cannot be watched now may still be writing: until he can be, nobody succeeds him. */
 static void restore_all_writers(struct service *s)
 {
-    s->watch_after_ms = 0;
     for (size_t i = 0; i < s->core->stores.count; i++) {
         if (restore_writers(s, s->core->stores.items[i]))
-            s->watch_after_ms = service_now(s) + RETRY_MS;
+            deadline_set(s, &s->watch_retry, service_now(s) + RETRY_MS);
     }
+}
+
+static void settle_gone(struct service *s);
+
+static void retry(struct service *s, struct deadline *deadline)
+{
+    (void)deadline;
+    restore_all_writers(s);
+    settle_gone(s);
 }
 
 /* Those that have gone meanwhile, or cannot be watched, are told of by service_settle_watches. */
 void service_restore_watches(struct service *s)
 {
+    s->watch_retry.pass = retry;
     for (size_t i = 0; i < s->core->sessions.count; i++) {
         const struct core_session *session = s->core->sessions.items[i];
         struct watch *watch;
@@ -247,19 +256,6 @@ static void settle_gone(struct service *s)
 void service_settle_watches(struct service *s)
 {
     end_unwatched(s);
-    settle_gone(s);
-}
-
-uint64_t service_watch_moment(const struct service *s)
-{
-    return s->watch_after_ms ? s->watch_after_ms : UINT64_MAX;
-}
-
-void service_retry_watches(struct service *s, uint64_t now_ms)
-{
-    if (now_ms < service_watch_moment(s))
-        return;
-    restore_all_writers(s);
     settle_gone(s);
 }
 
