@@ -96,7 +96,7 @@ static void op_queue(struct service *s, struct alloc_op *op)
         deadline_set(s, &op->turn_over, op->turn_until_ms);
     if (op->not_before_ms > service_now(s))
         retry_at(s, op->not_before_ms);
-    retry_at(s, service_evict_moment(s)); /* a store may be able to leave then */
+    retry_at(s, service_backoff_moment(s)); /* a store may be able to leave then */
     s->is_unsettled = true;
 }
 

@@ -42,16 +42,18 @@ static uint64_t get_min_stay_ms(const struct service *s, const struct core_store
     return s->options.min_stay_ms > least_ms ? s->options.min_stay_ms : least_ms;
 }
 
-/* When somebody who may not go yet may. */
-static void note_stays(struct service *s, const struct evict_table *table, uint64_t min_stay_ms)
+/* When the first store that may not leave yet may. */
+static void note_stays(struct service *s, const struct evict_table *table,
+                       const struct evict_wish *wish)
 {
-    uint64_t now_ms = service_now(s);
+    uint64_t first_ms = UINT64_MAX;
     for (size_t i = 0; i < table->count; i++) {
-        uint64_t at_ms = table->rows[i].promoted_ms + min_stay_ms;
-        if (table->rows[i].promoted_ms > 0 && at_ms > now_ms &&
-            (s->evict_at_ms <= now_ms || at_ms < s->evict_at_ms))
-            s->evict_at_ms = at_ms;
+        uint64_t at_ms = table->rows[i].promoted_ms + wish->min_stay_ms;
+        if (table->rows[i].promoted_ms > 0 && at_ms > wish->now_ms && at_ms < first_ms)
+            first_ms = at_ms;
     }
+    if (first_ms < UINT64_MAX)
+        service_back_off(s, BACKOFF_STAY, wish->store, first_ms - wish->now_ms);
 }
 
 /* False: it cannot go after all. */
@@ -106,26 +108,13 @@ bool service_count_try(struct service *s, struct service_tries *tries)
 
 static bool may_try(struct service *s)
 {
-    return s->evict_after_ms <= service_now(s) && service_count_try(s, &s->evict_tries);
-}
-
-/* Who waits for memory would else look again only when a record is applied. */
-uint64_t service_evict_moment(const struct service *s)
-{
-    if (s->core->displaced == 0 && s->core->reserving == 0 && !s->alloc_queue)
-        return UINT64_MAX;
-    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
-    if (s->evict_at_ms > now_ms)
-        at_ms = s->evict_at_ms;
-    if (s->evict_after_ms > now_ms && s->evict_after_ms < at_ms)
-        at_ms = s->evict_after_ms;
-    uint64_t until_ms = service_passed_over_moment(s);
-    if (until_ms > now_ms && until_ms < at_ms)
-        at_ms = until_ms;
-    uint64_t again_ms = s->evict_tries.since_ms + SERVICE_TRIES_MS;
-    if (s->evict_tries.count > SERVICE_TRIES_MAX && again_ms > now_ms && again_ms < at_ms)
-        at_ms = again_ms;
-    return at_ms;
+    if (service_is_backed_off(s, BACKOFF_EVICT, 0))
+        return false;
+    if (service_count_try(s, &s->evict_tries))
+        return true;
+    uint64_t since_ms = service_now(s) - s->evict_tries.since_ms;
+    service_back_off(s, BACKOFF_EVICT, 0, SERVICE_TRIES_MS - since_ms);
+    return false;
 }
 
 /* Of what other pools are to have, and have not. */
@@ -146,7 +135,7 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
 {
     struct evict_table table;
     if (!evict_table_fill(s, &table, store)) {
-        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
         return false;
     }
     struct evict_wish wish = {
@@ -162,7 +151,7 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
                                 : vmm_get_free(s->vmm) + s->numbers.freeing_bytes;
     bool comes = let_go(s, &table, &wish);
     if (!comes)
-        note_stays(s, &table, wish.min_stay_ms);
+        note_stays(s, &table, &wish);
     evict_table_free(&table);
     return comes;
 }

@@ -117,9 +117,10 @@ static void find_stuck(const struct service *s, struct evict_table *table)
         struct evict_row *row = &table->rows[i];
         row->stuck |= !row->has_spare && row->bytes > most_bytes;
     }
-    for (unsigned i = 0; i < SERVICE_PASSED_OVER; i++) {
-        const struct passed_over *passed = &s->passed_over[i];
-        struct evict_row *row = passed->until_ms > now_ms ? find_row(table, passed->store) : NULL;
+    for (unsigned i = 0; i < SERVICE_BACKOFFS; i++) {
+        const struct backoff *failed = &s->backoffs[i];
+        bool counts = failed->reason == BACKOFF_LEAVE && failed->until_ms > now_ms;
+        struct evict_row *row = counts ? find_row(table, failed->store) : NULL;
         if (row)
             row->stuck = true;
     }

@@ -40,7 +40,7 @@ static void give_way(struct service *s, uint64_t id, enum core_place tier)
     }
     down.kind = core_get_spare_below(store, tier);
     if (service_move_store(s, &down))
-        service_pass_over(s, id);
+        service_back_off(s, BACKOFF_LEAVE, id, SERVICE_LEAVE_RETRY_MS);
 }
 
 void service_drop_spares(struct service *s, enum core_place tier)

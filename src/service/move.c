@@ -231,11 +231,11 @@ static void finish(struct move_op *op)
         forget_short(s, store);
     }
     if (error == -ENOMEM)
-        s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     if (error && !cancelled) {
-        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
         if (op_to != CORE_PLACE_DEVICE)
-            service_pass_over(s, store);
+            service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
         service_move_failed(s, store, id, error);
         if (looks && error == -EIO) /* that copy goes; the others are as they were */
             service_drop_copy(s, store, op_to, error);
@@ -398,7 +398,7 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
                             .count = evictor};
     int error = service_move_store(s, &record);
     if (error == -ENOMEM) /* the daemon's own, perhaps: who waits is to be tried again */
-        s->evict_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
     return error;
 }
 
@@ -418,7 +418,7 @@ static void heal(struct service *s, uint64_t store)
     if (error == -EIO) /* it has gone with a worker */
         service_drop_copy(s, store, CORE_PLACE_DISK, error);
     else if (error)
-        service_pass_over(s, store);
+        service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
 }
 
 /* Whose first waiter came first; of those that nobody waits for any, once nothing else is read:
@@ -432,7 +432,8 @@ static const struct core_store *choose_heal(const struct service *s)
         const struct core_store *store = s->core->stores.items[i];
         uint64_t turn = core_get_heal_turn(s->core, store);
         is_reading |= core_is_healing(store);
-        if (!core_wants_heal(s->core, store) || service_is_passed_over(s, store->id) ||
+        if (!core_wants_heal(s->core, store) ||
+            service_is_backed_off(s, BACKOFF_LEAVE, store->id) ||
             (chosen && (turn == 0 || turn > chosen_turn)))
             continue;
         chosen = store;

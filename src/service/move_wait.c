@@ -115,9 +115,10 @@ static bool any_waits(const struct service *s)
     return op != NULL;
 }
 
-uint64_t service_waiting_moment(const struct service *s)
+static void look_again(struct service *s, struct deadline *deadline)
 {
-    return any_waits(s) ? s->resume_at_ms : UINT64_MAX;
+    (void)deadline;
+    service_note_moves(s);
 }
 
 void service_resume_moves(struct service *s)
@@ -131,7 +132,9 @@ void service_resume_moves(struct service *s)
         op->error = error;
         op->finish(op);
     }
-    s->resume_at_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+    s->moves_retry.pass = look_again;
+    deadline_set(s, &s->moves_retry,
+                 any_waits(s) ? service_now(s) + SERVICE_PROMOTE_RETRY_MS : UINT64_MAX);
 }
 
 /* ---- that count on nothing any more --------------------------------------------------------- */

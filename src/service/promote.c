@@ -51,7 +51,7 @@ static void promote(struct service *s, const struct core_store *store, uint64_t 
         return;
     store = core_find_store(s->core, id);
     if (error == -ENOMEM && store && can_fit(s, store))
-        s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     else if (store && store->places.move.id == 0)
         service_move_failed(s, id, 0, error);
 }
@@ -75,7 +75,7 @@ static struct place_turn *get_turns(struct service *s, size_t *count)
     struct place_turn *turns = waited->count > 0 ? calloc(waited->count, sizeof *turns) : NULL;
     *count = 0;
     if (!turns && waited->count > 0)
-        s->promote_after_ms = service_now(s) + SERVICE_PROMOTE_RETRY_MS;
+        service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     for (size_t i = 0; turns && i < waited->count; i++) {
         const struct core_store *store = waited->items[i];
         if (core_wants_promotion(s->core, store))
@@ -102,22 +102,11 @@ void service_start_promotions(struct service *s)
         return;
     uint64_t alloc_turn = service_alloc_turn(s), writer_turn = service_writer_turn(s);
     s->short_turn = alloc_turn < writer_turn ? alloc_turn : writer_turn;
-    if (s->core->displaced == 0 || s->promote_after_ms > service_now(s))
+    if (s->core->displaced == 0 || service_is_backed_off(s, BACKOFF_PROMOTE, 0))
         return;
     size_t count;
     struct place_turn *turns = get_turns(s, &count);
     for (size_t i = 0; i < count; i++)
         promote_in_turn(s, &turns[i]);
     free(turns);
-}
-
-uint64_t service_promotion_moment(const struct service *s)
-{
-    uint64_t at_ms = service_evict_moment(s);
-    if (s->core->displaced > 0 && s->promote_after_ms < at_ms &&
-        s->promote_after_ms > service_now(s))
-        at_ms = s->promote_after_ms;
-    if (s->core->suspect > 0 && service_passed_over_moment(s) < at_ms)
-        at_ms = service_passed_over_moment(s); /* one may be healed by then */
-    return at_ms;
 }

@@ -135,11 +135,8 @@ void service_unobserve(struct service *s, struct service_observer *observer)
 
 void service_on_timer(struct service *s)
 {
-    uint64_t now_ms = service_now(s);
     struct record record = {.type = RECORD_TIME};
-    deadline_pass_all(s, now_ms);
-    if (service_waiting_moment(s) <= now_ms)
-        service_note_moves(s);
+    deadline_pass_all(s, service_now(s));
     service_apply_record(s, &record, NULL);
 }
 

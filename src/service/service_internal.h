@@ -99,12 +99,20 @@ struct short_store { /* whose last move lacked memory, and that was told */
     uint64_t id;
 };
 
-/* A store that could not leave the device. */
-struct passed_over {
-    uint64_t store, until_ms;
+enum backoff_reason {
+    BACKOFF_LEAVE,   /* this store could not leave the device, or give way: others are chosen */
+    BACKOFF_STAY,    /* for this store some may leave, but not yet */
+    BACKOFF_EVICT,   /* evictions: the last one lacked memory, or there were too many choices */
+    BACKOFF_PROMOTE, /* promotions by themselves: the last one lacked memory */
 };
 
-#define SERVICE_PASSED_OVER 32u
+struct backoff {
+    enum backoff_reason reason;
+    uint64_t store;    /* 0: of all */
+    uint64_t until_ms; /* 0: the row is free */
+};
+
+#define SERVICE_BACKOFFS 48u
 
 /* So many bytes for this store were not to be had, whoever might leave. */
 struct vain_choice {
@@ -153,15 +161,13 @@ struct service {
     struct brief_wait *measuring; /* requests that wait for a measurement of the device */
     struct brief_wait *awaiting;  /* and for what is being freed */
     struct move_op *moves;        /* under way */
-    uint64_t promote_after_ms;    /* no promotion begins by itself before this */
     struct idvec short_stores;    /* struct short_store */
-    uint64_t resume_at_ms;        /* when moves that wait for memory are looked at again */
+    struct deadline moves_retry;  /* when moves that wait for memory are looked at again */
     bool moves_end;               /* service_end_moves */
-    uint64_t short_turn;  /* who waits for memory and came later than this waiter waits behind it */
-    uint64_t evict_at_ms; /* when a store may go that may not yet; past: none is known */
-    uint64_t evict_after_ms; /* nobody is evicted before this */
-    struct passed_over passed_over[SERVICE_PASSED_OVER];
-    unsigned next_passed_over;
+    uint64_t short_turn; /* who waits for memory and came later than this waiter waits behind it */
+    struct backoff backoffs[SERVICE_BACKOFFS];
+    unsigned next_backoff;
+    struct deadline backoff_over; /* the first of them */
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;
     uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
@@ -171,7 +177,7 @@ struct service {
     /* What the end of the step has to do. */
     bool is_unsettled; /* anything */
     bool sets_timer;   /* a deadline was set or cleared */
-    bool has_memory;   /* some is free again: whoever waits for it is tried */
+    bool has_memory;   /* some is free again: what waits for it is tried */
     bool has_changed;  /* a record may have changed who can leave the device */
     bool has_moves;    /* moves that wait for memory are looked at again */
     bool has_endings;  /* a session's last use is over, and an ending waits for that */
@@ -203,7 +209,7 @@ void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
  * to the end of the step (settle.c). outcome: NULL where it does not matter. */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
 
-/* For the end of the step: memory is free again, and whoever waits for it is tried. */
+/* For the end of the step: memory is free again, and what waits for it is tried. */
 static inline void service_note_memory(struct service *s)
 {
     s->has_memory = s->is_unsettled = true;
@@ -377,7 +383,7 @@ void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes)
 /* What the keeper is to hold of it, which has this memory: how many. Any thread. */
 size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
                       struct service_memory kept[PIECE_DESCRIPTORS]);
-/* Counts it as coming back: it is certain that it goes, and whoever waits may count on it. */
+/* Counts it as coming back: it is certain that it goes, so waiters may count on it. */
 void piece_count_freeing(struct service *s, struct piece *piece);
 /* No record has this memory any more: it is freed at the end of the step, or of its last use. */
 void piece_doom(struct service *s, uint64_t memory);
@@ -485,6 +491,7 @@ void service_answer_freed(struct service *s);
 /* move.c */
 /* When the machine or the device, not the account, lacked memory, nobody tells when it has some. */
 #define SERVICE_PROMOTE_RETRY_MS 200u
+#define SERVICE_LEAVE_RETRY_MS   500u /* of a store that could not leave the device */
 /* MOVE_BEGIN: with bytes that are copied, or by the record alone. Errors as service_order_move. */
 int service_move_store(struct service *s, struct record *record);
 /* For that it has to be copied there. */
@@ -507,14 +514,11 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 /* promote.c */
 /* Of stores that somebody waits for, as far as there is memory. */
 void service_start_promotions(struct service *s);
-uint64_t service_promotion_moment(const struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 
 /* move_wait.c */
 /* Starts, or fails, the moves that wait for memory. */
 void service_resume_moves(struct service *s);
-/* When they are to be looked at again in any case; UINT64_MAX: none waits. */
-uint64_t service_waiting_moment(const struct service *s);
 /* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
  */
 const struct core_store *service_get_lacking(const struct service *s, uint64_t *move);
@@ -565,16 +569,14 @@ void service_evict_for_moves(struct service *s);
 uint64_t service_writer_turn(const struct service *s);
 /* Does this waiter keep those who came later from the device's memory, if it lacks some? */
 bool service_holds_off(const struct service *s, uint64_t waiter);
-uint64_t service_evict_moment(const struct service *s);
 /* False: there were too many. */
 bool service_count_try(struct service *s, struct service_tries *tries);
 
-/* passed_over.c */
-/* It could not leave: for a while others are chosen. */
-void service_pass_over(struct service *s, uint64_t store);
-bool service_is_passed_over(const struct service *s, uint64_t store);
-/* When the first may be chosen again; UINT64_MAX: there is none. */
-uint64_t service_passed_over_moment(const struct service *s);
+/* backoff.c */
+void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
+bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store);
+/* When the first is over; UINT64_MAX: there is none. */
+uint64_t service_backoff_moment(const struct service *s);
 
 /* vain.c */
 /* A choice for this store that found nobody; has it been noted, with nothing changed since? */

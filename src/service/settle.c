@@ -117,17 +117,10 @@ static void plan(struct service *s)
 
 /* ---- the end of a step ----------------------------------------------------------------------- */
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void arm_timer(struct service *s)
 {
-    uint64_t at = earlier(core_next_moment(s->core, service_now(s)), deadline_first(s));
-    at = earlier(at, service_promotion_moment(s));
-    at = earlier(at, service_waiting_moment(s));
-    s->host.set_timer(s->host.context, at);
+    uint64_t core_ms = core_next_moment(s->core, service_now(s)), own_ms = deadline_first(s);
+    s->host.set_timer(s->host.context, core_ms < own_ms ? core_ms : own_ms);
 }
 
 void service_end_step(struct service *s)

@@ -26,7 +26,7 @@ static bool may_go_down(const struct service *s, const struct core_store *store,
 {
     return core_get_spare_below(store, tier) != CORE_PLACE_NONE && !store->use.pinned &&
            !core_is_held(store) && !core_is_awaited(s->core, store) &&
-           !service_is_passed_over(s, store->id);
+           !service_is_backed_off(s, BACKOFF_LEAVE, store->id);
 }
 
 static bool can_do_without(const struct service *s, const struct core_store *store,

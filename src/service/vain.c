@@ -16,13 +16,10 @@ static uint64_t get_free(const struct service *s)
 
 void service_note_vain(struct service *s, uint64_t store, uint64_t bytes)
 {
-    uint64_t now_ms = service_now(s), until_ms = service_passed_over_moment(s);
-    if (s->evict_at_ms > now_ms && s->evict_at_ms < until_ms)
-        until_ms = s->evict_at_ms;
-    if (s->evict_after_ms > now_ms && s->evict_after_ms < until_ms)
-        until_ms = s->evict_after_ms;
-    s->vain[s->next_vain] = (struct vain_choice){
-        .store = store, .bytes = bytes, .free_bytes = get_free(s), .until_ms = until_ms};
+    s->vain[s->next_vain] = (struct vain_choice){.store = store,
+                                                 .bytes = bytes,
+                                                 .free_bytes = get_free(s),
+                                                 .until_ms = service_backoff_moment(s)};
     s->next_vain = (s->next_vain + 1) % SERVICE_VAIN;
 }
 
