@@ -130,7 +130,7 @@ all_was_refused_in_time() { # MIB
     # A client of a socket that cannot be served is told by the end of its connection.
     for filler in "${!FILLERS[@]}"; do
         assert_match "${FILLERS[$filler]}: $(output_of "$filler")" \
-            '(ENOMEM|EDQUOT|ENOSPC|ENFILE|EPIPE|ECONNRE[A-Z]*|Cannot allocate memory)$'
+            '(ENOMEM|EDQUOT|ENOSPC|ENFILE|EPIPE|ECONNRE[A-Z]*|Cannot allocate memory|Disk quota exceeded)$'
     done
     jq -e '.daemon_memory.aside_bytes > 0 and .daemon_memory.free_bytes > 0' "$M/device"
     weights_are_there
