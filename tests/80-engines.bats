@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Real engines over a mount of host memory; `make check-engines` runs this file alone. GMSFS_TEST_PYTHON names a
-# Python that has the engine, for engines need a Python and a torch of their own.
+# Real engines over a mount of host memory, and what their releases have; `make check-engines` runs this file
+# alone. GMSFS_TEST_PYTHON names a Python that has the engine, for engines need a Python and a torch of their own.
 
 load helpers
 load python
@@ -11,6 +11,14 @@ setup() {
     common_setup
     python_setup
     requires engines
+}
+
+@test "each name of vLLM and SGLang that a loader needs is in every release that is supported" {
+    requires package-index
+    python_with pip
+    SLOW=$((SLOW * 30))
+    GMSFS_TEST_SOURCES=$BUILD/engine-sources python -m unittest -v test_contract
+    assert_match "$output" 'OK'
 }
 
 @test "vLLM engines share a store token for token, before and after kill -9" {

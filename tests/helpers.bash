@@ -109,6 +109,9 @@ machine_has() {
     direct-io) can_write_directly ;;
     memory-cgroup) can_limit_memory ;; # memcg.bash
     engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
+    package-index) # pip's; a package of 2 MB shows that it answers
+        timeout 60 python3 -m pip -q download --no-deps --dest "$T/pip" pip >/dev/null 2>&1
+        ;;
     no-sanitizer) [[ -z ${SANITIZE-} ]] ;; # they read /proc
     unnamed-files) can_make_unnamed ;;
     slices) [[ $(uname -m) == x86_64 && $(read_slice $$) != 0 ]] ;; # Linux 6.12

@@ -11,7 +11,6 @@ from .opening import find_or_make, open as open_store
 from .store import Store
 from .torch import Shared
 
-LOAD_FORMAT = "gmsfs"
 TIMEOUT_SECONDS = 600.0  # for the lock, and for an engine that is loading
 MAX_NAMED = 8  # parameters in one message
 

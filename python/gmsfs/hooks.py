@@ -11,6 +11,9 @@ import pkgutil
 from typing import Any, List, NamedTuple, Sequence, Tuple
 
 
+LOAD_FORMAT = "gmsfs"
+
+
 class Hook(NamedTuple):
     """A function or attribute of an engine."""
 
@@ -67,6 +70,6 @@ def check(engine: str, version: str, hooks: Sequence[Hook]) -> None:
             missing.append(f"{hook.target} has no argument {', '.join(sorted(lacking))}")
     if missing:
         raise HookMissing(
-            f"{engine} {version}: load format gmsfs: {'; '.join(missing)}. Use a version of {engine} that "
+            f"{engine} {version}: load format {LOAD_FORMAT}: {'; '.join(missing)}. Use a version of {engine} that "
             "gmsfs-engines(7) names, or another load format"
         )

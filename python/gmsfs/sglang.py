@@ -6,7 +6,7 @@
 
 SGLang finds register() by the entry point `sglang.srt.plugins` of this package, in each of its processes.
 Of all engines that name one store, the first loads the model as SGLang does and publishes it; the others
-attach. This module imports nothing of SGLang before register() is called.
+attach. This module imports neither SGLang nor torch before register() is called.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import importlib.metadata
 import os
 from typing import Any, Dict, Optional, Tuple
 
-from .engine import LOAD_FORMAT
-from .hooks import Hook, HookMissing, check, numbers, resolve
+from .hooks import LOAD_FORMAT, Hook, HookMissing, check, numbers, resolve
 
 _SRT = "sglang.srt."
 _REGISTRY = _SRT + "plugins.hook_registry.HookRegistry"

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every name and argument of an engine that this package holds on to is in the engine's releases. Needs the
+package index, or what an earlier run kept in GMSFS_TEST_SOURCES."""
+
+import os
+import unittest
+
+from gmsfs import sglang
+from gmsfs.hooks import Hook, wanted
+from sources import Missing, Release
+
+SOURCES = os.environ["GMSFS_TEST_SOURCES"]
+_LOADER = "vllm.model_executor.model_loader."
+VLLM = (
+    Hook(_LOADER + "register_model_loader", ("load_format",)),
+    Hook(_LOADER + "base_loader.BaseModelLoader.__init__", ("self", "load_config")),
+    Hook(_LOADER + "base_loader.BaseModelLoader.download_model", ("self", "model_config")),
+    Hook(_LOADER + "base_loader.BaseModelLoader.load_weights", ("self", "model", "model_config")),
+    Hook(
+        _LOADER + "base_loader.BaseModelLoader.load_model",
+        ("self", "vllm_config", "model_config", "prefix"),
+    ),
+    Hook(
+        _LOADER + "base_loader.BaseModelLoader.get_external_weight_memory",
+        ("self", "vllm_config"),
+        since="0.32",
+    ),
+    Hook(_LOADER + "default_loader.DefaultModelLoader.__init__", ("self", "load_config")),
+    Hook(_LOADER + "default_loader.DefaultModelLoader.load_weights", ("self", "model", "model_config")),
+    Hook(_LOADER + "utils.initialize_model", ("vllm_config", "prefix", "model_config")),
+    Hook(_LOADER + "utils.process_weights_after_loading", ("model", "model_config", "target_device")),
+    Hook("vllm.utils.torch_utils.set_default_torch_dtype", ("dtype",)),
+    Hook("vllm.logger.init_logger", ("name",)),
+)
+CONTRACTS = (
+    ("sglang", ("0.5.17", "0.5.20", "0.5.22", "0.5.23"), sglang.PLUGIN_HOOKS + sglang.LOADER_HOOKS),
+    ("vllm", ("0.27.1", "0.32.0", "0.33.0"), VLLM),
+)
+
+
+class Contract(unittest.TestCase):
+    def test_every_release_has_every_hook(self):
+        for name, versions, hooks in CONTRACTS:
+            for version in versions:
+                release = Release(SOURCES, name, version)
+                for hook in wanted(hooks, version):
+                    with self.subTest(engine=name, version=version, hook=hook.target):
+                        release.check(hook.target, hook.arguments)
+
+    def test_a_name_and_an_argument_that_are_not_there_are_found(self):
+        release = Release(SOURCES, "sglang", "0.5.23")
+        loader = "sglang.srt.model_loader.loader.DefaultModelLoader"
+        release.check(f"{loader}.download_model", ("self", "model_config"))
+        for target, arguments, words in (
+            (f"{loader}.load_all", (), "has no load_all"),
+            (f"{loader}.download_model", ("where",), "has no argument where"),
+            ("sglang.srt.no_module.Loader", (), "sglang.srt.no_module.Loader: sglang has no srt"),
+            (loader, ("self",), "is no function"),
+        ):
+            with self.assertRaisesRegex(Missing, words):
+                release.check(target, arguments)
+
+    def test_the_versions_that_are_held_are_the_ends_of_those_that_are_supported(self):
+        self.assertEqual(CONTRACTS[0][1][0], sglang.OLDEST)
+        self.assertEqual(CONTRACTS[0][1][-1], sglang.NEWEST)
+
+
+if __name__ == "__main__":
+    unittest.main()
