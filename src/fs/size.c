@@ -5,7 +5,6 @@
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,11 +40,13 @@ static uint64_t count_residency(const struct fs *fs, const struct core_store *st
     return residency_format(store, moves ? &moving : NULL, lines);
 }
 
-/* What an open for reading would hold: the next session. */
+/* "ro 17\n": what an open for reading would hold, the next session. */
 static uint64_t count_held(const struct fs *fs)
 {
-    return (uint64_t)snprintf(NULL, 0, "%s %llu\n", lock_mode_name(LOCK_MODE_RO),
-                              (unsigned long long)fs->core->next_session);
+    uint64_t bytes = strlen(lock_mode_name(LOCK_MODE_RO)) + strlen(" 0\n");
+    for (uint64_t number = fs->core->next_session; number >= 10; number /= 10)
+        bytes++;
+    return bytes;
 }
 
 static uint64_t count_text(const struct fs *fs, const struct node *node)
