@@ -26,22 +26,20 @@ struct bound_note {
 static const struct {
     char name[CORE_BOUND_BYTES]; /* as the event says it */
     int whole;                   /* what it says where all of it is taken */
-    unsigned
-        room_bytes; /* what one takes of the daemon's own memory; 0: that was asked for elsewhere */
-    bool looks;     /* whoever looks, revokes or drains needs it */
+    bool looks;                  /* whoever looks, revokes or drains needs it */
 } bounds[SERVICE_BOUND_COUNT] = {
-    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, 1024, true},
-    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, 1, true},
-    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM, 0, true},
-    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE, 4096, true},
-    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE, 512, false},
-    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM, 1024, false},
-    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0, 1, false},
-    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM, 0, false},
-    [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, 1, false},
-    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, 1, false},
-    [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, 0, true},
-    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, 1, true},
+    [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, true},
+    [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, true},
+    [SERVICE_BOUND_LAYOUTS] = {"layouts", -ENOMEM, true},
+    [SERVICE_BOUND_CONNECTIONS] = {"connections", -ENFILE, true},
+    [SERVICE_BOUND_WATCHES] = {"processes", -ENFILE, false},
+    [SERVICE_BOUND_TRANSFERS] = {"transfers", -ENOMEM, false},
+    [SERVICE_BOUND_QUEUED] = {"queued bytes", 0, false},
+    [SERVICE_BOUND_SPOOLS] = {"spools", -ENOMEM, false},
+    [SERVICE_BOUND_FRAMES] = {"frames", -ENOMEM, false},
+    [SERVICE_BOUND_NOTES] = {"notes", -ENOSPC, false},
+    [SERVICE_BOUND_REQUESTS] = {"requests", -ENOMEM, true},
+    [SERVICE_BOUND_AHEAD] = {"request bytes", -ENOMEM, true},
 };
 
 static uint64_t at_most(uint64_t limit, uint64_t bound)
@@ -71,23 +69,6 @@ void service_init_bounds(struct service *s)
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         share_init(&s->shares[i], limits[i]);
-}
-
-uint64_t service_count_bounds(const struct service *s, uint32_t uid)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        if (bounds[i].room_bytes > 0)
-            bytes += bounds[i].room_bytes * share_get_taken(&s->shares[i], uid);
-    return bytes;
-}
-
-uint64_t service_count_all_bounds(const struct service *s)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        bytes += bounds[i].room_bytes * s->shares[i].taken;
-    return bytes;
 }
 
 void service_free_bounds(struct service *s)
@@ -182,7 +163,7 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
     error = share_take(&s->shares[bound], uid, more);
     if (error)
         return error;
-    error = service_take_room(s, uid, bounds[bound].looks, more * bounds[bound].room_bytes);
+    error = service_take_room(s, uid, bounds[bound].looks, more * service_room_bytes[bound]);
     if (error) {
         share_give(&s->shares[bound], uid, more);
         service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
@@ -204,10 +185,10 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
         *taken = 0;
         return error;
     }
-    if (service_take_room(s, uid, bounds[bound].looks, *taken * bounds[bound].room_bytes)) {
+    if (service_take_room(s, uid, bounds[bound].looks, *taken * service_room_bytes[bound])) {
         uint64_t fewer = wanted < least ? wanted : least;
         share_give(share, uid, *taken - fewer);
-        room_spend(s->host.room, fewer * bounds[bound].room_bytes); /* even beyond the room */
+        room_spend(s->host.room, fewer * service_room_bytes[bound]); /* even beyond the room */
         *taken = fewer;
     }
     return 0;
@@ -216,5 +197,5 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)
 {
     share_give(&s->shares[bound], uid, less);
-    room_give(s->host.room, less * bounds[bound].room_bytes);
+    room_give(s->host.room, less * service_room_bytes[bound]);
 }

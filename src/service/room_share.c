@@ -12,6 +12,31 @@
 
 #include <errno.h>
 
+const unsigned service_room_bytes[SERVICE_BOUND_COUNT] = {
+    [SERVICE_BOUND_DIRECTORIES] = 1024, [SERVICE_BOUND_TEXTS] = 1,
+    [SERVICE_BOUND_CONNECTIONS] = 4096, [SERVICE_BOUND_WATCHES] = 512,
+    [SERVICE_BOUND_TRANSFERS] = 1024,   [SERVICE_BOUND_QUEUED] = 1,
+    [SERVICE_BOUND_FRAMES] = 1,         [SERVICE_BOUND_NOTES] = 1,
+    [SERVICE_BOUND_AHEAD] = 1,
+};
+
+static uint64_t count_bounds(const struct service *s, uint32_t uid)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        if (service_room_bytes[i] > 0)
+            bytes += service_room_bytes[i] * share_get_taken(&s->shares[i], uid);
+    return bytes;
+}
+
+static uint64_t count_all_bounds(const struct service *s)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
+        bytes += service_room_bytes[i] * s->shares[i].taken;
+    return bytes;
+}
+
 /* Of an encoded state, beside texts, keys and values. */
 #define ALLOCATION_BYTES 53u
 #define ENTRY_BYTES      32u
@@ -46,7 +71,7 @@ static uint64_t count_stores(const struct core *core, uint32_t uid)
 static uint64_t count_user(const struct service *s, uint32_t uid)
 {
     const struct core *core = s->core;
-    return service_count_bounds(s, uid) + count_stores(core, uid) +
+    return count_bounds(s, uid) + count_stores(core, uid) +
            ROOM_OPEN_BYTES * (share_get_taken(&core->file_share, uid) +
                               share_get_taken(&core->ticket_share, uid) +
                               share_get_taken(&core->region_share, uid)) +
@@ -58,8 +83,8 @@ static uint64_t count_user(const struct service *s, uint32_t uid)
 static uint64_t count_all(const struct service *s)
 {
     const struct core *core = s->core;
-    return service_count_all_bounds(s) + s->host.room->seen.aside_bytes +
-           s->host.room->spent_bytes + ROOM_STORE_BYTES * core->stores.count +
+    return count_all_bounds(s) + s->host.room->seen.aside_bytes + s->host.room->spent_bytes +
+           ROOM_STORE_BYTES * core->stores.count +
            ROOM_OPEN_BYTES *
                (core->file_share.taken + core->ticket_share.taken + core->region_share.taken) +
            core->gathered_share.taken;

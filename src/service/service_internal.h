@@ -239,9 +239,8 @@ int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes);
 void service_release_room(struct service *s, uint64_t document_bytes);
 /* room_share.c: room for so many bytes more was taken: is that the user's share? -EDQUOT */
 int service_check_room_share(const struct service *s, uint32_t uid, uint64_t bytes);
-/* bounds.c: what the bounds count takes so much of the daemon's own memory, of a user, of all */
-uint64_t service_count_bounds(const struct service *s, uint32_t uid);
-uint64_t service_count_all_bounds(const struct service *s);
+/* What one of each bound takes of it; 0: that is asked for elsewhere. */
+extern const unsigned service_room_bytes[];
 
 /* requests.c */
 void service_answer(struct service_request *request, int error,
