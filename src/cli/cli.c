@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/clean.h"
+#include "base/clock.h"
 #include "base/failure.h"
 #include "base/size.h"
 #include "cli/ui.h"
@@ -15,14 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ERROR_BYTES  4096
 #define OPTION_BYTES 64
 #define MAX_OPTIONS  24
-#define NS_PER_US    1000
-#define US_PER_MS    1000
-#define US_PER_S     1000000
 #define MS_PER_S     1000
 
 static const struct cli_command *current;
@@ -261,15 +258,12 @@ int cli_take_direct(const char *name, const char *text, void *at)
 
 uint64_t cli_now_us(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * US_PER_S + (uint64_t)now.tv_nsec / NS_PER_US;
+    return clock_now_us();
 }
 
 uint64_t cli_now_ms(void)
 {
-    return cli_now_us() / US_PER_MS;
+    return clock_now_ms();
 }
 
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/governor_round.h"
 
+#include "base/clock.h"
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/governor_lock.h"
@@ -14,16 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t round_wall_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Whether a text is another one than the last of its kind, which it becomes. */
 static bool round_is_news(char **last, const char *text)
@@ -131,7 +123,7 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
     struct failure failure;
     int error = governor_do(deed, &round->config, &place, &failure);
 
-    governor_note(&round->past, deed, error, round_wall_ms());
+    governor_note(&round->past, deed, error, clock_wall_ms());
     if (error)
         round_complain(round, failure.text);
     else
@@ -189,7 +181,7 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
     struct failure failure;
     json_t **looks;
     int error =
-        governor_ask(&round->past, &round->config, round->mount->path, round_wall_ms(), round_tell);
+        governor_ask(&round->past, &round->config, round->mount->path, clock_wall_ms(), round_tell);
 
     if (!error)
         error = mount_look(&one, &looks);
@@ -197,7 +189,7 @@ static int round_look(struct governor_round *round, struct governor_seen *seen)
         cli_out_of_memory();
         return error;
     }
-    error = governor_see(&round->past, &round->config, looks[0], round_wall_ms(), seen, &failure);
+    error = governor_see(&round->past, &round->config, looks[0], clock_wall_ms(), seen, &failure);
     if (error && round_is_mounted(round)) /* else that is told */
         round_complain(round, failure.text);
     json_decref(looks[0]);

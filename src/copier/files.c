@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copier/files.h"
 
+#include "base/clock.h"
 #include "copier/lane_file.h"
 
 #include <errno.h>
@@ -185,16 +186,6 @@ static void pin_next(struct files *files)
     }
 }
 
-static void begin_rest(struct files *files)
-{
-    clock_gettime(CLOCK_MONOTONIC, &files->may_begin);
-    files->may_begin.tv_nsec += REST_MS * 1000000L;
-    if (files->may_begin.tv_nsec >= 1000000000L) {
-        files->may_begin.tv_nsec -= 1000000000L;
-        files->may_begin.tv_sec++;
-    }
-}
-
 static bool has_rested(const struct files *files)
 {
     struct timespec now;
@@ -273,7 +264,7 @@ void files_leave(struct files *files, const struct copier_request *request)
     if (file->spans[index] == SPAN_NEW)
         want(files, file, index);
     if (request->act == COPIER_MOVE_OUT)
-        begin_rest(files);
+        files->may_begin = clock_after_ms(CLOCK_MONOTONIC, REST_MS);
     if (--files->moves == 0 && files->wanted > 0)
         pthread_cond_broadcast(&files->changed);
     pthread_mutex_unlock(&files->mutex);

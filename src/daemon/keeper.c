@@ -2,6 +2,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
@@ -128,7 +129,7 @@ static int begin(struct keeper *keeper)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
-    keeper->restarts.served_ms = keeper_now_ms(); /* or is about to, for the first time */
+    keeper->restarts.served_ms = clock_now_ms(); /* or is about to, for the first time */
     abi_write(keeper->program.abi);
     keeper->mounts_fd = open(MOUNTINFO_FILE, O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
@@ -147,7 +148,7 @@ static int begin(struct keeper *keeper)
 static int how_long(const struct keeper *keeper)
 {
     uint64_t until_ms = keeper->end_ms ? keeper->end_ms : UINT64_MAX;
-    uint64_t now_ms = keeper_now_ms();
+    uint64_t now_ms = clock_now_ms();
 
     if (keeper->worker < 0 && keeper->restarts.next_ms < until_ms)
         until_ms = keeper->restarts.next_ms;
@@ -176,15 +177,15 @@ static void serve_turn(struct keeper *keeper)
     };
     int count = poll(events, sizeof events / sizeof events[0], how_long(keeper));
 
-    if (keeper->end_ms && keeper_now_ms() >= keeper->end_ms && keeper->worker > 0) {
+    if (keeper->end_ms && clock_now_ms() >= keeper->end_ms && keeper->worker > 0) {
         log_error("%s: the worker does not end; it is killed", keeper_path(keeper));
         kill(keeper->worker, SIGKILL);
         keeper->end_ms += KEEPER_ENDING_MS;
     }
-    if (keeper->visit.until_ms && keeper_now_ms() >= keeper->visit.until_ms)
+    if (keeper->visit.until_ms && clock_now_ms() >= keeper->visit.until_ms)
         keeper_on_visit_late(keeper);
     keeper_look_at_worker(keeper);
-    fdstore_go_on(&keeper->store, keeper_now_ms());
+    fdstore_go_on(&keeper->store, clock_now_ms());
     notify_go_on();
     if (count <= 0)
         return;

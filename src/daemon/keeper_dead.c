@@ -8,6 +8,7 @@
  */
 #include "daemon/keeper_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/refuse.h"
 
@@ -68,7 +69,7 @@ static void leave_dead(struct keeper *keeper, int status)
 void keeper_expect_worker(struct keeper *keeper)
 {
     keeper_close(&keeper->lifeline_fd);
-    keeper->look_ms = keeper_now_ms() + LOOK_MS;
+    keeper->look_ms = clock_now_ms() + LOOK_MS;
     keeper->seems_dead = false;
 }
 
@@ -82,20 +83,20 @@ void keeper_trust_lifeline(struct keeper *keeper, int fd)
 void keeper_on_lifeline(struct keeper *keeper)
 {
     keeper_close(&keeper->lifeline_fd);
-    keeper->look_ms = keeper_now_ms() + GRACE_MS; /* mostly it is reaped before */
+    keeper->look_ms = clock_now_ms() + GRACE_MS; /* mostly it is reaped before */
 }
 
 void keeper_look_at_worker(struct keeper *keeper)
 {
     int status = 0;
 
-    if (keeper->worker <= 0 || keeper_now_ms() < keeper->look_ms)
+    if (keeper->worker <= 0 || clock_now_ms() < keeper->look_ms)
         return;
     bool is_dead = keeper_is_dead(keeper->worker, &status);
     if (is_dead && keeper->seems_dead && keeper->dead_count < KEEPER_MAX_DEAD)
         leave_dead(keeper, status);
     keeper->seems_dead = is_dead;
-    keeper->look_ms = keeper_now_ms() + (is_dead ? GRACE_MS : LOOK_MS);
+    keeper->look_ms = clock_now_ms() + (is_dead ? GRACE_MS : LOOK_MS);
 }
 
 void keeper_reap_dead(struct keeper *keeper)
@@ -158,10 +159,10 @@ pid_t keeper_search_orphan(const struct keeper *keeper)
 void keeper_end_dead(struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = LAST_TURN_MS * 1000000L};
-    uint64_t until_ms = keeper_now_ms() + LAST_MS;
+    uint64_t until_ms = clock_now_ms() + LAST_MS;
 
     keeper_reap_dead(keeper);
-    while (keeper->dead_count > 0 && keeper_now_ms() < until_ms) {
+    while (keeper->dead_count > 0 && clock_now_ms() < until_ms) {
         refuse_all(keeper->fuse_fd, keeper->ledger);
         nanosleep(&pause, NULL);
         keeper_reap_dead(keeper);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/keeper_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_MS 1000
@@ -47,7 +47,7 @@ static void end_in_order(struct keeper *keeper)
 {
     if (keeper->end_ms)
         return;
-    keeper->end_ms = keeper_now_ms() + KEEPER_ENDING_MS;
+    keeper->end_ms = clock_now_ms() + KEEPER_ENDING_MS;
     gms_sockets_close(&keeper->gms);
     keeper_close(&keeper->listen_fd);
     notify_send("STOPPING=1");
@@ -84,7 +84,7 @@ static void announce(struct keeper *keeper)
     char byte = 0;
 
     keeper->is_serving = true;
-    keeper->restarts.served_ms = keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.served_ms = keeper->restarts.resumed_ms = clock_now_ms();
     log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
              keeper->setup->takes_over  ? "taken over"
              : keeper->setup->is_stored ? "goes on"
@@ -214,7 +214,7 @@ static void pass_all(struct keeper *keeper)
 
 static void on_resumed(struct keeper *keeper, const struct wire_message *resumed)
 {
-    keeper->restarts.resumed_ms = keeper_now_ms();
+    keeper->restarts.resumed_ms = clock_now_ms();
     keeper->restarts.served_ms = keeper->restarts.resumed_ms;
     keeper->restarts.in_vain = 0;
     log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),

@@ -248,6 +248,5 @@ void keeper_close(int *fd);
 int keeper_open_audit(const char *path);
 /* Takes the mount out of the tree if it is on top of its directory. */
 bool keeper_detach(struct keeper *keeper);
-uint64_t keeper_now_ms(void);
 
 #endif

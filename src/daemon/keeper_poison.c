@@ -3,6 +3,7 @@
  * other one. */
 #include "daemon/keeper_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -90,7 +91,7 @@ static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, ui
     struct keeper_suspect now = known ? *known
                                       : (struct keeper_suspect){.what = what,
                                                                 .first = found->deaths,
-                                                                .first_ms = keeper_now_ms()};
+                                                                .first_ms = clock_now_ms()};
     now.killed++;
     now.in_vain += keeper->restarts.in_vain > 0;
     now.ended += ended_of_itself(keeper->worker_status);
@@ -126,7 +127,7 @@ static bool is_due(const struct keeper_suspect *one)
 
     return has_come_to(one->ended, most->ended) || has_come_to(one->in_vain, most->in_vain) ||
            (has_come_to(one->killed, most->killed) &&
-            keeper_now_ms() - one->first_ms >= most->killed_ms);
+            clock_now_ms() - one->first_ms >= most->killed_ms);
 }
 
 /* Where there are several, the one that came last: what only was there as well, and takes long, had
@@ -158,7 +159,7 @@ static void refuse_asker(struct fs_ledger *ledger, uint64_t what)
     for (unsigned i = 1; i < FS_REFUSED_ASKERS; i++)
         if (ledger->refused_askers[i].until_ms < place->until_ms)
             place = &ledger->refused_askers[i];
-    place->until_ms = keeper_now_ms() + REFUSED_MS;
+    place->until_ms = clock_now_ms() + REFUSED_MS;
     atomic_store(&place->what, what);
 }
 

@@ -2,6 +2,7 @@
 /* A worker that is gone although nobody asked it to: whether, when and how another one goes on. */
 #include "daemon/keeper_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -59,7 +60,7 @@ static pid_t find_orphan(const struct keeper *keeper)
 static void reap_orphans(struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = ORPHAN_TURN_MS * 1000000L};
-    uint64_t until_ms = keeper_now_ms() + ORPHANS_MS;
+    uint64_t until_ms = clock_now_ms() + ORPHANS_MS;
     pid_t orphan;
 
     while ((orphan = find_orphan(keeper)) > 0) {
@@ -69,7 +70,7 @@ static void reap_orphans(struct keeper *keeper)
             return;
         if (end.si_pid == orphan)
             continue;
-        if (keeper_now_ms() >= until_ms) {
+        if (clock_now_ms() >= until_ms) {
             log_error("%s: process %d, which the worker had started, does not end although it was "
                       "killed (ps -o stat,wchan -p %d tells where it is); the next worker is not "
                       "held up for it",
@@ -95,7 +96,7 @@ static void hear_last_words(struct keeper *keeper)
 static void count_starved(struct keeper *keeper)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
-    uint64_t now_ms = keeper_now_ms();
+    uint64_t now_ms = clock_now_ms();
 
     if (restarts->resumed_ms > 0 && now_ms - restarts->resumed_ms >= STEADY_MS)
         restarts->starved = 0;
@@ -114,8 +115,8 @@ static void count_restart(struct keeper *keeper)
 
     restarts->in_vain = served ? 0 : restarts->in_vain + 1;
     if (served)
-        restarts->served_ms = keeper_now_ms();
-    if (served && (was_killed || keeper_now_ms() - restarts->resumed_ms >= STEADY_MS))
+        restarts->served_ms = clock_now_ms();
+    if (served && (was_killed || clock_now_ms() - restarts->resumed_ms >= STEADY_MS))
         restarts->in_row = 0;
     else
         restarts->in_row++;
@@ -161,7 +162,7 @@ static uint64_t choose_patience_ms(void)
 static bool are_too_many(const struct keeper *keeper)
 {
     const struct keeper_restarts *restarts = &keeper->restarts;
-    uint64_t in_vain_ms = keeper_now_ms() - restarts->served_ms;
+    uint64_t in_vain_ms = clock_now_ms() - restarts->served_ms;
 
     if (restarts->in_vain > KEEPER_MAX_VAIN && in_vain_ms >= choose_patience_ms())
         log_error("%s: %u workers in a row ended before they served", keeper_path(keeper),
@@ -203,7 +204,7 @@ static bool plan_restart(struct keeper *keeper)
     if (keeper_is_yielding(keeper) || keeper_go_back(keeper)) {
         leave_worker(keeper);
         keeper->restarts =
-            (struct keeper_restarts){.next_ms = keeper_now_ms(), .served_ms = keeper_now_ms()};
+            (struct keeper_restarts){.next_ms = clock_now_ms(), .served_ms = clock_now_ms()};
         return true;
     }
     if (restarts->was_starved)
@@ -228,7 +229,7 @@ static bool plan_restart(struct keeper *keeper)
         log_warning("%s: the worker %s; another one is started", keeper_path(keeper), how);
     leave_worker(keeper);
     keeper_refuse_poison(keeper);
-    restarts->next_ms = keeper_now_ms() + pause_ms;
+    restarts->next_ms = clock_now_ms() + pause_ms;
     return true;
 }
 
@@ -251,7 +252,7 @@ static bool try_later(struct keeper *keeper, int error)
     if (!is_starved && are_too_many(keeper))
         return false;
     restarts->next_ms =
-        keeper_now_ms() + FIRST_PAUSE_MS +
+        clock_now_ms() + FIRST_PAUSE_MS +
         choose_pause_ms(is_starved ? restarts->starved + FREE_RESTARTS : restarts->in_row);
     return true;
 }
@@ -276,7 +277,7 @@ static void wait_for_room(struct keeper *keeper)
                   keeper_path(keeper));
     restarts->was_starved = true;
     count_starved(keeper);
-    restarts->next_ms = keeper_now_ms() + choose_pause_ms(restarts->starved + FREE_RESTARTS);
+    restarts->next_ms = clock_now_ms() + choose_pause_ms(restarts->starved + FREE_RESTARTS);
 }
 
 bool keeper_restart_worker(struct keeper *keeper)
@@ -289,9 +290,9 @@ bool keeper_restart_worker(struct keeper *keeper)
         if (!keeper_succeed_worker(keeper))
             return false;
         if (keeper->visit.is_trial)
-            keeper->restarts.next_ms = keeper_now_ms();
+            keeper->restarts.next_ms = clock_now_ms();
     }
-    if (keeper_now_ms() < keeper->restarts.next_ms)
+    if (clock_now_ms() < keeper->restarts.next_ms)
         return true;
     if (!keeper_has_room(keeper)) {
         wait_for_room(keeper);

@@ -4,6 +4,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "ask/ask.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/namespaces.h"
 #include "daemon/wire.h"
@@ -272,7 +273,7 @@ static bool find_lock(const struct keeper *keeper, off_t from, struct flock *loc
 void keeper_fence(const struct keeper *keeper)
 {
     const struct timespec pause = {.tv_nsec = FENCE_TURN_MS * 1000000L};
-    uint64_t began_ms = keeper_now_ms(), waited_ms = 0;
+    uint64_t began_ms = clock_now_ms(), waited_ms = 0;
     off_t from = 0;
     struct flock lock;
     int status;
@@ -283,7 +284,7 @@ void keeper_fence(const struct keeper *keeper)
         if (waited_ms >= FENCE_DEAD_MS && lock.l_len > 0 && lock.l_pid > 0 &&
             keeper_is_dead(lock.l_pid, &status)) {
             from = lock.l_start + lock.l_len;
-            began_ms = keeper_now_ms();
+            began_ms = clock_now_ms();
             waited_ms = 0;
             continue;
         }
@@ -295,7 +296,7 @@ void keeper_fence(const struct keeper *keeper)
             return;
         }
         nanosleep(&pause, NULL);
-        waited_ms = keeper_now_ms() - began_ms;
+        waited_ms = clock_now_ms() - began_ms;
     }
 }
 

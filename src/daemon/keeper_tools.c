@@ -3,6 +3,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/wire.h"
 
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 void keeper_close(int *fd)
@@ -18,14 +18,6 @@ void keeper_close(int *fd)
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
-}
-
-uint64_t keeper_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
@@ -66,18 +58,10 @@ void keeper_describe_end(int status, char *text, size_t room)
         snprintf(text, room, "gave up with exit status %d, see above", WEXITSTATUS(status));
 }
 
-static uint64_t read_clock_us(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 void keeper_note_recovery(struct fs_ledger *ledger, const char *cause)
 {
     if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
-        ledger->recovery = (struct fs_recovery){.noticed_us = read_clock_us(CLOCK_MONOTONIC),
-                                                .wall_ms = read_clock_us(CLOCK_REALTIME) / 1000};
+        ledger->recovery =
+            (struct fs_recovery){.noticed_us = clock_now_us(), .wall_ms = clock_wall_ms()};
     snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);
 }

@@ -3,6 +3,7 @@
  * (`gmsfs mount --takeover`), which receives here what the present one gives. */
 #include "daemon/keeper_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/namespaces.h"
 #include "daemon/program.h"
@@ -93,7 +94,7 @@ static const char *find_obstacle(const struct keeper *keeper)
 static void yield(struct keeper *keeper, enum keeper_visit_stage stage)
 {
     keeper->visit.stage = stage;
-    keeper->visit.until_ms = keeper->worker > 0 ? keeper_now_ms() + KEEPER_YIELD_MS : 0;
+    keeper->visit.until_ms = keeper->worker > 0 ? clock_now_ms() + KEEPER_YIELD_MS : 0;
     keeper_tell_worker(keeper, WIRE_YIELD, -1);
 }
 
@@ -123,7 +124,7 @@ static void offer(struct keeper *keeper)
     namespaces_write(text + abi_bytes);
     send_answer(keeper->visit.fd, 0, text, abi_bytes + strlen(text + abi_bytes) + 1);
     keeper->visit.stage = VISIT_OFFERED;
-    keeper->visit.until_ms = keeper_now_ms() + OFFER_MS;
+    keeper->visit.until_ms = clock_now_ms() + OFFER_MS;
 }
 
 void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
@@ -247,7 +248,7 @@ static void switch_program(struct keeper *keeper)
     keeper->program = visit->next;
     visit->is_trial = true;
     visit->is_late = false;
-    visit->until_ms = keeper_now_ms() + trial_ms();
+    visit->until_ms = clock_now_ms() + trial_ms();
 }
 
 void keeper_end_trial(struct keeper *keeper)

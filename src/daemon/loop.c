@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/loop.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -8,7 +10,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOP_EVENTS_PER_TURN 512
@@ -41,17 +42,9 @@ struct loop {
     struct job *done, **done_end; /* under the mutex */
 };
 
-static uint64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 uint64_t loop_now_ms(void)
 {
-    return now_us() / 1000;
+    return clock_now_ms();
 }
 
 static void end_step(struct loop *loop)
@@ -327,7 +320,7 @@ static void ask_for_edges_again(struct loop *loop)
 /* One of each user, and so on as long as a turn lasts. */
 static void serve_lines(struct loop *loop)
 {
-    uint64_t until_us = now_us() + LOOP_TURN_US;
+    uint64_t until_us = clock_now_us() + LOOP_TURN_US;
     unsigned served;
 
     do {
@@ -341,7 +334,7 @@ static void serve_lines(struct loop *loop)
             served++;
         }
         loop->first_event += served;
-    } while (served > 0 && now_us() < until_us);
+    } while (served > 0 && clock_now_us() < until_us);
     ask_for_edges_again(loop);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/program.h"
 
+#include "base/clock.h"
 #include "daemon/privileges.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_BYTES 512u
@@ -56,23 +56,15 @@ static void ask(int program_fd, const char *abi, int to)
     _exit(127);
 }
 
-static uint64_t read_clock_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* All that it says within its time. False: it has not come to an end. */
 static bool read_answer(int fd, char answer[ANSWER_BYTES])
 {
     struct pollfd said = {.fd = fd, .events = POLLIN};
-    uint64_t until_ms = read_clock_ms() + ANSWER_MS;
+    uint64_t until_ms = clock_now_ms() + ANSWER_MS;
     size_t bytes = 0;
 
     for (;;) {
-        uint64_t now_ms = read_clock_ms();
+        uint64_t now_ms = clock_now_ms();
         int left_ms = now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
         if (bytes == ANSWER_BYTES - 1 || poll(&said, 1, left_ms) <= 0)
             break;

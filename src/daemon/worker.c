@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/worker.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -565,7 +566,7 @@ static void end(struct worker *worker)
 
 int worker_main(const struct worker_setup *setup)
 {
-    struct worker worker = {.setup = setup, .began_us = worker_now_us(), .lifeline_fd = -1};
+    struct worker worker = {.setup = setup, .began_us = clock_now_us(), .lifeline_fd = -1};
 
     worker_bound_heap();
     begin_process(setup);

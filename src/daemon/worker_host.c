@@ -2,6 +2,7 @@
 /* What the service and the file system ask of the daemon. */
 #include "daemon/worker_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/at_work.h"
 #include "daemon/foreign.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- struct service_host ----------------------------------------------------------------- */
@@ -26,21 +26,10 @@ static uint64_t host_now_ms(void *context)
     return loop_now_ms();
 }
 
-uint64_t worker_now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
 static uint64_t host_wall_ms(void *context)
 {
-    struct timespec now;
-
     (void)context;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return clock_wall_ms();
 }
 
 static int read_random(uint8_t *to, size_t size)
@@ -336,10 +325,10 @@ static void host_session_resumed(void *context)
 {
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_RESUMED,
-                                   .value = worker_now_us() - worker->began_us};
+                                   .value = clock_now_us() - worker->began_us};
     struct fs_recovery *recovery = &worker->setup->ledger->recovery;
 
-    uint64_t took_us = worker_now_us() - recovery->noticed_us;
+    uint64_t took_us = clock_now_us() - recovery->noticed_us;
     service_end_restore(worker->service, recovery->cause, took_us);
     worker_end_step(worker);
     atomic_store(&worker->setup->ledger->refused, 0);

@@ -73,7 +73,6 @@ struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
 /* Settles the service, then publishes the step's records. */
 void worker_end_step(struct worker *worker);
-uint64_t worker_now_us(void); /* monotonic */
 /* Sends the message, and `fd` unless it is negative. A keeper that does not answer is gone, and
  * then so is this process in a moment. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message, int fd);

@@ -234,7 +234,6 @@ static inline struct fs *fs_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-uint64_t fs_read_now_ms(void); /* monotonic */
 /* A buffer for requests of the largest size; NULL: libfuse is to make one. */
 void *fs_buffer_get(struct fs *fs);
 void fs_buffer_give(struct fs *fs, void *buffer);

@@ -2,8 +2,9 @@
 /* ledger - the requests that are not answered yet, where keeper and next workers see them */
 #include "fs/fs_internal.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
-#include <time.h>
 
 void fs_ledger_serve(struct fs *fs, uint64_t unique)
 {
@@ -74,13 +75,6 @@ static struct fs_former *find_former(const struct fs *fs, uint64_t unique)
 
 /* ---- slots ------------------------------------------------------------------------------- */
 
-uint64_t fs_read_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* 0: none is left. */
 static uint32_t take_slot(struct fs *fs)
 {
@@ -99,7 +93,7 @@ uint32_t fs_ledger_shelve(struct fs *fs, uint64_t unique, uint64_t *since_ms)
     struct fs_ledger *ledger = fs->options.ledger;
     uint32_t slot = take_slot(fs);
 
-    *since_ms = fs_read_now_ms();
+    *since_ms = clock_now_ms();
     if (!slot)
         return 0;
     ledger->requests[slot].since_ms = *since_ms;
@@ -125,7 +119,7 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
     if (former && former->since_ms)
         request->service.since_ms = former->since_ms;
     else
-        request->service.since_ms = fs->served_since_ms ? fs->served_since_ms : fs_read_now_ms();
+        request->service.since_ms = fs->served_since_ms ? fs->served_since_ms : clock_now_ms();
     if (slot)
         former->slot = 0;
     else

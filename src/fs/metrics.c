@@ -2,10 +2,11 @@
 /* metrics - numbers in Prometheus' text format */
 #include "fs/fs_internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 static void head(FILE *out, const char *name, const char *type, const char *help)
 {
@@ -123,10 +124,7 @@ static uint64_t count_waiters(const struct lock *lock)
 
 static uint64_t find_oldest_wait(const struct core *core, const struct lock *lock)
 {
-    struct timespec now;
-    uint64_t oldest_ms = 0;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    uint64_t oldest_ms = 0, now_ms = clock_wall_ms();
     for (size_t i = 0; i < lock->waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, lock->waiters[i].id);
         if (waiter && core_waiter_counts(waiter) && waiter->since_wall_ms < now_ms &&

@@ -2,6 +2,7 @@
 /* pools - the file `pools`: a line for each budget, and what a line that is written does */
 #include "fs/fs_internal.h"
 
+#include "base/clock.h"
 #include "fs/pools_line.h"
 #include "service/pools.h"
 
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static void write_limit(FILE *out, const char *key, uint64_t value, uint64_t none)
 {
@@ -44,11 +44,7 @@ int fs_text_pools(const struct fs *fs, struct fs_text *text)
 
 uint64_t fs_get_last_used_ms(const struct core_store *store)
 {
-    struct timespec now;
-    if (store->use.holds == 0)
-        return store->use.last_used_ms;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return store->use.holds ? clock_wall_ms() : store->use.last_used_ms;
 }
 
 /* All lines are understood before the first is done. */

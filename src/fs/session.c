@@ -2,6 +2,7 @@
 /* session - the libfuse session on a descriptor that is mounted already, served from the loop */
 #include "fs/fs_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fs/init.h"
 
@@ -354,33 +355,20 @@ static int new_session(struct fs *fs)
     return 0;
 }
 
-static uint64_t to_ms(const struct timespec *time)
-{
-    return (uint64_t)time->tv_sec * 1000 + (uint64_t)time->tv_nsec / 1000000;
-}
-
-static uint64_t to_us(const struct timespec *time)
-{
-    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_nsec / 1000;
-}
-
 int fs_new(struct service *service, const struct fs_options *options, const struct fs_host *host,
            struct fs **out)
 {
     struct fs *fs = calloc(1, sizeof *fs);
     if (!fs)
         return -ENOMEM;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    fs->now_ms = to_ms(&now);
-    clock_gettime(CLOCK_REALTIME, &now);
+    fs->now_ms = clock_now_ms();
     fs->service = service;
     fs->core = service_get_core(service);
     fs->host = *host;
     fs->options = *options;
-    fs->next_dir = to_us(&now); /* never what another worker gave */
+    fs->next_dir = clock_wall_us(); /* never what another worker gave */
     if (!options->ledger->started_ms)
-        options->ledger->started_ms = to_ms(&now);
+        options->ledger->started_ms = clock_wall_ms();
     fs->top = (struct node_top){
         .uid = options->owner_uid,
         .gid = getegid(),

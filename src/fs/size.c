@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/size.h"
 
+#include "base/clock.h"
 #include "base/xxh3.h"
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
@@ -124,7 +125,7 @@ void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, s
     if (fs_shown_set(fs, handle, text, bytes))
         return;
     handle->shown.is_told = true;
-    handle->shown.told_ms = fs_read_now_ms();
+    handle->shown.told_ms = clock_now_ms();
     handle->shown.told_print = make_print(fs, service_count_changes(fs->service));
 }
 
@@ -134,7 +135,7 @@ bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle)
 
     return shown->is_told &&
            shown->told_print == make_print(fs, service_count_changes(fs->service)) &&
-           fs_read_now_ms() - shown->told_ms <= TOLD_MS;
+           clock_now_ms() - shown->told_ms <= TOLD_MS;
 }
 
 struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uint32_t uid)
@@ -164,7 +165,7 @@ void fs_drop_measured(struct fs *fs)
 
 bool fs_age_measured(struct fs *fs)
 {
-    if (fs->measured.node != 0 && fs_read_now_ms() - fs->measured.made_ms > TOLD_MS)
+    if (fs->measured.node != 0 && clock_now_ms() - fs->measured.made_ms > TOLD_MS)
         fs_drop_measured(fs);
     return fs->measured.node != 0;
 }
@@ -178,7 +179,7 @@ void fs_keep_measured(struct fs *fs, const struct fs_measured *measured)
         return;
     }
     fs->measured = *measured;
-    fs->measured.made_ms = fs_read_now_ms();
+    fs->measured.made_ms = clock_now_ms();
     fs->measured.print = make_print(fs, service_count_changes(fs->service));
 }
 

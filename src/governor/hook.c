@@ -2,6 +2,7 @@
 #include "governor/hook.h"
 
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/failure.h"
 
 #include <errno.h>
@@ -14,21 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_EVERY_MS 20 /* where the kernel does not tell of ends */
 #define SIGNALED      128
 #define PIECE_BYTES   65536u
 #define NOT_FOUND     127
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- in the child --------------------------------------------------------------------------- */
 
@@ -158,7 +150,7 @@ static void wait_for_news(const struct hook *hooks, size_t end, uint64_t left_ms
 
 void hooks_run(struct hook *hooks, size_t count, uint64_t limit_ms)
 {
-    uint64_t begin_ms = now_ms(), passed_ms = 0;
+    uint64_t begin_ms = clock_now_ms(), passed_ms = 0;
     size_t running = 0, begun = 0;
 
     for (size_t i = 0; i < count; i++)
@@ -172,7 +164,7 @@ void hooks_run(struct hook *hooks, size_t count, uint64_t limit_ms)
         wait_for_news(hooks, begun, limit_ms - passed_ms);
         for (size_t i = 0; i < begun; i++)
             running -= is_running(&hooks[i]) && look(&hooks[i]);
-        passed_ms = now_ms() - begin_ms;
+        passed_ms = clock_now_ms() - begin_ms;
     }
     for (size_t i = 0; i < begun; i++)
         if (is_running(&hooks[i]))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mover/work.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -10,8 +11,6 @@
 #include <time.h>
 
 #define MAX_DEFAULT_THREADS 16u
-#define NS_PER_MS           1000000L
-#define NS_PER_S            1000000000L
 
 unsigned work_default_threads(void)
 {
@@ -169,13 +168,9 @@ static void work_tick(struct work *work)
 /* Until all threads have ended; an interrupting signal ticks at once. */
 static void work_wait(struct work *work, unsigned started)
 {
-    struct timespec until;
-
     while (started > 0) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += WORK_TICK_MS * NS_PER_MS;
-        until.tv_sec += until.tv_nsec / NS_PER_S;
-        until.tv_nsec %= NS_PER_S;
+        struct timespec until = clock_after_ms(CLOCK_MONOTONIC, WORK_TICK_MS);
+
         if (sem_clockwait(&work->ended, CLOCK_MONOTONIC, &until) == 0)
             started--;
         else

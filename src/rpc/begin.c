@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How connections begin: nothing is read from one before the keeper holds it as well. */
 #include "rpc/rpc_internal.h"
+
+#include "base/clock.h"
 #include "service/bounds.h"
 
 #include <errno.h>
@@ -100,7 +102,7 @@ struct rpc_connection *rpc_connection_make(struct rpc *rpc, uint64_t id, int fd)
         .passed_fd = -1,
         .pause = {.expired = rpc_on_pause_over},
         .held = {.released = rpc_on_released},
-        .moved_us = rpc_now_us(),
+        .moved_us = clock_now_us(),
         .keeping = {.id = id, .fd = -1, .done = on_kept},
         .noted = {.connection = id, .phase = RPC_HELLO},
     };

@@ -2,6 +2,8 @@
 /* Bytes of a connection: frames that come, answers and descriptors that go. */
 #include "rpc/rpc_internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -81,7 +83,7 @@ int rpc_send_output(struct rpc_connection *connection)
             return own_passed(connection);
         rpc_pass(connection, -1, false);
         output->begin_bytes += (size_t)sent;
-        connection->moved_us = rpc_now_us();
+        connection->moved_us = clock_now_us();
     }
     if (output->room_bytes > RPC_INPUT_BYTES)
         message_buffer_free(output);
@@ -173,7 +175,7 @@ int rpc_receive(struct rpc_connection *connection)
     if (rpc_has_misplaced_descriptor(connection) && connection->phase != RPC_HELLO)
         return -EPROTO;
     connection->has_ended = size == 0;
-    connection->moved_us = rpc_now_us();
+    connection->moved_us = clock_now_us();
     return 0;
 }
 

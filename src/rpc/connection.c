@@ -4,6 +4,7 @@
  * a client sends ahead waits in its socket, apart from what fits into a small buffer; what it does
  * not read costs itself alone.
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "service/bounds.h"
@@ -149,7 +150,7 @@ void rpc_pause(struct rpc_connection *connection)
     if (connection->pause_ms > LONGEST_PAUSE_MS)
         connection->pause_ms = LONGEST_PAUSE_MS;
     loop->set_timeout(loop->context, &connection->pause,
-                      rpc_now_us() / 1000 + connection->pause_ms);
+                      clock_now_us() / 1000 + connection->pause_ms);
 }
 
 /* The request is asked again at each message that the client has read. */
@@ -212,7 +213,7 @@ struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *
 static void dispatch(struct rpc_connection *connection)
 {
     connection->asked_us = kept_get_asked_us(
-        connection->kept, kept_get_input(connection->kept)->consumed + 1, rpc_now_us());
+        connection->kept, kept_get_input(connection->kept)->consumed + 1, clock_now_us());
     if (connection->phase == RPC_HELLO)
         rpc_hello(connection);
     else if (connection->protocol == MESSAGE_V0)
@@ -445,7 +446,7 @@ void rpc_connection_check(struct rpc_connection *connection)
                     !connection->is_decoding && connection->frame_bytes == 0;
 
     is_stuck |= connection->phase == RPC_CLOSING;
-    if (!is_stuck || rpc_now_us() - connection->moved_us < RPC_STALL_MS * 1000ull)
+    if (!is_stuck || clock_now_us() - connection->moved_us < RPC_STALL_MS * 1000ull)
         return;
     rpc_warn(connection, -ETIMEDOUT);
     rpc_connection_end(connection);

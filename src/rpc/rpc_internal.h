@@ -136,7 +136,6 @@ struct rpc {
 
 /* shared.c */
 bool rpc_may_warn(struct rpc *rpc);
-uint64_t rpc_now_us(void); /* monotonic */
 
 /* peer.c: fixed when the connection is made. 0 or a negative errno */
 int rpc_read_peer(struct rpc_connection *connection);

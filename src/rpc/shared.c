@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all files of src/rpc use: names, the time, how much is said. */
+/* What all files of src/rpc use: names, and how much is said. */
 #include "rpc/rpc_internal.h"
 
-#include <time.h>
+#include "base/clock.h"
 
 #define MAX_WARNINGS 10u /* between two ticks */
 
@@ -14,14 +14,6 @@ const char *rpc_domain_name(enum rpc_domain domain)
     };
 
     return names[domain];
-}
-
-uint64_t rpc_now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 bool rpc_may_warn(struct rpc *rpc)

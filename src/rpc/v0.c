@@ -6,6 +6,7 @@
 #include "service/metadata.h"
 #include "service/views.h"
 
+#include "base/clock.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -148,7 +149,7 @@ static void format_aligned(const struct vmm_info *device, uint64_t bytes,
 static void refuse_memory(struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
-    uint64_t waited_us = rpc_now_us() - connection->asked_us;
+    uint64_t waited_us = clock_now_us() - connection->asked_us;
     char aligned[SIZE_TEXT_BYTES], in_vain[96] = "";
     struct vmm_info device;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/call.h"
 
+#include "base/clock.h"
 #include "triton/infer.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call),
@@ -23,14 +23,6 @@ bool call_is_under_way(const struct call *call)
 }
 
 static void on_delay(struct event_timeout *timeout);
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void end_delay(struct call *call)
 {
@@ -54,7 +46,7 @@ static void begin_delay(struct call *call)
     *first = call;
     call->delay.expired = on_delay;
     call->host->loop.set_timeout(call->host->loop.context, &call->delay,
-                                 now_ms() + call->host->delay_ms);
+                                 clock_now_ms() + call->host->delay_ms);
 }
 
 static void drop_references(struct call *call)

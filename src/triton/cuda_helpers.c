@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/cuda_helpers.h"
 
+#include "base/clock.h"
 #include "base/idvec.h"
 #include "base/log.h"
 #include "triton/cuda_message.h"
@@ -14,7 +15,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_SLOTS (2 * CUDA_MAX_HELPERS) /* some have ended, and are not waited for yet */
@@ -43,14 +43,6 @@ struct cuda_helpers {
     struct helper slots[MAX_SLOTS];
     uint64_t next_id;
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
@@ -185,7 +177,7 @@ static int find_or_start(struct cuda_helpers *helpers, uint32_t uid, struct help
         helper->uid = uid;
         helper->asked_end = &helper->asked;
     }
-    helper->used_ms = now_ms();
+    helper->used_ms = clock_now_ms();
     *found = helper;
     return 0;
 }
@@ -252,7 +244,7 @@ int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what
     error = tell(helper, CUDA_OPEN, what, ask->id, -1);
     if (error)
         return error;
-    ask->asked_ms = now_ms();
+    ask->asked_ms = clock_now_ms();
     ask->next = NULL;
     *helper->asked_end = ask;
     helper->asked_end = &ask->next;
@@ -275,7 +267,7 @@ static void let_go(struct helper *helper, struct kept *kept)
     idvec_remove(&helper->regions, kept->id);
     tell(helper, CUDA_CLOSE, &what, 0, -1);
     free(kept);
-    helper->used_ms = now_ms();
+    helper->used_ms = clock_now_ms();
 }
 
 /* Another mount may be there by now, which counts its regions anew. */
@@ -395,9 +387,9 @@ void cuda_helpers_tick(struct cuda_helpers *helpers)
             continue;
         if (helper->socket >= 0 && helper->regions.count > 0)
             look_at(helpers, helper);
-        if (is_idle(helper) && now_ms() - helper->used_ms >= IDLE_MS)
+        if (is_idle(helper) && clock_now_ms() - helper->used_ms >= IDLE_MS)
             end(helper, 0);
-        else if (helper->asked && now_ms() - helper->asked->asked_ms >= ANSWER_MS)
+        else if (helper->asked && clock_now_ms() - helper->asked->asked_ms >= ANSWER_MS)
             end(helper, -ETIMEDOUT);
         if (helper->socket < 0)
             reap(helper);
@@ -444,7 +436,7 @@ static int serve_answer(struct helper *helper)
     if (!ask->next)
         helper->asked_end = &helper->asked;
     helper->asked_count--;
-    helper->used_ms = now_ms();
+    helper->used_ms = clock_now_ms();
     ask->done(ask, reply.error, reply.size_bytes);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/groups.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -32,14 +33,6 @@ static pthread_cond_t answered;
 static struct user users[MAX_USERS];
 static unsigned lookups;
 static bool is_overdue; /* somebody has been waited for in vain */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---- asking -------------------------------------------------------------------------------- */
 
@@ -93,7 +86,7 @@ static void *run_lookup(void *argument)
     user->error = error;
     user->is_asked = false;
     user->is_known = true;
-    user->found_ms = now_ms();
+    user->found_ms = clock_now_ms();
     lookups--;
     is_overdue = false;
     pthread_cond_signal(&answered);
@@ -137,7 +130,7 @@ static int start_lookup(struct user *user)
 
 static void await(const struct user *user)
 {
-    uint64_t end_ms = now_ms() + (is_overdue ? 0 : GROUPS_WAIT_MS);
+    uint64_t end_ms = clock_now_ms() + (is_overdue ? 0 : GROUPS_WAIT_MS);
     const struct timespec end = {.tv_sec = (time_t)(end_ms / 1000),
                                  .tv_nsec = (long)(end_ms % 1000) * 1000000};
     int error = 0;
@@ -150,7 +143,7 @@ static void await(const struct user *user)
 static bool is_fresh(const struct user *user)
 {
     return user->is_known && (user->error == 0 || user->error == -ENOENT) &&
-           now_ms() - user->found_ms < GROUPS_KEPT_MS;
+           clock_now_ms() - user->found_ms < GROUPS_KEPT_MS;
 }
 
 static int refresh(struct user *user)

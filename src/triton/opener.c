@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/opener.h"
 
+#include "base/clock.h"
 #include "base/idvec.h"
 #include "triton/cuda_helpers.h"
 #include "triton/groups.h"
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAX_PEERS 16384u /* more than the server takes */
@@ -57,14 +57,6 @@ static int answer(struct opener *opener)
     close_all(opener->fds, opener->fd_count);
     opener->fd_count = 0;
     return error;
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* ---- who asks ------------------------------------------------------------------------------ */
@@ -359,7 +351,7 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
 static int check_drain(struct opener *opener, const struct gmsfs_region_info *info, int file,
                        int fd, enum gmsfs_region_reason *reason)
 {
-    drains_note(&opener->drains, info, 1, now_ms());
+    drains_note(&opener->drains, info, 1, clock_now_ms());
     if (!drains_is_over(&opener->drains, info))
         return 0;
     close(file);
@@ -435,7 +427,7 @@ static void note_drains(struct opener *opener, uint32_t uid)
 
     registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
                   request->name_count ? request->names[0] : NULL, &list, &count, &reason);
-    drains_note(&opener->drains, list, count, now_ms());
+    drains_note(&opener->drains, list, count, clock_now_ms());
     free(list);
 }
 
@@ -523,7 +515,7 @@ static int end_drains(struct opener *opener)
     uint64_t region;
     int error = 0;
 
-    while (!error && drains_take_over(&opener->drains, now_ms(), &region)) {
+    while (!error && drains_take_over(&opener->drains, clock_now_ms(), &region)) {
         memset(reply, 0, OPENER_REPLY_BYTES(0));
         reply->id = OPENER_ENDED;
         reply->region = region;
@@ -540,7 +532,7 @@ static void tick(struct opener *opener)
 
 static int get_wait_ms(const struct opener *opener)
 {
-    int wait_ms = drains_get_wait_ms(&opener->drains, now_ms());
+    int wait_ms = drains_get_wait_ms(&opener->drains, clock_now_ms());
 
     return wait_ms < 0 || wait_ms > CUDA_TICK_MS ? CUDA_TICK_MS : wait_ms;
 }
@@ -562,9 +554,9 @@ static int wait_next(struct opener *opener, uint64_t *tick_ms)
     int error = end_drains(opener);
     if (error)
         return error;
-    if (now_ms() - *tick_ms >= CUDA_TICK_MS) {
+    if (clock_now_ms() - *tick_ms >= CUDA_TICK_MS) {
         tick(opener);
-        *tick_ms = now_ms();
+        *tick_ms = clock_now_ms();
     }
     return polled[0].revents ? serve_next(opener) : 0;
 }
@@ -572,7 +564,7 @@ static int wait_next(struct opener *opener, uint64_t *tick_ms)
 int opener_serve(const struct opener_options *options, int socket)
 {
     struct opener *opener = calloc(1, sizeof *opener);
-    uint64_t tick_ms = now_ms();
+    uint64_t tick_ms = clock_now_ms();
     int error;
 
     if (!opener)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/opener_client.h"
 
+#include "base/clock.h"
 #include "base/idvec.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPLIES_PER_TURN 64
@@ -36,14 +36,6 @@ struct opener_client {
     bool is_lost;
     struct opener_reply reply;
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static void set_events(struct opener_client *client)
 {
@@ -158,7 +150,7 @@ static void on_timeout(struct event_timeout *timeout)
 {
     struct opener_client *client =
         (struct opener_client *)((char *)timeout - offsetof(struct opener_client, timeout));
-    uint64_t now = now_ms();
+    uint64_t now = clock_now_ms();
 
     while (client->asked.count > 0) {
         struct opener_call *first = client->asked.items[0];
@@ -348,7 +340,7 @@ int opener_ask(struct opener_call *call)
     }
     append_call(turn, call);
     stand_in_line(client, turn);
-    call->end_ms = now_ms() + OPENER_TIMEOUT_MS;
+    call->end_ms = clock_now_ms() + OPENER_TIMEOUT_MS;
     if (client->asked.count == 1)
         client->loop.set_timeout(client->loop.context, &client->timeout, call->end_ms);
     send_now(client, call);

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/complaints.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
-#include <time.h>
-
 #define MINUTE_MS UINT64_C(60000)
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Under the mutex. */
 static void tell_left_out(struct complaints *complaints)
@@ -32,7 +23,7 @@ void complaints_init(struct complaints *complaints, const char *device, const ch
 
 bool complaints_may_log(struct complaints *complaints)
 {
-    uint64_t at_ms = now_ms();
+    uint64_t at_ms = clock_now_ms();
     bool may;
 
     pthread_mutex_lock(&complaints->mutex);

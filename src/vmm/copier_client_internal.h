@@ -109,9 +109,7 @@ struct copier_client {
  * meanwhile. Calls go one way: process, readahead, windows, ring, retire. */
 
 /* copier_retire.c */
-uint64_t copier_client_now_ms(void);
 unsigned copier_client_hang_ms(void);
-struct timespec copier_client_moment(unsigned ms); /* so much later than now */
 /* *For so long, or until something changes. */
 void copier_client_wait_ms(struct copier_client *client, unsigned ms);
 /* It is of no use any more: killed, and replaced when it is needed. */

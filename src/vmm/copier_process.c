@@ -6,6 +6,7 @@
  * started a process, and threads of a pool come and go. It is an exec of this very program, also
  * where the file was replaced meanwhile, for the driver does not survive fork(2).
  */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "copier/copier.h"
@@ -195,7 +196,7 @@ static int await_hello(struct copier_client *client, char *why)
 
 static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
 {
-    uint64_t until_ms = copier_client_now_ms() + within_ms;
+    uint64_t until_ms = clock_now_ms() + within_ms;
     struct timespec pause = {.tv_nsec = REAP_LOOK_MS * 1000000L};
     bool reaped = false;
 
@@ -204,7 +205,7 @@ static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
         int error = waitpid(pid, NULL, WNOHANG);
 
         reaped = error == pid || (error < 0 && errno != EINTR);
-        if (reaped || copier_client_now_ms() >= until_ms)
+        if (reaped || clock_now_ms() >= until_ms)
             break;
         nanosleep(&pause, NULL);
     }
@@ -237,7 +238,7 @@ static void end_process(struct copier_client *client, int pid, bool at_once)
 static uint64_t get_idle_left_ms(struct copier_client *client)
 {
     uint64_t idle_ms = client->options.idle_ms;
-    uint64_t now_ms = copier_client_now_ms();
+    uint64_t now_ms = clock_now_ms();
     uint64_t until_ms;
 
     if (idle_ms < LEAST_IDLE_MS)
@@ -292,7 +293,7 @@ static int start(struct copier_client *client, int *pid)
     if (error == 0) {
         client->pid = *pid;
         client->killed = false;
-        client->last_use_ms = copier_client_now_ms();
+        client->last_use_ms = clock_now_ms();
         client->state = COPIER_UP;
         return 0;
     }
@@ -356,7 +357,7 @@ int copier_process_start(struct copier_client *client)
 
 int copier_process_need(struct copier_client *client)
 {
-    struct timespec until = copier_client_moment(COPIER_START_MS + 2 * COPIER_END_MS);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, COPIER_START_MS + 2 * COPIER_END_MS);
     unsigned asked = 0;
     int error = 0;
 
@@ -365,7 +366,7 @@ int copier_process_need(struct copier_client *client)
             return -EIO;
         if (client->state == COPIER_UP && !client->killed) {
             /* it must not leave just now */
-            client->last_use_ms = copier_client_now_ms();
+            client->last_use_ms = clock_now_ms();
             return 0;
         }
         if (asked && client->failed == asked)

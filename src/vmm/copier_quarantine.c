@@ -7,6 +7,8 @@
  */
 #include "vmm/copier_client_internal.h"
 
+#include "base/clock.h"
+
 #define QUARANTINE_MS 60000u
 #define LOOK_AGAIN_MS 10u /* for requests that nobody waits for */
 
@@ -14,7 +16,7 @@ bool quarantine_has(const struct copier_client *client, uint64_t serial)
 {
     for (unsigned i = 0; i < QUARANTINE_PIECES; i++)
         if (client->quarantine[i].serial == serial &&
-            client->quarantine[i].until_ms > copier_client_now_ms())
+            client->quarantine[i].until_ms > clock_now_ms())
             return true;
     return false;
 }
@@ -28,18 +30,17 @@ void quarantine_add(struct copier_client *client, uint64_t serial)
             client->quarantine[i].until_ms < client->quarantine[at].until_ms)
             at = i;
     client->quarantine[at].serial = serial;
-    client->quarantine[at].until_ms = copier_client_now_ms() + QUARANTINE_MS;
+    client->quarantine[at].until_ms = clock_now_ms() + QUARANTINE_MS;
 }
 
 void quarantine_enter(struct copier_client *client, bool alone)
 {
-    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
+    uint64_t until_ms = clock_now_ms() + copier_client_hang_ms();
 
     while (client->alone)
         pthread_cond_wait(&client->changed, &client->mutex);
     client->alone = alone;
-    while (alone && (client->movers > 0 || ring_is_pending(client)) &&
-           copier_client_now_ms() < until_ms)
+    while (alone && (client->movers > 0 || ring_is_pending(client)) && clock_now_ms() < until_ms)
         copier_client_wait_ms(client, LOOK_AGAIN_MS);
     client->movers++;
 }

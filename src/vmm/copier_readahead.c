@@ -9,6 +9,8 @@
  */
 #include "vmm/copier_client_internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 
 #define RUN_LEAST  2u   /* reads in a row make a reader that goes on */
@@ -111,7 +113,7 @@ static struct readahead *choose(struct copier_client *client, uint64_t now_ms)
 void readahead_note(struct copier_client *client, const struct copier_piece *piece,
                     const struct vmm_span *span, size_t bytes_read)
 {
-    uint64_t now_ms = copier_client_now_ms();
+    uint64_t now_ms = clock_now_ms();
     struct readahead *ahead = span->reader ? find(client, span->reader) : NULL;
     unsigned run = 1;
 
@@ -187,7 +189,7 @@ int readahead_lend(struct copier_client *client, const struct copier_piece *piec
         at += loan->parts[i].bytes;
     }
     ahead->next = to;
-    ahead->last_ms = client->last_use_ms = copier_client_now_ms();
+    ahead->last_ms = client->last_use_ms = clock_now_ms();
     while (ahead->count > 0 &&
            ahead->blocks[ahead->first].offset + ahead->blocks[ahead->first].bytes <= to)
         drop_first(client, ahead);

@@ -2,6 +2,8 @@
 /* copier_retire - how long the copier is waited for, and being rid of it */
 #include "vmm/copier_client_internal.h"
 
+#include "base/clock.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -20,31 +22,9 @@ unsigned copier_client_hang_ms(void)
     return COPIER_HANG_MS;
 }
 
-uint64_t copier_client_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-struct timespec copier_client_moment(unsigned ms)
-{
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += ms % 1000 * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_nsec -= 1000000000L;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 void copier_client_wait_ms(struct copier_client *client, unsigned ms)
 {
-    struct timespec until = copier_client_moment(ms);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, ms);
 
     pthread_cond_timedwait(&client->changed, &client->mutex, &until);
 }
@@ -62,7 +42,7 @@ void copier_process_retire(struct copier_client *client)
 
 void copier_process_await_end(struct copier_client *client, unsigned attempt)
 {
-    struct timespec until = copier_client_moment(2 * COPIER_END_MS);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, 2 * COPIER_END_MS);
     int error = 0;
 
     while (client->attempts == attempt && client->state != COPIER_DOWN && error == 0)

@@ -2,6 +2,8 @@
 /* copier_ring - requests under way, and the blocks of the ring */
 #include "vmm/copier_client_internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -42,10 +44,10 @@ int ring_try_take(struct copier_client *client, unsigned first, unsigned count, 
 
 int ring_take(struct copier_client *client, unsigned first, unsigned count, unsigned *entry)
 {
-    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
+    uint64_t until_ms = clock_now_ms() + copier_client_hang_ms();
 
     while (ring_try_take(client, first, count, entry) < 0) {
-        if (copier_client_now_ms() > until_ms)
+        if (clock_now_ms() > until_ms)
             return -ETIMEDOUT;
         copier_client_wait_ms(client, LOOK_AGAIN_MS);
     }
@@ -111,7 +113,7 @@ int ring_submit(struct copier_client *client, unsigned entry, struct copier_requ
     p->window = uses_window ? (int)request.window : -1;
     if (uses_window)
         client->windows[request.window].users++;
-    client->last_use_ms = copier_client_now_ms();
+    client->last_use_ms = clock_now_ms();
     return 0;
 }
 
@@ -136,12 +138,12 @@ int ring_poll(struct copier_client *client, unsigned entry, char *why)
 
 int ring_wait(struct copier_client *client, unsigned entry, char *why)
 {
-    uint64_t until_ms = copier_client_now_ms() + copier_client_hang_ms();
+    uint64_t until_ms = clock_now_ms() + copier_client_hang_ms();
     struct copier_result *result = &client->shared->results[entry];
     int error;
 
     while ((error = ring_poll(client, entry, why)) == -EAGAIN) {
-        uint64_t now_ms = copier_client_now_ms();
+        uint64_t now_ms = clock_now_ms();
         uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
         struct timespec wait;
 

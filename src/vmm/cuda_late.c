@@ -9,6 +9,7 @@
  */
 #include "vmm/cuda_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -22,14 +23,6 @@
 #define RETRY_MS    5000
 #define STACK_BYTES (1024u * 1024) /* cuInit's own; untouched, it is free */
 #define WHY_BYTES   256
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 #ifdef GMSFS_TEST_HOOKS
 /* Tests have less time. */
@@ -97,7 +90,7 @@ static void settle(struct cuda *cuda, int error)
 {
     cuda->late.state = error ? CUDA_FAILED : CUDA_OPEN;
     cuda->late.error = error == -ENODEV ? error : -EIO;
-    cuda->late.failed_ms = now_ms();
+    cuda->late.failed_ms = clock_now_ms();
     pthread_cond_broadcast(&cuda->late.changed);
 }
 
@@ -149,7 +142,8 @@ void cuda_begin(struct cuda *cuda, const uint8_t uuid[16], const struct drv_memo
 /* Under the mutex. */
 static int await(struct cuda *cuda)
 {
-    uint64_t wait_ms = read_ms("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS), until_ms = now_ms() + wait_ms;
+    uint64_t wait_ms = read_ms("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS),
+             until_ms = clock_now_ms() + wait_ms;
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
                              .tv_nsec = (long)(until_ms % 1000) * 1000000L};
     int late = 0;
@@ -172,7 +166,7 @@ int cuda_await(struct cuda *cuda)
     int error;
 
     pthread_mutex_lock(&cuda->late.mutex);
-    if (cuda->late.state == CUDA_FAILED && now_ms() - cuda->late.failed_ms >= retry_ms)
+    if (cuda->late.state == CUDA_FAILED && clock_now_ms() - cuda->late.failed_ms >= retry_ms)
         begin(cuda);
     error = await(cuda);
     pthread_mutex_unlock(&cuda->late.mutex);

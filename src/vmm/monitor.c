@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/monitor.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "vmm/measurement.h"
@@ -139,25 +140,11 @@ static void *run(void *argument)
     return NULL;
 }
 
-static struct timespec after_ms(clockid_t clock, unsigned ms)
-{
-    struct timespec at;
-
-    clock_gettime(clock, &at);
-    at.tv_sec += ms / 1000;
-    at.tv_nsec += ms % 1000 * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000L;
-    }
-    return at;
-}
-
 /* Under the mutex: `rounds` more answers, the first may be of a question from before. False: there
  * were none in time. */
 static bool await_answers(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
 {
-    struct timespec until = after_ms(CLOCK_MONOTONIC, patience_ms);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, patience_ms);
     int error = 0;
 
     while (rounds > 0 && error == 0) {
@@ -216,7 +203,7 @@ static void init(struct monitor *monitor)
 /* False: it takes longer. */
 static bool wait_until_opened(struct monitor *monitor)
 {
-    struct timespec until = after_ms(CLOCK_MONOTONIC, MONITOR_OPEN_MS);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, MONITOR_OPEN_MS);
     int error = 0;
 
     pthread_mutex_lock(&monitor->mutex);
@@ -270,7 +257,7 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
 
 void monitor_free(struct monitor *monitor)
 {
-    struct timespec until = after_ms(CLOCK_REALTIME, ENDING_S * 1000);
+    struct timespec until = clock_after_ms(CLOCK_REALTIME, ENDING_S * 1000);
 
     if (!monitor)
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/patience.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -27,18 +28,10 @@ struct patience {
     bool ending;
 };
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Under the mutex. */
 static void wait_ms(struct patience *patience, unsigned ms)
 {
-    uint64_t at_ms = now_ms() + ms;
+    uint64_t at_ms = clock_now_ms() + ms;
     struct timespec until = {.tv_sec = (time_t)(at_ms / 1000),
                              .tv_nsec = (long)(at_ms % 1000) * 1000000L};
 
@@ -119,7 +112,7 @@ static void come_back(struct patience *patience)
 {
     if (patience->call && patience->told)
         log_info("%s: %s came back after %llu ms", patience->device, patience->call,
-                 (unsigned long long)(now_ms() - patience->begun_ms));
+                 (unsigned long long)(clock_now_ms() - patience->begun_ms));
     patience->call = NULL;
 }
 
@@ -131,7 +124,7 @@ void patience_begin(struct patience *patience, const char *call)
     come_back(patience);
     patience->call = call;
     patience->number++;
-    patience->begun_ms = now_ms();
+    patience->begun_ms = clock_now_ms();
     patience->told = false;
     if (patience->resting)
         pthread_cond_signal(&patience->changed);

@@ -2,6 +2,8 @@
 /* Which of the things that workers were at when they ended is refused, and after how many of them.
  */
 #include "daemon/keeper_internal.h"
+
+#include "base/clock.h"
 #include "tap.h"
 
 #include <signal.h>
@@ -43,7 +45,7 @@ static bool refuses_asker(const struct keeper *keeper, uint64_t what)
 {
     for (unsigned i = 0; i < FS_REFUSED_ASKERS; i++)
         if (keeper->ledger->refused_askers[i].what == what &&
-            keeper->ledger->refused_askers[i].until_ms > keeper_now_ms() + 50000)
+            keeper->ledger->refused_askers[i].until_ms > clock_now_ms() + 50000)
             return true;
     return false;
 }
