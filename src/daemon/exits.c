@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/exits.h"
 
+#include "base/container.h"
 #include "daemon/process.h"
 
 #include <errno.h>
@@ -36,8 +37,7 @@ void exits_free(struct exits *exits)
 
 static void on_ready(struct event_watch *ready, uint32_t events)
 {
-    struct exit_watch *watch =
-        (struct exit_watch *)((char *)ready - offsetof(struct exit_watch, watch));
+    struct exit_watch *watch = CONTAINER_OF(ready, struct exit_watch, watch);
     struct exits *exits = watch->exits;
     struct core_process process = watch->process;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gms.h"
 
+#include "base/container.h"
 #include "base/idvec.h"
 #include "base/log.h"
 #include "daemon/at_work.h"
@@ -35,7 +36,7 @@ struct gms {
 
 static struct kept *kept_of(struct job *job)
 {
-    return (struct kept *)((char *)job - offsetof(struct kept, job));
+    return CONTAINER_OF(job, struct kept, job);
 }
 
 /* ---- the keeper's copies ------------------------------------------------------------------- */

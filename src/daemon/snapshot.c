@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/snapshot.h"
 
+#include "base/container.h"
 #include "base/log.h"
 #include "daemon/process.h"
 
@@ -127,8 +128,7 @@ static void put_off(struct snapshot *snapshot)
 
 static void on_exit_of_child(struct event_watch *watch, uint32_t events)
 {
-    struct snapshot *snapshot =
-        (struct snapshot *)((char *)watch - offsetof(struct snapshot, watch));
+    struct snapshot *snapshot = CONTAINER_OF(watch, struct snapshot, watch);
     int status = 0;
 
     (void)events;

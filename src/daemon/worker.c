@@ -2,6 +2,7 @@
 #include "daemon/worker.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -43,7 +44,7 @@
 
 static void on_timeout(struct event_timeout *timeout)
 {
-    struct worker *worker = (struct worker *)((char *)timeout - offsetof(struct worker, timeout));
+    struct worker *worker = CONTAINER_OF(timeout, struct worker, timeout);
 
     service_on_timer(worker->service);
 }
@@ -105,7 +106,7 @@ static void on_news(void *context)
 
 static void on_health(struct job *job)
 {
-    struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, health));
+    struct worker *worker = CONTAINER_OF(job, struct worker, health);
 
     service_on_health(worker->service);
 }
@@ -121,7 +122,7 @@ static void on_measurement(void *context)
 
 static void on_measured(struct job *job)
 {
-    struct worker *worker = (struct worker *)((char *)job - offsetof(struct worker, measurement));
+    struct worker *worker = CONTAINER_OF(job, struct worker, measurement);
 
     atomic_store(&worker->measurement_posted, false);
     service_on_measurement(worker->service);
@@ -230,7 +231,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
 
 static void on_control(struct event_watch *watch, uint32_t events)
 {
-    struct worker *worker = (struct worker *)((char *)watch - offsetof(struct worker, control));
+    struct worker *worker = CONTAINER_OF(watch, struct worker, control);
     struct wire_message message;
     int fd;
     int error = wire_receive(watch->fd, &message, &fd);

@@ -8,6 +8,7 @@
  */
 #include "fs/fs_internal.h"
 
+#include "base/container.h"
 #include "base/log.h"
 #include "fs/fds_connection.h"
 #include "fs/fds_drain.h"
@@ -159,12 +160,12 @@ static bool go_on(struct connection *connection)
 
 static void on_released(struct event_held *held)
 {
-    go_on((struct connection *)((char *)held - offsetof(struct connection, held)));
+    go_on(CONTAINER_OF(held, struct connection, held));
 }
 
 static void on_answer_failed(struct fds_answer *answer)
 {
-    drop((struct connection *)((char *)answer - offsetof(struct connection, answer)));
+    drop(CONTAINER_OF(answer, struct connection, answer));
 }
 
 /* ---- requests ---------------------------------------------------------------------------- */
@@ -491,7 +492,7 @@ static void rest(struct fs *fs)
 
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
-    struct fs *fs = (struct fs *)((char *)watch - offsetof(struct fs, listener));
+    struct fs *fs = CONTAINER_OF(watch, struct fs, listener);
     (void)events;
     for (unsigned i = 0; i < FS_ACCEPTS_PER_TURN; i++) {
         int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);

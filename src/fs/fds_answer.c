@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/fds_answer.h"
 
+#include "base/container.h"
 #include "service/client_error.h"
 
 #include <errno.h>
@@ -17,8 +18,7 @@ static int send_now(int fd, const void *bytes, size_t size)
 
 static void on_released(struct event_held *held)
 {
-    struct fds_answer *answer =
-        (struct fds_answer *)((char *)held - offsetof(struct fds_answer, held));
+    struct fds_answer *answer = CONTAINER_OF(held, struct fds_answer, held);
     int error = send_now(answer->fd, answer->bytes, answer->size);
     free(answer->bytes);
     answer->bytes = NULL;

@@ -3,6 +3,7 @@
 #include "fs/fs_internal.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "fs/init.h"
 
@@ -299,12 +300,12 @@ static void serve(struct fs *fs)
 static void on_readable(struct event_watch *watch, uint32_t events)
 {
     (void)events;
-    serve((struct fs *)((char *)watch - offsetof(struct fs, watch)));
+    serve(CONTAINER_OF(watch, struct fs, watch));
 }
 
 static void on_backlog(struct event_timeout *timeout)
 {
-    serve((struct fs *)((char *)timeout - offsetof(struct fs, backlog)));
+    serve(CONTAINER_OF(timeout, struct fs, backlog));
 }
 
 /* ---- the session ------------------------------------------------------------------------- */

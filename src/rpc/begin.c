@@ -3,6 +3,7 @@
 #include "rpc/rpc_internal.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "service/bounds.h"
 
 #include <errno.h>
@@ -13,8 +14,7 @@
 
 static void on_kept(struct rpc_keeping *keeping, int error)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)keeping - offsetof(struct rpc_connection, keeping));
+    struct rpc_connection *connection = CONTAINER_OF(keeping, struct rpc_connection, keeping);
     struct rpc *rpc = connection->rpc;
 
     keeping->fd = -1;

@@ -5,6 +5,7 @@
  * not read costs itself alone.
  */
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "service/bounds.h"
@@ -19,7 +20,7 @@
 
 static struct rpc_connection *of_watch(struct event_watch *watch)
 {
-    return (struct rpc_connection *)((char *)watch - offsetof(struct rpc_connection, watch));
+    return CONTAINER_OF(watch, struct rpc_connection, watch);
 }
 
 /* ---- what it costs -----------------------------------------------------------------------------
@@ -162,8 +163,7 @@ void rpc_await_reader(struct rpc_connection *connection)
 
 void rpc_on_pause_over(struct event_timeout *timeout)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)timeout - offsetof(struct rpc_connection, pause));
+    struct rpc_connection *connection = CONTAINER_OF(timeout, struct rpc_connection, pause);
 
     connection->is_paused = false;
     rpc_go_on(connection);
@@ -186,8 +186,7 @@ static void finish_request(struct rpc_connection *connection, int error,
 
 static void on_done(struct service_request *request, int error, const struct service_answer *answer)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)request - offsetof(struct rpc_connection, request));
+    struct rpc_connection *connection = CONTAINER_OF(request, struct rpc_connection, request);
 
     bool is_nested = connection->is_dispatching;
 
@@ -224,8 +223,7 @@ static void dispatch(struct rpc_connection *connection)
 
 static void decode(struct job *job)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)job - offsetof(struct rpc_connection, decoding));
+    struct rpc_connection *connection = CONTAINER_OF(job, struct rpc_connection, decoding);
 
     connection->decode_error =
         message_decode(connection->protocol, connection->input + MESSAGE_HEADER_BYTES,
@@ -234,8 +232,7 @@ static void decode(struct job *job)
 
 static void on_decoded(struct job *job)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)job - offsetof(struct rpc_connection, decoding));
+    struct rpc_connection *connection = CONTAINER_OF(job, struct rpc_connection, decoding);
 
     connection->is_decoding = false;
     if (!connection->is_gone)
@@ -434,8 +431,7 @@ void rpc_go_on(struct rpc_connection *connection)
 
 void rpc_on_released(struct event_held *held)
 {
-    struct rpc_connection *connection =
-        (struct rpc_connection *)((char *)held - offsetof(struct rpc_connection, held));
+    struct rpc_connection *connection = CONTAINER_OF(held, struct rpc_connection, held);
 
     go_on_in_turn(connection);
 }

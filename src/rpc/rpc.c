@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/rpc.h"
 
+#include "base/container.h"
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 
@@ -15,7 +16,7 @@
 /* Revoked, or lost with the device: the connection was the lock, so it ends as well. */
 static void on_sweep(struct event_timeout *timeout)
 {
-    struct rpc *rpc = (struct rpc *)((char *)timeout - offsetof(struct rpc, sweep));
+    struct rpc *rpc = CONTAINER_OF(timeout, struct rpc, sweep);
 
     for (size_t i = rpc->connections.count; i-- > 0;) {
         struct rpc_connection *connection = rpc->connections.items[i];
@@ -63,7 +64,7 @@ static void on_event(void *context)
 
 static void on_lists(struct event_timeout *timeout)
 {
-    rpc_serve_listing((struct rpc *)((char *)timeout - offsetof(struct rpc, lists)));
+    rpc_serve_listing(CONTAINER_OF(timeout, struct rpc, lists));
 }
 
 static void on_state(void *context, uint64_t store)
@@ -139,8 +140,7 @@ static int accept_kept(struct rpc_listener *listener, uint64_t id, struct kept *
 /* One: who connects and closes in a loop makes others wait for one connection a turn. */
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
-    struct rpc_listener *listener =
-        (struct rpc_listener *)((char *)watch - offsetof(struct rpc_listener, watch));
+    struct rpc_listener *listener = CONTAINER_OF(watch, struct rpc_listener, watch);
     struct rpc *rpc = listener->rpc;
     uint64_t id = kept_next_id(rpc->memory);
     struct kept *kept;

@@ -2,6 +2,7 @@
 #include "triton/call.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "triton/infer.h"
 
 #include <errno.h>
@@ -192,7 +193,7 @@ static int judge(struct call *call, const struct opener_reply *reply, int error)
 static void on_plain(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
                      size_t fd_count, int error)
 {
-    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+    struct call *call = CONTAINER_OF(opener, struct call, opener);
 
     (void)fds;
     (void)fd_count;
@@ -222,7 +223,7 @@ static int keep_regions(struct call *call, const struct opener_reply *reply)
 static void on_status(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
                       size_t fd_count, int error)
 {
-    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+    struct call *call = CONTAINER_OF(opener, struct call, opener);
 
     (void)fds;
     (void)fd_count;
@@ -240,7 +241,7 @@ static void on_status(struct opener_call *opener, const struct opener_reply *rep
 /* On a thread. */
 static void run_model(struct job *job)
 {
-    struct call *call = (struct call *)((char *)job - offsetof(struct call, job));
+    struct call *call = CONTAINER_OF(job, struct call, job);
 
     if (call->answer.code == WIRE_OK)
         infer_run(&call->request, call->references, &call->answer);
@@ -249,7 +250,7 @@ static void run_model(struct job *job)
 
 static void on_worked(struct job *job)
 {
-    struct call *call = (struct call *)((char *)job - offsetof(struct call, job));
+    struct call *call = CONTAINER_OF(job, struct call, job);
 
     call->is_working = false;
     if (call->is_left)
@@ -273,7 +274,7 @@ static bool work(struct call *call)
 
 static void on_delay(struct event_timeout *timeout)
 {
-    struct call *call = (struct call *)((char *)timeout - offsetof(struct call, delay));
+    struct call *call = CONTAINER_OF(timeout, struct call, delay);
 
     end_delay(call);
     if (work(call))
@@ -318,7 +319,7 @@ static int take_references(struct call *call, const struct opener_reply *reply, 
 static void on_held(struct opener_call *opener, const struct opener_reply *reply, const int *fds,
                     size_t fd_count, int error)
 {
-    struct call *call = (struct call *)((char *)opener - offsetof(struct call, opener));
+    struct call *call = CONTAINER_OF(opener, struct call, opener);
 
     if (reply && reply->refusal == OPENER_FINE && reply->reason == GMSFS_REGION_UNKNOWN)
         error =

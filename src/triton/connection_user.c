@@ -3,6 +3,7 @@
  */
 #include "triton/server_internal.h"
 
+#include "base/container.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -30,8 +31,7 @@ static int count_for(struct connection *connection, uint32_t uid)
 static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
                    size_t fd_count, int error)
 {
-    struct connection *connection =
-        (struct connection *)((char *)call - offsetof(struct connection, who));
+    struct connection *connection = CONTAINER_OF(call, struct connection, who);
 
     (void)fds;
     (void)fd_count;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls: what a stream asks, and what it is answered. */
 #include "triton/grpc_internal.h"
+
+#include "base/container.h"
 #include "triton/wire_grpc.h"
 
 #include <errno.h>
@@ -175,7 +177,7 @@ static void answer_call(struct stream *stream)
 
 static void on_call_done(struct call *call)
 {
-    struct stream *stream = (struct stream *)((char *)call - offsetof(struct stream, call));
+    struct stream *stream = CONTAINER_OF(call, struct stream, call);
     struct grpc_connection *grpc = stream->grpc;
 
     if (grpc->base.is_ended)
@@ -186,7 +188,7 @@ static void on_call_done(struct call *call)
 
 static void on_call_released(struct call *call)
 {
-    struct stream *stream = (struct stream *)((char *)call - offsetof(struct stream, call));
+    struct stream *stream = CONTAINER_OF(call, struct stream, call);
     struct connection *base = &stream->grpc->base;
 
     grpc_stream_free(stream);

@@ -5,6 +5,8 @@
  * read.
  */
 #include "triton/server.h"
+
+#include "base/container.h"
 #include "triton/wire_http.h"
 #include "triton/wire_rest.h"
 
@@ -192,8 +194,7 @@ static void answer_call(struct http_connection *http)
 
 static void on_call_done(struct call *call)
 {
-    struct http_connection *http =
-        (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
+    struct http_connection *http = CONTAINER_OF(call, struct http_connection, call);
 
     if (http->base.is_ended)
         return; /* answered too late; it is freed soon */
@@ -203,8 +204,7 @@ static void on_call_done(struct call *call)
 
 static void on_call_released(struct call *call)
 {
-    struct http_connection *http =
-        (struct http_connection *)((char *)call - offsetof(struct http_connection, call));
+    struct http_connection *http = CONTAINER_OF(call, struct http_connection, call);
 
     connection_is_free(&http->base);
 }

@@ -2,6 +2,7 @@
 #include "triton/opener_client.h"
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/idvec.h"
 
 #include <errno.h>
@@ -148,8 +149,7 @@ static void fail_call(struct opener_call *call, int error)
 /* All have the same time, so the first that was asked is the first to be late. */
 static void on_timeout(struct event_timeout *timeout)
 {
-    struct opener_client *client =
-        (struct opener_client *)((char *)timeout - offsetof(struct opener_client, timeout));
+    struct opener_client *client = CONTAINER_OF(timeout, struct opener_client, timeout);
     uint64_t now = clock_now_ms();
 
     while (client->asked.count > 0) {
@@ -231,8 +231,7 @@ static void give_reply(struct opener_client *client, const int *fds, size_t fd_c
 
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
-    struct opener_client *client =
-        (struct opener_client *)((char *)watch - offsetof(struct opener_client, watch));
+    struct opener_client *client = CONTAINER_OF(watch, struct opener_client, watch);
     int error = 0;
 
     if (events & EVENT_WRITE)

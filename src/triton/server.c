@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/server_internal.h"
 
+#include "base/container.h"
 #include "base/failure.h"
 #include "base/log.h"
 #include "triton/identity.h"
@@ -39,8 +40,7 @@ static void free_ended(struct server *server)
 
 static void on_connection(struct event_watch *watch, uint32_t events)
 {
-    struct connection *connection =
-        (struct connection *)((char *)watch - offsetof(struct connection, watch));
+    struct connection *connection = CONTAINER_OF(watch, struct connection, watch);
 
     connection->calls->ready(connection, events);
 }
@@ -113,8 +113,7 @@ static void accept_one(struct listener *listener, int fd)
 
 static void on_listener(struct event_watch *watch, uint32_t events)
 {
-    struct listener *listener =
-        (struct listener *)((char *)watch - offsetof(struct listener, watch));
+    struct listener *listener = CONTAINER_OF(watch, struct listener, watch);
 
     (void)events;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
