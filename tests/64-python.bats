@@ -175,6 +175,11 @@ except KeyboardInterrupt:
     python_tests test_sglang_stub.Oldest torch
 }
 
+@test "a killed engine's successor has its weights at once, and its shadow wakes into its lock" {
+    SLOW=$((SLOW * 3)) # five processes that import for seconds
+    python_tests test_recovery transformers
+}
+
 @test "blocks of a KV cache outlive the engine, and none that was half written is found" {
     python_tests test_kv torch
 }
