@@ -163,6 +163,11 @@ except KeyboardInterrupt:
     python_tests test_vllm_parts torch
 }
 
+@test "ranks of an engine take and commit their stores together or not at all" {
+    SLOW=$((SLOW * 2))
+    python_tests test_vllm_ranks torch
+}
+
 @test "transformers models of two processes share a store and give what a plain load gives" {
     python_tests test_transformers transformers
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 
@@ -223,17 +223,31 @@ def publish(
     made = not isinstance(target, Store)
     store = find_or_make(target) if made else target
     try:
-        encoded = encode_fingerprint(store.path, fingerprint or {})
-        plan = ModulePlaces(store.path, module, encoded, metadata_module.encode_tag(store.path, tag))
+        plan = plan_module(store, module, fingerprint, tag)
         if made:
             _take_writer(store, plan, timeout, chunk_bytes)
-        homes = _Homes(plan)
-        write(store, plan, chunk_bytes, lambda: store.commit(stay=True), homes.adopt)
-        homes.finish()
+        return move_in(store, module, plan, chunk_bytes, lambda: store.commit(stay=True))
     except BaseException:
         if made:
             store.close()
         raise
+
+
+def plan_module(
+    store: Store, module: Any, fingerprint: Optional[Mapping[str, Any]], tag: str
+) -> ModulePlaces:
+    """Where the parts of a module go; everything that can be wrong with it is found here."""
+    encoded = encode_fingerprint(store.path, fingerprint or {})
+    return ModulePlaces(store.path, module, encoded, metadata_module.encode_tag(store.path, tag))
+
+
+def move_in(
+    store: Store, module: Any, plan: ModulePlaces, chunk_bytes: Optional[int], commit: Callable[[], None]
+) -> Shared:
+    """The part of publish() behind the lock; commit() ends it, and an exception of it aborts."""
+    homes = _Homes(plan)
+    write(store, plan, chunk_bytes, commit, homes.adopt)
+    homes.finish()
     return Shared(store, module, plan.parts)
 
 

@@ -15,7 +15,9 @@ from gmsfs.vllm import hooks, refusals, settings, versions
 def config(**changes):
     """Of an engine with nothing that is refused."""
     model = types.SimpleNamespace(sleep_preserve_parameter_names=[])
-    parallel = types.SimpleNamespace(world_size=1, enable_eplb=False)
+    parallel = types.SimpleNamespace(
+        world_size=1, data_parallel_size=1, enable_eplb=False, enable_expert_parallel=False
+    )
     made = types.SimpleNamespace(model_config=model, parallel_config=parallel, weight_transfer_config=None)
     for place, value in changes.items():
         *owners, leaf = place.split("__")
@@ -58,6 +60,15 @@ class Refusals(unittest.TestCase):
             given = config(**changes)
             with self.subTest(words), self.assertRaisesRegex(ValueError, f"^/m/s: .*--{words}"):
                 refusals.check_options("/m/s", given, given.model_config)
+
+    def test_ranks_have_a_store_each(self):
+        given = config(parallel_config__world_size=2)
+        refusals.check_options("/m/s{rank}", given, given.model_config)
+        with self.assertRaisesRegex(ValueError, "one rank; name its store without"):
+            refusals.check_options("/m/s{rank}", config(), None)
+        given.parallel_config.data_parallel_size = 2
+        with self.assertRaisesRegex(ValueError, "--data-parallel-size 2"):
+            refusals.check_options("/m/s{rank}", given, given.model_config)
 
     def test_a_draft_model_is_refused(self):
         with self.assertRaisesRegex(ValueError, "^/m/s: .*draft_load_config"):

@@ -48,6 +48,7 @@ HOOKS = [
         ("model", "model_config", "target_device"),
         (0, 21),
     ),
+    Hook("vllm.distributed.parallel_state.get_world_group", (), (0, 21)),
     Hook("vllm.utils.torch_utils.set_default_torch_dtype", ("dtype",), (0, 21)),
     Hook("vllm.logger.init_logger", ("name",), (0, 21)),
     Hook(

@@ -7,11 +7,12 @@ from __future__ import annotations
 import dataclasses
 import gc
 import weakref
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
 import vllm
 from vllm.config.load import LoadConfig
+from vllm.distributed.parallel_state import get_world_group
 from vllm.logger import init_logger
 from vllm.model_executor.model_loader import get_model_loader, register_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
@@ -20,14 +21,14 @@ from vllm.model_executor.model_loader.utils import initialize_model, process_wei
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from ..module_parts import some
-from ..opening import open as open_store
-from ..store import Store
-from ..torch import Shared, attach, empty_parameters, publish
+from ..torch import Shared, empty_parameters
 from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals, settings, versions
+from .ranks import Alone, Rank
 
 logger = init_logger("vllm.gmsfs")
+Place = Union[Alone, Rank]
 alive: "weakref.WeakKeyDictionary[Shared, float]" = weakref.WeakKeyDictionary()  # timeouts of the models here
-_early: Dict[str, Store] = {}  # by path: opened to tell its size, for the load that follows
+_early: Dict[str, Place] = {}  # by path: opened to tell its size, for the load that follows
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
@@ -45,9 +46,9 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         whose allocations vLLM sees itself. Takes the lock, and so waits for an engine that is loading:
         vLLM calls this before it looks at the memory of the device."""
         refusals.check_options(self.path, vllm_config, vllm_config.model_config)
-        store = _early.get(self.path) or self._open()
-        _early[self.path] = store
-        return 0 if store.writable else store.info.total_bytes
+        place = _early.get(self.path) or self._open(vllm_config)
+        _early[self.path] = place
+        return 0 if place.writable else place.store.info.total_bytes
 
     def download_model(self, model_config: Any) -> None:
         self.files.download_model(model_config)
@@ -62,17 +63,17 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
         refusals.check_options(self.path, vllm_config, model_config)
         target = torch.device(self.load_config.device or vllm_config.device_config.device)
-        store = _early.pop(self.path, None) or self._open()
+        place = _early.pop(self.path, None) or self._open(vllm_config)
         fill, role = (
-            (self._publish, "loaded and published") if store.writable else (self._attach, "attached")
+            (self._publish, "loaded and published") if place.writable else (self._attach, "attached")
         )
         try:
-            with set_default_torch_dtype(model_config.dtype), target:
-                model, shared = fill(store, vllm_config, model_config, prefix)
+            with place.together(), set_default_torch_dtype(model_config.dtype), target:
+                model, shared = fill(place, vllm_config, model_config, prefix)
                 with shared.guard(private=True):
                     process_weights_after_loading(model, model_config, target)
         except BaseException:
-            store.close()
+            place.close()
             raise
         gc.collect()
         tell(shared, role)
@@ -84,24 +85,36 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
     def _refuse_to_reload(self, *arguments: Any, **options: Any) -> Any:
         raise RuntimeError(f"{self.path}: {refusals.RELOAD}")
 
-    def _open(self) -> Store:
-        return open_store(self.path, "rw_or_ro", self.timeout)
+    def _open(self, vllm_config: Any) -> Place:
+        size = vllm_config.parallel_config.world_size
+        if size == 1:
+            return Alone(self.path, self.timeout)
+        paths = [self.path.replace(settings.RANK, str(rank)) for rank in range(size)]
+        return Rank(paths, get_world_group().rank_in_group, gather, self.timeout)
 
     def _publish(
-        self, store: Store, vllm_config: Any, model_config: Any, prefix: str
+        self, place: Place, vllm_config: Any, model_config: Any, prefix: str
     ) -> Tuple[Any, Shared]:
         model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
         refusals.check_model(self.path, model)
         self.files.load_weights(model, model_config)
-        return model, publish(model, store, fingerprint=fingerprint(vllm_config, model_config))
+        return model, place.publish(model, fingerprint(vllm_config, model_config))
 
     def _attach(
-        self, store: Store, vllm_config: Any, model_config: Any, prefix: str
+        self, place: Place, vllm_config: Any, model_config: Any, prefix: str
     ) -> Tuple[Any, Shared]:
         with empty_parameters():
             model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
         refusals.check_model(self.path, model)
-        return model, attach(model, store, fingerprint=fingerprint(vllm_config, model_config))
+        return model, place.attach(model, fingerprint(vllm_config, model_config))
+
+
+def gather(value: Any) -> List[Any]:
+    """What all ranks of this engine gave, by rank."""
+    group = get_world_group()
+    found: List[Any] = [None] * group.world_size
+    torch.distributed.all_gather_object(found, value, group=group.cpu_group)
+    return found
 
 
 def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, Any]:
@@ -117,6 +130,7 @@ def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, Any]:
         "device": torch.device(vllm_config.device_config.device).type,
         "tensor_parallel_size": parallel.tensor_parallel_size,
         "pipeline_parallel_size": parallel.pipeline_parallel_size,
+        "rank": get_world_group().rank_in_group if parallel.world_size > 1 else None,
     }
     return {field: value for field, value in found.items() if value is not None}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_parts import some
+from .settings import RANK
 
 RELOAD = (
     "weights that a store shares cannot be changed or loaded again in place; publish another store, and "
@@ -16,10 +17,18 @@ RELOAD = (
 def check_options(path: str, vllm_config: Any, model_config: Any) -> None:
     """Raises ValueError, which names the option and the way out."""
     parallel = vllm_config.parallel_config
-    if parallel.world_size > 1:
+    if parallel.world_size > 1 and RANK not in path:
         raise ValueError(
-            f"{path}: one store holds the weights of one rank, and this engine has {parallel.world_size}; "
-            "run it with --tensor-parallel-size 1 and --pipeline-parallel-size 1"
+            f"{path}: one store holds the weights of one rank, and this engine has {parallel.world_size} by "
+            "--tensor-parallel-size and --pipeline-parallel-size; name one for each, as "
+            f'"/mnt/gms/gpu{RANK}/NAME"'
+        )
+    if parallel.world_size == 1 and RANK in path:
+        raise ValueError(f"{path}: this engine has one rank; name its store without {RANK}")
+    if parallel.data_parallel_size > 1 and (parallel.world_size > 1 or parallel.enable_expert_parallel):
+        raise ValueError(
+            f"{path}: with --data-parallel-size {parallel.data_parallel_size} only engines of one rank and "
+            "without --enable-expert-parallel share a store; leave it out, and start several engines"
         )
     if parallel.enable_eplb:
         raise ValueError(

@@ -8,11 +8,13 @@ from typing import Any, Dict, NamedTuple
 
 TIMEOUT_SECONDS = 600.0  # for the lock, and for an engine that is loading
 
+RANK = "{rank}"  # in a path: the number of the rank
+
 EXAMPLE = '--model-loader-extra-config \'{"store": "/mnt/gms/gpu0/NAME"}\''
 
 
 class Settings(NamedTuple):
-    path: str  # of the store
+    path: str  # of the store; with RANK in it, of the store of each rank
     timeout: float  # seconds
     others: Dict[str, Any]  # of vLLM's own loader
 
