@@ -184,9 +184,12 @@ struct service_host worker_service_host(struct worker *worker)
 
 void worker_end_step(struct worker *worker)
 {
-    if (worker->service)
-        service_end_step(worker->service);
-    transaction_end(&worker->transaction);
+    /* An answer that finds no reader, and a client that goes on in its turn, make records too. */
+    do {
+        if (worker->service)
+            service_end_step(worker->service);
+        transaction_end(&worker->transaction);
+    } while (worker->service && service_is_unsettled(worker->service));
 }
 
 /* ---- struct fs_host ---------------------------------------------------------------------- */

@@ -130,6 +130,8 @@ void service_free(struct service *service); /* ends: drops everything, joins not
 /* Call once at the end of each step of the loop, before the step's records are published. Nothing
  * in the service calls it. */
 void service_end_step(struct service *service);
+/* Records were made, or something ended, since the last end of a step. */
+bool service_is_unsettled(const struct service *service);
 
 /* From the loop. */
 void service_on_timer(struct service *service);

@@ -3,7 +3,10 @@
  * settle - the end of a step of the loop: all that follows from the records of the step
  *
  * Effects first, then what became free or is over, then what the service decides by itself. Each
- * may apply records, so this goes on until nothing follows any more; nothing below calls it.
+ * may apply records, so this goes on until nothing follows any more; nothing below calls it. A
+ * record that is refused does not count, or one that cannot be written would keep the step for
+ * ever. Where the journal has no room for an answer, the records of the step so far are published
+ * without the answers that this still has to give.
  */
 #include "service/discard.h"
 #include "service/turns.h"
@@ -79,8 +82,6 @@ static void end_what_is_over(struct service *s)
     turns_end_unstarted(s);
     if (take(&s->has_notes))
         tell_bounds(s);
-    piece_free_doomed(s);
-    service_discard_garbage(s);
 }
 
 /* ---- what the service decides --------------------------------------------------------------- */
@@ -132,8 +133,17 @@ void service_end_step(struct service *s)
         while (core_next_effect(s->core, &effect))
             handle_effect(s, &effect);
         end_what_is_over(s);
+        if (core_peek_effect(s->core, 0))
+            continue;         /* of an ending: what is answered of it comes first */
+        piece_free_doomed(s); /* publishes where no thread frees it */
+        service_discard_garbage(s);
         plan(s);
     }
     s->sets_timer = false;
     arm_timer(s);
+}
+
+bool service_is_unsettled(const struct service *s)
+{
+    return s->is_unsettled || s->sets_timer;
 }
