@@ -108,6 +108,7 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     keep_account(s);
     note_effects(s, effects);
     note_bound(s, record, outcome, error);
-    s->is_unsettled = true;
+    /* A record that was refused changed nothing: it must not begin the end of the step again. */
+    s->is_unsettled |= !error || s->core->effect_count > effects;
     return error;
 }

@@ -99,3 +99,21 @@ TAP_TEST(events_are_told_with_their_records)
     settle_step();
     service_end();
 }
+
+TAP_TEST(a_record_that_cannot_be_written_leaves_nothing_to_settle)
+{
+    struct client user;
+    struct record time = {.type = RECORD_TIME};
+
+    start();
+    open_ctl(&user, 1);
+    check(!service_is_unsettled(service));
+    journal_is_full = true;
+    check_int(service_apply_record(service, &time, NULL), -ENOMEM);
+    check(!service_is_unsettled(service));
+    journal_is_full = false;
+    check_int(service_apply_record(service, &time, NULL), 0);
+    check(service_is_unsettled(service));
+    settle_step();
+    service_end();
+}
