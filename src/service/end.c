@@ -120,10 +120,13 @@ static void run_endings(struct service *s, struct in_flight *in_flight)
 
 void service_run_endings(struct service *s)
 {
-    struct in_flight *in_flight;
-    for (uint64_t id = 0; (in_flight = idvec_find_after(&s->in_flights, id));) {
-        id = in_flight->id;
+    for (size_t at = 0; at < s->in_flights.count; at++) {
+        struct in_flight *in_flight = s->in_flights.items[at];
+        if (!in_flight->is_due)
+            continue;
+        in_flight->is_due = false;
         run_endings(s, in_flight);
+        at = SIZE_MAX; /* that may have removed it and others: from the first again */
     }
 }
 

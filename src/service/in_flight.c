@@ -70,7 +70,7 @@ void service_end_use(struct service *s, uint64_t session)
         return;
     in_flight->running--;
     if (in_flight->running == 0 && (in_flight->endings || !core_find_session(s->core, session)))
-        s->has_endings = s->is_unsettled = true;
+        in_flight->is_due = s->has_endings = s->is_unsettled = true;
 }
 
 void service_on_seal_failed(struct service *s, uint64_t session, int error)

@@ -54,6 +54,7 @@ struct in_flight {
     uint64_t id;      /* the session */
     unsigned running; /* transfers and other jobs that must end before the session does */
     bool closing;     /* an ending waits: no new transfers */
+    bool is_due;      /* service_run_endings has to look at it */
     bool flushed;     /* the last thing heard of it was a FLUSH: a RELEASE may be under way */
     uint64_t flushed_ms;
     struct ending *endings; /* first come first served */
@@ -164,7 +165,7 @@ struct service {
     struct idvec short_stores;    /* struct short_store */
     struct deadline moves_retry;  /* when moves that wait for memory are looked at again */
     bool moves_end;               /* service_end_moves */
-    uint64_t short_turn; /* who waits for memory and came later than this waiter waits behind it */
+    uint64_t short_turn; /* waiters newer than this one queue behind it for device memory */
     struct backoff backoffs[SERVICE_BACKOFFS];
     unsigned next_backoff;
     struct deadline backoff_over; /* the first of them */
