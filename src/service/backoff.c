@@ -2,8 +2,8 @@
 /*
  * backoff - what failed a moment ago and is not tried again for a while
  *
- * One table for all reasons. Beyond so many rows the oldest is forgotten, and tried again sooner.
- * When one is over the end of a step plans anew.
+ * One table for all reasons. Beyond so many rows the store whose back-off ends first is forgotten,
+ * and tried again sooner. When one is over the end of a step plans anew.
  */
 #include "service/service_internal.h"
 
@@ -18,6 +18,21 @@ static unsigned find(const struct service *s, enum backoff_reason reason, uint64
     return at;
 }
 
+/* A row that is over, or else that of the store whose back-off ends first. */
+static unsigned choose_row(const struct service *s)
+{
+    uint64_t now_ms = service_now(s), first_ms = UINT64_MAX;
+    unsigned chosen = 0;
+    for (unsigned i = 0; i < SERVICE_BACKOFFS; i++) {
+        uint64_t until_ms = s->backoffs[i].until_ms;
+        if (until_ms >= first_ms || (until_ms > now_ms && s->backoffs[i].store == 0))
+            continue;
+        first_ms = until_ms;
+        chosen = i;
+    }
+    return chosen;
+}
+
 static void plan_again(struct service *s, struct deadline *deadline)
 {
     s->is_unsettled = true;
@@ -27,10 +42,8 @@ static void plan_again(struct service *s, struct deadline *deadline)
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms)
 {
     unsigned at = find(s, reason, store);
-    if (at == SERVICE_BACKOFFS) {
-        at = s->next_backoff;
-        s->next_backoff = (at + 1) % SERVICE_BACKOFFS;
-    }
+    if (at == SERVICE_BACKOFFS)
+        at = choose_row(s);
     s->backoffs[at] =
         (struct backoff){.reason = reason, .store = store, .until_ms = service_now(s) + ms};
     s->backoff_over.pass = plan_again;

@@ -167,7 +167,6 @@ struct service {
     bool moves_end;               /* service_end_moves */
     uint64_t short_turn; /* waiters newer than this one queue behind it for device memory */
     struct backoff backoffs[SERVICE_BACKOFFS];
-    unsigned next_backoff;
     struct deadline backoff_over; /* the first of them */
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;

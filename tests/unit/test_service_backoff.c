@@ -46,18 +46,32 @@ TAP_TEST(the_timer_runs_out_at_the_end_of_each)
     service_end();
 }
 
-TAP_TEST(once_more_is_the_same_row_and_beyond_the_table_the_oldest_is_forgotten)
+TAP_TEST(beyond_the_table_the_store_whose_time_is_over_first_is_forgotten)
 {
     start();
-    service_back_off(service, BACKOFF_LEAVE, 1, 500);
-    for (uint64_t store = 2; store <= SERVICE_BACKOFFS; store++)
-        service_back_off(service, BACKOFF_LEAVE, store, 500);
-    service_back_off(service, BACKOFF_LEAVE, 1, 600);
-    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
+    service_back_off(service, BACKOFF_EVICT, 0, 100);
+    for (uint64_t store = 1; store < SERVICE_BACKOFFS; store++)
+        service_back_off(service, BACKOFF_LEAVE, store, 500 + store);
+    service_back_off(service, BACKOFF_LEAVE, 1, 5000); /* the same row */
+    for (uint64_t store = 1; store < SERVICE_BACKOFFS; store++)
         check(service_is_backed_off(service, BACKOFF_LEAVE, store));
+    service_back_off(service, BACKOFF_STAY, 1, 500);
+    check(!service_is_backed_off(service, BACKOFF_LEAVE, 2));
+    check(service_is_backed_off(service, BACKOFF_LEAVE, 1));
+    check(service_is_backed_off(service, BACKOFF_STAY, 1));
+    check(service_is_backed_off(service, BACKOFF_EVICT, 0));
+    service_end();
+}
+
+TAP_TEST(a_row_that_is_over_is_taken_before_any_other)
+{
+    start();
+    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
+        service_back_off(service, BACKOFF_LEAVE, store, store == 9 ? 100 : 500);
+    fixture_now_ms += 100;
     service_back_off(service, BACKOFF_EVICT, 0, 500);
-    check(!service_is_backed_off(service, BACKOFF_LEAVE, 1));
-    check(service_is_backed_off(service, BACKOFF_LEAVE, 2));
+    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
+        check(service_is_backed_off(service, BACKOFF_LEAVE, store) == (store != 9));
     check(service_is_backed_off(service, BACKOFF_EVICT, 0));
     service_end();
 }
