@@ -58,7 +58,7 @@ FILE *fs_text_begin(const struct fs *fs, struct fs_text *text)
         return NULL;
     FILE *out = fopencookie(text, "w", (cookie_io_functions_t){.write = write_part});
     if (!out)
-        fs_text_end(text, NULL);
+        text->error = fs_text_end(text, NULL);
     return out;
 }
 
