@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* So often the choice may be made in a while: it looks at all stores. */
-
 /* What came stays so long at least where somebody takes several stores, which come one after the
  * other: so many times what this one took, in these bounds. */
 #define GROUP_STAYS       16u

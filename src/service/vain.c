@@ -2,10 +2,10 @@
 /*
  * vain - choices of who leaves the device that found nobody
  *
- * Who waits for memory is looked at after each record, and a choice looks at every store. So one
- * that was vain is not made again until something has changed of what it was made from: a record,
- * what is free, or the end of somebody's stay. Beyond so many the oldest is forgotten, and made
- * again.
+ * At the end of each step the service looks at the waiters for memory, and a choice looks at every
+ * store. So one that was vain is not made again until something has changed of what it was made
+ * from: a record, what is free, or the end of somebody's stay. Beyond so many the oldest is
+ * forgotten, and made again.
  */
 #include "service/service_internal.h"
 
