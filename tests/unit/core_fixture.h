@@ -117,7 +117,7 @@ static int mirror_apply(const struct record *record, struct outcome *outcome)
     struct record_arena *arena;
     struct record decoded;
     uint8_t *bytes;
-    size_t size;
+    size_t size = 0;
     int error;
 
     if (mirror_is_reborn) {
