@@ -43,30 +43,22 @@ static void stop_worker(void)
 static atomic_int stops_at_send; /* the worker, before a ticket comes to it; until it was sent */
 static atomic_int releases;
 
-ssize_t send(int fd, const void *bytes, size_t size, int flags)
-{
-    ssize_t sent;
-
-    if (atomic_load(&stops_at_send))
-        stop_worker();
-    sent = sendto(fd, bytes, size, flags, NULL, 0);
-    atomic_store(&stops_at_send, 0);
-    return sent;
-}
-
 static atomic_int messages; /* left until the worker stops; 0: as they come */
 static gmsfs_regions_t *cancelled_at_send;
 
-/* What is asked for regions. */
+/* By it the library asks for descriptors and regions. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     int left = atomic_load(&messages);
+    ssize_t sent;
 
-    if (left > 0 && atomic_fetch_sub(&messages, 1) == 1)
+    if (atomic_load(&stops_at_send) || (left > 0 && atomic_fetch_sub(&messages, 1) == 1))
         stop_worker();
     else if (left > 0)
         check_int(gmsfs_regions_cancel(cancelled_at_send), 0);
-    return syscall(SYS_sendmsg, fd, message, flags);
+    sent = syscall(SYS_sendmsg, fd, message, flags);
+    atomic_store(&stops_at_send, 0);
+    return sent;
 }
 
 static atomic_int hours; /* that have passed for whoever looks at the clock */
@@ -247,8 +239,9 @@ static void wake_in_vain(struct caller *sleeper)
     atomic_store(&releases, 0);
     atomic_store(&stops_at_send, 1);
     require(pthread_create(&sleeper->thread, NULL, wake, sleeper) == 0);
-    while (atomic_load(&stops_at_send))
+    for (int i = 0; i < WAIT_MS && atomic_load(&stops_at_send); i++)
         usleep(1000);
+    require(!atomic_load(&stops_at_send));
     await_blocked(atomic_load(&sleeper->tid));
 }
 
