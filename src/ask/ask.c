@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ask/ask.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdint.h>
@@ -132,12 +133,14 @@ int ask_send(int fd, const void *bytes, size_t size, int passed_fd, const struct
 
 ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count)
 {
+    assert(*fd_count <= MAX_FDS);
     union rights control;
+    /* CMSG_SPACE() has room for one more where the number is odd, and the kernel fills it. */
     struct iovec part = {.iov_base = bytes, .iov_len = room};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = CMSG_SPACE(*fd_count * sizeof(int))};
+                             .msg_controllen = CMSG_LEN(*fd_count * sizeof(int))};
     ssize_t got;
 
     *fd_count = 0;

@@ -41,9 +41,10 @@ int ask_wait(int fd, short events, const struct ask_limits *limits);
 int ask_send(int fd, const void *bytes, size_t size, int passed_fd,
              const struct ask_limits *limits);
 
-/* Takes one message, without waiting, and *fd_count descriptors at most, which are the caller's
- * whatever comes back: their number. How many bytes; -ECONNRESET: the end; -EMFILE: descriptors
- * were lost; -EPROTO: the message is longer. */
+/* Receives one message without waiting, and at most *fd_count descriptors (253 or fewer). Sets
+ * *fd_count to the number received; the caller closes them, also after an error. Returns the
+ * message's bytes; -ECONNRESET: the end; -EMFILE: descriptors were lost; -EPROTO: the message is
+ * longer. */
 ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count);
 
 #endif
