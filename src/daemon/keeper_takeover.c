@@ -73,11 +73,14 @@ static int connect_to(const char *path)
     const struct timeval limit = {.tv_sec = OFFER_S};
     int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -errno : ask_socket(0);
-    int error = fd < 0 ? fd : ask_connect(fd, root, path);
+    int error = fd < 0 ? fd : 0;
 
+    /* Before the connection, which waits while the backlog is full. */
     if (!error && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
                    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0))
         error = -errno;
+    if (!error)
+        error = ask_connect(fd, root, path);
     if (root >= 0)
         close(root);
     if (error && fd >= 0)
