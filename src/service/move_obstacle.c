@@ -321,24 +321,39 @@ static const char *find_failure(int error, enum core_place to)
     }
 }
 
-static bool ends_move(const struct core_event *event, const struct core_store *store)
+static bool ends_move(enum core_event_type type)
 {
-    return strcmp(event->store, store->name) == 0 &&
-           (event->type == CORE_EVENT_MOVE_FAILED || event->type == CORE_EVENT_COPIED ||
-            event->type == CORE_EVENT_PROMOTED || event->type == CORE_EVENT_DEMOTED ||
-            event->type == CORE_EVENT_HEALED);
+    return type == CORE_EVENT_MOVE_FAILED || type == CORE_EVENT_COPIED ||
+           type == CORE_EVENT_PROMOTED || type == CORE_EVENT_DEMOTED || type == CORE_EVENT_HEALED;
+}
+
+/* Returns the first event since then that ended a move of the store; NULL if none is remembered, or
+ * if the store was renamed since then: events name stores, and another store may have had the
+ * name. */
+static const struct core_event *find_end(const struct core *core, const struct core_store *store,
+                                         uint64_t event)
+{
+    const struct core_event *end = NULL;
+    if (event < core_first_event(core))
+        return NULL;
+    for (; event < core->next_event; event++) {
+        const struct core_event *next = core_find_event(core, event);
+        if (!next || strcmp(next->store, store->name) != 0)
+            continue;
+        if (next->type == CORE_EVENT_STORE_RENAMED)
+            return NULL;
+        if (!end && ends_move(next->type))
+            end = next;
+    }
+    return end;
 }
 
 void service_find_move_end(const struct service *s, const struct core_store *store,
                            enum core_place to, uint64_t event, struct move_obstacle *out)
 {
-    const struct core_event *end = NULL;
+    const struct core_event *end = find_end(s->core, store, event);
     char who[HOLDER_BYTES] = "another process";
     *out = (struct move_obstacle){0};
-    for (; event < s->core->next_event && !end; event++) {
-        const struct core_event *next = core_find_event(s->core, event);
-        end = next && ends_move(next, store) ? next : NULL;
-    }
     if (end && end->type == CORE_EVENT_MOVE_FAILED) {
         const char *name = strerrorname_np((int)end->error);
         tell(out, "the move failed (%s): %s", name ? name : "?", find_failure((int)end->error, to));

@@ -598,5 +598,28 @@ TAP_TEST(the_first_move_that_ends_after_an_order_tells_what_became_of_it)
     check(obstacle.text[0] == '\0');
     service_find_move_end(service, store_of("a"), CORE_PLACE_DISK, event, &obstacle);
     check_text(&obstacle, "another order moved it elsewhere");
+    service_find_move_end(service, store_of("a"), CORE_PLACE_DISK, 0, &obstacle);
+    check(obstacle.text[0] == '\0');
+    end();
+}
+
+TAP_TEST(ends_of_moves_of_another_store_that_had_the_name_are_not_told)
+{
+    struct move_obstacle obstacle;
+    struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
+    struct record exchange = {
+        .type = RECORD_STORE_RENAME, .name = "b", .name_bytes = 1, .flags = RENAME_EXCHANGE};
+    uint64_t event;
+
+    start();
+    to_host.store = exchange.store = store_of("a")->id;
+    event = service_get_core(service)->next_event;
+    require(service_move_store(service, &to_host) == 0);
+    settle();
+    require(service_apply_record(service, &exchange, NULL) == 0);
+    for (int i = 0; i < 2; i++) {
+        service_find_move_end(service, store_of(i ? "a" : "b"), CORE_PLACE_DISK, event, &obstacle);
+        check(obstacle.text[0] == '\0');
+    }
     end();
 }
