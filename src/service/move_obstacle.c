@@ -168,19 +168,21 @@ static void tell_turn(const struct service *s, const struct core_store *store,
     const struct core_store *ahead = service_get_ahead(s, store);
     const struct core_store *leaving = find_leaving(s->core);
     char who[HOLDER_BYTES] = "another process";
-    if (!ahead && leaving) {
+    if (ahead) {
+        if (!name_waiter(s->core, ahead, who))
+            name_session(s->core, ahead, who);
+        tell(out,
+             "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
+             "what",
+             who, ahead->name);
+    } else if (leaving) {
         tell(out,
              "room is still being made for it: %s is leaving the device; give it more time "
              "(--timeout)",
              leaving->name);
-        return;
+    } else {
+        tell(out, "device memory was being given to another request; try again");
     }
-    if (ahead && !name_waiter(s->core, ahead, who))
-        name_session(s->core, ahead, who);
-    tell(out,
-         "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
-         "what",
-         who, ahead ? ahead->name : "another store");
 }
 
 static void tell_budget(const struct service *s, const struct core_store *store,

@@ -563,6 +563,8 @@ TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
     check_text(&obstacle, "; c (256.0 KiB) is held by ");
     check_text(&obstacle, "(pid 20)");
     check_text(&obstacle, "; and 1 smaller; ");
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -EAGAIN, &obstacle);
+    check_text(&obstacle, "device memory was being given to another request; try again");
     service_find_obstacle(service, store_of("c"), CORE_PLACE_HOST, -EBUSY, &obstacle);
     check_text(&obstacle, "its lock is held by ");
     service_find_obstacle(service, store_of("weights"), CORE_PLACE_HOST, -EBUSY, &obstacle);
