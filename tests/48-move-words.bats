@@ -219,6 +219,22 @@ at_host() {
     assert_match "$(output_of "$demote")" "$W: it stays at device: the move failed \\(ECANCELED\\): it was cancelled"
 }
 
+@test "what an order was told is forgotten with the next one, which finds the store moving by itself" {
+    start_tiers size=32M,host_size=16M
+    committed
+    move_to host host
+    refused 1 'the mount has no disk' demote --to disk "$W"
+    assert_match "$(info_of weights .obstacle.text)" 'the mount has no disk'
+    touch "$T/gate"
+    spawn "$GMSCTL" reader "$W" say granted pause
+    local reader=$SPAWNED
+    wait_until 5 grep -q '^moving device' "$W/residency"
+    run_logged ! order disk
+    assert_eq "$(info_of weights .obstacle)" null
+    rm "$T/gate"
+    wait_until 10 granted "$reader"
+}
+
 # ---- the lock ----------------------------------------------------------------------------------
 
 @test "who cannot have the lock of a store whose bytes are elsewhere, or given up, is told that" {

@@ -14,6 +14,12 @@ static size_t find_order(const struct fs_orders *orders, uint64_t store)
     return at;
 }
 
+/* The move that the last order began is still under way, so that order has the note. */
+static bool is_under_way(const struct fs_order *order, const struct core_store *store)
+{
+    return order->move != 0 && order->move == store->places.move.id;
+}
+
 /* A move that has begun may fail yet, and keeps its note; one that was done at once drops it. */
 void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order *order, int error)
 {
@@ -25,12 +31,14 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order
         return;
     if (error)
         service_find_obstacle(fs->service, store, order->place, error, &note.obstacle);
-    bool is_told = note.obstacle.text[0] != '\0';
-    if (is_told || (!error && order->act == SERVICE_MOVE_TO && store->places.move.id != 0))
+    else if (order->act == SERVICE_MOVE_TO)
+        note.move = store->places.move.id;
+    if (note.obstacle.text[0] || note.move)
         note.store = store->id;
-    if (error == -EBUSY && !is_told)
-        return; /* the move under way has its own note */
     size_t at = find_order(&fs->orders, store->id);
+    if (error == -EBUSY && !note.store && at < FS_ORDERS &&
+        is_under_way(&fs->orders.list[at], store))
+        return;
     if (at == FS_ORDERS && note.store)
         at = fs->orders.next++ % FS_ORDERS;
     if (at < FS_ORDERS)

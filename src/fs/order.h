@@ -19,6 +19,7 @@ struct fs_order {
     uint64_t store; /* id; 0: the place is free */
     enum core_place to;
     uint64_t event;                /* number of the next one, when the order came */
+    uint64_t move;                 /* that the order has begun; 0: it was refused */
     struct move_obstacle obstacle; /* "": the move has begun */
 };
 
