@@ -133,10 +133,12 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
 static void write_residency(fuse_req_t req, const char *from, size_t size, uint64_t fh)
 {
     struct service_move_order order;
+    struct service_caller caller;
     int error = residency_parse(from, size, &order);
     if (!error) {
         error = service_order_move(fs_of(req)->service, fh, &order);
-        fs_order_note(fs_of(req), fh, &order, error);
+        fs_get_caller(req, 0, &caller);
+        fs_order_note(fs_of(req), fh, &caller, &order, error);
     }
     if (error)
         fs_reply_error(req, error);

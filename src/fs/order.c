@@ -21,7 +21,8 @@ static bool is_under_way(const struct fs_order *order, const struct core_store *
 }
 
 /* A move that has begun may fail yet, and keeps its note; one that was done at once drops it. */
-void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order *order, int error)
+void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *caller,
+                   const struct service_move_order *order, int error)
 {
     const struct core_file *opened = core_find_file(fs->core, file);
     const struct core_store *store = opened ? core_find_store(fs->core, opened->store) : NULL;
@@ -30,7 +31,7 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order
         (order->act != SERVICE_MOVE_TO && order->act != SERVICE_MOVE_COPY))
         return;
     if (error)
-        service_find_obstacle(fs->service, store, order->place, error, &note.obstacle);
+        service_find_obstacle(fs->service, store, order->place, error, caller, &note.obstacle);
     else if (order->act == SERVICE_MOVE_TO)
         note.move = store->places.move.id;
     if (note.obstacle.text[0] || note.move)

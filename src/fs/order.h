@@ -28,8 +28,9 @@ struct fs_orders {
     unsigned next;
 };
 
-/* Notes, in the same step, what service_order_move() has answered to this file. */
-void fs_order_note(struct fs *fs, uint64_t file, const struct service_move_order *order, int error);
+/* Notes, in the same step, what service_order_move() has answered to this file of the caller. */
+void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *caller,
+                   const struct service_move_order *order, int error);
 /* Finds what keeps the store from `to`, where the last order wanted it. "": nothing is known. */
 void fs_order_find_obstacle(const struct fs *fs, const struct core_store *store,
                             enum core_place *to, struct move_obstacle *out);

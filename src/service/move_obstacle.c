@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "service/evict_table.h"
 #include "service/move.h"
+#include "service/rights.h"
 #include "service/views.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 
 #define HOLDER_BYTES 64u
 #define STAYS_MAX    3u
+#define STRANGER     "another process"
 
 /* Appends to the text, as far as there is room. */
 __attribute__((format(printf, 2, 3))) static void tell(struct move_obstacle *out,
@@ -56,6 +58,12 @@ static bool name_waiter(const struct core *core, const struct core_store *store,
     return false;
 }
 
+static bool may_read(const struct service *s, const struct service_caller *caller,
+                     const struct core_store *store)
+{
+    return service_check_right(s, store->id, caller, SERVICE_READ) == 0;
+}
+
 /* ---- stores that stay on the device ---------------------------------------------------------- */
 
 static bool has_nowhere_to_go(const struct service *s, const struct core_store *store)
@@ -68,15 +76,18 @@ static bool has_nowhere_to_go(const struct service *s, const struct core_store *
 
 /* In the order in which evict.h rules stores out. */
 static void tell_reason(const struct service *s, const struct core_store *wanted,
-                        const struct core_store *store, struct move_obstacle *out)
+                        const struct core_store *store, const struct service_caller *caller,
+                        struct move_obstacle *out)
 {
     const struct core_pool *pool = core_find_pool(s->core, store);
     const struct core_pool *own = core_find_pool(s->core, wanted);
     uint64_t until_ms = store->places.promoted_ms + s->options.min_stay_ms, now_ms = service_now(s);
+    bool is_seen = may_read(s, caller, store);
+    const char *of = is_seen ? " " : "", *pool_name = is_seen ? pool->name : "";
     char who[HOLDER_BYTES];
     if ((core_is_held(store) || core_get_writer(s->core, store->id)) &&
         name_session(s->core, store, who))
-        tell(out, "is held by %s ('gmsfs drain' asks for it)", who);
+        tell(out, "is held by %s ('gmsfs drain' asks for it)", is_seen ? who : STRANGER);
     else if (store->use.pinned)
         tell(out, "is pinned ('setfattr -x user.gmsfs.pin' unpins it)");
     else if (core_is_fenced(s->core, store->name))
@@ -84,14 +95,14 @@ static void tell_reason(const struct service *s, const struct core_store *wanted
     else if (store->places.move.id != 0)
         tell(out, "is being moved or copied: try again when that has ended");
     else if (name_waiter(s->core, store, who))
-        tell(out, "is waited for by %s", who);
+        tell(out, "is waited for by %s", is_seen ? who : STRANGER);
     else if (store->places.promoted_ms > 0 && until_ms > now_ms)
         tell(out, "came a moment ago and stays for %.1f s more (min_stay= of the mount)",
              (double)(until_ms - now_ms) / 1000);
     else if (pool->class > own->class)
-        tell(out, "is more important (class= of its pool %s)", pool->name);
+        tell(out, "is more important (class= of its pool%s%s)", of, pool_name);
     else if (pool != own && pool->used_bytes < pool->min_bytes + store->use.used_bytes)
-        tell(out, "is within what its pool %s is guaranteed (min=)", pool->name);
+        tell(out, "is within what its pool%s%s is guaranteed (min=)", of, pool_name);
     else if (has_nowhere_to_go(s, store))
         tell(out, "has no place to go: host_size= and spill_size= of the mount are used up");
     else
@@ -121,14 +132,15 @@ static size_t find_largest(const struct service *s, const struct core_store *wan
 }
 
 static void tell_stays(const struct service *s, const struct core_store *wanted,
-                       const struct core_pool *pool, struct move_obstacle *out)
+                       const struct core_pool *pool, const struct service_caller *caller,
+                       struct move_obstacle *out)
 {
     const struct core_store *top[STAYS_MAX];
     size_t all = find_largest(s, wanted, pool, top), count = all < STAYS_MAX ? all : STAYS_MAX;
     char size[SIZE_TEXT_BYTES];
     for (size_t i = 0; i < count; i++) {
         tell(out, "; %s (%s) ", top[i]->name, size_format(top[i]->use.used_bytes, size));
-        tell_reason(s, wanted, top[i], out);
+        tell_reason(s, wanted, top[i], caller, out);
     }
     if (all > count)
         tell(out, "; and %zu smaller", all - count);
@@ -163,13 +175,13 @@ static const struct core_store *find_leaving(const struct core *core)
 }
 
 static void tell_turn(const struct service *s, const struct core_store *store,
-                      struct move_obstacle *out)
+                      const struct service_caller *caller, struct move_obstacle *out)
 {
     const struct core_store *ahead = service_get_ahead(s, store);
     const struct core_store *leaving = find_leaving(s->core);
-    char who[HOLDER_BYTES] = "another process";
+    char who[HOLDER_BYTES] = STRANGER;
     if (ahead) {
-        if (!name_waiter(s->core, ahead, who))
+        if (may_read(s, caller, ahead) && !name_waiter(s->core, ahead, who))
             name_session(s->core, ahead, who);
         tell(out,
              "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
@@ -186,7 +198,7 @@ static void tell_turn(const struct service *s, const struct core_store *store,
 }
 
 static void tell_budget(const struct service *s, const struct core_store *store,
-                        struct move_obstacle *out)
+                        const struct service_caller *caller, struct move_obstacle *out)
 {
     const struct core_pool *pool = core_find_pool(s->core, store);
     uint64_t bytes = layout_total_bytes(store->fixed);
@@ -209,11 +221,11 @@ static void tell_budget(const struct service *s, const struct core_store *store,
              "its pool %s has no room for it: it needs %s, and %s of the pool's %s are free "
              "(max=)",
              pool->name, needed, left, all);
-        tell_stays(s, store, pool, out);
+        tell_stays(s, store, pool, caller, out);
     } else {
         tell(out, "its pool %s has slots=%" PRIu64 " on the device, and all are taken", pool->name,
              pool->slots);
-        tell_stays(s, store, pool, out);
+        tell_stays(s, store, pool, caller, out);
     }
     tell(out, "; a line '%s max=SIZE slots=N' to 'pools' gives it more", pool->name);
 }
@@ -228,7 +240,7 @@ static const struct {
 };
 
 static void tell_room(const struct service *s, const struct core_store *store, enum core_place to,
-                      struct move_obstacle *out)
+                      const struct service_caller *caller, struct move_obstacle *out)
 {
     enum vmm_tier tier = service_tiers[to];
     bool of_device = to == CORE_PLACE_DEVICE, has_tier = vmm_has_tier(s->vmm, tier);
@@ -262,20 +274,21 @@ static void tell_room(const struct service *s, const struct core_store *store, e
                  "mount with more (%s)",
                  beside[to].way_out, beside[to].option);
         else if (s->options.evicts)
-            tell_stays(s, store, NULL, out);
+            tell_stays(s, store, NULL, caller, out);
         else
             tell(out, "; nothing leaves by itself here (evict=none): 'gmsfs demote' makes room");
     }
 }
 
 void service_find_obstacle(const struct service *s, const struct core_store *store,
-                           enum core_place to, int error, struct move_obstacle *out)
+                           enum core_place to, int error, const struct service_caller *caller,
+                           struct move_obstacle *out)
 {
     *out = (struct move_obstacle){0};
     if (error == -EBUSY)
         tell_busy(s, store, out);
     else if (error == -EAGAIN)
-        tell_turn(s, store, out);
+        tell_turn(s, store, caller, out);
     else if (error == -ENODATA)
         tell(out, store->lock.committed
                       ? "there are no bytes of it: they were given up; 'gmsfs load' brings them"
@@ -284,9 +297,9 @@ void service_find_obstacle(const struct service *s, const struct core_store *sto
         tell(out, "it is memory of CUDA graphs, of which no copies are made; 'gmsfs demote --to "
                   "none' gives it up, and the next wake makes it anew");
     else if (error == -EDQUOT && store->fixed)
-        tell_budget(s, store, out);
+        tell_budget(s, store, caller, out);
     else if (error == -ENOMEM && store->fixed && to < CORE_TIER_COUNT)
-        tell_room(s, store, to, out);
+        tell_room(s, store, to, caller, out);
 }
 
 /* ---- moves that have ended ------------------------------------------------------------------- */
@@ -354,7 +367,7 @@ void service_find_move_end(const struct service *s, const struct core_store *sto
                            enum core_place to, uint64_t event, struct move_obstacle *out)
 {
     const struct core_event *end = find_end(s->core, store, event);
-    char who[HOLDER_BYTES] = "another process";
+    char who[HOLDER_BYTES] = STRANGER;
     *out = (struct move_obstacle){0};
     if (end && end->type == CORE_EVENT_MOVE_FAILED) {
         const char *name = strerrorname_np((int)end->error);

@@ -544,9 +544,18 @@ static void check_text(const struct move_obstacle *obstacle, const char *part)
         printf("# '%s' is not in '%s'\n", part, obstacle->text);
 }
 
+static void forbid(const char *name)
+{
+    struct record private = {
+        .type = RECORD_STORE_ATTR, .store = store_of(name)->id, .flags = CORE_ATTR_MODE};
+
+    require(service_apply_record(service, &private, NULL) == 0);
+}
+
 TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
 {
     struct client holder, writer;
+    struct service_caller root = {0}, user = {.uid = 7, .gid = 7};
     struct move_obstacle obstacle;
 
     start();
@@ -557,21 +566,27 @@ TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
     pin("b", true);
     open_ctl_of(&holder, "c", 20);
     acquire(&holder, LOCK_WISH_RO, 0);
-    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &obstacle);
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &root, &obstacle);
     check_text(&obstacle, "it needs 256.0 KiB, and 0 B of 1.0 MiB are free; ");
     check_text(&obstacle, "; b (256.0 KiB) is pinned");
     check_text(&obstacle, "; c (256.0 KiB) is held by ");
     check_text(&obstacle, "(pid 20)");
     check_text(&obstacle, "; and 1 smaller; ");
-    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -EAGAIN, &obstacle);
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &user, &obstacle);
+    check_text(&obstacle, "(pid 20)");
+    forbid("c");
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &user, &obstacle);
+    check_text(&obstacle, "; c (256.0 KiB) is held by another process (");
+    check(!strstr(obstacle.text, "pid 20"));
+    service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -EAGAIN, &root, &obstacle);
     check_text(&obstacle, "device memory was being given to another request; try again");
-    service_find_obstacle(service, store_of("c"), CORE_PLACE_HOST, -EBUSY, &obstacle);
+    service_find_obstacle(service, store_of("c"), CORE_PLACE_HOST, -EBUSY, &root, &obstacle);
     check_text(&obstacle, "its lock is held by ");
-    service_find_obstacle(service, store_of("weights"), CORE_PLACE_HOST, -EBUSY, &obstacle);
+    service_find_obstacle(service, store_of("weights"), CORE_PLACE_HOST, -EBUSY, &root, &obstacle);
     check_text(&obstacle, "its writer, ");
-    service_find_obstacle(service, store_of("b"), CORE_PLACE_DISK, -ENOMEM, &obstacle);
+    service_find_obstacle(service, store_of("b"), CORE_PLACE_DISK, -ENOMEM, &root, &obstacle);
     check_text(&obstacle, "the mount has no disk beside the device");
-    service_find_obstacle(service, store_of("b"), CORE_PLACE_HOST, -EIO, &obstacle);
+    service_find_obstacle(service, store_of("b"), CORE_PLACE_HOST, -EIO, &root, &obstacle);
     check(obstacle.text[0] == '\0');
     end();
 }
