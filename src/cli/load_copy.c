@@ -289,6 +289,15 @@ static int copy_get_memory(void *context, size_t first, size_t count)
     return 0;
 }
 
+/* Another thread has failed: this one waits for no more memory. */
+static void copy_cancel_memory(void *context)
+{
+    const struct copy *copy = context;
+
+    for (size_t i = 0; i < copy->count; i++)
+        gmsfs_cancel(copy->loads[i].handle);
+}
+
 /* A GPU's. One mapping call for all of it is cheaper than one for each. Ranks are as in the plan,
  * for nothing else is in the store. */
 static int copy_map_memory(struct load *load)
@@ -412,6 +421,7 @@ int load_fill_memory(struct load *loads, size_t count)
                    .at_once = COPY_AT_ONCE,
                    .alike = copy_is_alike,
                    .get = copy_get_memory,
+                   .cancel = copy_cancel_memory,
                    .context = &copy}};
     int error = copy_plan(&copy), status;
     uint64_t start_us = cli_now_us();

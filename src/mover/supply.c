@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mover/supply.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define CANCEL_AGAIN_MS 10u
 
 int supply_begin(struct supply *supply)
 {
@@ -18,7 +22,7 @@ int supply_begin(struct supply *supply)
         supply->fds[i] = -1;
     supply->refusal = 0;
     supply->there = supply->filled = 0;
-    supply->is_over = false;
+    supply->is_getting = supply->is_over = false;
     pthread_mutex_init(&supply->mutex, NULL);
     pthread_cond_init(&supply->changed, NULL);
     return 0;
@@ -42,7 +46,7 @@ void supply_add_part(struct supply *supply, size_t item)
 
 /* ---- the thread that supplies -------------------------------------------------------------- */
 
-/* How many there is room for; 0: nobody wants more. */
+/* Returns how many items may be asked for, and begins to ask; 0 after supply_stop(). */
 static size_t supply_wait_room(struct supply *supply)
 {
     size_t room;
@@ -51,6 +55,7 @@ static size_t supply_wait_room(struct supply *supply)
     while (supply->there - supply->filled >= supply->most && !supply->is_over)
         pthread_cond_wait(&supply->changed, &supply->mutex);
     room = supply->is_over ? 0 : supply->most - (supply->there - supply->filled);
+    supply->is_getting = room > 0;
     pthread_mutex_unlock(&supply->mutex);
     return room;
 }
@@ -95,6 +100,14 @@ static size_t supply_count_alike(const struct supply *supply, size_t first, size
     return count;
 }
 
+static void supply_note_got(struct supply *supply)
+{
+    pthread_mutex_lock(&supply->mutex);
+    supply->is_getting = false;
+    pthread_cond_broadcast(&supply->changed);
+    pthread_mutex_unlock(&supply->mutex);
+}
+
 void supply_run(struct supply *supply)
 {
     size_t room, done = 0;
@@ -103,6 +116,7 @@ void supply_run(struct supply *supply)
         size_t count = supply_count_alike(supply, done, room);
         int error = supply->get(supply->context, done, count);
 
+        supply_note_got(supply);
         if (error) {
             supply_refuse(supply, done, count, error);
             return;
@@ -141,6 +155,18 @@ void supply_give_back(struct supply *supply, size_t item)
         close(filled);
 }
 
+/* In the mutex, which is given back meanwhile. */
+static void supply_cancel(struct supply *supply)
+{
+    pthread_mutex_unlock(&supply->mutex);
+    supply->cancel(supply->context);
+    pthread_mutex_lock(&supply->mutex);
+    if (supply->is_getting) {
+        struct timespec until = clock_after_ms(CLOCK_REALTIME, CANCEL_AGAIN_MS);
+        pthread_cond_timedwait(&supply->changed, &supply->mutex, &until);
+    }
+}
+
 int supply_stop(struct supply *supply)
 {
     int refusal;
@@ -149,6 +175,8 @@ int supply_stop(struct supply *supply)
     supply->is_over = true;
     refusal = supply->refusal;
     pthread_cond_broadcast(&supply->changed);
+    while (supply->cancel && supply->is_getting)
+        supply_cancel(supply);
     pthread_mutex_unlock(&supply->mutex);
     return refusal;
 }

@@ -26,6 +26,10 @@ struct supply {
     /* Calls supply_put for each of the items from `first` on, as soon as it is there. Or a negative
      * errno, which ends the supply; what was put stays. */
     int (*get)(void *context, size_t first, size_t count);
+    /* Ends a wait of the get() that is under way; does nothing where get() does not wait yet, so it
+     * is called again until get() returns. By the thread that calls supply_stop. NULL: get() does
+     * not wait for others. */
+    void (*cancel)(void *context);
     void *context;
 
     /* What came of it; for the supplying thread, after supply_run. */
@@ -38,7 +42,8 @@ struct supply {
     int *fds;     /* of each item that is there and not filled; else -1 */
     size_t *left; /* parts of each item that are not filled */
     size_t there, filled;
-    bool is_over; /* nobody supplies or fills any more */
+    bool is_getting; /* get() is under way */
+    bool is_over;    /* nobody supplies or fills any more */
 };
 
 /* -ENOMEM: then there is nothing to end. */
@@ -59,8 +64,8 @@ void supply_put(struct supply *supply, size_t item, int fd);
 int supply_take(struct supply *supply, size_t item);
 /* One part of an item that was taken is filled, or given up. */
 void supply_give_back(struct supply *supply, size_t item);
-/* Nothing more is filled, so nothing more is asked for, and no refusal counts any more. Returns
- * the refusal that was there before; 0: none. */
+/* Nothing more is filled, so nothing more is asked for, and no refusal counts any more. Ends what
+ * get() waits for. Returns the refusal that was there before; 0: none. */
 int supply_stop(struct supply *supply);
 
 #endif

@@ -245,6 +245,66 @@ TAP_TEST(a_refusal_behind_the_stop_does_not_count)
     supply_end(&supply);
 }
 
+struct waiting {
+    struct supply *supply;
+    atomic_int is_asked, cancels;
+};
+
+/* Gets the first item, and waits for the second until a cancel comes that is not too early. */
+static int get_when_cancelled(void *context, size_t first, size_t count)
+{
+    struct waiting *waiting = context;
+
+    if (first == 0)
+        return get_one(waiting->supply, first, count);
+    atomic_store(&waiting->is_asked, 1);
+    for (int i = 0; i < 5000 && atomic_load(&waiting->cancels) < 2; i++)
+        usleep(1000);
+    return atomic_load(&waiting->cancels) < 2 ? -ETIMEDOUT : -ECANCELED;
+}
+
+static void count_cancel(void *context)
+{
+    struct waiting *waiting = context;
+
+    atomic_fetch_add(&waiting->cancels, 1);
+}
+
+static void *fail_to_fill(void *context)
+{
+    struct waiting *waiting = context;
+
+    check(supply_take(waiting->supply, 0) >= 0);
+    while (!atomic_load(&waiting->is_asked))
+        usleep(1000);
+    check_int(supply_stop(waiting->supply), 0);
+    supply_give_back(waiting->supply, 0);
+    return NULL;
+}
+
+TAP_TEST(a_failure_ends_the_wait_for_the_next_item)
+{
+    struct waiting waiting = {0};
+    struct supply supply = {.count = 2,
+                            .most = 2,
+                            .at_once = 1,
+                            .get = get_when_cancelled,
+                            .cancel = count_cancel,
+                            .context = &waiting};
+    pthread_t thread;
+
+    waiting.supply = &supply;
+    require(supply_begin(&supply) == 0);
+    supply_add_part(&supply, 0);
+    supply_add_part(&supply, 1);
+    require(pthread_create(&thread, NULL, fail_to_fill, &waiting) == 0);
+    supply_run(&supply);
+    pthread_join(thread, NULL);
+    check_int(supply.refusal, 0);
+    check(atomic_load(&waiting.cancels) >= 2);
+    supply_end(&supply);
+}
+
 TAP_TEST(no_items_are_no_wait)
 {
     struct asked asked = {.enough = MANY};
