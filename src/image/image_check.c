@@ -46,7 +46,8 @@ static void check_fail(void *context, const struct fill_range *range, uint64_t a
         return;
     if (doing)
         failure_set(run->failure, error, "%s: cannot %s the memory of allocation '%s': %s",
-                    run->check->store, doing, allocation, failure_reason(error));
+                    run->check->store ? run->check->store : image->dir.path, doing, allocation,
+                    failure_reason(error));
     else if (error == -EBADMSG)
         failure_set(run->failure, error,
                     "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64

@@ -124,7 +124,7 @@ static int sink_room(struct filling *filling, uint64_t to, size_t most, uint8_t 
                             is_direct ? direct_room_bytes(most) : most, room, room_bytes);
     *room_bytes = is_direct ? DIRECT_BYTES : most;
     *room = staging_scratch(filling->lane, *room_bytes);
-    return *room ? 0 : -ENOMEM;
+    return *room ? 0 : sink_fail(filling, "get a buffer for", -ENOMEM);
 }
 
 static int sink_put(struct filling *filling, uint64_t to, const uint8_t *bytes, size_t size_bytes)
@@ -263,11 +263,13 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
                               .at = ranges[part->first].from,
                               .fd = -1,
                               .pipe.ends = {-1, -1}};
-    int error = part->sum && !filling.sum ? -ENOMEM : 0;
+    int error;
 
     if (filling.sum)
         XXH3_128bits_reset(filling.sum);
-    if (!error)
+    if (part->sum && !filling.sum)
+        error = sink_fail(&filling, "sum", -ENOMEM);
+    else
         error = sink_open(&filling);
     for (size_t i = part->first; !error && i < part->end; i++) {
         filling.range = &ranges[i];
