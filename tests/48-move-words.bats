@@ -235,6 +235,22 @@ at_host() {
     wait_until 10 granted "$reader"
 }
 
+@test "a user whose orders are refused again and again pushes out no other user's obstacle" {
+    requires root
+    start_tiers size=32M,host_size=16M,allow_other
+    mkdir "$M"/theirs{1..33}
+    chown "$TEST_UID" "$M"/theirs*
+    run_logged ! order disk
+    # shellcheck disable=SC2016 # that shell's own
+    run_logged ! as_user bash -c 'for i in {1..33}; do echo disk >"$1/theirs$i/residency"; done' _ "$M"
+    assert_match "$(info_of weights .obstacle.text)" 'nothing is committed in it'
+    assert_eq "$(info_of theirs1 .obstacle)" null 'their oldest'
+    assert_match "$(info_of theirs2 .obstacle.text)" 'nothing is committed in it'
+    mkdir "$M/mine"
+    run_logged ! order disk mine
+    assert_eq "$(info_of weights .obstacle)" null "root's oldest"
+}
+
 # ---- the lock ----------------------------------------------------------------------------------
 
 @test "who cannot have the lock of a store whose bytes are elsewhere, or given up, is told that" {

@@ -14,6 +14,45 @@ static size_t find_order(const struct fs_orders *orders, uint64_t store)
     return at;
 }
 
+static size_t count_of_user(const struct fs_orders *orders, uint32_t uid)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < FS_ORDERS; at++)
+        count += orders->list[at].uid == uid;
+    return count;
+}
+
+/* Returns the user that loses a place to this one: itself, or if it has none the one with most. */
+static uint32_t choose_user(const struct fs_orders *orders, uint32_t uid)
+{
+    uint32_t chosen = orders->list[0].uid;
+    if (count_of_user(orders, uid) > 0)
+        return uid;
+    for (size_t at = 1; at < FS_ORDERS; at++) {
+        if (count_of_user(orders, orders->list[at].uid) > count_of_user(orders, chosen))
+            chosen = orders->list[at].uid;
+    }
+    return chosen;
+}
+
+/* Returns a place for an order of this user: a free one, or else that of the oldest. */
+static size_t choose_place(const struct fs *fs, uint32_t uid)
+{
+    size_t oldest = FS_ORDERS;
+    for (size_t at = 0; at < FS_ORDERS; at++) {
+        if (!core_find_store(fs->core, fs->orders.list[at].store))
+            return at;
+    }
+    uid = choose_user(&fs->orders, uid);
+    for (size_t at = 0; at < FS_ORDERS; at++) {
+        const struct fs_order *order = &fs->orders.list[at];
+        if (order->uid == uid &&
+            (oldest == FS_ORDERS || order->event < fs->orders.list[oldest].event))
+            oldest = at;
+    }
+    return oldest;
+}
+
 /* The move that the last order began is still under way, so that order has the note. */
 static bool is_under_way(const struct fs_order *order, const struct core_store *store)
 {
@@ -26,7 +65,7 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
 {
     const struct core_file *opened = core_find_file(fs->core, file);
     const struct core_store *store = opened ? core_find_store(fs->core, opened->store) : NULL;
-    struct fs_order note = {.to = order->place, .event = fs->core->next_event};
+    struct fs_order note = {.uid = caller->uid, .to = order->place, .event = fs->core->next_event};
     if (!store || error == -EPERM || error == -ECANCELED ||
         (order->act != SERVICE_MOVE_TO && order->act != SERVICE_MOVE_COPY))
         return;
@@ -41,7 +80,7 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
         is_under_way(&fs->orders.list[at], store))
         return;
     if (at == FS_ORDERS && note.store)
-        at = fs->orders.next++ % FS_ORDERS;
+        at = choose_place(fs, caller->uid);
     if (at < FS_ORDERS)
         fs->orders.list[at] = note;
 }

@@ -2,8 +2,9 @@
 /*
  * order - the last orders to move stores, and what was in their way
  *
- * For `info`, which shows that of a store. The orders of the last FS_ORDERS stores are remembered,
- * for as long as the worker lives.
+ * For `info`, which shows that of a store. At most FS_ORDERS are remembered, each of another
+ * store, for as long as the worker lives. Where all places are taken a user's order takes that of
+ * its own oldest; only that of a user who has none takes another user's.
  */
 #ifndef GMSFS_FS_ORDER_H
 #define GMSFS_FS_ORDER_H
@@ -17,6 +18,7 @@ struct fs;
 
 struct fs_order {
     uint64_t store; /* id; 0: the place is free */
+    uint32_t uid;   /* of the process that gave the order */
     enum core_place to;
     uint64_t event;                /* number of the next one, when the order came */
     uint64_t move;                 /* that the order has begun; 0: it was refused */
@@ -25,7 +27,6 @@ struct fs_order {
 
 struct fs_orders {
     struct fs_order list[FS_ORDERS];
-    unsigned next;
 };
 
 /* Notes, in the same step, what service_order_move() has answered to this file of the caller. */
