@@ -81,8 +81,10 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
         return;
     if (at == FS_ORDERS && note.store)
         at = choose_place(fs, caller->uid);
-    if (at < FS_ORDERS)
-        fs->orders.list[at] = note;
+    if (at == FS_ORDERS)
+        return;
+    fs->orders.list[at] = note;
+    fs->orders.changes++;
 }
 
 void fs_order_find_obstacle(const struct fs *fs, const struct core_store *store,

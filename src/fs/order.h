@@ -27,6 +27,7 @@ struct fs_order {
 
 struct fs_orders {
     struct fs_order list[FS_ORDERS];
+    uint64_t changes; /* counts changes of the list */
 };
 
 /* Notes, in the same step, what service_order_move() has answered to this file of the caller. */

@@ -117,7 +117,7 @@ static uint64_t make_print(const struct fs *fs, uint64_t changes)
     struct service_numbers numbers;
 
     service_get_numbers(fs->service, &numbers);
-    return XXH3_64bits_withSeed(&numbers, sizeof numbers, changes);
+    return XXH3_64bits_withSeed(&numbers, sizeof numbers, changes + fs->orders.changes);
 }
 
 void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes)
