@@ -47,7 +47,8 @@ int place_explain_order(int dir, const char *path, const char *place, int error)
     if (error == -EPERM || error == -EACCES)
         return daemon_explain_rights(path, "move it");
     if (error == -ECANCELED) {
-        cli_error("%s: somebody undid the drain; it lets in again, and was not moved", path);
+        cli_error("%s: another user cancelled the drain; the store is open again and was not moved",
+                  path);
         return CLI_FAILURE;
     }
     if (error == -EBUSY && store_explain_fence(path, "move it"))
