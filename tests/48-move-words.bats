@@ -123,7 +123,7 @@ at_host() {
     setfattr -n user.gmsfs.pin -v 1 "$M/small"
     setfattr -n user.gmsfs.pool -v chat "$M/chat"
     hold reader "$M/held"
-    refused 1 "wanted: .*; held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\) .*gmsfs drain.*; pinned \\(6.0 MiB\\) is pinned .*user.gmsfs.pin.*; chat \\(4.0 MiB\\) is more important \\(class= of its pool chat\\); and 1 smaller; .*gmsfs demote" \
+    refused 1 "wanted: .*; held \\(8.0 MiB\\) is held by gmsctl \\(pid $HOLDER\\) .*gmsfs drain.*; pinned \\(6.0 MiB\\) is pinned .*user.gmsfs.pin.*; chat \\(4.0 MiB\\) is more important \\(class= of its pool chat\\); and 1 smaller store; .*gmsfs demote" \
         promote "$M/wanted"
 }
 

@@ -143,7 +143,7 @@ static void tell_stays(const struct service *s, const struct core_store *wanted,
         tell_reason(s, wanted, top[i], caller, out);
     }
     if (all > count)
-        tell(out, "; and %zu smaller", all - count);
+        tell(out, "; and %zu smaller store%s", all - count, all - count == 1 ? "" : "s");
     tell(out, "; 'gmsfs demote' moves a store by order, or says why not");
 }
 

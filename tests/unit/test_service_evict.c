@@ -571,7 +571,7 @@ TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
     check_text(&obstacle, "; b (256.0 KiB) is pinned");
     check_text(&obstacle, "; c (256.0 KiB) is held by ");
     check_text(&obstacle, "(pid 20)");
-    check_text(&obstacle, "; and 1 smaller; ");
+    check_text(&obstacle, "; and 1 smaller store; ");
     service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &user, &obstacle);
     check_text(&obstacle, "(pid 20)");
     forbid("c");
