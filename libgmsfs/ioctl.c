@@ -3,16 +3,13 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
+#include "ask/ask.h"
 #include "internal.h"
 
 uint64_t gfs_clock_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return ask_now_ms();
 }
 
 static int ioctl_once(struct gmsfs_store *handle, unsigned long request, void *argument)
