@@ -95,10 +95,10 @@ def refused(extra=None, **options):
 def interrupted():
     """Ctrl-C while another engine has the lock."""
     import gmsfs
-    from gmsfs.vllm import loader
+    from gmsfs.vllm import ranks
 
     path = STORE + "-busy"
-    busy, real, at = gmsfs.open(path, "rw"), loader.open_store, []
+    busy, real, at = gmsfs.open(path, "rw"), ranks.open_store, []
 
     def interrupt():
         while not waiters(path):
@@ -110,13 +110,13 @@ def interrupted():
         threading.Thread(target=interrupt).start()
         return real(*arguments)
 
-    loader.open_store = wait
+    ranks.open_store = wait
     try:
         start(path)
     except KeyboardInterrupt:
         seconds = time.monotonic() - at[0]
     seen = {"seconds": seconds, "waiters": waiters(path)}
-    loader.open_store = real
+    ranks.open_store = real
     seen["timeout"] = error(start, path, {"timeout": 1})
     seen["waiters after it"] = waiters(path)
     busy.close()
@@ -140,7 +140,7 @@ def memory():
             MODEL, load_format="gmsfs", model_loader_extra_config={"store": path}
         ).create_engine_config()
         seen.append(get_model_loader(config.load_config).get_external_weight_memory(config))
-        seen.append(loader._early.pop(path).mode)
+        seen.append(loader._early.pop(path).store.mode)
     return seen
 
 
