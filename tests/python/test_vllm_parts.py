@@ -3,13 +3,14 @@
 torch."""
 
 import os
+import sys
 import types
 import unittest
 from unittest import mock
 
 from torch import nn
 
-from gmsfs.vllm import hooks, refusals, settings, versions
+from gmsfs.vllm import hooks, refusals, register, settings, versions
 
 
 def config(**changes):
@@ -124,6 +125,34 @@ class Hooks(unittest.TestCase):
         hooks.check((0, 26), rows)
         with self.assertRaisesRegex(ImportError, "vLLM 0.27 lacks .*json.absent.*Use another version"):
             hooks.check((0, 27), rows)
+
+
+class Register(unittest.TestCase):
+    """Over a module that has vLLM's name."""
+
+    def told(self, version, lookup=None):
+        vllm = types.ModuleType("vllm")
+        vllm.__version__ = version
+        if lookup is not None:
+            vllm.__getattr__ = lookup
+        with mock.patch.dict(sys.modules, vllm=vllm), self.assertLogs("vllm.gmsfs", "WARNING") as told:
+            register()
+        (line,) = told.output
+        return line
+
+    def test_an_unknown_vllm_starts_without_the_format_and_the_log_says_the_way_out(self):
+        line = self.told("0.34.0")
+        self.assertIn("vLLM starts without the load format gmsfs", line)
+        self.assertRegex(line, "this is 0.34.0; use one of .*GMSFS_UNTESTED=1")
+
+    def test_a_vllm_without_a_name_starts_without_the_format_and_the_log_names_it(self):
+        self.assertRegex(self.told("0.32.0"), "vllm.model_executor.*another load format")
+
+    def test_a_vllm_that_cannot_be_imported_starts_without_the_format_and_the_log_says_why(self):
+        def fail(name):
+            raise OSError("libcudart.so.13: cannot open shared object file")
+
+        self.assertIn("libcudart.so.13", self.told("0.32.0", fail))
 
 
 if __name__ == "__main__":

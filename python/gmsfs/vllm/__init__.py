@@ -9,16 +9,33 @@ This file imports neither vLLM nor torch.
 
 from __future__ import annotations
 
+import logging
+
+from . import hooks, versions
+
 LOAD_FORMAT = "gmsfs"
 SLEEP_BACKEND = "gmsfs"
 
 
 def register() -> None:
-    """Makes the load format and the sleep backend known; vLLM calls it several times in one process. Raises
-    ImportError for a version of vLLM that is not known, or that lacks a hook."""
-    from . import loader
+    """Makes the load format and the sleep backend known; vLLM calls it several times in one process. A vLLM
+    that cannot have them starts without them, and its log says why: the engine may use another format."""
+    try:
+        check()
+        from . import loader
 
-    loader.register()
+        loader.register()
+    except Exception as error:  # an import of vLLM's modules can fail in any way, and must not end vLLM
+        logging.getLogger("vllm.gmsfs").warning(
+            "gmsfs: vLLM starts without the load format %s: %s: %s", LOAD_FORMAT, type(error).__name__, error
+        )
+
+
+def check() -> None:
+    """Raises ImportError for a version of vLLM that is not known, or that lacks a hook."""
+    import vllm
+
+    hooks.check(versions.check(vllm.__version__), hooks.HOOKS)
 
 
 __all__ = ["LOAD_FORMAT", "SLEEP_BACKEND", "register"]

@@ -22,7 +22,7 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 from ..module_parts import some
 from ..torch import Shared, empty_parameters
-from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals, settings, versions
+from . import LOAD_FORMAT, SLEEP_BACKEND, refusals, settings, versions
 from .ranks import Alone, Rank
 
 logger = init_logger("vllm.gmsfs")
@@ -157,8 +157,6 @@ def tell(shared: Shared, role: str) -> None:
 
 def register() -> None:
     """Makes Loader and SleepBackend known to vLLM, and sees that vLLM finds them."""
-    version = versions.check(vllm.__version__)
-    hooks.check(version, hooks.HOOKS)
     if not is_registered():
         register_model_loader(LOAD_FORMAT)(Loader)
     if not is_registered():
@@ -166,7 +164,7 @@ def register() -> None:
             f"gmsfs: vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
             "registered under this name?"
         )
-    if version >= versions.SLEEP:
+    if versions.parse(vllm.__version__) >= versions.SLEEP:
         _register_sleep_backend()
 
 

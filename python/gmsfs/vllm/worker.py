@@ -7,20 +7,25 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 import vllm
+
+from . import SLEEP_BACKEND, check, hooks, versions
+
+check()  # before the imports that need what it looks for
+
 from vllm.platforms import current_platform
 
-from . import SLEEP_BACKEND, hooks, loader, refusals, versions
+MODULE = f"vllm.v1.worker.{'cpu' if current_platform.is_cpu() else 'gpu'}_worker."
+hooks.check(
+    versions.parse(vllm.__version__), [hook for hook in hooks.WORKER_HOOKS if hook.name.startswith(MODULE)]
+)
+
+from . import loader, refusals
 from .sleep import SleepBackend
 
 if current_platform.is_cpu():
     from vllm.v1.worker.cpu_worker import CPUWorker as Base
 else:
     from vllm.v1.worker.gpu_worker import Worker as Base
-
-hooks.check(
-    versions.check(vllm.__version__),
-    [hook for hook in hooks.WORKER_HOOKS if hook.name.startswith(f"{Base.__module__}.")],
-)
 
 
 class Worker(Base):  # type: ignore[misc] # vLLM need not be here
