@@ -6,12 +6,14 @@ Tests hold the same tables against the sources of every version that is supporte
 
 from __future__ import annotations
 
+import importlib
 import inspect
-import pkgutil
+import os
 from typing import Any, List, NamedTuple, Sequence, Tuple
 
 
 LOAD_FORMAT = "gmsfs"
+UNTESTED = "GMSFS_UNTESTED"  # a variable: 1 lets every version try
 
 
 class Hook(NamedTuple):
@@ -23,8 +25,8 @@ class Hook(NamedTuple):
     until: str = ""  # the first version in which it is not needed any more
 
 
-class HookMissing(RuntimeError):
-    """An engine that has changed where the plug-in holds on to it."""
+class HookMissing(ImportError):
+    """An engine of a version that is not known, or that has changed where the plug-in holds on to it."""
 
 
 def numbers(version: str) -> Tuple[int, ...]:
@@ -35,6 +37,17 @@ def numbers(version: str) -> Tuple[int, ...]:
             break
         found.append(int(word))
     return tuple(found)
+
+
+def check_version(engine: str, found: str, oldest: str, newest: str) -> None:
+    """Raises HookMissing for a version that is not known, unless GMSFS_UNTESTED lets it try. Compares as many
+    numbers as `newest` has: 0.33.1 is 0.33."""
+    number = numbers(found)[: len(numbers(newest))]
+    if not numbers(oldest) <= number <= numbers(newest) and os.environ.get(UNTESTED) != "1":
+        raise HookMissing(
+            f"load format {LOAD_FORMAT} knows {engine} {oldest} to {newest}, and this is {found}; use one of "
+            f"them, or set {UNTESTED}=1 to try it all the same"
+        )
 
 
 def wanted(hooks: Sequence[Hook], version: str) -> List[Hook]:
@@ -48,11 +61,17 @@ def wanted(hooks: Sequence[Hook], version: str) -> List[Hook]:
 
 
 def resolve(target: str) -> Any:
-    """The object of a dotted name, whose module is imported. HookMissing if there is none."""
+    """The object of a dotted name, whose modules are imported. HookMissing if there is none."""
+    words = target.split(".")
     try:
-        return pkgutil.resolve_name(target)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = importlib.import_module(words[0])
+        for count, word in enumerate(words[1:], 2):
+            if not hasattr(found, word) and inspect.ismodule(found):
+                importlib.import_module(".".join(words[:count]))
+            found = getattr(found, word)
+    except Exception as error:  # a module of an engine can fail in any way, as for want of a CUDA library
         raise HookMissing(f"{target} is not there ({error})") from error
+    return found
 
 
 def check(engine: str, version: str, hooks: Sequence[Hook]) -> None:
@@ -61,15 +80,17 @@ def check(engine: str, version: str, hooks: Sequence[Hook]) -> None:
     for hook in wanted(hooks, version):
         try:
             found = resolve(hook.target)
+            has = inspect.signature(found).parameters if hook.arguments else ()
         except HookMissing as error:
             missing.append(str(error))
-            continue
-        has = inspect.signature(found).parameters if hook.arguments else ()
-        lacking = set(hook.arguments).difference(has)
-        if lacking:
-            missing.append(f"{hook.target} has no argument {', '.join(sorted(lacking))}")
+        except (TypeError, ValueError) as error:
+            missing.append(f"{hook.target} has no arguments that can be seen ({error})")
+        else:
+            lacking = set(hook.arguments).difference(has)
+            if lacking:
+                missing.append(f"{hook.target} has no argument {', '.join(sorted(lacking))}")
     if missing:
         raise HookMissing(
-            f"{engine} {version}: load format {LOAD_FORMAT}: {'; '.join(missing)}. Use a version of {engine} that "
-            "gmsfs-engines(7) names, or another load format"
+            f"{engine} {version}: load format {LOAD_FORMAT}: {'; '.join(missing)}. Use a version of {engine} "
+            f"that gmsfs-{engine.lower()}(7) names, or another load format"
         )

@@ -12,10 +12,9 @@ attach. This module imports neither SGLang nor torch before register() is called
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from typing import Any, Dict, Optional, Tuple
 
-from .hooks import LOAD_FORMAT, Hook, HookMissing, check, numbers, resolve
+from .hooks import LOAD_FORMAT, Hook, HookMissing, check, check_version, numbers, resolve
 
 _SRT = "sglang.srt."
 _REGISTRY = _SRT + "plugins.hook_registry.HookRegistry"
@@ -28,7 +27,6 @@ _POOL = _SRT + "model_executor.model_runner.ModelRunner.alloc_memory_pool"
 _LOADER = _SRT + "model_loader.loader."
 OLDEST = "0.5.17"
 NEWEST = "0.5.23"
-UNTESTED = "GMSFS_UNTESTED"  # a variable: 1 lets every version try
 COUNTS_WEIGHTS = "0.5.23"  # the first version that asks a loader for preloaded_weights_bytes
 
 # What register() needs, in every process.
@@ -92,11 +90,7 @@ def register() -> None:
     """Makes --load-format gmsfs known. Raises HookMissing, which SGLang logs, and then the format stays
     unknown, if this SGLang lacks a hook."""
     found = version()
-    if not numbers(OLDEST) <= numbers(found) <= numbers(NEWEST) and os.environ.get(UNTESTED) != "1":
-        raise HookMissing(
-            f"load format gmsfs knows SGLang {OLDEST} to {NEWEST}, and this is {found}; use one of them, "
-            f"or set {UNTESTED}=1 to try it all the same"
-        )
+    check_version("SGLang", found, OLDEST, NEWEST)
     check("SGLang", found, PLUGIN_HOOKS)
     hook = resolve(_REGISTRY + ".register")
     kinds = resolve(_SRT + "plugins.hook_registry.HookType")

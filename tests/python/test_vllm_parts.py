@@ -10,7 +10,9 @@ from unittest import mock
 
 from torch import nn
 
-from gmsfs.vllm import hooks, refusals, register, settings, versions
+from gmsfs import hooks
+from gmsfs.vllm import hooks as tables
+from gmsfs.vllm import refusals, register, settings
 
 
 def config(**changes):
@@ -84,25 +86,28 @@ class Refusals(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
-    def test_a_version_is_its_first_two_numbers(self):
-        for text, version in {"0.32.0": (0, 32), "0.21.1+cpu": (0, 21), "0.33.0rc1": (0, 33)}.items():
-            self.assertEqual(versions.check(text), version)
+    def check(self, version):
+        hooks.check_version("vLLM", version, tables.OLDEST, tables.NEWEST)
+
+    def test_releases_and_builds_of_the_known_numbers_are_known(self):
+        for version in ("0.21.0", "0.21.1+cpu", "0.32.0", "0.33.0rc1", "0.33.2"):
+            self.check(version)
 
     def test_another_version_is_refused_unless_it_is_tried(self):
-        for text in ("0.20.2", "0.34.0", "1.0.0", "dev"):
-            with self.subTest(text), self.assertRaisesRegex(ImportError, text):
-                versions.check(text)
+        for version in ("0.20.2", "0.34.0", "1.0.0", "dev"):
+            with self.subTest(version), self.assertRaisesRegex(ImportError, f"this is {version}; use one"):
+                self.check(version)
         with mock.patch.dict(os.environ, {"GMSFS_UNTESTED": "1"}):
-            self.assertEqual(versions.check("0.34.0"), (0, 34))
+            self.check("0.34.0")
 
 
 class Hooks(unittest.TestCase):
     def test_rows_are_names_of_vllm_with_known_versions(self):
-        rows = [*hooks.HOOKS, *hooks.WORKER_HOOKS]
-        self.assertEqual(len(rows), len({hook.name for hook in rows}))
+        rows = tables.HOOKS + tables.WORKER_HOOKS
+        self.assertEqual(len(rows), len({hook.target for hook in rows}))
         for hook in rows:
-            self.assertTrue(hook.name.startswith("vllm."), hook)
-            self.assertTrue(versions.OLDEST <= hook.since <= versions.NEWEST, hook)
+            self.assertTrue(hook.target.startswith("vllm."), hook)
+            self.assertLessEqual(hooks.numbers(hook.since), hooks.numbers(tables.NEWEST), hook)
 
     def test_what_a_process_lacks_is_named(self):
         for name, arguments, lacks in (
@@ -110,21 +115,24 @@ class Hooks(unittest.TestCase):
             ("json.decoder.JSONDecoder", (), None),
             ("json.decoder.JSONDecoder.decode", ("self", "s"), None),
             ("json.dumps", ("obj", "other"), "json.dumps has no argument other"),
-            ("json.absent", ("obj",), "json.absent"),
-            ("absent_package.name", (), "absent_package.name"),
+            ("json.absent", ("obj",), "json.absent is not there"),
+            ("json.decoder.JSONDecoder.absent", (), "JSONDecoder.absent is not there"),
+            ("absent_package.name", (), "absent_package.name is not there"),
+            ("sys.version", ("self",), "sys.version has no arguments that can be seen"),
         ):
-            found = hooks.missing(hooks.Hook(name, arguments, (0, 21)))
+            row = [hooks.Hook(name, arguments)]
             with self.subTest(name):
                 if lacks is None:
-                    self.assertIsNone(found)
+                    hooks.check("vLLM", "0.32.0", row)
                 else:
-                    self.assertIn(lacks, found)
+                    with self.assertRaisesRegex(ImportError, lacks):
+                        hooks.check("vLLM", "0.32.0", row)
 
-    def test_a_lacking_hook_ends_the_start_of_versions_that_should_have_it(self):
-        rows = [hooks.Hook("json.dumps", ("obj",), (0, 21)), hooks.Hook("json.absent", (), (0, 27))]
-        hooks.check((0, 26), rows)
-        with self.assertRaisesRegex(ImportError, "vLLM 0.27 lacks .*json.absent.*Use another version"):
-            hooks.check((0, 27), rows)
+    def test_a_lacking_hook_is_told_for_versions_that_should_have_it(self):
+        rows = [hooks.Hook("json.dumps", ("obj",)), hooks.Hook("json.absent", since="0.27")]
+        hooks.check("vLLM", "0.26.1", rows)
+        with self.assertRaisesRegex(ImportError, r"vLLM 0.27.0: .*json.absent.*gmsfs-vllm\(7\) names"):
+            hooks.check("vLLM", "0.27.0", rows)
 
 
 class Register(unittest.TestCase):

@@ -10,10 +10,12 @@ This file imports neither vLLM nor torch.
 from __future__ import annotations
 
 import logging
+from typing import Sequence
 
-from . import hooks, versions
+from ..hooks import LOAD_FORMAT, Hook, check_version
+from ..hooks import check as check_hooks
+from . import hooks
 
-LOAD_FORMAT = "gmsfs"
 SLEEP_BACKEND = "gmsfs"
 
 
@@ -21,7 +23,7 @@ def register() -> None:
     """Makes the load format and the sleep backend known; vLLM calls it several times in one process. A vLLM
     that cannot have them starts without them, and its log says why: the engine may use another format."""
     try:
-        check()
+        check(hooks.HOOKS, hooks.OLDEST)
         from . import loader
 
         loader.register()
@@ -31,11 +33,12 @@ def register() -> None:
         )
 
 
-def check() -> None:
-    """Raises ImportError for a version of vLLM that is not known, or that lacks a hook."""
+def check(wanted: Sequence[Hook], oldest: str) -> None:
+    """Raises HookMissing, an ImportError, for a version of vLLM that is not known, or that lacks a hook."""
     import vllm
 
-    hooks.check(versions.check(vllm.__version__), hooks.HOOKS)
+    check_version("vLLM", vllm.__version__, oldest, hooks.NEWEST)
+    check_hooks("vLLM", vllm.__version__, wanted)
 
 
 __all__ = ["LOAD_FORMAT", "SLEEP_BACKEND", "register"]

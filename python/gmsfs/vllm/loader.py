@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import logging
 import weakref
 from typing import Any, Dict, List, Optional, Tuple, Union
 
@@ -13,19 +14,19 @@ import torch
 import vllm
 from vllm.config.load import LoadConfig
 from vllm.distributed.parallel_state import get_world_group
-from vllm.logger import init_logger
 from vllm.model_executor.model_loader import get_model_loader, register_model_loader
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
 from vllm.utils.torch_utils import set_default_torch_dtype
 
+from ..hooks import HookMissing, numbers
 from ..module_parts import some
 from ..torch import Shared, empty_parameters
-from . import LOAD_FORMAT, SLEEP_BACKEND, refusals, settings, versions
+from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals, settings
 from .ranks import Alone, Rank
 
-logger = init_logger("vllm.gmsfs")
+logger = logging.getLogger("vllm.gmsfs")  # below vLLM's own, which has its handler
 Place = Union[Alone, Rank]
 alive: "weakref.WeakKeyDictionary[Shared, float]" = weakref.WeakKeyDictionary()  # timeouts of the models here
 _early: Dict[str, Place] = {}  # by path: opened to tell its size, for the load that follows
@@ -160,11 +161,11 @@ def register() -> None:
     if not is_registered():
         register_model_loader(LOAD_FORMAT)(Loader)
     if not is_registered():
-        raise ImportError(
-            f"gmsfs: vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
+        raise HookMissing(
+            f"vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
             "registered under this name?"
         )
-    if versions.parse(vllm.__version__) >= versions.SLEEP:
+    if numbers(vllm.__version__) >= numbers(hooks.SLEEP):
         _register_sleep_backend()
 
 
@@ -177,8 +178,8 @@ def _register_sleep_backend() -> None:
         SleepModeBackendFactory.register_backend(SLEEP_BACKEND, f"{__package__}.sleep", "SleepBackend")
         found = SleepModeBackendFactory.get_backend_class(SLEEP_BACKEND)
     if found.__module__ != f"{__package__}.sleep":
-        raise ImportError(
-            f"gmsfs: vLLM {vllm.__version__} has another sleep backend of the name {SLEEP_BACKEND}, of "
+        raise HookMissing(
+            f"vLLM {vllm.__version__} has another sleep backend of the name {SLEEP_BACKEND}, of "
             f"{found.__module__}; leave its plug-in out by VLLM_PLUGINS=gmsfs"
         )
 

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-import vllm
+from . import SLEEP_BACKEND, check, hooks
 
-from . import SLEEP_BACKEND, check, hooks, versions
-
-check()  # before the imports that need what it looks for
+check(hooks.HOOKS, hooks.SLEEP)  # before the imports that need what it looks for
 
 from vllm.platforms import current_platform
 
-MODULE = f"vllm.v1.worker.{'cpu' if current_platform.is_cpu() else 'gpu'}_worker."
-hooks.check(
-    versions.parse(vllm.__version__), [hook for hook in hooks.WORKER_HOOKS if hook.name.startswith(MODULE)]
-)
+_MODULE = f"vllm.v1.worker.{'cpu' if current_platform.is_cpu() else 'gpu'}_worker."
+check([hook for hook in hooks.WORKER_HOOKS if hook.target.startswith(_MODULE)], hooks.SLEEP)
 
 from . import loader, refusals
 from .sleep import SleepBackend
