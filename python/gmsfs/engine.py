@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from typing import Any, Dict, Iterator, Mapping, NamedTuple
 
 from .opening import find_or_make, open as open_store
@@ -24,6 +25,7 @@ class Settings(NamedTuple):
 
 
 def read_settings(extra: Any) -> Settings:
+    """Raises ValueError, which names the key."""
     rest = dict(extra or {})
     path, timeout = rest.pop("store", None), rest.pop("timeout", TIMEOUT_SECONDS)
     if not isinstance(path, str) or not path:
@@ -31,9 +33,9 @@ def read_settings(extra: Any) -> Settings:
             "load format gmsfs: no store is named; give --model-loader-extra-config "
             '\'{"store": "/mnt/gms/gpu0/NAME"}\''
         )
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout < 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
         raise ValueError(f'{path}: "timeout" is a number of seconds, not {timeout!r}')
-    return Settings(path, timeout, rest)
+    return Settings(path, float(timeout), rest)
 
 
 def committed_bytes(path: str) -> int:

@@ -181,8 +181,9 @@ class Newest(Stubbed):
             self.start(weight_cache_mode="client")
         with self.assertRaisesRegex(ValueError, "no store is named"):
             self.start(extra={"store": ""})
-        with self.assertRaisesRegex(ValueError, '"timeout" is a number of seconds'):
-            self.start(extra={"timeout": "long"})
+        for timeout in ("long", -1, float("nan"), float("inf"), True):
+            with self.assertRaisesRegex(ValueError, '"timeout" is a number of seconds'):
+                self.start(extra={"timeout": timeout})
         with self.assertRaisesRegex(ValueError, "Unexpected extra config keys: {'threads'}"):
             self.start(extra={"threads": 3})
         sys.modules["sglang.srt.runtime_context"].get_server_args().enable_eplb = True
