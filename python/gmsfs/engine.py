@@ -8,18 +8,18 @@ import logging
 import math
 from typing import Any, Dict, Iterator, Mapping, NamedTuple
 
+from .module_parts import some
 from .opening import find_or_make, open as open_store
 from .store import Store
 from .torch import Shared
 
 TIMEOUT_SECONDS = 600.0  # for the lock, and for an engine that is loading
-MAX_NAMED = 8  # parameters in one message
 
 
 class Settings(NamedTuple):
     """The engine's --model-loader-extra-config."""
 
-    path: str
+    path: str  # of the store; of vLLM, with {rank} for the number of the rank
     timeout: float  # seconds
     rest: Dict[str, Any]  # keys of the engine's own loader
 
@@ -79,9 +79,9 @@ def tell(logger: logging.Logger, engine: str, shared: Shared, is_first: bool) ->
     if report.left:
         logger.warning(
             "gmsfs: %s has rewritten %d parameters for this processor or device, so their %d bytes are "
-            "private to this engine, among them %s; the store saves loading them, not their memory",
+            "private to this engine: %s; the store saves loading them, not their memory",
             engine,
             len(report.left),
             sum(report.left.values()),
-            ", ".join(list(report.left)[:MAX_NAMED]),
+            some(list(report.left)),
         )

@@ -10,9 +10,9 @@ from unittest import mock
 
 from torch import nn
 
-from gmsfs import hooks
+from gmsfs import engine, hooks
 from gmsfs.vllm import hooks as tables
-from gmsfs.vllm import refusals, register, settings
+from gmsfs.vllm import refusals, register
 
 
 def config(**changes):
@@ -34,18 +34,18 @@ def config(**changes):
 class Settings(unittest.TestCase):
     def test_what_is_given_is_read_and_other_keys_are_left(self):
         self.assertEqual(
-            settings.read({"store": "/m/s", "timeout": 3, "enable_multithread_load": True}),
+            engine.read_settings({"store": "/m/s", "timeout": 3, "enable_multithread_load": True}),
             ("/m/s", 3.0, {"enable_multithread_load": True}),
         )
-        self.assertEqual(settings.read({"store": "/m/s"}).timeout, 600)
+        self.assertEqual(engine.read_settings({"store": "/m/s"}).timeout, 600)
 
     def test_what_makes_no_sense_is_named(self):
         for extra in (None, {}, {"store": ""}, {"store": 3}):
             with self.subTest(extra), self.assertRaisesRegex(ValueError, "no store is named; give"):
-                settings.read(extra)
+                engine.read_settings(extra)
         for timeout in ("soon", -1, float("inf"), float("nan"), True, None):
             with self.subTest(timeout), self.assertRaisesRegex(ValueError, '^/m/s: "timeout" is'):
-                settings.read({"store": "/m/s", "timeout": timeout})
+                engine.read_settings({"store": "/m/s", "timeout": timeout})
 
 
 class Refusals(unittest.TestCase):

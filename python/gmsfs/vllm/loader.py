@@ -8,7 +8,7 @@ import dataclasses
 import gc
 import logging
 import weakref
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Tuple, Union
 
 import torch
 import vllm
@@ -20,11 +20,11 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
 from vllm.utils.torch_utils import set_default_torch_dtype
 
+from .. import engine
 from ..hooks import HookMissing, numbers
-from ..module_parts import some
 from ..torch import Shared, empty_parameters
-from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals, settings
-from .ranks import Alone, Rank
+from . import LOAD_FORMAT, SLEEP_BACKEND, hooks, refusals
+from .ranks import RANK, Alone, Rank
 
 logger = logging.getLogger("vllm.gmsfs")  # below vLLM's own, which has its handler
 Place = Union[Alone, Rank]
@@ -33,13 +33,13 @@ _early: Dict[str, Place] = {}  # by path: opened to tell its size, for the load 
 
 
 class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
-    """model_loader_extra_config: see settings; keys that it does not know are DefaultModelLoader's."""
+    """model_loader_extra_config: see gmsfs.engine; the rest is DefaultModelLoader's."""
 
     def __init__(self, load_config: Any) -> None:
         super().__init__(load_config)
-        self.path, self.timeout, others = settings.read(load_config.model_loader_extra_config)
+        self.path, self.timeout, rest = engine.read_settings(load_config.model_loader_extra_config)
         self.files = DefaultModelLoader(
-            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=others)
+            dataclasses.replace(load_config, load_format="auto", model_loader_extra_config=rest)
         )
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
@@ -65,9 +65,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         refusals.check_options(self.path, vllm_config, model_config)
         target = torch.device(self.load_config.device or vllm_config.device_config.device)
         place = _early.pop(self.path, None) or self._open(vllm_config)
-        fill, role = (
-            (self._publish, "loaded and published") if place.writable else (self._attach, "attached")
-        )
+        is_first = place.writable
+        fill = self._publish if is_first else self._attach
         try:
             with place.together(), set_default_torch_dtype(model_config.dtype), target:
                 model, shared = fill(place, vllm_config, model_config, prefix)
@@ -77,7 +76,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
             place.close()
             raise
         gc.collect()
-        tell(shared, role)
+        engine.tell(logger, "vLLM", shared, is_first)
         alive[shared] = self.timeout
         model.gmsfs = shared
         model.load_weights = self._refuse_to_reload
@@ -90,7 +89,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         size = vllm_config.parallel_config.world_size
         if size == 1:
             return Alone(self.path, self.timeout)
-        paths = [self.path.replace(settings.RANK, str(rank)) for rank in range(size)]
+        paths = [self.path.replace(RANK, str(rank)) for rank in range(size)]
         return Rank(paths, get_world_group().rank_in_group, gather, self.timeout)
 
     def _publish(
@@ -118,42 +117,19 @@ def gather(value: Any) -> List[Any]:
     return found
 
 
-def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, Any]:
-    """What decides the names, shapes and values of an engine's weights."""
+def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, str]:
     parallel = vllm_config.parallel_config
-    found: Dict[str, Optional[Any]] = {
-        "engine": "vllm",
-        "version": vllm.__version__,
+    fields = {
         "model": model_config.model,
         "revision": model_config.revision,
-        "dtype": str(model_config.dtype),
+        "dtype": model_config.dtype,
         "quantization": model_config.quantization,
         "device": torch.device(vllm_config.device_config.device).type,
         "tensor_parallel_size": parallel.tensor_parallel_size,
         "pipeline_parallel_size": parallel.pipeline_parallel_size,
         "rank": get_world_group().rank_in_group if parallel.world_size > 1 else None,
     }
-    return {field: value for field, value in found.items() if value is not None}
-
-
-def tell(shared: Shared, role: str) -> None:
-    """Logs what is shared, and by name what the engine has taken out of the store again."""
-    report = shared.report()
-    logger.info(
-        "gmsfs: %s %s: %d bytes shared, %d bytes private",
-        role,
-        shared.store.path,
-        report.shared_bytes,
-        report.private_bytes,
-    )
-    if report.left:
-        logger.warning(
-            "gmsfs: vLLM has rewritten %d parameters for this processor or device, so their %d bytes are "
-            "private to this engine: %s; the store saves loading them, not their memory",
-            len(report.left),
-            sum(report.left.values()),
-            some(list(report.left)),
-        )
+    return engine.fingerprint("vllm", vllm.__version__, fields)
 
 
 def register() -> None:

@@ -18,6 +18,7 @@ from ..opening import find_or_make, open as open_store
 from ..store import Store
 from ..torch import Shared, attach, move_in, plan_module, publish
 
+RANK = "{rank}"  # in a path: the number of the rank
 Gather = Callable[[Any], List[Any]]  # what every rank gave, by rank; each rank calls it
 
 

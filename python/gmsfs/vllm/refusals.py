@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..module_parts import some
-from .settings import RANK
+from .ranks import RANK
 
 RELOAD = (
     "weights that a store shares cannot be changed or loaded again in place; publish another store, and "
