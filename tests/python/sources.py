@@ -11,7 +11,7 @@ import sys
 import urllib.request
 import zipfile
 
-PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (28, 31, 34, 35)]
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (24, 28, 31, 34, 35)]
 AHEAD_BYTES = 1 << 16  # for the many small reads of a zip file's directory
 
 
@@ -159,6 +159,8 @@ def names_of(node):
         return [target.id for target in node.targets if isinstance(target, ast.Name)]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return [node.target.id]
+    if isinstance(node, ast.If):  # "if TYPE_CHECKING:" declares what __getattr__ of the module makes
+        return [name for one in node.body if isinstance(one, ast.AnnAssign) for name in names_of(one)]
     if isinstance(node, ast.ImportFrom):
         return [alias.asname or alias.name for alias in node.names]
     return []

@@ -6,35 +6,14 @@ import os
 import unittest
 
 from gmsfs import sglang
-from gmsfs.hooks import Hook, wanted
+from gmsfs.hooks import numbers, wanted
+from gmsfs.vllm import hooks as vllm
 from sources import Missing, Release
 
 SOURCES = os.environ["GMSFS_TEST_SOURCES"]
-_LOADER = "vllm.model_executor.model_loader."
-VLLM = (
-    Hook(_LOADER + "register_model_loader", ("load_format",)),
-    Hook(_LOADER + "base_loader.BaseModelLoader.__init__", ("self", "load_config")),
-    Hook(_LOADER + "base_loader.BaseModelLoader.download_model", ("self", "model_config")),
-    Hook(_LOADER + "base_loader.BaseModelLoader.load_weights", ("self", "model", "model_config")),
-    Hook(
-        _LOADER + "base_loader.BaseModelLoader.load_model",
-        ("self", "vllm_config", "model_config", "prefix"),
-    ),
-    Hook(
-        _LOADER + "base_loader.BaseModelLoader.get_external_weight_memory",
-        ("self", "vllm_config"),
-        since="0.32",
-    ),
-    Hook(_LOADER + "default_loader.DefaultModelLoader.__init__", ("self", "load_config")),
-    Hook(_LOADER + "default_loader.DefaultModelLoader.load_weights", ("self", "model", "model_config")),
-    Hook(_LOADER + "utils.initialize_model", ("vllm_config", "prefix", "model_config")),
-    Hook(_LOADER + "utils.process_weights_after_loading", ("model", "model_config", "target_device")),
-    Hook("vllm.utils.torch_utils.set_default_torch_dtype", ("dtype",)),
-    Hook("vllm.logger.init_logger", ("name",)),
-)
 CONTRACTS = (
     ("sglang", ("0.5.17", "0.5.20", "0.5.22", "0.5.23"), sglang.PLUGIN_HOOKS + sglang.LOADER_HOOKS),
-    ("vllm", ("0.27.1", "0.32.0", "0.33.0"), VLLM),
+    ("vllm", ("0.21.0", "0.27.1", "0.32.0", "0.33.0"), vllm.HOOKS + vllm.WORKER_HOOKS),
 )
 
 
@@ -61,8 +40,9 @@ class Contract(unittest.TestCase):
                 release.check(target, arguments)
 
     def test_the_versions_that_are_held_are_the_ends_of_those_that_are_supported(self):
-        self.assertEqual(CONTRACTS[0][1][0], sglang.OLDEST)
-        self.assertEqual(CONTRACTS[0][1][-1], sglang.NEWEST)
+        for (_, versions, _), of in zip(CONTRACTS, (sglang, vllm)):
+            for version, end in ((versions[0], of.OLDEST), (versions[-1], of.NEWEST)):
+                self.assertEqual(numbers(version)[: len(numbers(end))], numbers(end))
 
 
 if __name__ == "__main__":
