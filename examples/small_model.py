@@ -31,8 +31,17 @@ def save(directory):
         LlamaForCausalLM(config).save_pretrained(directory)
 
 
+def is_committed(store):
+    """Whether load() attaches."""
+    try:
+        gmsfs.wait_committed(store, timeout=0)
+    except (gmsfs.NotFound, gmsfs.Timeout):
+        return False
+    return True
+
+
 def load(directory, store):
-    """The model, and how many seconds it took: from files in the first process, out of the store in others."""
+    """The model, and how many seconds it took: from files in the first process, from the store in others."""
     start = time.monotonic()
     model = gmsfs.transformers.from_pretrained(directory, store, timeout=60)
     return model, time.monotonic() - start

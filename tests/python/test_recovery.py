@@ -28,6 +28,7 @@ class Recovery(unittest.TestCase):
 
     def test_a_successor_maps_the_weights_of_an_engine_that_was_killed(self):
         said = self.run_example("successor.py")
+        self.assertRegex(said, r"first engine: model made and weights loaded and published in \d+\.\d ms")
         self.assertRegex(said, r"successor: model made and weights mapped in \d+\.\d ms")
         self.assertIn("its successor: generates the same tokens", said)
 
