@@ -134,6 +134,8 @@ def fingerprint(vllm_config: Any, model_config: Any) -> Dict[str, str]:
 
 def register() -> None:
     """Makes Loader and SleepBackend known to vLLM, and sees that vLLM finds them."""
+    if numbers(vllm.__version__) >= numbers(hooks.SLEEP):
+        _register_sleep_backend()
     if not is_registered():
         register_model_loader(LOAD_FORMAT)(Loader)
     if not is_registered():
@@ -141,8 +143,6 @@ def register() -> None:
             f"vLLM {vllm.__version__} did not take the load format {LOAD_FORMAT}; is another loader "
             "registered under this name?"
         )
-    if numbers(vllm.__version__) >= numbers(hooks.SLEEP):
-        _register_sleep_backend()
 
 
 def _register_sleep_backend() -> None:
