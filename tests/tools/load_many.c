@@ -6,9 +6,9 @@
  *
  * BUSY is a committed store with an allocation a000000, QUIET any other one; GATE is the file of
  * the daemon's test hook (GMSFS_GATE). Parks waiters at BUSY and stops transfers of BUSY at the
- * gate, then reads BUSY's `state` and takes and releases QUIET's lock many times. A call that waited
- * for a waiter or a transfer would never return, because only the end of this program lets them go
- * on: the alarm ends it then.
+ * gate, then reads BUSY's `state` and takes and releases QUIET's lock many times. A call that
+ * waited for a waiter or a transfer would never return, because only the end of this program lets
+ * them go on: the alarm ends it then.
  */
 #include "gmsfs_abi.h"
 #include "tool.h"
