@@ -12,6 +12,7 @@
 static inline int record_encode(const struct record *record, uint8_t **bytes, size_t *size)
 {
     *bytes = malloc(record_most_bytes(record));
+    *size = 0;
     if (!*bytes)
         return -ENOMEM;
     *size = (size_t)(record_pack(*bytes, record) - *bytes);
