@@ -148,7 +148,7 @@ struct fs {
     struct fs_measured measured;              /* size.c's */
     struct idvec viewed;                      /* layouts that files show: shown.c's */
     uint64_t gathered_heap_bytes;
-    uint64_t grows; /* the file whose document grew in this step; 0 if none did */
+    uint64_t grows; /* the file with a document that grew in this step; 0 if there is none */
     unsigned warnings, warnings_suppressed;
     uint64_t now_ms; /* of the last tick */
     bool detached;
@@ -454,7 +454,7 @@ int fs_text_pools(const struct fs *fs, struct fs_text *text);
 /* text_stream.c: a text of any length is written to a stream, and takes of SERVICE_BOUND_TEXTS
  * before it grows. NULL: no memory */
 FILE *fs_text_begin(const struct fs *fs, struct fs_text *text);
-/* Ends it: what it took is given back, for who keeps the text counts it. Frees one that failed. */
+/* Ends the text and gives back its bytes, which its keeper counts. Frees a failed text. */
 int fs_text_end(struct fs_text *text, FILE *out);
 /* text.c: a copy of these bytes */
 int fs_text_copy(const void *from, size_t size, struct fs_text *text);

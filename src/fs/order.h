@@ -4,7 +4,7 @@
  *
  * For `info`, which shows that of a store. At most FS_ORDERS are remembered, each of another
  * store, for as long as the worker lives. Where all places are taken a user's order takes that of
- * its own oldest; only that of a user who has none takes another user's.
+ * its own oldest; only the order of a user without any takes the place of another user's.
  */
 #ifndef GMSFS_FS_ORDER_H
 #define GMSFS_FS_ORDER_H

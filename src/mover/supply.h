@@ -43,7 +43,7 @@ struct supply {
     size_t *left; /* parts of each item that are not filled */
     size_t there, filled;
     bool is_getting; /* get() is under way */
-    bool is_over;    /* nobody supplies or fills any more */
+    bool is_over;    /* the threads supply and fill no more */
 };
 
 /* -ENOMEM: then there is nothing to end. */

@@ -26,7 +26,7 @@ struct bound_note {
 static const struct {
     char name[CORE_BOUND_BYTES]; /* as the event says it */
     int whole;                   /* what it says where all of it is taken */
-    bool looks;                  /* whoever looks, revokes or drains needs it */
+    bool looks;                  /* looks, revocations and drains need it */
 } bounds[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, true},
     [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, true},

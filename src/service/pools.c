@@ -52,7 +52,7 @@ int service_set_pool(struct service *s, uint64_t file, const struct service_budg
     if (!error)
         error = service_apply_record(s, &record, NULL);
     if (!error)
-        service_note_memory(s); /* somebody may have room now */
+        service_note_memory(s); /* a waiter may have room now */
     return error;
 }
 

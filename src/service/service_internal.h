@@ -148,8 +148,8 @@ struct service {
     struct share shares[SERVICE_BOUND_COUNT];
     struct share slots;           /* of transfers that run */
     struct idvec turns;           /* users whose transfers wait for a slot */
-    uint64_t next_user;           /* whose turn it is */
-    struct job *unstarted;        /* whose turn came without a thread: they end with this step */
+    uint64_t next_user;           /* the user with the next turn */
+    struct job *unstarted;        /* their turn came without a thread: they end with this step */
     struct bound_note *notes;     /* who met which bound of late */
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
     struct deadline alloc_retry;  /* when to try again although nothing was freed */
@@ -178,7 +178,7 @@ struct service {
     bool is_unsettled; /* anything */
     bool sets_timer;   /* a deadline was set or cleared */
     bool has_memory;   /* some is free again: what waits for it is tried */
-    bool has_changed;  /* a record may have changed who can leave the device */
+    bool has_changed;  /* a record may have changed which stores can leave the device */
     bool has_moves;    /* moves that wait for memory are looked at again */
     bool has_endings;  /* a session's last use is over, and an ending waits for that */
     bool has_notes;    /* bounds that were met are told */
@@ -511,7 +511,7 @@ void service_start_heals(struct service *s);
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
 
 /* promote.c */
-/* Of stores that somebody waits for, as far as there is memory. */
+/* Of stores with waiters, as far as there is memory. */
 void service_start_promotions(struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 

@@ -29,7 +29,7 @@ void turns_free(struct service *s);
  * never refused for that. */
 int turn_begin(struct service *s, struct turn *turn, bool must);
 void turn_end(struct service *s, struct turn *turn);
-/* Ends those whose turn came without a thread. */
+/* Ends the jobs that found no thread in their turn. */
 void turns_end_unstarted(struct service *s);
 
 #endif
