@@ -438,6 +438,35 @@ class Modules(StoreCase):
         self.assertEqual(model.own.data_ptr(), before)
         self.assertTrue(torch.equal(model(TOKENS), expected))
 
+    @unittest.skipUnless(DEVICE == "cuda", "a graph is captured on a GPU")
+    def test_a_captured_graph_replays_after_sleep_and_wake(self):
+        _, _, expected = self.published()
+        model, shared = self.attach()
+        model(TOKENS)  # cuBLAS allocates before the capture
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = model(TOKENS)
+        for _ in range(2):
+            shared.sleep()
+            shared.wake(TIMEOUT)
+            output.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            self.assertTrue(torch.allclose(output, expected, rtol=1e-5, atol=1e-5))
+
+    @unittest.skipUnless(DEVICE == "cuda", "Triton compiles for a GPU")
+    def test_a_compiled_module_computes_the_same_after_sleep_and_wake(self):
+        self.published()
+        model, shared = self.attach()
+        for mode in ("default", "reduce-overhead"):
+            with self.subTest(mode=mode), torch.no_grad():
+                compiled = torch.compile(model, mode=mode)
+                for _ in range(3):  # reduce-overhead captures its graph in the second run
+                    before = compiled(TOKENS).clone()
+                shared.sleep()
+                shared.wake(TIMEOUT)
+                self.assertTrue(torch.equal(compiled(TOKENS), before))
+
     def test_the_store_lives_as_long_as_the_module(self):
         _, first, _ = publish(self.path)
         first.close()
