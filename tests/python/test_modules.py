@@ -363,9 +363,9 @@ class Modules(StoreCase):
         model, shared = self.attach()
         with shared.guard(private=True):
             alias = model.own.data
-            self.assertIs(alias.add_(1), alias)
+            self.assertIs(alias.mul_(2), alias)
             model.embed.weight.data[1].mul_(2)
-            model.own.sub_(1)
+            model.own.mul_(0.5)
             self.assertTrue(torch.equal(alias, model.own))
         self.assertEqual(sorted(shared.report().left), ["embed.weight", "head.weight", "own"])
         self.assertIs(model.head.weight, model.embed.weight)
