@@ -86,11 +86,13 @@ static int host_submit(void *context, enum service_pool pool, struct job *job)
 /* One ends after the other, and what they begin as well. */
 static void settle(void)
 {
+    service_end_step(service);
     while (job_count > 0) {
         struct job *job = jobs[--job_count];
 
         job->run(job);
         job->done(job);
+        service_end_step(service);
     }
 }
 
@@ -251,6 +253,7 @@ static void pin(uint64_t store)
     struct record record = {.type = RECORD_STORE_PIN, .store = store, .flags = CORE_PIN_ON};
 
     bench_check("a pin", service_apply_record(service, &record, NULL));
+    settle();
 }
 
 static void fill_device(void)
@@ -299,6 +302,7 @@ static double time_choice(uint64_t victims, bool comes)
     from = bench_now_us();
     if (service_evict_for(service, asker, vmm_get_free(vmm) + victims * GRAIN) != comes)
         bench_die("the choice", EINVAL);
+    service_end_step(service); /* the records' effects */
     took_us = bench_now_us() - from;
     settle();
     return took_us;
