@@ -65,6 +65,11 @@ INNER
     assert_match "$output" $'\nok 3 there'
 }
 
+@test "no test skips but through requires" {
+    run_logged ! grep -rnE --include='*.bats' --exclude=01-helpers.bats '(^|[ ;&|(])skip( |$)' "$ROOT/tests"
+    assert_eq "$output" '' 'skips of their own'
+}
+
 @test "wait_until returns when it is so, and fails when it never is" {
     (sleep 0.3 && touch "$T/there") 3>&- &
     wait_until 5 test -e "$T/there"

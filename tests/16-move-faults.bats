@@ -12,6 +12,7 @@
 
 load helpers
 load gmsctl
+load memcg
 load places
 
 BYTES=$((130 << 20))
@@ -251,34 +252,10 @@ only_at() { # device | host
 
 # ---- memory of the host ------------------------------------------------------------------------
 
-# limit_memory BYTES: what start_mount starts from here on has so much, in a group of its own.
-limit_memory() {
-    local limit
-    for limit in memory/gmsfs-test.$$/memory.limit_in_bytes gmsfs-test.$$/memory.max unified/gmsfs-test.$$/memory.max; do
-        limit=/sys/fs/cgroup/$limit
-        mkdir "${limit%/*}" 2>/dev/null || continue
-        if { echo "$1" >"$limit"; } 2>/dev/null; then
-            GROUP=${limit%/*} LIMIT=$limit
-            # shellcheck disable=SC2016 # for the inner shell
-            MOUNT_VIA=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP")
-            return
-        fi
-        rmdir "${limit%/*}"
-    done
-    skip 'no group whose memory can be limited here'
-}
-
-oom_kills() {
-    cat "$GROUP/memory.events" "$GROUP/memory.oom_control" 2>/dev/null | sed -n 's/^oom_kill //p'
-}
-
-group_gone() {
-    rmdir "$GROUP"
-}
-
 # bats test_tags=host
 @test "memory that the daemon's group lacks fails the move, not the daemon, and the store stays where it is" {
-    limit_memory $((240 << 20))
+    requires memory-cgroup
+    memcg_make 240
     start_all
     publish
     run_logged -1 "$GMSFS" demote "$W"
@@ -287,17 +264,18 @@ group_gone() {
     has_event move_failed ENOMEM
     bytes_are_right
     wait_until 5 tiers_are_free
-    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
-    echo $((512 << 20)) >"$LIMIT"
+    assert_eq "$(memcg_kills)" 0 'processes that were killed for memory'
+    memcg_limit 512
     cli demote "$W"
     bytes_are_right
     stop_mount
-    wait_until 5 group_gone
+    memcg_remove
 }
 
 # bats test_tags=host
 @test "who would have to leave for another one and finds no memory stays, and the other one waits until there is some" {
-    limit_memory $((240 << 20))
+    requires memory-cgroup
+    memcg_make 240
     start_mount size=160M,host_size=256M,min_stay=0
     W=$M/weights
     publish
@@ -308,14 +286,14 @@ group_gone() {
     never_within 1 process_gone "$writer"
     at device || grep -q '^moving host' "$W/residency"
     bytes_are_right
-    echo $((512 << 20)) >"$LIMIT"
+    memcg_limit 512
     wait_exit "$writer"
     assert_eq "$status" 0 "$(output_of "$writer")"
     wait_until 10 at host
     bytes_are_right
-    assert_eq "$(oom_kills)" 0 'processes that were killed for memory'
+    assert_eq "$(memcg_kills)" 0 'processes that were killed for memory'
     stop_mount
-    wait_until 5 group_gone
+    memcg_remove
 }
 
 # ---- victims -----------------------------------------------------------------------------------

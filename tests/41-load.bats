@@ -228,13 +228,12 @@ seconds_of() { # PART: of the last load, in hundredths
 }
 
 @test "a signal in the midst of loading commits nothing" {
-    requires mkfifo
     start_mount size=64M
     make_model 32M 1
     cli load "$M/weights" "$MODEL"
     local tries signalled=0
     for tries in 1 2 3 4 5 6 7 8; do
-        spawn "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
+        spawn nice -n 19 "$GMSFS" load --threads 1 "$M/weights" "$MODEL"
         wait_until 5 state_is weights RW || true
         kill -TERM "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED"
@@ -245,7 +244,7 @@ seconds_of() { # PART: of the last load, in hundredths
         fi
         assert_eq "$status" 0 "status of try $tries"
     done
-    [[ $signalled -eq 1 ]] || skip "every load was faster than the signal"
+    [[ $signalled -eq 1 ]] || fail "every load was faster than the signal"
     wait_until 5 eval 'state_is weights EMPTY || state_is weights COMMITTED'
 }
 

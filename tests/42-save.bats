@@ -263,12 +263,12 @@ print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
 }
 
 @test "the reference implementation reads what was saved" {
-    python3 -c 'import safetensors' 2>/dev/null || skip 'no safetensors for Python here'
+    requires safetensors
     start_mount size=64M
     make_model 2M
     cli load -q "$M/weights" "$MODEL"
     cli save "$M/weights" "$T/y.safetensors"
-    run_logged -0 python3 - "$T/y.safetensors" "$(dirname "$MODEL")" <<'EOF'
+    run_logged -0 "${GMSFS_TEST_PYTHON:-python3}" - "$T/y.safetensors" "$(dirname "$MODEL")" <<'EOF'
 import glob, safetensors, sys
 def read(path):
     return dict(safetensors.deserialize(open(path, "rb").read()))
@@ -346,7 +346,7 @@ EOF
     mkdir "$T/out"
     local i signalled=0
     for i in 1 2 3 4 5 6 7 8; do
-        spawn "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
+        spawn nice -n 19 "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
         wait_until 5 has_open "$SPAWNED" "$T/out"
         kill -TERM "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED"
@@ -359,7 +359,7 @@ EOF
         assert_eq "$status" 0 "status of try $i"
         rm "$T/out/x.safetensors"
     done
-    [[ $signalled -eq 1 ]] || skip "every save was faster than the signal"
+    [[ $signalled -eq 1 ]] || fail "every save was faster than the signal"
     wait_until 5 state_is weights COMMITTED
 }
 
@@ -372,7 +372,7 @@ EOF
     local i killed=0
     for i in 1 2 3 4 5 6 7 8; do
         echo old >"$T/out/x.safetensors"
-        spawn "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
+        spawn nice -n 19 "$GMSFS" save --threads 1 "$M/weights" "$T/out/x.safetensors"
         wait_until 5 has_open "$SPAWNED" "$T/out"
         kill -KILL "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED"
@@ -384,7 +384,7 @@ EOF
         fi
         assert_eq "$status" 0 "status of try $i"
     done
-    [[ $killed -eq 1 ]] || skip "every save was faster than the signal"
+    [[ $killed -eq 1 ]] || fail "every save was faster than the signal"
     wait_until 5 state_is weights COMMITTED
 }
 

@@ -212,7 +212,7 @@ interrupt() {
         signal=KILL
         ((i % 2)) || signal=TERM
         rm -rf "$T/image"
-        spawn "$GMSFS" image save --threads 1 --file-size 1M "$M/weights" "$T/image"
+        spawn nice -n 19 "$GMSFS" image save --threads 1 --file-size 1M "$M/weights" "$T/image"
         wait_until 20 eval '[[ -e $T/image/data-00000 || -e $T/image/manifest ]]'
         kill "-$signal" "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED" 30
@@ -225,7 +225,7 @@ interrupt() {
         cli image load -q "$M/other" "$T/image"
         same weights other
     done
-    [[ $interrupted -eq 1 ]] || skip 'every save was faster than the signal'
+    [[ $interrupted -eq 1 ]] || fail 'every save was faster than the signal'
 }
 
 @test "a load that is stopped commits nothing" {
@@ -239,7 +239,7 @@ interrupt() {
     for i in 1 2 3 4 5 6; do
         signal=KILL
         ((i % 2)) || signal=INT
-        spawn env -i "$GMSFS" image load --threads 1 "$M/other" "$T/image"
+        spawn env -i nice -n 19 "$GMSFS" image load --threads 1 "$M/other" "$T/image"
         wait_until 20 eval '[[ $(<"$M/other/state") == RW || $(<"$M/other/layout_hash") != '"$before"' ]]'
         kill "-$signal" "$SPAWNED" 2>/dev/null || true
         wait_exit "$SPAWNED" 30
@@ -252,7 +252,7 @@ interrupt() {
             before=$(cat "$M/other/layout_hash")
         fi
     done
-    [[ $stopped -eq 1 ]] || skip 'every load was faster than the signal'
+    [[ $stopped -eq 1 ]] || fail 'every load was faster than the signal'
 }
 
 # ---- a full disk -----------------------------------------------------------------------------

@@ -354,8 +354,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
 
 # bats test_tags=host
 @test "without a driver the default backend tells how to mount host memory" {
-    requires fuse
-    [[ -z $(compgen -G '/dev/nvidia[0-9]*') ]] || skip 'there is a GPU here'
+    requires fuse no-nvidia
     mkdir "$T/m"
     refused_mount "$T/m"
     assert_match "$output" 'backend=host'

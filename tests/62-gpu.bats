@@ -159,8 +159,7 @@ again() {
 }
 
 @test "a tensor of more than 4 GiB arrives whole, through the page cache and past it" {
-    [[ ${GMSFS_GPU-} == real ]] || skip "5 GiB of memory are for a real GPU"
-    requires python3
+    requires gpu python3 # 5 GiB of memory
     # Sparse: all zeros but what stands around the places where 32 bits end.
     python3 - "$T/large.safetensors" <<'EOT'
 import json, struct, sys
@@ -309,7 +308,7 @@ no_context_of() { # PID...
 }
 
 @test "the daemon has neither a context nor device memory of its own by the driver's account" {
-    [[ ${GMSFS_GPU-} == real ]] || skip "the fake driver keeps no such account"
+    requires gpu # the fake driver keeps no such account
     local idle worker
     # What any process costs that has opened the driver, context or not.
     spawn_hand opened open
@@ -328,10 +327,10 @@ no_context_of() { # PID...
 }
 
 @test "PyTorch computes over mapped tensors, also in a graph replayed after sleep, demotion and promotion" {
-    [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
-    python3 -c 'import torch' 2>/dev/null || skip "no PyTorch here"
+    requires gpu torch
     start_gpu host_size=1G
-    run_logged -0 timeout $((120 * SLOW)) python3 "$ROOT/tests/tools/torch_hand.py" \
+    run_logged -0 timeout $((120 * SLOW)) "${GMSFS_TEST_PYTHON:-python3}" \
+        "$ROOT/tests/tools/torch_hand.py" \
         "$BUILD/libgmsfs.so.0" "$M/weights"
     assert_match "$output" ok
 }
@@ -339,8 +338,7 @@ no_context_of() { # PID...
 # torch_tests MODULE[.CLASS] [OPTIONS]: of tests/python, on the GPU
 torch_tests() {
     local python=${GMSFS_TEST_PYTHON:-python3}
-    [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
-    "$python" -c 'import torch' 2>/dev/null || skip "no PyTorch here"
+    requires gpu torch
     start_gpu "${2-}"
     export PYTHONPATH=$ROOT/python:$ROOT/tests/python PYTHONDONTWRITEBYTECODE=1 GMSFS
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS_TEST_MOUNT=$M GMSFS_TEST_DEVICE=cuda
@@ -361,7 +359,7 @@ torch_tests() {
 }
 
 @test "transformers models on the GPU share a store and give what a plain load gives" {
-    "${GMSFS_TEST_PYTHON:-python3}" -c 'import transformers' 2>/dev/null || skip "no transformers here"
+    requires gpu transformers
     torch_tests test_transformers
 }
 
@@ -452,8 +450,7 @@ others_hold_at_most() { # BYTES
 
 @test "the example captures 24 shapes of a small transformer" {
     local python=${GMSFS_TEST_PYTHON:-python3}
-    [[ ${GMSFS_GPU-} == real ]] || skip "needs a GPU"
-    "$python" -c 'import torch' 2>/dev/null || skip "no PyTorch here"
+    requires gpu torch
     start_gpu
     export PYTHONPATH=$ROOT/python PYTHONDONTWRITEBYTECODE=1 GMSFS_LIBRARY=$BUILD/libgmsfs.so.0
     run_logged -0 timeout $((80 * SLOW)) "$python" "$ROOT/examples/graph_shapes.py" "$M/graphs"

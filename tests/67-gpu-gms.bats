@@ -74,7 +74,7 @@ kill_holder() {
 }
 
 @test "mounts of two GPUs share a directory, and each socket leads to its GPU" {
-    [[ ${GMSFS_GPU-} != real ]] || skip "the fake driver has two GPUs"
+    requires fake-gpu
     fake_gpus 'devices 2' 'memory 256'
     start_mount "gms,gms_dir=$SOCKETS,device=0,gms_ordinal=0"
     start_mount "gms,gms_dir=$SOCKETS,device=1,gms_ordinal=1"
@@ -209,7 +209,7 @@ kill_holder() {
 # ---- exports ---------------------------------------------------------------------------------
 
 @test "an export asks nothing of the driver: what it exported once is duplicated" {
-    [[ ${GMSFS_GPU-} != real ]] || skip "the fake driver counts"
+    requires fake-gpu
     start_gpu
     gms v0 weights lock rw - allocate $((4 << 20)) - allocate $((4 << 20)) - fill 71 commit
     fake_gpus 'memory 256' 'fail cuMemExportToShareableHandle 1'

@@ -47,7 +47,7 @@ helpers_of() { # PID: its processes that have CUDA memory open
 }
 
 @test "a server without a driver serves all but CUDA memory, and says so" {
-    [[ ${GMSFS_GPU-} != real ]] || skip 'there is one'
+    requires fake-gpu
     tritonclient
     start_mount
     unset GMSFS_FAKE_CUDA
@@ -139,8 +139,7 @@ share_as_other() { # sets `body` for memory of root's
 }
 
 @test "a helper that has nothing open any more ends, and a driver that fails once is asked again" {
-    [[ ${GMSFS_GPU-} != real ]] || skip 'faults are the fake driver'"'"'s'
-    requires curl
+    requires fake-gpu curl
     python_with ctypes
     start_mount
     start_triton

@@ -263,7 +263,7 @@ entry_says() { # PID REGEX
 
 @test "the container's entry point says what it lacks to find GPUs" {
     MOUNT_LINES=''
-    type nvidia-smi >/dev/null 2>&1 && skip "there is an nvidia-smi here"
+    requires no-nvidia
     run_logged ! entrypoint
     assert_match "$output" "name the mounts in GMSFS_MOUNTS"
     run_logged ! entrypoint check

@@ -108,6 +108,12 @@ machine_has() {
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
     direct-io) can_write_directly ;;
     memory-cgroup) can_limit_memory ;; # memcg.bash
+    gpu) [[ ${GMSFS_GPU-} == real ]] ;;
+    fake-gpu) [[ ${GMSFS_GPU-} != real ]] ;; # two GPUs and a file that counts the calls
+    no-nvidia) ! { compgen -G '/dev/nvidia[0-9]*' || type -P nvidia-smi; } >/dev/null ;;
+    fusectl) grep -qw fusectl /proc/filesystems ;;
+    x86_64) [[ $(uname -m) == x86_64 ]] ;;
+    torch | transformers | safetensors) "${GMSFS_TEST_PYTHON:-python3}" -c "import $1" 2>/dev/null ;;
     engines) [[ -n ${GMSFS_ENGINES-} ]] ;; # `make check-engines` asks for them: each takes a minute to start
     package-index) # pip's; a package of 2 MB shows that it answers
         timeout 60 python3 -m pip -q download --no-deps --dest "$T/pip" pip >/dev/null 2>&1

@@ -40,8 +40,9 @@ memcg_limit() { # MIB
         echo 0 >"$MEMCG/memory.swap.max" 2>/dev/null || true
         echo $(($1 << 20)) >"$MEMCG/memory.max"
     else
+        echo $(($1 << 20)) >"$MEMCG/memory.memsw.limit_in_bytes" 2>/dev/null || true # before a higher limit
         echo $(($1 << 20)) >"$MEMCG/memory.limit_in_bytes"
-        echo $(($1 << 20)) >"$MEMCG/memory.memsw.limit_in_bytes" 2>/dev/null || true
+        echo $(($1 << 20)) >"$MEMCG/memory.memsw.limit_in_bytes" 2>/dev/null || true # after a lower one
     fi
 }
 
