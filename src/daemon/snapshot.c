@@ -183,20 +183,21 @@ static bool is_worth_its_room(const struct snapshot *snapshot)
 }
 
 /* At the bound it is tried again soon: others are refused for want of it. */
-static bool is_time(struct snapshot *snapshot)
+static bool is_time(struct snapshot *snapshot, bool is_amid_document)
 {
     const struct journal *journal = snapshot->journal;
+    uint64_t bytes = snapshot->is_wanted ? 1 : threshold_bytes(journal);
 
-    if (journal_wants_snapshot(journal, snapshot->is_wanted ? 1 : threshold_bytes(journal)))
+    if (journal_wants_snapshot(journal, is_amid_document ? 2 * bytes : bytes))
         return !(snapshot->lacks_room || snapshot->failures > 0) ||
                loop_now_ms() >= snapshot->retry_ms;
     bool is_at_bound = journal_is_at_bound(journal) && journal_wants_snapshot(journal, 0);
     return (is_at_bound || is_worth_its_room(snapshot)) && loop_now_ms() >= snapshot->retry_ms;
 }
 
-bool snapshot_step(struct snapshot *snapshot, const struct core *core)
+bool snapshot_step(struct snapshot *snapshot, const struct core *core, bool is_amid_document)
 {
-    if (journal_has_transaction(snapshot->journal) || !is_time(snapshot))
+    if (journal_has_transaction(snapshot->journal) || !is_time(snapshot, is_amid_document))
         return false;
     snapshot->retry_ms =
         loop_now_ms() + (room_is_short(snapshot->room) ? SHORT_RETRY_MS : RETRY_MS);

@@ -39,9 +39,11 @@ struct snapshot {
 
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal,
                    struct room *room);
-/* After a step, its transaction published: begins one if it is time. True: it did, and what is not
- * of the state has to be noted anew. */
-bool snapshot_step(struct snapshot *snapshot, const struct core *core);
+/* After a step, its transaction published: begins one if it is time. Amid a document, that is with
+ * slices of it ready to be applied, that is at twice the bytes: each page that a slice writes would
+ * be copied for the child, and the document's end is near. True: it began, and what is not of the
+ * state has to be noted anew. */
+bool snapshot_step(struct snapshot *snapshot, const struct core *core, bool is_amid_document);
 /* Once a second or so. True: something is to be done at the next ones. */
 bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms);
 /* None is under way when it returns. */

@@ -72,7 +72,8 @@ static void on_step(void *context)
     worker_end_step(worker);
     at_work_set(worker->setup->ledger, 0);
     audit_release(worker->audit);
-    if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service)))
+    if (!worker->fs || !snapshot_step(&worker->snapshot, service_get_core(worker->service),
+                                      service_has_slices(worker->service)))
         return;
     fs_note_all(worker->fs);
     gms_note_all(worker->gms);

@@ -214,6 +214,14 @@ static struct bulk_op **find_ready(struct service *s)
     return *link ? link : NULL;
 }
 
+bool service_has_slices(const struct service *s)
+{
+    const struct bulk_op *op = s->bulk_queue;
+    while (op && deadline_is_set(&op->retry))
+        op = op->next;
+    return op != NULL;
+}
+
 void service_apply_slices(struct service *s)
 {
     struct bulk_op **link = find_ready(s);
@@ -228,7 +236,7 @@ void service_apply_slices(struct service *s)
     else
         bulk_finish(s, op, error);
     service_work_for(s, former);
-    if (find_ready(s))
+    if (service_has_slices(s))
         s->host.set_idle(s->host.context);
 }
 

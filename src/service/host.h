@@ -136,6 +136,8 @@ bool service_is_unsettled(const struct service *service);
 /* From the loop. */
 void service_on_timer(struct service *service);
 void service_on_idle(struct service *service);
+/* Slices of a document are ready: service_on_idle applies one. */
+bool service_has_slices(const struct service *service);
 void service_on_exit(struct service *service, struct core_process process);
 /* A measurement is over (vmm_on_measurement). */
 void service_on_measurement(struct service *service);

@@ -57,7 +57,7 @@ static void begin(void)
 static void step(void)
 {
     publish_much();
-    check(!snapshot_step(&snapshot, core));
+    check(!snapshot_step(&snapshot, core, false));
 }
 
 static void end(void)
@@ -76,6 +76,25 @@ TAP_TEST(a_fork_that_failed_is_not_tried_again_at_once)
         snapshot.retry_ms += 60000; /* however long the steps take */
         step();
     }
+    check_int(forks, 1);
+    end();
+}
+
+TAP_TEST(a_document_is_applied_first_up_to_twice_the_bytes)
+{
+    begin();
+    publish_much();
+    check(!snapshot_step(&snapshot, core, true));
+    check_int(forks, 0);
+    publish_much();
+    check(!snapshot_step(&snapshot, core, true));
+    check_int(forks, 1);
+    end();
+
+    begin();
+    publish_much();
+    check(!snapshot_step(&snapshot, core, true));
+    check(!snapshot_step(&snapshot, core, false));
     check_int(forks, 1);
     end();
 }
