@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * evict_fixture - a service whose device is full of stores of one allocation each, "a" to "d"
+ *
+ * Its host memory has room for all of them. Jobs run when the test settles.
+ */
+#ifndef GMSFS_TESTS_EVICT_FIXTURE_H
+#define GMSFS_TESTS_EVICT_FIXTURE_H
+
+#include "service_fixture.h"
+
+#include "service/service_internal.h"
+
+#define STORE_BYTES (FIXTURE_BYTES / 4)
+
+static const char *const names[] = {"a", "b", "c", "d"};
+
+#define STORES (sizeof names / sizeof names[0])
+
+__attribute__((unused)) static const struct core_store *store_of(const char *name)
+{
+    return core_find_store_name(service_get_core(service), name);
+}
+
+__attribute__((unused)) static enum core_place place_of(const char *name)
+{
+    return store_of(name)->places.place;
+}
+
+/* Jobs end one after the other, and what they begin as well. */
+__attribute__((unused)) static void settle(void)
+{
+    settle_step();
+    run_jobs();
+}
+
+__attribute__((unused)) static void make_store(const char *name)
+{
+    struct record record = {.type = RECORD_STORE_CREATE,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .mode = 0755,
+                            .bytes16 = {(uint8_t)name[0], 1}};
+
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
+}
+
+__attribute__((unused)) static void open_ctl_of(struct client *client, const char *name,
+                                                uint64_t pid)
+{
+    struct service_open open = {
+        .store = store_of(name)->id, .kind = CORE_KIND_CTL, .read = true, .write = true};
+
+    *client = new_client(pid, 0);
+    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
+    require(client->answers == 1 && client->error == 0);
+    client->answers = 0;
+}
+
+__attribute__((unused)) static void alloc(struct client *client, uint64_t bytes, bool wait)
+{
+    struct service_actor by = {.file = client->ctl};
+    struct service_alloc wanted = {
+        .size_bytes = bytes, .count = 1, .name = "", .tag = "", .wait = wait};
+
+    client->answers = 0;
+    require(in_step(service_alloc(service, &by, &wanted, &client->request)) == 0);
+    settle();
+}
+
+__attribute__((unused)) static void commit(struct client *client)
+{
+    struct record record = {.type = RECORD_COMMIT,
+                            .session =
+                                core_find_file(service_get_core(service), client->ctl)->session};
+
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
+}
+
+/* One after the other, with time between: that is the order of their last uses. */
+__attribute__((unused)) static void fill_device(void)
+{
+    for (size_t i = 0; i < STORES; i++) {
+        struct client client;
+
+        make_store(names[i]);
+        open_ctl_of(&client, names[i], 10 + i);
+        acquire(&client, LOCK_WISH_RW, 0);
+        alloc(&client, STORE_BYTES, false);
+        require(client.answers == 1 && client.error == 0);
+        commit(&client);
+        close_file(client.ctl);
+        fixture_now_ms += 10;
+    }
+    require(vmm_get_free(vmm) == 0);
+}
+
+__attribute__((unused)) static void start(void)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    defers = true;
+    fill_device();
+}
+
+__attribute__((unused)) static void end(void)
+{
+    settle();
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+__attribute__((unused)) static void pin(const char *name, bool pinned)
+{
+    struct record record = {
+        .type = RECORD_STORE_PIN, .store = store_of(name)->id, .flags = pinned ? CORE_PIN_ON : 0};
+
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
+}
+
+__attribute__((unused)) static void ask_for_more(struct client *writer, const char *name,
+                                                 uint64_t pid)
+{
+    open_ctl_of(writer, name, pid);
+    acquire(writer, LOCK_WISH_RW, 0);
+    settle();
+    alloc(writer, STORE_BYTES, true);
+}
+
+#endif
