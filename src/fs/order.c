@@ -70,7 +70,7 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
         (order->act != SERVICE_MOVE_TO && order->act != SERVICE_MOVE_COPY))
         return;
     if (error)
-        service_find_obstacle(fs->service, store, order->place, error, caller, &note.obstacle);
+        service_find_obstacle(fs->service, store, order->place, error, &note.obstacle);
     else if (order->act == SERVICE_MOVE_TO)
         note.move = store->places.move.id;
     if (note.obstacle.text[0] || note.move)

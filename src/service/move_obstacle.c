@@ -4,7 +4,6 @@
 #include "base/size.h"
 #include "service/evict_table.h"
 #include "service/move.h"
-#include "service/rights.h"
 #include "service/views.h"
 
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define HOLDER_BYTES 64u
 #define STAYS_MAX    3u
@@ -58,10 +58,13 @@ static bool name_waiter(const struct core *core, const struct core_store *store,
     return false;
 }
 
-static bool may_read(const struct service *s, const struct service_caller *caller,
-                     const struct core_store *store)
+/* Each reader of `store`, for whom the text is, may read `other` as well. */
+static bool is_seen(const struct core_store *store, const struct core_store *other)
 {
-    return service_check_right(s, store->id, caller, SERVICE_READ) == 0;
+    const uint32_t all = S_IRUSR | S_IRGRP | S_IROTH;
+    if (store->mode & S_IROTH || other->uid != store->uid || other->gid != store->gid)
+        return (other->mode & all) == all;
+    return !(store->mode & ~other->mode & all);
 }
 
 /* ---- stores that stay on the device ---------------------------------------------------------- */
@@ -76,18 +79,17 @@ static bool has_nowhere_to_go(const struct service *s, const struct core_store *
 
 /* In the order in which evict.h rules stores out. */
 static void tell_reason(const struct service *s, const struct core_store *wanted,
-                        const struct core_store *store, const struct service_caller *caller,
-                        struct move_obstacle *out)
+                        const struct core_store *store, struct move_obstacle *out)
 {
     const struct core_pool *pool = core_find_pool(s->core, store);
     const struct core_pool *own = core_find_pool(s->core, wanted);
     uint64_t until_ms = store->places.promoted_ms + s->options.min_stay_ms, now_ms = service_now(s);
-    bool is_seen = may_read(s, caller, store);
-    const char *of = is_seen ? " " : "", *pool_name = is_seen ? pool->name : "";
+    bool is_named = is_seen(wanted, store);
+    const char *of = is_named ? " " : "", *pool_name = is_named ? pool->name : "";
     char who[HOLDER_BYTES];
     if ((core_is_held(store) || core_get_writer(s->core, store->id)) &&
         name_session(s->core, store, who))
-        tell(out, "is held by %s ('gmsfs drain' asks for it)", is_seen ? who : STRANGER);
+        tell(out, "is held by %s ('gmsfs drain' asks for it)", is_named ? who : STRANGER);
     else if (store->use.pinned)
         tell(out, "is pinned ('setfattr -x user.gmsfs.pin' unpins it)");
     else if (core_is_fenced(s->core, store->name))
@@ -95,7 +97,7 @@ static void tell_reason(const struct service *s, const struct core_store *wanted
     else if (store->places.move.id != 0)
         tell(out, "is being moved or copied: try again when that has ended");
     else if (name_waiter(s->core, store, who))
-        tell(out, "is waited for by %s", is_seen ? who : STRANGER);
+        tell(out, "is waited for by %s", is_named ? who : STRANGER);
     else if (store->places.promoted_ms > 0 && until_ms > now_ms)
         tell(out, "came a moment ago and stays for %.1f s more (min_stay= of the mount)",
              (double)(until_ms - now_ms) / 1000);
@@ -132,15 +134,14 @@ static size_t find_largest(const struct service *s, const struct core_store *wan
 }
 
 static void tell_stays(const struct service *s, const struct core_store *wanted,
-                       const struct core_pool *pool, const struct service_caller *caller,
-                       struct move_obstacle *out)
+                       const struct core_pool *pool, struct move_obstacle *out)
 {
     const struct core_store *top[STAYS_MAX];
     size_t all = find_largest(s, wanted, pool, top), count = all < STAYS_MAX ? all : STAYS_MAX;
     char size[SIZE_TEXT_BYTES];
     for (size_t i = 0; i < count; i++) {
         tell(out, "; %s (%s) ", top[i]->name, size_format(top[i]->use.used_bytes, size));
-        tell_reason(s, wanted, top[i], caller, out);
+        tell_reason(s, wanted, top[i], out);
     }
     if (all > count)
         tell(out, "; and %zu smaller store%s", all - count, all - count == 1 ? "" : "s");
@@ -175,13 +176,13 @@ static const struct core_store *find_leaving(const struct core *core)
 }
 
 static void tell_turn(const struct service *s, const struct core_store *store,
-                      const struct service_caller *caller, struct move_obstacle *out)
+                      struct move_obstacle *out)
 {
     const struct core_store *ahead = service_get_ahead(s, store);
     const struct core_store *leaving = find_leaving(s->core);
     char who[HOLDER_BYTES] = STRANGER;
     if (ahead) {
-        if (may_read(s, caller, ahead) && !name_waiter(s->core, ahead, who))
+        if (is_seen(store, ahead) && !name_waiter(s->core, ahead, who))
             name_session(s->core, ahead, who);
         tell(out,
              "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
@@ -198,7 +199,7 @@ static void tell_turn(const struct service *s, const struct core_store *store,
 }
 
 static void tell_budget(const struct service *s, const struct core_store *store,
-                        const struct service_caller *caller, struct move_obstacle *out)
+                        struct move_obstacle *out)
 {
     const struct core_pool *pool = core_find_pool(s->core, store);
     uint64_t bytes = layout_total_bytes(store->fixed);
@@ -221,11 +222,11 @@ static void tell_budget(const struct service *s, const struct core_store *store,
              "its pool %s has no room for it: it needs %s, and %s of the pool's %s are free "
              "(max=)",
              pool->name, needed, left, all);
-        tell_stays(s, store, pool, caller, out);
+        tell_stays(s, store, pool, out);
     } else {
         tell(out, "its pool %s has slots=%" PRIu64 " on the device, and all are taken", pool->name,
              pool->slots);
-        tell_stays(s, store, pool, caller, out);
+        tell_stays(s, store, pool, out);
     }
     tell(out, "; a line '%s max=SIZE slots=N' to 'pools' gives it more", pool->name);
 }
@@ -240,7 +241,7 @@ static const struct {
 };
 
 static void tell_room(const struct service *s, const struct core_store *store, enum core_place to,
-                      const struct service_caller *caller, struct move_obstacle *out)
+                      struct move_obstacle *out)
 {
     enum vmm_tier tier = service_tiers[to];
     bool of_device = to == CORE_PLACE_DEVICE, has_tier = vmm_has_tier(s->vmm, tier);
@@ -274,21 +275,20 @@ static void tell_room(const struct service *s, const struct core_store *store, e
                  "mount with more (%s)",
                  beside[to].way_out, beside[to].option);
         else if (s->options.evicts)
-            tell_stays(s, store, NULL, caller, out);
+            tell_stays(s, store, NULL, out);
         else
             tell(out, "; nothing leaves by itself here (evict=none): 'gmsfs demote' makes room");
     }
 }
 
 void service_find_obstacle(const struct service *s, const struct core_store *store,
-                           enum core_place to, int error, const struct service_caller *caller,
-                           struct move_obstacle *out)
+                           enum core_place to, int error, struct move_obstacle *out)
 {
     *out = (struct move_obstacle){0};
     if (error == -EBUSY)
         tell_busy(s, store, out);
     else if (error == -EAGAIN)
-        tell_turn(s, store, caller, out);
+        tell_turn(s, store, out);
     else if (error == -ENODATA)
         tell(out, store->lock.committed
                       ? "there are no bytes of it: they were given up; 'gmsfs load' brings them"
@@ -297,9 +297,9 @@ void service_find_obstacle(const struct service *s, const struct core_store *sto
         tell(out, "it is memory of CUDA graphs, of which no copies are made; 'gmsfs demote --to "
                   "none' gives it up, and the next wake makes it anew");
     else if (error == -EDQUOT && store->fixed)
-        tell_budget(s, store, caller, out);
+        tell_budget(s, store, out);
     else if (error == -ENOMEM && store->fixed && to < CORE_TIER_COUNT)
-        tell_room(s, store, to, caller, out);
+        tell_room(s, store, to, out);
 }
 
 /* ---- moves that have ended ------------------------------------------------------------------- */

@@ -17,11 +17,11 @@ struct move_obstacle {
     char text[MOVE_OBSTACLE_BYTES]; /* as "it never fits: ..."; "": none is known */
 };
 
-/* Tells why service_order_move() of the store to `to` has answered `error` to this caller. Names
- * the processes and pools of another store only if the caller may read that store. */
+/* Tells why service_order_move() of the store to `to` has answered `error`. The text is for all
+ * readers of the store: it names the processes and pools of another store only if each of them may
+ * read that store. */
 void service_find_obstacle(const struct service *s, const struct core_store *store,
-                           enum core_place to, int error, const struct service_caller *caller,
-                           struct move_obstacle *out);
+                           enum core_place to, int error, struct move_obstacle *out);
 /* Tells why a move to `to` that was under way when the next event had the number `event` did not
  * bring the store there. "": it did, it has not ended, or its end is not remembered. */
 void service_find_move_end(const struct service *s, const struct core_store *store,
