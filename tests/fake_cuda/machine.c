@@ -153,8 +153,9 @@ static bool is_unchanged(const char *path, struct stat *last)
     return same && clock.tv_sec - st.st_mtim.tv_sec > YOUNG_S;
 }
 
-/* A file that does not exist is an empty one. */
-static void refresh(void)
+/* A file that does not exist is an empty one. False: this thread stays in a machine that is no
+ * more, and what is known of the present one is not its affair. */
+static bool refresh(void)
 {
     char fresh[TEXT_BYTES] = "", path[4096];
     static struct stat last;
@@ -162,31 +163,29 @@ static void refresh(void)
     int fd;
 
     snprintf(path, sizeof(path), "%s/control", machine_dir());
-    if (is_unchanged(path, &last) && taken)
-        return;
+    if (!stays_in && is_unchanged(path, &last) && taken)
+        return true;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t got = read(fd, fresh, TEXT_BYTES - 1);
 
         fresh[got > 0 ? got : 0] = '\0';
         close(fd);
+    } else if (stays_in) {
+        return false;
     }
     if (taken && !memcmp(fresh, text, TEXT_BYTES))
-        return;
+        return true;
     memcpy(text, fresh, TEXT_BYTES);
     take_text();
     taken = true;
+    return true;
 }
 
 void machine_read(struct machine *machine)
 {
     pthread_mutex_lock(&mutex);
-    if (machine_dir()) {
-        refresh();
-        *machine = now;
-    } else {
-        *machine = (struct machine){0};
-    }
+    *machine = machine_dir() && refresh() ? now : (struct machine){0};
     pthread_mutex_unlock(&mutex);
 }
 
@@ -221,18 +220,20 @@ static bool is_held(const char *call)
 
 enum drv_result machine_judge(const char *call)
 {
-    enum drv_result result;
+    enum drv_result result = DRV_SUCCESS;
     unsigned slow_ms = 0;
+    bool is_there;
 
     pthread_mutex_lock(&mutex);
-    refresh();
-    while (is_held(call)) {
+    is_there = refresh();
+    while (is_there && is_held(call)) {
         pthread_mutex_unlock(&mutex);
         nanosleep(&(struct timespec){.tv_nsec = HOLD_TURN_MS * 1000000L}, NULL);
         pthread_mutex_lock(&mutex);
-        refresh();
+        is_there = refresh();
     }
-    result = judge(call, &slow_ms);
+    if (is_there)
+        result = judge(call, &slow_ms);
     pthread_mutex_unlock(&mutex);
     if (slow_ms)
         nanosleep(&(struct timespec){slow_ms / 1000, slow_ms % 1000 * 1000000L}, NULL);

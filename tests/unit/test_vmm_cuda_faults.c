@@ -242,7 +242,10 @@ TAP_TEST(a_gpu_that_tells_no_events_is_served_without)
     vmm_destroy(vmm, &piece);
     check_free(1024 * MIB);
     close_gpu();
-    open_gpu("fail nvmlDeviceRegisterEvents 3 1 1\nxid 0 48\n"); /* no ECC, but Xids */
+    open_gpu(""); /* its watch is still ending when the next one begins */
+    close_gpu();
+    /* No ECC, but Xids. */
+    open_gpu("fail nvmlDeviceRegisterEvents 3 1 1\nslow nvmlDeviceRegisterEvents 50\nxid 0 48\n");
     check(wait_for_news());
     close_gpu();
 }

@@ -38,7 +38,7 @@ __attribute__((unused)) static struct vmm_info measure_until(uint64_t free_bytes
     for (int tries = 0; tries < MEASURE_TRIES; tries++) {
         vmm_measure(vmm);
         vmm_get_info(vmm, &info);
-        if (info.free_bytes == free_bytes)
+        if (info.knows_others && info.free_bytes == free_bytes)
             break;
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
