@@ -274,6 +274,23 @@ sums() { # STORE
     done
 }
 
+@test "a signal ends a load of an image that waits for memory" {
+    machine
+    make_model 24M 2
+    start_mount
+    cli load -q "$M/weights" "$MODEL"
+    cli image save -q "$M/weights" "$T/image"
+    machine 'fail cuMemCreate 2'
+    spawn "$GMSFS" image load -q "$M/next" "$T/image"
+    wait_until 10 eval '[[ $(cat "$M/next/sessions" 2>/dev/null) == *"RW held"* ]]'
+    kill -TERM "$SPAWNED"
+    wait_exit "$SPAWNED" 30
+    assert_eq "$status" 143 status
+    assert_match "$(output_of "$SPAWNED")" 'stopped by a signal \(Terminated\); nothing was committed' 'said at once'
+    machine
+    wait_until 5 eval '[[ ! -e $M/next ]]'
+}
+
 has_context() { # PID
     [[ -e $GMSFS_FAKE_CUDA/context.$1.0 ]]
 }

@@ -119,11 +119,13 @@ static int mapped_allocate(struct image_load *load)
     size_t count = load->image.manifest.allocation_count, some;
     int status = CLI_OK, error;
 
+    signals_defer(false); /* they cannot end a wait for memory otherwise */
     for (size_t i = 0; status == CLI_OK && i < count; i += some) {
         some = count - i < GMSFS_ALLOCATE_EACH_MAX ? count - i : GMSFS_ALLOCATE_EACH_MAX;
         error = load_try_some(load, i, some, 0, NULL);
         status = error ? load_explain_some(load, i, some, error) : CLI_OK;
     }
+    signals_defer(true);
     if (status != CLI_OK)
         return status;
     error =
@@ -191,7 +193,15 @@ static int files_get(void *context, size_t rank, size_t count)
     return error;
 }
 
-/* Memory is asked for by this thread; a wait for it goes on, as signals are deferred. */
+/* A signal came, or an image that is damaged: this load waits for no more memory. */
+static void files_cancel(void *context)
+{
+    const struct files *files = context;
+
+    gmsfs_cancel(files->load->handle);
+}
+
+/* Memory is asked for by this thread; the ticks of the others see signals, which are deferred. */
 static int files_fill(struct files *files)
 {
     struct image_load *load = files->load;
@@ -218,6 +228,7 @@ static int files_load(struct image_load *load)
                                      .at_once = FILES_AT_ONCE,
                                      .alike = files_are_alike,
                                      .get = files_get,
+                                     .cancel = files_cancel,
                                      .context = &files}};
     int status;
 
