@@ -244,6 +244,12 @@ int connection_receive(struct connection *connection, void *to, size_t room, siz
     return got > 0 ? introduce(connection) : 0;
 }
 
+void connection_end_sending(struct connection *connection)
+{
+    if (!connection->is_ended)
+        shutdown(connection->watch.fd, SHUT_WR);
+}
+
 int connection_send(struct connection *connection, const void *bytes, size_t size, size_t *sent)
 {
     ssize_t put;

@@ -107,6 +107,8 @@ static void next_request(struct http_connection *http)
     drop_input(http);
     if (http->has_ended)
         connection_end(&http->base);
+    else
+        connection_end_sending(&http->base);
 }
 
 /* Sends what there is to send. */

@@ -98,6 +98,8 @@ void connection_end(struct connection *connection);
 void connection_is_free(struct connection *connection);
 /* 0 and *bytes; 0 bytes: the client sends nothing any more; -EAGAIN; or the connection is broken */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes);
+/* All is sent: the client reads the end, and what it still sends can be received. */
+void connection_end_sending(struct connection *connection);
 /* Some of it. 0 and *sent; -EAGAIN; or the connection is broken */
 int connection_send(struct connection *connection, const void *bytes, size_t size, size_t *sent);
 

@@ -161,6 +161,16 @@ class Requests(Served):
                 http.socket.shutdown(socket.SHUT_WR)
                 self.assertTrue(http.is_closed())
 
+    def test_the_last_answer_is_followed_by_the_end_before_the_connection_is_closed(self):
+        with Http() as http:
+            http.request("GET", "/v2", headers=["Connection: close"])
+            answer = http.answer()
+            self.assertEqual((answer[0], answer[1]["connection"]), (200, "close"))
+            self.assertTrue(http.is_closed())
+            for _ in range(2):  # a connection that was closed would be reset by the first of them
+                http.send(b"still there")
+                time.sleep(0.05)
+
     def test_heads_that_do_not_end_are_cut_off(self):
         for head in (b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 101 + b"\r\n",
                      b"GET /" + b"v" * 20000,
