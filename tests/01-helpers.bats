@@ -196,6 +196,21 @@ runner() {
     run ! grep -lzsE '^543[23]$' /proc/[0-9]*/cmdline
 }
 
+# Else a namespace that a test makes has a copy of the mount, which so outlives its own test.
+@test "tests/run keeps what a file mounts from other files, and reports what it left mounted" {
+    requires root mountns
+    cd "$ROOT"
+    program mounts 'mkdir "$TMPDIR/m" && mount -t tmpfs kept-apart "$TMPDIR/m" && touch "$1/there"
+        echo 1..1; for ((i = 0; i < 600; i++)); do [[ ! -e $1/seen ]] || { echo ok 1 - a; exit; }; sleep 0.1; done'
+    program looks 'echo 1..1; for ((i = 0; i < 600; i++)); do [[ ! -e $1/there ]] || break; sleep 0.1; done
+        ! grep kept-apart /proc/self/mountinfo && echo ok 1 - a; touch "$1/seen"'
+    sed -i "2s|^|set -- $T; |" "$T/mounts" "$T/looks"
+    programs=("$T/mounts" "$T/looks")
+    JOBS=2 runner -1
+    assert_match "$output" 'not ok - left a mount behind'
+    assert_eq "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
+}
+
 @test "tests/run counts sanitizer reports that nobody printed" {
     cd "$ROOT"
     program silent 'p=${ASAN_OPTIONS##*log_path=}; echo ERROR: found >"${p%%:*}.1"

@@ -507,7 +507,7 @@ swapping() {
     sed 's/^SwapTotal:.*/SwapTotal: 3145728 kB/' /proc/meminfo >"$T/meminfo"
     mkdir "$1"
     # shellcheck disable=SC2016 # the other shell expands it
-    spawn unshare --mount --propagation private bash -c "$LEAVE_OTHERS"'mount --bind "$1" /proc/meminfo
+    spawn unshare --mount --propagation private bash -c 'mount --bind "$1" /proc/meminfo
         [[ ! -d /sys/fs/cgroup ]] || mount -t tmpfs none /sys/fs/cgroup
         shift; exec "$@"' _ "$T/meminfo" "$GMSFS" mount -f -o "backend=host,size=32M,$2" "$1"
     wait_until 10 grep -q ' mounted ' "$T/spawn-$SPAWNED"

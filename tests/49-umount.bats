@@ -45,7 +45,7 @@ load helpers
     requires root mountns nsenter
     start_mount
     "$GMSFS" run -w "$M/weights" -- fallocate -l 1M "$M/weights/allocations/a"
-    spawn env MINE="$M" unshare --mount bash -c "$LEAVE_OTHERS"'echo there && exec sleep 60'
+    spawn unshare --mount bash -c 'echo there && exec sleep 60'
     wait_until 5 grep -q there "$T/spawn-$SPAWNED"
     cli -1 umount "$M"
     assert_match "$output" 'unmounted here, but copies of the mount keep its daemon'

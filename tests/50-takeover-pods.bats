@@ -26,7 +26,7 @@ teardown() {
 }
 
 # As runc does it: the volume keeps its propagation, the root of the host is left behind.
-BECOME_POD=$LEAVE_OTHERS'
+BECOME_POD='
     root=$1 shared=$2 volume=$3 && shift 3 && mount --rbind / "$root" && mount --make-rslave "$root" &&
     mount --rbind "$shared" "$root$volume" && cd "$root" && pivot_root . ".$volume.old" && cd / &&
     mount --make-rslave "$volume.old" && umount -l "$volume.old" &&
@@ -36,7 +36,7 @@ BECOME_POD=$LEAVE_OTHERS'
 pod() {
     local name=$1
     mkdir -p "$T/root-$name" "$T/$name" "$T/$name.old"
-    MINE=$M spawn unshare --mount --propagation unchanged "${POD_FLAGS[@]}" \
+    spawn unshare --mount --propagation unchanged "${POD_FLAGS[@]}" \
         bash -c "$BECOME_POD" _ "$T/root-$name" "$T/shared" "$T/$name" "${@:2}"
 }
 
@@ -122,8 +122,8 @@ is_refused() { # REGEX: the pod that was started last, and the first one goes on
     requires pidns user-fuse
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=(unshare --mount --propagation unchanged bash -c
-        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc -o hidepid=2 proc /proc && exec "$@"' _ "${AS_USER[@]}")
-    MINE=$M start_mount '' "$M"
+        'mount --make-private /proc && mount -t proc -o hidepid=2 proc /proc && exec "$@"' _ "${AS_USER[@]}")
+    start_mount '' "$M"
     local former=$KEEPER worker
     worker=$(worker_of "$former")
     run_logged -1 unshare --pid --fork --kill-child --mount-proc --propagation slave "$GMSFS" mount -f --takeover "$M"

@@ -15,7 +15,7 @@ SHARER=$BUILD/tests/tools/sharer
 # the mount is to be seen at $T/inside.
 contained() {
     mkdir -p "$T/inside"
-    MINE=$M unshare --mount --pid --net --fork --mount-proc bash -c "$LEAVE_OTHERS"'
+    unshare --mount --pid --net --fork --mount-proc bash -c '
         mount --bind "$1" "$2" && shift 2 && exec "$@"' _ "$M" "$T/inside" "${AS_USER[@]}" "$@"
 }
 
@@ -100,7 +100,7 @@ hidden_mount() {
     requires fuse root mountns pidns
     share_directory
     MOUNT_VIA=(unshare --mount --pid --fork --kill-child --propagation unchanged bash -c
-        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
+        'mount --make-private /proc && mount -t proc proc /proc && exec "$@"' _)
     mkdir "$T/shared/m"
     start_mount_via granularity=64K "$T/shared/m"
 }
@@ -176,7 +176,7 @@ start_mount_via() {
     requires fuse root mountns
     share_directory
     MOUNT_VIA=(unshare --mount --propagation unchanged bash -c
-        "$LEAVE_OTHERS"'mount --make-private /proc && mount -t proc -o hidepid=2,gid=47001 proc /proc && exec "$@"' _)
+        'mount --make-private /proc && mount -t proc -o hidepid=2,gid=47001 proc /proc && exec "$@"' _)
     mkdir "$T/shared/m"
     start_mount_via granularity=64K "$T/shared/m"
     chown "$TEST_UID" "$M/weights"
@@ -206,7 +206,7 @@ teardown() {
 
 # without_proc COMMAND...: as in a chroot where nobody mounted it
 without_proc() {
-    MINE=$M unshare --mount bash -c "$LEAVE_OTHERS"'
+    unshare --mount bash -c '
         mount -t tmpfs none /proc && exec "$@"' _ timeout $((30 * SLOW)) "$@"
 }
 

@@ -164,18 +164,10 @@ drop_cached() {
     done
 }
 
-# A new mount namespace has copies of the mounts of other tests, which could not end before it does.
-# Shells that begin with this leave all of them but $MINE.
-# shellcheck disable=SC2016 # they expand it
-LEAVE_OTHERS='
-    while read -r _ _ _ _ at _; do
-        [[ $at == "${MINE-}" ]] || { mount --make-private "$at" && umount -l "$at"; }
-    done < <(grep " - fuse.gmsfs " /proc/self/mountinfo)
-'
-
-# in_mountns SCRIPT ARGUMENT...: as bash -c, in a mount namespace of its own, with the test's mount.
+# in_mountns SCRIPT ARGUMENT...: as bash -c, in a mount namespace of its own. tests/run keeps the mounts of other files
+# out of it: a copy of a mount keeps its daemon.
 in_mountns() {
-    MINE=$M unshare --mount --propagation private bash -c "$LEAVE_OTHERS$1" _ "${@:2}"
+    unshare --mount --propagation private bash -c "$1" _ "${@:2}"
 }
 
 can_mount_fuse() {
