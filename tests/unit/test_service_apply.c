@@ -91,8 +91,10 @@ static void apply(unsigned step, char last, size_t touched[SLICES])
     check_int(in_step(service_apply(service, &by, document, bytes, &writer.request)), 0);
     for (size_t i = 0; i < SLICES; i++) {
         require(writer.answers == 0);
+        check(service_has_slices(service));
         touched[i] = measure_turn();
     }
+    check(!service_has_slices(service));
     check_int(writer.answers, 1);
     check_int(writer.error, 0);
     free(document);
