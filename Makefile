@@ -378,10 +378,14 @@ demo:
 	@O=$(O) scripts/demo
 
 # TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; JOBS is how many
-# bats files run at a time.
+# bats files run at a time. Unit programs alone need nothing else to be built or installed.
+UNITS_ALONE := $(if $(filter-out $(UNIT_TESTS),$(TESTS)),,$(TESTS))
+test_goals = $(if $(UNITS_ALONE),$(UNITS_ALONE:%=$1/tests/unit/%),tests)
+test_deps := $(if $(UNITS_ALONE),build,test)
+
 test:
-	@scripts/deps test
-	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@scripts/deps $(test_deps)
+	@$(MAKE) --no-print-directory -j$(shell nproc) $(call test_goals,$(O))
 	@O=$(O) tests/run $(TESTS)
 
 # Every call site in every deed of 59-faults, where `make test` takes each of them once. FAULTS=all does
@@ -418,9 +422,9 @@ check-engines:
 	@O=$(O) GMSFS_ENGINES=1 BATS_TEST_TIMEOUT=2400 BATS_TIMEOUT=7200 tests/run 80-engines
 
 check-asan:
-	@scripts/deps test
+	@scripts/deps $(test_deps)
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
-		CFLAGS='-O1 -g' tests
+		CFLAGS='-O1 -g' $(call test_goals,$(O)/asan)
 	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and

@@ -211,6 +211,19 @@ runner() {
     assert_eq "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
 }
 
+@test "make test of unit programs alone builds and installs what they need" {
+    requires make
+    cd "$ROOT"
+    unset MAKEFLAGS MAKELEVEL
+    run_logged -0 make -n test TESTS='test_lock test_layout' O="$T/build"
+    assert_match "$output" 'scripts/deps build'
+    assert_match "$output" "-o $T/build/tests/unit/test_layout "
+    [[ $output != *tests/unit/test_core* && $output != *tests/tools/* && $output != *bench/* ]]
+    run_logged -0 make -n test TESTS='test_lock 00-smoke' O="$T/build"
+    assert_match "$output" 'scripts/deps test'
+    assert_match "$output" "-o $T/build/tests/tools/gmsctl "
+}
+
 @test "tests/run counts sanitizer reports that nobody printed" {
     cd "$ROOT"
     program silent 'p=${ASAN_OPTIONS##*log_path=}; echo ERROR: found >"${p%%:*}.1"
