@@ -219,6 +219,16 @@ at_host() {
     assert_match "$(output_of "$demote")" "$W: it stays at device: the move failed \\(ECANCELED\\): it was cancelled"
 }
 
+@test "what an order was told is not for readers that the store got later" {
+    start_tiers size=32M,host_size=16M
+    committed
+    chmod 700 "$W"
+    refused 1 'the mount has no disk' demote --to disk "$W"
+    assert_match "$(info_of weights .obstacle.text)" 'the mount has no disk'
+    chmod 755 "$W"
+    assert_eq "$(info_of weights .obstacle)" null
+}
+
 @test "what an order was told is forgotten with the next one, which finds the store moving by itself" {
     start_tiers size=32M,host_size=16M
     committed

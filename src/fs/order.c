@@ -75,6 +75,9 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
         note.move = store->places.move.id;
     if (note.obstacle.text[0] || note.move)
         note.store = store->id;
+    note.owner = store->uid;
+    note.group = store->gid;
+    note.mode = store->mode;
     size_t at = find_order(&fs->orders, store->id);
     if (error == -EBUSY && !note.store && at < FS_ORDERS &&
         is_under_way(&fs->orders.list[at], store))
@@ -87,14 +90,20 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
     fs->orders.changes++;
 }
 
+/* The store has the readers that it had when the obstacle was noted. */
+static bool has_its_readers(const struct fs_order *order, const struct core_store *store)
+{
+    return order->owner == store->uid && order->group == store->gid && order->mode == store->mode;
+}
+
 void fs_order_find_obstacle(const struct fs *fs, const struct core_store *store,
                             enum core_place *to, struct move_obstacle *out)
 {
     size_t at = find_order(&fs->orders, store->id);
     const struct fs_order *order = at < FS_ORDERS ? &fs->orders.list[at] : NULL;
-    *out = order ? order->obstacle : (struct move_obstacle){0};
+    *out = order && has_its_readers(order, store) ? order->obstacle : (struct move_obstacle){0};
     if (order)
         *to = order->to;
-    if (order && !out->text[0])
+    if (order && !order->obstacle.text[0])
         service_find_move_end(fs->service, store, order->to, order->event, out);
 }

@@ -23,6 +23,7 @@ struct fs_order {
     uint64_t event;                /* number of the next one, when the order came */
     uint64_t move;                 /* that the order has begun; 0: it was refused */
     struct move_obstacle obstacle; /* "": the move has begun */
+    uint32_t owner, group, mode;   /* of the store then: the obstacle is for its readers */
 };
 
 struct fs_orders {
