@@ -145,6 +145,22 @@ all_was_refused_in_time() { # MIB
     assert_eq "$(memcg_kills)" 0 'processes that the kernel killed'
 }
 
+# What the kernel keeps for a client that does not read is charged to the daemon.
+@test "answers that nobody reads take little of the daemon's memory" {
+    local before
+    memcg_make 256
+    start_gms_mount size=64M,gms_mode=0666
+    before=$(memcg_usage)
+    spawn "${AS_USER[@]}" "$HOG" "$M" weights unread
+    wait_until 60 grep -q '^full ' "$T/spawn-$SPAWNED"
+    assert_match "$(output_of "$SPAWNED")" 'full [0-9]{2,} ECONNREFUSED$'
+    (($(memcg_usage) - before < 8 << 20)) || fail "$(($(memcg_usage) - before)) bytes are taken"
+    timeout $((2 * SLOW)) cat "$M/weights/state" "$M/device" >"$T/looked"
+    kill -KILL "$SPAWNED"
+    spawn "${AS_USER[@]}" "$HOG" "$M" weights connections # its places are free again
+    wait_until 60 grep -q '^full [0-9]* EINPROGRESS' "$T/spawn-$SPAWNED"
+}
+
 @test "with 160 MiB everything that two users fill is refused in time" {
     all_was_refused_in_time 160
 }

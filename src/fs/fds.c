@@ -106,6 +106,8 @@ static int send_batch(struct connection *connection)
     int error = 0;
     if (count && !fds_may_send(connection, count))
         return -ETOOMANYREFS;
+    if (count && fds_charge(connection, FDS_ITEMS_BYTES(count)))
+        return -ENOMEM;
     batch.message.header =
         (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
     batch.message.tag_bytes = 0;
@@ -285,8 +287,12 @@ static void ask_region(struct connection *connection, struct fds_received *recei
     received->object = -1;
     /* One that cannot be seen now asks all the same: only `events` and `sessions` name it. */
     fds_find_sender(connection, received->sender, &asker.peer.process);
-    int error = fds_region_ask(&asker, &received->region, on_region_answered, connection,
-                               &connection->registering);
+    int error = 0;
+    if (received->request.op == GMSFS_FDS_REGION_LIST)
+        error = fds_charge(connection, FDS_REGION_LIST_BYTES);
+    error = error ? fds_region_refuse(&connection->answer, error)
+                  : fds_region_ask(&asker, &received->region, on_region_answered, connection,
+                                   &connection->registering);
     if (!error && connection->registering)
         error = fs_watch(connection->fs, &connection->watch, 0);
     if (error)
@@ -370,6 +376,21 @@ static void refuse_unread(struct connection *connection)
     drop(connection);
 }
 
+/* True: nothing is read now, for the client has not read the last answer, or the connection is
+ * gone. */
+static bool await_reader(struct connection *connection)
+{
+    bool awaits = fds_has_unread(connection->watch.fd);
+    if (awaits == connection->awaits_reader)
+        return awaits;
+    connection->awaits_reader = awaits;
+    if (fs_watch(connection->fs, &connection->watch,
+                 awaits ? EVENT_WRITE | EVENT_TAKEN : EVENT_READ) == 0)
+        return awaits;
+    drop(connection);
+    return true;
+}
+
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     struct connection *connection = (struct connection *)watch;
@@ -385,6 +406,8 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         go_on(connection);
         return;
     }
+    if (await_reader(connection))
+        return;
     if (fds_is_refused(connection, 0)) {
         refuse_unread(connection);
         return;
@@ -430,7 +453,8 @@ static bool make_place(struct fs *fs, uint32_t uid)
     struct connection *oldest = NULL;
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
-        if (at->uid == uid && is_idle(at) && (!oldest || at->active_ms < oldest->active_ms))
+        if (at->uid == uid && is_idle(at) && (!oldest || at->active_ms < oldest->active_ms) &&
+            !fds_has_unread(at->watch.fd)) /* else its place would not be free */
             oldest = at;
     }
     if (oldest)
@@ -542,7 +566,7 @@ static const char *why_stalled(const struct connection *connection)
     if (connection->awaits_share)
         return "waits in vain for its user's share of descriptors: other connections have not read "
                "theirs";
-    return connection->starved ? "waits in vain for descriptors, which are short"
+    return connection->starved ? "waits in vain for descriptors or memory, which are short"
                                : "does not read its descriptors";
 }
 

@@ -38,6 +38,10 @@ struct fds_items {
     int descriptors[GMSFS_BATCH_MAX];
 };
 
+/* At most what the kernel takes for a message of so many, with their tags and its own notes. */
+#define FDS_ITEMS_BYTES(count) \
+    ((count) * sizeof(struct gmsfs_fds_item) + GMSFS_FDS_TAGS_MAX + (2u << 10))
+
 /* One more of them. */
 void fds_add_item(struct fds_items *message, const struct service_descriptor *descriptor);
 /* All of them, now. 0 or a negative errno */

@@ -23,9 +23,11 @@ struct connection {
     uint64_t active_ms;    /* last progress */
     struct service_redeemed ticket;
     uint64_t sent;
-    uint32_t unread;   /* so many of its descriptors are unread at most (fds_unread.h) */
-    bool awaits_share; /* that is why it is starved */
-    uint64_t kept;     /* under this number the keeper holds it; 0: it does not */
+    uint32_t unread;        /* so many of its descriptors are unread at most (fds_unread.h) */
+    bool awaits_share;      /* that is why it is starved */
+    bool awaits_reader;     /* its next request is read when its client has read the last answer */
+    uint64_t charged_bytes; /* of long answers, until its client has read them (fds_charge) */
+    uint64_t kept;          /* under this number the keeper holds it; 0: it does not */
     uint32_t batch;
     struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
     struct service_drain drain;        /* of a store; it ends with the connection */

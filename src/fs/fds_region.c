@@ -39,10 +39,7 @@ struct answer {
     struct gmsfs_region_info list[GMSFS_REGION_LIST_MAX];
 };
 
-_Static_assert(sizeof(struct answer) ==
-                   sizeof(struct gmsfs_fds_header) + sizeof(struct gmsfs_fds_region_answer) +
-                       GMSFS_REGION_LIST_MAX * sizeof(struct gmsfs_region_info),
-               "an answer has no padding");
+_Static_assert(sizeof(struct answer) == FDS_REGION_LIST_BYTES, "an answer has no padding");
 
 struct fds_region_op {
     struct service_request request;

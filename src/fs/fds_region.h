@@ -17,6 +17,11 @@ struct fds_region_asker {
     int object; /* the descriptor that came along, in memory; taken over. -1: none */
 };
 
+/* Of the longest answer. */
+#define FDS_REGION_LIST_BYTES                                                   \
+    (sizeof(struct gmsfs_fds_header) + sizeof(struct gmsfs_fds_region_answer) + \
+     GMSFS_REGION_LIST_MAX * sizeof(struct gmsfs_region_info))
+
 struct fds_region_op; /* a registration that is not answered yet */
 
 /* Answers, or begins what answers later: then *op is set, and `answered` is called with 0 or what

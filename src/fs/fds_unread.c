@@ -2,6 +2,7 @@
 #include "fs/fds_unread.h"
 
 #include "gmsfs_abi.h"
+#include "service/bounds.h"
 
 #include <linux/sockios.h>
 #include <stdlib.h>
@@ -21,22 +22,44 @@ struct fds_unread {
     int fd;
     uint32_t count;
     uint32_t places; /* among the connections of its user */
+    uint64_t charged_bytes;
     uint64_t kept;
 };
+
+/* What the kernel takes for messages that lie unread. */
+static size_t count_unread_bytes(int fd)
+{
+    int bytes = 0;
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
 
 /* Of those that were sent: what lies there unread takes no less than its items do. */
 static uint32_t count_unread(int fd, uint32_t sent)
 {
-    int bytes = 0;
-    if (ioctl(fd, SIOCOUTQ, &bytes) != 0 || bytes <= 0)
-        return 0;
-    size_t most = (size_t)bytes / sizeof(struct gmsfs_fds_item);
+    size_t most = count_unread_bytes(fd) / sizeof(struct gmsfs_fds_item);
     return most < sent ? (uint32_t)most : sent;
 }
 
-static bool has_unread(int fd)
+/* A byte is left of a message that is being read: the kernel takes it off after it has told of
+ * that. */
+bool fds_has_unread(int fd)
 {
     return count_unread(fd, 1) > 0;
+}
+
+int fds_charge(struct connection *connection, uint64_t more_bytes)
+{
+    struct service *service = connection->fs->service;
+    uint64_t before = connection->charged_bytes;
+    uint64_t bytes = count_unread_bytes(connection->watch.fd) + more_bytes;
+    int error = 0;
+    if (bytes > before)
+        error = service_take(service, SERVICE_BOUND_FRAMES, 0, connection->uid, bytes - before);
+    else
+        service_give(service, SERVICE_BOUND_FRAMES, connection->uid, before - bytes);
+    if (!error)
+        connection->charged_bytes = bytes;
+    return error;
 }
 
 static void close_one(struct fs *fs, const struct fds_unread *unread)
@@ -44,6 +67,7 @@ static void close_one(struct fs *fs, const struct fds_unread *unread)
     fs->unread_count -= unread->count;
     close(unread->fd);
     service_give(fs->service, SERVICE_BOUND_CONNECTIONS, unread->uid, unread->places);
+    service_give(fs->service, SERVICE_BOUND_FRAMES, unread->uid, unread->charged_bytes);
 }
 
 /* Where the keeper cannot be told now: at the next tick. */
@@ -57,7 +81,7 @@ static bool close_those_read(struct fs *fs)
     struct fds_unread **at = &fs->unread;
     while (*at) {
         struct fds_unread *unread = *at;
-        if (!has_unread(unread->fd) && drop_kept(fs, unread->kept)) {
+        if (!fds_has_unread(unread->fd) && drop_kept(fs, unread->kept)) {
             *at = unread->next;
             close_one(fs, unread);
             free(unread);
@@ -90,6 +114,10 @@ bool fds_count_unread(struct fs *fs)
             uint32_t unread = count_unread(connection->watch.fd, connection->unread);
             fs->unread_count -= connection->unread - unread;
             connection->unread = unread;
+        }
+        if (connection->charged_bytes > 0) {
+            fds_charge(connection, 0);
+            some_left |= connection->charged_bytes > 0;
         }
     }
     return some_left;
@@ -185,10 +213,12 @@ void fds_close_when_read(struct connection *connection)
                                     .fd = connection->watch.fd,
                                     .count = connection->unread,
                                     .places = 1,
+                                    .charged_bytes = connection->charged_bytes,
                                     .kept = connection->kept};
-    if (over.count || over.kept) /* its client hears of it behind what it has not read */
+    bool is_unread = fds_has_unread(over.fd);
+    if (is_unread || over.kept) /* its client hears of it behind what it has not read */
         shutdown(over.fd, SHUT_RDWR);
-    if ((over.count && count_unread(over.fd, over.count)) || !drop_kept(connection->fs, over.kept))
+    if (is_unread || !drop_kept(connection->fs, over.kept))
         end_later(connection->fs, &over);
     else
         close_one(connection->fs, &over);

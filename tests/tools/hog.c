@@ -32,7 +32,9 @@
 #define LARGE_BYTES     (1u << 20)
 #define AIO_REQUESTS    4096
 #define MAX_CONNECTIONS 2048u /* twice what there are */
-#define MOVE_MS         3000  /* so often something is taken of what is not read */
+#define UNREAD_REQUESTS 300u  /* of a connection: as many answers as its socket takes */
+#define UNREAD_WAIT_MS  1000
+#define MOVE_MS         3000 /* so often something is taken of what is not read */
 #define MOVE_BYTES      (64u << 10)
 
 static const char *mount, *store;
@@ -248,6 +250,26 @@ static int take_connection(void)
     return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
 }
 
+/* A connection that asks and asks, and does not read what it is answered. */
+static int take_unread(void)
+{
+    static unsigned connections;
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_FENCE_STATUS};
+    int fd = connect_to_mount();
+    struct pollfd answered = {.fd = fd, .events = POLLIN};
+    char byte;
+
+    if (fd < 0)
+        return fd;
+    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0 ||
+        poll(&answered, 1, UNREAD_WAIT_MS) <= 0 || recv(fd, &byte, 1, MSG_PEEK) <= 0)
+        return -ECONNREFUSED;
+    for (unsigned i = 0; i < UNREAD_REQUESTS; i++)
+        if (send(fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            poll(NULL, 0, 1); /* the daemon takes some, as long as it answers them */
+    return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
+}
+
 /* ---- answers that are not read: each connection of a GMS client has one -----------------------
  */
 
@@ -416,21 +438,14 @@ static const struct kind {
     int (*take)(void);
     int (*fill)(unsigned *count);
 } kinds[] = {
-    {"files", take_file, NULL},
-    {"directories", take_directory, NULL},
-    {"texts", take_text, NULL},
-    {"entries", take_entry, NULL},
-    {"sessions", take_session, NULL},
-    {"locks", take_lock, NULL},
-    {"tickets", take_ticket, NULL},
-    {"regions", take_region, NULL},
-    {"gathered", take_gathered, NULL},
-    {"connections", take_connection, NULL},
-    {"spools", take_spool, NULL},
-    {"frames", take_answer, NULL},
-    {"names", take_name, NULL},
-    {"waiters", NULL, fill_with_waiters},
-    {"transfers", NULL, fill_with_writes},
+    {"files", take_file, NULL},           {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},           {"entries", take_entry, NULL},
+    {"sessions", take_session, NULL},     {"locks", take_lock, NULL},
+    {"tickets", take_ticket, NULL},       {"regions", take_region, NULL},
+    {"gathered", take_gathered, NULL},    {"connections", take_connection, NULL},
+    {"unread", take_unread, NULL},        {"spools", take_spool, NULL},
+    {"frames", take_answer, NULL},        {"names", take_name, NULL},
+    {"waiters", NULL, fill_with_waiters}, {"transfers", NULL, fill_with_writes},
 };
 
 static const struct kind *find_kind(const char *name)
