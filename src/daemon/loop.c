@@ -264,6 +264,7 @@ static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_m
     return rest_ms > INT_MAX ? INT_MAX : (int)rest_ms;
 }
 
+/* What came before in the turn may have changed what it waits for. */
 static void serve_event(struct loop *loop, const struct epoll_event *event)
 {
     struct event_watch *watch = event->data.ptr;
@@ -271,12 +272,17 @@ static void serve_event(struct loop *loop, const struct epoll_event *event)
 
     if (!watch)
         return;
-    if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+    if (event->events & EPOLLIN)
         events |= EVENT_READ;
     if (event->events & EPOLLRDHUP)
         events |= EVENT_HUP;
     if (event->events & EPOLLOUT)
         events |= EVENT_WRITE;
+    events &= watch->events;
+    if (event->events & (EPOLLERR | EPOLLHUP))
+        events |= EVENT_READ;
+    if (events == 0)
+        return;
     watch->ready(watch, events);
     end_step(loop);
 }

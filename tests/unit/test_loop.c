@@ -97,6 +97,27 @@ TAP_TEST(an_edge_that_a_turn_did_not_come_to_is_told_in_a_later_one)
     check_turns_go_on(EVENT_WRITE | EVENT_TAKEN);
 }
 
+static void stop_reading(struct event_watch *watch, uint32_t events)
+{
+    (void)watch;
+    (void)events;
+    require(loop_watch(loop, &watches[1], 0) == 0);
+}
+
+TAP_TEST(what_waits_for_nothing_since_an_event_of_this_turn_is_not_told_of_an_older_one)
+{
+    watch_all(2);
+    watches[0].ready = stop_reading;
+    watches[0].whose = 0;
+    require(loop_turn(loop, 0) == 0);
+    check_int(served[1], 0);
+    require(loop_watch(loop, &watches[1], EVENT_READ) == 0);
+    watches[0].ready = on_ready;
+    require(loop_turn(loop, 0) == 0);
+    check_int(served[1], 1);
+    end(2);
+}
+
 TAP_TEST(what_is_nobodys_is_served_in_each_turn)
 {
     watch_all(ALL);
