@@ -7,17 +7,11 @@
 #include "service/tickets.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-
-/* No message counts for less in its socket. A byte is left of one that is being read: the kernel
- * takes it off after it has told of that. */
-#define LEAST_UNREAD_BYTES 256
 
 /* ---- sending -----------------------------------------------------------------------------------
  */
@@ -47,7 +41,7 @@ static int charge_answer(struct rpc_connection *connection)
 {
     uint64_t bytes = connection->output.room_bytes;
 
-    if (bytes <= RPC_INPUT_BYTES)
+    if (bytes <= RPC_ANSWER_BYTES)
         return 0;
     return rpc_charge(connection, connection->input_room + bytes);
 }
@@ -259,14 +253,7 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
 {
     struct service_descriptor descriptor;
     struct rpc_askers askers;
-    int unread = 0, error;
-
-    /* One at a time: those that are on their way count for all processes of the daemon's user. */
-    if (ioctl(connection->watch.fd, SIOCOUTQ, &unread) == 0 && unread >= LEAST_UNREAD_BYTES) {
-        rpc_await_reader(connection);
-        return;
-    }
-    error = rpc_find_askers(connection, &askers);
+    int error = rpc_find_askers(connection, &askers);
 
     if (error == 0)
         error =

@@ -38,7 +38,7 @@ static bool has_hung_up(int fd)
     return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }
 
-/* Who has gone already, and was not heard yet, makes place. */
+/* Who has gone already, and was not heard yet, makes place, and who has read all. */
 static void end_gone(struct rpc *rpc, uint32_t uid)
 {
     for (size_t i = rpc->connections.count; i-- > 0;) {
@@ -48,6 +48,7 @@ static void end_gone(struct rpc *rpc, uint32_t uid)
             has_hung_up(connection->watch.fd))
             rpc_connection_end(connection);
     }
+    rpc_free_unread(rpc, false);
 }
 
 int rpc_take_place(struct rpc *rpc, uint32_t uid)
@@ -72,6 +73,11 @@ static int start(struct rpc_connection *connection)
         error = rpc_take_place(rpc, connection->caller.uid);
     if (error < 0)
         return error;
+    error = rpc_charge(connection, 0);
+    if (error < 0) {
+        rpc_give_place(connection);
+        return error;
+    }
     rpc->host.keep_ahead(rpc->host.context, connection->id, connection->watch.fd);
     error = idvec_insert(&rpc->connections, connection);
     if (error == 0) {
@@ -81,7 +87,7 @@ static int start(struct rpc_connection *connection)
             idvec_remove(&rpc->connections, connection->id);
     }
     if (error < 0) {
-        service_give(rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
+        rpc_give_place(connection);
         rpc->host.drop(rpc->host.context, connection->id);
     }
     return error;

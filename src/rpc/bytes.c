@@ -85,7 +85,7 @@ int rpc_send_output(struct rpc_connection *connection)
         output->begin_bytes += (size_t)sent;
         connection->moved_us = clock_now_us();
     }
-    if (output->room_bytes > RPC_INPUT_BYTES)
+    if (output->room_bytes > RPC_ANSWER_BYTES)
         message_buffer_free(output);
     output->begin_bytes = output->size_bytes = output->used_bytes = 0;
     return 0;
@@ -188,7 +188,7 @@ void rpc_consume_frame(struct rpc_connection *connection)
         kept_shrink_input(connection->kept, 2 * RPC_INPUT_BYTES);
         connection->input_room = RPC_INPUT_BYTES;
     }
-    if (connection->output.room_bytes <= RPC_INPUT_BYTES &&
+    if (connection->output.room_bytes <= RPC_ANSWER_BYTES &&
         connection->input_room <= RPC_INPUT_BYTES)
         rpc_charge(connection, 0);
 }

@@ -26,7 +26,7 @@ static struct rpc_connection *of_watch(struct event_watch *watch)
 /* ---- what it costs -----------------------------------------------------------------------------
  */
 
-int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
+static int set_charge(struct rpc_connection *connection, uint64_t bytes)
 {
     struct service *service = connection->rpc->service;
     uint32_t uid = connection->caller.uid;
@@ -40,6 +40,17 @@ int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
     if (error == 0)
         connection->charged_bytes = bytes;
     return error;
+}
+
+int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
+{
+    return set_charge(connection, RPC_BASE_BYTES + bytes);
+}
+
+void rpc_give_place(struct rpc_connection *connection)
+{
+    set_charge(connection, 0);
+    service_give(connection->rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
 }
 
 /* ---- lists: one goes on at a time, for a little, whoever else waits for its own
@@ -88,13 +99,42 @@ void rpc_serve_listing(struct rpc *rpc)
 /* ---- its end -----------------------------------------------------------------------------------
  */
 
-void rpc_connection_free(struct rpc_connection *connection)
+static void free_connection(struct rpc_connection *connection)
 {
     close(connection->watch.fd);
+    free(connection);
+}
+
+void rpc_connection_free(struct rpc_connection *connection)
+{
+    struct rpc *rpc = connection->rpc;
+
     peer_free(&connection->peer);
     if (connection->kept)
-        kept_give(connection->rpc->memory, connection->kept);
-    free(connection);
+        kept_give(rpc->memory, connection->kept);
+    if (connection->is_unread) {
+        connection->next_unread = rpc->unread;
+        rpc->unread = connection;
+    } else {
+        free_connection(connection);
+    }
+}
+
+void rpc_free_unread(struct rpc *rpc, bool are_all)
+{
+    struct rpc_connection **link = &rpc->unread;
+
+    while (*link) {
+        struct rpc_connection *connection = *link;
+
+        if (are_all || !rpc_has_unread(connection)) {
+            *link = connection->next_unread;
+            rpc_give_place(connection);
+            free_connection(connection);
+        } else {
+            link = &connection->next_unread;
+        }
+    }
 }
 
 static bool is_busy(const struct rpc_connection *connection)
@@ -123,8 +163,9 @@ void rpc_connection_end(struct rpc_connection *connection)
     rpc_free_listing(connection);
     message_buffer_free(&connection->output);
     rpc_pass(connection, -1, false);
-    rpc_charge(connection, 0);
-    service_give(rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
+    connection->is_unread = rpc_has_unread(connection);
+    if (!connection->is_unread)
+        rpc_give_place(connection);
     if (connection->finish && connection->request.alloc)
         service_interrupt(rpc->service, &connection->request);
     if (connection->file)
@@ -152,13 +193,6 @@ void rpc_pause(struct rpc_connection *connection)
         connection->pause_ms = LONGEST_PAUSE_MS;
     loop->set_timeout(loop->context, &connection->pause,
                       clock_now_us() / 1000 + connection->pause_ms);
-}
-
-/* The request is asked again at each message that the client has read. */
-void rpc_await_reader(struct rpc_connection *connection)
-{
-    connection->awaits_reader = true;
-    connection->is_served = false;
 }
 
 void rpc_on_pause_over(struct event_timeout *timeout)
@@ -273,13 +307,20 @@ static int serve_whole_frame(struct rpc_connection *connection)
     dispatch(connection);
     rpc_note(connection);
     connection->is_dispatching = false;
-    if (connection->is_paused || connection->awaits_reader)
+    if (connection->is_paused)
         return 0;
     connection->pause_ms = 0;
     return 1;
 }
 
-/* The frame at the front, if it is whole. As serve_whole_frame. */
+/* True: it goes on at the next message that the client reads. */
+static bool await_reader(struct rpc_connection *connection)
+{
+    connection->awaits_reader = rpc_has_unread(connection);
+    return connection->awaits_reader;
+}
+
+/* The frame at the front, if it is whole and the last answer was read. As serve_whole_frame. */
 static int serve_frame(struct rpc_connection *connection)
 {
     const struct rpc_host *host = &connection->rpc->host;
@@ -296,6 +337,8 @@ static int serve_frame(struct rpc_connection *connection)
         connection->frame_bytes = bytes;
         connection->decode_error = 1;
     }
+    if (await_reader(connection))
+        return 0;
     uint64_t frame = kept_get_input(connection->kept)->consumed + 1;
     uint64_t former = host->enter(host->context, connection->id, frame);
     error = serve_whole_frame(connection);
@@ -321,6 +364,9 @@ static int go_on_once(struct rpc_connection *connection)
         return connection->finish ? 0 : -ECONNRESET;
     if (connection->finish || connection->is_decoding)
         return connection->has_ended ? -ECONNRESET : 0;
+    if (connection->is_served && connection->charged_bytes > RPC_BASE_BYTES &&
+        await_reader(connection))
+        return 0; /* a long answer counts until then */
     if (connection->is_served)
         rpc_consume_frame(connection);
     return serve_frame(connection);
@@ -438,7 +484,7 @@ void rpc_on_released(struct event_held *held)
 
 void rpc_connection_check(struct rpc_connection *connection)
 {
-    bool is_stuck = connection->charged_bytes > 0 && !connection->finish &&
+    bool is_stuck = connection->charged_bytes > RPC_BASE_BYTES && !connection->finish &&
                     !connection->is_decoding && connection->frame_bytes == 0;
 
     is_stuck |= connection->phase == RPC_CLOSING;

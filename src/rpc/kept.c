@@ -20,7 +20,9 @@
 #define PLACE_BYTES \
     ((INPUT_BEGIN + KEPT_INPUT_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * (size_t)PAGE_BYTES)
 #define SHORT_ANSWER_BYTES 4096u
-#define MEMORY_BYTES       (PAGE_BYTES + KEPT_MAX_CONNECTIONS * PLACE_BYTES)
+/* The first places, which are taken first, keep their memory when they are free. */
+#define READY_PLACES 64u
+#define MEMORY_BYTES (PAGE_BYTES + KEPT_MAX_CONNECTIONS * PLACE_BYTES)
 
 _Static_assert(sizeof(struct kept) <= PAGE_BYTES && KEPT_ANSWER_BYTES <= 2 * PAGE_BYTES,
                "a place has room for all of it");
@@ -193,7 +195,7 @@ void kept_give(struct kept_memory *memory, struct kept *kept)
     size_t place = (size_t)((uint8_t *)kept - memory->at - PAGE_BYTES) / PLACE_BYTES;
 
     atomic_store(&kept->id, 0);
-    if (kept->has_grown)
+    if (kept->has_grown || place >= READY_PLACES)
         (void)madvise(kept, PLACE_BYTES, MADV_REMOVE);
     memory->is_taken[place] = false;
 }

@@ -70,7 +70,7 @@ struct kept {
     /* The bytes of an answer. */
     _Atomic uint64_t answer_frame;
     uint64_t answer_bytes;
-    bool has_grown; /* it is large, and given back when the place is free again */
+    bool has_grown; /* its memory is given back when the place is free again */
     /* When the request at the front was first served: it waits no longer than it would have. */
     _Atomic uint64_t asked_frame;
     uint64_t asked_us;

@@ -105,7 +105,7 @@ static int charge_growth(struct rpc_connection *connection, struct rpc_listing *
 {
     size_t room_bytes = connection->output.room_bytes;
 
-    if (room_bytes <= RPC_INPUT_BYTES || room_bytes == listing->charged_bytes)
+    if (room_bytes <= RPC_ANSWER_BYTES || room_bytes == listing->charged_bytes)
         return 0;
     listing->charged_bytes = room_bytes;
     return rpc_charge(connection, connection->input_room + room_bytes);

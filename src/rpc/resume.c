@@ -139,14 +139,13 @@ static int count_in(struct rpc_connection *connection)
 
     if (error)
         return error;
+    rpc_charge(connection, 0); /* it is there, whatever its user has */
     if (connection->input_room > RPC_INPUT_BYTES)
         error = rpc_charge(connection, connection->input_room);
     if (error == 0)
         error = idvec_insert(&rpc->connections, connection);
-    if (error) {
-        rpc_charge(connection, 0);
-        service_give(rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
-    }
+    if (error)
+        rpc_give_place(connection);
     return error;
 }
 

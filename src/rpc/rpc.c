@@ -209,7 +209,8 @@ bool rpc_on_tick(struct rpc *rpc, uint64_t now_ms)
         if (i < rpc->connections.count)
             rpc_connection_check(rpc->connections.items[i]);
     }
-    return busy || rpc->connections.count > 0;
+    rpc_free_unread(rpc, false);
+    return busy || rpc->connections.count > 0 || rpc->unread;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -251,6 +252,7 @@ void rpc_free(struct rpc *rpc)
     if (!rpc)
         return;
     rpc_close_listeners(rpc);
+    rpc_free_unread(rpc, true);
     service_unobserve(rpc->service, &rpc->observer);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->sweep);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &rpc->lists);

@@ -23,9 +23,13 @@
  * the answer's send returns. */
 #define RPC_READS_PER_TURN 4u
 #define RPC_INPUT_BYTES    KEPT_AHEAD_BYTES
-#define RPC_SHORT_BYTES    (64u << 10) /* a frame up to this is decoded at once */
-#define RPC_STALL_MS       10000u      /* so long a long frame may rest in the middle */
-#define RPC_TEXT_BYTES     65536u      /* of an error */
+/* Of an answer: a longer one counts until its client has read it. */
+#define RPC_ANSWER_BYTES 4096u
+/* Of any connection: what is kept for a next worker, more of the next requests, and an answer. */
+#define RPC_BASE_BYTES  (RPC_INPUT_BYTES + RPC_INPUT_BYTES / 2 + 4 * RPC_ANSWER_BYTES)
+#define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
+#define RPC_TEXT_BYTES  65536u      /* of an error */
 
 enum rpc_phase {
     RPC_KEEPING, /* the keeper does not have it yet: nothing is read. (The numbers are kept by one
@@ -71,7 +75,9 @@ struct rpc_connection {
     /* Something lacks that nobody tells of when it is there: it goes on after a while. */
     struct event_timeout pause;
     bool is_paused;
-    bool awaits_reader; /* a descriptor goes when the client has read what was sent before */
+    bool awaits_reader; /* it goes on when the client has read what was sent */
+    bool is_unread;     /* it is over, and the client has not read all: it keeps its place */
+    struct rpc_connection *next_unread; /* of those */
     uint64_t pause_ms;
     uint64_t moved_us; /* when bytes last came or went */
     /* who */
@@ -130,12 +136,16 @@ struct rpc {
     unsigned warnings;              /* since the last tick */
     struct event_timeout sweep;     /* sessions have ended: whose connections were they */
     uint64_t seen_event;            /* the last one that was looked at */
+    struct rpc_connection *unread;  /* connections that are over and keep their place */
     struct event_timeout lists;     /* the next of those whose answers list has its turn */
     struct rpc_connection *listing; /* they take turns; NULL: none */
 };
 
 /* shared.c */
 bool rpc_may_warn(struct rpc *rpc);
+/* Returns true if the client has not read all that it was sent: the kernel charges that to the
+ * daemon's control group. */
+bool rpc_has_unread(const struct rpc_connection *connection);
 
 /* peer.c: fixed when the connection is made. 0 or a negative errno */
 int rpc_read_peer(struct rpc_connection *connection);
@@ -202,12 +212,14 @@ void rpc_connection_end(struct rpc_connection *connection);
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
 /* The request is served once more, later. */
 void rpc_pause(struct rpc_connection *connection);
-/* The request is served once more when the client has read what it was sent. */
-void rpc_await_reader(struct rpc_connection *connection);
 /* Who holds what others need and does not move is let go. */
 void rpc_connection_check(struct rpc_connection *connection);
-/* Of what answers are made of and requests lie in. 0, -EDQUOT, -ENOMEM */
+/* Of what answers are made of and requests lie in, beside RPC_BASE_BYTES. 0, -EDQUOT, -ENOMEM */
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
+/* Of the bound of connections, with all that is charged. */
+void rpc_give_place(struct rpc_connection *connection);
+/* Frees the connections that are over and whose clients have read all; are_all: every one. */
+void rpc_free_unread(struct rpc *rpc, bool are_all);
 
 /* handshake.c: the first message of a connection */
 void rpc_hello(struct rpc_connection *connection);

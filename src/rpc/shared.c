@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all files of src/rpc use: names, and how much is said. */
+/* What all files of src/rpc use: names, how much is said, and what is unread. */
 #include "rpc/rpc_internal.h"
 
-#include "base/clock.h"
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 
 #define MAX_WARNINGS 10u /* between two ticks */
 
@@ -19,4 +20,15 @@ const char *rpc_domain_name(enum rpc_domain domain)
 bool rpc_may_warn(struct rpc *rpc)
 {
     return rpc->warnings++ < MAX_WARNINGS;
+}
+
+/* No message counts for less in its socket. A byte is left of one that is being read: the kernel
+ * takes it off after it has told of that. */
+#define LEAST_UNREAD_BYTES 256
+
+bool rpc_has_unread(const struct rpc_connection *connection)
+{
+    int bytes = 0;
+
+    return ioctl(connection->watch.fd, SIOCOUTQ, &bytes) == 0 && bytes >= LEAST_UNREAD_BYTES;
 }

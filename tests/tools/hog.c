@@ -5,8 +5,8 @@
  *   hog MOUNT STORE WHAT
  * Takes until it is refused, says `full COUNT ERRNO` and holds what it has until it is killed.
  * Where one process may open no more files, a further one goes on. For tests of bounds: STORE has
- * an allocation, and this user may write it (reading is enough for most). For `frames` MOUNT is the
- * V0 socket of a store that has a long value as `large`.
+ * an allocation, and this user may write it (reading is enough for most). For `frames` and
+ * `sessions-unread` MOUNT is the V0 socket of a store that has a long value as `large`.
  */
 #include "rpc/message.h"
 #include "tool.h"
@@ -32,7 +32,7 @@
 #define LARGE_BYTES     (1u << 20)
 #define AIO_REQUESTS    4096
 #define MAX_CONNECTIONS 2048u /* twice what there are */
-#define UNREAD_REQUESTS 300u  /* of a connection: as many answers as its socket takes */
+#define UNREAD_REQUESTS 250u  /* of a connection: as many as its socket takes */
 #define UNREAD_WAIT_MS  1000
 #define MOVE_MS         3000 /* so often something is taken of what is not read */
 #define MOVE_BYTES      (64u << 10)
@@ -302,7 +302,8 @@ static int peek_refusal(int fd)
                                                                                       : -ENOMEM;
 }
 
-static int take_answer(void)
+/* A reader's session; a negative errno: it was refused. */
+static int begin_session(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error;
@@ -310,14 +311,22 @@ static int take_answer(void)
 
     if (fd < 0)
         return -errno;
-    if (answer_count == MAX_CONNECTIONS)
-        tool_die("frames: never refused");
     snprintf(address.sun_path, sizeof address.sun_path, "%s", mount);
     if (connect(fd, (const struct sockaddr *)&address, sizeof address) < 0)
         return -errno;
     error = say(fd, &(struct message){.type = MESSAGE_HANDSHAKE_REQUEST, .lock_type = MESSAGE_RO});
     if (error == 0 && recv(fd, greeting, sizeof greeting, 0) <= 0)
         error = -ECONNREFUSED;
+    return error ? error : fd;
+}
+
+static int take_answer(void)
+{
+    int fd = begin_session();
+    int error = fd < 0 ? fd : 0;
+
+    if (answer_count == MAX_CONNECTIONS)
+        tool_die("frames: never refused");
     if (error == 0)
         error = say(fd, &(struct message){.type = MESSAGE_METADATA_GET_REQUEST,
                                           .key = message_text("large")});
@@ -326,6 +335,20 @@ static int take_answer(void)
     if (error == 0)
         answers[answer_count++] = fd;
     return error;
+}
+
+/* A session that asks and asks, reads no answer, and ends. */
+static int take_session_unread(void)
+{
+    static unsigned connections;
+    int fd = begin_session();
+    int error = fd < 0 ? fd : 0;
+
+    for (unsigned i = 0; i < UNREAD_REQUESTS && error == 0; i++)
+        error = say(fd, &(struct message){.type = MESSAGE_GET_LOCK_STATE_REQUEST});
+    if (error == 0)
+        shutdown(fd, SHUT_WR);
+    return error == 0 && ++connections > MAX_CONNECTIONS ? -EINPROGRESS : error;
 }
 
 /* Who reads nothing at all is let go after a while. */
@@ -438,14 +461,23 @@ static const struct kind {
     int (*take)(void);
     int (*fill)(unsigned *count);
 } kinds[] = {
-    {"files", take_file, NULL},           {"directories", take_directory, NULL},
-    {"texts", take_text, NULL},           {"entries", take_entry, NULL},
-    {"sessions", take_session, NULL},     {"locks", take_lock, NULL},
-    {"tickets", take_ticket, NULL},       {"regions", take_region, NULL},
-    {"gathered", take_gathered, NULL},    {"connections", take_connection, NULL},
-    {"unread", take_unread, NULL},        {"spools", take_spool, NULL},
-    {"frames", take_answer, NULL},        {"names", take_name, NULL},
-    {"waiters", NULL, fill_with_waiters}, {"transfers", NULL, fill_with_writes},
+    {"files", take_file, NULL},
+    {"directories", take_directory, NULL},
+    {"texts", take_text, NULL},
+    {"entries", take_entry, NULL},
+    {"sessions", take_session, NULL},
+    {"locks", take_lock, NULL},
+    {"tickets", take_ticket, NULL},
+    {"regions", take_region, NULL},
+    {"gathered", take_gathered, NULL},
+    {"connections", take_connection, NULL},
+    {"unread", take_unread, NULL},
+    {"spools", take_spool, NULL},
+    {"frames", take_answer, NULL},
+    {"sessions-unread", take_session_unread, NULL},
+    {"names", take_name, NULL},
+    {"waiters", NULL, fill_with_waiters},
+    {"transfers", NULL, fill_with_writes},
 };
 
 static const struct kind *find_kind(const char *name)
