@@ -258,6 +258,12 @@ mode_of() {
     exec 5<&-
 }
 
+@test "a read of events is short, so that nobody waits for all of them" {
+    ctl repeat 200 mkdir "$M/x" rmdir "$M/x"
+    assert_eq "$(dd if="$M/events" bs=1M count=1 status=none | wc -c)" 16384
+    assert_eq "$(dd if="$M/events" bs=1M status=none | wc -c)" "$(stat -c %s "$M/events")"
+}
+
 @test "poll on events waits for more" {
     expect ETIMEDOUT open "$M/events" r read 100000 poll in 100
     spawn "$GMSCTL" open "$M/events" r read 100000 say waiting poll in 10000 read 1000
