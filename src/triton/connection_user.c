@@ -25,6 +25,7 @@ static int count_for(struct connection *connection, uint32_t uid)
         return error;
     share_give(&server->share, connection->uid, 1);
     connection->uid = uid;
+    connection->watch.whose = event_of_user(uid);
     return connection_hold(connection, held_bytes);
 }
 

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_BYTES 16384u
-#define HELD_STEP  4096u /* asked for more than is needed, so that not every slice asks */
+#define READ_BYTES        16384u
+#define REQUESTS_PER_TURN 8u
+#define HELD_STEP         4096u /* asked for more than is needed, so that not every slice asks */
 
 enum http_phase {
     HTTP_HEAD,    /* a head is read */
@@ -33,6 +34,7 @@ struct http_connection {
     enum http_phase phase;
     bool is_kept, has_ended; /* ended: the client sends nothing any more */
     bool is_head;            /* the answer has a head alone */
+    unsigned turn;           /* so many requests more before others have their turn */
     char *input;             /* NULL while nothing is in it */
     size_t input_begin, input_end;
     size_t scanned;                   /* of a head */
@@ -310,6 +312,7 @@ static int serve_head(struct http_connection *http)
 
     if (error == -EAGAIN)
         return error;
+    http->turn--;
     http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     http->is_head = wire_text_is(http->head.method, "HEAD");
     http->is_kept = http->head.is_kept;
@@ -384,6 +387,10 @@ static void http_serve(struct http_connection *http)
     int error = 0;
 
     while (!error && !http->base.is_ended) {
+        if (http->phase == HTTP_HEAD && count_input(http) > 0 && http->turn == 0) {
+            connection_watch(&http->base, EVENT_WRITE); /* nothing is read, and it comes round */
+            return;
+        }
         if (http->phase == HTTP_HEAD)
             error = count_input(http) > 0 ? serve_head(http) : -EAGAIN;
         else if (http->phase == HTTP_BODY || http->phase == HTTP_DISCARD)
@@ -444,6 +451,7 @@ static void http_ready(struct connection *connection, uint32_t events)
 {
     struct http_connection *http = http_of(connection);
 
+    http->turn = REQUESTS_PER_TURN;
     if (http->phase == HTTP_ANSWER) {
         http_send(http);
     } else if (http->phase == HTTP_CALL) {

@@ -73,7 +73,8 @@ static int add_connection(struct listener *listener, int fd, uint32_t uid)
         free(connection);
         return error;
     }
-    connection->watch = (struct event_watch){.fd = fd, .ready = on_connection};
+    connection->watch =
+        (struct event_watch){.fd = fd, .ready = on_connection, .whose = event_of_user(uid)};
     connection->server = server;
     connection->id = ++server->next_id;
     connection->uid = uid;

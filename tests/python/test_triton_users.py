@@ -158,6 +158,26 @@ class Users(unittest.TestCase):
         for h2 in flood:
             h2.socket.close()
 
+    def test_nobody_waits_for_requests_that_another_has_sent_ahead(self):
+        ahead = 300
+        with other():
+            flood = [Http() for _ in range(1000)]
+        with Http() as http:
+            for each in flood:
+                each.send(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n" * ahead)
+            self.assertEqual(http.ask("GET", "/v2")[0], 200)
+        flood[-1].socket.setblocking(False)
+        answers = b""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                answers += flood[-1].socket.recv(65536)
+        self.assertLess(answers.count(b"HTTP/1.1 200"), ahead)
+        flood[-1].socket.settimeout(raw.TIMEOUT)
+        while answers.count(b"HTTP/1.1 200") < ahead:  # its own turns come all the same
+            answers += flood[-1].socket.recv(65536)
+        for each in flood:
+            each.socket.close()
+
     def test_one_users_connections_leave_room_for_others(self):
         with other():
             held = [raw.connect(raw.HTTP) for _ in range(2500)]
