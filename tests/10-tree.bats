@@ -258,6 +258,18 @@ mode_of() {
     exec 5<&-
 }
 
+@test "a listing comes in parts, so that nobody waits for all of it" {
+    local i bytes
+    exec 5<>"$W/lock"
+    for i in {1..200}; do
+        : >"$W/metadata/$(printf '%0255d' "$i")"
+    done
+    bytes=$("$GMSCTL" getdents "$W/metadata" 1000000 | head -n 1)
+    ((bytes > 20000 && bytes <= 32768)) || fail "$bytes bytes of names at once"
+    assert_eq "$(find "$W/metadata" -type f | wc -l)" 200
+    exec 5>&-
+}
+
 @test "a read of events is short, so that nobody waits for all of them" {
     ctl repeat 200 mkdir "$M/x" rmdir "$M/x"
     assert_eq "$(dd if="$M/events" bs=1M count=1 status=none | wc -c)" 16384

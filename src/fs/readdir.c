@@ -21,6 +21,9 @@
 #define OFFSET_DOTDOT  2u
 #define OFFSET_DYNAMIC (OFFSET_DOTDOT + NODE_KIND_COUNT)
 
+/* Of one answer: others wait while it is made. */
+#define LISTING_BYTES (32u << 10)
+
 struct listing {
     fuse_req_t req;
     struct fs *fs;
@@ -208,7 +211,8 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
 {
     struct fs *fs = fs_of(req);
     struct fs_handle *dir = idvec_find(&fs->dirs, info->fh);
-    struct listing list = {.req = req, .fs = fs, .out = malloc(size), .room = size};
+    size_t room = size < LISTING_BYTES ? size : LISTING_BYTES;
+    struct listing list = {.req = req, .fs = fs, .out = malloc(room), .room = room};
     uint64_t offset = (uint64_t)from;
     struct node node;
     int error = list.out ? node_find(fs->core, id, &node) : -ENOMEM;

@@ -194,6 +194,7 @@ static const struct op {
     {"mkdir", op_mkdir, "PATH"},
     {"rmdir", op_rmdir, "PATH"},
     {"readdir", op_readdir, "DIRECTORY BUFFER_BYTES"},
+    {"getdents", op_getdents, "DIRECTORY BUFFER_BYTES"},
     {"unlink", op_unlink, "PATH"},
     {"empty", op_empty, "DIRECTORY BUFFER_BYTES"},
     {"rename", op_rename, "FROM TO"},

@@ -292,6 +292,20 @@ static int op_readdir(char **arg)
     return bytes < 0 ? -errno : 0;
 }
 
+/* How many bytes of names come at once, at most. */
+static int op_getdents(char **arg)
+{
+    size_t room = number(arg[1]);
+    char *buffer = malloc(room);
+    int directory = open(arg[0], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long bytes = directory < 0 || !buffer ? -1 : syscall(SYS_getdents64, directory, buffer, room);
+    int error = bytes < 0 ? -errno : 0;
+    printf("%ld\n", bytes);
+    close(directory);
+    free(buffer);
+    return error;
+}
+
 static int op_unlink(char **arg)
 {
     return result(unlink(arg[0]));
