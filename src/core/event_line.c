@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_BYTES 20u /* of the largest number, in decimal */
+#define NUMBER_BYTES 19u /* of the largest number, in decimal */
 #define HIDDEN_BYTES 64u /* a name that only some see takes a multiple of these */
 
 static const char *const names[] = {
@@ -57,6 +57,10 @@ static const char *const names[] = {
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
 
+/* A key as it stands in a line, and its bytes. */
+#define FIRST_KEY(key) "{\"" key "\":", sizeof "{\"" key "\":" - 1
+#define KEY(key)       ",\"" key "\":", sizeof ",\"" key "\":" - 1
+
 struct line {
     char *out; /* NULL: it is only counted */
     size_t bytes;
@@ -69,11 +73,6 @@ static void put_bytes(struct line *line, const char *bytes, size_t count)
     line->bytes += count;
 }
 
-static void put(struct line *line, const char *text)
-{
-    put_bytes(line, text, strlen(text));
-}
-
 static void put_spaces(struct line *line, size_t count)
 {
     if (line->out)
@@ -81,18 +80,34 @@ static void put_spaces(struct line *line, size_t count)
     line->bytes += count;
 }
 
+static size_t count_digits(uint64_t value)
+{
+    size_t count = 1;
+
+    for (uint64_t next = 10; count < NUMBER_BYTES && value >= next; next *= 10)
+        count++;
+    return count;
+}
+
 static void put_digits(struct line *line, uint64_t value)
 {
-    char digits[NUMBER_BYTES];
-    size_t at = sizeof digits;
-
     if (value > INT64_MAX)
         value = INT64_MAX;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    put_bytes(line, digits + at, sizeof digits - at);
+    size_t count = count_digits(value);
+    for (size_t at = count; line->out && at-- > 0; value /= 10)
+        line->out[line->bytes + at] = (char)('0' + value % 10);
+    line->bytes += count;
+}
+
+/* True if JSON has the text as it is. */
+static bool is_plain(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < ' ' || c >= 0x80 || c == '"' || c == '\\')
+            return false;
+    }
+    return true;
 }
 
 static void put_escaped(struct line *line, unsigned char c)
@@ -110,49 +125,52 @@ static void put_escaped(struct line *line, unsigned char c)
         put_bytes(line, (const char *)&c, 1);
 }
 
-static void put_key(struct line *line, const char *key)
+static void put_number(struct line *line, const char *key, size_t key_bytes, uint64_t value)
 {
-    put(line, line->bytes == 0 ? "{\"" : ",\"");
-    put(line, key);
-    put(line, "\":");
-}
-
-static void put_number(struct line *line, const char *key, uint64_t value)
-{
-    put_key(line, key);
+    put_bytes(line, key, key_bytes);
     put_digits(line, value);
 }
 
-static void put_bool(struct line *line, const char *key, bool value)
+static void put_bool(struct line *line, const char *key, size_t key_bytes, bool value)
 {
-    put_key(line, key);
-    put(line, value ? "true" : "false");
+    put_bytes(line, key, key_bytes);
+    put_bytes(line, value ? "true" : "false", value ? 4 : 5);
 }
 
 /* A name that a stranger chose: what is not ASCII is shown as '?' where it is no UTF-8. */
-static void put_text(struct line *line, const char *key, const char *text, size_t room)
+static void put_all_escaped(struct line *line, const char *text, size_t bytes)
 {
-    size_t bytes = strnlen(text, room);
     bool is_utf8 = name_is_utf8(text, bytes);
 
-    put_key(line, key);
-    put(line, "\"");
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         put_escaped(line, c >= 0x80 && !is_utf8 ? '?' : c);
     }
-    put(line, "\"");
+}
+
+static void put_text(struct line *line, const char *key, size_t key_bytes, const char *text,
+                     size_t room)
+{
+    size_t bytes = strnlen(text, room);
+
+    put_bytes(line, key, key_bytes);
+    put_bytes(line, "\"", 1);
+    if (is_plain(text, bytes))
+        put_bytes(line, text, bytes);
+    else
+        put_all_escaped(line, text, bytes);
+    put_bytes(line, "\"", 1);
 }
 
 /* Blanks for those who may not see it, so that the line is as long for all; how long the name is,
  * they do not tell. */
-static void put_hidden(struct line *line, const char *key, const char *text, size_t room,
-                       bool may_see)
+static void put_hidden(struct line *line, const char *key, size_t key_bytes, const char *text,
+                       size_t room, bool may_see)
 {
     struct line shown = {.out = may_see ? line->out : NULL, .bytes = line->bytes};
     size_t bytes, width;
 
-    put_text(&shown, key, text, room);
+    put_text(&shown, key, key_bytes, text, room);
     bytes = shown.bytes - line->bytes;
     width = (bytes + HIDDEN_BYTES - 1) / HIDDEN_BYTES * HIDDEN_BYTES;
     if (may_see)
@@ -164,44 +182,44 @@ static void put_hidden(struct line *line, const char *key, const char *text, siz
 static void put_details(struct line *line, const struct core_event *event, uint32_t reader)
 {
     if (event->comm[0])
-        put_text(line, "comm", event->comm, sizeof event->comm);
+        put_text(line, KEY("comm"), event->comm, sizeof event->comm);
     if (event->waiter)
-        put_number(line, "waiter", event->waiter);
+        put_number(line, KEY("waiter"), event->waiter);
     if (event->type == CORE_EVENT_REVOKED && event->by_uid != CORE_BY_DAEMON) {
-        put_number(line, "by_pid", event->by.pid);
-        put_number(line, "by_uid", event->by_uid);
+        put_number(line, KEY("by_pid"), event->by.pid);
+        put_number(line, KEY("by_uid"), event->by_uid);
     }
     if (event->type == CORE_EVENT_BOUND) {
-        put_text(line, "bound", event->bound, sizeof event->bound);
-        put_bool(line, "share", event->is_share);
+        put_text(line, KEY("bound"), event->bound, sizeof event->bound);
+        put_bool(line, KEY("share"), event->is_share);
     }
     if (event->pool[0])
-        put_text(line, "pool", event->pool, sizeof event->pool);
+        put_text(line, KEY("pool"), event->pool, sizeof event->pool);
     if (event->for_store[0])
-        put_text(line, "for", event->for_store, sizeof event->for_store);
+        put_text(line, KEY("for"), event->for_store, sizeof event->for_store);
     if (event->type == CORE_EVENT_UNFENCED) {
         const char *word = event->resolved_by == CORE_FENCE_COMPLETE ? "complete" : "abort";
 
-        put_text(line, "resolved_by", word, 16);
+        put_text(line, KEY("resolved_by"), word, 16);
     }
     if (event->deadline_ms)
-        put_number(line, "deadline_ms", event->deadline_ms);
+        put_number(line, KEY("deadline_ms"), event->deadline_ms);
     if (event->type >= CORE_EVENT_PROMOTED && event->type <= CORE_EVENT_EVICTED) {
-        put_text(line, "tier", core_place_name((enum core_place)event->tier), 16);
-        put_number(line, "ms", event->took_ms);
+        put_text(line, KEY("tier"), core_place_name((enum core_place)event->tier), 16);
+        put_number(line, KEY("ms"), event->took_ms);
     }
     if (event->type == CORE_EVENT_MOVE_FAILED || event->error != 0) {
         const char *word = strerrorname_np((int)event->error);
 
-        put_text(line, "error", word ? word : "", 32);
+        put_text(line, KEY("error"), word ? word : "", 32);
     }
     if (event->type == CORE_EVENT_RESUMED || event->type == CORE_EVENT_RECOVERED)
-        put_number(line, "resumes", event->resumes);
+        put_number(line, KEY("resumes"), event->resumes);
     if (event->type == CORE_EVENT_RECOVERED) {
-        put_text(line, "cause", event->cause, sizeof event->cause);
-        put_number(line, "took_us", event->took_us);
+        put_text(line, KEY("cause"), event->cause, sizeof event->cause);
+        put_number(line, KEY("took_us"), event->took_us);
     } else if (event->region[0]) {
-        put_hidden(line, "region", event->region, sizeof event->region,
+        put_hidden(line, KEY("region"), event->region, sizeof event->region,
                    reader == 0 || reader == event->uid);
     }
 }
@@ -210,18 +228,18 @@ size_t event_line_write(const struct core_event *event, uint32_t reader, char *o
 {
     struct line line = {.out = out};
 
-    put_number(&line, "seq", event->seq);
-    put_number(&line, "time_ms", event->wall_ms);
-    put_text(&line, "event", names[event->type], 64);
-    put_text(&line, "store", event->store, sizeof event->store);
-    put_number(&line, "session", event->session);
-    put_number(&line, "pid", event->process.pid);
-    put_number(&line, "uid", event->uid);
-    put_number(&line, "allocations", event->allocations);
-    put_number(&line, "bytes", event->bytes);
-    put_number(&line, "generation", event->generation);
+    put_number(&line, FIRST_KEY("seq"), event->seq);
+    put_number(&line, KEY("time_ms"), event->wall_ms);
+    put_text(&line, KEY("event"), names[event->type], 64);
+    put_text(&line, KEY("store"), event->store, sizeof event->store);
+    put_number(&line, KEY("session"), event->session);
+    put_number(&line, KEY("pid"), event->process.pid);
+    put_number(&line, KEY("uid"), event->uid);
+    put_number(&line, KEY("allocations"), event->allocations);
+    put_number(&line, KEY("bytes"), event->bytes);
+    put_number(&line, KEY("generation"), event->generation);
     put_details(&line, event, reader);
-    put(&line, "}\n");
+    put_bytes(&line, "}\n", 2);
     return line.bytes;
 }
 

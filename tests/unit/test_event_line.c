@@ -79,6 +79,23 @@ TAP_TEST(a_line_is_json_and_as_long_for_every_reader)
     }
 }
 
+TAP_TEST(numbers_of_every_length_are_told)
+{
+    struct core_event event;
+    uint64_t power = 1;
+    size_t size;
+
+    fill(&event, CORE_EVENT_COMMITTED, "weights");
+    for (unsigned digits = 1; digits <= 19; digits++, power *= 10) {
+        event.bytes = power;
+        event.allocations = power - 1;
+        json_t *line = read_line(&event, OWNER, &size);
+        check_int(json_integer_value(json_object_get(line, "bytes")), power);
+        check_int(json_integer_value(json_object_get(line, "allocations")), power - 1);
+        json_decref(line);
+    }
+}
+
 TAP_TEST(a_hidden_name_tells_little_of_its_length)
 {
     struct core_event event;
