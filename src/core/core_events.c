@@ -38,6 +38,12 @@ const struct core_past *core_history_get(const struct core_history *history, siz
     return &history->events[(history->first + index) % CORE_HISTORY_EVENTS];
 }
 
+static void count_texts(struct core *core, struct core_event *event)
+{
+    event->text_bytes = core_count_texts(core_event_fields, event);
+    core->event_text_bytes += event->text_bytes;
+}
+
 void core_measure_events(struct core *core)
 {
     for (; core->measured_event < core->next_event; core->measured_event++) {
@@ -46,7 +52,7 @@ void core_measure_events(struct core *core)
 
         event->at = core->event_bytes;
         core->event_bytes += event_line_write(event, 0, NULL);
-        core->event_text_bytes += core_count_texts(core_event_fields, event);
+        count_texts(core, event);
     }
 }
 
@@ -54,7 +60,7 @@ void core_count_event_texts(struct core *core)
 {
     core->event_text_bytes = 0;
     for (uint64_t seq = core_first_event(core); seq < core->next_event; seq++)
-        core->event_text_bytes += core_count_texts(core_event_fields, core_find_event(core, seq));
+        count_texts(core, &core->events[seq % core->options.limits.events]);
 }
 
 static struct core_event *new_event(struct apply *apply, enum core_event_type type,
@@ -66,7 +72,7 @@ static struct core_event *new_event(struct apply *apply, enum core_event_type ty
     uint64_t seq = core->next_event++;
     struct core_event *event = &core->events[seq % core->options.limits.events];
 
-    core->event_text_bytes -= core_count_texts(core_event_fields, event);
+    core->event_text_bytes -= event->text_bytes;
     *event = (struct core_event){
         .seq = seq,
         .type = type,

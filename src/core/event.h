@@ -72,6 +72,7 @@ struct core_process {
 struct core_event {
     uint64_t seq; /* 1.. */
     uint64_t at;  /* where its line begins among the bytes of all lines that there ever were */
+    uint64_t text_bytes; /* of its texts in core_encode; 0 until its line is measured */
     enum core_event_type type;
     uint64_t wall_ms;
     char store[256];
