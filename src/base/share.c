@@ -7,21 +7,32 @@
 
 #define KEPT_BACK_PART 16u
 
-struct share_user {
-    uint64_t uid; /* first for idvec */
-    uint64_t taken;
-    uint64_t pins;
-};
-
 void share_init(struct share *share, uint64_t limit)
 {
     *share = (struct share){.limit = limit};
 }
 
+static struct share_user *new_user(struct share *share)
+{
+    if (share->has_one)
+        return calloc(1, sizeof(struct share_user));
+    share->has_one = true;
+    share->one = (struct share_user){0};
+    return &share->one;
+}
+
+static void free_user(struct share *share, struct share_user *user)
+{
+    if (user == &share->one)
+        share->has_one = false;
+    else
+        free(user);
+}
+
 void share_free(struct share *share)
 {
     for (size_t i = 0; i < share->users.count; i++)
-        free(share->users.items[i]);
+        free_user(share, share->users.items[i]);
     idvec_free(&share->users);
 }
 
@@ -81,20 +92,20 @@ static struct share_user *find_or_make(struct share *share, uint32_t uid)
 
     if (user)
         return user;
-    user = calloc(1, sizeof *user);
+    user = new_user(share);
     if (!user)
         return NULL;
     user->uid = uid;
     if (idvec_insert(&share->users, user) == 0)
         return user;
-    free(user);
+    free_user(share, user);
     return NULL;
 }
 
 static void drop_if_idle(struct share *share, const struct share_user *user)
 {
     if (user->taken == 0 && user->pins == 0)
-        free(idvec_remove(&share->users, user->uid));
+        free_user(share, idvec_remove(&share->users, user->uid));
 }
 
 int share_pin(struct share *share, uint32_t uid)

@@ -22,10 +22,19 @@ enum share_rank {
     SHARE_ADMIN,
 };
 
+struct share_user {
+    uint64_t uid; /* first for idvec */
+    uint64_t taken;
+    uint64_t pins;
+};
+
+/* Not copied while anybody has taken some: `users` points into it. */
 struct share {
     uint64_t limit;
-    uint64_t taken;     /* by all users */
-    struct idvec users; /* who have taken some, by uid */
+    uint64_t taken;        /* by all users */
+    struct idvec users;    /* who have taken some, by uid */
+    struct share_user one; /* mostly there is one: it takes no memory to note it */
+    bool has_one;          /* `one` is among `users` */
 };
 
 void share_init(struct share *share, uint64_t limit);
