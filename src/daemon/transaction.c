@@ -91,6 +91,7 @@ static void hold_job(struct transaction *transaction, enum service_pool pool, st
     job->next = NULL;
     *transaction->last_job[pool] = job;
     transaction->last_job[pool] = &job->next;
+    transaction->has_jobs = true;
 }
 
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job)
@@ -114,6 +115,7 @@ static void take_jobs(struct transaction *transaction, struct job *jobs[SERVICE_
         transaction->jobs[pool] = NULL;
         transaction->last_job[pool] = &transaction->jobs[pool];
     }
+    transaction->has_jobs = false;
 }
 
 static void release_jobs(struct transaction *transaction, struct job *jobs[SERVICE_POOL_COUNT])
@@ -152,24 +154,32 @@ static const void *add_answer(struct transaction *transaction, const struct iove
     return journal_add(transaction->journal, TRANSACTION_ANSWER, parts, count);
 }
 
+static ssize_t send_now(int fd, const struct iovec *parts, int count)
+{
+    ssize_t put = writev(fd, parts, count);
+
+    return put < 0 ? -errno : put;
+}
+
 ssize_t transaction_answer(struct transaction *transaction, int fd, const struct iovec *parts,
                            int count, uint64_t tag)
 {
     struct transaction_answer answer = {.fd = fd, .tag = tag};
-    size_t mark = journal_get_mark(transaction->journal);
 
+    if (!journal_has_transaction(transaction->journal))
+        return send_now(fd, parts, count);
+    size_t mark = journal_get_mark(transaction->journal);
     for (int i = 0; i < count; i++)
         answer.size += parts[i].iov_len;
-    if (journal_has_transaction(transaction->journal))
-        answer.bytes = add_answer(transaction, parts, count, answer.size);
+    answer.bytes = add_answer(transaction, parts, count, answer.size);
     if (answer.bytes && hold_answer(transaction, &answer) == 0)
         return (ssize_t)answer.size;
-    /* Nothing was recorded; or there is no room to keep the answer, which then is sent after the
-     * records: a next worker would be asked again. */
+    /* There is no room to keep the answer, which then is sent after the records: a next worker
+     * would be asked again. */
     if (answer.bytes)
         journal_rewind(transaction->journal, mark);
     transaction_end(transaction);
-    return writev(fd, parts, count) < 0 ? -errno : (ssize_t)answer.size;
+    return send_now(fd, parts, count);
 }
 
 static void send_answer(struct transaction *transaction, const struct transaction_answer *answer)
@@ -251,10 +261,13 @@ void transaction_end(struct transaction *transaction)
     struct job *jobs[SERVICE_POOL_COUNT];
 
     while (transaction->journal && journal_has_transaction(transaction->journal)) {
+        bool has_jobs = transaction->has_jobs;
         journal_publish(transaction->journal);
-        take_jobs(transaction, jobs);
+        if (has_jobs)
+            take_jobs(transaction, jobs);
         send_answers(transaction);
-        release_jobs(transaction, jobs);
+        if (has_jobs)
+            release_jobs(transaction, jobs);
         release_held(transaction);
     }
 }

@@ -43,6 +43,7 @@ struct transaction {
     struct transaction_answer *answers; /* held */
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
+    bool has_jobs;                                                        /* some are */
     struct event_held *held, **last_held; /* who have something to send */
     bool told_refusal;
     struct room *room; /* what the journal may grow by; NULL: there is no bound */
