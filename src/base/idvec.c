@@ -68,6 +68,8 @@ int idvec_append(struct idvec *vec, void *item)
 
 void *idvec_find(const struct idvec *vec, uint64_t id)
 {
+    if (vec->count > 0 && id_of(vec->items[vec->count - 1]) == id)
+        return vec->items[vec->count - 1];
     size_t index = lower_bound(vec, id);
     if (index == vec->count || id_of(vec->items[index]) != id)
         return NULL;
