@@ -128,12 +128,14 @@ static void set_used(struct core *core, struct core_store *store, uint64_t used_
 
 void core_use_more(struct core *core, struct core_store *store, uint64_t bytes)
 {
-    set_used(core, store, store->use.used_bytes + bytes);
+    if (bytes > 0)
+        set_used(core, store, store->use.used_bytes + bytes);
 }
 
 void core_use_less(struct core *core, struct core_store *store, uint64_t bytes)
 {
-    set_used(core, store, store->use.used_bytes - bytes);
+    if (bytes > 0)
+        set_used(core, store, store->use.used_bytes - bytes);
 }
 
 uint64_t core_get_coming(const struct core_store *store)

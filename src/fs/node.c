@@ -120,8 +120,9 @@ int node_find(const struct core *core, uint64_t id, struct node *node)
 static enum node_kind find_fixed(enum node_kind parent, const char *name)
 {
     for (unsigned kind = 1; kind < NODE_KIND_COUNT; kind++) {
-        if (TRAITS[kind].name && TRAITS[kind].parent == parent &&
-            strcmp(TRAITS[kind].name, name) == 0)
+        const struct node_traits *traits = &TRAITS[kind];
+        if (traits->parent == parent && traits->name && traits->name[0] == name[0] &&
+            strcmp(traits->name, name) == 0)
             return (enum node_kind)kind;
     }
     return NODE_NONE;

@@ -196,6 +196,8 @@ int service_take_some(struct service *s, enum service_bound bound, uint64_t stor
 
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less)
 {
+    if (less == 0)
+        return;
     share_give(&s->shares[bound], uid, less);
     room_give(s->host.room, less * service_room_bytes[bound]);
 }
