@@ -252,7 +252,7 @@ static void serve_in_turns(struct fs *fs)
  * next request, one more look costs less than a wait of the loop. */
 static void serve_one_client(struct fs *fs)
 {
-    unsigned most = fs->is_busy ? FS_REQUESTS_PER_TURN : 1;
+    unsigned most = fs->is_busy ? FS_BUSY_LOOK : 1;
     if (!fs->is_busy && fs->since_look == 0)
         most = 2;
     for (unsigned i = 0; i < most && !fs->over; i++) {
