@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/event_line.h"
 
-#include "meta/name.h"
+#include "meta/json_escape.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -99,32 +99,6 @@ static void put_digits(struct line *line, uint64_t value)
     line->bytes += count;
 }
 
-/* True if JSON has the text as it is. */
-static bool is_plain(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < ' ' || c >= 0x80 || c == '"' || c == '\\')
-            return false;
-    }
-    return true;
-}
-
-static void put_escaped(struct line *line, unsigned char c)
-{
-    static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt",
-                      hex[] = "0123456789ABCDEF";
-    const char *at = c ? strchr(plain, c) : NULL;
-    char escaped[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-
-    if (at)
-        put_bytes(line, (char[]){'\\', letters[at - plain]}, 2);
-    else if (c < ' ')
-        put_bytes(line, escaped, sizeof escaped);
-    else
-        put_bytes(line, (const char *)&c, 1);
-}
-
 static void put_number(struct line *line, const char *key, size_t key_bytes, uint64_t value)
 {
     put_bytes(line, key, key_bytes);
@@ -137,17 +111,6 @@ static void put_bool(struct line *line, const char *key, size_t key_bytes, bool 
     put_bytes(line, value ? "true" : "false", value ? 4 : 5);
 }
 
-/* A name that a stranger chose: what is not ASCII is shown as '?' where it is no UTF-8. */
-static void put_all_escaped(struct line *line, const char *text, size_t bytes)
-{
-    bool is_utf8 = name_is_utf8(text, bytes);
-
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        put_escaped(line, c >= 0x80 && !is_utf8 ? '?' : c);
-    }
-}
-
 static void put_text(struct line *line, const char *key, size_t key_bytes, const char *text,
                      size_t room)
 {
@@ -155,10 +118,7 @@ static void put_text(struct line *line, const char *key, size_t key_bytes, const
 
     put_bytes(line, key, key_bytes);
     put_bytes(line, "\"", 1);
-    if (is_plain(text, bytes))
-        put_bytes(line, text, bytes);
-    else
-        put_all_escaped(line, text, bytes);
+    line->bytes += json_escape(text, bytes, line->out ? line->out + line->bytes : NULL);
     put_bytes(line, "\"", 1);
 }
 
