@@ -223,13 +223,6 @@ static bool op_can_fit(const struct service *s, const struct alloc_op *op)
     return op->total_bytes <= info.total_bytes;
 }
 
-/* What its session has, or is due, is no further memory. */
-static uint64_t count_lacking(const struct alloc_op *op, const struct core_session *held)
-{
-    uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
-    return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
-}
-
 /* There is none now, and its time is not over: may there be some? */
 static bool op_may_wait(struct service *s, const struct alloc_op *op)
 {
@@ -238,7 +231,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     if (!held || op->deadline_ms <= now_ms)
         return false;
     return op->waits_in_vain || op->not_before_ms > now_ms ||
-           service_can_become_free(s, held, count_lacking(op, held));
+           service_can_become_free(s, held, alloc_count_lacking(op, held));
 }
 
 static void op_start(struct service *s, struct alloc_op *op)
@@ -531,16 +524,4 @@ void service_retry_allocs_soon(struct service *s)
 {
     if (s->alloc_queue)
         retry_at(s, service_now(s) + RETRY_MS);
-}
-
-void service_evict_for_allocs(struct service *s)
-{
-    const struct alloc_op *op = s->options.evicts ? s->alloc_queue : NULL;
-    while (op && op->not_before_ms > service_now(s))
-        op = op->next;
-    const struct core_session *held = op ? core_find_session(s->core, op->session) : NULL;
-    const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
-    uint64_t bytes = store ? count_lacking(op, held) : 0;
-    if (bytes > 0)
-        service_evict_for(s, store, bytes);
 }

@@ -60,6 +60,14 @@ static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
     return op->items ? op->items[index].size_bytes : op->size_bytes;
 }
 
+/* What its session has, or is due, is no further memory. */
+static inline uint64_t alloc_count_lacking(const struct alloc_op *op,
+                                           const struct core_session *held)
+{
+    uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
+    return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;
+}
+
 /* Has `count` pieces made and kept; op->made is called on the loop's thread, when op->error says
  * whether they are. Fails only if no part could be started: one makes all the pieces as well, if
  * slowly. */

@@ -57,7 +57,7 @@ bool evict_table_is_leaving(const struct core_store *store)
            !core_is_held(store);
 }
 
-static void add_row(struct service *s, struct evict_table *table, const struct core_store *store)
+static void add_row(const struct service *s, struct evict_table *table, const struct core_store *store)
 {
     const struct core_places *places = &store->places;
     uint64_t bytes = layout_total_bytes(store->fixed);
@@ -140,7 +140,7 @@ static void add_pools(const struct service *s, struct evict_table *table)
     }
 }
 
-bool evict_table_fill(struct service *s, struct evict_table *table, const struct core_store *wanted)
+bool evict_table_fill(const struct service *s, struct evict_table *table, const struct core_store *wanted)
 {
     const struct idvec *stores = &s->core->stores;
     int64_t room_bytes[CORE_TIER_COUNT] = {0};

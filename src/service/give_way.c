@@ -6,7 +6,7 @@
  * Their memory is free when the jobs are through that give it back, or that look at what is left
  * first: until then who gets it waits (move_wait.c).
  */
-#include "service/service_internal.h"
+#include "service/plan.h"
 
 #include <stdlib.h>
 
@@ -27,31 +27,30 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
     return count;
 }
 
-/* Perhaps no more: then who waits for it goes on waiting, or is refused. */
-static void give_way(struct service *s, uint64_t id, enum core_place tier)
-{
-    const struct core_store *store = core_find_store(s->core, id);
-    struct record down = {.type = RECORD_MOVE_BEGIN, .store = id};
-    if (!store || !service_may_give_way(s, store, tier))
-        return;
-    if (store->places.place == CORE_PLACE_DEVICE) {
-        service_drop_copy(s, id, tier, 0);
-        return;
-    }
-    down.kind = core_get_spare_below(store, tier);
-    if (service_move_store(s, &down))
-        service_back_off(s, BACKOFF_LEAVE, id, SERVICE_LEAVE_RETRY_MS);
-}
-
-void service_drop_spares(struct service *s, enum core_place tier)
+void plan_take_spares(const struct service *s, struct plan *plan, enum core_place tier)
 {
     int64_t free_bytes = service_get_free_beside(s, tier);
-    if (free_bytes >= 0)
-        return;
-    struct evict_spare *rows = calloc(s->core->stores.count, sizeof *rows);
-    size_t count = rows ? gather(s, tier, rows) : 0;
-    size_t chosen = evict_choose_spares(rows, count, (uint64_t)-free_bytes);
-    for (size_t i = 0; i < chosen; i++)
-        give_way(s, rows[i].store, tier);
-    free(rows);
+    free(plan->spares);
+    plan->spares = free_bytes < 0 ? calloc(s->core->stores.count, sizeof *plan->spares) : NULL;
+    size_t count = plan->spares ? gather(s, tier, plan->spares) : 0;
+    plan->spare_count = evict_choose_spares(plan->spares, count, (uint64_t)-free_bytes);
+    plan->spare_at = 0;
+    plan->tier = tier;
+}
+
+bool plan_spare(const struct service *s, struct plan *plan, struct deed *deed)
+{
+    while (plan->spare_at < plan->spare_count) {
+        const struct core_store *store =
+            core_find_store(s->core, plan->spares[plan->spare_at++].store);
+        if (!store || !service_may_give_way(s, store, plan->tier))
+            continue;
+        bool is_spare = store->places.place == CORE_PLACE_DEVICE;
+        *deed =
+            (struct deed){.type = is_spare ? DEED_DROP_SPARE : DEED_GIVE_WAY,
+                          .store = store->id,
+                          .place = is_spare ? plan->tier : core_get_spare_below(store, plan->tier)};
+        return true;
+    }
+    return false;
 }

@@ -409,51 +409,6 @@ int service_promote(struct service *s, const struct core_store *store)
     return begin(s, store, &record);
 }
 
-/* ---- suspect memory -------------------------------------------------------------------------- */
-
-static void heal(struct service *s, uint64_t store)
-{
-    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DISK};
-    int error = service_move_store(s, &record);
-    if (error == -EIO) /* it has gone with a worker */
-        service_drop_copy(s, store, CORE_PLACE_DISK, error);
-    else if (error)
-        service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
-}
-
-/* Whose first waiter came first; of those that nobody waits for any, once nothing else is read:
- * they would be in its way. NULL: none is to begin now. */
-static const struct core_store *choose_heal(const struct service *s)
-{
-    const struct core_store *chosen = NULL;
-    uint64_t chosen_turn = UINT64_MAX;
-    bool is_reading = false;
-    for (size_t i = 0; i < s->core->stores.count; i++) {
-        const struct core_store *store = s->core->stores.items[i];
-        uint64_t turn = core_get_heal_turn(s->core, store);
-        is_reading |= core_is_healing(store);
-        if (!core_wants_heal(s->core, store) ||
-            service_is_backed_off(s, BACKOFF_LEAVE, store->id) ||
-            (chosen && (turn == 0 || turn > chosen_turn)))
-            continue;
-        chosen = store;
-        chosen_turn = turn ? turn : UINT64_MAX;
-    }
-    return chosen_turn == UINT64_MAX && is_reading ? NULL : chosen;
-}
-
-void service_start_heals(struct service *s)
-{
-    if (s->core->suspect == 0 || s->ending || s->moves_end)
-        return;
-    const struct core_store *store = choose_heal(s);
-    /* Each at most once: who could not begin may be chosen again. */
-    for (size_t left = s->core->stores.count; left > 0 && store; left--) {
-        heal(s, store->id);
-        store = choose_heal(s);
-    }
-}
-
 /* ---- that the last worker began ------------------------------------------------------------ */
 
 static struct move_op *find_op(const struct service *s, const struct core_store *store)

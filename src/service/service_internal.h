@@ -165,7 +165,6 @@ struct service {
     struct idvec short_stores;    /* struct short_store */
     struct deadline moves_retry;  /* when moves that wait for memory are looked at again */
     bool moves_end;               /* service_end_moves */
-    uint64_t short_turn; /* waiters newer than this one queue behind it for device memory */
     struct backoff backoffs[SERVICE_BACKOFFS];
     struct deadline backoff_over; /* the first of them */
     struct vain_choice vain[SERVICE_VAIN];
@@ -407,9 +406,6 @@ void service_retry_allocs_soon(struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
 
-/* Has stores leave the device for the first that waits and can use it now. */
-void service_evict_for_allocs(struct service *s);
-
 /* become_free.c */
 /* The account lacks so many bytes for this writer: may others give them back, or those leave the
  * device who can, once nobody uses them? Not: only by what somebody would have to decide. */
@@ -504,15 +500,8 @@ void service_forget_short(struct service *s); /* who was short of memory */
 void service_restore_moves(struct service *s);
 /* They begin, or fail. */
 void service_begin_moves_anew(struct service *s);
-/* Suspect stores that nobody has go to their spares on the disk, when these were read: first those
- * that somebody waits for, then the others one by one. */
-void service_start_heals(struct service *s);
 /* This store leaves the device for that one. Errors as service_order_move. */
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor);
-
-/* promote.c */
-/* Of stores with waiters, as far as there is memory. */
-void service_start_promotions(struct service *s);
 void service_on_move_over(struct service *s, const struct effect *effect);
 
 /* move_wait.c */
@@ -546,10 +535,6 @@ bool service_may_give_way(const struct service *s, const struct core_store *stor
 /* This spare goes; error: it could not be read, or 0. */
 void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error);
 
-/* give_way.c */
-/* As many spares as those that wait for this tier lack; none if that does not do. */
-void service_drop_spares(struct service *s, enum core_place tier);
-
 /* lack.c */
 /* The account had so many bytes for this store, and the device had not. */
 void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
@@ -557,19 +542,16 @@ void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
-
-/* The same for the first waiter for a lock that lacks what it is to reserve. */
-void service_evict_for_writers(struct service *s);
-/* Stores leave for the last lack that was noted; once, for it is tried again. */
-void service_evict_for_lack(struct service *s);
-/* And for moves that count on nothing any more. */
-void service_evict_for_moves(struct service *s);
-/* The first such waiter that holds those behind it off; UINT64_MAX: nobody */
-uint64_t service_writer_turn(const struct service *s);
-/* Does this waiter keep those who came later from the device's memory, if it lacks some? */
-bool service_holds_off(const struct service *s, uint64_t waiter);
+/* The same for the last lack that was noted, which is this store's. */
+bool service_evict_for_lack(struct service *s, const struct core_store *store);
 /* False: there were too many. */
 bool service_count_try(struct service *s, struct service_tries *tries);
+
+/* claims.c */
+/* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */
+uint64_t service_writer_turn(const struct service *s);
+/* Does this waiter keep newer ones from the device's memory, if it lacks some? */
+bool service_holds_off(const struct service *s, uint64_t waiter);
 
 /* backoff.c */
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);

@@ -9,7 +9,10 @@
  * without the answers that this still has to give.
  */
 #include "service/discard.h"
+#include "service/plan.h"
 #include "service/turns.h"
+
+#include <stdlib.h>
 
 static bool take(bool *flag)
 {
@@ -86,15 +89,29 @@ static void end_what_is_over(struct service *s)
 
 /* ---- what the service decides --------------------------------------------------------------- */
 
-static void look_at_moves(struct service *s)
+/* Has a planner's deeds done. So many at most, for a deed that fails where no back-off can be noted
+ * may be chosen again. */
+static void carry_out(struct service *s, struct plan *plan, service_planner *next)
 {
-    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++)
-        service_drop_spares(s, (enum core_place)tier);
+    struct deed deed;
+    size_t left = s->core->stores.count + s->core->waiters.count;
+    plan->comes = false;
+    for (; left > 0 && next(s, plan, &deed); left--)
+        plan->comes = service_do(s, &deed);
+}
+
+static void look_at_moves(struct service *s, struct plan *plan)
+{
+    for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
+        plan_take_spares(s, plan, (enum core_place)tier);
+        carry_out(s, plan, plan_spare);
+    }
     service_resume_moves(s);
 }
 
 static void plan(struct service *s)
 {
+    struct plan plan = {0};
     struct record record = {.type = RECORD_TIME};
     bool has_memory = take(&s->has_memory), has_moves = take(&s->has_moves);
     if (take(&s->has_changed))
@@ -104,16 +121,20 @@ static void plan(struct service *s)
         service_retry_allocs(s);
         service_answer_freed(s);
     }
-    service_evict_for_lack(s);
-    service_start_heals(s);
-    service_start_promotions(s);
+    carry_out(s, &plan, plan_lack);
+    carry_out(s, &plan, plan_heal);
+    if (!plan_take_line(s, &plan))
+        service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
+    carry_out(s, &plan, plan_promotion);
     if (has_memory && s->core->reserving > 0)
         service_apply_record(s, &record, NULL);
     if (has_memory || has_moves)
-        look_at_moves(s); /* last: others may wait for longer */
-    service_evict_for_writers(s);
-    service_evict_for_allocs(s);
-    service_evict_for_moves(s);
+        look_at_moves(s, &plan); /* last: others may wait for longer */
+    carry_out(s, &plan, plan_writer);
+    carry_out(s, &plan, plan_alloc);
+    carry_out(s, &plan, plan_move);
+    free(plan.line);
+    free(plan.spares);
 }
 
 /* ---- the end of a step ----------------------------------------------------------------------- */

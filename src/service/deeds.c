@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deeds - does what planners decided, and notes what failed */
+#include "service/plan.h"
+
+#include <errno.h>
+
+static void heal(struct service *s, uint64_t store)
+{
+    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DISK};
+    int error = service_move_store(s, &record);
+    if (error == -EIO) /* its bytes were lost with a worker */
+        service_drop_copy(s, store, CORE_PLACE_DISK, error);
+    else if (error)
+        service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
+}
+
+/* Its waiters are refused, unless a move of it is under way after all. */
+static void refuse(struct service *s, uint64_t store, int error)
+{
+    const struct core_store *found = core_find_store(s->core, store);
+    if (found && found->places.move.id == 0)
+        service_move_failed(s, store, 0, error);
+}
+
+static void promote(struct service *s, uint64_t store)
+{
+    int error = service_promote(s, core_find_store(s->core, store));
+    if (error == -ENOMEM)
+        service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
+    else if (error && error != -EAGAIN)
+        refuse(s, store, error);
+}
+
+static void give_way(struct service *s, uint64_t store, enum core_place below)
+{
+    struct record down = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = below};
+    if (service_move_store(s, &down))
+        service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
+}
+
+static bool make_room(struct service *s, const struct deed *deed)
+{
+    bool comes = service_evict_for(s, core_find_store(s->core, deed->store), deed->bytes);
+    if (deed->move)
+        service_settle_lacking(s, deed->move, comes);
+    return comes;
+}
+
+bool service_do(struct service *s, const struct deed *deed)
+{
+    switch (deed->type) {
+    case DEED_HEAL:
+        heal(s, deed->store);
+        break;
+    case DEED_PROMOTE:
+        promote(s, deed->store);
+        break;
+    case DEED_REFUSE:
+        refuse(s, deed->store, -ENOMEM);
+        break;
+    case DEED_DROP_SPARE:
+        service_drop_copy(s, deed->store, deed->place, 0);
+        break;
+    case DEED_GIVE_WAY:
+        give_way(s, deed->store, deed->place);
+        break;
+    case DEED_MAKE_ROOM:
+        return make_room(s, deed);
+    case DEED_MAKE_LACKED_ROOM:
+        return service_evict_for_lack(s, core_find_store(s->core, deed->store));
+    }
+    return false;
+}

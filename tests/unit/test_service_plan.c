@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the service decides by itself: planners name the next deed, and change nothing. */
+#include "service_fixture.h"
+
+#include "service/evict_table.h"
+#include "service/move_op.h"
+#include "service/plan.h"
+
+#define STORE_BYTES (FIXTURE_BYTES / 4)
+
+static const char *const names[] = {"a", "b", "c", "d"};
+
+#define STORES (sizeof names / sizeof names[0])
+
+static const struct core_store *store_of(const char *name)
+{
+    return core_find_store_name(service_get_core(service), name);
+}
+
+static void settle(void)
+{
+    settle_step();
+    run_jobs();
+}
+
+static void make_store(const char *name)
+{
+    struct record record = {.type = RECORD_STORE_CREATE,
+                            .name = name,
+                            .name_bytes = strlen(name),
+                            .mode = 0755,
+                            .bytes16 = {(uint8_t)name[0], 1}};
+
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
+}
+
+static void open_ctl_of(struct client *client, const char *name, uint64_t pid)
+{
+    struct service_open open = {
+        .store = store_of(name)->id, .kind = CORE_KIND_CTL, .read = true, .write = true};
+
+    *client = new_client(pid, 0);
+    require(in_step(service_open(service, &open, &client->caller, &client->request)) == 0);
+    client->answers = 0;
+}
+
+static void alloc(struct client *client, uint64_t bytes)
+{
+    struct service_actor by = {.file = client->ctl};
+    struct service_alloc wanted = {
+        .size_bytes = bytes, .count = 1, .name = "", .tag = "", .wait = true};
+
+    client->answers = 0;
+    require(service_alloc(service, &by, &wanted, &client->request) == 0);
+}
+
+static void fill(const char *name)
+{
+    struct client client;
+    struct record record = {.type = RECORD_COMMIT};
+
+    make_store(name);
+    open_ctl_of(&client, name, 10);
+    acquire(&client, LOCK_WISH_RW, 0);
+    alloc(&client, STORE_BYTES);
+    settle();
+    record.session = core_find_file(service_get_core(service), client.ctl)->session;
+    require(in_step(service_apply_record(service, &record, NULL)) == 0);
+    close_file(client.ctl);
+    fixture_now_ms += 10;
+}
+
+static void start(void)
+{
+    fixture_host_bytes = FIXTURE_BYTES;
+    service_start();
+    defers = true;
+    for (size_t i = 0; i < STORES; i++)
+        fill(names[i]);
+    require(vmm_get_free(vmm) == 0 && !queued_jobs);
+}
+
+static void end(void)
+{
+    settle();
+    service_end();
+    fixture_host_bytes = 0;
+}
+
+/* ---- that nothing changes ------------------------------------------------------------------- */
+
+static uint64_t changes_before;
+
+static void look(void)
+{
+    changes_before = service->changes;
+}
+
+static void check_unchanged(void)
+{
+    check_int(service->changes, changes_before);
+    check(!queued_jobs);
+    check_int(service->core->effect_count, 0);
+}
+
+static void check_deed(const struct deed *deed, enum deed_type type, const char *store)
+{
+    check_int(deed->type, type);
+    check_int(deed->store, store_of(store)->id);
+}
+
+/* ---- victims ------------------------------------------------------------------------------------
+ */
+
+static const char *victim_of(struct evict_plan *plan)
+{
+    uint64_t victim;
+    enum core_place to;
+
+    if (!evict_plan_next(service, plan, &victim, &to))
+        return "none";
+    check_int(to, CORE_PLACE_HOST);
+    return core_find_store(service->core, victim)->name;
+}
+
+TAP_TEST(victims_are_named_one_by_one_and_a_victim_that_stays_is_replaced)
+{
+    struct evict_plan plan;
+
+    start();
+    look();
+    require(evict_plan_begin(service, &plan, store_of("weights"), 2 * STORE_BYTES, false));
+    check_str(victim_of(&plan), "a");
+    evict_plan_leaves(&plan);
+    check_str(victim_of(&plan), "b");
+    evict_plan_stays(service, &plan);
+    check_str(victim_of(&plan), "c");
+    evict_plan_leaves(&plan);
+    check_str(victim_of(&plan), "none");
+    check(evict_plan_comes(&plan));
+    evict_table_free(&plan.table);
+    check_unchanged();
+    end();
+}
+
+TAP_TEST(where_too_few_can_leave_no_room_comes)
+{
+    struct evict_plan plan;
+
+    start();
+    look();
+    require(evict_plan_begin(service, &plan, store_of("weights"), 4 * STORE_BYTES, false));
+    for (size_t i = 0; i < STORES; i++) {
+        check_str(victim_of(&plan), names[i]);
+        if (i == STORES - 1)
+            evict_plan_stays(service, &plan);
+        else
+            evict_plan_leaves(&plan);
+    }
+    check_str(victim_of(&plan), "none");
+    check(!evict_plan_comes(&plan));
+    evict_table_free(&plan.table);
+    check_unchanged();
+    end();
+}
+
+/* ---- waiters
+ * -------------------------------------------------------------------------------------- */
+
+static void hold_all(struct client holders[STORES])
+{
+    for (size_t i = 0; i < STORES; i++) {
+        open_ctl_of(&holders[i], names[i], 20 + i);
+        acquire(&holders[i], LOCK_WISH_RO, 0);
+    }
+}
+
+TAP_TEST(room_is_made_for_the_first_writer_and_for_the_next_when_that_has_no_patience_left)
+{
+    struct client holders[STORES], first, second;
+    struct plan plan = {0};
+    struct deed deed;
+
+    start();
+    hold_all(holders);
+    make_store("other");
+    open_ctl_of(&first, "weights", 1);
+    open_ctl_of(&second, "other", 2);
+    acquire(&first, LOCK_WISH_RW, 3 * STORE_BYTES);
+    acquire(&second, LOCK_WISH_RW, STORE_BYTES);
+    require(first.answers + second.answers == 0);
+    look();
+    require(plan_take_line(service, &plan));
+    require(plan_writer(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "weights");
+    check_int(deed.bytes, 3 * STORE_BYTES);
+    check(!plan_writer(service, &plan, &deed)); /* none comes, and it is patient */
+
+    fixture_now_ms += 1000000 - 1;
+    plan = (struct plan){0};
+    require(plan_take_line(service, &plan));
+    require(plan_writer(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "weights");
+    require(plan_writer(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "other");
+    check_unchanged();
+    plan.comes = true;
+    check(!plan_writer(service, &plan, &deed));
+    end();
+}
+
+TAP_TEST(room_is_made_for_the_first_alloc_that_waits_once)
+{
+    struct client holders[STORES], writer;
+    struct plan plan = {0};
+    struct deed deed;
+
+    start();
+    hold_all(holders);
+    check(!plan_alloc(service, &plan, &deed));
+    open_ctl_of(&writer, "weights", 1);
+    acquire(&writer, LOCK_WISH_RW, 0);
+    alloc(&writer, STORE_BYTES);
+    settle();
+    require(writer.answers == 0);
+    look();
+    plan = (struct plan){0};
+    require(plan_alloc(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "weights");
+    check_int(deed.bytes, STORE_BYTES);
+    check(!plan_alloc(service, &plan, &deed));
+    check_unchanged();
+    end();
+}
+
+/* ---- stores with waiters
+ * ---------------------------------------------------------------------------- */
+
+static void send_away(const char *name)
+{
+    require(in_step(service_evict(service, store_of(name)->id, CORE_PLACE_HOST, store_id())) == 0);
+    settle();
+    require(store_of(name)->places.place == CORE_PLACE_HOST);
+}
+
+/* In a step that does not end. */
+static void ask(struct client *client)
+{
+    struct service_acquire wanted = {.wish = LOCK_WISH_RO, .timeout_ms = 1000000, .owned = true};
+    struct effect effect;
+
+    require(service_acquire(service, client->ctl, &wanted, &client->caller, &client->request) == 0);
+    while (core_next_effect(service->core, &effect))
+        ;
+}
+
+TAP_TEST(stores_with_waiters_come_by_age_and_room_is_made_for_a_store_that_lacks_it)
+{
+    struct client readers[2];
+    struct plan plan = {0};
+    struct deed deed;
+
+    start();
+    send_away("a");
+    send_away("b");
+    fill("e");
+    require(vmm_get_free(vmm) == STORE_BYTES);
+    open_ctl_of(&readers[0], "a", 1);
+    open_ctl_of(&readers[1], "b", 2);
+    ask(&readers[1]);
+    ask(&readers[0]);
+    look();
+    require(plan_take_line(service, &plan));
+    require(plan_promotion(service, &plan, &deed));
+    check_deed(&deed, DEED_PROMOTE, "b");
+    require(plan_promotion(service, &plan, &deed));
+    check_deed(&deed, DEED_PROMOTE, "a"); /* the first was not done */
+    check(!plan_promotion(service, &plan, &deed));
+    check_unchanged();
+    free(plan.line);
+
+    require(vmm_reserve(vmm, STORE_BYTES) == 0);
+    plan = (struct plan){0};
+    require(plan_take_line(service, &plan));
+    require(plan_promotion(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "b");
+    check_int(deed.bytes, STORE_BYTES);
+    plan.comes = true; /* so newer waiters queue behind it */
+    check(!plan_promotion(service, &plan, &deed));
+    check_unchanged();
+    free(plan.line);
+    vmm_unreserve(vmm, STORE_BYTES);
+    end();
+}
+
+/* ---- spares
+ * ------------------------------------------------------------------------------------------ */
+
+TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
+{
+    struct plan plan = {0};
+    struct deed deed;
+    struct record back = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_DEVICE};
+    struct move_op waiting = {.waits = true, .tier = VMM_TIER_HOST};
+
+    start();
+    send_away("a");
+    back.store = store_of("a")->id;
+    require(in_step(service_move_store(service, &back)) == 0);
+    settle();
+    require(store_of("a")->places.spares[CORE_PLACE_HOST]);
+    look();
+    plan_take_spares(service, &plan, CORE_PLACE_HOST);
+    check(!plan_spare(service, &plan, &deed));
+
+    waiting.cost_bytes = FIXTURE_BYTES;
+    service->moves = &waiting;
+    plan_take_spares(service, &plan, CORE_PLACE_HOST);
+    require(plan_spare(service, &plan, &deed));
+    check_deed(&deed, DEED_DROP_SPARE, "a");
+    check_int(deed.place, CORE_PLACE_HOST);
+    check(!plan_spare(service, &plan, &deed));
+
+    waiting.cost_bytes = 2 * FIXTURE_BYTES; /* more than all spares have */
+    plan_take_spares(service, &plan, CORE_PLACE_HOST);
+    check(!plan_spare(service, &plan, &deed));
+    service->moves = NULL;
+    free(plan.spares);
+    check_unchanged();
+    end();
+}
