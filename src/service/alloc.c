@@ -46,21 +46,9 @@ static void op_give_back(struct service *s, struct alloc_op *op)
 }
 
 /* Memory of the machine, not of the account. */
-static void retry_later(const struct service *s, struct alloc_op *op)
+static void retry_later(struct service *s, const struct alloc_op *op)
 {
-    op->not_before_ms = service_now(s) + RETRY_MS;
-}
-
-static void retry_all(struct service *s, struct deadline *deadline)
-{
-    (void)deadline;
-    service_retry_allocs(s);
-}
-
-static void retry_at(struct service *s, uint64_t at_ms)
-{
-    s->alloc_retry.pass = retry_all;
-    deadline_bring_forward(s, &s->alloc_retry, at_ms);
+    service_back_off(s, BACKOFF_MAKE, op->session, RETRY_MS);
 }
 
 static void expire(struct service *s, struct deadline *deadline)
@@ -94,9 +82,6 @@ static void op_queue(struct service *s, struct alloc_op *op)
     deadline_set(s, &op->expiry, op->deadline_ms ? op->deadline_ms : UINT64_MAX);
     if (op->turn_until_ms > service_now(s))
         deadline_set(s, &op->turn_over, op->turn_until_ms);
-    if (op->not_before_ms > service_now(s))
-        retry_at(s, op->not_before_ms);
-    retry_at(s, service_backoff_moment(s)); /* a store may be able to leave then */
     s->is_unsettled = true;
 }
 
@@ -230,7 +215,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     uint64_t now_ms = service_now(s);
     if (!held || op->deadline_ms <= now_ms)
         return false;
-    return op->waits_in_vain || op->not_before_ms > now_ms ||
+    return op->waits_in_vain || service_is_backed_off(s, BACKOFF_MAKE, op->session) ||
            service_can_become_free(s, held, alloc_count_lacking(op, held));
 }
 
@@ -511,7 +496,7 @@ void service_retry_allocs(struct service *s)
         struct alloc_op *op = s->alloc_queue;
         unqueue(s, op);
         /* What a failed try gives back would start the next one at once, and so on without rest. */
-        int error = op->not_before_ms > service_now(s) ? -EAGAIN : op_try(s, op);
+        int error = service_is_backed_off(s, BACKOFF_MAKE, op->session) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
         if (later)
             op_queue(s, op);
@@ -522,6 +507,6 @@ void service_retry_allocs(struct service *s)
 
 void service_retry_allocs_soon(struct service *s)
 {
-    if (s->alloc_queue)
-        retry_at(s, service_now(s) + RETRY_MS);
+    if (s->alloc_queue && !service_is_backed_off(s, BACKOFF_ALLOCS, 0))
+        service_back_off(s, BACKOFF_ALLOCS, 0, RETRY_MS);
 }

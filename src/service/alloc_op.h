@@ -40,7 +40,6 @@ struct alloc_op {
     uint64_t drawn_bytes;   /* of what the job's memory costs: this much was set aside */
     uint64_t charged_bytes; /* and this is what it costs */
     uint64_t deadline_ms;   /* of waiting; 0: only for memory that is being freed already */
-    uint64_t not_before_ms; /* the machine lacked memory: the next try */
     uint64_t turn;          /* waiters from this one on came later; 0: it never waited */
     uint64_t turn_until_ms; /* so long they wait behind it */
     struct deadline expiry, turn_over; /* of these two, set while it waits */

@@ -1,68 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * backoff - what failed a moment ago and is not tried again for a while
- *
- * One table for all reasons. Beyond so many rows the store whose back-off ends first is forgotten,
- * and tried again sooner. When one is over the end of a step plans anew.
- */
+#include "service/backoff.h"
+
 #include "service/service_internal.h"
 
-/* SERVICE_BACKOFFS: there is none. */
-static unsigned find(const struct service *s, enum backoff_reason reason, uint64_t store)
+#include <stdlib.h>
+
+static struct backoff *find(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    unsigned at = 0;
-    while (at < SERVICE_BACKOFFS &&
-           (s->backoffs[at].until_ms == 0 || s->backoffs[at].reason != reason ||
-            s->backoffs[at].store != store))
-        at++;
-    return at;
+    return store ? idvec_find(&s->backoffs, store * BACKOFF_COUNT + reason)
+                 : (struct backoff *)&s->backoffs_of_all[reason];
 }
 
-/* A row that is over, or else that of the store whose back-off ends first. */
-static unsigned choose_row(const struct service *s)
+static bool take_gone(void *item, void *core)
 {
-    uint64_t now_ms = service_now(s), first_ms = UINT64_MAX;
-    unsigned chosen = 0;
-    for (unsigned i = 0; i < SERVICE_BACKOFFS; i++) {
-        uint64_t until_ms = s->backoffs[i].until_ms;
-        if (until_ms >= first_ms || (until_ms > now_ms && s->backoffs[i].store == 0))
-            continue;
-        first_ms = until_ms;
-        chosen = i;
-    }
-    return chosen;
+    struct backoff *row = item;
+    if (row->until_ms != BACKOFF_FOREVER || core_find_store(core, row->id / BACKOFF_COUNT))
+        return false;
+    free(row);
+    return true;
 }
 
-static void plan_again(struct service *s, struct deadline *deadline)
+/* NULL: no memory */
+static struct backoff *get_row(struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    s->is_unsettled = true;
-    deadline_set(s, deadline, service_backoff_moment(s));
+    struct backoff *row = find(s, reason, store);
+    if (row)
+        return row;
+    if (s->backoffs.count >= CORE_MAX_STORES)
+        idvec_remove_if(&s->backoffs, take_gone, s->core);
+    row = calloc(1, sizeof *row);
+    if (!row)
+        return NULL;
+    row->id = store * BACKOFF_COUNT + reason;
+    if (idvec_insert(&s->backoffs, row) == 0)
+        return row;
+    free(row);
+    return NULL;
+}
+
+static void drop(struct service *s, struct backoff *row)
+{
+    deadline_clear(s, &row->over);
+    row->until_ms = 0;
+    if (row->id >= BACKOFF_COUNT)
+        free(idvec_remove(&s->backoffs, row->id));
+}
+
+static void try_again(struct service *s, struct deadline *over)
+{
+    drop(s, (struct backoff *)((char *)over - offsetof(struct backoff, over)));
+    s->choices++;
+    service_note_memory(s);
 }
 
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms)
 {
-    unsigned at = find(s, reason, store);
-    if (at == SERVICE_BACKOFFS)
-        at = choose_row(s);
-    s->backoffs[at] =
-        (struct backoff){.reason = reason, .store = store, .until_ms = service_now(s) + ms};
-    s->backoff_over.pass = plan_again;
-    deadline_bring_forward(s, &s->backoff_over, s->backoffs[at].until_ms);
+    struct backoff *row = get_row(s, reason, store);
+    if (!row && ms == BACKOFF_FOREVER)
+        return;
+    row = row ? row : &s->backoffs_of_all[reason];
+    row->until_ms = ms == BACKOFF_FOREVER ? ms : service_now(s) + ms;
+    row->over.pass = try_again;
+    deadline_set(s, &row->over, row->until_ms);
+}
+
+void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t store)
+{
+    struct backoff *row = find(s, reason, store);
+    if (row)
+        drop(s, row);
 }
 
 bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    unsigned at = find(s, reason, store);
-    return at < SERVICE_BACKOFFS && s->backoffs[at].until_ms > service_now(s);
+    const struct backoff *row = find(s, reason, store), *all = &s->backoffs_of_all[reason];
+    uint64_t now_ms = service_now(s);
+    return all->until_ms > now_ms || (row && row->until_ms > now_ms);
 }
 
-uint64_t service_backoff_moment(const struct service *s)
+void service_free_backoffs(struct service *s)
 {
-    uint64_t now_ms = service_now(s), at_ms = UINT64_MAX;
-    for (unsigned i = 0; i < SERVICE_BACKOFFS; i++) {
-        uint64_t until_ms = s->backoffs[i].until_ms;
-        if (until_ms > now_ms && until_ms < at_ms)
-            at_ms = until_ms;
+    for (size_t i = 0; i < s->backoffs.count; i++)
+        free(s->backoffs.items[i]);
+    idvec_free(&s->backoffs);
+}
+
+uint64_t service_count_try(struct service *s, enum backoff_reason reason)
+{
+    struct backoff *row = &s->backoffs_of_all[reason];
+    uint64_t now_ms = service_now(s);
+    if (row->until_ms <= now_ms) {
+        row->until_ms = now_ms + SERVICE_TRIES_MS;
+        row->tries = 0;
     }
-    return at_ms;
+    return row->tries++ < SERVICE_TRIES_MAX ? 0 : row->until_ms - now_ms;
+}
+
+/* ---- choices that found no victims ------------------------------------------------------------
+ */
+
+static uint64_t get_free(const struct service *s)
+{
+    return vmm_get_free(s->vmm) + s->numbers.freeing_bytes;
+}
+
+void service_note_vain(struct service *s, uint64_t store, uint64_t bytes)
+{
+    struct backoff *row = get_row(s, BACKOFF_VAIN, store);
+    if (!row)
+        return;
+    row->until_ms = BACKOFF_FOREVER;
+    row->bytes = bytes;
+    row->free_bytes = get_free(s);
+    row->choices = s->choices;
+}
+
+bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes)
+{
+    const struct backoff *row = find(s, BACKOFF_VAIN, store);
+    return row && row->choices == s->choices && row->bytes == bytes &&
+           row->free_bytes == get_free(s);
 }

@@ -67,7 +67,7 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
 
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes)
 {
-    if (!service_count_try(s, &s->free_looks))
+    if (service_count_try(s, BACKOFF_FREE_LOOKS) > 0)
         return true; /* of many waiters some are believed */
     uint64_t staying_bytes = count_staying(s, held);
     struct vmm_info info;

@@ -67,12 +67,6 @@ void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms)
     s->sets_timer = true;
 }
 
-void deadline_bring_forward(struct service *s, struct deadline *deadline, uint64_t at_ms)
-{
-    if (!deadline->link || at_ms < deadline->at_ms)
-        deadline_set(s, deadline, at_ms);
-}
-
 bool deadline_is_set(const struct deadline *deadline)
 {
     return deadline->link != NULL;

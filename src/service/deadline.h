@@ -21,8 +21,6 @@ struct deadline {
 
 /* Also where it was set before. UINT64_MAX: never */
 void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms);
-/* The same, unless it is set to an earlier moment. */
-void deadline_bring_forward(struct service *s, struct deadline *deadline, uint64_t at_ms);
 /* Harmless where it is not set. */
 void deadline_clear(struct service *s, struct deadline *deadline);
 bool deadline_is_set(const struct deadline *deadline);

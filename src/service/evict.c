@@ -7,25 +7,14 @@
  */
 #include "service/evict_table.h"
 
-bool service_count_try(struct service *s, struct service_tries *tries)
-{
-    uint64_t now_ms = service_now(s);
-    if (now_ms - tries->since_ms >= SERVICE_TRIES_MS) {
-        tries->since_ms = now_ms;
-        tries->count = 0;
-    }
-    return tries->count++ < SERVICE_TRIES_MAX;
-}
-
 static bool may_try(struct service *s)
 {
     if (service_is_backed_off(s, BACKOFF_EVICT, 0))
         return false;
-    if (service_count_try(s, &s->evict_tries))
-        return true;
-    uint64_t since_ms = service_now(s) - s->evict_tries.since_ms;
-    service_back_off(s, BACKOFF_EVICT, 0, SERVICE_TRIES_MS - since_ms);
-    return false;
+    uint64_t wait_ms = service_count_try(s, BACKOFF_EVICT_TRIES);
+    if (wait_ms > 0)
+        service_back_off(s, BACKOFF_EVICT, 0, wait_ms);
+    return wait_ms == 0;
 }
 
 /* has_none: of what is free by the account, others have taken all. */

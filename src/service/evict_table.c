@@ -57,7 +57,8 @@ bool evict_table_is_leaving(const struct core_store *store)
            !core_is_held(store);
 }
 
-static void add_row(const struct service *s, struct evict_table *table, const struct core_store *store)
+static void add_row(const struct service *s, struct evict_table *table,
+                    const struct core_store *store)
 {
     const struct core_places *places = &store->places;
     uint64_t bytes = layout_total_bytes(store->fixed);
@@ -92,37 +93,18 @@ static void add_row(const struct service *s, struct evict_table *table, const st
     };
 }
 
-static struct evict_row *find_row(const struct evict_table *table, uint64_t store)
-{
-    size_t low = 0, high = table->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (table->rows[middle].store < store)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < table->count && table->rows[low].store == store ? &table->rows[low] : NULL;
-}
-
 /* Who could not leave a moment ago, and who has to be copied and fits nowhere. */
 static void find_stuck(const struct service *s, struct evict_table *table)
 {
-    uint64_t now_ms = service_now(s), most_bytes = 0;
+    uint64_t most_bytes = 0;
     for (unsigned tier = CORE_PLACE_HOST; tier < CORE_TIER_COUNT; tier++) {
         if (table->room_bytes[tier] > most_bytes)
             most_bytes = table->room_bytes[tier];
     }
     for (size_t i = 0; i < table->count; i++) {
         struct evict_row *row = &table->rows[i];
-        row->stuck |= !row->has_spare && row->bytes > most_bytes;
-    }
-    for (unsigned i = 0; i < SERVICE_BACKOFFS; i++) {
-        const struct backoff *failed = &s->backoffs[i];
-        bool counts = failed->reason == BACKOFF_LEAVE && failed->until_ms > now_ms;
-        struct evict_row *row = counts ? find_row(table, failed->store) : NULL;
-        if (row)
-            row->stuck = true;
+        row->stuck |= (!row->has_spare && row->bytes > most_bytes) ||
+                      service_is_backed_off(s, BACKOFF_LEAVE, row->store);
     }
 }
 
@@ -140,7 +122,8 @@ static void add_pools(const struct service *s, struct evict_table *table)
     }
 }
 
-bool evict_table_fill(const struct service *s, struct evict_table *table, const struct core_store *wanted)
+bool evict_table_fill(const struct service *s, struct evict_table *table,
+                      const struct core_store *wanted)
 {
     const struct idvec *stores = &s->core->stores;
     int64_t room_bytes[CORE_TIER_COUNT] = {0};

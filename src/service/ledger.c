@@ -12,6 +12,26 @@
 #include <errno.h>
 #include <string.h>
 
+/* Of records that come often; most others change which stores can leave the device. */
+static bool may_change_choices(const struct core *core, const struct record *record,
+                               size_t waiters_before)
+{
+    switch (record->type) {
+    case RECORD_TIME: /* forgets waiters; what it grants had waited */
+        return core->waiters.count != waiters_before;
+    case RECORD_FILE_OPEN:
+    case RECORD_GATHER:
+    case RECORD_BOUND:
+    case RECORD_OVER_QUOTA:
+    case RECORD_OUT_OF_MEMORY:
+    case RECORD_ENTRY_PUT:
+    case RECORD_ENTRY_PUT_MANY:
+        return false;
+    default:
+        return true;
+    }
+}
+
 /* Into the journal first: what cannot be recorded does not happen. */
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
@@ -31,8 +51,10 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     if (error && !outcome->noted)
         s->host.unrecord(s->host.context, mark);
     s->changes++;
-    if (!error && service_look_for_changes(s, record, waiters_before))
+    if (!error && may_change_choices(s->core, record, waiters_before)) {
+        s->choices++;
         s->has_changed = true;
+    }
     return error;
 }
 

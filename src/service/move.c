@@ -23,35 +23,6 @@ static void count_move(struct service *s, uint64_t store, enum core_place before
         s->numbers.moves[before][found->places.place]++;
 }
 
-static void forget_short(struct service *s, uint64_t store)
-{
-    free(idvec_remove(&s->short_stores, store));
-    if (s->short_stores.count == 0)
-        idvec_free(&s->short_stores);
-}
-
-/* Was it so before? Of stores that are gone nobody tells: what is left of them goes when there are
- * more than there can be stores. */
-static bool note_short(struct service *s, uint64_t store)
-{
-    bool was_short = idvec_find(&s->short_stores, store) != NULL;
-    struct short_store *noted = was_short ? NULL : malloc(sizeof *noted);
-    if (noted && s->short_stores.count >= CORE_MAX_STORES)
-        service_forget_short(s);
-    if (noted)
-        noted->id = store;
-    if (noted && idvec_insert(&s->short_stores, noted))
-        free(noted);
-    return was_short;
-}
-
-void service_forget_short(struct service *s)
-{
-    for (size_t i = 0; i < s->short_stores.count; i++)
-        free(s->short_stores.items[i]);
-    idvec_free(&s->short_stores);
-}
-
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error)
 {
     struct record record = {
@@ -63,10 +34,13 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
                     failed->places.move.to != CORE_PLACE_DEVICE;
     if ((error != -ENOMEM || move == 0) && !was_away)
         record.flags |= CORE_MOVE_REFUSE;
-    else if (failed && !was_away && core_is_awaited(s->core, failed) && note_short(s, store))
-        record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
+    else if (failed && !was_away && core_is_awaited(s->core, failed)) {
+        if (service_is_backed_off(s, BACKOFF_TELL, store))
+            record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
+        service_back_off(s, BACKOFF_TELL, store, BACKOFF_FOREVER);
+    }
     if (error != -ENOMEM)
-        forget_short(s, store);
+        service_end_backoff(s, BACKOFF_TELL, store);
     service_apply_record(s, &record, NULL);
 }
 
@@ -222,13 +196,13 @@ static void finish(struct move_op *op)
     if (error == -ENOMEM && !cancelled)
         note_lack(s, op);
     free_op(s, op);
-    service_forget_vain(s); /* its tier has more room, or a store is somewhere else */
+    s->choices++; /* its tier has more room, or a store is somewhere else */
     if (!s->moves)
         rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
         s->numbers.move_ms += looks ? 0 : service_now(s) - began_ms;
-        forget_short(s, store);
+        service_end_backoff(s, BACKOFF_TELL, store);
     }
     if (error == -ENOMEM)
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);

@@ -115,12 +115,6 @@ static bool any_waits(const struct service *s)
     return op != NULL;
 }
 
-static void look_again(struct service *s, struct deadline *deadline)
-{
-    (void)deadline;
-    service_note_moves(s);
-}
-
 void service_resume_moves(struct service *s)
 {
     struct move_op *op;
@@ -132,9 +126,8 @@ void service_resume_moves(struct service *s)
         op->error = error;
         op->finish(op);
     }
-    s->moves_retry.pass = look_again;
-    deadline_set(s, &s->moves_retry,
-                 any_waits(s) ? service_now(s) + SERVICE_PROMOTE_RETRY_MS : UINT64_MAX);
+    if (any_waits(s) && !service_is_backed_off(s, BACKOFF_MOVES, 0))
+        service_back_off(s, BACKOFF_MOVES, 0, SERVICE_PROMOTE_RETRY_MS);
 }
 
 /* ---- that count on nothing any more --------------------------------------------------------- */

@@ -96,7 +96,7 @@ void service_free(struct service *s)
     idvec_free(&s->pieces);
     idvec_free(&s->in_flights);
     idvec_free(&s->parked);
-    service_forget_short(s);
+    service_free_backoffs(s);
     service_free_watches(s);
     turns_free(s);
     service_free_bounds(s);

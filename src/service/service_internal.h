@@ -10,8 +10,8 @@
 #ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
 #define GMSFS_SERVICE_SERVICE_INTERNAL_H
 
+#include "service/backoff.h"
 #include "service/bounds.h"
-#include "service/deadline.h"
 #include "service/host.h"
 
 struct spool_op;
@@ -96,42 +96,6 @@ struct ending {
     struct ending *next;
 };
 
-struct short_store { /* whose last move lacked memory, and that was told */
-    uint64_t id;
-};
-
-enum backoff_reason {
-    BACKOFF_LEAVE,   /* this store could not leave the device, or give way: others are chosen */
-    BACKOFF_STAY,    /* for this store some may leave, but not yet */
-    BACKOFF_EVICT,   /* evictions: the last one lacked memory, or there were too many choices */
-    BACKOFF_PROMOTE, /* promotions by themselves: the last one lacked memory */
-};
-
-struct backoff {
-    enum backoff_reason reason;
-    uint64_t store;    /* 0: of all */
-    uint64_t until_ms; /* 0: the row is free */
-};
-
-#define SERVICE_BACKOFFS 48u
-
-/* So many bytes for this store were not to be had, whoever might leave. */
-struct vain_choice {
-    uint64_t store; /* 0: none */
-    uint64_t bytes, free_bytes, until_ms;
-};
-
-#define SERVICE_VAIN 16u
-
-/* Looks at all stores, on the loop: so many within so long. */
-#define SERVICE_TRIES_MAX 64u
-#define SERVICE_TRIES_MS  100u
-
-struct service_tries {
-    uint64_t since_ms; /* when they were counted from */
-    unsigned count;
-};
-
 struct service {
     struct core *core;
     struct vmm *vmm;
@@ -152,7 +116,6 @@ struct service {
     struct job *unstarted;        /* their turn came without a thread: they end with this step */
     struct bound_note *notes;     /* who met which bound of late */
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
-    struct deadline alloc_retry;  /* when to try again although nothing was freed */
     struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
     struct piece *freeing;        /* pieces that are being given back */
     uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
@@ -162,15 +125,11 @@ struct service {
     struct brief_wait *measuring; /* requests that wait for a measurement of the device */
     struct brief_wait *awaiting;  /* and for what is being freed */
     struct move_op *moves;        /* under way */
-    struct idvec short_stores;    /* struct short_store */
-    struct deadline moves_retry;  /* when moves that wait for memory are looked at again */
     bool moves_end;               /* service_end_moves */
-    struct backoff backoffs[SERVICE_BACKOFFS];
-    struct deadline backoff_over; /* the first of them */
-    struct vain_choice vain[SERVICE_VAIN];
-    unsigned next_vain;
+    struct backoff backoffs_of_all[BACKOFF_COUNT];
+    struct idvec backoffs;           /* of stores */
+    uint64_t choices;                /* goes up when a choice of victims may be another one */
     uint64_t lack_store, lack_bytes; /* the device itself had too little for this one; 0: none */
-    struct service_tries evict_tries, free_looks;
     struct service_numbers numbers;
     bool told_spool_bound;
     /* What the end of the step has to do. */
@@ -495,7 +454,6 @@ bool service_needs_bytes(const struct core_store *store, enum core_place to);
 int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
-void service_forget_short(struct service *s); /* who was short of memory */
 /* Those that the state tells of are there, and wait: before any record. */
 void service_restore_moves(struct service *s);
 /* They begin, or fail. */
@@ -544,29 +502,12 @@ void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
 /* The same for the last lack that was noted, which is this store's. */
 bool service_evict_for_lack(struct service *s, const struct core_store *store);
-/* False: there were too many. */
-bool service_count_try(struct service *s, struct service_tries *tries);
 
 /* claims.c */
 /* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */
 uint64_t service_writer_turn(const struct service *s);
 /* Does this waiter keep newer ones from the device's memory, if it lacks some? */
 bool service_holds_off(const struct service *s, uint64_t waiter);
-
-/* backoff.c */
-void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
-bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store);
-/* When the first is over; UINT64_MAX: there is none. */
-uint64_t service_backoff_moment(const struct service *s);
-
-/* vain.c */
-/* A choice for this store that found nobody; has it been noted, with nothing changed since? */
-void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
-bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
-void service_forget_vain(struct service *s);
-/* After a record, with how many waited before it: whether choices may be others now. */
-bool service_look_for_changes(struct service *s, const struct record *record,
-                              size_t waiters_before);
 
 /* metadata.c, bulk.c */
 void service_apply_slices(struct service *s);

@@ -20,13 +20,11 @@ TAP_TEST(a_reason_holds_for_its_store_until_its_time_is_over)
     check(!service_is_backed_off(service, BACKOFF_LEAVE, 8));
     check(!service_is_backed_off(service, BACKOFF_EVICT, 0));
     check(service_is_backed_off(service, BACKOFF_PROMOTE, 0));
-    check_int(service_backoff_moment(service), fixture_now_ms + 200);
     fixture_now_ms += 200;
     check(!service_is_backed_off(service, BACKOFF_PROMOTE, 0));
     check(service_is_backed_off(service, BACKOFF_LEAVE, 7));
     fixture_now_ms += 300;
     check(!service_is_backed_off(service, BACKOFF_LEAVE, 7));
-    check(service_backoff_moment(service) == UINT64_MAX);
     service_end();
 }
 
@@ -46,32 +44,61 @@ TAP_TEST(the_timer_runs_out_at_the_end_of_each)
     service_end();
 }
 
-TAP_TEST(beyond_the_table_the_store_whose_time_is_over_first_is_forgotten)
+TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
 {
+    uint64_t choices;
+
     start();
-    service_back_off(service, BACKOFF_EVICT, 0, 100);
-    for (uint64_t store = 1; store < SERVICE_BACKOFFS; store++)
-        service_back_off(service, BACKOFF_LEAVE, store, 500 + store);
-    service_back_off(service, BACKOFF_LEAVE, 1, 5000); /* the same row */
-    for (uint64_t store = 1; store < SERVICE_BACKOFFS; store++)
-        check(service_is_backed_off(service, BACKOFF_LEAVE, store));
-    service_back_off(service, BACKOFF_STAY, 1, 500);
-    check(!service_is_backed_off(service, BACKOFF_LEAVE, 2));
-    check(service_is_backed_off(service, BACKOFF_LEAVE, 1));
-    check(service_is_backed_off(service, BACKOFF_STAY, 1));
-    check(service_is_backed_off(service, BACKOFF_EVICT, 0));
+    service_back_off(service, BACKOFF_LEAVE, 7, 500);
+    settle_step();
+    choices = service->choices;
+    fixture_now_ms += 500;
+    service_on_timer(service);
+    check(service->has_memory);
+    check(service->choices > choices);
+    check_int(service->backoffs.count, 0);
+    settle_step();
     service_end();
 }
 
-TAP_TEST(a_row_that_is_over_is_taken_before_any_other)
+TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
 {
     start();
-    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
-        service_back_off(service, BACKOFF_LEAVE, store, store == 9 ? 100 : 500);
-    fixture_now_ms += 100;
-    service_back_off(service, BACKOFF_EVICT, 0, 500);
-    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
-        check(service_is_backed_off(service, BACKOFF_LEAVE, store) == (store != 9));
-    check(service_is_backed_off(service, BACKOFF_EVICT, 0));
+    service_back_off(service, BACKOFF_TELL, store_id(), BACKOFF_FOREVER);
+    settle_step();
+    check(fixture_timer_ms == UINT64_MAX);
+    fixture_now_ms += 1000000;
+    check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
+    service_end_backoff(service, BACKOFF_TELL, store_id());
+    check(!service_is_backed_off(service, BACKOFF_TELL, store_id()));
+    check_int(service->backoffs.count, 0);
+    service_end();
+}
+
+TAP_TEST(what_holds_for_ever_of_stores_that_are_gone_is_forgotten)
+{
+    start();
+    service_back_off(service, BACKOFF_LEAVE, CORE_MAX_STORES + 9, 500);
+    service_back_off(service, BACKOFF_TELL, store_id(), BACKOFF_FOREVER);
+    for (uint64_t store = 0; store < CORE_MAX_STORES; store++)
+        service_back_off(service, BACKOFF_TELL, store_id() + 1 + store, BACKOFF_FOREVER);
+    check(service->backoffs.count < CORE_MAX_STORES);
+    check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
+    check(service_is_backed_off(service, BACKOFF_LEAVE, CORE_MAX_STORES + 9));
+    service_end();
+}
+
+TAP_TEST(so_many_looks_are_counted_within_so_long)
+{
+    start();
+    for (unsigned i = 0; i < SERVICE_TRIES_MAX; i++)
+        check_int(service_count_try(service, BACKOFF_FREE_LOOKS), 0);
+    fixture_now_ms += 30;
+    check_int(service_count_try(service, BACKOFF_FREE_LOOKS), SERVICE_TRIES_MS - 30);
+    check_int(service_count_try(service, BACKOFF_EVICT_TRIES), 0);
+    fixture_now_ms += SERVICE_TRIES_MS - 30;
+    check_int(service_count_try(service, BACKOFF_FREE_LOOKS), 0);
+    settle_step();
+    check(fixture_timer_ms == UINT64_MAX);
     service_end();
 }

@@ -88,14 +88,12 @@ TAP_TEST(each_passes_once_and_in_its_order)
     check_int(passed, COUNT);
 }
 
-TAP_TEST(only_an_earlier_moment_is_brought_forward_and_never_is_not_set)
+TAP_TEST(a_deadline_is_set_anew_and_never_is_not_set)
 {
     start();
-    deadline_bring_forward(&service, &deadlines[0], 20);
-    deadline_bring_forward(&service, &deadlines[0], 30);
-    check_int(deadline_first(&service), 20);
-    deadline_bring_forward(&service, &deadlines[0], 10);
-    check_int(deadline_first(&service), 10);
+    deadline_set(&service, &deadlines[0], 20);
+    deadline_set(&service, &deadlines[0], 30);
+    check_int(deadline_first(&service), 30);
     deadline_set(&service, &deadlines[0], UINT64_MAX);
     check(!deadline_is_set(&deadlines[0]));
     check(deadline_first(&service) == UINT64_MAX);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * backoff - what failed a moment ago and is not tried again for a while: one table
+ *
+ * A row is for a reason and a store (of BACKOFF_MAKE a session), or for all of them. When one is
+ * over, all that waits for memory is tried again at the end of the step.
+ */
+#ifndef GMSFS_SERVICE_BACKOFF_H
+#define GMSFS_SERVICE_BACKOFF_H
+
+#include "service/deadline.h"
+
+#include <stddef.h>
+
+enum backoff_reason {
+    BACKOFF_LEAVE,       /* this store could not leave the device, or give way: others are chosen */
+    BACKOFF_STAY,        /* for this store some may leave, but not yet */
+    BACKOFF_EVICT,       /* evictions: the last one lacked memory, or there were too many choices */
+    BACKOFF_PROMOTE,     /* promotions by themselves: the last one lacked memory */
+    BACKOFF_MAKE,        /* ALLOCs of this session: the machine, not the account, lacked memory */
+    BACKOFF_ALLOCS,      /* ALLOCs that wait: whether a change helps them is seen this late */
+    BACKOFF_MOVES,       /* moves that wait for memory: the same */
+    BACKOFF_TELL,        /* events: it was told that a move of this store lacked memory */
+    BACKOFF_VAIN,        /* choices for this store: the last one found no victims */
+    BACKOFF_EVICT_TRIES, /* choices of victims, and looks for what may become free: */
+    BACKOFF_FREE_LOOKS,  /* so many within so long */
+    BACKOFF_COUNT
+};
+
+#define BACKOFF_FOREVER UINT64_MAX /* until service_end_backoff */
+
+struct backoff {
+    uint64_t id;                         /* store * BACKOFF_COUNT + reason; first, for idvec */
+    uint64_t until_ms;                   /* 0: over */
+    struct deadline over;                /* not set of TRIES, LOOKS and what holds for ever */
+    unsigned tries;                      /* of TRIES and LOOKS, since they are counted */
+    uint64_t bytes, free_bytes, choices; /* of VAIN: what was wanted, what was free, and when */
+};
+
+/* Where memory lacks, all stores are backed off for that reason. */
+void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
+void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t store);
+bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store);
+void service_free_backoffs(struct service *s);
+
+/* Looks at all stores, on the loop: so many within so long. */
+#define SERVICE_TRIES_MAX 64u
+#define SERVICE_TRIES_MS  100u
+/* 0: this try may be; else in so many milliseconds. */
+uint64_t service_count_try(struct service *s, enum backoff_reason reason);
+
+/* A choice for this store that found no victims; has it been noted, with nothing changed since
+ * (s->choices)? Each end of a step looks at the waiters for memory, and a choice at every store. */
+void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
+bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
+
+#endif
