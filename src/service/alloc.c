@@ -28,6 +28,7 @@ static void op_free(struct alloc_op *op)
 static void op_answer(struct alloc_op *op, int error, const struct service_answer *answer)
 {
     struct service_request *request = op->request;
+    steps_go(alloc_steps, &op->state, ALLOC_ENDS);
     op_free(op);
     service_answer(request, error, answer);
 }
@@ -71,6 +72,7 @@ static void op_queue(struct service *s, struct alloc_op *op)
         last = &(*last)->next;
     op->next = NULL;
     *last = op;
+    steps_go(alloc_steps, &op->state, ALLOC_WAITS);
     if (op->turn == 0) {
         op->turn = s->core->next_waiter;
         op->turn_until_ms = service_now(s) + s->options.alloc_timeout_ms;
@@ -107,7 +109,6 @@ static void finish_create(struct alloc_op *op)
     uint64_t slots[SERVICE_MAX_ALLOC_ITEMS];
     struct service_answer answer = {.slots = slots};
     uint64_t session = op->session, now_ms = service_now(s);
-    op->running = false;
     int error = op->error;
     uint64_t missing_bytes = op_count_missing(op);
     if (!error && missing_bytes > 0)
@@ -180,7 +181,7 @@ static int op_try(struct service *s, struct alloc_op *op)
         goto give_back;
     error = alloc_make(s, op);
     if (!error) {
-        op->running = true;
+        steps_go(alloc_steps, &op->state, ALLOC_MAKES);
         op->request->alloc = op;
         return 0;
     }
@@ -462,7 +463,8 @@ static void unqueue(struct service *s, struct alloc_op *op)
 
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
-    if (op->running) { /* finish_create answers: the kernel says only once that the client is gone
+    if (op->state ==
+        ALLOC_MAKES) { /* finish_create answers: the kernel says only once that the client is gone
                         */
         atomic_store(&op->interrupted, true);
         return;
@@ -495,6 +497,7 @@ void service_retry_allocs(struct service *s)
     for (uint64_t left = s->numbers.allocs_waiting; left > 0 && s->alloc_queue; left--) {
         struct alloc_op *op = s->alloc_queue;
         unqueue(s, op);
+        steps_go(alloc_steps, &op->state, ALLOC_TRIES);
         /* What a failed try gives back would start the next one at once, and so on without rest. */
         int error = service_is_backed_off(s, BACKOFF_MAKE, op->session) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));

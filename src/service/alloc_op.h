@@ -10,6 +10,7 @@
 
 #include "service/allocations.h"
 #include "service/service_internal.h"
+#include "service/steps.h"
 
 #include <stdatomic.h>
 
@@ -29,6 +30,7 @@ struct alloc_op {
     atomic_bool interrupted;    /* nobody waits for it: no further piece, and it waits no more */
     void (*made)(struct alloc_op *op); /* all parts are through */
     struct service *service;
+    enum alloc_state state;
     struct service_request *request;
     uint64_t works_for; /* service_works_for, when it was asked for */
     uint64_t session;
@@ -46,7 +48,6 @@ struct alloc_op {
     uint32_t count;
     bool waits_in_vain;                     /* struct service_alloc */
     bool complained;                        /* the event was written */
-    bool running;                           /* the job has it: it cannot be answered yet */
     uint64_t before_bytes;                  /* aside: what was set aside when it was asked */
     char name[256], tag[256], wire_id[256]; /* "": none */
     struct piece **pieces;                  /* `count` of them while the job runs */

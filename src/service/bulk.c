@@ -37,6 +37,7 @@ struct bulk_op {
     uint64_t total_bytes;
     struct deadline retry; /* set while a slice waits for memory */
     uint64_t until_ms;     /* of such waits; 0: no slice has lacked memory so far */
+    enum bulk_state state;
     uint64_t culprit;
     int error;
     struct bulk_op *next;
@@ -46,6 +47,7 @@ static void bulk_answer(struct bulk_op *op, int error)
 {
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
+    steps_go(bulk_steps, &op->state, BULK_ENDS);
     deadline_clear(op->service, &op->retry);
     service_release_room(op->service, op->size);
     service_discard(op->service, free, op->puts);
@@ -158,6 +160,7 @@ static void done_decode(struct job *job)
         bulk_finish(s, op, error);
         return;
     }
+    steps_go(bulk_steps, &op->state, BULK_APPLIES);
     bulk_queue(s, op);
     s->host.set_idle(s->host.context);
 }
@@ -187,7 +190,8 @@ static int apply_slice(struct service *s, struct bulk_op *op)
 
 static void retry(struct service *s, struct deadline *deadline)
 {
-    (void)deadline;
+    struct bulk_op *op = (struct bulk_op *)((char *)deadline - offsetof(struct bulk_op, retry));
+    steps_go(bulk_steps, &op->state, BULK_APPLIES);
     s->host.set_idle(s->host.context);
 }
 
@@ -202,14 +206,17 @@ static bool wait_for_memory(struct service *s, struct bulk_op *op)
     if (op->until_ms == 0)
         op->until_ms = now_ms + PATIENCE_MS;
     op->retry.pass = retry;
+    if (now_ms >= op->until_ms && service_end_session(s, &ending) == 0)
+        return false;
+    steps_go(bulk_steps, &op->state, BULK_WAITS);
     deadline_set(s, &op->retry, now_ms + RETRY_MS);
-    return now_ms < op->until_ms || service_end_session(s, &ending) != 0;
+    return true;
 }
 
 static struct bulk_op **find_ready(struct service *s)
 {
     struct bulk_op **link = &s->bulk_queue;
-    while (*link && deadline_is_set(&(*link)->retry))
+    while (*link && (*link)->state == BULK_WAITS)
         link = &(*link)->next;
     return *link ? link : NULL;
 }

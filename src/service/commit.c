@@ -114,6 +114,7 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
     ending->error = take_room(s, ending->session);
     if (ending->error)
         return false;
+    steps_go(ending_steps, &ending->state, ENDING_PREPARES);
     ending->tries++;
     preparing = job_new(s, ending->session, ending->flags, done_prepare);
     if (!preparing)

@@ -79,6 +79,7 @@ static void execute_ending(struct service *s, struct ending *ending)
     }
     }
     struct service_request *request = ending->request;
+    steps_go(ending_steps, &ending->state, ENDING_ENDS);
     service_drop_prepared(s, ending);
     free(ending);
     service_answer(request, error, &answer);
@@ -88,9 +89,9 @@ static void execute_ending(struct service *s, struct ending *ending)
 static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
                                struct ending *ending)
 {
-    if (ending->type != ENDING_COMMIT || ending->sealing)
+    if (ending->type != ENDING_COMMIT || ending->state != ENDING_WAITS)
         return false;
-    ending->sealing = true;
+    steps_go(ending_steps, &ending->state, ENDING_SEALS);
     int sealed = service_seal_spools(s, in_flight->id, 0, 0);
     if (sealed < 0)
         ending->error = sealed;

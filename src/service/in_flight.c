@@ -76,7 +76,7 @@ void service_end_use(struct service *s, uint64_t session)
 void service_on_seal_failed(struct service *s, uint64_t session, int error)
 {
     struct in_flight *in_flight = idvec_find(&s->in_flights, session);
-    if (in_flight && in_flight->endings && in_flight->endings->sealing &&
+    if (in_flight && in_flight->endings && in_flight->endings->state != ENDING_WAITS &&
         !in_flight->endings->error)
         in_flight->endings->error = error;
 }

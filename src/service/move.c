@@ -186,6 +186,7 @@ static void finish(struct move_op *op)
     bool cancelled = atomic_load(&op->cancelled), looks = op->looks;
     enum core_place op_to = op->to;
     int error = op->error;
+    move_op_go(op, MOVE_ENDS);
     unlink_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
@@ -293,7 +294,7 @@ static void enter_op(struct service *s, struct move_op *op)
 static int start_op(struct service *s, struct move_op *op)
 {
     enter_op(s, op);
-    int error = op->waits ? 0 : move_op_start(op);
+    int error = move_op_waits(op) ? 0 : move_op_start(op);
     if (!error)
         return 0;
     unlink_op(s, op);
@@ -401,7 +402,7 @@ void service_restore_moves(struct service *s)
         if (store->places.move.id == 0 || new_op(s, store, store->places.move.to, &op))
             continue;
         op->id = store->places.move.id;
-        op->waits = true;
+        move_op_go(op, MOVE_WAITS);
         enter_op(s, op);
     }
 }

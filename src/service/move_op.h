@@ -9,6 +9,7 @@
 #define GMSFS_SERVICE_MOVE_OP_H
 
 #include "service/service_internal.h"
+#include "service/steps.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,20 +45,11 @@ struct move_part {
     size_t described; /* of the batch */
 };
 
-/* What its parts do, one after the other; or one of the last two alone. */
-enum move_phase {
-    MOVE_MAKES,  /* memory, by pieces */
-    MOVE_COPIES, /* bytes, by spans */
-    MOVE_SYNCS,  /* what has come to the disk is there to stay, by pieces */
-    MOVE_LOOKS,  /* at both ends of what was there before, by pieces */
-    MOVE_READS,  /* all of that, by spans */
-};
-
 struct move_op {
     struct move_part parts[MOVE_MAX_PARTS];
     uint32_t parts_running;
-    enum move_phase phase;
-    atomic_uint_fast32_t taken; /* pieces that some part of the phase has */
+    enum move_state state;
+    atomic_uint_fast32_t taken; /* pieces that some part has in this state */
     pthread_mutex_t mutex;      /* of the cursors */
     struct move_cursor cursors[MOVE_OPEN_PIECES];
     uint32_t turn, begun;  /* the next cursor; pieces that some cursor had */
@@ -75,20 +67,26 @@ struct move_op {
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
-    bool waits;        /* for memory that is being freed: nothing is charged, and no part runs */
-    bool lacks;        /* and there is none that is: others are to leave for it */
-    bool in_vain;      /* nobody can */
-    bool retried;      /* a transfer failed once already */
     int error;
     struct move_op *next;
 };
+
+static inline void move_op_go(struct move_op *op, enum move_state state)
+{
+    steps_go(move_steps, &op->state, state);
+}
+
+static inline bool move_op_waits(const struct move_op *op)
+{
+    return op->state == MOVE_WAITS || op->state == MOVE_LACKS || op->state == MOVE_VAIN;
+}
 
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.
  */
 int move_op_start(struct move_op *op);
 
-/* move_wait.c: charges it and has its pieces, or notes that it waits: also behind others that do.
- */
+/* move_wait.c: of a move that begins: charges it and has its pieces, or has it wait: also behind
+ * others that do. */
 int move_op_take_memory(struct move_op *op, bool in_turn);
 
 #endif

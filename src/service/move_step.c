@@ -148,8 +148,9 @@ static void run_settle(struct job *job)
 /* A transfer that fails once may have had a copier that died. */
 static bool may_retry(struct move_op *op, int error)
 {
-    bool again = error == -EIO && op->phase == MOVE_COPIES && !op->retried;
-    op->retried |= again;
+    bool again = error == -EIO && op->state == MOVE_COPIES;
+    if (again)
+        move_op_go(op, MOVE_AGAIN);
     return again;
 }
 
@@ -163,10 +164,11 @@ static int start_copies(struct move_op *op)
 /* Is there another one? It may have come to its end by now, too. */
 static bool begin_next_phase(struct move_op *op)
 {
-    bool copies = op->phase == MOVE_MAKES;
-    if (!copies && (op->phase != MOVE_COPIES || op->tier != VMM_TIER_DISK))
+    bool copies = op->state == MOVE_MAKES,
+         copied = op->state == MOVE_COPIES || op->state == MOVE_AGAIN;
+    if (!copies && (!copied || op->tier != VMM_TIER_DISK))
         return false;
-    op->phase = copies ? MOVE_COPIES : MOVE_SYNCS;
+    move_op_go(op, copies ? MOVE_COPIES : MOVE_SYNCS);
     atomic_store(&op->taken, 0);
     int error = copies ? start_copies(op) : start_parts(op, op->count, run_settle);
     if (error)
@@ -229,7 +231,7 @@ int move_op_start(struct move_op *op)
 {
     for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
         op->cursors[i].index = op->count;
-    op->phase = op->reads ? MOVE_READS : op->looks ? MOVE_LOOKS : MOVE_MAKES;
+    move_op_go(op, op->reads ? MOVE_READS : op->looks ? MOVE_LOOKS : MOVE_MAKES);
     if (op->reads)
         return start_copies(op);
     return start_parts(op, op->count ? op->count : 1, op->looks ? run_settle : run_make);

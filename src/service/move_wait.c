@@ -54,15 +54,13 @@ static bool is_coming(const struct service *s, const struct move_op *op)
 int move_op_take_memory(struct move_op *op, bool in_turn)
 {
     struct service *s = op->service;
-    if (op->looks) {
-        op->waits = false;
+    if (op->looks)
         return 0; /* it makes nothing */
-    }
     int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
-    op->waits = false; /* it does not wait for itself */
-    op->waits = error == -ENOMEM && is_coming(s, op);
-    if (op->waits)
+    if (error == -ENOMEM && is_coming(s, op)) {
+        move_op_go(op, MOVE_WAITS);
         return 0;
+    }
     if (error)
         return error;
     error = make_pieces(s, op);
@@ -77,13 +75,17 @@ int move_op_take_memory(struct move_op *op, bool in_turn)
  * are asked first. */
 static int take_what_came(struct service *s, struct move_op *op)
 {
+    bool in_vain = op->state == MOVE_VAIN;
+    move_op_go(op, MOVE_BEGINS); /* so that it does not wait for itself */
     int error = move_op_take_memory(op, true);
-    if (op->waits || op->tier != VMM_TIER_DEVICE)
+    if (move_op_waits(op) || op->tier != VMM_TIER_DEVICE)
         return error;
-    op->lacks = error == -ENOMEM && op->charged_bytes == 0 && !op->in_vain;
-    op->waits = op->lacks;
+    if (error == -ENOMEM && op->charged_bytes == 0 && !in_vain) {
+        move_op_go(op, MOVE_LACKS);
+        return 0;
+    }
     if (error)
-        return op->waits ? 0 : error;
+        return error;
     const struct core_store *store = core_find_store(s->core, op->store);
     return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
 }
@@ -94,13 +96,13 @@ static struct move_op *find_waited(struct service *s)
 {
     bool is_lacking[VMM_TIER_COUNT] = {false};
     for (struct move_op *op = s->moves; op; op = op->next) {
-        if (!op->waits)
+        if (!move_op_waits(op))
             continue;
         if (atomic_load(&op->cancelled))
-            op->waits = false;
+            move_op_go(op, MOVE_BEGINS);
         else if (!is_lacking[op->tier])
             op->error = take_what_came(s, op);
-        if (!op->waits)
+        if (!move_op_waits(op))
             return op;
         is_lacking[op->tier] = true;
     }
@@ -110,7 +112,7 @@ static struct move_op *find_waited(struct service *s)
 static bool any_waits(const struct service *s)
 {
     const struct move_op *op = s->moves;
-    while (op && !op->waits)
+    while (op && !move_op_waits(op))
         op = op->next;
     return op != NULL;
 }
@@ -135,7 +137,7 @@ void service_resume_moves(struct service *s)
 static struct move_op *find_lacking(const struct service *s)
 {
     struct move_op *op = s->moves;
-    while (op && !(op->waits && op->lacks))
+    while (op && op->state != MOVE_LACKS)
         op = op->next;
     return op;
 }
@@ -153,10 +155,9 @@ void service_settle_lacking(struct service *s, uint64_t move, bool comes)
     struct move_op *op = s->moves;
     while (op && op->id != move)
         op = op->next;
-    if (!op || !op->waits || !op->lacks)
+    if (!op || op->state != MOVE_LACKS)
         return;
-    op->lacks = false;
-    op->in_vain = !comes;
+    move_op_go(op, comes ? MOVE_WAITS : MOVE_VAIN);
     if (!comes)
         service_note_moves(s);
 }

@@ -13,6 +13,7 @@
 #include "service/backoff.h"
 #include "service/bounds.h"
 #include "service/host.h"
+#include "service/steps.h"
 
 struct spool_op;
 struct ending;
@@ -84,11 +85,11 @@ struct ending {
     uint64_t session, file;
     uint32_t flags;
     uint8_t group[16];
-    struct core_process by;       /* REVOKE: who asked */
-    uint32_t by_uid;              /* or CORE_BY_DAEMON */
-    bool may_read;                /* COMMIT: the handle may, so it is told the hash */
-    bool sealing;                 /* COMMIT: its spools were told to end */
-    int error;                    /* COMMIT: one of them could not */
+    struct core_process by; /* REVOKE: who asked */
+    uint32_t by_uid;        /* or CORE_BY_DAEMON */
+    bool may_read;          /* COMMIT: the handle may, so it is told the hash */
+    enum ending_state state;
+    int error;                    /* COMMIT: one of its spools could not end */
     struct commit_job *preparing; /* COMMIT: by this job; NULL: by none now */
     struct core_commit *prepared; /* COMMIT: the record has to compute less; NULL: it has not */
     unsigned tries;

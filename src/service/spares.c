@@ -15,7 +15,7 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
 {
     uint64_t bytes = 0;
     for (const struct move_op *op = s->moves; op; op = op->next)
-        bytes += op->waits && op->tier == tier ? op->cost_bytes : 0;
+        bytes += move_op_waits(op) && op->tier == tier ? op->cost_bytes : 0;
     return bytes;
 }
 

@@ -26,6 +26,7 @@ static void spool_answer(struct service *s, struct spool_op *op, int error)
     struct service_request *request = op->request;
     struct service_answer answer = {.bytes = op->bytes};
     uint64_t session = op->session;
+    steps_go(spool_steps, &op->state, SPOOL_ENDS);
     free(op);
     service_answer(request, error, &answer);
     service_end_use(s, session);
@@ -166,6 +167,7 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     while (queue) { /* the first takes the next piece for itself, the others queue there again */
         struct spool_op *next = queue->next;
         queue->next = NULL;
+        steps_go(spool_steps, &queue->state, SPOOL_BEGINS);
         spool_start(s, queue);
         queue = next;
     }
@@ -193,6 +195,7 @@ static struct piece *find_spool_piece(struct service *s, const struct layout_all
 
 static void spool_queue(struct piece *piece, struct spool_op *op)
 {
+    steps_go(spool_steps, &op->state, SPOOL_QUEUES);
     struct spool_op **last = &piece->queue;
     while (*last)
         last = &(*last)->next;
@@ -316,6 +319,7 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
 static void spool_wait(struct service *s, struct spool_op *op)
 {
     struct spool_op **last = &s->spool_waiting;
+    steps_go(spool_steps, &op->state, SPOOL_WAITS);
     while (*last)
         last = &(*last)->next;
     op->next = NULL;
@@ -340,6 +344,7 @@ void service_retry_spools(struct service *s)
     while (op) {
         struct spool_op *next = op->next;
         op->next = NULL;
+        steps_go(spool_steps, &op->state, SPOOL_BEGINS);
         spool_start(s, op);
         op = next;
     }
@@ -356,6 +361,7 @@ static void spool_start(struct service *s, struct spool_op *op)
     if (!error && sized && op->kind == SPOOL_WRITE) {
         error = write_sized(s, op, store, allocation);
         if (!error) {
+            steps_go(spool_steps, &op->state, SPOOL_ENDS);
             free(op); /* a plain transfer goes on with its request and its use of the session */
             return;
         }
@@ -382,6 +388,7 @@ static void spool_start(struct service *s, struct spool_op *op)
     op->error = 0;
     op->memory = op->piece->memory;
     op->piece->exclusive = true;
+    steps_go(spool_steps, &op->state, SPOOL_RUNS);
     piece_begin(op->piece);
     if (op->kind == SPOOL_WRITE)
         s->numbers.transfers_in_flight++;

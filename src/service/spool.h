@@ -8,6 +8,7 @@
 #ifndef GMSFS_SERVICE_SPOOL_H
 #define GMSFS_SERVICE_SPOOL_H
 
+#include "service/steps.h"
 #include "service/turns.h"
 
 enum spool_kind {
@@ -21,6 +22,7 @@ struct spool_op {
     struct service *service;
     struct service_request *request; /* NULL: nobody waits */
     enum spool_kind kind;
+    enum spool_state state;
     uint64_t session, serial;
     struct piece *piece;
     struct vmm_piece memory; /* the piece's, while this changes it: others read there */

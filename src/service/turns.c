@@ -44,9 +44,10 @@ static int run(struct service *s, struct turn *turn)
     uint64_t former = service_work_for(s, turn->works_for);
     error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->job);
     service_work_for(s, former);
-    turn->has_slot = !error;
     if (error)
         share_give(&s->slots, turn->uid, 1);
+    else
+        steps_go(turn_steps, &turn->state, TURN_RUNS);
     return error;
 }
 
@@ -67,6 +68,7 @@ static int enqueue(struct service *s, struct turn *turn)
         return error;
     }
     turn->next = NULL;
+    steps_go(turn_steps, &turn->state, TURN_WAITS);
     *queue->last = turn;
     queue->last = &turn->next;
     return 0;
@@ -75,7 +77,7 @@ static int enqueue(struct service *s, struct turn *turn)
 int turn_begin(struct service *s, struct turn *turn, bool must)
 {
     turn->error = 0;
-    turn->has_slot = false;
+    turn->state = TURN_BEGINS;
     turn->works_for = service_works_for(s);
     int error = must ? share_take(&s->shares[SERVICE_BOUND_TRANSFERS], turn->uid, 1)
                      : service_take(s, SERVICE_BOUND_TRANSFERS, turn->store, turn->uid, 1);
@@ -103,6 +105,7 @@ static void start_first(struct service *s, struct turn_queue *queue)
     turn->error = run(s, turn);
     if (!turn->error)
         return;
+    steps_go(turn_steps, &turn->state, TURN_FAILS);
     s->numbers.jobs_in_flight++;
     struct job **last = &s->unstarted;
     while (*last)
@@ -146,8 +149,9 @@ static void start_waiting(struct service *s)
 void turn_end(struct service *s, struct turn *turn)
 {
     s->numbers.jobs_in_flight--;
-    if (turn->has_slot)
+    if (turn->state == TURN_RUNS)
         share_give(&s->slots, turn->uid, 1);
+    steps_go(turn_steps, &turn->state, TURN_ENDS);
     service_give(s, SERVICE_BOUND_TRANSFERS, turn->uid, 1);
     start_waiting(s);
 }

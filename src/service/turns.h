@@ -11,13 +11,14 @@
 #define GMSFS_SERVICE_TURNS_H
 
 #include "service/service_internal.h"
+#include "service/steps.h"
 
 struct turn {
     struct job job; /* first: what runs when it is its turn */
     uint64_t store;
     uint32_t uid;
-    int error;     /* it was its turn, and no thread could be had: the job did not run */
-    bool has_slot; /* these are turns.c's */
+    int error;             /* it was its turn, and no thread could be had: the job did not run */
+    enum turn_state state; /* these are turns.c's */
     uint64_t works_for;
     struct turn *next;
 };

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "service/steps.h"
+
+#define TO(state) (1u << (state))
+
+static const struct steps_row moves[MOVE_STATE_COUNT] = {
+    [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_LACKS) | TO(MOVE_MAKES) | TO(MOVE_LOOKS) |
+                                   TO(MOVE_READS) | TO(MOVE_ENDS)},
+    [MOVE_WAITS] = {"waits", TO(MOVE_BEGINS)},
+    [MOVE_LACKS] = {"lacks", TO(MOVE_BEGINS) | TO(MOVE_WAITS) | TO(MOVE_VAIN)},
+    [MOVE_VAIN] = {"vain", TO(MOVE_BEGINS)},
+    [MOVE_MAKES] = {"makes", TO(MOVE_COPIES) | TO(MOVE_ENDS)},
+    [MOVE_COPIES] = {"copies", TO(MOVE_AGAIN) | TO(MOVE_SYNCS) | TO(MOVE_ENDS)},
+    [MOVE_AGAIN] = {"again", TO(MOVE_SYNCS) | TO(MOVE_ENDS)},
+    [MOVE_SYNCS] = {"syncs", TO(MOVE_ENDS)},
+    [MOVE_LOOKS] = {"looks", TO(MOVE_ENDS)},
+    [MOVE_READS] = {"reads", TO(MOVE_ENDS)},
+    [MOVE_ENDS] = {"ends", 0},
+};
+const struct steps move_steps = {"move", MOVE_STATE_COUNT, moves};
+
+static const struct steps_row allocs[ALLOC_STATE_COUNT] = {
+    [ALLOC_TRIES] = {"tries", TO(ALLOC_WAITS) | TO(ALLOC_MAKES) | TO(ALLOC_ENDS)},
+    [ALLOC_WAITS] = {"waits", TO(ALLOC_TRIES) | TO(ALLOC_ENDS)},
+    [ALLOC_MAKES] = {"makes", TO(ALLOC_WAITS) | TO(ALLOC_ENDS)},
+    [ALLOC_ENDS] = {"ends", 0},
+};
+const struct steps alloc_steps = {"alloc", ALLOC_STATE_COUNT, allocs};
+
+static const struct steps_row spools[SPOOL_STATE_COUNT] = {
+    [SPOOL_BEGINS] = {"begins",
+                      TO(SPOOL_QUEUES) | TO(SPOOL_WAITS) | TO(SPOOL_RUNS) | TO(SPOOL_ENDS)},
+    [SPOOL_QUEUES] = {"queues", TO(SPOOL_BEGINS)},
+    [SPOOL_WAITS] = {"waits", TO(SPOOL_BEGINS)},
+    [SPOOL_RUNS] = {"runs", TO(SPOOL_ENDS)},
+    [SPOOL_ENDS] = {"ends", 0},
+};
+const struct steps spool_steps = {"spool", SPOOL_STATE_COUNT, spools};
+
+static const struct steps_row turns[TURN_STATE_COUNT] = {
+    [TURN_BEGINS] = {"begins", TO(TURN_WAITS) | TO(TURN_RUNS)},
+    [TURN_WAITS] = {"waits", TO(TURN_RUNS) | TO(TURN_FAILS)},
+    [TURN_RUNS] = {"runs", TO(TURN_ENDS)},
+    [TURN_FAILS] = {"fails", TO(TURN_ENDS)},
+    [TURN_ENDS] = {"ends", 0},
+};
+const struct steps turn_steps = {"turn", TURN_STATE_COUNT, turns};
+
+static const struct steps_row endings[ENDING_STATE_COUNT] = {
+    [ENDING_WAITS] = {"waits", TO(ENDING_SEALS) | TO(ENDING_ENDS)},
+    [ENDING_SEALS] = {"seals", TO(ENDING_PREPARES) | TO(ENDING_ENDS)},
+    [ENDING_PREPARES] = {"prepares", TO(ENDING_PREPARES) | TO(ENDING_ENDS)},
+    [ENDING_ENDS] = {"ends", 0},
+};
+const struct steps ending_steps = {"ending", ENDING_STATE_COUNT, endings};
+
+static const struct steps_row bulks[BULK_STATE_COUNT] = {
+    [BULK_DECODES] = {"decodes", TO(BULK_APPLIES) | TO(BULK_ENDS)},
+    [BULK_APPLIES] = {"applies", TO(BULK_APPLIES) | TO(BULK_WAITS) | TO(BULK_ENDS)},
+    [BULK_WAITS] = {"waits", TO(BULK_APPLIES) | TO(BULK_ENDS)},
+    [BULK_ENDS] = {"ends", 0},
+};
+const struct steps bulk_steps = {"bulk", BULK_STATE_COUNT, bulks};

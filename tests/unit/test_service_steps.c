@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The states of each operation and which may follow which, printed and held. */
+#include "service/steps.h"
+#include "tap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct steps *const all[] = {&move_steps, &alloc_steps,  &spool_steps,
+                                          &turn_steps, &ending_steps, &bulk_steps};
+
+#define COUNT (sizeof all / sizeof all[0])
+
+static const char printed[] = "move begins: waits lacks makes looks reads ends\n"
+                              "move waits: begins\n"
+                              "move lacks: begins waits vain\n"
+                              "move vain: begins\n"
+                              "move makes: copies ends\n"
+                              "move copies: again syncs ends\n"
+                              "move again: syncs ends\n"
+                              "move syncs: ends\n"
+                              "move looks: ends\n"
+                              "move reads: ends\n"
+                              "move ends:\n"
+                              "alloc tries: waits makes ends\n"
+                              "alloc waits: tries ends\n"
+                              "alloc makes: waits ends\n"
+                              "alloc ends:\n"
+                              "spool begins: queues waits runs ends\n"
+                              "spool queues: begins\n"
+                              "spool waits: begins\n"
+                              "spool runs: ends\n"
+                              "spool ends:\n"
+                              "turn begins: waits runs\n"
+                              "turn waits: runs fails\n"
+                              "turn runs: ends\n"
+                              "turn fails: ends\n"
+                              "turn ends:\n"
+                              "ending waits: seals ends\n"
+                              "ending seals: prepares ends\n"
+                              "ending prepares: prepares ends\n"
+                              "ending ends:\n"
+                              "bulk decodes: applies ends\n"
+                              "bulk applies: applies waits ends\n"
+                              "bulk waits: applies ends\n"
+                              "bulk ends:\n";
+
+static void print(FILE *to, const struct steps *steps)
+{
+    for (unsigned state = 0; state < steps->count; state++) {
+        fprintf(to, "%s %s:", steps->name, steps->rows[state].name);
+        for (unsigned next = 0; next < steps->count; next++) {
+            if (steps->rows[state].next & (1u << next))
+                fprintf(to, " %s", steps->rows[next].name);
+        }
+        fprintf(to, "\n");
+    }
+}
+
+TAP_TEST(the_tables_are_those)
+{
+    char text[sizeof printed + 4096] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+
+    require(to != NULL);
+    for (size_t i = 0; i < COUNT; i++)
+        print(to, all[i]);
+    fclose(to);
+    check_str(text, printed);
+}
+
+/* All states that can be come to from this one, itself included. */
+static uint32_t reach(const struct steps *steps, unsigned from)
+{
+    uint32_t reached = 1u << from, before = 0;
+
+    while (reached != before) {
+        before = reached;
+        for (unsigned state = 0; state < steps->count; state++) {
+            if (before & (1u << state))
+                reached |= steps->rows[state].next;
+        }
+    }
+    return reached;
+}
+
+TAP_TEST(every_state_is_come_to_and_ends)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        unsigned end = all[i]->count - 1;
+
+        check_int(reach(all[i], 0), (1u << all[i]->count) - 1);
+        for (unsigned state = 0; state < end; state++) {
+            check(all[i]->rows[state].next != 0);
+            check(reach(all[i], state) & (1u << end));
+        }
+        check_int(all[i]->rows[end].next, 0);
+        check_str(all[i]->rows[end].name, "ends");
+    }
+}
