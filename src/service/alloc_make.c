@@ -56,11 +56,11 @@ static void run_create(struct job *job)
         atomic_store(&op->failed, true);
 }
 
-static void done_create(struct job *job)
+static void end_create(struct service *s, struct task *task)
 {
-    struct alloc_part *part = (struct alloc_part *)job;
+    struct alloc_part *part = (struct alloc_part *)task;
     struct alloc_op *op = part->op;
-    op->service->numbers.jobs_in_flight--;
+    (void)s;
     if (!op->error)
         op->error = part->error;
     if (--op->parts_running == 0)
@@ -87,8 +87,8 @@ int alloc_make(struct service *s, struct alloc_op *op)
     atomic_init(&op->taken, 0);
     for (uint32_t i = 0; i < count && !error; i++) {
         struct alloc_part *part = &op->parts[i];
-        *part = (struct alloc_part){.job = {.run = run_create, .done = done_create}, .op = op};
-        error = service_submit(s, SERVICE_POOL_MEMORY, &part->job);
+        *part = (struct alloc_part){.task = {.job.run = run_create, .end = end_create}, .op = op};
+        error = service_submit(s, SERVICE_POOL_MEMORY, &part->task);
         if (!error)
             op->parts_running++;
     }

@@ -17,7 +17,7 @@
 /* One thread's share of an operation. Drivers take their time, but several calls at a time; so each
  * thread makes whichever piece is next, and they end together. */
 struct alloc_part {
-    struct job job; /* first */
+    struct task task; /* first */
     struct alloc_op *op;
     int error;
 };

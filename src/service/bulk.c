@@ -22,8 +22,7 @@
  * nothing.
  */
 struct bulk_op {
-    struct job job;
-    struct service *service;
+    struct task task; /* first */
     struct service_request *request;
     uint64_t works_for; /* service_works_for, when it was asked for */
     uint64_t session;
@@ -48,9 +47,9 @@ static void bulk_answer(struct bulk_op *op, int error)
     struct service_answer answer = {.applied = error ? 0 : op->rows, .culprit = op->culprit};
     struct service_request *request = op->request;
     steps_go(bulk_steps, &op->state, BULK_ENDS);
-    deadline_clear(op->service, &op->retry);
-    service_release_room(op->service, op->size);
-    service_discard(op->service, free, op->puts);
+    deadline_clear(op->task.service, &op->retry);
+    service_release_room(op->task.service, op->size);
+    service_discard(op->task.service, free, op->puts);
     free(op->slots);
     free(op);
     service_answer(request, error, &answer);
@@ -150,11 +149,9 @@ static void bulk_queue(struct service *s, struct bulk_op *op)
     *last = op;
 }
 
-static void done_decode(struct job *job)
+static void end_decode(struct service *s, struct task *task)
 {
-    struct bulk_op *op = (struct bulk_op *)job;
-    struct service *s = op->service;
-    s->numbers.jobs_in_flight--;
+    struct bulk_op *op = (struct bulk_op *)task;
     int error = op->error ? op->error : bulk_check(s, op);
     if (error || op->rows == 0) {
         bulk_finish(s, op, error);
@@ -281,8 +278,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
         return 0;
     }
     *op = (struct bulk_op){
-        .job = {.run = run_decode, .done = done_decode},
-        .service = s,
+        .task = {.job.run = run_decode, .end = end_decode, .service = s},
         .request = request,
         .works_for = service_works_for(s),
         .session = session,
@@ -290,7 +286,7 @@ int service_apply(struct service *s, const struct service_actor *by, const uint8
         .size = bytes,
         .culprit = UINT64_MAX,
     };
-    error = service_submit(s, SERVICE_POOL_COMPUTE, &op->job);
+    error = service_submit(s, SERVICE_POOL_COMPUTE, &op->task);
     if (error)
         bulk_finish(s, op, error);
     return 0;

@@ -15,8 +15,7 @@
 #define MAX_TRIES 4u /* then the record computes it, whatever it takes */
 
 struct commit_job {
-    struct job job;
-    struct service *service;
+    struct task task; /* first */
     uint64_t session;
     struct core_commit *commit;
     struct service_request *request; /* of a check; NULL: an ending waits for it */
@@ -30,13 +29,12 @@ static void run_prepare(struct job *job)
 
 /* NULL: no memory */
 static struct commit_job *job_new(struct service *s, uint64_t session, uint32_t flags,
-                                  void (*done)(struct job *job))
+                                  void (*end)(struct service *s, struct task *task))
 {
     struct commit_job *made = calloc(1, sizeof *made);
     if (!made)
         return NULL;
-    *made = (struct commit_job){.job = {.run = run_prepare, .done = done},
-                                .service = s,
+    *made = (struct commit_job){.task = {.job.run = run_prepare, .end = end},
                                 .session = session,
                                 .commit = core_commit_new(s->core, session, flags)};
     if (made->commit)
@@ -63,14 +61,12 @@ void service_drop_prepared(struct service *s, struct ending *ending)
     ending->prepared = NULL;
 }
 
-static void done_prepare(struct job *job)
+static void end_prepare(struct service *s, struct task *task)
 {
-    struct commit_job *preparing = (struct commit_job *)job;
-    struct service *s = preparing->service;
+    struct commit_job *preparing = (struct commit_job *)task;
     uint64_t session = preparing->session;
     struct in_flight *in_flight = idvec_find(&s->in_flights, session);
     struct ending *ending = in_flight ? in_flight->endings : NULL;
-    s->numbers.jobs_in_flight--;
     if (ending && ending->preparing == preparing) {
         ending->preparing = NULL;
         ending->prepared = preparing->commit;
@@ -116,13 +112,13 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
         return false;
     steps_go(ending_steps, &ending->state, ENDING_PREPARES);
     ending->tries++;
-    preparing = job_new(s, ending->session, ending->flags, done_prepare);
+    preparing = job_new(s, ending->session, ending->flags, end_prepare);
     if (!preparing)
         return false; /* the record computes it, here and below */
     ending->preparing = preparing;
     in_flight->running++;
-    if (service_submit(s, SERVICE_POOL_COMPUTE, &preparing->job) == 0)
-        return true; /* done already, maybe: nothing of it is looked at any more */
+    if (service_submit(s, SERVICE_POOL_COMPUTE, &preparing->task) == 0)
+        return true;
     ending->preparing = NULL;
     in_flight->running--;
     job_free(preparing);
@@ -143,12 +139,10 @@ static void answer_check(struct service *s, uint64_t session, uint32_t flags,
     service_answer(request, error, &answer);
 }
 
-static void done_check(struct job *job)
+static void end_check(struct service *s, struct task *task)
 {
-    struct commit_job *checking = (struct commit_job *)job;
-    struct service *s = checking->service;
+    struct commit_job *checking = (struct commit_job *)task;
     uint64_t session = checking->session;
-    s->numbers.jobs_in_flight--;
     answer_check(s, session, checking->flags, checking->commit, checking->request);
     service_discard(s, free_commit, checking->commit);
     free(checking);
@@ -163,11 +157,11 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
     if (error)
         return error;
     if (core_commit_is_slow(s->core, session))
-        checking = job_new(s, session, flags, done_check);
+        checking = job_new(s, session, flags, end_check);
     if (checking) {
         checking->request = request;
         checking->flags = flags;
-        if (service_submit(s, SERVICE_POOL_COMPUTE, &checking->job) == 0)
+        if (service_submit(s, SERVICE_POOL_COMPUTE, &checking->task) == 0)
             return 0;
         job_free(checking);
     }

@@ -10,8 +10,7 @@
 #define SMALL_BYTES (1u << 20) /* freed at once: that takes less than a helper does */
 
 struct discard {
-    struct job job;
-    struct service *service;
+    struct task task; /* first */
     void (*free_it)(void *what);
     void *what;
 };
@@ -22,22 +21,19 @@ static void run_discard(struct job *job)
     discard->free_it(discard->what);
 }
 
-static void done_discard(struct job *job)
+static void end_discard(struct service *s, struct task *task)
 {
-    struct discard *discard = (struct discard *)job;
-    discard->service->numbers.jobs_in_flight--;
-    free(discard);
+    (void)s;
+    free(task);
 }
 
 void service_discard(struct service *s, void (*free_it)(void *what), void *what)
 {
     struct discard *discard = what && !s->ending ? malloc(sizeof *discard) : NULL;
     if (discard) {
-        *discard = (struct discard){.job = {.run = run_discard, .done = done_discard},
-                                    .service = s,
-                                    .free_it = free_it,
-                                    .what = what};
-        if (service_submit(s, SERVICE_POOL_FREE, &discard->job) == 0)
+        *discard = (struct discard){
+            .task = {.job.run = run_discard, .end = end_discard}, .free_it = free_it, .what = what};
+        if (service_submit(s, SERVICE_POOL_FREE, &discard->task) == 0)
             return;
     }
     free(discard);

@@ -138,30 +138,25 @@ static void unlink_op(struct service *s, struct move_op *op)
     *link = op->next;
 }
 
-struct rest_job {
-    struct job job;
-    struct service *service;
-};
-
 static void run_rest(struct job *job)
 {
-    vmm_rest(((struct rest_job *)job)->service->vmm);
+    vmm_rest(((struct task *)job)->service->vmm);
 }
 
-static void done_rest(struct job *job)
+static void end_rest(struct service *s, struct task *task)
 {
-    ((struct rest_job *)job)->service->numbers.jobs_in_flight--;
-    free(job);
+    (void)s;
+    free(task);
 }
 
 /* It may as well not be done. */
 static void rest(struct service *s)
 {
-    struct rest_job *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
+    struct task *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
     if (!made)
         return;
-    *made = (struct rest_job){.job = {.run = run_rest, .done = done_rest}, .service = s};
-    if (service_submit(s, SERVICE_POOL_FREE, &made->job))
+    *made = (struct task){.job.run = run_rest, .end = end_rest};
+    if (service_submit(s, SERVICE_POOL_FREE, made))
         free(made);
 }
 

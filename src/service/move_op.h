@@ -34,7 +34,7 @@ struct move_cursor {
 
 /* One thread's share. */
 struct move_part {
-    struct job job; /* first */
+    struct task task; /* first */
     struct move_op *op;
     struct move_span span;
     uint64_t step_bytes; /* copied by the last step */

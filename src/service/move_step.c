@@ -183,12 +183,10 @@ static void end_phase(struct move_op *op)
         op->finish(op);
 }
 
-static void done_step(struct job *job)
+static void end_step(struct service *s, struct task *task)
 {
-    struct move_part *part = (struct move_part *)job;
+    struct move_part *part = (struct move_part *)task;
     struct move_op *op = part->op;
-    struct service *s = op->service;
-    s->numbers.jobs_in_flight--;
     op->done_bytes += part->step_bytes;
     part->step_bytes = 0;
     if (part->error && may_retry(op, part->error))
@@ -197,7 +195,7 @@ static void done_step(struct job *job)
         op->error = part->error;
     bool over = op->error || part->is_over || atomic_load(&op->cancelled);
     if (!over) {
-        int error = service_submit(s, op->pool, &part->job);
+        int error = service_submit(s, op->pool, &part->task);
         if (!error)
             return;
         op->error = error;
@@ -214,9 +212,9 @@ static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct jo
     op->parts_running = 1; /* this one: a job may be done before the next one begins */
     for (uint32_t i = 0; i < count && i < MOVE_MAX_PARTS && !error; i++) {
         struct move_part *part = &op->parts[i];
-        *part = (struct move_part){.job = {.run = run, .done = done_step}, .op = op};
+        *part = (struct move_part){.task = {.job.run = run, .end = end_step}, .op = op};
         op->parts_running++;
-        error = service_submit(op->service, op->pool, &part->job);
+        error = service_submit(op->service, op->pool, &part->task);
         if (error)
             op->parts_running--;
         else

@@ -26,8 +26,7 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
 
 struct free_job {
-    struct job job;
-    struct service *service;
+    struct task task; /* first */
     uint64_t bytes;
     size_t count;
     struct piece *pieces[FREE_BATCH];
@@ -36,13 +35,13 @@ struct free_job {
 static void run_free(struct job *job)
 {
     struct free_job *freeing = (struct free_job *)job;
-    const struct service_host *host = &freeing->service->host;
+    const struct service_host *host = &freeing->task.service->host;
     uint64_t memories[FREE_BATCH];
     for (size_t i = 0; i < freeing->count; i++)
         memories[i] = freeing->pieces[i]->id;
     host->drop(host->context, memories, freeing->count);
     for (size_t i = 0; i < freeing->count; i++)
-        vmm_destroy(freeing->service->vmm, &freeing->pieces[i]->memory);
+        vmm_destroy(freeing->task.service->vmm, &freeing->pieces[i]->memory);
 }
 
 static void discharge(struct service *s, struct piece *piece)
@@ -68,13 +67,10 @@ static void finish_free(struct service *s, struct free_job *freeing)
     service_note_memory(s);
 }
 
-static void done_free(struct job *job)
+static void end_free(struct service *s, struct task *task)
 {
-    struct free_job *freeing = (struct free_job *)job;
-    struct service *s = freeing->service;
-    s->numbers.jobs_in_flight--;
-    finish_free(s, freeing);
-    free(freeing);
+    finish_free(s, (struct free_job *)task);
+    free(task);
 }
 
 /* Then giving it back is as urgent as what they want. */
@@ -91,11 +87,11 @@ void piece_free_gathered(struct service *s)
         return;
     s->gathered = NULL;
     enum service_pool pool = is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
-    if (service_submit(s, pool, &freeing->job) == 0)
+    if (service_submit(s, pool, &freeing->task) == 0)
         return;
     /* No thread to be had: better late than never. */
     s->host.publish(s->host.context);
-    run_free(&freeing->job);
+    run_free(&freeing->task.job);
     finish_free(s, freeing);
     free(freeing);
 }
@@ -108,14 +104,13 @@ void piece_free(struct service *s, struct piece *piece)
     if (!freeing) {
         freeing = calloc(1, sizeof *freeing);
         if (!freeing) {
-            struct free_job alone = {.service = s, .count = 1, .pieces = {piece}};
+            struct free_job alone = {.task.service = s, .count = 1, .pieces = {piece}};
             s->host.publish(s->host.context);
-            run_free(&alone.job);
+            run_free(&alone.task.job);
             finish_free(s, &alone);
             return;
         }
-        freeing->job = (struct job){.run = run_free, .done = done_free};
-        freeing->service = s;
+        freeing->task = (struct task){.job.run = run_free, .end = end_free, .service = s};
         s->gathered = freeing;
     }
     freeing->pieces[freeing->count++] = piece;

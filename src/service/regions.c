@@ -40,8 +40,7 @@ int service_check_region_right(uint32_t uid, uint32_t owner)
 /* ---- descriptors ------------------------------------------------------------------------- */
 
 struct object_job {
-    struct job job;
-    struct service *service;
+    struct task task; /* first */
     struct object *object;
     bool drops;
     int error;
@@ -62,7 +61,7 @@ static void free_object(struct object *object)
 static void run_object_job(struct job *job)
 {
     struct object_job *work = (struct object_job *)job;
-    const struct service_host *host = &work->service->host;
+    const struct service_host *host = &work->task.service->host;
     struct object *object = work->object;
     /* Not the device's, and its owner may make it smaller: it counts for no bytes. */
     struct service_memory memory = {.id = object->id, .bytes = 1, .fd = object->fd};
@@ -75,18 +74,11 @@ static void run_object_job(struct job *job)
         work->error = host->keep(host->context, &memory, 1);
 }
 
-static void finish_drop(struct service *s, struct object_job *work)
+static void end_drop(struct service *s, struct task *task)
 {
     (void)s;
-    free_object(work->object);
-    free(work);
-}
-
-static void done_drop(struct job *job)
-{
-    struct object_job *work = (struct object_job *)job;
-    work->service->numbers.jobs_in_flight--;
-    finish_drop(work->service, work);
+    free_object(((struct object_job *)task)->object);
+    free(task);
 }
 
 /* The keeper lets go of it first, and only when a next worker would not look for it any more. Where
@@ -94,21 +86,22 @@ static void done_drop(struct job *job)
 static void drop_object(struct service *s, struct object *object)
 {
     struct object_job *work = s->ending ? NULL : calloc(1, sizeof *work);
-    struct object_job alone = {.service = s, .object = object, .drops = true};
+    struct object_job alone = {.task = {.job.run = run_object_job, .end = end_drop, .service = s},
+                               .object = object,
+                               .drops = true};
     if (!work) {
         if (!s->ending) {
             s->host.publish(s->host.context);
-            run_object_job(&alone.job);
+            run_object_job(&alone.task.job);
         }
         free_object(object);
         return;
     }
     *work = alone;
-    work->job = (struct job){.run = run_object_job, .done = done_drop};
-    if (service_submit(s, SERVICE_POOL_FREE, &work->job)) {
+    if (service_submit(s, SERVICE_POOL_FREE, &work->task)) {
         s->host.publish(s->host.context);
-        run_object_job(&work->job);
-        finish_drop(s, work);
+        run_object_job(&work->task.job);
+        end_drop(s, &work->task);
     }
 }
 
@@ -317,8 +310,9 @@ static int register_handle(struct service *s, const struct service_peer *peer,
 
 /* ---- a client's object ------------------------------------------------------------------- */
 
-static void finish_registering(struct service *s, struct object_job *work)
+static void end_registering(struct service *s, struct task *task)
 {
+    struct object_job *work = (struct object_job *)task;
     struct object *object = work->object;
     int error = service_error_for_client(work->error);
     if (error)
@@ -336,13 +330,6 @@ static void finish_registering(struct service *s, struct object_job *work)
     free(work);
 }
 
-static void done_registering(struct job *job)
-{
-    struct object_job *work = (struct object_job *)job;
-    work->service->numbers.jobs_in_flight--;
-    finish_registering(work->service, work);
-}
-
 /* The keeper has the descriptor before anybody is told that it is registered. 0: answered later;
  * else the descriptor is still the caller's. */
 static int register_object(struct service *s, const struct service_peer *peer,
@@ -355,8 +342,7 @@ static int register_object(struct service *s, const struct service_peer *peer,
     if (!error) {
         *object = (struct object){.id = SERVICE_REGION_MEMORY | s->next_memory++, .fd = wish->fd};
         *work = (struct object_job){
-            .job = {.run = run_object_job, .done = done_registering},
-            .service = s,
+            .task = {.job.run = run_object_job, .end = end_registering},
             .object = object,
             .request = request,
             .reason = reason,
@@ -368,7 +354,7 @@ static int register_object(struct service *s, const struct service_peer *peer,
         work->record.tag = work->key;
         work->record.memory = object->id;
         work->record.flags = writable ? CORE_REGION_WRITABLE : 0;
-        error = service_submit(s, SERVICE_POOL_MEMORY, &work->job);
+        error = service_submit(s, SERVICE_POOL_MEMORY, &work->task);
     }
     if (error) {
         free(object);

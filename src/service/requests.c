@@ -36,12 +36,31 @@ uint64_t service_works_for(struct service *s)
     return whom;
 }
 
-int service_submit(struct service *s, enum service_pool pool, struct job *job)
+void service_end_task(struct service *s, struct task *task)
+{
+    struct task **last = &s->done;
+    while (*last)
+        last = &(*last)->next;
+    task->next = NULL;
+    *last = task;
+    s->is_unsettled = true;
+}
+
+static void on_done(struct job *job)
+{
+    struct task *task = (struct task *)job;
+    task->service->numbers.jobs_in_flight--;
+    service_end_task(task->service, task);
+}
+
+int service_submit(struct service *s, enum service_pool pool, struct task *task)
 {
     if (s->ending)
         return -ENOMEM;
+    task->service = s;
+    task->job.done = on_done;
     s->numbers.jobs_in_flight++;
-    int error = s->host.submit(s->host.context, pool, job);
+    int error = s->host.submit(s->host.context, pool, &task->job);
     if (error)
         s->numbers.jobs_in_flight--;
     return error;

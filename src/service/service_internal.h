@@ -25,6 +25,14 @@ struct commit_job;
 struct brief_wait;
 struct move_op;
 
+/* A job of the service: what it has done is an item of the queue of the step's end. */
+struct task {
+    struct job job; /* first */
+    struct service *service;
+    void (*end)(struct service *s, struct task *task);
+    struct task *next; /* of s->done */
+};
+
 struct piece_holder { /* the user whose processes share a descriptor of the piece */
     uint32_t uid;
     bool any;
@@ -114,7 +122,7 @@ struct service {
     struct share slots;           /* of transfers that run */
     struct idvec turns;           /* users whose transfers wait for a slot */
     uint64_t next_user;           /* the user with the next turn */
-    struct job *unstarted;        /* their turn came without a thread: they end with this step */
+    struct task *done;            /* their jobs have run: they end with this step */
     struct bound_note *notes;     /* who met which bound of late */
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
     struct free_job *gathered;    /* pieces to be freed that no job has yet; NULL: none */
@@ -204,8 +212,11 @@ extern const unsigned service_room_bytes[];
 /* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
-/* -ENOMEM: no thread is there and none can be had; the caller decides what becomes of the work. */
-int service_submit(struct service *s, enum service_pool pool, struct job *job);
+/* Has task->job.run run. -ENOMEM: no thread is there and none can be had; the caller decides what
+ * becomes of the work. */
+int service_submit(struct service *s, enum service_pool pool, struct task *task);
+/* For the end of the step: the task ends, as if its job had run. */
+void service_end_task(struct service *s, struct task *task);
 /* struct service_host: for whom it is what is done now; and from here on, which returns the former.
  */
 uint64_t service_works_for(struct service *s);

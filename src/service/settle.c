@@ -10,7 +10,6 @@
  */
 #include "service/discard.h"
 #include "service/plan.h"
-#include "service/turns.h"
 
 #include <stdlib.h>
 
@@ -78,11 +77,19 @@ static void tell_bounds(struct service *s)
         service_apply_record(s, &record, NULL);
 }
 
+static void end_tasks(struct service *s)
+{
+    struct task *task;
+    while ((task = s->done)) {
+        s->done = task->next;
+        task->end(s, task);
+    }
+}
+
 static void end_what_is_over(struct service *s)
 {
     if (take(&s->has_endings))
         service_run_endings(s);
-    turns_end_unstarted(s);
     if (take(&s->has_notes))
         tell_bounds(s);
 }
@@ -151,6 +158,7 @@ void service_end_step(struct service *s)
     if (!s->is_unsettled && !s->sets_timer)
         return;
     while (take(&s->is_unsettled)) {
+        end_tasks(s);
         while (core_next_effect(s->core, &effect))
             handle_effect(s, &effect);
         end_what_is_over(s);

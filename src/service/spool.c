@@ -36,10 +36,10 @@ static void spool_answer(struct service *s, struct spool_op *op, int error)
  * where that failed, it is done when the spool is to be ended again. */
 static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
 {
-    const struct service_host *host = &op->service->host;
+    const struct service_host *host = &op->turn.task.service->host;
     struct service_memory kept[PIECE_DESCRIPTORS];
     int fd = memory->fd;
-    int error = memory->sealed ? 0 : vmm_seal(op->service->vmm, memory, op->size_bytes);
+    int error = memory->sealed ? 0 : vmm_seal(op->turn.task.service->vmm, memory, op->size_bytes);
     if (memory->fd != fd)
         op->piece->moved = true;
     if (error || !op->piece->moved)
@@ -66,8 +66,8 @@ static int clear_gap(struct vmm *vmm, struct spool_op *op)
 static void run_spool(struct job *job)
 {
     struct spool_op *op = (struct spool_op *)job;
-    const struct service_host *host = &op->service->host;
-    struct vmm *vmm = op->service->vmm;
+    const struct service_host *host = &op->turn.task.service->host;
+    struct vmm *vmm = op->turn.task.service->vmm;
     struct vmm_piece *memory = &op->memory;
     if (op->kind == SPOOL_SETTLE) {
         op->error = memory->sealed ? 0 : vmm_settle(vmm, memory, op->size_bytes);
@@ -173,10 +173,9 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     }
 }
 
-static void done_spool(struct job *job)
+static void end_spool(struct service *s, struct task *task)
 {
-    struct spool_op *op = (struct spool_op *)job;
-    struct service *s = op->service;
+    struct spool_op *op = (struct spool_op *)task;
     turn_end(s, &op->turn);
     finish_spool(s, op, op->turn.error ? op->turn.error : op->error);
 }
@@ -384,7 +383,7 @@ static void spool_start(struct service *s, struct spool_op *op)
         spool_answer(s, op, error);
         return;
     }
-    op->turn.job = (struct job){.run = run_spool, .done = done_spool};
+    op->turn.task = (struct task){.job.run = run_spool, .end = end_spool};
     op->error = 0;
     op->memory = op->piece->memory;
     op->piece->exclusive = true;
@@ -403,7 +402,6 @@ int spool_begin(struct service *s, const struct spool_op *what, bool closing)
     if (!op)
         return -ENOMEM;
     *op = *what;
-    op->service = s;
     int error = closing ? service_begin_use_while_closing(s, op->session)
                         : service_begin_use(s, op->session);
     if (error) {

@@ -18,8 +18,7 @@ enum spool_kind {
 };
 
 struct spool_op {
-    struct turn turn; /* first */
-    struct service *service;
+    struct turn turn;                /* first */
     struct service_request *request; /* NULL: nobody waits */
     enum spool_kind kind;
     enum spool_state state;

@@ -14,7 +14,6 @@
 
 struct transfer {
     struct turn turn; /* first */
-    struct service *service;
     struct service_request *request;
     struct service_transfer what;
     struct vmm_piece memory; /* as it is at the start: a spool's becomes another one at its end */
@@ -25,7 +24,7 @@ struct transfer {
 static void run_transfer(struct job *job)
 {
     struct transfer *t = (struct transfer *)job;
-    struct vmm *vmm = t->service->vmm;
+    struct vmm *vmm = t->turn.task.service->vmm;
     struct vmm_piece *memory = &t->memory;
     if (t->what.from)
         t->error = vmm_write(vmm, memory, t->what.from, t->what.span.bytes, t->what.span.offset);
@@ -46,10 +45,9 @@ static void answer_loan(struct service *s, struct service_request *request, stru
     vmm_end_loan(s->vmm, loan);
 }
 
-static void done_transfer(struct job *job)
+static void end_transfer(struct service *s, struct task *task)
 {
-    struct transfer *t = (struct transfer *)job;
-    struct service *s = t->service;
+    struct transfer *t = (struct transfer *)task;
     struct service_answer written = {.bytes = t->what.span.bytes};
     uint64_t session = t->what.session;
     int error = t->turn.error ? t->turn.error : t->error;
@@ -77,10 +75,9 @@ int service_start_transfer(struct service *s, const struct service_transfer *wha
     if (!t)
         return -ENOMEM;
     *t = (struct transfer){
-        .turn = {.job = {.run = run_transfer, .done = done_transfer},
+        .turn = {.task = {.job.run = run_transfer, .end = end_transfer},
                  .store = what->store,
                  .uid = what->uid},
-        .service = s,
         .request = request,
         .what = *what,
         .memory = what->piece->memory,

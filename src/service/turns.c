@@ -42,7 +42,7 @@ static int run(struct service *s, struct turn *turn)
     if (error)
         return error;
     uint64_t former = service_work_for(s, turn->works_for);
-    error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->job);
+    error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->task);
     service_work_for(s, former);
     if (error)
         share_give(&s->slots, turn->uid, 1);
@@ -106,22 +106,7 @@ static void start_first(struct service *s, struct turn_queue *queue)
     if (!turn->error)
         return;
     steps_go(turn_steps, &turn->state, TURN_FAILS);
-    s->numbers.jobs_in_flight++;
-    struct job **last = &s->unstarted;
-    while (*last)
-        last = &(*last)->next;
-    turn->job.next = NULL;
-    *last = &turn->job;
-    s->is_unsettled = true;
-}
-
-void turns_end_unstarted(struct service *s)
-{
-    struct job *job;
-    while ((job = s->unstarted)) {
-        s->unstarted = job->next;
-        job->done(job);
-    }
+    service_end_task(s, &turn->task);
 }
 
 /* Whoever may, each user once around. */
@@ -148,7 +133,6 @@ static void start_waiting(struct service *s)
 
 void turn_end(struct service *s, struct turn *turn)
 {
-    s->numbers.jobs_in_flight--;
     if (turn->state == TURN_RUNS)
         share_give(&s->slots, turn->uid, 1);
     steps_go(turn_steps, &turn->state, TURN_ENDS);

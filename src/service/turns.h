@@ -14,7 +14,7 @@
 #include "service/steps.h"
 
 struct turn {
-    struct job job; /* first: what runs when it is its turn */
+    struct task task; /* first: what runs when it is its turn */
     uint64_t store;
     uint32_t uid;
     int error;             /* it was its turn, and no thread could be had: the job did not run */
@@ -25,12 +25,10 @@ struct turn {
 
 void turns_init(struct service *s);
 void turns_free(struct service *s);
-/* The job runs now or when it is its turn; then job->done has to call turn_end first. 0; -EDQUOT,
+/* The task runs now or when it is its turn; then task->end has to call turn_end first. 0; -EDQUOT,
  * -ENOMEM: too many of this user, or altogether, wait already. `must`: it ends something, and is
  * never refused for that. */
 int turn_begin(struct service *s, struct turn *turn, bool must);
 void turn_end(struct service *s, struct turn *turn);
-/* Ends the jobs that found no thread in their turn. */
-void turns_end_unstarted(struct service *s);
 
 #endif
