@@ -94,6 +94,28 @@ int apply_gather(struct apply *apply)
     return error;
 }
 
+int apply_check_file(struct apply *apply, const struct asking *asking)
+{
+    return apply_check_bound(apply, CORE_BOUND_FILES, core_store(apply->core, asking->store),
+                             asking->uid, 1);
+}
+
+int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)
+{
+    const struct core_waiter *waiter;
+
+    if (!file)
+        return -EBADF;
+    if (file->kind != CORE_KIND_CTL)
+        return -EINVAL;
+    if (!core_store(apply->core, file->store))
+        return -ESTALE;
+    if (core_session(apply->core, file->session))
+        return -EDEADLK;
+    waiter = core_find_file_waiter(apply->core, file->id);
+    return waiter && !waiter->away ? -EBUSY : 0;
+}
+
 int apply_bound(struct apply *apply)
 {
     const struct record *record = apply->record;

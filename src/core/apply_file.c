@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int apply_check_file(struct apply *apply, const struct asking *asking)
-{
-    return apply_check_bound(apply, CORE_BOUND_FILES, core_store(apply->core, asking->store),
-                             asking->uid, 1);
-}
-
 void apply_drop_file(struct apply *apply, struct core_file *file)
 {
     struct core *core = apply->core;
@@ -175,7 +169,7 @@ int apply_file_close(struct apply *apply)
     if (apply->record->flags & ~(uint32_t)CORE_CLOSE_LINGER)
         return -EINVAL;
     store = core_store(core, file->store);
-    waiter = file->kind == CORE_KIND_CTL ? apply_find_file_waiter(core, file->id) : NULL;
+    waiter = file->kind == CORE_KIND_CTL ? core_find_file_waiter(core, file->id) : NULL;
     if (waiter) {
         if (!waiter->away)
             core_push_effect(core, (struct effect){.type = EFFECT_REFUSED,
@@ -191,22 +185,6 @@ int apply_file_close(struct apply *apply)
     if (store)
         apply_grant_waiters(apply, store);
     return 0;
-}
-
-int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)
-{
-    const struct core_waiter *waiter;
-
-    if (!file)
-        return -EBADF;
-    if (file->kind != CORE_KIND_CTL)
-        return -EINVAL;
-    if (!core_store(apply->core, file->store))
-        return -ESTALE;
-    if (core_session(apply->core, file->session))
-        return -EDEADLK;
-    waiter = apply_find_file_waiter(apply->core, file->id);
-    return waiter && !waiter->away ? -EBUSY : 0;
 }
 
 int apply_join(struct apply *apply)
@@ -229,7 +207,7 @@ int apply_join(struct apply *apply)
     if (!session->holds && core_store(core, found->store)->places.place != CORE_PLACE_DEVICE)
         return -EAGAIN;
     core_hold(core, session);
-    kept = apply_find_file_waiter(core, file->id);
+    kept = core_find_file_waiter(core, file->id);
     if (kept)
         apply_forget_waiter(apply, kept);
     core_enter_session(session, file);

@@ -6,17 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file)
-{
-    for (size_t i = 0; i < core->waiters.count; i++) {
-        struct core_waiter *waiter = core->waiters.items[i];
-
-        if (waiter->file == file)
-            return waiter;
-    }
-    return NULL;
-}
-
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
@@ -538,7 +527,7 @@ int apply_acquire(struct apply *apply)
     if (error < 0)
         return error;
     asking.uid = file->uid;
-    return ask(apply, &asking, apply_find_file_waiter(apply->core, file->id),
+    return ask(apply, &asking, core_find_file_waiter(apply->core, file->id),
                !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 

@@ -25,6 +25,17 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id)
     return idvec_find(&core->waiters, id);
 }
 
+struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file)
+{
+    for (size_t i = 0; i < core->waiters.count; i++) {
+        struct core_waiter *waiter = core->waiters.items[i];
+
+        if (waiter->file == file)
+            return waiter;
+    }
+    return NULL;
+}
+
 /* Invisible processes (pid 0) are nobody's equals, their own neither. */
 bool core_same_process(struct core_process a, struct core_process b)
 {

@@ -75,6 +75,8 @@ struct core_store *core_store(const struct core *core, uint64_t id);
 struct core_session *core_session(const struct core *core, uint64_t id);
 struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
+/* What this file waits through, or its kept place; NULL: nothing */
+struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
 bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
 /* Index of the item with this id; `count`: there is none. */
@@ -273,12 +275,8 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-/* Is there a place for one more open file of this asker? -ENFILE, -EDQUOT */
-int apply_check_file(struct apply *apply, const struct asking *asking);
 /* Takes it out of the table and frees it. */
 void apply_drop_file(struct apply *apply, struct core_file *file);
-/* A ctl without a live session that nobody waits through; its kept place may remain. */
-int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 
 /* apply_lock.c */
 bool core_can_wish(enum core_kind kind, uint32_t wish); /* by an open of this kind */
@@ -294,7 +292,6 @@ void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
 void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int error);
-struct core_waiter *apply_find_file_waiter(const struct core *core, uint64_t file);
 
 /* apply_reserve.c */
 /* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
@@ -329,6 +326,10 @@ void apply_made(struct apply *apply, struct core_session *session);
 int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
                       uint32_t uid, uint64_t more);
 int apply_gather(struct apply *apply);
+/* Is there a place for one more open file of this asker? -ENFILE, -EDQUOT */
+int apply_check_file(struct apply *apply, const struct asking *asking);
+/* A ctl without a live session that nobody waits through; its kept place may remain. */
+int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 int apply_bound(struct apply *apply);
 
 /* apply_session.c */
