@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first is the default. ARCHITECTURE.md says what else a new one needs. */
+/* ARCHITECTURE.md says what else a new one needs. */
 static const struct backend BACKENDS[] = {
-    {"cuda", "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA, &vmm_backend_cuda,
-     &copier_gpu_cuda},
+    {BACKENDS_DEFAULT, "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA,
+     &vmm_backend_cuda, &copier_gpu_cuda},
     {"host", "this machine's memory (memfd)", VMM_MEMORY_HOST, &vmm_backend_host, NULL},
 };
 

@@ -12,6 +12,7 @@
 #include "vmm/vmm.h"
 
 #define BACKENDS_TEXT_BYTES 64
+#define BACKENDS_DEFAULT    "cuda" /* the first of the table */
 
 struct copier_gpu;
 struct vmm_backend;

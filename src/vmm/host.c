@@ -460,7 +460,7 @@ static int host_open(const char *root, const struct vmm_options *options, struct
 
     if (options->device[0]) {
         snprintf(why, why_bytes, "device=%s: names a GPU; take backend=%s, or leave it out",
-                 options->device, backends_find(NULL)->name);
+                 options->device, BACKENDS_DEFAULT);
         return -EINVAL;
     }
     host = calloc(1, sizeof(*host));
