@@ -180,8 +180,8 @@ check_circles() { # STATUS
     assert_match "$output" ' src/core/high'
     assert_match "$output" ' src/fs/middle|src/fs/low'
     defining src/fs/low.c low
-    defining src/rpc/connection.c connection high
-    defining src/fs/middle.c middle connection
+    defining src/core/apply_lock.c grant high
+    defining src/fs/middle.c middle grant
     check_circles 0
 }
 

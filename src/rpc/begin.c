@@ -108,6 +108,7 @@ struct rpc_connection *rpc_connection_make(struct rpc *rpc, uint64_t id, int fd)
         .passed_fd = -1,
         .pause = {.expired = rpc_on_pause_over},
         .held = {.released = rpc_on_released},
+        .request = {.done = rpc_on_done},
         .moved_us = clock_now_us(),
         .keeping = {.id = id, .fd = -1, .done = on_kept},
         .noted = {.connection = id, .phase = RPC_HELLO},

@@ -8,7 +8,6 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
-#include "service/bounds.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,36 +20,6 @@
 static struct rpc_connection *of_watch(struct event_watch *watch)
 {
     return CONTAINER_OF(watch, struct rpc_connection, watch);
-}
-
-/* ---- what it costs -----------------------------------------------------------------------------
- */
-
-static int set_charge(struct rpc_connection *connection, uint64_t bytes)
-{
-    struct service *service = connection->rpc->service;
-    uint32_t uid = connection->caller.uid;
-    int error = 0;
-
-    if (bytes > connection->charged_bytes)
-        error =
-            service_take(service, SERVICE_BOUND_FRAMES, 0, uid, bytes - connection->charged_bytes);
-    else
-        service_give(service, SERVICE_BOUND_FRAMES, uid, connection->charged_bytes - bytes);
-    if (error == 0)
-        connection->charged_bytes = bytes;
-    return error;
-}
-
-int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
-{
-    return set_charge(connection, RPC_BASE_BYTES + bytes);
-}
-
-void rpc_give_place(struct rpc_connection *connection)
-{
-    set_charge(connection, 0);
-    service_give(connection->rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
 }
 
 /* ---- lists: one goes on at a time, for a little, whoever else waits for its own
@@ -176,25 +145,6 @@ void rpc_connection_end(struct rpc_connection *connection)
         rpc_connection_free(connection);
 }
 
-/* ---- what lacks --------------------------------------------------------------------------------
- */
-
-/* Memory or descriptors that other processes have to give back, which no event tells. */
-#define LONGEST_PAUSE_MS 32u
-
-void rpc_pause(struct rpc_connection *connection)
-{
-    const struct event_loop *loop = &connection->rpc->host.loop;
-
-    connection->is_paused = true;
-    connection->is_served = false;
-    connection->pause_ms = connection->pause_ms ? 2 * connection->pause_ms : 1;
-    if (connection->pause_ms > LONGEST_PAUSE_MS)
-        connection->pause_ms = LONGEST_PAUSE_MS;
-    loop->set_timeout(loop->context, &connection->pause,
-                      clock_now_us() / 1000 + connection->pause_ms);
-}
-
 void rpc_on_pause_over(struct event_timeout *timeout)
 {
     struct rpc_connection *connection = CONTAINER_OF(timeout, struct rpc_connection, pause);
@@ -218,7 +168,7 @@ static void finish_request(struct rpc_connection *connection, int error,
     rpc_note(connection);
 }
 
-static void on_done(struct service_request *request, int error, const struct service_answer *answer)
+void rpc_on_done(struct service_request *request, int error, const struct service_answer *answer)
 {
     struct rpc_connection *connection = CONTAINER_OF(request, struct rpc_connection, request);
 
@@ -233,14 +183,6 @@ static void on_done(struct service_request *request, int error, const struct ser
         rpc_go_on(connection);
     else if (!is_busy(connection))
         rpc_connection_free(connection);
-}
-
-struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish)
-{
-    connection->finish = finish;
-    connection->request =
-        (struct service_request){.done = on_done, .since_ms = connection->asked_us / 1000};
-    return &connection->request;
 }
 
 static void dispatch(struct rpc_connection *connection)

@@ -201,25 +201,28 @@ void rpc_warn(const struct rpc_connection *connection, int error);
 void rpc_go_on(struct rpc_connection *connection);
 /* Of one that is gone, or was never among them. */
 void rpc_connection_free(struct rpc_connection *connection);
+/* Frees the connections that are over and whose clients have read all; are_all: every one. */
+void rpc_free_unread(struct rpc *rpc, bool are_all);
 void rpc_on_ready(struct event_watch *watch, uint32_t events);
 void rpc_on_pause_over(struct event_timeout *timeout);
+void rpc_on_done(struct service_request *request, int error, const struct service_answer *answer);
 void rpc_on_released(struct event_held *held);
 /* The first of those whose answers list goes on with its own. */
 void rpc_serve_listing(struct rpc *rpc);
 /* It goes: its session ends, and so does what it waits for. */
 void rpc_connection_end(struct rpc_connection *connection);
+/* Who holds what others need and does not move is let go. */
+void rpc_connection_check(struct rpc_connection *connection);
+
+/* pace.c */
 /* For service calls that answer later: `finish` is called once, unless the connection is gone. */
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
 /* The request is served once more, later. */
 void rpc_pause(struct rpc_connection *connection);
-/* Who holds what others need and does not move is let go. */
-void rpc_connection_check(struct rpc_connection *connection);
 /* Of what answers are made of and requests lie in, beside RPC_BASE_BYTES. 0, -EDQUOT, -ENOMEM */
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
 /* Of the bound of connections, with all that is charged. */
 void rpc_give_place(struct rpc_connection *connection);
-/* Frees the connections that are over and whose clients have read all; are_all: every one. */
-void rpc_free_unread(struct rpc *rpc, bool are_all);
 
 /* handshake.c: the first message of a connection */
 void rpc_hello(struct rpc_connection *connection);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pace - what a request costs, and that it waits: connection.c goes on with it */
+#include "base/clock.h"
+#include "rpc/rpc_internal.h"
+#include "service/bounds.h"
+
+static int set_charge(struct rpc_connection *connection, uint64_t bytes)
+{
+    struct service *service = connection->rpc->service;
+    uint32_t uid = connection->caller.uid;
+    int error = 0;
+
+    if (bytes > connection->charged_bytes)
+        error =
+            service_take(service, SERVICE_BOUND_FRAMES, 0, uid, bytes - connection->charged_bytes);
+    else
+        service_give(service, SERVICE_BOUND_FRAMES, uid, connection->charged_bytes - bytes);
+    if (error == 0)
+        connection->charged_bytes = bytes;
+    return error;
+}
+
+int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
+{
+    return set_charge(connection, RPC_BASE_BYTES + bytes);
+}
+
+void rpc_give_place(struct rpc_connection *connection)
+{
+    set_charge(connection, 0);
+    service_give(connection->rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
+}
+
+/* Memory or descriptors that other processes have to give back, which no event tells. */
+#define LONGEST_PAUSE_MS 32u
+
+void rpc_pause(struct rpc_connection *connection)
+{
+    const struct event_loop *loop = &connection->rpc->host.loop;
+
+    connection->is_paused = true;
+    connection->is_served = false;
+    connection->pause_ms = connection->pause_ms ? 2 * connection->pause_ms : 1;
+    if (connection->pause_ms > LONGEST_PAUSE_MS)
+        connection->pause_ms = LONGEST_PAUSE_MS;
+    loop->set_timeout(loop->context, &connection->pause,
+                      clock_now_us() / 1000 + connection->pause_ms);
+}
+
+struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish)
+{
+    connection->finish = finish;
+    connection->request = (struct service_request){.done = connection->request.done,
+                                                   .since_ms = connection->asked_us / 1000};
+    return &connection->request;
+}
