@@ -54,8 +54,7 @@ static void retry_later(struct service *s, const struct alloc_op *op)
 
 static void expire(struct service *s, struct deadline *deadline)
 {
-    service_cancel_alloc(
-        s, (struct alloc_op *)((char *)deadline - offsetof(struct alloc_op, expiry)), -ENOMEM);
+    service_cancel_alloc(s, CONTAINER_OF(deadline, struct alloc_op, expiry), -ENOMEM);
 }
 
 /* Stores that waited behind it may be promoted. */
@@ -67,11 +66,7 @@ static void end_turn(struct service *s, struct deadline *deadline)
 
 static void op_queue(struct service *s, struct alloc_op *op)
 {
-    struct alloc_op **last = &s->alloc_queue;
-    while (*last)
-        last = &(*last)->next;
-    op->next = NULL;
-    *last = op;
+    LIST_APPEND(s->alloc_queue, op);
     steps_go(alloc_steps, &op->state, ALLOC_WAITS);
     if (op->turn == 0) {
         op->turn = s->core->next_waiter;
@@ -448,13 +443,7 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
 
 static void unqueue(struct service *s, struct alloc_op *op)
 {
-    struct alloc_op **link = &s->alloc_queue;
-    while (*link && *link != op)
-        link = &(*link)->next;
-    if (!*link)
-        return;
-    *link = op->next;
-    op->next = NULL;
+    LIST_REMOVE(s->alloc_queue, op);
     op->request->alloc = NULL;
     deadline_clear(s, &op->expiry);
     deadline_clear(s, &op->turn_over);

@@ -48,7 +48,7 @@ static void drop(struct service *s, struct backoff *row)
 
 static void try_again(struct service *s, struct deadline *over)
 {
-    drop(s, (struct backoff *)((char *)over - offsetof(struct backoff, over)));
+    drop(s, CONTAINER_OF(over, struct backoff, over));
     s->choices++;
     service_note_memory(s);
 }

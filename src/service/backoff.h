@@ -10,8 +10,6 @@
 
 #include "service/deadline.h"
 
-#include <stddef.h>
-
 enum backoff_reason {
     BACKOFF_LEAVE,       /* this store could not leave the device, or give way: others are chosen */
     BACKOFF_STAY,        /* for this store some may leave, but not yet */

@@ -140,15 +140,6 @@ static int bulk_check(struct service *s, struct bulk_op *op)
     return check_rows(core_get_layout(s->core, core_find_store(s->core, session->store)), op);
 }
 
-static void bulk_queue(struct service *s, struct bulk_op *op)
-{
-    struct bulk_op **last = &s->bulk_queue;
-    while (*last)
-        last = &(*last)->next;
-    op->next = NULL;
-    *last = op;
-}
-
 static void end_decode(struct service *s, struct task *task)
 {
     struct bulk_op *op = (struct bulk_op *)task;
@@ -158,7 +149,7 @@ static void end_decode(struct service *s, struct task *task)
         return;
     }
     steps_go(bulk_steps, &op->state, BULK_APPLIES);
-    bulk_queue(s, op);
+    LIST_APPEND(s->bulk_queue, op);
     s->host.set_idle(s->host.context);
 }
 
@@ -187,7 +178,7 @@ static int apply_slice(struct service *s, struct bulk_op *op)
 
 static void retry(struct service *s, struct deadline *deadline)
 {
-    struct bulk_op *op = (struct bulk_op *)((char *)deadline - offsetof(struct bulk_op, retry));
+    struct bulk_op *op = CONTAINER_OF(deadline, struct bulk_op, retry);
     steps_go(bulk_steps, &op->state, BULK_APPLIES);
     s->host.set_idle(s->host.context);
 }
@@ -210,12 +201,12 @@ static bool wait_for_memory(struct service *s, struct bulk_op *op)
     return true;
 }
 
-static struct bulk_op **find_ready(struct service *s)
+static struct bulk_op *find_ready(struct service *s)
 {
-    struct bulk_op **link = &s->bulk_queue;
-    while (*link && (*link)->state == BULK_WAITS)
-        link = &(*link)->next;
-    return *link ? link : NULL;
+    struct bulk_op *op = s->bulk_queue;
+    while (op && op->state == BULK_WAITS)
+        op = op->next;
+    return op;
 }
 
 bool service_has_slices(const struct service *s)
@@ -228,15 +219,14 @@ bool service_has_slices(const struct service *s)
 
 void service_apply_slices(struct service *s)
 {
-    struct bulk_op **link = find_ready(s);
-    if (!link)
+    struct bulk_op *op = find_ready(s);
+    if (!op)
         return;
-    struct bulk_op *op = *link;
-    *link = op->next; /* documents take turns */
+    LIST_REMOVE(s->bulk_queue, op); /* documents take turns */
     uint64_t former = service_work_for(s, op->works_for);
     int error = apply_slice(s, op);
     if ((!error && op->next_row < op->rows) || (error == -ENOMEM && wait_for_memory(s, op)))
-        bulk_queue(s, op);
+        LIST_APPEND(s->bulk_queue, op);
     else
         bulk_finish(s, op, error);
     service_work_for(s, former);

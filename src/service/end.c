@@ -153,11 +153,7 @@ int service_end_session(struct service *s, const struct ending *ending)
         return -ENOMEM;
     }
     *queued = *ending;
-    queued->next = NULL;
-    struct ending **last = &in_flight->endings;
-    while (*last)
-        last = &(*last)->next;
-    *last = queued;
+    LIST_APPEND(in_flight->endings, queued);
     in_flight->closing = true;
     if (in_flight->running == 0 && in_flight->endings == queued)
         run_endings(s, in_flight);

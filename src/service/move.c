@@ -130,14 +130,6 @@ static void free_op(struct service *s, struct move_op *op)
     free(op);
 }
 
-static void unlink_op(struct service *s, struct move_op *op)
-{
-    struct move_op **link = &s->moves;
-    while (*link != op)
-        link = &(*link)->next;
-    *link = op->next;
-}
-
 static void run_rest(struct job *job)
 {
     vmm_rest(((struct task *)job)->service->vmm);
@@ -182,7 +174,7 @@ static void finish(struct move_op *op)
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
-    unlink_op(s, op);
+    LIST_REMOVE(s->moves, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
     if (!error && !cancelled) {
@@ -292,7 +284,7 @@ static int start_op(struct service *s, struct move_op *op)
     int error = move_op_waits(op) ? 0 : move_op_start(op);
     if (!error)
         return 0;
-    unlink_op(s, op);
+    LIST_REMOVE(s->moves, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
     return error;

@@ -38,11 +38,7 @@ uint64_t service_works_for(struct service *s)
 
 void service_end_task(struct service *s, struct task *task)
 {
-    struct task **last = &s->done;
-    while (*last)
-        last = &(*last)->next;
-    task->next = NULL;
-    *last = task;
+    LIST_APPEND(s->done, task);
     s->is_unsettled = true;
 }
 

@@ -124,11 +124,7 @@ void service_observe(struct service *s, struct service_observer *observer)
 
 void service_unobserve(struct service *s, struct service_observer *observer)
 {
-    struct service_observer **link = &s->observers;
-    while (*link && *link != observer)
-        link = &(*link)->next;
-    if (*link)
-        *link = observer->next;
+    LIST_REMOVE(s->observers, observer);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------- */

@@ -10,6 +10,8 @@
 #ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
 #define GMSFS_SERVICE_SERVICE_INTERNAL_H
 
+#include "base/container.h"
+#include "base/list.h"
 #include "service/backoff.h"
 #include "service/bounds.h"
 #include "service/host.h"

@@ -192,15 +192,6 @@ static struct piece *find_spool_piece(struct service *s, const struct layout_all
     return NULL;
 }
 
-static void spool_queue(struct piece *piece, struct spool_op *op)
-{
-    steps_go(spool_steps, &op->state, SPOOL_QUEUES);
-    struct spool_op **last = &piece->queue;
-    while (*last)
-        last = &(*last)->next;
-    *last = op;
-}
-
 /* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. All of
  * it is charged to whoever began it. */
 static int take_spooled(struct service *s, struct piece *piece, const struct spool_op *op,
@@ -314,17 +305,6 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
     return error;
 }
 
-/* Until the next piece is free: a matter of milliseconds, and it holds the session in use. */
-static void spool_wait(struct service *s, struct spool_op *op)
-{
-    struct spool_op **last = &s->spool_waiting;
-    steps_go(spool_steps, &op->state, SPOOL_WAITS);
-    while (*last)
-        last = &(*last)->next;
-    op->next = NULL;
-    *last = op;
-}
-
 void service_drop_spools(struct service *s)
 {
     while (s->spool_waiting) {
@@ -367,7 +347,8 @@ static void spool_start(struct service *s, struct spool_op *op)
     } else if (!error && !sized) {
         op->piece = find_spool_piece(s, allocation);
         if (op->piece && op->piece->exclusive) {
-            spool_queue(op->piece, op);
+            steps_go(spool_steps, &op->state, SPOOL_QUEUES);
+            LIST_APPEND(op->piece->queue, op);
             return;
         }
         if (op->kind == SPOOL_WRITE)
@@ -375,8 +356,10 @@ static void spool_start(struct service *s, struct spool_op *op)
         else if (op->piece)
             op->size_bytes = allocation->size_bytes;
     }
-    if (error == -EAGAIN) { /* what was freed or given up for it is not yet back */
-        spool_wait(s, op);
+    /* What was freed or given up for it is not yet back: a matter of milliseconds. */
+    if (error == -EAGAIN) {
+        steps_go(spool_steps, &op->state, SPOOL_WAITS);
+        LIST_APPEND(s->spool_waiting, op);
         return;
     }
     if (error || !op->piece) {

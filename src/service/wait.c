@@ -62,8 +62,7 @@ static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t fla
 
 static void expire(struct service *s, struct deadline *deadline)
 {
-    const struct parked *parked =
-        (struct parked *)((char *)deadline - offsetof(struct parked, deadline));
+    const struct parked *parked = CONTAINER_OF(deadline, struct parked, deadline);
     /* The kernel would kill the mount for a request that waits longer. The library asks again. */
     end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
 }
