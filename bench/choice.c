@@ -9,7 +9,8 @@
  */
 #include "bench.h"
 #include "core/evict.h"
-#include "service/service_internal.h"
+#include "service/moves.h"
+#include "service/plan.h"
 #include "service/sessions.h"
 
 #include "service/allocations.h"

@@ -2,7 +2,8 @@
 /* acquire - the lock on a `ctl`: ACQUIRE and JOIN */
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/ending.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /* admin - a mount that lets nobody in any more, and in the end holds no memory; trust; the end */
 #include "service/admin.h"
 
+#include "service/ending.h"
 #include "service/rights.h"
-#include "service/service_internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,6 +7,9 @@
  */
 #include "service/alloc_op.h"
 #include "service/allocations.h"
+#include "service/ending.h"
+#include "service/parked.h"
+#include "service/transfers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +64,7 @@ static void expire(struct service *s, struct deadline *deadline)
 static void end_turn(struct service *s, struct deadline *deadline)
 {
     (void)deadline;
-    s->is_unsettled = true;
+    s->step.is_unsettled = true;
 }
 
 static void op_queue(struct service *s, struct alloc_op *op)
@@ -79,7 +82,7 @@ static void op_queue(struct service *s, struct alloc_op *op)
     deadline_set(s, &op->expiry, op->deadline_ms ? op->deadline_ms : UINT64_MAX);
     if (op->turn_until_ms > service_now(s))
         deadline_set(s, &op->turn_over, op->turn_until_ms);
-    s->is_unsettled = true;
+    s->step.is_unsettled = true;
 }
 
 static uint64_t op_count_missing(const struct alloc_op *op)
@@ -460,7 +463,7 @@ void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
     }
     unqueue(s, op);
     op_answer(op, error, NULL);
-    s->is_unsettled = true; /* stores that waited behind it may be promoted */
+    s->step.is_unsettled = true; /* stores that waited behind it may be promoted */
 }
 
 void service_cancel_session_allocs(struct service *s, uint64_t session)

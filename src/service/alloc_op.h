@@ -8,8 +8,8 @@
 #ifndef GMSFS_SERVICE_ALLOC_OP_H
 #define GMSFS_SERVICE_ALLOC_OP_H
 
+#include "service/account.h"
 #include "service/allocations.h"
-#include "service/service_internal.h"
 #include "service/steps.h"
 
 #include <stdatomic.h>

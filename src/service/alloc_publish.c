@@ -127,7 +127,7 @@ int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *
     uint32_t entered = 0;
     int error = 0;
     while (!error && entered < op->count) {
-        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        error = idvec_insert(&s->pieces.all, op->pieces[entered]);
         if (!error)
             entered++;
     }
@@ -139,7 +139,7 @@ int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *
         if (!op->pieces[i])
             continue;
         if (error)
-            idvec_remove(&s->pieces, op->pieces[i]->id);
+            idvec_remove(&s->pieces.all, op->pieces[i]->id);
         else
             op->pieces[i] = NULL; /* the table's */
     }

@@ -7,8 +7,8 @@
 
 static struct backoff *find(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    return store ? idvec_find(&s->backoffs, store * BACKOFF_COUNT + reason)
-                 : (struct backoff *)&s->backoffs_of_all[reason];
+    return store ? idvec_find(&s->backoffs.of_stores, store * BACKOFF_COUNT + reason)
+                 : (struct backoff *)&s->backoffs.of_all[reason];
 }
 
 static bool take_gone(void *item, void *core)
@@ -26,13 +26,13 @@ static struct backoff *get_row(struct service *s, enum backoff_reason reason, ui
     struct backoff *row = find(s, reason, store);
     if (row)
         return row;
-    if (s->backoffs.count >= CORE_MAX_STORES)
-        idvec_remove_if(&s->backoffs, take_gone, s->core);
+    if (s->backoffs.of_stores.count >= CORE_MAX_STORES)
+        idvec_remove_if(&s->backoffs.of_stores, take_gone, s->core);
     row = calloc(1, sizeof *row);
     if (!row)
         return NULL;
     row->id = store * BACKOFF_COUNT + reason;
-    if (idvec_insert(&s->backoffs, row) == 0)
+    if (idvec_insert(&s->backoffs.of_stores, row) == 0)
         return row;
     free(row);
     return NULL;
@@ -43,13 +43,13 @@ static void drop(struct service *s, struct backoff *row)
     deadline_clear(s, &row->over);
     row->until_ms = 0;
     if (row->id >= BACKOFF_COUNT)
-        free(idvec_remove(&s->backoffs, row->id));
+        free(idvec_remove(&s->backoffs.of_stores, row->id));
 }
 
 static void try_again(struct service *s, struct deadline *over)
 {
     drop(s, CONTAINER_OF(over, struct backoff, over));
-    s->choices++;
+    s->backoffs.choices++;
     service_note_memory(s);
 }
 
@@ -58,7 +58,7 @@ void service_back_off(struct service *s, enum backoff_reason reason, uint64_t st
     struct backoff *row = get_row(s, reason, store);
     if (!row && ms == BACKOFF_FOREVER)
         return;
-    row = row ? row : &s->backoffs_of_all[reason];
+    row = row ? row : &s->backoffs.of_all[reason];
     row->until_ms = ms == BACKOFF_FOREVER ? ms : service_now(s) + ms;
     row->over.pass = try_again;
     deadline_set(s, &row->over, row->until_ms);
@@ -73,21 +73,21 @@ void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t
 
 bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    const struct backoff *row = find(s, reason, store), *all = &s->backoffs_of_all[reason];
+    const struct backoff *row = find(s, reason, store), *all = &s->backoffs.of_all[reason];
     uint64_t now_ms = service_now(s);
     return all->until_ms > now_ms || (row && row->until_ms > now_ms);
 }
 
 void service_free_backoffs(struct service *s)
 {
-    for (size_t i = 0; i < s->backoffs.count; i++)
-        free(s->backoffs.items[i]);
-    idvec_free(&s->backoffs);
+    for (size_t i = 0; i < s->backoffs.of_stores.count; i++)
+        free(s->backoffs.of_stores.items[i]);
+    idvec_free(&s->backoffs.of_stores);
 }
 
 uint64_t service_count_try(struct service *s, enum backoff_reason reason)
 {
-    struct backoff *row = &s->backoffs_of_all[reason];
+    struct backoff *row = &s->backoffs.of_all[reason];
     uint64_t now_ms = service_now(s);
     if (row->until_ms <= now_ms) {
         row->until_ms = now_ms + SERVICE_TRIES_MS;
@@ -112,12 +112,12 @@ void service_note_vain(struct service *s, uint64_t store, uint64_t bytes)
     row->until_ms = BACKOFF_FOREVER;
     row->bytes = bytes;
     row->free_bytes = get_free(s);
-    row->choices = s->choices;
+    row->choices = s->backoffs.choices;
 }
 
 bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes)
 {
     const struct backoff *row = find(s, BACKOFF_VAIN, store);
-    return row && row->choices == s->choices && row->bytes == bytes &&
+    return row && row->choices == s->backoffs.choices && row->bytes == bytes &&
            row->free_bytes == get_free(s);
 }

@@ -8,6 +8,7 @@
 #ifndef GMSFS_SERVICE_BACKOFF_H
 #define GMSFS_SERVICE_BACKOFF_H
 
+#include "base/idvec.h"
 #include "service/deadline.h"
 
 enum backoff_reason {
@@ -35,6 +36,12 @@ struct backoff {
     uint64_t bytes, free_bytes, choices; /* of VAIN: what was wanted, what was free, and when */
 };
 
+struct backoffs {
+    struct backoff of_all[BACKOFF_COUNT];
+    struct idvec of_stores;
+    uint64_t choices; /* goes up when a choice of victims may be another one */
+};
+
 /* Where memory lacks, all stores are backed off for that reason. */
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
 void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t store);
@@ -48,7 +55,8 @@ void service_free_backoffs(struct service *s);
 uint64_t service_count_try(struct service *s, enum backoff_reason reason);
 
 /* A choice for this store that found no victims; has it been noted, with nothing changed since
- * (s->choices)? Each end of a step looks at the waiters for memory, and a choice at every store. */
+ * (backoffs.choices)? Each end of a step looks at the waiters for memory, and a choice at every
+ * store. */
 void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
 bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
 

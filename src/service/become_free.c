@@ -5,6 +5,7 @@
  * What stays is counted: whatever else the account has, others are giving back, or may at any
  * moment. Where that does not do, waiting helps nobody.
  */
+#include "service/account.h"
 #include "service/evict_table.h"
 
 /* All that a writer has may come back, for it may abort; of a sealed layout, what it had beside. */

@@ -2,7 +2,7 @@
 #include "service/bounds.h"
 
 #include "base/log.h"
-#include "service/service_internal.h"
+#include "service/cost.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -68,14 +68,14 @@ void service_init_bounds(struct service *s)
         [SERVICE_BOUND_AHEAD] = SERVICE_MAX_AHEAD_BYTES,
     };
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        share_init(&s->shares[i], limits[i]);
+        share_init(&s->bounds.shares[i], limits[i]);
 }
 
 void service_free_bounds(struct service *s)
 {
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        share_free(&s->shares[i]);
-    free(s->notes);
+        share_free(&s->bounds.shares[i]);
+    free(s->bounds.notes);
 }
 
 /* Its place among those that are remembered; NULL: it was told a moment ago, or too many were. */
@@ -83,10 +83,10 @@ static struct bound_note *find_place(struct service *s, const char *name, uint32
 {
     struct bound_note *free_place = NULL;
     uint64_t now_ms = service_now(s);
-    if (!s->notes)
-        s->notes = calloc(MAX_NOTES, sizeof *s->notes);
-    for (size_t i = 0; s->notes && i < MAX_NOTES; i++) {
-        struct bound_note *note = &s->notes[i];
+    if (!s->bounds.notes)
+        s->bounds.notes = calloc(MAX_NOTES, sizeof *s->bounds.notes);
+    for (size_t i = 0; s->bounds.notes && i < MAX_NOTES; i++) {
+        struct bound_note *note = &s->bounds.notes[i];
         if (note->until_ms <= now_ms)
             free_place = note;
         else if (note->uid == uid && strcmp(note->name, name) == 0)
@@ -103,7 +103,7 @@ static void set_note(struct service *s, struct bound_note *place, const struct b
     snprintf(place->name, sizeof place->name, "%s", name);
     place->until_ms = service_now(s) + NOTE_MS;
     place->is_untold = true;
-    s->has_notes = s->is_unsettled = true;
+    s->step.has_notes = s->step.is_unsettled = true;
 }
 
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
@@ -133,10 +133,10 @@ void service_note_over_quota(struct service *s, const struct core_store *store, 
 
 bool service_take_note(struct service *s, struct record *record)
 {
-    struct bound_note *note = s->notes;
-    while (note && note < s->notes + MAX_NOTES && !note->is_untold)
+    struct bound_note *note = s->bounds.notes;
+    while (note && note < s->bounds.notes + MAX_NOTES && !note->is_untold)
         note++;
-    if (!note || note == s->notes + MAX_NOTES)
+    if (!note || note == s->bounds.notes + MAX_NOTES)
         return false;
     note->is_untold = false;
     *record = (struct record){.type = note->is_pool ? RECORD_OVER_QUOTA : RECORD_BOUND,
@@ -153,19 +153,19 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
                  uint64_t more)
 {
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
-    int error = share_check(&s->shares[bound], uid, rank, more);
+    int error = share_check(&s->bounds.shares[bound], uid, rank, more);
     if (error == -ENOSPC)
         error = bounds[bound].whole;
     if (error) {
         service_note_bound(s, bounds[bound].name, store, uid, error);
         return error;
     }
-    error = share_take(&s->shares[bound], uid, more);
+    error = share_take(&s->bounds.shares[bound], uid, more);
     if (error)
         return error;
     error = service_take_room(s, uid, bounds[bound].looks, more * service_room_bytes[bound]);
     if (error) {
-        share_give(&s->shares[bound], uid, more);
+        share_give(&s->bounds.shares[bound], uid, more);
         service_note_bound(s, core_bound_name(CORE_BOUND_MEMORY), store, uid, error);
     }
     return error;
@@ -174,7 +174,7 @@ int service_take(struct service *s, enum service_bound bound, uint64_t store, ui
 int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                       uint64_t wanted, uint64_t least, uint64_t *taken)
 {
-    struct share *share = &s->shares[bound];
+    struct share *share = &s->bounds.shares[bound];
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
     uint64_t some = share_get_room(share, uid, rank) / 2;
     if (some < least)
@@ -198,6 +198,6 @@ void service_give(struct service *s, enum service_bound bound, uint32_t uid, uin
 {
     if (less == 0)
         return;
-    share_give(&s->shares[bound], uid, less);
+    share_give(&s->bounds.shares[bound], uid, less);
     room_give(s->host.room, less * service_room_bytes[bound]);
 }

@@ -2,8 +2,11 @@
 /* bulk - whole documents of metadata, applied in slices */
 #include "service/metadata.h"
 
+#include "service/cost.h"
 #include "service/discard.h"
-#include "service/service_internal.h"
+#include "service/ending.h"
+#include "service/parked.h"
+#include "service/transfers.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* change - what a writer does to allocations and is a record and nothing else */
 #include "service/allocations.h"
 
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  * before, unless none can be had for the older one, and that has no patience left.
  */
 #include "service/alloc_op.h"
+#include "service/moves.h"
 #include "service/plan.h"
 
 /* ---- the line of waiters --------------------------------------------------------------------- */
@@ -55,7 +56,7 @@ static bool make_room(const struct service *s, struct deed *deed, const struct c
 bool plan_lack(const struct service *s, struct plan *plan, struct deed *deed)
 {
     (void)plan;
-    bool is_short = make_room(s, deed, core_find_store(s->core, s->lack_store), s->lack_bytes);
+    bool is_short = make_room(s, deed, core_find_store(s->core, s->lack.store), s->lack.bytes);
     deed->type = DEED_MAKE_LACKED_ROOM;
     return is_short;
 }

@@ -6,8 +6,9 @@
  * the session counts as in use, and the record takes them over. Until then the session ends, so
  * nobody changes its layout; what does all the same (a spool that ends) has it computed again.
  */
+#include "service/cost.h"
 #include "service/discard.h"
-#include "service/service_internal.h"
+#include "service/ending.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "service/rights.h"
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <string.h>

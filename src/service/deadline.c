@@ -54,7 +54,7 @@ void deadline_clear(struct service *s, struct deadline *deadline)
     deadline->child = deadline->next = NULL;
     deadline->link = NULL;
     add(s, below);
-    s->sets_timer = true;
+    s->step.sets_timer = true;
 }
 
 void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms)
@@ -64,7 +64,7 @@ void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms)
         return;
     deadline->at_ms = at_ms;
     add(s, deadline);
-    s->sets_timer = true;
+    s->step.sets_timer = true;
 }
 
 bool deadline_is_set(const struct deadline *deadline)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* deeds - does what planners decided, and notes what failed */
+#include "service/moves.h"
 #include "service/plan.h"
 
 #include <errno.h>

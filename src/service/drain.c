@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/drain.h"
 
+#include "service/ending.h"
 #include "service/rights.h"
-#include "service/service_internal.h"
 
 #include <errno.h>
 #include <string.h>

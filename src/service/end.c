@@ -7,7 +7,9 @@
  */
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/ending.h"
+#include "service/parked.h"
+#include "service/transfers.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * waits for a victim that was chosen before.
  */
 #include "service/evict_table.h"
+#include "service/moves.h"
+#include "service/plan.h"
 
 static bool may_try(struct service *s)
 {
@@ -56,7 +58,7 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 
 bool service_evict_for_lack(struct service *s, const struct core_store *store)
 {
-    uint64_t bytes = s->lack_bytes;
-    s->lack_bytes = 0;
+    uint64_t bytes = s->lack.bytes;
+    s->lack.bytes = 0;
     return evict(s, store, bytes, true);
 }

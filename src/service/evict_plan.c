@@ -7,6 +7,7 @@
  * no more, and the choice is made again: the victims before it might not be in that one.
  */
 #include "service/evict_table.h"
+#include "service/parked.h"
 
 #include <string.h>
 

@@ -2,6 +2,7 @@
 #include "service/evict_table.h"
 
 #include "service/move.h"
+#include "service/moves.h"
 
 #include <stdlib.h>
 

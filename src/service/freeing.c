@@ -15,7 +15,7 @@ int service_await_freeing(struct service *s, struct service_request *request)
 {
     /* Without memory to wait in: what is not free yet is waited for by ALLOC. */
     if (s->numbers.freeing_bytes == 0 ||
-        brief_wait_begin(s, &s->awaiting, request, PATIENCE_MS) != 0)
+        brief_wait_begin(s, &s->brief.freeing, request, PATIENCE_MS) != 0)
         service_answer(request, 0, NULL);
     return 0;
 }
@@ -23,5 +23,5 @@ int service_await_freeing(struct service *s, struct service_request *request)
 void service_answer_freed(struct service *s)
 {
     if (s->numbers.freeing_bytes == 0)
-        brief_wait_end(s, &s->awaiting, 0);
+        brief_wait_end(s, &s->brief.freeing, 0);
 }

@@ -6,6 +6,7 @@
  * Their memory is free when the jobs are through that give it back, or that look at what is left
  * first: until then who gets it waits (move_wait.c).
  */
+#include "service/moves.h"
 #include "service/plan.h"
 
 #include <stdlib.h>

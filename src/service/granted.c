@@ -2,7 +2,7 @@
 /* granted - the second half of opens and creations, when the lock is granted */
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <string.h>

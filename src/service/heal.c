@@ -10,7 +10,7 @@ bool plan_heal(const struct service *s, struct plan *plan, struct deed *deed)
     uint64_t chosen_turn = UINT64_MAX;
     bool is_reading = false;
     (void)plan;
-    if (s->core->suspect == 0 || s->ending || s->moves_end)
+    if (s->core->suspect == 0 || s->ending || s->moves.end)
         return false;
     for (size_t i = 0; i < s->core->stores.count; i++) {
         const struct core_store *store = s->core->stores.items[i];

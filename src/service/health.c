@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* health - what befalls the device */
-#include "service/service_internal.h"
+#include "service/ending.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* in_flight - what sessions have in flight: no session ends before it */
-#include "service/service_internal.h"
+#include "service/ending.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ void service_end_use(struct service *s, uint64_t session)
         return;
     in_flight->running--;
     if (in_flight->running == 0 && (in_flight->endings || !core_find_session(s->core, session)))
-        in_flight->is_due = s->has_endings = s->is_unsettled = true;
+        in_flight->is_due = s->step.has_endings = s->step.is_unsettled = true;
 }
 
 void service_on_seal_failed(struct service *s, uint64_t session, int error)

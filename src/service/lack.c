@@ -5,14 +5,14 @@
  * Whoever wants it tries again now and then; what idle stores have of the device would do as well
  * (evict.c).
  */
-#include "service/service_internal.h"
+#include "service/account.h"
 
 void service_note_lack(struct service *s, uint64_t store, uint64_t bytes)
 {
     struct vmm_info info;
     vmm_get_info(s->vmm, &info); /* measured when the memory could not be made */
     uint64_t coming_bytes = s->numbers.freeing_bytes + (info.knows_others ? info.free_bytes : 0);
-    s->lack_store = store;
-    s->lack_bytes = bytes > coming_bytes ? bytes - coming_bytes : 0;
-    s->is_unsettled = true;
+    s->lack.store = store;
+    s->lack.bytes = bytes > coming_bytes ? bytes - coming_bytes : 0;
+    s->step.is_unsettled = true;
 }

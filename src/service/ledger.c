@@ -6,7 +6,7 @@
  * That is all: nothing is answered, planned or freed here. The core's effects wait in its queue
  * until the step ends (settle.c), so a caller finds everything else as it was.
  */
-#include "service/service_internal.h"
+#include "service/cost.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -52,8 +52,8 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
         s->host.unrecord(s->host.context, mark);
     s->changes++;
     if (!error && may_change_choices(s->core, record, waiters_before)) {
-        s->choices++;
-        s->has_changed = true;
+        s->backoffs.choices++;
+        s->step.has_changed = true;
     }
     return error;
 }
@@ -67,7 +67,7 @@ static void keep_account(struct service *s)
     int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
     assert(!error); /* the record said how much is free, and nobody has asked since */
     (void)error;
-    s->has_memory |= s->core->reserved_bytes < aside_bytes;
+    s->step.has_memory |= s->core->reserved_bytes < aside_bytes;
 }
 
 static void tell_event(const struct service *s)
@@ -131,6 +131,6 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     note_effects(s, effects);
     note_bound(s, record, outcome, error);
     /* A record that was refused changed nothing: it must not begin the end of the step again. */
-    s->is_unsettled |= !error || s->core->effect_count > effects;
+    s->step.is_unsettled |= !error || s->core->effect_count > effects;
     return error;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* line - who waits for memory in ALLOC or RESERVE, as those see it who wait for it elsewhere */
 #include "service/alloc_op.h"
+#include "service/plan.h"
 #include "service/views.h"
 
 #include <errno.h>

@@ -14,12 +14,12 @@
 int service_measure(struct service *s, struct service_request *request)
 {
     if (vmm_measure(s->vmm))
-        return brief_wait_begin(s, &s->measuring, request, PATIENCE_MS);
+        return brief_wait_begin(s, &s->brief.measuring, request, PATIENCE_MS);
     service_answer(request, 0, NULL);
     return 0;
 }
 
 void service_on_measurement(struct service *s)
 {
-    brief_wait_end(s, &s->measuring, 0);
+    brief_wait_end(s, &s->brief.measuring, 0);
 }

@@ -10,7 +10,8 @@
 #include "service/rights.h"
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/ending.h"
+#include "service/parked.h"
 
 #include <errno.h>
 

@@ -3,7 +3,7 @@
 #include "service/metadata.h"
 
 #include "meta/name.h"
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <stdio.h>

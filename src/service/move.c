@@ -9,6 +9,7 @@
  */
 #include "service/move.h"
 
+#include "service/account.h"
 #include "service/move_op.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static int publish(struct service *s, struct move_op *op)
     uint32_t entered = 0;
     int error = 0;
     while (!error && entered < op->count && !op->looks) {
-        error = idvec_insert(&s->pieces, op->pieces[entered]);
+        error = idvec_insert(&s->pieces.all, op->pieces[entered]);
         if (!error)
             entered++;
     }
@@ -108,7 +109,7 @@ static int publish(struct service *s, struct move_op *op)
         error = record_end(s, op);
     for (uint32_t i = 0; i < entered; i++) {
         if (error)
-            idvec_remove(&s->pieces, op->pieces[i]->id);
+            idvec_remove(&s->pieces.all, op->pieces[i]->id);
         else
             op->pieces[i] = NULL; /* the table's */
     }
@@ -174,7 +175,7 @@ static void finish(struct move_op *op)
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
-    LIST_REMOVE(s->moves, op);
+    LIST_REMOVE(s->moves.all, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
     if (!error && !cancelled) {
@@ -184,8 +185,8 @@ static void finish(struct move_op *op)
     if (error == -ENOMEM && !cancelled)
         note_lack(s, op);
     free_op(s, op);
-    s->choices++; /* its tier has more room, or a store is somewhere else */
-    if (!s->moves)
+    s->backoffs.choices++; /* its tier has more room, or a store is somewhere else */
+    if (!s->moves.all)
         rest(s);
     if (!error && !cancelled) {
         s->numbers.move_bytes += bytes;
@@ -211,7 +212,7 @@ static int find_sources(struct service *s, const struct core_store *store, struc
     const struct layout *copy = op->looks ? store->places.spares[op->to] : store->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
         const struct layout_allocation *allocation = layout_at_rank(copy, i);
-        op->sources[i] = idvec_find(&s->pieces, allocation->memory);
+        op->sources[i] = idvec_find(&s->pieces.all, allocation->memory);
         if (!op->sources[i])
             return -EIO;
         op->all_bytes += allocation->aligned_bytes;
@@ -264,7 +265,7 @@ static int begin_record(struct service *s, struct move_op *op, struct record *re
 /* By age. */
 static void link_op(struct service *s, struct move_op *op)
 {
-    struct move_op **link = &s->moves;
+    struct move_op **link = &s->moves.all;
     while (*link && (*link)->id < op->id)
         link = &(*link)->next;
     op->next = *link;
@@ -284,7 +285,7 @@ static int start_op(struct service *s, struct move_op *op)
     int error = move_op_waits(op) ? 0 : move_op_start(op);
     if (!error)
         return 0;
-    LIST_REMOVE(s->moves, op);
+    LIST_REMOVE(s->moves.all, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_end(s, op->sources[i]);
     return error;
@@ -298,7 +299,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
     uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
     struct move_op *op;
-    if (s->moves_end)
+    if (s->moves.end)
         return -EAGAIN;
     int error = new_op(s, store, to, &op);
     if (error)
@@ -375,7 +376,7 @@ int service_promote(struct service *s, const struct core_store *store)
 
 static struct move_op *find_op(const struct service *s, const struct core_store *store)
 {
-    struct move_op *op = s->moves;
+    struct move_op *op = s->moves.all;
     while (op && (op->store != store->id || op->id != store->places.move.id))
         op = op->next;
     return op;
@@ -413,7 +414,7 @@ void service_begin_moves_anew(struct service *s)
 
 void service_on_move_over(struct service *s, const struct effect *effect)
 {
-    for (struct move_op *op = s->moves; op; op = op->next) {
+    for (struct move_op *op = s->moves.all; op; op = op->next) {
         if (op->store == effect->store && op->id == effect->move)
             atomic_store(&op->cancelled, true);
     }
@@ -422,8 +423,8 @@ void service_on_move_over(struct service *s, const struct effect *effect)
 
 void service_end_moves(struct service *s)
 {
-    s->moves_end = true;
-    for (struct move_op *op = s->moves; op; op = op->next)
+    s->moves.end = true;
+    for (struct move_op *op = s->moves.all; op; op = op->next)
         atomic_store(&op->cancelled, true);
     service_resume_moves(s);
 }

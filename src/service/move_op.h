@@ -8,7 +8,7 @@
 #ifndef GMSFS_SERVICE_MOVE_OP_H
 #define GMSFS_SERVICE_MOVE_OP_H
 
-#include "service/service_internal.h"
+#include "service/moves.h"
 #include "service/steps.h"
 
 #include <pthread.h>

@@ -32,7 +32,7 @@ static int make_pieces(struct service *s, struct move_op *op)
 static uint64_t count_leaving(const struct service *s)
 {
     uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next) {
+    for (const struct move_op *op = s->moves.all; op; op = op->next) {
         const struct core_store *store = core_find_store(s->core, op->store);
         if (store && store->places.place == CORE_PLACE_DEVICE && store->places.move.id == op->id &&
             !store->places.move.spare && !core_is_held(store))
@@ -95,7 +95,7 @@ static int take_what_came(struct service *s, struct move_op *op)
 static struct move_op *find_waited(struct service *s)
 {
     bool is_lacking[VMM_TIER_COUNT] = {false};
-    for (struct move_op *op = s->moves; op; op = op->next) {
+    for (struct move_op *op = s->moves.all; op; op = op->next) {
         if (!move_op_waits(op))
             continue;
         if (atomic_load(&op->cancelled))
@@ -111,7 +111,7 @@ static struct move_op *find_waited(struct service *s)
 
 static bool any_waits(const struct service *s)
 {
-    const struct move_op *op = s->moves;
+    const struct move_op *op = s->moves.all;
     while (op && !move_op_waits(op))
         op = op->next;
     return op != NULL;
@@ -136,7 +136,7 @@ void service_resume_moves(struct service *s)
 
 static struct move_op *find_lacking(const struct service *s)
 {
-    struct move_op *op = s->moves;
+    struct move_op *op = s->moves.all;
     while (op && op->state != MOVE_LACKS)
         op = op->next;
     return op;
@@ -152,7 +152,7 @@ const struct core_store *service_get_lacking(const struct service *s, uint64_t *
 /* What the choice began may have ended it meanwhile, or got it its memory. */
 void service_settle_lacking(struct service *s, uint64_t move, bool comes)
 {
-    struct move_op *op = s->moves;
+    struct move_op *op = s->moves.all;
     while (op && op->id != move)
         op = op->next;
     if (!op || op->state != MOVE_LACKS)

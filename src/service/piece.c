@@ -53,20 +53,20 @@ void piece_count_freeing(struct service *s, struct piece *piece)
         return;
     piece->counted = true;
     if (piece->tier != VMM_TIER_DEVICE) {
-        s->freeing_beside_bytes[piece->tier] += piece->reserved_bytes;
+        s->pieces.freeing_beside_bytes[piece->tier] += piece->reserved_bytes;
         return;
     }
     s->numbers.freeing_bytes += piece->reserved_bytes;
-    piece->next_freeing = s->freeing;
-    piece->link_freeing = &s->freeing;
-    if (s->freeing)
-        s->freeing->link_freeing = &piece->next_freeing;
-    s->freeing = piece;
+    piece->next_freeing = s->pieces.freeing;
+    piece->link_freeing = &s->pieces.freeing;
+    if (s->pieces.freeing)
+        s->pieces.freeing->link_freeing = &piece->next_freeing;
+    s->pieces.freeing = piece;
 }
 
 bool piece_is_freed_of(const struct service *s, uint64_t store)
 {
-    const struct piece *piece = s->freeing;
+    const struct piece *piece = s->pieces.freeing;
 
     while (piece && piece->store != store)
         piece = piece->next_freeing;
@@ -75,11 +75,11 @@ bool piece_is_freed_of(const struct service *s, uint64_t store)
 
 void piece_doom(struct service *s, uint64_t memory)
 {
-    struct piece *piece = idvec_find(&s->pieces, memory);
+    struct piece *piece = idvec_find(&s->pieces.all, memory);
     if (!piece || s->ending)
         return;
     piece->doomed = true;
     piece_count_freeing(s, piece);
     if (piece->running == 0) /* else piece_end frees it */
-        s->doomed++;
+        s->pieces.doomed++;
 }

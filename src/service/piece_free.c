@@ -6,7 +6,7 @@
  * done. Its bytes stay charged until then, but count as coming back from the start. Many small
  * pieces share a job, and so a round trip to the keeper.
  */
-#include "service/service_internal.h"
+#include "service/account.h"
 
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ static void run_free(struct job *job)
 static void discharge(struct service *s, struct piece *piece)
 {
     if (piece->tier != VMM_TIER_DEVICE) {
-        s->freeing_beside_bytes[piece->tier] -= piece->reserved_bytes;
+        s->pieces.freeing_beside_bytes[piece->tier] -= piece->reserved_bytes;
         vmm_unreserve_in(s->vmm, piece->tier, piece->reserved_bytes);
         return;
     }
@@ -76,16 +76,16 @@ static void end_free(struct service *s, struct task *task)
 /* Then giving it back is as urgent as what they want. */
 static bool is_anybody_waiting(const struct service *s)
 {
-    return s->core->index.waited.count > 0 || s->alloc_queue || s->spool_waiting || s->moves ||
-           s->awaiting;
+    return s->core->index.waited.count > 0 || s->alloc_queue || s->spools.waiting || s->moves.all ||
+           s->brief.freeing;
 }
 
 void piece_free_gathered(struct service *s)
 {
-    struct free_job *freeing = s->gathered;
+    struct free_job *freeing = s->pieces.gathered;
     if (!freeing)
         return;
-    s->gathered = NULL;
+    s->pieces.gathered = NULL;
     enum service_pool pool = is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
     if (service_submit(s, pool, &freeing->task) == 0)
         return;
@@ -98,7 +98,7 @@ void piece_free_gathered(struct service *s)
 
 void piece_free(struct service *s, struct piece *piece)
 {
-    struct free_job *freeing = s->gathered;
+    struct free_job *freeing = s->pieces.gathered;
     piece_count_spooled(s, piece, 0);
     piece_count_freeing(s, piece);
     if (!freeing) {
@@ -111,7 +111,7 @@ void piece_free(struct service *s, struct piece *piece)
             return;
         }
         freeing->task = (struct task){.job.run = run_free, .end = end_free, .service = s};
-        s->gathered = freeing;
+        s->pieces.gathered = freeing;
     }
     freeing->pieces[freeing->count++] = piece;
     freeing->bytes += piece->reserved_bytes;
@@ -133,9 +133,9 @@ static bool take_doomed(void *item, void *context)
 void piece_free_doomed(struct service *s)
 {
     struct piece *doomed = NULL, **last = &doomed;
-    if (s->doomed > 0)
-        idvec_remove_if(&s->pieces, take_doomed, &last);
-    s->doomed = 0;
+    if (s->pieces.doomed > 0)
+        idvec_remove_if(&s->pieces.all, take_doomed, &last);
+    s->pieces.doomed = 0;
     while (doomed) {
         struct piece *next = doomed->next_doomed;
         piece_free(s, doomed);
@@ -150,7 +150,7 @@ void piece_end(struct service *s, struct piece *piece)
     if (piece->running == 0)
         vmm_drop_former(&piece->memory);
     if (piece->running == 0 && piece->doomed) {
-        idvec_remove(&s->pieces, piece->id);
+        idvec_remove(&s->pieces.all, piece->id);
         piece_free(s, piece);
         piece_free_gathered(s);
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* place_order - what a store's owner writes to `residency` */
+#include "service/account.h"
 #include "service/move.h"
+#include "service/moves.h"
+#include "service/plan.h"
 #include "service/rights.h"
-#include "service/service_internal.h"
 
 #include <errno.h>
 

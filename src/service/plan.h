@@ -67,4 +67,15 @@ service_planner plan_spare;
 /* deeds.c: true: the room that it was to make is there or on its way. */
 bool service_do(struct service *s, const struct deed *deed);
 
+/* evict.c */
+/* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
+bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
+/* The same for the last lack that was noted, which is this store's. */
+bool service_evict_for_lack(struct service *s, const struct core_store *store);
+
+/* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */
+uint64_t service_writer_turn(const struct service *s);
+/* Does this waiter keep newer ones from the device's memory, if it lacks some? */
+bool service_holds_off(const struct service *s, uint64_t waiter);
+
 #endif

@@ -7,6 +7,7 @@
  * store would wait for ever while small ones come and go. The core refuses who is behind a waiter
  * (apply_look_along); of ALLOCs it does not know.
  */
+#include "service/account.h"
 #include "service/plan.h"
 
 #include <stdlib.h>

@@ -38,8 +38,8 @@ uint64_t service_works_for(struct service *s)
 
 void service_end_task(struct service *s, struct task *task)
 {
-    LIST_APPEND(s->done, task);
-    s->is_unsettled = true;
+    LIST_APPEND(s->step.done, task);
+    s->step.is_unsettled = true;
 }
 
 static void on_done(struct job *job)

@@ -6,7 +6,9 @@
  * from its own part first. What its store's memory gives back goes there, as long as some is due;
  * all other memory that comes back is anybody's.
  */
-#include "service/service_internal.h"
+#include "service/account.h"
+#include "service/cost.h"
+#include "service/plan.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserved - what a session has set aside, as a record says it, and what comes back to it */
-#include "service/service_internal.h"
+#include "service/account.h"
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {

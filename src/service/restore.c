@@ -8,7 +8,8 @@
  * begun anew by whoever wants it.
  */
 #include "base/log.h"
-#include "service/service_internal.h"
+#include "service/moves.h"
+#include "service/parked.h"
 #include "service/sessions.h"
 
 #include <errno.h>
@@ -163,7 +164,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     if (!error && readonly)
         readonly->fd = -1;
     if (!error)
-        error = idvec_insert(&s->pieces, piece);
+        error = idvec_insert(&s->pieces.all, piece);
     if (error) {
         vmm_destroy(s->vmm, &piece->memory);
         free(piece);
@@ -179,7 +180,7 @@ static int finish_seals(struct service *s, const struct core_store *store)
     /* Each record makes the layout's objects anew, and leaves their number. */
     for (size_t rank = 0; rank < count_working(store) && !error; rank++) {
         const struct layout_allocation *spool = get_spool(store, rank);
-        struct piece *piece = spool ? idvec_find(&s->pieces, spool->memory) : NULL;
+        struct piece *piece = spool ? idvec_find(&s->pieces.all, spool->memory) : NULL;
         if (piece && piece->memory.sealed)
             error = finish_seal(s, piece, spool);
     }

@@ -2,8 +2,9 @@
 /* revoke - ending what others have: a session, or a wait for one */
 #include "service/sessions.h"
 
+#include "service/ending.h"
+#include "service/parked.h"
 #include "service/rights.h"
-#include "service/service_internal.h"
 
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* room - the daemon's own memory, before what a client asks for makes it grow (vmm/room.h) */
-#include "service/service_internal.h"
+#include "service/cost.h"
 #include "service/views.h"
 
 #include <errno.h>

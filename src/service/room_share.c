@@ -8,7 +8,7 @@
  * half of what the others leave over.
  */
 #include "service/bounds.h"
-#include "service/service_internal.h"
+#include "service/cost.h"
 
 #include <errno.h>
 
@@ -25,7 +25,7 @@ static uint64_t count_bounds(const struct service *s, uint32_t uid)
     uint64_t bytes = 0;
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
         if (service_room_bytes[i] > 0)
-            bytes += service_room_bytes[i] * share_get_taken(&s->shares[i], uid);
+            bytes += service_room_bytes[i] * share_get_taken(&s->bounds.shares[i], uid);
     return bytes;
 }
 
@@ -33,7 +33,7 @@ static uint64_t count_all_bounds(const struct service *s)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < SERVICE_BOUND_COUNT; i++)
-        bytes += service_room_bytes[i] * s->shares[i].taken;
+        bytes += service_room_bytes[i] * s->bounds.shares[i].taken;
     return bytes;
 }
 

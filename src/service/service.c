@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it and its end, what the loop calls, and who looks at it */
+#include "service/account.h"
 #include "service/brief_wait.h"
+#include "service/cost.h"
 #include "service/discard.h"
+#include "service/ending.h"
+#include "service/parked.h"
+#include "service/transfers.h"
 #include "service/turns.h"
 
 #include <errno.h>
@@ -83,17 +88,17 @@ void service_free(struct service *s)
     service_drop_allocs(s);
     service_drop_spools(s);
     service_drop_bulks(s);
-    brief_wait_end(s, &s->measuring, -ENOTCONN);
-    brief_wait_end(s, &s->awaiting, -ENOTCONN);
-    for (size_t i = 0; i < s->pieces.count; i++) {
-        struct piece *piece = s->pieces.items[i];
+    brief_wait_end(s, &s->brief.measuring, -ENOTCONN);
+    brief_wait_end(s, &s->brief.freeing, -ENOTCONN);
+    for (size_t i = 0; i < s->pieces.all.count; i++) {
+        struct piece *piece = s->pieces.all.items[i];
         vmm_destroy(s->vmm, &piece->memory);
         free(piece);
     }
     for (size_t i = 0; i < s->in_flights.count; i++)
         service_drop_in_flight(s, s->in_flights.items[i]);
     service_free_region_objects(s);
-    idvec_free(&s->pieces);
+    idvec_free(&s->pieces.all);
     idvec_free(&s->in_flights);
     idvec_free(&s->parked);
     service_free_backoffs(s);

@@ -8,8 +8,14 @@
  * ever. Where the journal has no room for an answer, the records of the step so far are published
  * without the answers that this still has to give.
  */
+#include "service/account.h"
+#include "service/cost.h"
 #include "service/discard.h"
+#include "service/ending.h"
+#include "service/moves.h"
+#include "service/parked.h"
 #include "service/plan.h"
+#include "service/transfers.h"
 
 #include <stdlib.h>
 
@@ -80,17 +86,17 @@ static void tell_bounds(struct service *s)
 static void end_tasks(struct service *s)
 {
     struct task *task;
-    while ((task = s->done)) {
-        s->done = task->next;
+    while ((task = s->step.done)) {
+        s->step.done = task->next;
         task->end(s, task);
     }
 }
 
 static void end_what_is_over(struct service *s)
 {
-    if (take(&s->has_endings))
+    if (take(&s->step.has_endings))
         service_run_endings(s);
-    if (take(&s->has_notes))
+    if (take(&s->step.has_notes))
         tell_bounds(s);
 }
 
@@ -120,8 +126,8 @@ static void plan(struct service *s)
 {
     struct plan plan = {0};
     struct record record = {.type = RECORD_TIME};
-    bool has_memory = take(&s->has_memory), has_moves = take(&s->has_moves);
-    if (take(&s->has_changed))
+    bool has_memory = take(&s->step.has_memory), has_moves = take(&s->step.has_moves);
+    if (take(&s->step.has_changed))
         service_retry_allocs_soon(s);
     if (has_memory) {
         service_retry_spools(s);
@@ -155,9 +161,9 @@ static void arm_timer(struct service *s)
 void service_end_step(struct service *s)
 {
     struct effect effect;
-    if (!s->is_unsettled && !s->sets_timer)
+    if (!s->step.is_unsettled && !s->step.sets_timer)
         return;
-    while (take(&s->is_unsettled)) {
+    while (take(&s->step.is_unsettled)) {
         end_tasks(s);
         while (core_next_effect(s->core, &effect))
             handle_effect(s, &effect);
@@ -168,11 +174,11 @@ void service_end_step(struct service *s)
         service_discard_garbage(s);
         plan(s);
     }
-    s->sets_timer = false;
+    s->step.sets_timer = false;
     arm_timer(s);
 }
 
 bool service_is_unsettled(const struct service *s)
 {
-    return s->is_unsettled || s->sets_timer;
+    return s->step.is_unsettled || s->step.sets_timer;
 }

@@ -14,7 +14,7 @@ const enum vmm_tier service_tiers[CORE_TIER_COUNT] = {
 uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier)
 {
     uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next)
+    for (const struct move_op *op = s->moves.all; op; op = op->next)
         bytes += move_op_waits(op) && op->tier == tier ? op->cost_bytes : 0;
     return bytes;
 }
@@ -67,7 +67,7 @@ uint64_t service_count_cost(const struct service *s, const struct core_store *st
 static uint64_t count_going_down(const struct service *s, enum core_place tier)
 {
     uint64_t bytes = 0;
-    for (const struct move_op *op = s->moves; op; op = op->next) {
+    for (const struct move_op *op = s->moves.all; op; op = op->next) {
         const struct core_store *store = op->looks ? core_find_store(s->core, op->store) : NULL;
         if (store && store->places.place == tier && store->places.move.id == op->id &&
             !core_is_held(store))
@@ -79,7 +79,7 @@ static uint64_t count_going_down(const struct service *s, enum core_place tier)
 int64_t service_get_free_beside(const struct service *s, enum core_place tier)
 {
     uint64_t free_bytes = vmm_get_free_in(s->vmm, service_tiers[tier]);
-    free_bytes += s->freeing_beside_bytes[service_tiers[tier]] + count_going_down(s, tier);
+    free_bytes += s->pieces.freeing_beside_bytes[service_tiers[tier]] + count_going_down(s, tier);
     return (int64_t)free_bytes - (int64_t)service_count_waiting_moves(s, service_tiers[tier]);
 }
 

@@ -2,7 +2,10 @@
 #include "service/spool.h"
 
 #include "base/log.h"
+#include "service/account.h"
 #include "service/allocations.h"
+#include "service/ending.h"
+#include "service/transfers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -183,9 +186,9 @@ static void end_spool(struct service *s, struct task *task)
 static struct piece *find_spool_piece(struct service *s, const struct layout_allocation *allocation)
 {
     if (allocation->memory != LAYOUT_NO_MEMORY)
-        return idvec_find(&s->pieces, allocation->memory);
-    for (size_t i = s->pieces.count; i > 0; i--) { /* new ones are at the end */
-        struct piece *piece = s->pieces.items[i - 1];
+        return idvec_find(&s->pieces.all, allocation->memory);
+    for (size_t i = s->pieces.all.count; i > 0; i--) { /* new ones are at the end */
+        struct piece *piece = s->pieces.all.items[i - 1];
         if (piece->new_serial == allocation->serial && !piece->doomed)
             return piece;
     }
@@ -240,12 +243,12 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
 /* Once: who writes goes on writing. */
 static void tell_spool_bound(struct service *s)
 {
-    if (!s->told_spool_bound)
+    if (!s->spools.told_bound)
         log_warning("an allocation that is written to without a size is bounded by spool_max= "
                     "(%llu bytes): give it its size first (truncate -s SIZE FILE), then write "
                     "without truncating (dd conv=notrunc), or mount with a greater spool_max=",
                     (unsigned long long)s->options.spool_max_bytes);
-    s->told_spool_bound = true;
+    s->spools.told_bound = true;
 }
 
 static int spool_prepare_write(struct service *s, const struct layout_allocation *allocation,
@@ -264,7 +267,7 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
         if (!op->piece)
             return -ENOMEM;
         op->piece->new_serial = op->serial;
-        if (idvec_insert(&s->pieces, op->piece)) {
+        if (idvec_insert(&s->pieces.all, op->piece)) {
             free(op->piece);
             op->piece = NULL;
             return -ENOMEM;
@@ -275,7 +278,7 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
     op->gap_bytes = size_bytes;
     op->size_bytes = end > size_bytes ? end : size_bytes;
     if (error && op->piece->new_serial && op->piece->running == 0) {
-        free(idvec_remove(&s->pieces, op->piece->id));
+        free(idvec_remove(&s->pieces.all, op->piece->id));
         op->piece = NULL;
     }
     return error;
@@ -284,7 +287,7 @@ static int spool_prepare_write(struct service *s, const struct layout_allocation
 static int write_sized(struct service *s, struct spool_op *op, const struct core_store *store,
                        const struct layout_allocation *allocation)
 {
-    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
     struct service_transfer what = {.piece = piece,
                                     .session = op->session,
                                     .store = store->id,
@@ -307,10 +310,10 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
 
 void service_drop_spools(struct service *s)
 {
-    while (s->spool_waiting) {
-        struct spool_op *op = s->spool_waiting;
+    while (s->spools.waiting) {
+        struct spool_op *op = s->spools.waiting;
         struct service_request *request = op->request;
-        s->spool_waiting = op->next;
+        s->spools.waiting = op->next;
         free(op);
         service_answer(request, -ENOTCONN, NULL);
     }
@@ -318,8 +321,8 @@ void service_drop_spools(struct service *s)
 
 void service_retry_spools(struct service *s)
 {
-    struct spool_op *op = s->spool_waiting;
-    s->spool_waiting = NULL;
+    struct spool_op *op = s->spools.waiting;
+    s->spools.waiting = NULL;
     while (op) {
         struct spool_op *next = op->next;
         op->next = NULL;
@@ -359,7 +362,7 @@ static void spool_start(struct service *s, struct spool_op *op)
     /* What was freed or given up for it is not yet back: a matter of milliseconds. */
     if (error == -EAGAIN) {
         steps_go(spool_steps, &op->state, SPOOL_WAITS);
-        LIST_APPEND(s->spool_waiting, op);
+        LIST_APPEND(s->spools.waiting, op);
         return;
     }
     if (error || !op->piece) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/stores.h"
 
+#include "service/parked.h"
 #include "service/rights.h"
-#include "service/service_internal.h"
 
 #include <errno.h>
 #include <string.h>

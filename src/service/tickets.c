@@ -2,7 +2,7 @@
 #include "service/tickets.h"
 
 #include "service/allocations.h"
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -268,7 +268,7 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
             ? layout_find_serial(layout, ticket->serial)
             : (rank < layout_count_allocations(layout) ? layout_at_rank(layout, rank) : NULL);
     struct piece *piece =
-        allocation && !allocation->spool ? idvec_find(&s->pieces, allocation->memory) : NULL;
+        allocation && !allocation->spool ? idvec_find(&s->pieces.all, allocation->memory) : NULL;
     if (!piece)
         return -ESTALE; /* freed since the ticket was made */
     describe(layout, allocation, descriptor);
@@ -331,7 +331,7 @@ int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
     if (error)
         return error;
     const struct layout_allocation *allocation = layout_at_rank(scope.layout, scope.first);
-    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
     if (!piece)
         return -ESTALE;
     describe(scope.layout, allocation, descriptor);

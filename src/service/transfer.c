@@ -6,6 +6,9 @@
  */
 #include "service/allocations.h"
 
+#include "service/ending.h"
+#include "service/moves.h"
+#include "service/transfers.h"
 #include "service/turns.h"
 
 #include <errno.h>
@@ -123,7 +126,7 @@ static int start_read(struct service *s, const struct core_file *opened,
                       const struct layout_allocation *allocation, struct vmm_span *span,
                       struct service_request *request)
 {
-    struct piece *piece = idvec_find(&s->pieces, allocation->memory);
+    struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
     uint64_t session = opened->session;
     if (!piece)
         return -EIO;

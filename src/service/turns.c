@@ -14,15 +14,15 @@ struct turn_queue {
 
 void turns_init(struct service *s)
 {
-    share_init(&s->slots, SLOTS);
+    share_init(&s->turns.slots, SLOTS);
 }
 
 void turns_free(struct service *s)
 {
-    for (size_t i = 0; i < s->turns.count; i++)
-        free(s->turns.items[i]);
-    idvec_free(&s->turns);
-    share_free(&s->slots);
+    for (size_t i = 0; i < s->turns.users.count; i++)
+        free(s->turns.users.items[i]);
+    idvec_free(&s->turns.users);
+    share_free(&s->turns.slots);
 }
 
 static enum share_rank rank_of(const struct service *s, const struct turn *turn)
@@ -32,20 +32,20 @@ static enum share_rank rank_of(const struct service *s, const struct turn *turn)
 
 static bool may_run(const struct service *s, const struct turn *turn)
 {
-    return share_check(&s->slots, turn->uid, rank_of(s, turn), 1) == 0;
+    return share_check(&s->turns.slots, turn->uid, rank_of(s, turn), 1) == 0;
 }
 
 /* -ENOMEM: no thread, or no memory to note it */
 static int run(struct service *s, struct turn *turn)
 {
-    int error = share_take(&s->slots, turn->uid, 1);
+    int error = share_take(&s->turns.slots, turn->uid, 1);
     if (error)
         return error;
     uint64_t former = service_work_for(s, turn->works_for);
     error = service_submit(s, SERVICE_POOL_TRANSFER, &turn->task);
     service_work_for(s, former);
     if (error)
-        share_give(&s->slots, turn->uid, 1);
+        share_give(&s->turns.slots, turn->uid, 1);
     else
         steps_go(turn_steps, &turn->state, TURN_RUNS);
     return error;
@@ -53,7 +53,7 @@ static int run(struct service *s, struct turn *turn)
 
 static int enqueue(struct service *s, struct turn *turn)
 {
-    struct turn_queue *queue = idvec_find(&s->turns, turn->uid);
+    struct turn_queue *queue = idvec_find(&s->turns.users, turn->uid);
     int error = 0;
     if (!queue) {
         queue = calloc(1, sizeof *queue);
@@ -61,7 +61,7 @@ static int enqueue(struct service *s, struct turn *turn)
             return -ENOMEM;
         queue->id = turn->uid;
         queue->last = &queue->first;
-        error = idvec_insert(&s->turns, queue);
+        error = idvec_insert(&s->turns.users, queue);
     }
     if (error) {
         free(queue);
@@ -79,12 +79,13 @@ int turn_begin(struct service *s, struct turn *turn, bool must)
     turn->error = 0;
     turn->state = TURN_BEGINS;
     turn->works_for = service_works_for(s);
-    int error = must ? share_take(&s->shares[SERVICE_BOUND_TRANSFERS], turn->uid, 1)
+    int error = must ? share_take(&s->bounds.shares[SERVICE_BOUND_TRANSFERS], turn->uid, 1)
                      : service_take(s, SERVICE_BOUND_TRANSFERS, turn->store, turn->uid, 1);
     if (error)
         return error;
     /* Whoever has some in the queue already waits behind them. */
-    error = !idvec_find(&s->turns, turn->uid) && may_run(s, turn) ? run(s, turn) : enqueue(s, turn);
+    error = !idvec_find(&s->turns.users, turn->uid) && may_run(s, turn) ? run(s, turn)
+                                                                        : enqueue(s, turn);
     if (error)
         service_give(s, SERVICE_BOUND_TRANSFERS, turn->uid, 1);
     return error;
@@ -95,7 +96,7 @@ static void dequeue(struct service *s, struct turn_queue *queue)
     queue->first = queue->first->next;
     if (queue->first)
         return;
-    free(idvec_remove(&s->turns, queue->id));
+    free(idvec_remove(&s->turns.users, queue->id));
 }
 
 static void start_first(struct service *s, struct turn_queue *queue)
@@ -112,29 +113,29 @@ static void start_first(struct service *s, struct turn_queue *queue)
 /* Whoever may, each user once around. */
 static void start_waiting(struct service *s)
 {
-    size_t left = s->turns.count;
-    while (left > 0 && s->turns.count > 0) {
+    size_t left = s->turns.users.count;
+    while (left > 0 && s->turns.users.count > 0) {
         struct turn_queue *queue = NULL;
-        for (size_t i = 0; !queue && i < s->turns.count; i++) {
-            struct turn_queue *at = s->turns.items[i];
-            if (at->id >= s->next_user)
+        for (size_t i = 0; !queue && i < s->turns.users.count; i++) {
+            struct turn_queue *at = s->turns.users.items[i];
+            if (at->id >= s->turns.next_user)
                 queue = at;
         }
         if (!queue)
-            queue = s->turns.items[0];
-        s->next_user = queue->id + 1;
+            queue = s->turns.users.items[0];
+        s->turns.next_user = queue->id + 1;
         left--;
         if (!may_run(s, queue->first))
             continue;
         start_first(s, queue);
-        left = s->turns.count;
+        left = s->turns.users.count;
     }
 }
 
 void turn_end(struct service *s, struct turn *turn)
 {
     if (turn->state == TURN_RUNS)
-        share_give(&s->slots, turn->uid, 1);
+        share_give(&s->turns.slots, turn->uid, 1);
     steps_go(turn_steps, &turn->state, TURN_ENDS);
     service_give(s, SERVICE_BOUND_TRANSFERS, turn->uid, 1);
     start_waiting(s);

@@ -2,7 +2,7 @@
 #include "service/views.h"
 
 #include "meta/name.h"
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <string.h>

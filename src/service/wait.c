@@ -6,7 +6,8 @@
  */
 #include "service/sessions.h"
 
-#include "service/service_internal.h"
+#include "service/account.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,8 @@
  * cannot be watched is told when it asks, not when it is granted.
  */
 #include "base/log.h"
-#include "service/service_internal.h"
+#include "service/ending.h"
+#include "service/parked.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +28,7 @@ struct watch {
 
 static struct watch *find_watch(const struct service *s, struct core_process process)
 {
-    struct watch *watch = idvec_find(&s->watches, process.pid);
+    struct watch *watch = idvec_find(&s->watches.processes, process.pid);
     return watch && watch->process.start == process.start ? watch : NULL;
 }
 
@@ -36,25 +37,25 @@ static void end_watch(struct service *s, struct watch *watch)
     if (!watch->is_gone)
         s->host.unwatch_process(s->host.context, watch->process);
     service_give(s, SERVICE_BOUND_WATCHES, watch->uid, 1);
-    idvec_remove(&s->watches, watch->id);
+    idvec_remove(&s->watches.processes, watch->id);
     free(watch);
 }
 
 void service_free_watches(struct service *s)
 {
-    while (s->watches.count > 0)
-        end_watch(s, s->watches.items[s->watches.count - 1]);
-    idvec_free(&s->watches);
+    while (s->watches.processes.count > 0)
+        end_watch(s, s->watches.processes.items[s->watches.processes.count - 1]);
+    idvec_free(&s->watches.processes);
 }
 
 /* Its number is another process's by now: the one that had it is gone, whatever was heard of it. */
 static void drop_namesake(struct service *s, struct core_process process)
 {
-    struct watch *old = idvec_find(&s->watches, process.pid);
+    struct watch *old = idvec_find(&s->watches.processes, process.pid);
     if (!old)
         return;
     service_on_exit(s, old->process);
-    old = idvec_find(&s->watches, process.pid);
+    old = idvec_find(&s->watches.processes, process.pid);
     if (old)
         end_watch(s, old);
 }
@@ -68,11 +69,11 @@ static bool is_needed(const struct service *s, const struct watch *watch)
 static void make_room(struct service *s, uint64_t store, uint32_t uid)
 {
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
-    if (share_check(&s->shares[SERVICE_BOUND_WATCHES], uid, rank, 1) == 0)
+    if (share_check(&s->bounds.shares[SERVICE_BOUND_WATCHES], uid, rank, 1) == 0)
         return;
-    for (size_t i = s->watches.count; i > 0; i--) {
-        if (!is_needed(s, s->watches.items[i - 1]))
-            end_watch(s, s->watches.items[i - 1]);
+    for (size_t i = s->watches.processes.count; i > 0; i--) {
+        if (!is_needed(s, s->watches.processes.items[i - 1]))
+            end_watch(s, s->watches.processes.items[i - 1]);
     }
 }
 
@@ -90,7 +91,7 @@ static int start_watch(struct service *s, uint64_t store, uint32_t uid, struct c
     error = watch ? 0 : -ENOMEM;
     if (!error) {
         *watch = (struct watch){.id = process.pid, .process = process, .uid = uid};
-        error = idvec_insert(&s->watches, watch);
+        error = idvec_insert(&s->watches.processes, watch);
     }
     if (error) {
         free(watch);
@@ -196,7 +197,7 @@ static void restore_all_writers(struct service *s)
 {
     for (size_t i = 0; i < s->core->stores.count; i++) {
         if (restore_writers(s, s->core->stores.items[i]))
-            deadline_set(s, &s->watch_retry, service_now(s) + RETRY_MS);
+            deadline_set(s, &s->watches.retry, service_now(s) + RETRY_MS);
     }
 }
 
@@ -212,7 +213,7 @@ static void retry(struct service *s, struct deadline *deadline)
 /* Those that have gone meanwhile, or cannot be watched, are told of by service_settle_watches. */
 void service_restore_watches(struct service *s)
 {
-    s->watch_retry.pass = retry;
+    s->watches.retry.pass = retry;
     for (size_t i = 0; i < s->core->sessions.count; i++) {
         const struct core_session *session = s->core->sessions.items[i];
         struct watch *watch;
@@ -243,12 +244,13 @@ static void end_unwatched(struct service *s)
 
 static void settle_gone(struct service *s)
 {
-    for (size_t i = 0; i < s->watches.count;) {
-        const struct watch *watch = s->watches.items[i];
+    for (size_t i = 0; i < s->watches.processes.count;) {
+        const struct watch *watch = s->watches.processes.items[i];
         struct core_process process = watch->process;
         if (watch->is_gone)
             service_on_exit(s, process);
-        if (i < s->watches.count && ((struct watch *)s->watches.items[i])->id == process.pid)
+        if (i < s->watches.processes.count &&
+            ((struct watch *)s->watches.processes.items[i])->id == process.pid)
             i++;
     }
 }

@@ -7,6 +7,7 @@
 #include "service/allocations.h"
 
 #include "service/spool.h"
+#include "service/transfers.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -35,7 +35,7 @@ static int take_some(uint32_t uid, uint64_t *taken)
 /* One call for memory after the other fails, each time for a user of whom nothing is noted. */
 static void fail_each(int (*take)(uint32_t uid, uint64_t *taken))
 {
-    const struct share *share = &service->shares[SERVICE_BOUND_QUEUED];
+    const struct share *share = &service->bounds.shares[SERVICE_BOUND_QUEUED];
     unsigned refused = 0;
     int error = 0;
 

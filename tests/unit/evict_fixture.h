@@ -9,7 +9,8 @@
 
 #include "service_fixture.h"
 
-#include "service/service_internal.h"
+#include "service/moves.h"
+#include "service/plan.h"
 
 #define STORE_BYTES (FIXTURE_BYTES / 4)
 

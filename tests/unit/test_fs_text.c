@@ -18,7 +18,7 @@ static struct fs fs;
 
 static int look(void *context, struct room_view *view)
 {
-    uint64_t taken = service ? service->shares[SERVICE_BOUND_TEXTS].taken : 0;
+    uint64_t taken = service ? service->bounds.shares[SERVICE_BOUND_TEXTS].taken : 0;
 
     (void)context;
     *view = (struct room_view){.free_bytes = free_bytes - taken, .reserve_bytes = RESERVE};
@@ -40,7 +40,7 @@ static void start(uint64_t bytes)
 
 static void end(void)
 {
-    check_int((long long)service->shares[SERVICE_BOUND_TEXTS].taken, 0);
+    check_int((long long)service->bounds.shares[SERVICE_BOUND_TEXTS].taken, 0);
     service_end();
     fixture_host.room = NULL;
 }
@@ -54,8 +54,8 @@ static uint64_t write_many(FILE *out, uint64_t bytes)
     memset(line, 'x', sizeof line);
     for (uint64_t i = 0; i < bytes / sizeof line; i++) {
         fwrite(line, sizeof line, 1, out);
-        if (service->shares[SERVICE_BOUND_TEXTS].taken > most)
-            most = service->shares[SERVICE_BOUND_TEXTS].taken;
+        if (service->bounds.shares[SERVICE_BOUND_TEXTS].taken > most)
+            most = service->bounds.shares[SERVICE_BOUND_TEXTS].taken;
     }
     return most;
 }

@@ -51,12 +51,12 @@ TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
     start();
     service_back_off(service, BACKOFF_LEAVE, 7, 500);
     settle_step();
-    choices = service->choices;
+    choices = service->backoffs.choices;
     fixture_now_ms += 500;
     service_on_timer(service);
-    check(service->has_memory);
-    check(service->choices > choices);
-    check_int(service->backoffs.count, 0);
+    check(service->step.has_memory);
+    check(service->backoffs.choices > choices);
+    check_int(service->backoffs.of_stores.count, 0);
     settle_step();
     service_end();
 }
@@ -71,7 +71,7 @@ TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
     check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
     service_end_backoff(service, BACKOFF_TELL, store_id());
     check(!service_is_backed_off(service, BACKOFF_TELL, store_id()));
-    check_int(service->backoffs.count, 0);
+    check_int(service->backoffs.of_stores.count, 0);
     service_end();
 }
 
@@ -82,7 +82,7 @@ TAP_TEST(what_holds_for_ever_of_stores_that_are_gone_is_forgotten)
     service_back_off(service, BACKOFF_TELL, store_id(), BACKOFF_FOREVER);
     for (uint64_t store = 0; store < CORE_MAX_STORES; store++)
         service_back_off(service, BACKOFF_TELL, store_id() + 1 + store, BACKOFF_FOREVER);
-    check(service->backoffs.count < CORE_MAX_STORES);
+    check(service->backoffs.of_stores.count < CORE_MAX_STORES);
     check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
     check(service_is_backed_off(service, BACKOFF_LEAVE, CORE_MAX_STORES + 9));
     service_end();

@@ -218,10 +218,10 @@ TAP_TEST(an_alloc_waits_for_nothing_that_its_own_writer_has)
 /* How many choices were made for so much. */
 static unsigned choices(bool comes)
 {
-    unsigned before = service->backoffs_of_all[BACKOFF_EVICT_TRIES].tries;
+    unsigned before = service->backoffs.of_all[BACKOFF_EVICT_TRIES].tries;
 
     check(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)) == comes);
-    return service->backoffs_of_all[BACKOFF_EVICT_TRIES].tries - before;
+    return service->backoffs.of_all[BACKOFF_EVICT_TRIES].tries - before;
 }
 
 TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_changed)

@@ -314,7 +314,7 @@ TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
     check(!plan_spare(service, &plan, &deed));
 
     waiting.cost_bytes = FIXTURE_BYTES;
-    service->moves = &waiting;
+    service->moves.all = &waiting;
     plan_take_spares(service, &plan, CORE_PLACE_HOST);
     require(plan_spare(service, &plan, &deed));
     check_deed(&deed, DEED_DROP_SPARE, "a");
@@ -324,7 +324,7 @@ TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
     waiting.cost_bytes = 2 * FIXTURE_BYTES; /* more than all spares have */
     plan_take_spares(service, &plan, CORE_PLACE_HOST);
     check(!plan_spare(service, &plan, &deed));
-    service->moves = NULL;
+    service->moves.all = NULL;
     free(plan.spares);
     check_unchanged();
     end();

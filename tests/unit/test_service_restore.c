@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A service goes on where another one has ended: what cannot be had again harms nobody else. */
 #include "service/move.h"
-#include "service/service_internal.h"
+#include "service/parked.h"
 
 #include "service_fixture.h"
 

@@ -3,7 +3,7 @@
 #include "service_fixture.h"
 
 #include "service/bounds.h"
-#include "service/service_internal.h"
+#include "service/cost.h"
 
 #define OTHER   1001u
 #define MIB     (UINT64_C(1) << 20)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfers - bytes of clients on their way to memory, spools and documents */
+#ifndef GMSFS_SERVICE_TRANSFERS_H
+#define GMSFS_SERVICE_TRANSFERS_H
+
+#include "service/service_internal.h"
+
+/* transfer.c */
+/* What an open allocation may touch now. 0, -EBADF, -ESTALE (session over, or the file unlinked) */
+int service_find_open_allocation(struct service *s, uint64_t file, const struct core_file **opened,
+                                 const struct layout_allocation **allocation,
+                                 const struct core_store **store);
+struct service_transfer {
+    struct piece *piece;
+    uint64_t session; /* in use, which the transfer takes over */
+    uint64_t store;
+    uint32_t uid;
+    const void *from; /* NULL: it reads */
+    struct vmm_span span;
+};
+
+int service_start_transfer(struct service *s, const struct service_transfer *what,
+                           struct service_request *request);
+
+/* write.c */
+/* Ends every spool of ranks [first, first+count) of the session's layout; each holds the session in
+ * use while it ends. Returns how many were started, or a negative errno. */
+int service_seal_spools(struct service *s, uint64_t session, uint64_t first, uint64_t count);
+void service_seal_file(struct service *s, const struct core_file *file);
+/* A spool ends in zeros up to this size, which is beyond its present one. 0, or why it was not even
+ * begun */
+int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
+                   struct service_request *request);
+
+/* spool.c */
+void service_retry_spools(struct service *s);
+
+/* metadata.c, bulk.c */
+void service_apply_slices(struct service *s);
+/* service_free: answered -ENOTCONN. */
+void service_drop_spools(struct service *s);
+void service_drop_bulks(struct service *s);
+
+#endif
