@@ -107,16 +107,13 @@ int service_trust(struct service *s, const struct service_peer *peer, const uint
 {
     static const uint8_t all[16];
     const struct core_store *store = service_find_uuid(s, uuid);
-    struct record record = {.type = RECORD_HEALTH,
-                            .flags = CORE_NOTE_TRUST,
-                            .store = store ? store->id : 0,
-                            .process = peer->process,
-                            .uid = peer->uid};
     if (store ? !service_is_owner(s, store->id, peer->uid) : check_admin(s, peer) != 0)
         return -EPERM;
     if (!store && memcmp(uuid, all, sizeof all) != 0)
         return -ENOENT;
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_HEALTH, .flags = CORE_NOTE_TRUST,
+                          .store = store ? store->id : 0, .process = peer->process,
+                          .uid = peer->uid);
 }
 
 int service_may_unmount(const struct service *s, const struct service_peer *peer)

@@ -192,11 +192,10 @@ give_back:
 
 static void complain_once(struct service *s, struct alloc_op *op)
 {
-    struct record record = {.type = RECORD_OUT_OF_MEMORY, .session = op->session};
     if (op->complained)
         return;
     op->complained = true;
-    service_apply_record(s, &record, NULL);
+    service_record(s, .type = RECORD_OUT_OF_MEMORY, .session = op->session);
 }
 
 /* Could this ever fit? Waiting for the impossible helps nobody. */
@@ -422,8 +421,8 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
         if (!error)
             return 0;
     } else if (size_bytes == 0) {
-        struct record record = {.type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial};
-        error = service_apply_record(s, &record, NULL);
+        error =
+            service_record(s, .type = RECORD_ALLOC_MEMORY, .session = session, .serial = serial);
         service_answer(request, error, NULL);
         return 0;
     } else if (allocation->memory != LAYOUT_NO_MEMORY && size_bytes != allocation->size_bytes)

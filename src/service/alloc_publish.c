@@ -8,17 +8,10 @@
 
 static int record_resized(struct service *s, struct alloc_op *op)
 {
-    struct record record = {
-        .type = RECORD_ALLOC_MEMORY,
-        .session = op->session,
-        .serial = op->serial,
-        .memory = op->pieces[0]->id,
-        .size_bytes = op->size_bytes,
-        .aligned_bytes = op->aligned_bytes,
-        .offset = op->charged_bytes,
-        .slot = op->drawn_bytes,
-    };
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_ALLOC_MEMORY, .session = op->session,
+                          .serial = op->serial, .memory = op->pieces[0]->id,
+                          .size_bytes = op->size_bytes, .aligned_bytes = op->aligned_bytes,
+                          .offset = op->charged_bytes, .slot = op->drawn_bytes);
 }
 
 /* Takes back what record_each had added before one was refused; the pieces are the table's. */
@@ -26,9 +19,8 @@ static void remove_added(struct service *s, const struct alloc_op *op, uint32_t 
                          const uint64_t *serials)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct record record = {
-            .type = RECORD_ALLOC_REMOVE, .session = op->session, .serial = serials[i]};
-        service_apply_record(s, &record, NULL);
+        service_record(s, .type = RECORD_ALLOC_REMOVE, .session = op->session,
+                       .serial = serials[i]);
     }
 }
 
@@ -39,22 +31,12 @@ static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
     const struct service_alloc_item *item = &op->items[index];
     uint64_t bytes = op->pieces[index]->reserved_bytes;
     uint64_t drawn_bytes = bytes < op->drawn_bytes ? bytes : op->drawn_bytes;
-    struct record record = {
-        .type = RECORD_ALLOC_ADD,
-        .session = op->session,
-        .name = item->name,
-        .name_bytes = strlen(item->name),
-        .tag = item->tag,
-        .tag_bytes = strlen(item->tag),
-        .count = 1,
-        .memories = &op->pieces[index]->id,
-        .memory_count = 1,
-        .size_bytes = item->size_bytes,
-        .aligned_bytes = bytes,
-        .offset = bytes,
-        .slot = drawn_bytes,
-    };
-    int error = service_apply_record(s, &record, outcome);
+    int error = service_record_for(s, outcome, .type = RECORD_ALLOC_ADD, .session = op->session,
+                                   .name = item->name, .name_bytes = strlen(item->name),
+                                   .tag = item->tag, .tag_bytes = strlen(item->tag), .count = 1,
+                                   .memories = &op->pieces[index]->id, .memory_count = 1,
+                                   .size_bytes = item->size_bytes, .aligned_bytes = bytes,
+                                   .offset = bytes, .slot = drawn_bytes);
     if (error)
         return error;
     op->charged_bytes -= bytes;
@@ -90,24 +72,13 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
         return -ENOMEM;
     for (uint32_t i = 0; i < op->count; i++)
         memories[i] = op->pieces[i]->id;
-    struct record record = {
-        .type = RECORD_ALLOC_ADD,
-        .session = op->session,
-        .name = op->name,
-        .name_bytes = strlen(op->name),
-        .tag = op->tag,
-        .tag_bytes = strlen(op->tag),
-        .count = op->count,
-        .memories = memories,
-        .memory_count = op->count,
-        .size_bytes = op->size_bytes,
-        .aligned_bytes = op->aligned_bytes,
-        .offset = op->charged_bytes,
-        .slot = op->drawn_bytes,
-        .value = (const uint8_t *)op->wire_id,
-        .value_bytes = strlen(op->wire_id),
-    };
-    int error = service_apply_record(s, &record, &outcome);
+    int error = service_record_for(
+        s, &outcome, .type = RECORD_ALLOC_ADD, .session = op->session, .name = op->name,
+        .name_bytes = strlen(op->name), .tag = op->tag, .tag_bytes = strlen(op->tag),
+        .count = op->count, .memories = memories, .memory_count = op->count,
+        .size_bytes = op->size_bytes, .aligned_bytes = op->aligned_bytes,
+        .offset = op->charged_bytes, .slot = op->drawn_bytes, .value = (const uint8_t *)op->wire_id,
+        .value_bytes = strlen(op->wire_id));
     free(memories);
     if (error)
         return error;

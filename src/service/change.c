@@ -89,13 +89,9 @@ int service_forget_times(struct service *s, uint64_t session, uint64_t serial)
 {
     const struct layout_allocation *allocation = core_find_allocation(s->core, serial, NULL);
     const struct core_session *held = core_find_session(s->core, session);
-    struct record record = {.type = RECORD_TIMES,
-                            .kind = CORE_KIND_ALLOCATION,
-                            .session = session,
-                            .serial = serial,
-                            .offset = (uint64_t)LAYOUT_NO_TIME,
-                            .size_bytes = (uint64_t)LAYOUT_NO_TIME};
     if (!allocation || !layout_has_times(&allocation->times) || !held || held->mode != LOCK_MODE_RW)
         return 0;
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_TIMES, .kind = CORE_KIND_ALLOCATION, .session = session,
+                          .serial = serial, .offset = (uint64_t)LAYOUT_NO_TIME,
+                          .size_bytes = (uint64_t)LAYOUT_NO_TIME);
 }

@@ -132,11 +132,11 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
 static void answer_check(struct service *s, uint64_t session, uint32_t flags,
                          const struct core_commit *commit, struct service_request *request)
 {
-    struct record record = {
-        .type = RECORD_COMMIT, .session = session, .flags = flags, .commit = commit};
     struct service_answer answer = {.session = session, .mode = LOCK_MODE_RW};
-    int error =
-        core_find_session(s->core, session) ? service_apply_record(s, &record, NULL) : -ESTALE;
+    int error = core_find_session(s->core, session)
+                    ? service_record(s, .type = RECORD_COMMIT, .session = session, .flags = flags,
+                                     .commit = commit)
+                    : -ESTALE;
     service_answer(request, error, &answer);
 }
 

@@ -7,8 +7,7 @@
 
 static void heal(struct service *s, uint64_t store)
 {
-    struct record record = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = CORE_PLACE_DISK};
-    int error = service_move_store(s, &record);
+    int error = service_move(s, .store = store, .kind = CORE_PLACE_DISK);
     if (error == -EIO) /* its bytes were lost with a worker */
         service_drop_copy(s, store, CORE_PLACE_DISK, error);
     else if (error)
@@ -25,7 +24,7 @@ static void refuse(struct service *s, uint64_t store, int error)
 
 static void promote(struct service *s, uint64_t store)
 {
-    int error = service_promote(s, core_find_store(s->core, store));
+    int error = service_move(s, .store = store, .kind = CORE_PLACE_DEVICE);
     if (error == -ENOMEM)
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     else if (error && error != -EAGAIN)
@@ -34,8 +33,7 @@ static void promote(struct service *s, uint64_t store)
 
 static void give_way(struct service *s, uint64_t store, enum core_place below)
 {
-    struct record down = {.type = RECORD_MOVE_BEGIN, .store = store, .kind = below};
-    if (service_move_store(s, &down))
+    if (service_move(s, .store = store, .kind = below))
         service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
 }
 

@@ -147,12 +147,11 @@ void service_end_unclaimed_drains(struct service *s,
     const struct core *core = s->core;
 
     if (core_has_drainer(core) && !is_claimed(context, NULL))
-        service_apply_record(s, &(struct record){.type = RECORD_DRAIN}, NULL);
+        service_record(s, .type = RECORD_DRAIN);
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];
-        struct record record = {.type = RECORD_STORE_SERVE, .store = store->id};
 
         if (store->drain.is_on && !is_claimed(context, store))
-            service_apply_record(s, &record, NULL);
+            service_record(s, .type = RECORD_STORE_SERVE, .store = store->id);
     }
 }

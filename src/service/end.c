@@ -45,13 +45,10 @@ static int apply_end(struct service *s, const struct ending *ending, struct serv
 {
     const struct core_session *session = core_find_session(s->core, ending->session);
     bool revoked = ending->type == ENDING_REVOKE && session && !session->ending;
-    struct record record = {.type = RECORD_SESSION_END,
-                            .session = ending->session,
-                            .flags = revoked ? CORE_END_REVOKED : 0,
-                            .process = ending->by,
-                            .uid = ending->by_uid};
     struct outcome outcome;
-    int error = service_apply_record(s, &record, &outcome);
+    int error = service_record_for(
+        s, &outcome, .type = RECORD_SESSION_END, .session = ending->session,
+        .flags = revoked ? CORE_END_REVOKED : 0, .process = ending->by, .uid = ending->by_uid);
     answer->rolled_back = outcome.rolled_back;
     return error;
 }
@@ -74,11 +71,9 @@ static void execute_ending(struct service *s, struct ending *ending)
         if (error == -ESTALE) /* it has ended by itself meanwhile */
             error = 0;
         break;
-    case ENDING_DETACH: {
-        struct record record = {.type = RECORD_DETACH, .file = ending->file};
-        error = service_apply_record(s, &record, NULL);
+    case ENDING_DETACH:
+        error = service_record(s, .type = RECORD_DETACH, .file = ending->file);
         break;
-    }
     }
     struct service_request *request = ending->request;
     steps_go(ending_steps, &ending->state, ENDING_ENDS);
@@ -137,13 +132,10 @@ void service_run_endings(struct service *s)
  * state's, or it would be forgotten with this one. */
 static void note_revocation(struct service *s, const struct ending *ending)
 {
-    struct record record = {.type = RECORD_SESSION_END,
-                            .session = ending->session,
-                            .flags = CORE_END_REVOKED | CORE_END_LINGER,
-                            .process = ending->by,
-                            .uid = ending->by_uid};
     if (ending->type == ENDING_REVOKE && !ending->request)
-        service_apply_record(s, &record, NULL); /* it goes on here even if it cannot be recorded */
+        service_record(s, .type = RECORD_SESSION_END, .session = ending->session,
+                       .flags = CORE_END_REVOKED | CORE_END_LINGER, .process = ending->by,
+                       .uid = ending->by_uid); /* it goes on here even if it cannot be recorded */
 }
 
 int service_end_session(struct service *s, const struct ending *ending)
@@ -266,7 +258,6 @@ static void close_last(struct service *s, const struct core_file *file, uint64_t
 void service_close(struct service *s, uint64_t file)
 {
     const struct core_file *closed = core_find_file(s->core, file);
-    struct record record = {.type = RECORD_FILE_CLOSE, .file = file};
     if (!closed)
         return;
     vmm_end_reader(s->vmm, file);
@@ -278,7 +269,7 @@ void service_close(struct service *s, uint64_t file)
     }
     if (session)
         service_seal_file(s, closed);
-    service_apply_record(s, &record, NULL);
+    service_record(s, .type = RECORD_FILE_CLOSE, .file = file);
 }
 
 void service_undo_open(struct service *s, uint64_t file)
@@ -344,8 +335,7 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
         struct ending ending = {
             .type = ENDING_DETACH, .session = ctl->session, .file = file, .request = request};
         if (session && !ends_session(ctl, session)) { /* a member leaves: the others go on */
-            struct record record = {.type = RECORD_DETACH, .file = file};
-            error = service_apply_record(s, &record, NULL);
+            error = service_record(s, .type = RECORD_DETACH, .file = file);
             service_answer(request, error, NULL);
             return 0;
         }

@@ -15,9 +15,8 @@ int service_truncate_opened(struct service *s, const struct core_file *file)
         return 0;
     if (session && session->mode == LOCK_MODE_RW_DATA)
         return -ENOLCK;
-    struct record record = {
-        .type = RECORD_ALLOC_MEMORY, .session = file->session, .serial = file->serial};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_ALLOC_MEMORY, .session = file->session,
+                          .serial = file->serial);
 }
 
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
@@ -32,12 +31,8 @@ void service_fill_granted(const struct service *s, uint64_t file, uint64_t sessi
 int service_add_named(struct service *s, uint64_t session, const char *name,
                       struct outcome *outcome)
 {
-    struct record record = {.type = RECORD_ALLOC_ADD,
-                            .session = session,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .count = 1};
-    return service_apply_record(s, &record, outcome);
+    return service_record_for(s, outcome, .type = RECORD_ALLOC_ADD, .session = session,
+                              .name = name, .name_bytes = strlen(name), .count = 1);
 }
 
 int service_create_granted(struct service *s, const char *name, struct service_answer *answer)
@@ -45,11 +40,10 @@ int service_create_granted(struct service *s, const char *name, struct service_a
     struct outcome added;
     int error = service_add_named(s, answer->session, name, &added);
     if (!error) {
-        struct record record = {
-            .type = RECORD_FILE_BIND, .file = answer->file, .serial = added.serial};
         answer->slot = added.slot;
         answer->rank = added.rank;
-        error = service_apply_record(s, &record, NULL);
+        error = service_record(s, .type = RECORD_FILE_BIND, .file = answer->file,
+                               .serial = added.serial);
     }
     if (error)
         service_undo_open(s, answer->file);

@@ -6,9 +6,8 @@
 
 static void note(struct service *s, uint32_t flags, const char *why)
 {
-    struct record record = {
-        .type = RECORD_HEALTH, .flags = flags, .name = why, .name_bytes = strlen(why)};
-    service_apply_record(s, &record, NULL);
+    service_record(s, .type = RECORD_HEALTH, .flags = flags, .name = why,
+                   .name_bytes = strlen(why));
 }
 
 /* Nobody will tell again: where memory lacks to wait for transfers, it is not waited for them. */
@@ -18,11 +17,8 @@ static void end_sessions(struct service *s)
     const struct core_session *session;
     service_revoke_all(s, &revocation);
     while ((session = service_find_open_session(s)) != NULL) {
-        struct record record = {.type = RECORD_SESSION_END,
-                                .session = session->id,
-                                .flags = CORE_END_REVOKED,
-                                .uid = CORE_BY_DAEMON};
-        service_apply_record(s, &record, NULL);
+        service_record(s, .type = RECORD_SESSION_END, .session = session->id,
+                       .flags = CORE_END_REVOKED, .uid = CORE_BY_DAEMON);
     }
 }
 

@@ -14,17 +14,10 @@ static int put(struct service *s, uint64_t session, const struct service_entry *
 {
     if (service_entry_has_stray_offset(entry->slot, entry->offset))
         return -EINVAL;
-    struct record record = {
-        .type = RECORD_ENTRY_PUT,
-        .session = session,
-        .name = entry->key,
-        .name_bytes = entry->key_bytes,
-        .slot = entry->slot,
-        .offset = entry->offset,
-        .value = entry->value,
-        .value_bytes = entry->value_bytes,
-    };
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_ENTRY_PUT, .session = session, .name = entry->key,
+                          .name_bytes = entry->key_bytes, .slot = entry->slot,
+                          .offset = entry->offset, .value = entry->value,
+                          .value_bytes = entry->value_bytes);
 }
 
 int service_entry_put(struct service *s, const struct service_actor *by,
@@ -103,9 +96,9 @@ int service_entry_rename(struct service *s, const struct service_actor *by, uint
 int service_gather(struct service *s, uint64_t file, uint64_t bytes)
 {
     struct service_actor by = {.file = file};
-    struct record record = {.type = RECORD_GATHER, .file = file, .size_bytes = bytes};
     const struct core_file *found = core_find_file(s->core, file);
     uint64_t session;
     int error = found && bytes > found->gathered_bytes ? service_find_writer(s, &by, &session) : 0;
-    return error ? error : service_apply_record(s, &record, NULL);
+    return error ? error
+                 : service_record(s, .type = RECORD_GATHER, .file = file, .size_bytes = bytes);
 }

@@ -354,22 +354,11 @@ int service_move_store(struct service *s, struct record *record)
 
 int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_t evictor)
 {
-    struct record record = {.type = RECORD_MOVE_BEGIN,
-                            .store = store,
-                            .kind = to,
-                            .flags = CORE_MOVE_EVICT,
-                            .count = evictor};
-    int error = service_move_store(s, &record);
+    int error =
+        service_move(s, .store = store, .kind = to, .flags = CORE_MOVE_EVICT, .count = evictor);
     if (error == -ENOMEM) /* the daemon's own, perhaps: who waits is to be tried again */
         service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
     return error;
-}
-
-int service_promote(struct service *s, const struct core_store *store)
-{
-    struct record record = {
-        .type = RECORD_MOVE_BEGIN, .store = store->id, .kind = CORE_PLACE_DEVICE};
-    return begin(s, store, &record);
 }
 
 /* ---- that the last worker began ------------------------------------------------------------ */

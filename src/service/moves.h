@@ -11,10 +11,10 @@
 #define SERVICE_LEAVE_RETRY_MS   500u /* of a store that could not leave the device */
 /* MOVE_BEGIN: with bytes that are copied, or by the record alone. Errors as service_order_move. */
 int service_move_store(struct service *s, struct record *record);
+#define service_move(s, ...) \
+    service_move_store(s, &(struct record){.type = RECORD_MOVE_BEGIN, __VA_ARGS__})
 /* For that it has to be copied there. */
 bool service_needs_bytes(const struct core_store *store, enum core_place to);
-/* A store begins to come back. Errors as service_order_move. */
-int service_promote(struct service *s, const struct core_store *store);
 /* Told by a record; 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
 /* Those that the state tells of are there, and wait: before any record. */

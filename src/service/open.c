@@ -61,18 +61,11 @@ static int truncate_opened(struct service *s, const struct service_open *open, u
 int service_open_in(struct service *s, const struct service_open *open, uint64_t session,
                     const struct service_caller *caller, struct service_answer *answer)
 {
-    struct record record = {
-        .type = RECORD_FILE_OPEN,
-        .store = open->store,
-        .kind = open->kind,
-        .serial = open->serial,
-        .flags = open_flags(open),
-        .process = service_caller_process(caller),
-        .uid = caller->uid,
-        .session = session,
-    };
     struct outcome outcome;
-    int error = service_apply_record(s, &record, &outcome);
+    int error = service_record_for(
+        s, &outcome, .type = RECORD_FILE_OPEN, .store = open->store, .kind = open->kind,
+        .serial = open->serial, .flags = open_flags(open),
+        .process = service_caller_process(caller), .uid = caller->uid, .session = session);
     if (error)
         return error;
     service_fill_granted(s, outcome.file, session, answer);

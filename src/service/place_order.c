@@ -12,8 +12,7 @@
 static int change_at_once(struct service *s, uint64_t store, enum record_type type,
                           enum core_place place)
 {
-    struct record record = {.type = type, .store = store, .kind = place};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = type, .store = store, .kind = place);
 }
 
 /* As for somebody who waits in the lock, others leave the device for it. The move waits for what

@@ -409,12 +409,6 @@ static int find_allocation(const struct service *s, const struct service_caller 
 static int take_lock(struct service *s, const struct service_peer *peer,
                      const struct service_caller *owner, uint64_t store, uint64_t *file)
 {
-    struct record open = {.type = RECORD_FILE_OPEN,
-                          .store = store,
-                          .kind = CORE_KIND_CTL,
-                          .flags = CORE_OPEN_READ,
-                          .process = peer->process,
-                          .uid = owner->uid};
     struct service_caller reader = {.processes = {peer->process},
                                     .process_count = peer->process.pid != 0,
                                     .uid = owner->uid,
@@ -423,7 +417,9 @@ static int take_lock(struct service *s, const struct service_peer *peer,
     const struct service_acquire once = {.wish = LOCK_WISH_RO};
     struct instant_answer instant = {.request = {.done = note_answer}};
     struct outcome outcome;
-    int error = service_apply_record(s, &open, &outcome);
+    int error = service_record_for(s, &outcome, .type = RECORD_FILE_OPEN, .store = store,
+                                   .kind = CORE_KIND_CTL, .flags = CORE_OPEN_READ,
+                                   .process = peer->process, .uid = owner->uid);
     if (error)
         return error;
     *file = outcome.file;
@@ -498,17 +494,13 @@ int service_region_register(struct service *s, const struct service_peer *peer,
 int service_region_unregister(struct service *s, const struct service_peer *peer, uint32_t owner,
                               uint32_t kind, const char *name, size_t name_bytes, uint64_t *count)
 {
-    struct record record = {.type = RECORD_REGION_UNREGISTER,
-                            .process = peer->process,
-                            .uid = owner,
-                            .kind = kind,
-                            .name = name,
-                            .name_bytes = name ? name_bytes : 0,
-                            .flags = name ? 0 : CORE_REGION_ALL};
     struct outcome outcome;
     int error = service_check_region_owner(peer->uid, owner);
     if (!error)
-        error = service_apply_record(s, &record, &outcome);
+        error = service_record_for(s, &outcome, .type = RECORD_REGION_UNREGISTER,
+                                   .process = peer->process, .uid = owner, .kind = kind,
+                                   .name = name, .name_bytes = name ? name_bytes : 0,
+                                   .flags = name ? 0 : CORE_REGION_ALL);
     *count = error ? 0 : outcome.count;
     return error;
 }
@@ -537,10 +529,9 @@ static int make_ticket(struct service *s, uint64_t file, uint32_t uid, uint8_t t
 
 int service_region_hold(struct service *s, uint64_t file, uint32_t uid, uint8_t ticket[16])
 {
-    struct record record = {.type = RECORD_REGION_REFER, .file = file};
     const struct core_file *opened = core_find_file(s->core, file);
     bool held = opened && opened->holds;
-    int error = service_apply_record(s, &record, NULL);
+    int error = service_record(s, .type = RECORD_REGION_REFER, .file = file);
     if (error)
         return error;
     error = make_ticket(s, file, uid, ticket);
@@ -551,6 +542,5 @@ int service_region_hold(struct service *s, uint64_t file, uint32_t uid, uint8_t 
 
 int service_region_release(struct service *s, uint64_t file)
 {
-    struct record record = {.type = RECORD_REGION_RELEASE, .file = file};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_REGION_RELEASE, .file = file);
 }

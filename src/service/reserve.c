@@ -44,8 +44,7 @@ static int charge(struct service *s, const struct core_session *held, uint64_t b
 
 static bool give_up(struct service *s, const struct core_session *held)
 {
-    struct record record = {.type = RECORD_GIVE_UP, .session = held->id};
-    return service_apply_record(s, &record, NULL) == 0;
+    return service_record(s, .type = RECORD_GIVE_UP, .session = held->id) == 0;
 }
 
 /* There is not as much free. Gives up what only a rollback would need, if that is enough: -EAGAIN,
@@ -73,12 +72,11 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
     const struct core_session *held = core_find_session(s->core, session);
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
     uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
-    struct record record = {.type = RECORD_GIVE_UP, .session = session};
     struct vmm_info info;
     vmm_get_info(s->vmm, &info); /* measured when the memory could not be made */
     if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
         return false; /* not for nothing */
-    return given_up_bytes > 0 && service_apply_record(s, &record, NULL) == 0;
+    return given_up_bytes > 0 && service_record(s, .type = RECORD_GIVE_UP, .session = session) == 0;
 }
 
 /* May the session's pool have so much more? 0: yes, or it is the device that lacks it. Gives up
@@ -153,10 +151,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
 
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing)
 {
-    struct record record = {.type = RECORD_RESERVE,
-                            .session = session,
-                            .size_bytes = bytes,
-                            .flags =
-                                CORE_RESERVE_AS_ACQUIRE | (replacing ? CORE_RESERVE_REPLACING : 0)};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_RESERVE, .session = session, .size_bytes = bytes,
+                          .flags =
+                              CORE_RESERVE_AS_ACQUIRE | (replacing ? CORE_RESERVE_REPLACING : 0));
 }

@@ -18,13 +18,9 @@ struct service_reserved service_get_reserved(const struct core_session *held)
 int service_record_reserved(struct service *s, uint64_t session,
                             const struct service_reserved *reserved)
 {
-    struct record record = {.type = RECORD_RESERVE,
-                            .session = session,
-                            .size_bytes = reserved->aside_bytes,
-                            .count = reserved->due_bytes,
-                            .offset = reserved->making_bytes,
-                            .slot = reserved->drawn_bytes};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_RESERVE, .session = session,
+                          .size_bytes = reserved->aside_bytes, .count = reserved->due_bytes,
+                          .offset = reserved->making_bytes, .slot = reserved->drawn_bytes);
 }
 
 /* So much less is being made, and of what was drawn for it so much is due again. */

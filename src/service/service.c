@@ -136,9 +136,8 @@ void service_unobserve(struct service *s, struct service_observer *observer)
 
 void service_on_timer(struct service *s)
 {
-    struct record record = {.type = RECORD_TIME};
     deadline_pass_all(s, service_now(s));
-    service_apply_record(s, &record, NULL);
+    service_record(s, .type = RECORD_TIME);
 }
 
 void service_on_idle(struct service *s)

@@ -78,6 +78,10 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
 /* ledger.c: writes the journal, changes the state, keeps the account; what follows from it is left
  * to the end of the step (settle.c). outcome: NULL where it does not matter. */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
+/* service_record(s, .type = RECORD_..., ...): the same where only the error matters. */
+#define service_record(s, ...) service_record_for(s, NULL, __VA_ARGS__)
+#define service_record_for(s, outcome, ...) \
+    service_apply_record(s, &(struct record){__VA_ARGS__}, outcome)
 
 /* For the end of the step: memory is free again, and what waits for it is tried. */
 static inline void service_note_memory(struct service *s)

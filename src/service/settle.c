@@ -28,19 +28,10 @@ static bool take(bool *flag)
 
 /* ---- effects ------------------------------------------------------------------------------- */
 
-static void tell_state(struct service *s, uint64_t store)
-{
-    for (struct service_observer *at = s->observers; at; at = at->next)
-        if (at->on_state)
-            at->on_state(at->context, store);
-}
-
-static void tell_place(struct service *s, uint64_t store)
-{
-    for (struct service_observer *at = s->observers; at; at = at->next)
-        if (at->on_place)
-            at->on_place(at->context, store);
-}
+#define TELL(s, call, store)                                              \
+    for (struct service_observer *at = (s)->observers; at; at = at->next) \
+        if (at->call)                                                     \
+    at->call(at->context, store)
 
 static void handle_effect(struct service *s, const struct effect *effect)
 {
@@ -52,7 +43,7 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_on_refused(s, effect);
         break;
     case EFFECT_STATE:
-        tell_state(s, effect->store);
+        TELL(s, on_state, effect->store);
         break;
     case EFFECT_SESSION_OVER:
         service_cancel_session_allocs(s, effect->session);
@@ -60,7 +51,7 @@ static void handle_effect(struct service *s, const struct effect *effect)
         service_on_session_over(s, effect->session);
         break;
     case EFFECT_PLACE:
-        tell_place(s, effect->store);
+        TELL(s, on_place, effect->store);
         break;
     case EFFECT_MOVE_OVER:
         service_on_move_over(s, effect);
@@ -125,7 +116,6 @@ static void look_at_moves(struct service *s, struct plan *plan)
 static void plan(struct service *s)
 {
     struct plan plan = {0};
-    struct record record = {.type = RECORD_TIME};
     bool has_memory = take(&s->step.has_memory), has_moves = take(&s->step.has_moves);
     if (take(&s->step.has_changed))
         service_retry_allocs_soon(s);
@@ -140,7 +130,7 @@ static void plan(struct service *s)
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     carry_out(s, &plan, plan_promotion);
     if (has_memory && s->core->reserving > 0)
-        service_apply_record(s, &record, NULL);
+        service_record(s, .type = RECORD_TIME);
     if (has_memory || has_moves)
         look_at_moves(s, &plan); /* last: others may wait for longer */
     carry_out(s, &plan, plan_writer);

@@ -111,9 +111,8 @@ static bool has_memory(const struct layout *layout, uint64_t memory)
 
 void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error)
 {
-    struct record record = {
-        .type = RECORD_COPY_DROP, .store = store, .kind = tier, .offset = (uint64_t)-error};
-    service_apply_record(s, &record, NULL);
+    service_record(s, .type = RECORD_COPY_DROP, .store = store, .kind = tier,
+                   .offset = (uint64_t)-error);
 }
 
 /* It was the place when the reading began: nobody reads a spare. */

@@ -18,8 +18,7 @@ static int touch(struct service *s, const struct core_store *store, uint64_t ses
     if (held->touched || held->mode != LOCK_MODE_RW ||
         !core_is_fixed_memory(s->core, store, memory))
         return 0;
-    struct record record = {.type = RECORD_TOUCH, .session = session};
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_TOUCH, .session = session);
 }
 
 static void spool_start(struct service *s, struct spool_op *op);
@@ -98,18 +97,11 @@ static void run_spool(struct job *job)
 
 static int record_spool(struct service *s, const struct spool_op *op)
 {
-    struct record record = {
-        .type = RECORD_ALLOC_MEMORY,
-        .session = op->session,
-        .serial = op->serial,
-        .memory = op->piece->id,
-        .size_bytes = op->size_bytes,
-        .aligned_bytes = op->piece->reserved_bytes,
-        .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
-        .offset = op->charged_bytes,
-        .slot = op->drawn_bytes,
-    };
-    return service_apply_record(s, &record, NULL);
+    return service_record(s, .type = RECORD_ALLOC_MEMORY, .session = op->session,
+                          .serial = op->serial, .memory = op->piece->id,
+                          .size_bytes = op->size_bytes, .aligned_bytes = op->piece->reserved_bytes,
+                          .flags = op->kind == SPOOL_WRITE ? CORE_MEMORY_SPOOL : 0,
+                          .offset = op->charged_bytes, .slot = op->drawn_bytes);
 }
 
 /* A failed write leaves the spool as it was; a new one goes away. */

@@ -36,12 +36,10 @@ int service_store_create(struct service *s, const char *name, const struct servi
 
 int service_store_remove(struct service *s, uint64_t store, const struct service_caller *caller)
 {
-    struct record record = {.type = RECORD_STORE_REMOVE,
-                            .store = store,
-                            .process = service_caller_process(caller),
-                            .uid = caller->uid};
     int error = check_top(s, caller);
-    return error ? error : service_apply_record(s, &record, NULL);
+    return error ? error
+                 : service_record(s, .type = RECORD_STORE_REMOVE, .store = store,
+                                  .process = service_caller_process(caller), .uid = caller->uid);
 }
 
 int service_store_remove_unused(struct service *s, uint64_t file)
@@ -51,28 +49,19 @@ int service_store_remove_unused(struct service *s, uint64_t file)
         return -EBADF;
     if (!service_is_admin(s, by->uid))
         return -EACCES;
-    struct record record = {.type = RECORD_STORE_REMOVE,
-                            .store = by->store,
-                            .file = file,
-                            .flags = CORE_REMOVE_UNUSED,
-                            .process = by->opener,
-                            .uid = by->uid};
-    int error = service_apply_record(s, &record, NULL);
+    int error = service_record(s, .type = RECORD_STORE_REMOVE, .store = by->store, .file = file,
+                               .flags = CORE_REMOVE_UNUSED, .process = by->opener, .uid = by->uid);
     return error == -ENOENT ? -ESTALE : error;
 }
 
 int service_store_rename(struct service *s, uint64_t store, const char *name, uint32_t flags,
                          const struct service_caller *caller)
 {
-    struct record record = {.type = RECORD_STORE_RENAME,
-                            .store = store,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .flags = flags,
-                            .process = service_caller_process(caller),
-                            .uid = caller->uid};
     int error = check_top(s, caller);
-    return error ? error : service_apply_record(s, &record, NULL);
+    return error ? error
+                 : service_record(s, .type = RECORD_STORE_RENAME, .store = store, .name = name,
+                                  .name_bytes = strlen(name), .flags = flags,
+                                  .process = service_caller_process(caller), .uid = caller->uid);
 }
 
 /* As chmod(2) and chown(2): the owner may change the mode, and the group to one of its own. */
@@ -96,22 +85,18 @@ int service_store_set_attr(struct service *s, uint64_t store, const struct servi
                            const struct service_caller *caller)
 {
     const struct core_store *found = core_find_store(s->core, store);
-    struct record record = {.type = RECORD_STORE_ATTR,
-                            .store = store,
-                            .flags = attr->which,
-                            .uid = attr->uid,
-                            .gid = attr->gid,
-                            .mode = attr->mode & 07777};
     int error = found ? check_attr(attr, found, caller) : -ENOENT;
-    return error ? error : service_apply_record(s, &record, NULL);
+    return error
+               ? error
+               : service_record(s, .type = RECORD_STORE_ATTR, .store = store, .flags = attr->which,
+                                .uid = attr->uid, .gid = attr->gid, .mode = attr->mode & 07777);
 }
 
 int service_store_touch(struct service *s, uint64_t store, const struct service_caller *caller)
 {
     const struct core_store *found = core_find_store(s->core, store);
-    struct record record = {.type = RECORD_STORE_ATTR, .store = store};
     int error = found ? 0 : -ENOENT;
     if (!error && caller->uid != found->uid)
         error = service_check_right(s, store, caller, SERVICE_WRITE);
-    return error ? error : service_apply_record(s, &record, NULL);
+    return error ? error : service_record(s, .type = RECORD_STORE_ATTR, .store = store);
 }

@@ -140,9 +140,8 @@ void service_unwatch(struct service *s, struct core_process process)
 /* It writes no more, and its successors may be waiting for that. */
 static void note_exit(struct service *s, struct core_process process)
 {
-    struct record record = {.type = RECORD_EXIT, .process = process};
     if (core_is_writer(s->core, process))
-        service_apply_record(s, &record, NULL);
+        service_record(s, .type = RECORD_EXIT, .process = process);
 }
 
 int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
