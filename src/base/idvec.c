@@ -35,6 +35,13 @@ void idvec_free(struct idvec *vec)
     *vec = (struct idvec){0};
 }
 
+void idvec_free_items(struct idvec *vec)
+{
+    for (size_t i = 0; i < vec->count; i++)
+        free(vec->items[i]);
+    idvec_free(vec);
+}
+
 void idvec_insert_within(struct idvec *vec, void *item)
 {
     size_t index = lower_bound(vec, id_of(item));

@@ -20,6 +20,8 @@ struct idvec {
 };
 
 void idvec_free(struct idvec *vec);
+/* The same, and each of its items, which are blocks of their own. */
+void idvec_free_items(struct idvec *vec);
 /* The item's id must be greater than every id in it. 0 or -ENOMEM */
 int idvec_append(struct idvec *vec, void *item);
 /* Anywhere; the id must not be in it yet. For tables that follow another table's ids. */

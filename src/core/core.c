@@ -131,13 +131,6 @@ void core_waiter_free(struct core_waiter *waiter)
     free(waiter);
 }
 
-static void free_items(struct idvec *vec)
-{
-    for (size_t i = 0; i < vec->count; i++)
-        free(vec->items[i]);
-    idvec_free(vec);
-}
-
 void core_free(struct core *core)
 {
     if (!core)
@@ -147,13 +140,13 @@ void core_free(struct core *core)
     idvec_free(&core->stores);
     core_index_free(&core->index);
     core_pools_free(core);
-    free_items(&core->sessions);
+    idvec_free_items(&core->sessions);
     for (size_t i = 0; i < core->waiters.count; i++)
         core_waiter_free(core->waiters.items[i]);
     idvec_free(&core->waiters);
-    free_items(&core->files);
-    free_items(&core->tickets);
-    free_items(&core->memories);
+    idvec_free_items(&core->files);
+    idvec_free_items(&core->tickets);
+    idvec_free_items(&core->memories);
     share_free(&core->file_share);
     share_free(&core->ticket_share);
     share_free(&core->gathered_share);

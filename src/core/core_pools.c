@@ -81,9 +81,7 @@ int core_pools_init(struct core *core)
 
 void core_pools_free(struct core *core)
 {
-    for (size_t i = 0; i < core->pools.items.count; i++)
-        free(core->pools.items.items[i]);
-    idvec_free(&core->pools.items);
+    idvec_free_items(&core->pools.items);
 }
 
 /* ---- use ------------------------------------------------------------------------------------ */

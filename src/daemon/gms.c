@@ -293,9 +293,7 @@ void gms_free(struct gms *gms)
         return;
     gms->ending = true; /* the keeper ends as well, and with it what it holds */
     rpc_free(gms->rpc);
-    for (size_t i = 0; i < gms->kept.count; i++)
-        free(gms->kept.items[i]);
-    idvec_free(&gms->kept);
+    idvec_free_items(&gms->kept);
     for (struct kept *next, *kept = gms->to_drop; kept; kept = next) {
         next = kept->next;
         free(kept);

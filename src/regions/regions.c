@@ -128,9 +128,7 @@ void regions_remove(struct regions *regions, struct region *region)
 
 void regions_free(struct regions *regions)
 {
-    for (size_t i = 0; i < regions->items.count; i++)
-        free(regions->items.items[i]);
-    idvec_free(&regions->items);
+    idvec_free_items(&regions->items);
     free(regions->sorted);
 }
 

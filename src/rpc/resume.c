@@ -36,9 +36,7 @@ void rpc_restore_note(struct rpc *rpc, const void *bytes, size_t size)
 
 void rpc_forget_notes(struct rpc *rpc)
 {
-    for (size_t i = 0; i < rpc->notes.count; i++)
-        free(rpc->notes.items[i]);
-    idvec_free(&rpc->notes);
+    idvec_free_items(&rpc->notes);
 }
 
 /* A first message that was answered has a note. */

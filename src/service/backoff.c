@@ -78,13 +78,6 @@ bool service_is_backed_off(const struct service *s, enum backoff_reason reason, 
     return all->until_ms > now_ms || (row && row->until_ms > now_ms);
 }
 
-void service_free_backoffs(struct service *s)
-{
-    for (size_t i = 0; i < s->backoffs.of_stores.count; i++)
-        free(s->backoffs.of_stores.items[i]);
-    idvec_free(&s->backoffs.of_stores);
-}
-
 uint64_t service_count_try(struct service *s, enum backoff_reason reason)
 {
     struct backoff *row = &s->backoffs.of_all[reason];

@@ -46,7 +46,6 @@ struct backoffs {
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
 void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t store);
 bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store);
-void service_free_backoffs(struct service *s);
 
 /* Looks at all stores, on the loop: so many within so long. */
 #define SERVICE_TRIES_MAX 64u

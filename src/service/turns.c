@@ -19,9 +19,7 @@ void turns_init(struct service *s)
 
 void turns_free(struct service *s)
 {
-    for (size_t i = 0; i < s->turns.users.count; i++)
-        free(s->turns.users.items[i]);
-    idvec_free(&s->turns.users);
+    idvec_free_items(&s->turns.users);
     share_free(&s->turns.slots);
 }
 

@@ -13,9 +13,7 @@ struct drain {
 
 void drains_free(struct drains *drains)
 {
-    for (size_t i = 0; i < drains->items.count; i++)
-        free(drains->items.items[i]);
-    idvec_free(&drains->items);
+    idvec_free_items(&drains->items);
 }
 
 static struct drain *find(const struct drains *drains, const struct gmsfs_region_info *info)

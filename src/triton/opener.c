@@ -578,9 +578,7 @@ int opener_serve(const struct opener_options *options, int socket)
         error = has_more_to_do(opener) ? wait_next(opener, &tick_ms) : serve_next(opener);
     cuda_helpers_free(opener->helpers);
     drains_free(&opener->drains);
-    for (size_t i = 0; i < opener->peers.count; i++)
-        free(opener->peers.items[i]);
-    idvec_free(&opener->peers);
+    idvec_free_items(&opener->peers);
     free(opener);
     return error > 0 ? 0 : error;
 }
