@@ -429,6 +429,7 @@ const char *core_bound_name(enum core_bound bound);
 
 const struct core_store *core_find_store(const struct core *core, uint64_t id);
 const struct core_store *core_find_store_name(const struct core *core, const char *name);
+const struct core_store *core_find_uuid(const struct core *core, const uint8_t uuid[16]);
 const struct core_session *core_find_session(const struct core *core, uint64_t id);
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
 /* The store whose drain is that of this token; NULL: none. And is the mount's? */

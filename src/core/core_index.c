@@ -89,6 +89,16 @@ void core_forget_name(struct core *core, const struct core_store *store)
             (index->name_count - at) * sizeof(struct core_store *));
 }
 
+const struct core_store *core_find_uuid(const struct core *core, const uint8_t uuid[16])
+{
+    for (size_t i = 0; i < core->stores.count; i++) {
+        const struct core_store *store = core->stores.items[i];
+        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
+            return store;
+    }
+    return NULL;
+}
+
 const struct core_store *core_find_store_name(const struct core *core, const char *name)
 {
     const struct core_index *index = &core->index;

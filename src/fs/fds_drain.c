@@ -20,20 +20,10 @@ static bool is_claimed(void *context, const struct core_store *store)
     return found;
 }
 
-static const struct core_store *find_store(const struct core *core, const uint8_t uuid[16])
-{
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
-            return store;
-    }
-    return NULL;
-}
-
 static int begin_store(struct fs *fs, const struct service_peer *peer,
                        const struct gmsfs_fds_request *request, struct service_drain *own)
 {
-    const struct core_store *store = find_store(fs->core, request->ticket);
+    const struct core_store *store = core_find_uuid(fs->core, request->ticket);
     bool is_unheard = store && store->drain.is_on && own->store == 0 && !is_claimed(fs, store) &&
                       service_is_drainer(&store->drain.by, peer);
 

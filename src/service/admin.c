@@ -91,22 +91,10 @@ int service_drain_end(struct service *s, const struct service_peer *peer, uint64
     return service_apply_record(s, &record, NULL);
 }
 
-const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16])
-{
-    const struct core *core = s->core;
-
-    for (size_t i = 0; i < core->stores.count; i++) {
-        const struct core_store *store = core->stores.items[i];
-        if (memcmp(store->uuid, uuid, sizeof store->uuid) == 0)
-            return store;
-    }
-    return NULL;
-}
-
 int service_trust(struct service *s, const struct service_peer *peer, const uint8_t uuid[16])
 {
     static const uint8_t all[16];
-    const struct core_store *store = service_find_uuid(s, uuid);
+    const struct core_store *store = core_find_uuid(s->core, uuid);
     if (store ? !service_is_owner(s, store->id, peer->uid) : check_admin(s, peer) != 0)
         return -EPERM;
     if (!store && memcmp(uuid, all, sizeof all) != 0)

@@ -10,7 +10,7 @@
 static int find(const struct service *s, const struct service_peer *peer, const uint8_t uuid[16],
                 const struct core_store **found)
 {
-    *found = service_find_uuid(s, uuid);
+    *found = core_find_uuid(s->core, uuid);
     if (!*found)
         return -ENOENT;
     return service_is_owner(s, (*found)->id, peer->uid) ? 0 : -EPERM;

@@ -78,7 +78,6 @@ int service_check_commit(struct service *s, uint64_t session, uint32_t flags,
 /* Any session that is not surely about to end; NULL: there is none. */
 const struct core_session *service_find_open_session(const struct service *s);
 void service_revoke_all(struct service *s, const struct ending *revocation);
-const struct core_store *service_find_uuid(const struct service *s, const uint8_t uuid[16]);
 /* service_free: answered -ENOTCONN. */
 void service_drop_in_flight(struct service *s, struct in_flight *in_flight);
 
