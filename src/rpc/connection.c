@@ -168,6 +168,14 @@ static void finish_request(struct rpc_connection *connection, int error,
     rpc_note(connection);
 }
 
+static void go_on_or_free(struct rpc_connection *connection)
+{
+    if (!connection->is_gone)
+        rpc_go_on(connection);
+    else if (!is_busy(connection))
+        rpc_connection_free(connection);
+}
+
 void rpc_on_done(struct service_request *request, int error, const struct service_answer *answer)
 {
     struct rpc_connection *connection = CONTAINER_OF(request, struct rpc_connection, request);
@@ -177,12 +185,8 @@ void rpc_on_done(struct service_request *request, int error, const struct servic
     connection->is_dispatching = true;
     finish_request(connection, error, answer);
     connection->is_dispatching = is_nested;
-    if (is_nested)
-        return; /* who called goes on */
-    if (!connection->is_gone)
-        rpc_go_on(connection);
-    else if (!is_busy(connection))
-        rpc_connection_free(connection);
+    if (!is_nested) /* else who called goes on */
+        go_on_or_free(connection);
 }
 
 static void dispatch(struct rpc_connection *connection)
@@ -211,10 +215,7 @@ static void on_decoded(struct job *job)
     struct rpc_connection *connection = CONTAINER_OF(job, struct rpc_connection, decoding);
 
     connection->is_decoding = false;
-    if (!connection->is_gone)
-        rpc_go_on(connection);
-    else if (!is_busy(connection))
-        rpc_connection_free(connection);
+    go_on_or_free(connection);
 }
 
 /* Of a long one on a helper thread: it may say a lot. 0: it waits; 1; or why the connection ends.
