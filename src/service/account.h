@@ -7,6 +7,11 @@
 
 struct alloc_op;
 
+static inline uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* alloc.c */
 void service_retry_allocs(struct service *s);
 /* Soon, for those who wait may do so in vain by now. */
@@ -58,10 +63,16 @@ void service_made(struct service *s, uint64_t session, uint64_t drawn, uint64_t 
 /* Discharges memory that an allocation of this store had. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
+/* service_free: answered -ENOTCONN. */
+void service_drop_allocs(struct service *s);
+
+/* brief_wait.c */
+/* When nothing is being given back any more: requests that wait for that. */
+void service_answer_freed(struct service *s);
+void service_drop_brief_waits(struct service *s); /* service_free */
+
 /* lack.c */
 /* The account had so many bytes for this store, and the device had not. */
 void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
-/* service_free: answered -ENOTCONN. */
-void service_drop_allocs(struct service *s);
 
 #endif

@@ -85,14 +85,6 @@ static void op_queue(struct service *s, struct alloc_op *op)
     s->step.is_unsettled = true;
 }
 
-static uint64_t op_count_missing(const struct alloc_op *op)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < op->count; i++)
-        bytes += op->pieces[i]->memory.fd < 0 ? op->pieces[i]->reserved_bytes : 0;
-    return bytes;
-}
-
 static void note_lack(struct service *s, uint64_t session, uint64_t bytes)
 {
     const struct core_session *held = core_find_session(s->core, session);
@@ -108,7 +100,7 @@ static void finish_create(struct alloc_op *op)
     struct service_answer answer = {.slots = slots};
     uint64_t session = op->session, now_ms = service_now(s);
     int error = op->error;
-    uint64_t missing_bytes = op_count_missing(op);
+    uint64_t missing_bytes = piece_count_missing(op->pieces, op->count);
     if (!error && missing_bytes > 0)
         error = -EINTR; /* between two pieces */
     if (!error)

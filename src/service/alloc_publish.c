@@ -95,24 +95,13 @@ static int record_added(struct service *s, struct alloc_op *op, struct service_a
 int alloc_publish(struct alloc_op *op, struct service_answer *answer, uint64_t *slots)
 {
     struct service *s = op->service;
-    uint32_t entered = 0;
-    int error = 0;
-    while (!error && entered < op->count) {
-        error = idvec_insert(&s->pieces.all, op->pieces[entered]);
-        if (!error)
-            entered++;
-    }
-    if (!error && op->items)
+    int error = piece_enter_all(s, op->pieces, op->count);
+    if (error)
+        return error;
+    if (op->items)
         error = record_each(s, op, slots);
-    else if (!error)
+    else
         error = op->serial ? record_resized(s, op) : record_added(s, op, answer);
-    for (uint32_t i = 0; i < entered; i++) {
-        if (!op->pieces[i])
-            continue;
-        if (error)
-            idvec_remove(&s->pieces.all, op->pieces[i]->id);
-        else
-            op->pieces[i] = NULL; /* the table's */
-    }
+    piece_leave_all(s, op->pieces, op->count, error);
     return error;
 }

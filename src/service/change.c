@@ -8,16 +8,17 @@
 #include <string.h>
 
 /* The record, in the session of this writer. */
-static int change(struct service *s, const struct service_actor *by, struct record *record)
+static int change_by(struct service *s, const struct service_actor *by, struct record *record)
 {
     int error = service_find_writer(s, by, &record->session);
     return error ? error : service_apply_record(s, record, NULL);
 }
 
+#define change(s, by, ...) change_by(s, by, &(struct record){__VA_ARGS__})
+
 int service_remove(struct service *s, const struct service_actor *by, uint64_t serial)
 {
-    struct record record = {.type = RECORD_ALLOC_REMOVE, .serial = serial};
-    return change(s, by, &record);
+    return change(s, by, .type = RECORD_ALLOC_REMOVE, .serial = serial);
 }
 
 int service_remove_slot(struct service *s, const struct service_actor *by, uint64_t slot)
@@ -38,26 +39,20 @@ int service_remove_slot(struct service *s, const struct service_actor *by, uint6
 int service_rename(struct service *s, const struct service_actor *by, uint64_t serial,
                    const char *name, uint32_t flags)
 {
-    struct record record = {.type = RECORD_ALLOC_RENAME,
-                            .serial = serial,
-                            .name = name,
-                            .name_bytes = strlen(name),
-                            .flags = flags};
-    return change(s, by, &record);
+    return change(s, by, .type = RECORD_ALLOC_RENAME, .serial = serial, .name = name,
+                  .name_bytes = strlen(name), .flags = flags);
 }
 
 int service_set_tag(struct service *s, const struct service_actor *by, uint64_t serial,
                     const char *tag)
 {
-    struct record record = {
-        .type = RECORD_ALLOC_TAG, .serial = serial, .tag = tag, .tag_bytes = strlen(tag)};
-    return change(s, by, &record);
+    return change(s, by, .type = RECORD_ALLOC_TAG, .serial = serial, .tag = tag,
+                  .tag_bytes = strlen(tag));
 }
 
 int service_clear(struct service *s, const struct service_actor *by)
 {
-    struct record record = {.type = RECORD_CLEAR};
-    return change(s, by, &record);
+    return change(s, by, .type = RECORD_CLEAR);
 }
 
 int service_touch(struct service *s, const struct service_actor *by)

@@ -43,53 +43,27 @@ bool service_has_joinable(const struct service *s, uint64_t store)
     return core_has_joinable(s->core, store);
 }
 
-/* Once it is sealed a writer's session changes bytes alone. */
-static bool may_change(const struct core_session *session, bool bytes_only)
-{
-    return session->mode == LOCK_MODE_RW || (bytes_only && session->mode == LOCK_MODE_RW_DATA);
-}
-
-static int find_by_path(const struct service *s, const struct service_actor *by, bool bytes_only,
-                        uint64_t *session)
-{
-    const struct core_session *found;
-    int error = service_check_right(s, by->store, by->caller, SERVICE_WRITE);
-    if (error)
-        return error;
-    found = find_session(s, by->store, by->caller);
-    if (!found || !may_change(found, bytes_only))
-        return -ENOLCK;
-    *session = found->id;
-    return 0;
-}
-
-/* The file was opened for writing, so its user may write: who uses it now is a member by process
- * alone, and its own rights, those of a set-uid program say, do not count. */
-static int find_by_process(const struct service *s, const struct core_file *file,
-                           const struct service_caller *caller, bool bytes_only, uint64_t *session)
-{
-    const struct core_session *found = caller ? find_session(s, file->store, caller) : NULL;
-    if (!found || !may_change(found, bytes_only))
-        return -ENOLCK;
-    *session = found->id;
-    return 0;
-}
-
+/* By a path its caller's rights count. By a file they do not, those of a set-uid program say: it
+ * was opened for writing, so its user may write, and a member by process uses it now. Once a store
+ * is sealed a writer's session changes bytes alone. */
 static int find_writer(const struct service *s, const struct service_actor *by, bool bytes_only,
                        uint64_t *session)
 {
-    const struct core_file *file;
-    if (by->file == 0)
-        return find_by_path(s, by, bytes_only, session);
-    file = core_find_file(s->core, by->file);
-    if (!file || !(file->flags & CORE_OPEN_WRITE))
-        return -EBADF;
-    if (file->session == 0)
-        return find_by_process(s, file, by->caller, bytes_only, session);
-    const struct core_session *held = core_find_session(s->core, file->session);
-    if (!held || service_is_closing(s, held->id))
-        return -ESTALE;
-    if (!may_change(held, bytes_only))
+    const struct core_file *file = core_find_file(s->core, by->file);
+    const struct core_session *held = NULL;
+    int error = by->file == 0 ? service_check_right(s, by->store, by->caller, SERVICE_WRITE)
+                : !file || !(file->flags & CORE_OPEN_WRITE) ? -EBADF
+                                                            : 0;
+    if (error)
+        return error;
+    if (!file || file->session == 0) {
+        held = by->caller ? find_session(s, file ? file->store : by->store, by->caller) : NULL;
+    } else {
+        held = core_find_session(s->core, file->session);
+        if (!held || service_is_closing(s, held->id))
+            return -ESTALE;
+    }
+    if (!held || !(held->mode == LOCK_MODE_RW || (bytes_only && held->mode == LOCK_MODE_RW_DATA)))
         return -ENOLCK;
     *session = held->id;
     return 0;

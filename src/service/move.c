@@ -98,21 +98,12 @@ static int record_end(struct service *s, struct move_op *op)
 /* All of it is there and kept: into the tables, then into the state. */
 static int publish(struct service *s, struct move_op *op)
 {
-    uint32_t entered = 0;
-    int error = 0;
-    while (!error && entered < op->count && !op->looks) {
-        error = idvec_insert(&s->pieces.all, op->pieces[entered]);
-        if (!error)
-            entered++;
-    }
-    if (!error)
-        error = record_end(s, op);
-    for (uint32_t i = 0; i < entered; i++) {
-        if (error)
-            idvec_remove(&s->pieces.all, op->pieces[i]->id);
-        else
-            op->pieces[i] = NULL; /* the table's */
-    }
+    uint32_t count = op->looks ? 0 : op->count;
+    int error = piece_enter_all(s, op->pieces, count);
+    if (error)
+        return error;
+    error = record_end(s, op);
+    piece_leave_all(s, op->pieces, count, error);
     return error;
 }
 
@@ -156,11 +147,7 @@ static void rest(struct service *s)
 /* The device's own memory is short, whatever its account says. */
 static void note_lack(struct service *s, const struct move_op *op)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < op->count; i++) {
-        const struct piece *piece = op->pieces[i];
-        bytes += piece && piece->memory.fd < 0 ? piece->reserved_bytes : 0;
-    }
+    uint64_t bytes = piece_count_missing(op->pieces, op->count);
     if (bytes > 0 && op->tier == VMM_TIER_DEVICE)
         service_note_lack(s, op->store, bytes);
 }

@@ -134,17 +134,11 @@ void service_resume_moves(struct service *s)
 
 /* ---- that count on nothing any more --------------------------------------------------------- */
 
-static struct move_op *find_lacking(const struct service *s)
-{
-    struct move_op *op = s->moves.all;
-    while (op && op->state != MOVE_LACKS)
-        op = op->next;
-    return op;
-}
-
 const struct core_store *service_get_lacking(const struct service *s, uint64_t *move)
 {
-    const struct move_op *op = find_lacking(s);
+    const struct move_op *op = s->moves.all;
+    while (op && op->state != MOVE_LACKS)
+        op = op->next;
     *move = op ? op->id : 0;
     return op ? core_find_store(s->core, op->store) : NULL;
 }

@@ -22,6 +22,36 @@ struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_b
     return piece;
 }
 
+void piece_leave_all(struct service *s, struct piece **pieces, uint32_t count, int error)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (error && pieces[i])
+            idvec_remove(&s->pieces.all, pieces[i]->id);
+        else
+            pieces[i] = NULL;
+    }
+}
+
+int piece_enter_all(struct service *s, struct piece **pieces, uint32_t count)
+{
+    for (uint32_t entered = 0; entered < count; entered++) {
+        int error = idvec_insert(&s->pieces.all, pieces[entered]);
+        if (error) {
+            piece_leave_all(s, pieces, entered, error);
+            return error;
+        }
+    }
+    return 0;
+}
+
+uint64_t piece_count_missing(struct piece *const *pieces, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += pieces[i] && pieces[i]->memory.fd < 0 ? pieces[i]->reserved_bytes : 0;
+    return bytes;
+}
+
 void piece_begin(struct piece *piece)
 {
     piece->running++;

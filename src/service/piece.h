@@ -46,6 +46,12 @@ struct pieces {
 /* For an allocation of this session; not yet in s->pieces. */
 struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
 void piece_begin(struct piece *piece);
+/* All of them into the table, or none: -ENOMEM */
+int piece_enter_all(struct service *s, struct piece **pieces, uint32_t count);
+/* What was entered is the table's, and NULL here; or (error) is taken out again. */
+void piece_leave_all(struct service *s, struct piece **pieces, uint32_t count, int error);
+/* Charged for those that have no memory yet. */
+uint64_t piece_count_missing(struct piece *const *pieces, uint32_t count);
 /* So much of it counts as spooled from now on: no more than before. */
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
 #define PIECE_DESCRIPTORS 2u
@@ -69,8 +75,5 @@ void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
 /* All that were doomed at once, for a removal moves what is behind. */
 void piece_free_doomed(struct service *s);
-
-/* freeing.c */
-void service_answer_freed(struct service *s);
 
 #endif

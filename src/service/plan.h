@@ -70,7 +70,7 @@ bool service_do(struct service *s, const struct deed *deed);
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
-/* The same for the last lack that was noted, which is this store's. */
+/* Room for the last lack that was noted, which is this store's. */
 bool service_evict_for_lack(struct service *s, const struct core_store *store);
 
 /* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */

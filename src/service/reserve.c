@@ -12,11 +12,6 @@
 
 #include <errno.h>
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Charges `bytes`, of which `draw` were set aside, and says that they are being made. All or
  * nothing. */
 static int charge(struct service *s, const struct core_session *held, uint64_t bytes, uint64_t draw)

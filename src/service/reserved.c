@@ -2,11 +2,6 @@
 /* reserved - what a session has set aside, as a record says it, and what comes back to it */
 #include "service/account.h"
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 struct service_reserved service_get_reserved(const struct core_session *held)
 {
     return (struct service_reserved){.aside_bytes = held->reserved_bytes,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it and its end, what the loop calls, and who looks at it */
 #include "service/account.h"
-#include "service/brief_wait.h"
 #include "service/cost.h"
 #include "service/discard.h"
 #include "service/ending.h"
@@ -88,8 +87,7 @@ void service_free(struct service *s)
     service_drop_allocs(s);
     service_drop_spools(s);
     service_drop_bulks(s);
-    brief_wait_end(s, &s->brief.measuring, -ENOTCONN);
-    brief_wait_end(s, &s->brief.freeing, -ENOTCONN);
+    service_drop_brief_waits(s);
     for (size_t i = 0; i < s->pieces.all.count; i++) {
         struct piece *piece = s->pieces.all.items[i];
         vmm_destroy(s->vmm, &piece->memory);

@@ -8,7 +8,7 @@
  *   parked.h     the lock: openings and requests that wait behind a waiter of the core
  *   ending.h     what sessions have in flight, and how they end
  *   account.h    the device's memory: charged, set aside, waited for by ALLOCs (alloc_op.h)
- *   transfers.h  bytes and documents of clients (turns.h, spool.h)
+ *   transfers.h  bytes and documents of clients (turns.h)
  *   moves.h      stores on their way from tier to tier (move_op.h)
  *   backoff.h    what failed a moment ago
  *   cost.h       the daemon's own memory, and the users' shares of all bounds

@@ -3,7 +3,10 @@
  * spares - copies that are not needed, and what their tier has for others: of stores that are on
  * the device anyway, and of those that are on the disk besides
  */
+#include "service/move.h"
 #include "service/move_op.h"
+
+#include <string.h>
 
 const enum vmm_tier service_tiers[CORE_TIER_COUNT] = {
     [CORE_PLACE_DEVICE] = VMM_TIER_DEVICE,
@@ -125,4 +128,20 @@ void service_spare_failed(struct service *s, uint64_t store, const struct piece 
             return;
         }
     }
+}
+
+/* ---- memory whose contents are worth no copy ---------------------------------------------------
+ */
+
+/* GMSFS_GRAPH_TAG of libgmsfs: chunks of a graph pool say so by it. */
+#define GRAPH_TAG "gmsfs.graph"
+
+bool service_is_scratch(const struct core_store *store)
+{
+    size_t count = store->fixed ? layout_count_allocations(store->fixed) : 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(layout_at_rank(store->fixed, i)->tag, GRAPH_TAG) != 0)
+            return false;
+    }
+    return count > 0;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "service/spool.h"
-
+/* spool - memory that grows as it is written */
 #include "base/log.h"
 #include "service/account.h"
 #include "service/allocations.h"

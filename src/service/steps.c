@@ -2,8 +2,12 @@
 #include "service/steps.h"
 
 #define TO(state) (1u << (state))
+#define STEPS(name, rows)                            \
+    {                                                \
+        name, sizeof(rows) / sizeof((rows)[0]), rows \
+    }
 
-static const struct steps_row moves[MOVE_STATE_COUNT] = {
+static const struct steps_row moves[] = {
     [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_LACKS) | TO(MOVE_MAKES) | TO(MOVE_LOOKS) |
                                    TO(MOVE_READS) | TO(MOVE_ENDS)},
     [MOVE_WAITS] = {"waits", TO(MOVE_BEGINS)},
@@ -17,17 +21,17 @@ static const struct steps_row moves[MOVE_STATE_COUNT] = {
     [MOVE_READS] = {"reads", TO(MOVE_ENDS)},
     [MOVE_ENDS] = {"ends", 0},
 };
-const struct steps move_steps = {"move", MOVE_STATE_COUNT, moves};
+const struct steps move_steps = STEPS("move", moves);
 
-static const struct steps_row allocs[ALLOC_STATE_COUNT] = {
+static const struct steps_row allocs[] = {
     [ALLOC_TRIES] = {"tries", TO(ALLOC_WAITS) | TO(ALLOC_MAKES) | TO(ALLOC_ENDS)},
     [ALLOC_WAITS] = {"waits", TO(ALLOC_TRIES) | TO(ALLOC_ENDS)},
     [ALLOC_MAKES] = {"makes", TO(ALLOC_WAITS) | TO(ALLOC_ENDS)},
     [ALLOC_ENDS] = {"ends", 0},
 };
-const struct steps alloc_steps = {"alloc", ALLOC_STATE_COUNT, allocs};
+const struct steps alloc_steps = STEPS("alloc", allocs);
 
-static const struct steps_row spools[SPOOL_STATE_COUNT] = {
+static const struct steps_row spools[] = {
     [SPOOL_BEGINS] = {"begins",
                       TO(SPOOL_QUEUES) | TO(SPOOL_WAITS) | TO(SPOOL_RUNS) | TO(SPOOL_ENDS)},
     [SPOOL_QUEUES] = {"queues", TO(SPOOL_BEGINS)},
@@ -35,29 +39,29 @@ static const struct steps_row spools[SPOOL_STATE_COUNT] = {
     [SPOOL_RUNS] = {"runs", TO(SPOOL_ENDS)},
     [SPOOL_ENDS] = {"ends", 0},
 };
-const struct steps spool_steps = {"spool", SPOOL_STATE_COUNT, spools};
+const struct steps spool_steps = STEPS("spool", spools);
 
-static const struct steps_row turns[TURN_STATE_COUNT] = {
+static const struct steps_row turns[] = {
     [TURN_BEGINS] = {"begins", TO(TURN_WAITS) | TO(TURN_RUNS)},
     [TURN_WAITS] = {"waits", TO(TURN_RUNS) | TO(TURN_FAILS)},
     [TURN_RUNS] = {"runs", TO(TURN_ENDS)},
     [TURN_FAILS] = {"fails", TO(TURN_ENDS)},
     [TURN_ENDS] = {"ends", 0},
 };
-const struct steps turn_steps = {"turn", TURN_STATE_COUNT, turns};
+const struct steps turn_steps = STEPS("turn", turns);
 
-static const struct steps_row endings[ENDING_STATE_COUNT] = {
+static const struct steps_row endings[] = {
     [ENDING_WAITS] = {"waits", TO(ENDING_SEALS) | TO(ENDING_ENDS)},
     [ENDING_SEALS] = {"seals", TO(ENDING_PREPARES) | TO(ENDING_ENDS)},
     [ENDING_PREPARES] = {"prepares", TO(ENDING_PREPARES) | TO(ENDING_ENDS)},
     [ENDING_ENDS] = {"ends", 0},
 };
-const struct steps ending_steps = {"ending", ENDING_STATE_COUNT, endings};
+const struct steps ending_steps = STEPS("ending", endings);
 
-static const struct steps_row bulks[BULK_STATE_COUNT] = {
+static const struct steps_row bulks[] = {
     [BULK_DECODES] = {"decodes", TO(BULK_APPLIES) | TO(BULK_ENDS)},
     [BULK_APPLIES] = {"applies", TO(BULK_APPLIES) | TO(BULK_WAITS) | TO(BULK_ENDS)},
     [BULK_WAITS] = {"waits", TO(BULK_APPLIES) | TO(BULK_ENDS)},
     [BULK_ENDS] = {"ends", 0},
 };
-const struct steps bulk_steps = {"bulk", BULK_STATE_COUNT, bulks};
+const struct steps bulk_steps = STEPS("bulk", bulks);

@@ -34,7 +34,6 @@ enum move_state {
     MOVE_LOOKS,  /* at both ends of the copy that is there already, by pieces */
     MOVE_READS,  /* all of that copy, by spans */
     MOVE_ENDS,
-    MOVE_STATE_COUNT
 };
 
 enum alloc_state {
@@ -42,7 +41,6 @@ enum alloc_state {
     ALLOC_WAITS, /* in the queue */
     ALLOC_MAKES, /* memory, on helper threads: it cannot be answered yet */
     ALLOC_ENDS,
-    ALLOC_STATE_COUNT
 };
 
 enum spool_state {
@@ -51,7 +49,6 @@ enum spool_state {
     SPOOL_WAITS,  /* for memory that is being freed */
     SPOOL_RUNS,   /* on a helper thread, or until it is its turn there */
     SPOOL_ENDS,
-    SPOOL_STATE_COUNT
 };
 
 enum turn_state {
@@ -60,7 +57,6 @@ enum turn_state {
     TURN_RUNS,  /* it has a slot */
     TURN_FAILS, /* its turn came, and no thread could be had */
     TURN_ENDS,
-    TURN_STATE_COUNT
 };
 
 enum ending_state {
@@ -68,7 +64,6 @@ enum ending_state {
     ENDING_SEALS,    /* a commit's spools become memory */
     ENDING_PREPARES, /* a helper thread computes what the record needs */
     ENDING_ENDS,     /* by its record */
-    ENDING_STATE_COUNT
 };
 
 enum bulk_state {
@@ -76,7 +71,6 @@ enum bulk_state {
     BULK_APPLIES, /* a slice at a time, in turn with other documents */
     BULK_WAITS,   /* for memory, of the daemon's own */
     BULK_ENDS,
-    BULK_STATE_COUNT
 };
 
 extern const struct steps move_steps, alloc_steps, spool_steps, turn_steps, ending_steps,

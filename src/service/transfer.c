@@ -151,54 +151,44 @@ static int start_read(struct service *s, const struct core_file *opened,
     return error;
 }
 
-/* The bytes of the region that an open file holds. */
-static int read_region(struct service *s, const struct core_file *opened, size_t bytes,
-                       uint64_t offset, struct service_request *request)
+/* Where the file's bytes are in its allocation: of a region that it holds, or all of them. */
+static int find_bytes(struct service *s, const struct core_file *opened, uint64_t file,
+                      const struct layout_allocation **allocation, struct vmm_span *span)
 {
-    const struct region *region = core_find_region(s->core, opened->serial);
-    const struct layout_allocation *allocation =
-        region ? core_find_region_allocation(s->core, region) : NULL;
-    struct service_answer nothing = {0};
-    int error = allocation && core_find_session(s->core, opened->session) ? 0 : -ESTALE;
-    if (error || offset >= region->byte_size || bytes == 0) {
-        service_answer(request, error, &nothing);
-        return 0;
+    const struct core_store *store;
+    if (!opened || opened->kind != CORE_KIND_REGION || !opened->holds) {
+        int error = service_find_open_allocation(s, file, &opened, allocation, &store);
+        if (error)
+            return error;
+        if (!(opened->flags & CORE_OPEN_READ))
+            return -EBADF;
+        span->bytes = (*allocation)->memory == LAYOUT_NO_MEMORY ? 0 : (*allocation)->size_bytes;
+        bool given_up = store->lock.bare && span->bytes == 0 && (*allocation)->size_bytes > 0;
+        return given_up ? -EIO : 0;
     }
-    struct vmm_span span = {.offset = region->offset + offset, .bytes = bytes};
-    if (bytes > region->byte_size - offset)
-        span.bytes = region->byte_size - offset;
-    error = start_read(s, opened, allocation, &span, request);
-    if (error)
-        service_answer(request, error, &nothing);
+    const struct region *region = core_find_region(s->core, opened->serial);
+    *allocation = region ? core_find_region_allocation(s->core, region) : NULL;
+    if (!*allocation || !core_find_session(s->core, opened->session))
+        return -ESTALE;
+    *span = (struct vmm_span){.offset = region->offset, .bytes = region->byte_size};
     return 0;
 }
 
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request)
 {
-    const struct core_file *opened;
+    const struct core_file *opened = core_find_file(s->core, file);
     const struct layout_allocation *allocation;
-    const struct core_store *store;
-    struct service_answer nothing = {0};
-    opened = core_find_file(s->core, file);
-    if (opened && opened->kind == CORE_KIND_REGION && opened->holds)
-        return read_region(s, opened, bytes, offset, request);
-    int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
-    if (!error && !(opened->flags & CORE_OPEN_READ))
-        error = -EBADF;
-    if (!error && store->lock.bare && allocation->memory == LAYOUT_NO_MEMORY &&
-        allocation->size_bytes > 0)
-        error = -EIO; /* its bytes were given up */
-    if (error || allocation->memory == LAYOUT_NO_MEMORY || offset >= allocation->size_bytes ||
-        bytes == 0) {
-        service_answer(request, error, &nothing);
+    struct vmm_span span = {0};
+    int error = find_bytes(s, opened, file, &allocation, &span);
+    if (error || offset >= span.bytes || bytes == 0) {
+        service_answer(request, error, NULL);
         return 0;
     }
-    struct vmm_span span = {.offset = offset, .bytes = bytes};
-    if (bytes > allocation->size_bytes - offset)
-        span.bytes = allocation->size_bytes - offset;
+    span.offset += offset;
+    span.bytes = bytes < span.bytes - offset ? bytes : span.bytes - offset;
     error = start_read(s, opened, allocation, &span, request);
     if (error)
-        service_answer(request, error, &nothing);
+        service_answer(request, error, NULL);
     return 0;
 }

@@ -3,7 +3,8 @@
 #ifndef GMSFS_SERVICE_TRANSFERS_H
 #define GMSFS_SERVICE_TRANSFERS_H
 
-#include "service/service_internal.h"
+#include "service/steps.h"
+#include "service/turns.h"
 
 /* transfer.c */
 /* What an open allocation may touch now. 0, -EBADF, -ESTALE (session over, or the file unlinked) */
@@ -32,7 +33,38 @@ void service_seal_file(struct service *s, const struct core_file *file);
 int service_extend(struct service *s, uint64_t session, uint64_t serial, uint64_t size_bytes,
                    struct service_request *request);
 
-/* spool.c */
+/* spool.c: memory that grows as it is written */
+enum spool_kind {
+    SPOOL_WRITE,
+    SPOOL_SETTLE, /* that it could be sealed now */
+    SPOOL_SEAL,
+};
+
+/* Whatever changes a spool's size (a write, its end) has the piece for itself; later operations
+ * queue on it and start over, because the first may have changed what they are about. */
+struct spool_op {
+    struct turn turn;                /* first */
+    struct service_request *request; /* NULL: nobody waits */
+    enum spool_kind kind;
+    enum spool_state state;
+    uint64_t session, serial;
+    struct piece *piece;
+    struct vmm_piece memory; /* the piece's, while this changes it: others read there */
+    const void *from;
+    size_t bytes;
+    uint64_t offset;
+    uint64_t gap_bytes;      /* from here to the offset nobody has written */
+    uint64_t size_bytes;     /* of the spool after this */
+    uint64_t reserved_bytes; /* of the piece before this: what a failure falls back to */
+    uint64_t charged_bytes;  /* what this charged */
+    uint64_t drawn_bytes;    /* of which this much was set aside for the session */
+    int error;
+    struct spool_op *next;
+};
+
+/* Copies `what`, and answers its request in the end. closing: although the session ends. 0,
+ * -ESTALE, -ENOMEM: it was not begun, and nothing is answered. */
+int spool_begin(struct service *s, const struct spool_op *what, bool closing);
 void service_retry_spools(struct service *s);
 
 /* metadata.c, bulk.c */

@@ -6,7 +6,6 @@
  */
 #include "service/allocations.h"
 
-#include "service/spool.h"
 #include "service/transfers.h"
 
 #include <errno.h>
@@ -18,7 +17,6 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     const struct core_file *opened;
     const struct layout_allocation *allocation;
     const struct core_store *store;
-    struct service_answer nothing = {0};
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
     if (!error && !(opened->flags & CORE_OPEN_WRITE))
         error = -EBADF;
@@ -43,7 +41,7 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
         if (!error)
             return 0;
     }
-    service_answer(request, error, &nothing);
+    service_answer(request, error, NULL);
     return 0;
 }
 
