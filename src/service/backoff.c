@@ -73,9 +73,11 @@ void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t
 
 bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    const struct backoff *row = find(s, reason, store), *all = &s->backoffs.of_all[reason];
-    uint64_t now_ms = service_now(s);
-    return all->until_ms > now_ms || (row && row->until_ms > now_ms);
+    const struct backoff *row = find(s, reason, store);
+    uint64_t until_ms = s->backoffs.of_all[reason].until_ms;
+    if (row && row->until_ms > until_ms)
+        until_ms = row->until_ms;
+    return until_ms > 0 && until_ms > service_now(s); /* mostly there is none: of each store */
 }
 
 uint64_t service_count_try(struct service *s, enum backoff_reason reason)
