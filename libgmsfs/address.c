@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tier 1, addresses: reservations, and single mappings in them or with one of their own. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"

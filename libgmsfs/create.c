@@ -5,7 +5,6 @@
  * remapped or allocated anew. Its pieces are known to this handle alone; for everybody else they
  * are offsets in metadata. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
 

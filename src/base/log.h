@@ -9,8 +9,6 @@
 #ifndef GMSFS_BASE_LOG_H
 #define GMSFS_BASE_LOG_H
 
-#include <stdbool.h>
-
 enum log_level {
     LOG_LEVEL_ERROR = 0,
     LOG_LEVEL_WARNING,

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define NEAR_PATH_BYTES 256
 #define NEAR_LIST_BYTES 4096 /* sysfs gives a page at most */

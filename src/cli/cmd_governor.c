@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/governor_round.h"
 #include "cli/mounts.h"
-#include "cli/output.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
 

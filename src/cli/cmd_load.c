@@ -2,17 +2,13 @@
 /* gmsfs load - safetensors files into a store, committed whole or not at all */
 #include "cli/load.h"
 
-#include "base/size.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/store_connect.h"
 #include "cli/store_make.h"
 #include "cli/ui.h"
 #include "mover/work.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "cli/store_explain.h"
 #include "cli/store_key.h"
 #include "cli/store_open.h"
-#include "cli/ui.h"
 
 #include <errno.h>
 #include <inttypes.h>

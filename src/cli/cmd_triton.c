@@ -5,7 +5,6 @@
 #include "cli/ui.h"
 #include "triton/triton.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

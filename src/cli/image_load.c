@@ -11,7 +11,6 @@
 #include "cli/store_file.h"
 #include "cli/store_make.h"
 #include "cli/store_memory.h"
-#include "cli/store_open.h"
 #include "cli/store_source.h"
 #include "cli/store_space.h"
 #include "cli/ui.h"

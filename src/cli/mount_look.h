@@ -11,8 +11,6 @@
 
 #include "cli/mounts.h"
 
-#include <stddef.h>
-
 #include <jansson.h>
 
 #define MOUNT_LOOK_TIMEOUT_MS 3000u

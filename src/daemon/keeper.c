@@ -12,7 +12,6 @@
 #include "daemon/refuse.h"
 #include "daemon/signals.h"
 #include "daemon/wire.h"
-#include "daemon/worker.h"
 #include "rpc/rpc.h"
 
 #include <errno.h>
@@ -20,8 +19,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <semaphore.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <unistd.h>
 

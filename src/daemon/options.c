@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/options.h"
 
-#include "base/size.h"
 #include "daemon/option_values.h"
 #include "daemon/options_ignored.h"
 #include "vmm/backends.h"

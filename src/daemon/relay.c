@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/relay.h"
 
-#include "base/log.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

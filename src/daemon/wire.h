@@ -12,7 +12,6 @@
 
 #include "service/host.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define WIRE_VERSION 2u

@@ -5,7 +5,6 @@
 #include "governor/hook.h"
 #include "governor/shell.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

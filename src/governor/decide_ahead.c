@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide_ahead - adapters and spares: what is moved before anybody waits for it */
-#include "base/size.h"
 #include "core/core.h"
 #include "governor/decide_round.h"
 

@@ -2,7 +2,6 @@
 /* decide_leave - who leaves the device: for somebody, or because it is too full */
 #include "governor/decide_round.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 #include "part_name.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_DIGITS   9u /* of a number, which then fits 32 bits */

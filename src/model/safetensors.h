@@ -18,7 +18,6 @@
 
 #include "base/failure.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first message of a connection: a lock that is wished for, or a question without a session. */
-#include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 

@@ -12,7 +12,6 @@
 #ifndef GMSFS_TRITON_CUDA_HELPERS_H
 #define GMSFS_TRITON_CUDA_HELPERS_H
 
-#include "gmsfs_abi.h"
 #include "triton/registry.h"
 
 #include <poll.h>

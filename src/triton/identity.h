@@ -12,7 +12,6 @@
 
 #include "base/failure.h"
 
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

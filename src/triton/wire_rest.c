@@ -3,7 +3,6 @@
 
 #include "triton/wire_json.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 
 #include "base/job.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;

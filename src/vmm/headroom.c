@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RESERVE_MIN_BYTES (UINT64_C(64) << 20)
 #define RESERVE_MAX_BYTES (UINT64_C(1) << 30)

@@ -2,7 +2,6 @@
 #include "vmm/room.h"
 
 #include <errno.h>
-#include <stddef.h>
 
 #define KIB (UINT64_C(1) << 10)
 
