@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bulk.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,18 +19,12 @@
 /* The lowest index whose slot is not below. */
 static size_t bulk_rank(const uint64_t *slots, size_t count, uint64_t slot)
 {
-    size_t low = 0, high = count;
+    size_t at = 0;
 
     if (count && slot - slots[0] < count && slots[slot - slots[0]] == slot)
         return (size_t)(slot - slots[0]); /* there is no gap before it */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (slots[middle] < slot)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, count, slots[at] < slot);
+    return at;
 }
 
 int gfs_bulk_encode(struct gfs_writer *writer, const struct gmsfs_metadata *entries, size_t count,

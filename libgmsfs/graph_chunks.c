@@ -2,25 +2,14 @@
 /* Chunks of a graph pool: allocations of its store, held once, mapped in many spaces. */
 #include "graph.h"
 
+#include "base/array.h"
+
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 int gfs_chunks_make_room(struct gfs_chunks *chunks, size_t count)
 {
-    size_t room = chunks->room ? chunks->room : 16;
-    struct gfs_chunk *grown;
-
-    if (count <= chunks->room)
-        return 0;
-    while (room < count)
-        room *= 2;
-    grown = realloc(chunks->list, room * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    chunks->list = grown;
-    chunks->room = room;
-    return 0;
+    return ARRAY_RESERVE(chunks->list, chunks->room, count);
 }
 
 /* ---- counting ------------------------------------------------------------------------------ */

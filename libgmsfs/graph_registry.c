@@ -2,8 +2,9 @@
 /* All graph pools, and which of their spaces is selected on which stream. */
 #include "graph.h"
 
+#include "base/array.h"
+
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -93,21 +94,6 @@ void gfs_graph_unregister(struct gmsfs_graph_pool *pool)
 
 /* ---- selecting ---------------------------------------------------------------------------- */
 
-static int selected_make_room(void)
-{
-    size_t room = selected_room ? selected_room * 2 : 16;
-    struct selected *grown;
-
-    if (selected_count < selected_room)
-        return 0;
-    grown = realloc(selected_list, room * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    selected_list = grown;
-    selected_room = room;
-    return 0;
-}
-
 /* Two devices may have streams of one name: the special ones, NULL say. */
 static int selected_same_device(const struct gmsfs_graph_space *a,
                                 const struct gmsfs_graph_space *b)
@@ -136,7 +122,9 @@ static void selected_note(struct gmsfs_graph_space *space, int more, int fewer)
 static int selected_add(struct gmsfs_graph_space *space, void *stream)
 {
     const struct gmsfs_graph_space *before = selected_on(space, stream);
-    int error = before && before != space ? -EBUSY : selected_make_room();
+    int error = before && before != space
+                    ? -EBUSY
+                    : ARRAY_RESERVE(selected_list, selected_room, selected_count + 1);
 
     if (error)
         return error;

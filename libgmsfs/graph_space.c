@@ -2,6 +2,8 @@
 /* Spaces of a graph pool, and the segments in them. */
 #include "graph.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -61,19 +63,13 @@ static int space_take(struct gmsfs_graph_space *space, uint64_t size_bytes, unsi
 int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va)
 {
     struct gfs_slab *slab = space->segments.slabs;
-    size_t low = 0, high = slab->piece_count;
+    size_t at = 0;
     uint64_t size_bytes;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (slab->pieces[middle].offset < va - slab->va)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == slab->piece_count)
+    ARRAY_SEARCH(at, slab->piece_count, slab->pieces[at].offset < va - slab->va);
+    if (at == slab->piece_count)
         return -ENOENT;
-    size_bytes = slab->pieces[low].size_bytes;
+    size_bytes = slab->pieces[at].size_bytes;
     if (gfs_slab_give_back(slab, va))
         return -ENOENT;
     space->live_bytes -= size_bytes;

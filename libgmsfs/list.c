@@ -7,6 +7,8 @@
 
 #include "internal.h"
 
+#include "base/array.h"
+
 #define LIST_TRIES 8 /* listings that changes may spoil one after the other */
 
 #define LIST_ITEM_MAX_BYTES (sizeof(struct gmsfs_list_item) + 2 * 256)
@@ -20,23 +22,6 @@ struct list {
     struct gmsfs_handle_info *items;
     size_t count, room;
 };
-
-static int list_make_room(struct list *list, size_t more)
-{
-    size_t room = list->room ? list->room : more;
-    struct gmsfs_handle_info *grown;
-
-    while (room < list->count + more)
-        room *= 2;
-    if (room == list->room)
-        return 0;
-    grown = realloc(list->items, room * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    list->items = grown;
-    list->room = room;
-    return 0;
-}
 
 /* The item at *at, which then is behind it. */
 static int list_read_item(const uint8_t **at, const uint8_t *end, struct gmsfs_handle_info *info)
@@ -72,7 +57,7 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
     if (page->bytes > sizeof page->data || page->count > page->bytes ||
         (page->more && !page->count))
         return -EPROTO;
-    error = page->count ? list_make_room(list, page->count) : 0;
+    error = page->count ? ARRAY_RESERVE(list->items, list->room, list->count + page->count) : 0;
     for (uint32_t i = 0; i < page->count && !error; i++) {
         struct gmsfs_handle_info *info = list->items + list->count;
         error = list_read_item(&at, end, info);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "bulk.h"
 #include "internal.h"
 
@@ -208,21 +209,15 @@ struct metadata_keys {
 static int metadata_each_key(void *context, int dir_fd, const char *name)
 {
     struct metadata_keys *keys = context;
-    char key[GFS_ENCODED_KEY_BYTES], *grown;
-    size_t key_bytes, room;
+    char key[GFS_ENCODED_KEY_BYTES];
+    size_t key_bytes;
 
     (void)dir_fd;
     if (strlen(name) >= sizeof key || gfs_key_decode(name, key, &key_bytes) ||
         strlen(key) != key_bytes || strncmp(key, keys->prefix, keys->prefix_bytes) != 0)
         return 0;
-    if (keys->text_room - keys->text_bytes < sizeof key) {
-        room = keys->text_room ? keys->text_room * 2 : 16 * sizeof key;
-        grown = realloc(keys->text, room);
-        if (!grown)
-            return -ENOMEM;
-        keys->text = grown;
-        keys->text_room = room;
-    }
+    if (ARRAY_RESERVE(keys->text, keys->text_room, keys->text_bytes + sizeof key) != 0)
+        return -ENOMEM;
     memcpy(keys->text + keys->text_bytes, key, key_bytes + 1);
     keys->text_bytes += key_bytes + 1;
     keys->count++;

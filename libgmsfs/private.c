@@ -7,6 +7,8 @@
 
 #include "internal.h"
 
+#include "base/array.h"
+
 /* ---- wishes ------------------------------------------------------------------------------- */
 
 int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
@@ -95,19 +97,12 @@ static int private_check_range(const struct gfs_vmap *map, uintptr_t va, uint64_
 
 static int private_make_room(struct gmsfs_store *handle)
 {
-    size_t room = handle->copy_room ? handle->copy_room * 2 : 8;
-    struct gfs_copy *grown;
+    int error;
 
-    if (handle->copy_count < handle->copy_room)
-        return 0;
     gfs_gate_enter(); /* a child of fork() frees them */
-    grown = realloc(handle->copies, room * sizeof *grown);
-    if (grown) {
-        handle->copies = grown;
-        handle->copy_room = room;
-    }
+    error = ARRAY_RESERVE(handle->copies, handle->copy_room, handle->copy_count + 1);
     gfs_gate_leave();
-    return grown ? 0 : -ENOMEM;
+    return error;
 }
 
 int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes, void **out)

@@ -6,6 +6,8 @@
 
 #include "remap.h"
 
+#include "base/array.h"
+
 /* One preserved mapping on its way back. It is found by slot where slots still mean the same, else
  * by rank. */
 struct remap_item {
@@ -87,19 +89,15 @@ static int remap_one(struct remap *remap, struct remap_item *item, const struct 
 static int remap_matching(struct remap *remap, int by_slot, uint64_t key,
                           const struct gfs_item *given, int fd)
 {
-    size_t low = 0, high = remap->count;
+    const struct remap_item *items = remap->items;
+    size_t at = 0;
     int error = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct remap_item *item = remap->items + middle;
-        if (item->by_slot < by_slot || (item->by_slot == by_slot && item->key < key))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (; low < remap->count && !error; low++) {
-        struct remap_item *item = remap->items + low;
+    ARRAY_SEARCH(at, remap->count,
+                 items[at].by_slot < by_slot ||
+                     (items[at].by_slot == by_slot && items[at].key < key));
+    for (; at < remap->count && !error; at++) {
+        struct remap_item *item = remap->items + at;
         if (item->by_slot != by_slot || item->key != key)
             break;
         error = remap_one(remap, item, given, fd);

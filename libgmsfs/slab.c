@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "slab.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,48 +24,21 @@ void gfs_slabs_free(struct gfs_slabs *slabs)
     memset(slabs, 0, sizeof *slabs);
 }
 
-/* Room for `want` items: doubled, so that growing one by one stays cheap. */
-static int slab_grow(void **items, size_t *room, size_t want, size_t item_bytes)
-{
-    size_t more = *room ? *room : 4;
-    void *grown;
-
-    while (more < want)
-        more *= 2;
-    if (more == *room)
-        return 0;
-    grown = realloc(*items, more * item_bytes);
-    if (!grown)
-        return -ENOMEM;
-    *items = grown;
-    *room = more;
-    return 0;
-}
-
 /* As many pieces, and the gaps that there then may be: so giving back cannot fail. */
 static int slab_make_room(struct gfs_slab *slab, size_t pieces)
 {
-    void *items = slab->pieces;
-    int error = slab_grow(&items, &slab->piece_room, pieces, sizeof *slab->pieces);
+    int error = ARRAY_RESERVE(slab->pieces, slab->piece_room, pieces);
 
-    slab->pieces = items;
-    if (error)
-        return error;
-    items = slab->gaps;
-    error = slab_grow(&items, &slab->gap_room, pieces + 1, sizeof *slab->gaps);
-    slab->gaps = items;
-    return error;
+    return error ? error : ARRAY_RESERVE(slab->gaps, slab->gap_room, pieces + 1);
 }
 
 int gfs_slabs_add(struct gfs_slabs *slabs, uintptr_t va, uint64_t size_bytes, const char *tag)
 {
     struct gfs_slab slab = {.va = va, .size_bytes = size_bytes, .tag = strdup(tag)};
-    void *items = slabs->slabs;
     int error = slab.tag ? slab_make_room(&slab, 1) : -ENOMEM;
 
     if (!error)
-        error = slab_grow(&items, &slabs->room, slabs->count + 1, sizeof *slabs->slabs);
-    slabs->slabs = items;
+        error = ARRAY_RESERVE(slabs->slabs, slabs->room, slabs->count + 1);
     if (error) {
         slab_drop(&slab);
         return error;
@@ -95,16 +70,10 @@ struct gfs_slab *gfs_slabs_find(const struct gfs_slabs *slabs, uintptr_t address
 /* How many begin below `offset`. */
 static size_t spans_below(const struct gfs_span *spans, size_t count, uint64_t offset)
 {
-    size_t low = 0, high = count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (spans[middle].offset < offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, count, spans[at].offset < offset);
+    return at;
 }
 
 static void span_insert(struct gfs_span *spans, size_t *count, size_t at, struct gfs_span span)

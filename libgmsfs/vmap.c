@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmap.h"
 
-#include <errno.h>
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,68 +15,30 @@ void gfs_vmap_free(struct gfs_vmap *map)
     memset(map, 0, sizeof *map);
 }
 
-static int vmap_grow(void **items, size_t *room, size_t count, size_t more, size_t item_bytes)
-{
-    size_t want = *room ? *room : 8;
-    void *grown;
-
-    if (more > SIZE_MAX / 2 / item_bytes - count)
-        return -ENOMEM;
-    while (want < count + more)
-        want *= 2;
-    if (want == *room)
-        return 0;
-    grown = realloc(*items, want * item_bytes);
-    if (!grown)
-        return -ENOMEM;
-    *items = grown;
-    *room = want;
-    return 0;
-}
-
 int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mappings)
 {
-    void *items = map->reservations;
-    int error = vmap_grow(&items, &map->reservation_room, map->reservation_count, reservations,
-                          sizeof *map->reservations);
+    int error = ARRAY_RESERVE(map->reservations, map->reservation_room,
+                              map->reservation_count + reservations);
 
-    map->reservations = items;
-    if (error)
-        return error;
-    items = map->mappings;
-    error =
-        vmap_grow(&items, &map->mapping_room, map->mapping_count, mappings, sizeof *map->mappings);
-    map->mappings = items;
-    return error;
+    return error ? error
+                 : ARRAY_RESERVE(map->mappings, map->mapping_room, map->mapping_count + mappings);
 }
 
 /* How many reservations begin at or below `address`. */
 static size_t vmap_reservations_below(const struct gfs_vmap *map, uintptr_t address)
 {
-    size_t low = 0, high = map->reservation_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->reservations[middle].base <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, map->reservation_count, map->reservations[at].base <= address);
+    return at;
 }
 
 static size_t vmap_mappings_below(const struct gfs_vmap *map, uintptr_t address)
 {
-    size_t low = 0, high = map->mapping_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->mappings[middle].va <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, map->mapping_count, map->mappings[at].va <= address);
+    return at;
 }
 
 void gfs_vmap_add_reservation(struct gfs_vmap *map, const struct gfs_reservation *reservation)

@@ -9,7 +9,7 @@ load helpers
 tree() {
     mkdir -p "$T"/src/{base,fsm,meta,core,service,vmm,copier,rpc,fs,daemon,mover,model,image,triton,cli} "$T"/{libgmsfs,examples}
     local header
-    for header in src/base/{text,log,thread,near}.h src/mover/{work,sink}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
+    for header in src/base/{array,text,log,thread,near}.h src/mover/{work,sink}.h src/model/pack.h src/image/image.h src/cli/cli.h src/fsm/lock.h src/meta/layout.h src/core/core.h src/service/service.h src/rpc/{message,session}.h \
         src/vmm/{vmm,backends}.h src/fs/fs.h src/daemon/{daemon,loop}.h src/triton/{triton,wire_text,server}.h libgmsfs/{gmsfs,gmsfs_abi}.h; do
         : >"$T/$header"
     done
@@ -46,6 +46,7 @@ refused() { # REASON PATH INCLUDE...
 
 @test "calls downwards are allowed" {
     allowed src/base/text.c '"base/text.h"' '"text.h"' '<string.h>' '<stdio.h>'
+    allowed src/base/array.h '<stdlib.h>'
     allowed src/base/log.c '"base/log.h"' '<time.h>' '<unistd.h>'
     allowed src/fsm/lock.c '"fsm/lock.h"' '"gmsfs_abi.h"' '"base/text.h"' '"base/log.h"'
     allowed src/base/xxh3.h '<xxhash.h>' '<xxh_x86dispatch.h>'
@@ -65,7 +66,7 @@ refused() { # REASON PATH INCLUDE...
     allowed src/model/pack.c '"model/pack.h"' '<jansson.h>'
     allowed src/image/image.c '"mover/mover.h"' '"mover/work.h"' '"meta/layout.h"' '"gmsfs.h"'
     allowed src/cli/main.c '"mover/work.h"' '"model/model.h"' '"model/pack.h"' '"image/image.h"' '"daemon/daemon.h"' '"vmm/backends.h"' '"gmsfs.h"' '<gmsfs.h>' '<jansson.h>'
-    allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>'
+    allowed libgmsfs/map.c '"gmsfs.h"' '"gmsfs_abi.h"' '<pthread.h>' '"base/array.h"'
     allowed examples/reader.c '<gmsfs.h>' '<stdio.h>'
 }
 
@@ -99,6 +100,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'triton must not include daemon' src/triton/server.c '"daemon/daemon.h"'
     refused 'not among the headers' src/triton/wire_text.c '"triton/server.h"'
     refused 'cli must not include core' src/cli/main.c '"core/core.h"'
+    refused 'array must not include base' src/base/array.h '"base/text.h"'
     refused 'lib must not include base' libgmsfs/map.c '"base/text.h"'
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/idvec.h"
 
+#include "base/array.h"
+
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,17 +17,11 @@ static uint64_t id_of(const void *item)
 /* Index of the first item whose id is not below `id`: mostly that of the newest item. */
 static size_t lower_bound(const struct idvec *vec, uint64_t id)
 {
-    size_t low = 0, high = vec->count;
-    if (high > 0 && id_of(vec->items[high - 1]) <= id)
-        return id_of(vec->items[high - 1]) < id ? high : high - 1;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (id_of(vec->items[middle]) < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at = 0, count = vec->count;
+    if (count > 0 && id_of(vec->items[count - 1]) <= id)
+        return id_of(vec->items[count - 1]) < id ? count : count - 1;
+    ARRAY_SEARCH(at, count, id_of(vec->items[at]) < id);
+    return at;
 }
 
 void idvec_free(struct idvec *vec)
@@ -55,16 +50,10 @@ void idvec_insert_within(struct idvec *vec, void *item)
 
 int idvec_insert(struct idvec *vec, void *item)
 {
-    if (vec->count == vec->room) {
-        size_t room = vec->room ? vec->room * 2 : 16;
-        void **items = realloc(vec->items, room * sizeof *items);
-        if (!items)
-            return -ENOMEM;
-        vec->items = items;
-        vec->room = room;
-    }
-    idvec_insert_within(vec, item);
-    return 0;
+    int error = ARRAY_RESERVE(vec->items, vec->room, vec->count + 1);
+    if (!error)
+        idvec_insert_within(vec, item);
+    return error;
 }
 
 int idvec_append(struct idvec *vec, void *item)

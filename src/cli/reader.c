@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/reader.h"
 
+#include "base/array.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
@@ -99,26 +100,25 @@ void reader_close(struct reader *reader)
     memset(reader, 0, sizeof(*reader));
 }
 
+static int reader_compare_key(const struct gmsfs_layout_entry *entry, const char *key,
+                              size_t key_bytes)
+{
+    size_t common = key_bytes < entry->key_bytes ? key_bytes : entry->key_bytes;
+    int order = memcmp(entry->key, key, common);
+
+    return order ? order : (entry->key_bytes > key_bytes) - (entry->key_bytes < key_bytes);
+}
+
 const struct gmsfs_layout_entry *reader_find(const struct reader *reader, const char *key)
 {
     const struct gmsfs_layout *layout = reader->layout;
-    size_t low = 0, high = layout->entry_count, key_bytes = strlen(key);
+    const struct gmsfs_layout_entry *entries = layout->entries;
+    size_t at = 0, key_bytes = strlen(key);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct gmsfs_layout_entry *entry = &layout->entries[middle];
-        size_t common = key_bytes < entry->key_bytes ? key_bytes : entry->key_bytes;
-        int order = memcmp(key, entry->key, common);
-        if (order == 0)
-            order = (key_bytes > entry->key_bytes) - (key_bytes < entry->key_bytes);
-        if (order == 0)
-            return entry;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    ARRAY_SEARCH(at, layout->entry_count, reader_compare_key(&entries[at], key, key_bytes) < 0);
+    return at < layout->entry_count && reader_compare_key(&entries[at], key, key_bytes) == 0
+               ? &entries[at]
+               : NULL;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */

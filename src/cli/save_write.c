@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mapped memory into files beside the real ones, which they become at the very end. */
+#include "base/array.h"
 #include "base/failure.h"
 #include "cli/save.h"
 
@@ -244,16 +245,11 @@ static int save_make_all(struct save *save)
 static size_t save_find(const struct save_copy *copy, uint64_t at)
 {
     const struct save *save = copy->save;
-    size_t low = copy->file->first, high = low + copy->file->count;
+    size_t index = copy->file->first;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (save->offsets[middle] + save->sizes[middle] > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    ARRAY_SEARCH(index, copy->file->first + copy->file->count,
+                 save->offsets[index] + save->sizes[index] <= at);
+    return index;
 }
 
 /* Of one tensor, what lies in the file between the stream's place and `end`. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ui.h"
 
+#include "base/array.h"
 #include "base/clean.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define FIRST_ROOM 64u
 #define LINE_BYTES 4096
 
 void ui_line(FILE *to, const char *format, ...)
@@ -124,27 +124,12 @@ void ui_table_begin(struct ui_table *table, const char *alignment)
             table->right |= 1u << table->columns;
 }
 
-static int ui_table_grow(struct ui_table *table)
-{
-    size_t room = table->room ? table->room * 2 : FIRST_ROOM;
-    char **cells;
-
-    if (table->rows < table->room)
-        return 0;
-    cells = realloc(table->cells, room * table->columns * sizeof(*cells));
-    if (!cells)
-        return -ENOMEM;
-    table->cells = cells;
-    table->room = room;
-    return 0;
-}
-
 void ui_table_add(struct ui_table *table, const char *const *texts)
 {
     char **row;
 
     if (!table->error)
-        table->error = ui_table_grow(table);
+        table->error = ARRAY_RESERVE(table->cells, table->room, (table->rows + 1) * table->columns);
     if (table->error)
         return;
     row = table->cells + table->rows * table->columns;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/handover.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -51,17 +53,10 @@ static void add_fd(struct encoder *encoder, int fd)
 {
     struct handover_text *text = encoder->text;
 
-    if (text->count == encoder->room) {
-        size_t room = encoder->room ? 2 * encoder->room : 64;
-        int *fds = realloc(text->fds, room * sizeof *fds);
-        if (!fds) {
-            encoder->error = -ENOMEM;
-            return;
-        }
-        text->fds = fds;
-        encoder->room = room;
-    }
-    text->fds[text->count++] = fd;
+    if (ARRAY_RESERVE(text->fds, encoder->room, text->count + 1) != 0)
+        encoder->error = -ENOMEM;
+    else
+        text->fds[text->count++] = fd;
 }
 
 __attribute__((format(printf, 4, 5))) static void put(struct encoder *encoder, const char *key,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/transaction.h"
 
+#include "base/array.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -130,16 +131,12 @@ static void release_jobs(struct transaction *transaction, struct job *jobs[SERVI
 
 static int hold_answer(struct transaction *transaction, const struct transaction_answer *answer)
 {
-    if (transaction->answer_count == transaction->answer_room) {
-        size_t room = transaction->answer_room ? transaction->answer_room * 2 : 16;
-        struct transaction_answer *grown = realloc(transaction->answers, room * sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        transaction->answers = grown;
-        transaction->answer_room = room;
-    }
-    transaction->answers[transaction->answer_count++] = *answer;
-    return 0;
+    int error = ARRAY_RESERVE(transaction->answers, transaction->answer_room,
+                              transaction->answer_count + 1);
+
+    if (!error)
+        transaction->answers[transaction->answer_count++] = *answer;
+    return error;
 }
 
 /* All of it as one message: /dev/fuse takes an answer whole. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "governor/grants.h"
 
+#include "base/array.h"
 #include "governor/decide.h"
 #include "governor/metrics.h"
 
@@ -20,7 +21,6 @@ static void free_counts(struct governor_counts *counts)
 static int add_count(struct governor_counts *counts, size_t *room, const char *store,
                      uint64_t grants)
 {
-    struct governor_count *grown;
 
     if (counts->count > 0 && strcmp(counts->list[counts->count - 1].store, store) == 0) {
         counts->list[counts->count - 1].grants += grants;
@@ -28,13 +28,8 @@ static int add_count(struct governor_counts *counts, size_t *room, const char *s
     }
     if (counts->count == GOVERNOR_MAX_STORES)
         return 0;
-    if (counts->count == *room) {
-        *room = *room ? 2 * *room : 64;
-        grown = realloc(counts->list, *room * sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        counts->list = grown;
-    }
+    if (ARRAY_RESERVE(counts->list, *room, counts->count + 1) != 0)
+        return -ENOMEM;
     counts->list[counts->count] = (struct governor_count){strdup(store), grants};
     if (!counts->list[counts->count].store)
         return -ENOMEM;

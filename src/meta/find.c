@@ -2,6 +2,8 @@
 /* The allocations of a layout by rank, slot, serial and name; by wire id: wire_id.c. */
 #include "layout_internal.h"
 
+#include "base/array.h"
+
 #include <string.h>
 
 const struct layout_allocation *layout_at_rank(const struct layout *layout, size_t rank)
@@ -11,7 +13,7 @@ const struct layout_allocation *layout_at_rank(const struct layout *layout, size
 
 size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
 {
-    size_t low = 0, high = layout->allocation_count;
+    size_t at = 0, high = layout->allocation_count;
     uint64_t first = high ? layout->by_slot[0]->slot : 0;
 
     /* Slots from the first to this one number at most their distance; exactly that where no gap
@@ -24,14 +26,8 @@ size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
             return guess;
         high = guess;
     }
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (layout->by_slot[middle]->slot < slot)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, high, layout->by_slot[at]->slot < slot);
+    return at;
 }
 
 struct layout_allocation *layout_slot(const struct layout *layout, uint64_t slot, size_t *rank)
@@ -53,32 +49,20 @@ const struct layout_allocation *layout_find_slot(const struct layout *layout, ui
 
 const struct layout_allocation *layout_find_serial(const struct layout *layout, uint64_t serial)
 {
-    size_t low = 0, high = layout->allocation_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (layout->by_slot[middle]->serial < serial)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == layout->allocation_count || layout->by_slot[low]->serial != serial)
+    ARRAY_SEARCH(at, layout->allocation_count, layout->by_slot[at]->serial < serial);
+    if (at == layout->allocation_count || layout->by_slot[at]->serial != serial)
         return NULL;
-    return layout->by_slot[low];
+    return layout->by_slot[at];
 }
 
 size_t layout_name_lower_bound(const struct layout *layout, const char *name)
 {
-    size_t low = 0, high = layout->allocation_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(layout->by_name[middle]->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, layout->allocation_count, strcmp(layout->by_name[at]->name, name) < 0);
+    return at;
 }
 
 const struct layout_allocation *layout_find_name(const struct layout *layout, const char *name)

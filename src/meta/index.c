@@ -2,6 +2,7 @@
 /* Looking into an index, and an index as a whole; index_edit.c changes it. */
 #include "index_chunk.h"
 
+#include "base/array.h"
 #include "layout_internal.h"
 
 #include <errno.h>
@@ -39,13 +40,7 @@ static int compare_chunk(const struct layout_index *index, size_t chunk,
 static size_t bisect_chunks(const struct layout_index *index, const struct index_target *target,
                             size_t low, size_t high)
 {
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_chunk(index, middle, target) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ARRAY_SEARCH(low, high, compare_chunk(index, low, target) <= 0);
     return low;
 }
 
@@ -55,20 +50,10 @@ static struct layout_entry *bisect_entries(const struct layout_index *index,
                                            struct index_place *place, size_t low, size_t high)
 {
     struct layout_entry *const *entries = index->chunks[place->chunk].chunk->entries;
-    struct layout_entry *found = NULL;
 
-    while (low < high && !found) {
-        size_t middle = low + (high - low) / 2;
-        int order = compare_entry(index, entries[middle], target);
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-        if (order == 0)
-            found = entries[middle];
-    }
-    place->offset = (uint32_t)high;
-    return found;
+    ARRAY_SEARCH(low, high, compare_entry(index, entries[low], target) < 0);
+    place->offset = (uint32_t)low;
+    return low < high && compare_entry(index, entries[low], target) == 0 ? entries[low] : NULL;
 }
 
 static struct layout_entry *find_in_chunk(const struct layout_index *index,

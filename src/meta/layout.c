@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout_internal.h"
 
+#include "base/array.h"
 #include "name.h"
 
 #include <assert.h>
@@ -119,22 +120,10 @@ void layout_free(struct layout *layout)
 /* Room for one more allocation. */
 static int reserve_allocation(struct layout *layout)
 {
-    size_t capacity = layout->allocation_capacity;
-    struct layout_allocation **grown;
+    size_t count = layout->allocation_count + 1, room = layout->allocation_capacity;
+    int error = ARRAY_RESERVE(layout->by_slot, room, count);
 
-    if (layout->allocation_count < capacity)
-        return 0;
-    capacity = capacity ? capacity * 2 : 8;
-    grown = realloc(layout->by_slot, capacity * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    layout->by_slot = grown;
-    grown = realloc(layout->by_name, capacity * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    layout->by_name = grown;
-    layout->allocation_capacity = capacity;
-    return 0;
+    return error ? error : ARRAY_RESERVE(layout->by_name, layout->allocation_capacity, count);
 }
 
 static int clone_allocations(struct layout *copy, const struct layout *layout)

@@ -2,6 +2,7 @@
 /* The allocations of a layout that clients know by ids of their own choosing, in order of these. */
 #include "layout_internal.h"
 
+#include "base/array.h"
 #include "name.h"
 
 #include <errno.h>
@@ -18,16 +19,10 @@ static bool is_wire_id(const char *text)
 /* Index of the first one whose id is not below this one. */
 static size_t lower_bound(const struct layout *layout, const char *wire_id)
 {
-    size_t low = 0, high = layout->wire_id_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (strcmp(layout->by_wire_id[middle]->wire_id, wire_id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, layout->wire_id_count, strcmp(layout->by_wire_id[at]->wire_id, wire_id) < 0);
+    return at;
 }
 
 const struct layout_allocation *layout_find_wire_id(const struct layout *layout,
@@ -51,18 +46,9 @@ int layout_check_new_wire_id(const struct layout *layout, const char *wire_id)
 
 int layout_reserve_wire_id(struct layout *layout, const char *wire_id)
 {
-    size_t capacity = layout->wire_id_capacity;
-    struct layout_allocation **grown;
-
-    if (!wire_id || layout->wire_id_count < capacity)
+    if (!wire_id)
         return 0;
-    capacity = capacity ? capacity * 2 : 8;
-    grown = realloc(layout->by_wire_id, capacity * sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    layout->by_wire_id = grown;
-    layout->wire_id_capacity = capacity;
-    return 0;
+    return ARRAY_RESERVE(layout->by_wire_id, layout->wire_id_capacity, layout->wire_id_count + 1);
 }
 
 void layout_insert_wire_id(struct layout *layout, struct layout_allocation *allocation)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file_io.h"
 #include "safetensors_parts.h"
 
@@ -203,19 +204,9 @@ int safetensors_finish(struct model *model, struct failure *failure)
 
 const struct model_tensor *safetensors_find(const struct model *model, const char *name)
 {
-    size_t low = 0;
-    size_t high = model->tensor_count;
+    const struct model_tensor *tensors = model->tensors;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(model->tensors[middle].name, name);
-
-        if (order == 0)
-            return &model->tensors[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    ARRAY_SEARCH(at, model->tensor_count, strcmp(tensors[at].name, name) < 0);
+    return at < model->tensor_count && strcmp(tensors[at].name, name) == 0 ? &tensors[at] : NULL;
 }

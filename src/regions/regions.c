@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "regions/regions.h"
 
+#include "base/array.h"
 #include "meta/name.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FIRST_ROOM 16u
 
 int region_check_name(const char *name, size_t bytes)
 {
@@ -67,43 +66,19 @@ static int compare_names(const struct region *region, uint32_t uid, const char *
 static size_t count_before(const struct regions *regions, uint32_t uid, const char *name,
                            size_t bytes)
 {
-    size_t low = 0, high = regions->items.count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (compare_names(regions->sorted[middle], uid, name, bytes) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, regions->items.count,
+                 compare_names(regions->sorted[at], uid, name, bytes) < 0);
+    return at;
 }
 
 int regions_reserve(struct regions *regions)
 {
     struct idvec *items = &regions->items;
-    size_t wanted = regions->room > 0 ? 2 * regions->room : FIRST_ROOM;
-    struct region **sorted;
-    void **table;
+    int error = ARRAY_RESERVE(items->items, items->room, items->count + 1);
 
-    if (items->count < regions->room && items->count < items->room)
-        return 0;
-    if (items->count >= items->room) {
-        table = realloc(items->items, wanted * sizeof *table);
-        if (!table)
-            return -ENOMEM;
-        items->items = table;
-        items->room = wanted;
-    }
-    if (items->count < regions->room)
-        return 0;
-    sorted = realloc(regions->sorted, wanted * sizeof *sorted);
-    if (!sorted)
-        return -ENOMEM;
-    regions->sorted = sorted;
-    regions->room = wanted;
-    return 0;
+    return error ? error : ARRAY_RESERVE(regions->sorted, regions->room, items->count + 1);
 }
 
 void regions_add(struct regions *regions, struct region *region)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/identity.h"
 
+#include "base/array.h"
 #include "triton/opener_message.h"
 
 #include <errno.h>
@@ -25,14 +26,8 @@ struct identity_tokens {
 
 static int add(struct identity_tokens *tokens, const char *text, uint32_t uid)
 {
-    if (tokens->count == tokens->room) {
-        size_t room = tokens->room ? 2 * tokens->room : 16;
-        struct token *grown = realloc(tokens->list, room * sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        tokens->list = grown;
-        tokens->room = room;
-    }
+    if (ARRAY_RESERVE(tokens->list, tokens->room, tokens->count + 1) != 0)
+        return -ENOMEM;
     struct token *token = &tokens->list[tokens->count++];
     memset(token, 0, sizeof *token);
     memcpy(token->text, text, strlen(text));

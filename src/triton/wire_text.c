@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/wire_text.h"
 
+#include "base/array.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -8,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FIRST_ROOM_BYTES 256u
 
 struct wire_text wire_text_of(const char *text)
 {
@@ -122,17 +121,9 @@ uint8_t *wire_reserve(struct wire_buffer *buffer, size_t bytes)
         buffer->has_failed = true;
         return NULL;
     }
-    if (bytes > buffer->room - buffer->size) {
-        size_t room = buffer->room ? buffer->room : FIRST_ROOM_BYTES;
-        while (room < buffer->size + bytes)
-            room *= 2;
-        uint8_t *grown = realloc(buffer->bytes, room);
-        if (!grown) {
-            buffer->has_failed = true;
-            return NULL;
-        }
-        buffer->bytes = grown;
-        buffer->room = room;
+    if (ARRAY_RESERVE(buffer->bytes, buffer->room, buffer->size + bytes) != 0) {
+        buffer->has_failed = true;
+        return NULL;
     }
     return buffer->bytes ? buffer->bytes + buffer->size : NULL;
 }
