@@ -7,6 +7,8 @@
 
 #include "internal.h"
 
+#include "base/scope.h"
+
 GMSFS_STATIC_ASSERT(GMSFS_ALLOCATE_EACH_MAX == GMSFS_ALLOC_EACH_MAX, "of one call");
 
 int gfs_text_copy(char *to, size_t to_bytes, const char *from)
@@ -96,7 +98,7 @@ static int alloc_some(struct gmsfs_store *handle, struct gmsfs_ioc_alloc_each *a
 int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *wanted, size_t count,
                         unsigned flags, uint64_t *slots)
 {
-    struct gmsfs_ioc_alloc_each *alloc;
+    SCOPED_FREE struct gmsfs_ioc_alloc_each *alloc = NULL;
     int error;
 
     if (!wanted || count == 0 || count > GMSFS_ALLOCATE_EACH_MAX || flags & ~GMSFS_ALLOC_NOWAIT)
@@ -111,7 +113,6 @@ int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *want
                     : -ENOLCK;
         gfs_leave(handle);
     }
-    free(alloc);
     return error;
 }
 

@@ -2,6 +2,7 @@
 #include "bulk.h"
 
 #include "base/array.h"
+#include "base/scope.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,7 +145,7 @@ static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *en
 int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit)
 {
-    uint64_t *slots = NULL;
+    SCOPED_FREE uint64_t *slots = NULL;
     size_t slot_count;
     unsigned tries = 0;
     int error;
@@ -156,6 +157,5 @@ int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entrie
         if (!error || error == -EIO)
             error = bulk_send(handle, entries, count, slots, slot_count, culprit);
     } while (error == -EIO && ++tries < BULK_TRIES && !gfs_wait_is_cancelled(handle));
-    free(slots);
     return error;
 }

@@ -15,6 +15,8 @@
 
 #include "internal.h"
 
+#include "base/scope.h"
+
 struct gfs_connecting {
     struct gmsfs_store
         view; /* what the request needs to know of the handle; found by who cancels it */
@@ -77,7 +79,7 @@ static int connecting_new(struct gmsfs_store *handle, const struct gmsfs_ioc_acq
 /* The thread has ended, or does. */
 static int connecting_end(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
-    struct gfs_connecting *connecting = atomic_load(&handle->connecting);
+    SCOPED_FREE struct gfs_connecting *connecting = atomic_load(&handle->connecting);
     int error;
 
     pthread_join(connecting->thread, NULL);
@@ -88,7 +90,6 @@ static int connecting_end(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *
     gfs_fd_close(&connecting->event_fd);
     atomic_store(&handle->connecting, NULL);
     gfs_gate_leave();
-    free(connecting);
     return error;
 }
 
@@ -115,12 +116,11 @@ void gfs_connect_give_up(struct gmsfs_store *handle)
 
 void gfs_connect_fork_child(struct gmsfs_store *handle)
 {
-    struct gfs_connecting *connecting = atomic_exchange(&handle->connecting, NULL);
+    SCOPED_FREE struct gfs_connecting *connecting = atomic_exchange(&handle->connecting, NULL);
 
     if (!connecting)
         return;
     gfs_fd_close(&connecting->event_fd);
-    free(connecting);
 }
 
 /* ---- public -------------------------------------------------------------------------------- */

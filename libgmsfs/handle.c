@@ -10,6 +10,8 @@
 
 #include "internal.h"
 
+#include "base/scope.h"
+
 #define HANDLE_FUSE_MAGIC 0x65735546 /* FUSE_SUPER_MAGIC, linux/magic.h since 5.19 */
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -117,7 +119,7 @@ static struct gfs_closed handle_closed;
 
 static void handle_retire(struct gmsfs_store *handle)
 {
-    struct gmsfs_store *oldest;
+    SCOPED_FREE struct gmsfs_store *oldest = NULL;
 
     gfs_state_lock(handle);
     handle_free_parts(handle);
@@ -128,7 +130,6 @@ static void handle_retire(struct gmsfs_store *handle)
         return;
     pthread_mutex_destroy(&oldest->state);
     pthread_mutex_destroy(&oldest->op);
-    free(oldest);
 }
 
 /* ---- public ------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,14 +160,13 @@ int gfs_layout_decode(uint8_t *bytes, size_t size_bytes, struct gmsfs_layout **o
 
 void gmsfs_free_layout(struct gmsfs_layout *layout)
 {
-    struct layout_owned *owned = (struct layout_owned *)layout; /* its first member */
+    SCOPED_FREE struct layout_owned *owned = (struct layout_owned *)layout; /* its first member */
 
     if (!owned)
         return;
     free(owned->layout.allocations);
     free(owned->layout.entries);
     free(owned->bytes);
-    free(owned);
 }
 
 /* The bytes and the hash belong together if nothing was published in between. */

@@ -7,6 +7,8 @@
 
 #include "memory_cuda.h"
 
+#include "base/scope.h"
+
 int gfs_cuda_result(struct gfs_memory *memory, const char *call, enum drv_result result)
 {
     const struct gfs_cuda *cuda = memory->device;
@@ -78,14 +80,13 @@ static void cuda_drop_anchor(struct gfs_cuda *cuda)
 
 void gfs_cuda_close(struct gfs_memory *memory)
 {
-    struct gfs_cuda *cuda = memory->device;
+    SCOPED_FREE struct gfs_cuda *cuda = memory->device;
 
     cuda_check_primary(cuda);
     if (cuda->anchor)
         cuda_drop_anchor(cuda);
     if (cuda->primary)
         cuda->driver->cuDevicePrimaryCtxRelease_v2(cuda->device);
-    free(cuda);
 }
 
 int gfs_cuda_open(struct gfs_memory *memory)

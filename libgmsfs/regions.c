@@ -6,6 +6,8 @@
  * two requests are under way then, for who served the first is gone. */
 #include "regions.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -313,7 +315,7 @@ static struct gfs_closed regions_closed;
 
 static void regions_retire(struct gmsfs_regions *regions)
 {
-    struct gmsfs_regions *oldest;
+    SCOPED_FREE struct gmsfs_regions *oldest = NULL;
 
     gfs_regions_disconnect(regions);
     gfs_fd_close(&regions->owner_fd);
@@ -324,7 +326,6 @@ static void regions_retire(struct gmsfs_regions *regions)
     if (!oldest)
         return;
     pthread_mutex_destroy(&oldest->op);
-    free(oldest);
 }
 
 /* In a child of fork(2) there is nobody else, and a thread that had op is not there. */

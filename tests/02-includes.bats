@@ -100,7 +100,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'triton must not include daemon' src/triton/server.c '"daemon/daemon.h"'
     refused 'not among the headers' src/triton/wire_text.c '"triton/server.h"'
     refused 'cli must not include core' src/cli/main.c '"core/core.h"'
-    refused 'array must not include base' src/base/array.h '"base/text.h"'
+    refused 'header must not include base' src/base/array.h '"base/text.h"'
     refused 'lib must not include base' libgmsfs/map.c '"base/text.h"'
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
 }

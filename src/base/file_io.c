@@ -45,3 +45,15 @@ void file_end_direct(int fd)
     if (flags >= 0 && flags & O_DIRECT)
         fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }
+
+void file_leave(const int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+
+void file_leave_stream(FILE **stream)
+{
+    if (*stream)
+        fclose(*stream);
+}

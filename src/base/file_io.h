@@ -8,8 +8,11 @@
 #ifndef GMSFS_BASE_FILE_IO_H
 #define GMSFS_BASE_FILE_IO_H
 
+#include "base/scope.h"
+
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* -ENODATA: the file ends before. */
 int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes);
@@ -17,5 +20,12 @@ int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_
 
 /* Whatever this description moved past the page cache goes through it from now on. */
 void file_end_direct(int fd);
+
+/* What a variable has is closed when the block that declares it is left: a descriptor, -1 is none;
+ * a stream for reading, NULL is none. */
+#define SCOPED_CLOSE SCOPED(file_leave)
+#define SCOPED_FILE  SCOPED(file_leave_stream)
+void file_leave(const int *fd);
+void file_leave_stream(FILE **stream);
 
 #endif

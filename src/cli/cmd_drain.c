@@ -5,6 +5,7 @@
  * The daemon drains as long as this command's connection lives: whatever ends the command before
  * all is done, also SIGKILL, the mount then serves again.
  */
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -66,7 +67,7 @@ struct drain {
 
 static void drain_explain_busy(const struct mount *mount)
 {
-    json_t *device = NULL;
+    json_auto_t *device = NULL;
 
     if (store_read_json(mount->path, "device", &device) == 0 &&
         json_is_true(json_object_get(device, "fenced")))
@@ -75,7 +76,6 @@ static void drain_explain_busy(const struct mount *mount)
                   mount->path, mount->path);
     else
         cli_error("%s: another 'gmsfs drain' is under way", mount->path);
-    json_decref(device);
 }
 
 static int drain_explain(const struct mount *mount, int error)
@@ -103,7 +103,7 @@ static int drain_explain(const struct mount *mount, int error)
 
 static void drain_say_sessions(const struct drain *drain, const struct mount *mount, uint64_t left)
 {
-    char *holders;
+    SCOPED_FREE char *holders = NULL;
 
     own_files_warn(mount->path);
     if (drain->quiet)
@@ -111,7 +111,6 @@ static void drain_say_sessions(const struct drain *drain, const struct mount *mo
     holders = mount_look_holders(mount);
     fprintf(stderr, "waiting for %" PRIu64 " session%s%s\n%s", left, left == 1 ? "" : "s",
             holders && *holders ? ":" : "", holders ? holders : "");
-    free(holders);
 }
 
 /* By a signal. is_dropped: nobody had it any more, and its bytes are not free yet. */

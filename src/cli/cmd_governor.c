@@ -6,6 +6,7 @@
  * file anew, between deeds.
  */
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/governor_round.h"
 #include "cli/mounts.h"
@@ -187,7 +188,7 @@ static int governor_start(struct governor *governor)
 {
     struct governor_round *round = &governor->round;
     struct failure failure;
-    char *program;
+    SCOPED_FREE char *program = NULL;
     int status = CLI_FAILURE;
 
     if (governor_read(governor->file, &round->config, &failure) != 0)
@@ -202,7 +203,6 @@ static int governor_start(struct governor *governor)
     else
         cli_out_of_memory();
     governor_round_free(round);
-    free(program);
     return status;
 }
 

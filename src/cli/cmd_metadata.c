@@ -6,6 +6,7 @@
  * token is in GMSFS_SESSION, else the one that the caller belongs to by descent.
  */
 #include "base/clean.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/metadata.h"
 #include "cli/output.h"
@@ -105,7 +106,7 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
 {
     struct metadata_entry entry = {.data = {.key = metadata->key, .slot = GMSFS_SLOT_NONE}};
     bool from_input = !metadata->value || strcmp(metadata->value, "-") == 0;
-    void *input = NULL;
+    SCOPED_FREE void *input = NULL;
     int status = CLI_OK, error;
 
     entry.data.value = metadata->value;
@@ -126,7 +127,6 @@ static int metadata_put(const struct metadata *metadata, gmsfs_t *handle)
         else
             output_set_done();
     }
-    free(input);
     return status;
 }
 

@@ -6,6 +6,7 @@
  * starts are members of the session by descent. They also get the session's token, for those that
  * the daemon cannot trace to this process.
  */
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/run.h"
@@ -152,12 +153,10 @@ static bool run_is_for_data(const struct run *run)
 /* Its memory may be damaged, and its copy on the disk is read. */
 static bool run_is_healed(const struct run *run)
 {
-    json_t *info = store_info_json(run->store);
-    bool is_healed = json_is_true(json_object_get(info, "suspect")) &&
-                     json_is_object(json_object_get(info, "moving"));
+    json_auto_t *info = store_info_json(run->store);
 
-    json_decref(info);
-    return is_healed;
+    return json_is_true(json_object_get(info, "suspect")) &&
+           json_is_object(json_object_get(info, "moving"));
 }
 
 static const char *run_where_to_look(const struct run *run)
@@ -174,14 +173,13 @@ static const char *run_where_to_look(const struct run *run)
 /* Nobody has the lock, and it was not granted: what it would be granted for is elsewhere. */
 static bool run_is_away(const struct run *run)
 {
-    json_t *info = store_info_json(run->store);
+    json_auto_t *info = store_info_json(run->store);
     json_t *tier, *residency = json_object_get(info, "residency");
     bool away = strcmp(store_json_text(info, "state"), "COMMITTED") == 0;
     size_t i;
 
     json_array_foreach (residency, i, tier)
         away &= strcmp(json_string_value(tier), "device") != 0;
-    json_decref(info);
     return away;
 }
 
@@ -200,7 +198,7 @@ static void run_say_waiting(const struct run *run)
 
 static int run_open(struct run *run)
 {
-    char *path = store_file_path(run->store, run->file);
+    SCOPED_FREE char *path = store_file_path(run->store, run->file);
     int fd;
 
     if (!path)
@@ -213,7 +211,6 @@ static int run_open(struct run *run)
         fd = run->flags & O_RDWR ? run_wait_open(path, run->flags, run->timeout_ms)
                                  : run_wait_acquire(run->store, run->timeout_ms);
     }
-    free(path);
     return fd;
 }
 
@@ -287,7 +284,7 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
 {
     char *path = store_file_path(run->store, "../pools"), *pools = NULL, line[RUN_POOL_BYTES];
     const char *found = NULL, *sm;
-    json_t *info = NULL;
+    json_auto_t *info = NULL;
     int bytes;
     int error = path ? store_read_text(path, &pools) : -ENOMEM;
 
@@ -298,7 +295,6 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
         found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;
     *percentage = sm ? (unsigned)strtoul(sm + strlen(" sm="), NULL, 10) : 100;
-    json_decref(info);
     free(pools);
     free(path);
     return error;

@@ -5,6 +5,7 @@
  * Root unmounts as umount(8) does. Where an ordinary user mounted, the daemon itself keeps the
  * mount busy by its socket, so it is asked to let go first, through that socket.
  */
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -134,7 +135,7 @@ static int umount_by_kernel(const struct mount *mount, bool lazy)
 
 static int umount_busy(const struct mount *mount)
 {
-    char *holders = mount_look_holders(mount);
+    SCOPED_FREE char *holders = mount_look_holders(mount);
 
     if (holders && *holders)
         cli_error("%s is busy: clients hold files of it:", mount->path);
@@ -145,7 +146,6 @@ static int umount_busy(const struct mount *mount)
     if (holders && *holders)
         fputs(holders, stderr);
     ui_line(stderr, "End them, or use 'gmsfs umount -l %s'.", mount->path);
-    free(holders);
     return CLI_FAILURE;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs verify - the bytes in a store against the files that they came from */
 #include "base/failure.h"
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -74,7 +75,7 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
 {
     const struct model_tensor *tensor = &verify->model->tensors[index];
     const struct gmsfs_layout_entry *entry = reader_find(&verify->reader, tensor->name);
-    char *value = safetensors_value_json(tensor);
+    SCOPED_FREE char *value = safetensors_value_json(tensor);
     const struct gmsfs_mapping *mapping;
 
     if (!value)
@@ -98,7 +99,6 @@ static int verify_prepare_tensor(struct verify *verify, size_t index)
         else
             verify->tensors[index].bytes = (const uint8_t *)mapping->ptr + entry->offset;
     }
-    free(value);
     return 0;
 }
 

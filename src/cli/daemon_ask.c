@@ -3,6 +3,7 @@
 
 #include "ask/ask.h"
 #include "base/child.h"
+#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
 
@@ -32,12 +33,9 @@ static int open_socket(void)
 
 static int connect_to(int fd, const char *path)
 {
-    int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int error = root < 0 ? -errno : ask_connect(fd, root, path);
+    SCOPED_CLOSE int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    if (root >= 0)
-        close(root);
-    return error;
+    return root < 0 ? -errno : ask_connect(fd, root, path);
 }
 
 /* The socket, or closes it and returns the error. */

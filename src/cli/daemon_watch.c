@@ -2,6 +2,7 @@
 #include "cli/daemon_watch.h"
 
 #include "base/child.h"
+#include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/store_file.h"
@@ -200,14 +201,12 @@ static uint64_t count_mapped(const struct daemon_watch *watch, pid_t pid)
     char path[PATH_BYTES], *line = NULL;
     uint64_t bytes = 0;
     size_t room = 0;
-    FILE *maps;
+    SCOPED_FILE FILE *maps = NULL;
 
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     maps = fopen(path, "re");
     while (maps && getline(&line, &room, maps) > 0)
         bytes += count_line(watch, line);
-    if (maps)
-        fclose(maps);
     free(line);
     return bytes;
 }

@@ -2,6 +2,7 @@
 #include "cli/holders.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
@@ -21,7 +22,7 @@
 
 json_t *holders_read(const char *path)
 {
-    char *file = store_file_path(path, "sessions"), *text = NULL;
+    SCOPED_FREE char *file = store_file_path(path, "sessions"), *text = NULL;
     json_t *rows = NULL;
 
     if (file && store_read_text(file, &text) == 0)
@@ -30,8 +31,6 @@ json_t *holders_read(const char *path)
         if (strcmp(store_json_text(json_array_get(rows, i - 1), "status"), "held") != 0)
             json_array_remove(rows, i - 1);
     }
-    free(text);
-    free(file);
     return rows;
 }
 

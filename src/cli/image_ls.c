@@ -3,6 +3,7 @@
 #include "cli/image_commands.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/signals.h"
 #include "cli/ui.h"
@@ -102,7 +103,7 @@ static int ls_entry_row(const struct ls *ls, size_t index, struct ui_table *tabl
 {
     char number[NUMBER_BYTES], bytes[NUMBER_BYTES], rank[NUMBER_BYTES] = "-", offset[NUMBER_BYTES];
     struct image_layout_entry entry;
-    char *key;
+    SCOPED_FREE char *key = NULL;
 
     image_layout_entry(&ls->image.layout, index, &entry);
     key = malloc(entry.key_bytes + 1);
@@ -116,7 +117,6 @@ static int ls_entry_row(const struct ls *ls, size_t index, struct ui_table *tabl
     ui_table_add(table, (const char *[]){ls_number(index, number), key, rank,
                                          ls_number(entry.offset_bytes, offset),
                                          ls_number(entry.value_bytes, bytes)});
-    free(key);
     return 0;
 }
 

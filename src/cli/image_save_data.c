@@ -3,6 +3,7 @@
 #include "cli/image_save.h"
 
 #include "base/file_io.h"
+#include "base/scope.h"
 #include "base/xxh3.h"
 #include "cli/signals.h"
 #include "mover/sink.h"
@@ -273,7 +274,7 @@ static int data_tick(void *context, uint64_t done_bytes)
 static int data_work(struct data_run *run)
 {
     const struct image_manifest *manifest = &run->save->manifest;
-    uint64_t *sizes = calloc(manifest->piece_count + 1, sizeof(*sizes));
+    SCOPED_FREE uint64_t *sizes = calloc(manifest->piece_count + 1, sizeof(*sizes));
     struct work work = {.item_bytes = sizes,
                         .item_count = manifest->piece_count,
                         .whole = true,
@@ -293,7 +294,6 @@ static int data_work(struct data_run *run)
     error = work_run(&work);
     progress_end(&run->progress);
     run->save->kept_bytes = atomic_load(&run->kept_bytes);
-    free(sizes);
     return error;
 }
 

@@ -2,6 +2,7 @@
 /* The steps of a load in one store, which may be one of a group. */
 #include "cli/load.h"
 
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/progress.h"
 #include "cli/store_explain.h"
@@ -143,14 +144,11 @@ static int load_put_entries(struct load *load, struct gmsfs_metadata *entries)
 int load_put_metadata(struct load *load)
 {
     size_t room = load->model->tensor_count + load->model->entry_count + 1;
-    struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
-    int status;
+    SCOPED_FREE struct gmsfs_metadata *entries = calloc(room, sizeof(*entries));
 
     if (!entries)
         return cli_out_of_memory();
-    status = room > 1 || load->metadata ? load_put_entries(load, entries) : CLI_OK;
-    free(entries);
-    return status;
+    return room > 1 || load->metadata ? load_put_entries(load, entries) : CLI_OK;
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/metadata.h"
 
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
 #include "cli/store_explain.h"
@@ -90,7 +91,7 @@ static int metadata_put_file(const char *path, const struct metadata_entry *entr
 
 static int metadata_change_file(const char *store, const struct metadata_entry *entry)
 {
-    char *path = metadata_path(store, entry->data.key);
+    SCOPED_FREE char *path = metadata_path(store, entry->data.key);
     int error;
 
     if (!path)
@@ -99,7 +100,6 @@ static int metadata_change_file(const char *store, const struct metadata_entry *
         error = unlink(path) < 0 ? -errno : 0;
     else
         error = metadata_put_file(path, entry);
-    free(path);
     return error;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/mount_look.h"
 
 #include "base/child.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
 #include "cli/ui.h"
@@ -112,9 +113,9 @@ static bool look_is_gone(int error)
 
 static json_t *look_at_store(const char *mount, const char *name)
 {
-    char *path = store_file_path(mount, name),
-         *file = path ? store_file_path(path, "sessions") : NULL;
-    char *text = NULL;
+    SCOPED_FREE char *path = store_file_path(mount, name),
+                     *file = path ? store_file_path(path, "sessions") : NULL;
+    SCOPED_FREE char *text = NULL;
     json_t *store = NULL;
     int error = file ? store_read_json(path, "info", &store) : -ENOMEM;
 
@@ -131,9 +132,6 @@ static json_t *look_at_store(const char *mount, const char *name)
         json_object_set_new(store, "sessions", mount_look_parse_sessions(text ? text : ""));
         json_object_set_new(store, "name", ui_json_text(name));
     }
-    free(text);
-    free(file);
-    free(path);
     return store;
 }
 

@@ -41,7 +41,7 @@ int place_explain(const char *path, const char *doing, int error)
 
 int place_explain_order(int dir, const char *path, const char *place, int error)
 {
-    json_t *info;
+    json_auto_t *info = NULL;
     const char *text;
 
     if (error == -EPERM || error == -EACCES)
@@ -62,18 +62,16 @@ int place_explain_order(int dir, const char *path, const char *place, int error)
                   path);
     else
         place_explain(path, "move it", error);
-    json_decref(info);
     return error == -EAGAIN ? CLI_TIMEOUT : CLI_FAILURE;
 }
 
 int place_explain_end(int dir, const char *path, const char *place)
 {
-    json_t *info = place_read_info(dir, path);
+    json_auto_t *info = place_read_info(dir, path);
     const char *text = find_obstacle(info, place);
     const char *at = json_string_value(json_array_get(json_object_get(info, "residency"), 0));
 
     cli_error("%s: it stays at %s: %s", path, at ? at : "its device",
               *text ? text : "another order moved it elsewhere ('events' in the mount tells)");
-    json_decref(info);
     return CLI_FAILURE;
 }

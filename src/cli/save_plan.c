@@ -216,7 +216,7 @@ static int save_plan_tensors(struct save *save)
 
 int save_plan(struct save *save)
 {
-    json_t *metadata = NULL;
+    json_auto_t *metadata = NULL;
     int status = save_plan_tensors(save);
 
     if (status == CLI_OK && save->as_gguf)
@@ -231,7 +231,6 @@ int save_plan(struct save *save)
         status = save_plan_head(save, &save->files[i], metadata);
     if (status == CLI_OK && save->shard_bytes)
         status = save_plan_index(save);
-    json_decref(metadata);
     return status;
 }
 

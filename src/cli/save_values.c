@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of a file that lie in the store's memory, for no entry has room for them. */
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/save.h"
 
 #include "cli/store_memory.h"
@@ -82,11 +83,9 @@ static int fetch_run(struct fetch *fetch, uint64_t *sizes, size_t count)
 int save_fetch_values(struct save *save, struct save_value *values, size_t count)
 {
     struct fetch fetch = {.save = save, .values = values};
-    uint64_t *sizes = calloc(count + 1, sizeof(*sizes));
-    int status = sizes ? fetch_run(&fetch, sizes, count) : cli_out_of_memory();
+    SCOPED_FREE uint64_t *sizes = calloc(count + 1, sizeof(*sizes));
 
-    free(sizes);
-    return status;
+    return sizes ? fetch_run(&fetch, sizes, count) : cli_out_of_memory();
 }
 
 void save_free_values(struct save_value *values, size_t count)

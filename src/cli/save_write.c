@@ -2,6 +2,7 @@
 /* From the mapped memory into files beside the real ones, which they become at the very end. */
 #include "base/array.h"
 #include "base/failure.h"
+#include "base/file_io.h"
 #include "cli/save.h"
 
 #include "base/size.h"
@@ -48,7 +49,7 @@ static char *save_directory(const struct save *save)
 static void save_say_full(const struct save *save, const char *path)
 {
     char needed[SIZE_TEXT_BYTES], available[SIZE_TEXT_BYTES] = "?", missing[SIZE_TEXT_BYTES] = "?";
-    char *directory = save_directory(save);
+    SCOPED_FREE char *directory = save_directory(save);
     struct statvfs disk;
     uint64_t free_bytes;
 
@@ -62,7 +63,6 @@ static void save_say_full(const struct save *save, const char *path)
     cli_error("%s: the disk is full, or a quota is: %s needed for all files, %s free, %s missing; "
               "free some, or save elsewhere",
               path, needed, available, missing);
-    free(directory);
 }
 
 /* What was begun goes away, and so counts as free space again. */
@@ -217,7 +217,7 @@ static int save_make(const struct save *save, struct save_file *file, const char
 
 static int save_make_all(struct save *save)
 {
-    char *directory = save_directory(save);
+    SCOPED_FREE char *directory = save_directory(save);
     uint64_t promised_bytes = 0;
     int status = CLI_OK, error;
 
@@ -235,7 +235,6 @@ static int save_make_all(struct save *save)
         if (error)
             status = save_fail(save, save->files[i].path, error);
     }
-    free(directory);
     return status;
 }
 
@@ -384,16 +383,13 @@ static int save_fill_all(struct save *save)
 
 static int save_sync_directory(const struct save *save)
 {
-    char *directory = save_directory(save);
-    int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    SCOPED_FREE char *directory = save_directory(save);
+    SCOPED_CLOSE int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     int error = fd < 0 ? -errno : 0;
 
     /* Some file systems cannot, and need not. */
     if (!error && fsync(fd) < 0 && errno != EINVAL)
         error = -errno;
-    if (fd >= 0)
-        close(fd);
-    free(directory);
     return error;
 }
 
@@ -413,7 +409,7 @@ static int save_name(struct save_file *file, const char *directory)
 
 static int save_name_all(struct save *save)
 {
-    char *directory = save_directory(save);
+    SCOPED_FREE char *directory = save_directory(save);
     int status = directory ? CLI_OK : save_fail(save, save->path, -ENOMEM), error;
 
     for (size_t i = 0; status == CLI_OK && i < save->file_count; i++) {
@@ -421,7 +417,6 @@ static int save_name_all(struct save *save)
         if (error)
             status = save_fail(save, save->files[i].path, error);
     }
-    free(directory);
     return status;
 }
 

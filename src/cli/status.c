@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/status.h"
 
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/mount_look.h"
@@ -81,7 +82,7 @@ static void status_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], allocations[24], entries[24], generation[24];
     char group[GROUP_TEXT_BYTES], state[STATUS_STATE_BYTES];
-    char *holders = status_format_use(store);
+    SCOPED_FREE char *holders = status_format_use(store);
 
     snprintf(group, sizeof(group), "%s", store_json_text(store, "group"));
     size_format(store_json_number(store, "bytes"), bytes);
@@ -92,7 +93,6 @@ static void status_add_store(const json_t *store, struct ui_table *table)
                                          status_format_state(store, state, sizeof(state)), bytes,
                                          allocations, entries, generation, *group ? group : "-",
                                          holders && *holders ? holders : "-"});
-    free(holders);
 }
 
 static void status_print_stores(const json_t *stores, FILE *to)

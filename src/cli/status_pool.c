@@ -2,6 +2,7 @@
 /* gmsfs status --pool: the stores of one budget, and what is used of it */
 #include "cli/status.h"
 
+#include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
@@ -107,7 +108,7 @@ static char *pool_format_places(const json_t *store, char text[PLACES_BYTES])
 static void pool_add_store(const json_t *store, struct ui_table *table)
 {
     char bytes[SIZE_TEXT_BYTES], state[STATUS_STATE_BYTES], age[AGE_BYTES], places[PLACES_BYTES];
-    char *holders = status_format_holders(store);
+    SCOPED_FREE char *holders = status_format_holders(store);
 
     size_format(store_json_number(store, "bytes"), bytes);
     ui_table_add(
@@ -116,7 +117,6 @@ static void pool_add_store(const json_t *store, struct ui_table *table)
                                 pool_format_places(store, places), bytes,
                                 json_is_true(json_object_get(store, "pinned")) ? "pinned" : "-",
                                 pool_format_age(store, age), holders && *holders ? holders : "-"});
-    free(holders);
 }
 
 static bool pool_has_number(const json_t *pool, const char *key)

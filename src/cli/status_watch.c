@@ -6,6 +6,7 @@
 #include "cli/ui.h"
 
 #include "base/child.h"
+#include "base/scope.h"
 #include "base/size.h"
 
 #include <errno.h>
@@ -327,14 +328,13 @@ static bool watch_read_signals(const struct watch *watch)
 /* Until something may have changed. True when it is enough. */
 static bool watch_wait(struct watch *watch)
 {
-    struct pollfd *polls = calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls));
+    SCOPED_FREE struct pollfd *polls =
+        calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls));
     struct pollfd signals = {.fd = watch->signals, .events = POLLIN};
 
     /* Many events at once are one change; and nothing here may spin. */
-    if (poll(&signals, 1, QUIET_MS) > 0 && watch_read_signals(watch)) {
-        free(polls);
+    if (poll(&signals, 1, QUIET_MS) > 0 && watch_read_signals(watch))
         return true;
-    }
     if (!polls)
         return false;
     polls[0] = signals;
@@ -345,7 +345,6 @@ static bool watch_wait(struct watch *watch)
     for (size_t i = 0; i < watch->watcher_count; i++)
         if (polls[FIRST_WATCHERS + i].revents)
             watch_drain(&watch->watchers[i]);
-    free(polls);
     return watch_read_signals(watch);
 }
 

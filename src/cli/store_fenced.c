@@ -7,11 +7,9 @@
 
 bool store_is_fenced(const char *path)
 {
-    json_t *info = store_info_json(path);
-    bool is_fenced = info && json_is_true(json_object_get(info, "fenced"));
+    json_auto_t *info = store_info_json(path);
 
-    json_decref(info);
-    return is_fenced;
+    return info && json_is_true(json_object_get(info, "fenced"));
 }
 
 bool store_explain_fence(const char *path, const char *doing)

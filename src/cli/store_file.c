@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_file.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,7 +81,7 @@ int store_read_text(const char *path, char **text)
 
 int store_read_json(const char *path, const char *file, json_t **json)
 {
-    char *name = store_file_path(path, file), *text = NULL;
+    SCOPED_FREE char *name = store_file_path(path, file), *text = NULL;
     int error = name ? store_read_text(name, &text) : -ENOMEM;
 
     *json = error ? NULL : json_loads(text, 0, NULL);
@@ -88,8 +90,6 @@ int store_read_json(const char *path, const char *file, json_t **json)
         *json = NULL;
         error = -EBADMSG;
     }
-    free(text);
-    free(name);
     return error;
 }
 
@@ -125,10 +125,9 @@ const char *store_json_text(const json_t *object, const char *name)
 
 void store_last_error(const char *path, char *text, size_t room)
 {
-    json_t *info = store_info_json(path);
+    json_auto_t *info = store_info_json(path);
 
     snprintf(text, room, "%s", info ? store_json_text(info, "last_error") : "");
-    json_decref(info);
 }
 
 static int read_digit(char digit)
@@ -141,7 +140,7 @@ static int read_digit(char digit)
 
 int store_read_id(const char *path, uint8_t id[16])
 {
-    json_t *info;
+    json_auto_t *info = NULL;
     int error = store_read_json(path, "info", &info);
     const char *text = info ? store_json_text(info, "id") : "";
 
@@ -155,6 +154,5 @@ int store_read_id(const char *path, uint8_t id[16])
         else
             id[i] = (uint8_t)(high << 4 | low);
     }
-    json_decref(info);
     return error;
 }

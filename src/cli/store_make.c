@@ -2,6 +2,7 @@
 #include "cli/store_make.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
@@ -36,7 +37,7 @@ static atomic_uint made_count;
 /* Above the one before. */
 static int open_ctl(const char *path, unsigned count)
 {
-    char *ctl = store_file_path(path, "ctl");
+    SCOPED_FREE char *ctl = store_file_path(path, "ctl");
     int least = count > 0 ? made[count - 1].ctl + 1 : STDERR_FILENO + 1;
     int fd = ctl ? open(ctl, O_RDWR | O_CLOEXEC) : -1, above = -1;
 
@@ -44,7 +45,6 @@ static int open_ctl(const char *path, unsigned count)
         above = fcntl(fd, F_DUPFD_CLOEXEC, least);
         close(fd);
     }
-    free(ctl);
     return above;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_place.h"
 
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/place_explain.h"
 #include "cli/store_file.h"
@@ -26,14 +27,13 @@ struct place {
 
 static int place_open(int dir, const char *path, int flags)
 {
-    char *file = store_file_path(dir == AT_FDCWD ? path : ".", "residency");
+    SCOPED_FREE char *file = store_file_path(dir == AT_FDCWD ? path : ".", "residency");
     int fd, error;
 
     if (!file)
         return -ENOMEM;
     fd = openat(dir, file, flags | O_CLOEXEC);
     error = fd < 0 ? -errno : 0;
-    free(file);
     return error ? error : fd;
 }
 
@@ -75,12 +75,9 @@ static int place_poll(const char *path, int fd, uint64_t left_ms)
 /* What is under way makes a spare, and the store stays where it is. */
 static bool place_makes_spare(int dir, const char *path)
 {
-    json_t *info = place_read_info(dir, path);
-    bool spare;
+    json_auto_t *info = place_read_info(dir, path);
 
-    spare = json_is_true(json_object_get(json_object_get(info, "moving"), "spare"));
-    json_decref(info);
-    return spare;
+    return json_is_true(json_object_get(json_object_get(info, "moving"), "spare"));
 }
 
 /* Until nothing moves, or the store moves to `place`. */

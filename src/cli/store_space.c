@@ -62,11 +62,10 @@ int store_say_too_many(const char *path, size_t count, const char *way_out)
 
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES])
 {
-    json_t *info = store_info_json(path);
+    json_auto_t *info = store_info_json(path);
     const char *ahead = json_string_value(json_object_get(info, "behind"));
 
     snprintf(name, STORE_AHEAD_BYTES, "%s", ahead ? ahead : "");
-    json_decref(info);
 }
 
 static void say_behind(const char *path)

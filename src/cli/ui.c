@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/clean.h"
+#include "base/scope.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -83,7 +84,7 @@ unsigned ui_percent(uint64_t part, uint64_t whole)
 json_t *ui_json_text(const char *text)
 {
     json_t *json = json_string(text);
-    char *copy;
+    SCOPED_FREE char *copy = NULL;
 
     if (json)
         return json;
@@ -94,7 +95,6 @@ json_t *ui_json_text(const char *text)
         if ((unsigned char)*at >= 0x80)
             *at = '?';
     json = json_string(copy);
-    free(copy);
     return json;
 }
 

@@ -3,6 +3,7 @@
 #include "copier/gpu.h"
 
 #include "base/near.h"
+#include "base/scope.h"
 #include "cuda/driver.h"
 
 #include <errno.h>
@@ -257,7 +258,7 @@ static int cuda_await(void *gpu, void *mark, char *why)
 
 static void cuda_close(void *gpu)
 {
-    struct cuda *cuda = gpu;
+    SCOPED_FREE struct cuda *cuda = gpu;
     char why[COPIER_WHY_BYTES];
 
     for (unsigned window = 0; window < COPIER_WINDOWS; window++)
@@ -266,7 +267,6 @@ static void cuda_close(void *gpu)
         cuda->driver->cuMemHostUnregister(cuda->pinned);
     cuda->driver->cuCtxSetCurrent(NULL);
     cuda->driver->cuDevicePrimaryCtxRelease_v2(cuda->device);
-    free(cuda);
 }
 
 const struct copier_gpu copier_gpu_cuda = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/abi.h"
 
+#include "base/file_io.h"
 #include "core/core.h"
 #include "daemon/audit.h"
 #include "daemon/fdstore.h"
@@ -55,14 +56,12 @@ static struct abi_number own_numbers(const struct abi_number *abi)
     if (bytes <= 0)
         return found;
     strcpy(path + bytes, ".abi");
-    FILE *file = fopen(path, "re");
+    SCOPED_FILE FILE *file = fopen(path, "re");
     while (file && fscanf(file, "%31s %u %u", name, &number, &oldest) == 3)
         if (strcmp(name, abi->name) == 0) {
             found.number = number;
             found.oldest = oldest;
         }
-    if (file)
-        fclose(file);
     return found;
 }
 #else

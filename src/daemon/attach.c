@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/attach.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
 #include "daemon/wire.h"
@@ -124,12 +125,10 @@ static int write_limit(int connections, unsigned minor, const char *name, unsign
 
     snprintf(path, sizeof path, "%u/%s", minor, name);
     int bytes = snprintf(text, sizeof text, "%u", value);
-    int fd = openat(connections, path, O_WRONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = openat(connections, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int error = write(fd, text, (size_t)bytes) == bytes ? 0 : -errno;
-    close(fd);
-    return error;
+    return write(fd, text, (size_t)bytes) == bytes ? 0 : -errno;
 }
 
 void attach_widen(const struct mountinfo *mount, unsigned max_background)
@@ -315,10 +314,9 @@ void attach_abort(const struct mountinfo *mount)
     char path[64];
 
     snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", mount->minor);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return; /* no fusectl here, or not root */
     ssize_t put = write(fd, "1", 1);
     (void)put;
-    close(fd);
 }

@@ -2,6 +2,7 @@
 #include "daemon/fdstore.h"
 
 #include "base/log.h"
+#include "base/scope.h"
 #include "daemon/loop.h"
 #include "daemon/notify.h"
 
@@ -486,7 +487,7 @@ static size_t take_each(struct fdstore *store, const struct arrivals *arrivals,
 /* Places that nothing has come for: the last keeper ended before it sent that. */
 static void free_others(struct fdstore *store, const struct fdstore_item *items, size_t count)
 {
-    uint8_t *has_come = calloc(FDSTORE_PLACES + 1, 1);
+    SCOPED_FREE uint8_t *has_come = calloc(FDSTORE_PLACES + 1, 1);
 
     if (!has_come)
         return; /* they stay taken, which wastes them */
@@ -495,7 +496,6 @@ static void free_others(struct fdstore *store, const struct fdstore_item *items,
     for (uint32_t i = 1; i <= FDSTORE_PLACES; i++)
         if (!has_come[i])
             store->index->places[i].kind = FDSTORE_FREE;
-    free(has_come);
 }
 
 int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *count)

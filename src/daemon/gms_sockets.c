@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/gms_sockets.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
 
@@ -346,12 +347,10 @@ static int open_all(const struct gms_sockets_options *options, struct gms_socket
 int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets)
 {
     privileges_raise();
-    int lock_fd = lock_dir(options);
+    SCOPED_CLOSE int lock_fd = lock_dir(options);
     int error = open_all(options, sockets);
 
     privileges_rest();
-    if (lock_fd >= 0)
-        close(lock_fd);
     return error;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/helpers.h"
 
+#include "base/file_io.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
 #include "fs/deaths.h"
@@ -86,9 +87,7 @@ static void tell_held(const char *path)
     char held[PATH_MAX];
 
     snprintf(held, sizeof held, "%s.held", path);
-    int fd = open(held, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        close(fd);
+    SCOPED_CLOSE int fd = open(held, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 }
 
 enum gate_name {

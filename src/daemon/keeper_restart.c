@@ -3,6 +3,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static pid_t find_orphan(const struct keeper *keeper)
     int pid = 0;
 
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-    FILE *children = keeper->dead_count > 0 ? NULL : fopen(path, "re");
+    SCOPED_FILE FILE *children = keeper->dead_count > 0 ? NULL : fopen(path, "re");
     if (!children)
         return keeper_search_orphan(keeper);
     while (fscanf(children, "%d", &pid) == 1)
@@ -48,7 +49,6 @@ static pid_t find_orphan(const struct keeper *keeper)
             pid = 0;
         else
             break;
-    fclose(children);
     return pid;
 }
 

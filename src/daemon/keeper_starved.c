@@ -6,6 +6,7 @@
  */
 #include "daemon/keeper_internal.h"
 
+#include "base/file_io.h"
 #include "vmm/headroom.h"
 
 #include <fcntl.h>
@@ -62,12 +63,9 @@ bool keeper_has_room(const struct keeper *keeper)
 
 static bool write_score(const char *score)
 {
-    int fd = open(SCORE_FILE, O_WRONLY | O_CLOEXEC);
-    bool is_written = fd >= 0 && write(fd, score, strlen(score)) == (ssize_t)strlen(score);
+    SCOPED_CLOSE int fd = open(SCORE_FILE, O_WRONLY | O_CLOEXEC);
 
-    if (fd >= 0)
-        close(fd);
-    return is_written;
+    return fd >= 0 && write(fd, score, strlen(score)) == (ssize_t)strlen(score);
 }
 
 void keeper_spare_itself(void)

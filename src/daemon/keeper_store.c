@@ -3,6 +3,7 @@
  * hands over, kept up to date while the mount serves. */
 #include "daemon/keeper_internal.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -55,13 +56,12 @@ static int store_text(struct keeper *keeper, const struct handover_text *text,
         parts[i] = store_part(keeper, text->fds[i]);
         head.places[i] = parts[i].place;
     }
-    int fd = keeper_write_text(&head, sizeof head, text);
+    SCOPED_CLOSE int fd = keeper_write_text(&head, sizeof head, text);
     if (fd < 0)
         return fd;
     uint32_t former = keeper->text_place;
     keeper->text_place = fdstore_add(&keeper->store, FDSTORE_TEXT, fd, 0, 0);
     fdstore_remove(&keeper->store, former);
-    close(fd);
     return 0;
 }
 

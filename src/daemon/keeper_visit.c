@@ -4,6 +4,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/namespaces.h"
 #include "daemon/program.h"
@@ -330,11 +331,9 @@ static int send_all(struct keeper *keeper, int fd, struct given *given)
 static int hear_everything_came(int fd)
 {
     struct wire_message message;
-    int passed_fd = -1;
+    SCOPED_CLOSE int passed_fd = -1;
     int error = wire_receive(fd, &message, &passed_fd);
 
-    if (passed_fd >= 0)
-        close(passed_fd);
     return error ? error : message.type == WIRE_ACK ? message.error : -EPROTO;
 }
 

@@ -3,6 +3,7 @@
 #include "daemon/daemon.h"
 
 #include "base/child.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/fdstore.h"
@@ -280,14 +281,12 @@ static bool fuse_conf_allows_other(void)
 {
     char line[256];
     bool allows = false;
-    FILE *conf = fopen("/etc/fuse.conf", "re");
+    SCOPED_FILE FILE *conf = fopen("/etc/fuse.conf", "re");
 
     while (conf && !allows && fgets(line, sizeof line, conf)) {
         line[strcspn(line, " \t\r\n")] = '\0';
         allows = strcmp(line, "user_allow_other") == 0;
     }
-    if (conf)
-        fclose(conf);
     return allows;
 }
 

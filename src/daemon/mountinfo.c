@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/mountinfo.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -69,8 +70,8 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount)
 /* Calls `see` for each mount until it returns true. 0, or a negative errno. */
 static int each_mount(bool (*see)(void *context, const struct mountinfo *mount), void *context)
 {
-    FILE *table = fopen(MOUNTINFO_FILE, "re");
-    char *line = NULL;
+    SCOPED_FILE FILE *table = fopen(MOUNTINFO_FILE, "re");
+    SCOPED_FREE char *line = NULL;
     size_t room = 0;
     struct mountinfo mount;
 
@@ -80,8 +81,6 @@ static int each_mount(bool (*see)(void *context, const struct mountinfo *mount),
         if (mountinfo_parse_line(line, &mount) == 0 && see(context, &mount))
             break;
     }
-    free(line);
-    fclose(table);
     return 0;
 }
 
@@ -157,8 +156,8 @@ bool mountinfo_has(const struct mountinfo *mount)
 
 bool mountinfo_hides_processes(void)
 {
-    FILE *table = fopen(MOUNTINFO_FILE, "re");
-    char *line = NULL;
+    SCOPED_FILE FILE *table = fopen(MOUNTINFO_FILE, "re");
+    SCOPED_FREE char *line = NULL;
     size_t room = 0;
     bool hides = false;
 
@@ -167,8 +166,5 @@ bool mountinfo_hides_processes(void)
         if (option)
             hides = strncmp(option, "hidepid=0", 9) != 0 && strncmp(option, "hidepid=off", 11) != 0;
     }
-    free(line);
-    if (table)
-        fclose(table);
     return hides;
 }

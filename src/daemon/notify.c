@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/notify.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -65,7 +66,7 @@ int notify_send_to(int fd, const char *state, int passed_fd)
 
 void notify_send(const char *state)
 {
-    int fd = notify_connect();
+    SCOPED_CLOSE int fd = notify_connect();
     int error = fd < 0 ? fd : notify_send_to(fd, state, -1);
     bool is_busy = error == -EAGAIN && strlen(state) < sizeof due;
 
@@ -75,8 +76,6 @@ void notify_send(const char *state)
         memmove(due, state, strlen(state) + 1);
     else
         due[0] = '\0'; /* what is said later counts */
-    if (fd >= 0)
-        close(fd);
 }
 
 void notify_go_on(void)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/process.h"
 
+#include "base/file_io.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +103,7 @@ static ssize_t read_proc(uint64_t pid, const char *file, char text[PROCESS_TEXT_
     char path[64];
 
     snprintf(path, sizeof path, "/proc/%" PRIu64 "/%s", pid, file);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? -ESRCH : -errno;
     ssize_t got = read(fd, text, PROCESS_TEXT_BYTES - 1);
@@ -109,7 +111,6 @@ static ssize_t read_proc(uint64_t pid, const char *file, char text[PROCESS_TEXT_
         got = -errno;
     else
         text[got] = '\0';
-    close(fd);
     return got;
 }
 

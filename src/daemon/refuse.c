@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/refuse.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
@@ -29,7 +31,7 @@ static bool expects_answer(const struct fuse_in_header *request)
 /* What the worker had not read. */
 static void refuse_unread(int fuse_fd)
 {
-    uint8_t *buffer = malloc(REQUEST_BYTES);
+    SCOPED_FREE uint8_t *buffer = malloc(REQUEST_BYTES);
 
     for (unsigned i = 0; buffer && i < MOST_REQUESTS; i++) {
         ssize_t bytes = read(fuse_fd, buffer, REQUEST_BYTES);
@@ -41,7 +43,6 @@ static void refuse_unread(int fuse_fd)
         if (expects_answer(request))
             refuse_one(fuse_fd, request->unique, -ENOTCONN);
     }
-    free(buffer);
 }
 
 void refuse_all(int fuse_fd, const struct fs_ledger *ledger)

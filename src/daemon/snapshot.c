@@ -2,6 +2,7 @@
 #include "daemon/snapshot.h"
 
 #include "base/container.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/process.h"
 
@@ -73,12 +74,10 @@ static void close_all_but(int kept)
 /* It can be had again: where memory runs out it goes before the worker and its clients. */
 static void be_expendable(void)
 {
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     ssize_t put = fd < 0 ? -1 : write(fd, "1000", 4);
 
     (void)put;
-    if (fd >= 0)
-        close(fd);
 }
 
 #ifdef GMSFS_TEST_HOOKS

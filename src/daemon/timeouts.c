@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/timeouts.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -26,13 +27,12 @@ uint64_t timeouts_get_parking_ms(uint64_t default_s, uint64_t max_s)
 static uint64_t read_seconds(const char *path)
 {
     uint64_t seconds = 0;
-    FILE *file = fopen(path, "re");
+    SCOPED_FILE FILE *file = fopen(path, "re");
 
     if (!file)
         return 0;
     if (fscanf(file, "%" SCNu64, &seconds) != 1)
         seconds = 0;
-    fclose(file);
     return seconds;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -301,10 +302,8 @@ static void begin_process(const struct worker_setup *setup)
 /* Before there is a thread. It fails where the limit is lower: then the table grows as needed. */
 static void grow_descriptor_table(const struct worker_setup *setup)
 {
-    int fd = fcntl(setup->control_fd, F_DUPFD_CLOEXEC, (int)WORKER_TABLE_DESCRIPTORS - 1);
-
-    if (fd >= 0)
-        close(fd);
+    SCOPED_CLOSE int fd =
+        fcntl(setup->control_fd, F_DUPFD_CLOEXEC, (int)WORKER_TABLE_DESCRIPTORS - 1);
 }
 
 static int open_memory(struct worker *worker)
@@ -503,7 +502,7 @@ static void check_journal(const struct worker *worker)
     struct journal *journal = NULL;
     struct core *replayed = NULL;
     struct failure failure;
-    uint8_t *bytes = NULL, *again = NULL;
+    SCOPED_FREE uint8_t *bytes = NULL, *again = NULL;
     size_t size = 0, again_size = 0;
     int error = journal_open(&worker->setup->journal, &journal, &failure);
 
@@ -519,8 +518,6 @@ static void check_journal(const struct worker *worker)
         log_error("the journal tells of another state");
         abort();
     }
-    free(bytes);
-    free(again);
     core_free(replayed);
     journal_close(journal);
 }

@@ -2,6 +2,7 @@
 #include "governor/act.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "governor/hook.h"
 #include "governor/shell.h"
 
@@ -41,12 +42,10 @@ __attribute__((format(printf, 1, 2))) static char *print(const char *format, ...
 /* MOUNT/STORE, or MOUNT/STORE/FILE. */
 static char *quote_path(const char *mount, const char *store, const char *file)
 {
-    char *path =
+    SCOPED_FREE char *path =
         print("%s/%s%s%s", strcmp(mount, "/") == 0 ? "" : mount, store, *file ? "/" : "", file);
-    char *quoted = path ? shell_quote(path) : NULL;
 
-    free(path);
-    return quoted;
+    return path ? shell_quote(path) : NULL;
 }
 
 /* So that its quotes, and what it ends with, stay its own. */
@@ -60,27 +59,24 @@ static char *make_hook(const char *hook)
 
 static char *make_write(const char *word, const char *mount, const char *store, const char *file)
 {
-    char *quoted = shell_quote(word), *path = quote_path(mount, store, file);
-    char *command = quoted && path ? print("echo %s >%s", quoted, path) : NULL;
+    SCOPED_FREE char *quoted = shell_quote(word), *path = quote_path(mount, store, file);
 
-    free(path);
-    free(quoted);
-    return command;
+    return quoted && path ? print("echo %s >%s", quoted, path) : NULL;
 }
 
 static char *make_max(const struct governor_deed *deed, const char *mount)
 {
-    char *line = deed->bytes == UINT64_MAX ? print("%s max=max", deed->store)
-                                           : print("%s max=%" PRIu64, deed->store, deed->bytes);
-    char *command = line ? make_write(line, mount, "pools", "") : NULL;
+    SCOPED_FREE char *line = deed->bytes == UINT64_MAX
+                                 ? print("%s max=max", deed->store)
+                                 : print("%s max=%" PRIu64, deed->store, deed->bytes);
 
-    free(line);
-    return command;
+    return line ? make_write(line, mount, "pools", "") : NULL;
 }
 
 static char *make_own(const struct governor_deed *deed, const struct governor_place *place)
 {
-    char *store = quote_path(place->mount, deed->store, ""), *program = shell_quote(place->program);
+    SCOPED_FREE char *store = quote_path(place->mount, deed->store, ""),
+                     *program = shell_quote(place->program);
     char *command = NULL;
 
     if (store && program && deed->kind == GOVERNOR_PROMOTE)
@@ -95,8 +91,6 @@ static char *make_own(const struct governor_deed *deed, const struct governor_pl
     else if (store && program)
         command = print("%s drain -q --then demote --to %s --timeout %u %s", program,
                         get_tier(deed), GOVERNOR_DRAIN_MS / MS_PER_S, store);
-    free(program);
-    free(store);
     return command;
 }
 
@@ -178,7 +172,7 @@ int governor_do(const struct governor_deed *deed, const struct governor_config *
                 const struct governor_place *place, struct failure *failure)
 {
     struct hook hook = {.command = governor_deed_command(deed, config, place)};
-    char *command = (char *)hook.command;
+    SCOPED_FREE char *command = (char *)hook.command;
     struct failure why;
     char name[512];
     int error;
@@ -194,6 +188,5 @@ int governor_do(const struct governor_deed *deed, const struct governor_config *
                     why.text, command);
     }
     hooks_free(&hook, 1);
-    free(command);
     return error;
 }

@@ -3,6 +3,7 @@
 #include "governor/observe.h"
 
 #include "base/failure.h"
+#include "base/scope.h"
 #include "governor/hook.h"
 #include "governor/shell.h"
 
@@ -136,7 +137,7 @@ int governor_ask(struct governor_past *past, const struct governor_config *confi
                  const char *mount, uint64_t now_ms, governor_tell *tell)
 {
     const size_t most = config->model_count + 1;
-    struct hook *hooks = calloc(most, sizeof(*hooks));
+    SCOPED_FREE struct hook *hooks = calloc(most, sizeof(*hooks));
     int count = hooks ? make_questions(config, mount, hooks) : -ENOMEM, error = count;
 
     if (count >= 0) {
@@ -146,6 +147,5 @@ int governor_ask(struct governor_past *past, const struct governor_config *confi
     }
     for (size_t i = 0; hooks && i < most; i++)
         free((char *)hooks[i].command);
-    free(hooks);
     return error < 0 ? error : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image_layout.h"
 
+#include "base/scope.h"
 #include "meta/layout.h"
 
 #include <errno.h>
@@ -38,10 +39,9 @@ static int build_allocation(struct layout *built, const struct image_layout *lay
 
 static int build_entries(struct layout *built, const struct image_layout *layout)
 {
-    struct layout_put *puts = calloc(layout->entry_count + 1, sizeof(*puts));
+    SCOPED_FREE struct layout_put *puts = calloc(layout->entry_count + 1, sizeof(*puts));
     struct layout_row row;
     size_t culprit;
-    int error;
 
     if (!puts)
         return -ENOMEM;
@@ -56,9 +56,7 @@ static int build_entries(struct layout *built, const struct image_layout *layout
                                       .value_bytes = row.value_bytes,
                                       .serial = i + 1};
     }
-    error = layout_put_many(built, puts, layout->entry_count, false, &culprit);
-    free(puts);
-    return error;
+    return layout_put_many(built, puts, layout->entry_count, false, &culprit);
 }
 
 /* The layout that a store makes of the document; aligned_bytes NULL: as they are. */

@@ -2,6 +2,8 @@
 /* The entries of a layout, apart from putting them (put.c): looking, going through, taking out. */
 #include "layout_internal.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -192,8 +194,7 @@ static void find_bound(const struct layout *layout, uint64_t slot, struct index_
 int layout_remove_bound(struct layout *layout, const struct layout_allocation *allocation)
 {
     size_t count = (size_t)allocation->bound_entries;
-    struct index_edit *edits;
-    int error;
+    SCOPED_FREE struct index_edit *edits = NULL;
 
     if (count == 0)
         return 0;
@@ -204,9 +205,7 @@ int layout_remove_bound(struct layout *layout, const struct layout_allocation *a
     for (size_t i = 0; i < count; i++)
         edits[count + i] = edits[i];
     layout_place_by_serial(layout, edits + count, count);
-    error = layout_edit_entries(layout, edits, edits + count, count, false);
-    free(edits);
-    return error;
+    return layout_edit_entries(layout, edits, edits + count, count, false);
 }
 
 void layout_clear_entries(struct layout *layout)

@@ -88,7 +88,7 @@ static int input_text(struct input *input, struct gguf_text *text)
 static int input_name(struct input *input, const char *what, struct gguf_text *name)
 {
     int error = input_text(input, name);
-    json_t *text;
+    json_auto_t *text = NULL;
 
     if (error)
         return error;
@@ -100,7 +100,6 @@ static int input_name(struct input *input, const char *what, struct gguf_text *n
     if (!text)
         return failure_set(input->failure, -EINVAL,
                            "the name of a %s is not UTF-8; write the file again", what);
-    json_decref(text);
     return 0;
 }
 

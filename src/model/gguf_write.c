@@ -38,7 +38,7 @@ static bool are_strings(const json_t *keys)
 int gguf_parse_entry(const void *value, size_t value_bytes, uint32_t *version,
                      uint32_t *alignment_bytes, json_t **keys)
 {
-    json_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
     json_int_t format = json_integer_value(json_object_get(json, "version"));
     json_int_t alignment = json_integer_value(json_object_get(json, "alignment"));
     int error = -EINVAL;
@@ -51,7 +51,6 @@ int gguf_parse_entry(const void *value, size_t value_bytes, uint32_t *version,
         json_incref(*keys);
         error = 0;
     }
-    json_decref(json);
     return error;
 }
 

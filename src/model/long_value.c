@@ -8,11 +8,9 @@
 
 char *long_value_json(const char *format, uint64_t size_bytes)
 {
-    json_t *json = json_pack("{s:s, s:I}", "format", format, "bytes", (json_int_t)size_bytes);
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_auto_t *json = json_pack("{s:s, s:I}", "format", format, "bytes", (json_int_t)size_bytes);
 
-    json_decref(json);
-    return text;
+    return json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 }
 
 int long_value_parse(const char *format, const void *value, size_t value_bytes,

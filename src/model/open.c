@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/open.h"
 
+#include "base/file_io.h"
 #include "model/gguf.h"
 
 #include <errno.h>
@@ -27,11 +28,9 @@ static bool is_directory(const char *path)
 static bool is_gguf(const char *path)
 {
     char magic[sizeof(GGUF_MAGIC) - 1];
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    SCOPED_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     ssize_t got = fd < 0 ? -1 : pread(fd, magic, sizeof(magic), 0);
 
-    if (fd >= 0)
-        close(fd);
     return got == (ssize_t)sizeof(magic) && memcmp(magic, GGUF_MAGIC, sizeof(magic)) == 0;
 }
 
@@ -113,7 +112,7 @@ static size_t sort_parts(struct part_name *parts, size_t count)
 
 int model_check_parts(const char *const *paths, size_t count, struct failure *failure)
 {
-    struct part_name *parts = calloc(count + 1, sizeof(*parts));
+    SCOPED_FREE struct part_name *parts = calloc(count + 1, sizeof(*parts));
     char fault[PART_TEXT_BYTES];
     size_t used = 0, length;
     int error = 0;
@@ -134,6 +133,5 @@ int model_check_parts(const char *const *paths, size_t count, struct failure *fa
                                  "the directory",
                                  fault);
     }
-    free(parts);
     return error;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pack.h"
 
+#include "base/scope.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -95,11 +97,10 @@ static void choose_numbers(const struct pack_plan *plan, uint64_t chunk_bytes, u
 
 static int number_anew(struct pack_plan *plan, uint64_t chunk_bytes)
 {
-    uint32_t *numbers = calloc(plan->allocation_count, sizeof(*numbers));
+    SCOPED_FREE uint32_t *numbers = calloc(plan->allocation_count, sizeof(*numbers));
     uint64_t *bytes = calloc(plan->allocation_count, sizeof(*bytes));
 
     if (numbers == NULL || bytes == NULL) {
-        free(numbers);
         free(bytes);
         return -ENOMEM;
     }
@@ -110,7 +111,6 @@ static int number_anew(struct pack_plan *plan, uint64_t chunk_bytes)
         bytes[numbers[i]] = plan->allocation_bytes[i];
     free(plan->allocation_bytes);
     plan->allocation_bytes = bytes;
-    free(numbers);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 
+#include "base/scope.h"
 #include "find_other.h"
 #include "safetensors_parts.h"
 
@@ -29,7 +30,7 @@ static bool shard_name_is_plain(const char *name)
 static int index_read(const char *path, json_t **root, struct failure *failure)
 {
     uint64_t size_bytes = 0;
-    char *bytes = NULL;
+    SCOPED_FREE char *bytes = NULL;
     int fd = -1;
     int error = safetensors_open_file(path, &fd, &size_bytes, failure);
 
@@ -45,7 +46,6 @@ static int index_read(const char *path, json_t **root, struct failure *failure)
     if (error == 0)
         error =
             safetensors_parse_object(path, "the index", bytes, (size_t)size_bytes, root, failure);
-    free(bytes);
     close(fd);
     return error;
 }
@@ -163,11 +163,9 @@ static int index_check_shards(const char *path, const char *const *names, size_t
 static int index_add_shard(struct model *model, const char *path, const char *name,
                            struct failure *failure)
 {
-    char *shard = index_shard_path(path, name, failure);
-    int error = shard == NULL ? -ENOMEM : safetensors_add_file(model, shard, failure);
+    SCOPED_FREE char *shard = index_shard_path(path, name, failure);
 
-    free(shard);
-    return error;
+    return shard == NULL ? -ENOMEM : safetensors_add_file(model, shard, failure);
 }
 
 /* Every tensor of the map is in its shard, and the shards hold no others. */

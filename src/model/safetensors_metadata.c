@@ -18,7 +18,7 @@
  */
 static int add_pair(json_t *object, const struct model_pair *pair)
 {
-    json_t *value = json_string(pair->value);
+    json_auto_t *value = json_string(pair->value);
     json_t *name = json_string(pair->key);
     json_t *known, *longer;
     int error = -ENOMEM;
@@ -34,14 +34,13 @@ static int add_pair(json_t *object, const struct model_pair *pair)
         json_object_set(object, json_string_value(name), value) == 0)
         error = 0;
     json_decref(name);
-    json_decref(value);
     return error;
 }
 
 /* Makes the JSON, however long; *json NULL where no file has any. */
 static int make_json(const struct model *model, char **json)
 {
-    json_t *object = json_object();
+    json_auto_t *object = json_object();
     int error = object == NULL ? -ENOMEM : 0;
 
     *json = NULL;
@@ -51,7 +50,6 @@ static int make_json(const struct model *model, char **json)
         *json = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
         error = *json == NULL ? -ENOMEM : 0;
     }
-    json_decref(object);
     return error;
 }
 

@@ -128,14 +128,13 @@ static int write_take(const json_t *json, struct model_tensor *tensor, const cha
 int safetensors_from_value(const void *value, size_t value_bytes, struct model_tensor *tensor,
                            const char **why)
 {
-    json_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
+    json_auto_t *json = json_loadb(value, value_bytes, JSON_REJECT_DUPLICATES, NULL);
     int error;
 
     memset(tensor, 0, sizeof(*tensor));
     error = write_take(json, tensor, why);
     if (!error)
         write_take_ggml(json, tensor);
-    json_decref(json);
     return error;
 }
 
@@ -179,7 +178,7 @@ static json_t *write_header_json(const struct model_tensor *const *tensors, size
 int safetensors_make_header(const struct model_tensor *const *tensors, size_t count,
                             json_t *metadata, char **bytes, size_t *size_bytes)
 {
-    json_t *header = write_header_json(tensors, count, metadata);
+    json_auto_t *header = write_header_json(tensors, count, metadata);
     size_t length = header ? json_dumpb(header, NULL, 0, JSON_COMPACT) : 0;
     size_t padded = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     uint64_t prefix = htole64(padded);
@@ -206,7 +205,6 @@ int safetensors_make_header(const struct model_tensor *const *tensors, size_t co
     } else {
         free(text);
     }
-    json_decref(header);
     return error;
 }
 

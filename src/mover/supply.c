@@ -2,6 +2,7 @@
 #include "mover/supply.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -141,7 +142,7 @@ int supply_take(struct supply *supply, size_t item)
 
 void supply_give_back(struct supply *supply, size_t item)
 {
-    int filled = -1;
+    SCOPED_CLOSE int filled = -1;
 
     pthread_mutex_lock(&supply->mutex);
     if (--supply->left[item] == 0) {
@@ -151,8 +152,6 @@ void supply_give_back(struct supply *supply, size_t item)
         pthread_cond_broadcast(&supply->changed);
     }
     pthread_mutex_unlock(&supply->mutex);
-    if (filled >= 0)
-        close(filled);
 }
 
 /* In the mutex, which is given back meanwhile. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/idvec.h"
 #include "base/log.h"
+#include "base/scope.h"
 #include "triton/cuda_message.h"
 #include "triton/cuda_start.h"
 #include "triton/opener_message.h"
@@ -358,7 +359,7 @@ static bool is_among(const struct kept *kept, const struct gmsfs_region_info *li
 /* Where the mount does not answer nothing is a region of its any more. */
 static void look_at(struct cuda_helpers *helpers, struct helper *helper)
 {
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
 
@@ -368,7 +369,6 @@ static void look_at(struct cuda_helpers *helpers, struct helper *helper)
         if (!is_among(kept, list, count))
             let_go(helper, kept);
     }
-    free(list);
 }
 
 void cuda_helpers_look(struct cuda_helpers *helpers, uint32_t uid)

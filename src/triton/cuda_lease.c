@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/cuda_lease.h"
 
+#include "base/scope.h"
 #include "triton/cuda_message.h"
 
 #include <errno.h>
@@ -50,7 +51,7 @@ static void begin(struct cuda_move *move, enum cuda_move_op op, uint64_t offset,
 
 int cuda_lease_read(int lease, uint64_t offset, void *bytes, size_t size_bytes)
 {
-    struct cuda_move *move = malloc(sizeof *move);
+    SCOPED_FREE struct cuda_move *move = malloc(sizeof *move);
     uint8_t *to = bytes;
     int error = move ? 0 : -ENOMEM;
 
@@ -62,13 +63,12 @@ int cuda_lease_read(int lease, uint64_t offset, void *bytes, size_t size_bytes)
             memcpy(to + done, move->bytes, part);
         done += part;
     }
-    free(move);
     return error;
 }
 
 int cuda_lease_write(int lease, uint64_t offset, const void *bytes, size_t size_bytes)
 {
-    struct cuda_move *move = malloc(sizeof *move);
+    SCOPED_FREE struct cuda_move *move = malloc(sizeof *move);
     const uint8_t *from = bytes;
     int error = move ? 0 : -ENOMEM;
 
@@ -79,6 +79,5 @@ int cuda_lease_write(int lease, uint64_t offset, const void *bytes, size_t size_
         error = exchange(lease, move, part, 0);
         done += part;
     }
-    free(move);
     return error;
 }

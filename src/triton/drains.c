@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/drains.h"
 
+#include "base/scope.h"
+
 #include <stdlib.h>
 
 struct drain {
@@ -87,7 +89,7 @@ bool drains_take_over(struct drains *drains, uint64_t now_ms, uint64_t *region)
 
 static void mark(struct drains *drains, struct registry *registry, uint32_t uid)
 {
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
 
@@ -97,7 +99,6 @@ static void mark(struct drains *drains, struct registry *registry, uint32_t uid)
         if (drain)
             drain->is_there = true;
     }
-    free(list);
 }
 
 static bool take_gone(void *item, void *context)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/identity.h"
 
+#include "base/file_io.h"
+
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <linux/inet_diag.h>
@@ -142,13 +144,11 @@ static uint32_t ask_kernel(int fd)
 /* A number from a file of /proc that has nothing but numbers; the `index`th of them. */
 static bool read_number(const char *path, int index, uint64_t *number)
 {
-    FILE *file = fopen(path, "re");
+    SCOPED_FILE FILE *file = fopen(path, "re");
     bool good = file != NULL;
 
     for (int i = 0; good && i <= index; i++)
         good = fscanf(file, "%" SCNu64, number) == 1;
-    if (file)
-        fclose(file);
     return good;
 }
 

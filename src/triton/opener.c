@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/idvec.h"
+#include "base/scope.h"
 #include "triton/cuda_helpers.h"
 #include "triton/groups.h"
 #include "triton/opener_message.h"
@@ -103,13 +104,12 @@ static uint32_t find_user(struct opener *opener)
 
 static bool has_name(struct opener *opener, uint32_t uid)
 {
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
     int error = registry_list(opener->options->registry, uid, GMSFS_REGION_ANY,
                               opener->request.names[0], &list, &count, &reason);
 
-    free(list);
     return !error && count > 0;
 }
 
@@ -223,7 +223,7 @@ static int judge_helper(struct opener *opener, int error, enum gmsfs_region_reas
 /* Its number in the mount; 0: it has gone already. */
 static uint64_t find_number(struct opener *opener, uint32_t uid)
 {
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
     uint64_t id = 0;
@@ -232,7 +232,6 @@ static uint64_t find_number(struct opener *opener, uint32_t uid)
                       &list, &count, &reason) == 0 &&
         count == 1)
         id = list[0].id;
-    free(list);
     return id;
 }
 
@@ -329,7 +328,7 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
 {
     const struct opener_request *request = &opener->request;
     struct opener_reply *reply = &opener->reply;
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     size_t count = 0;
     int error =
         registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
@@ -343,7 +342,6 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
         if (reply->more)
             error = answer(opener);
     }
-    free(list);
     return error;
 }
 
@@ -421,14 +419,13 @@ static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reaso
 static void note_drains(struct opener *opener, uint32_t uid)
 {
     const struct opener_request *request = &opener->request;
-    struct gmsfs_region_info *list = NULL;
+    SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
 
     registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
                   request->name_count ? request->names[0] : NULL, &list, &count, &reason);
     drains_note(&opener->drains, list, count, clock_now_ms());
-    free(list);
 }
 
 static int unregister(struct opener *opener, uint32_t uid)
@@ -563,7 +560,7 @@ static int wait_next(struct opener *opener, uint64_t *tick_ms)
 
 int opener_serve(const struct opener_options *options, int socket)
 {
-    struct opener *opener = calloc(1, sizeof *opener);
+    SCOPED_FREE struct opener *opener = calloc(1, sizeof *opener);
     uint64_t tick_ms = clock_now_ms();
     int error;
 
@@ -579,6 +576,5 @@ int opener_serve(const struct opener_options *options, int socket)
     cuda_helpers_free(opener->helpers);
     drains_free(&opener->drains);
     idvec_free_items(&opener->peers);
-    free(opener);
     return error > 0 ? 0 : error;
 }

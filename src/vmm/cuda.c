@@ -9,6 +9,7 @@
  */
 #include "vmm/cuda_internal.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/size.h"
 
@@ -32,11 +33,10 @@ static int fail(struct cuda *cuda, const char *call, enum drv_result result, uin
 /* The driver does not say that descriptors have run out. */
 static int why_no_descriptor(int error)
 {
-    int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    SCOPED_CLOSE int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 
     if (fd < 0)
         return errno == EMFILE ? -EMFILE : error;
-    close(fd);
     return error;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cuda_choose.h"
 
+#include "base/file_io.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -63,14 +65,12 @@ static bool read_uuid(const char *root, const char *pci_id, char uuid[UUID_TEXT_
 {
     char path[4096], line[256];
     bool found = false;
-    FILE *file;
+    SCOPED_FILE FILE *file = NULL;
 
     snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root, pci_id);
     file = fopen(path, "re");
     while (file && !found && fgets(line, sizeof(line), file))
         found = sscanf(line, "GPU UUID: %40s", uuid) == 1 && is_uuid(uuid);
-    if (file)
-        fclose(file);
     return found;
 }
 

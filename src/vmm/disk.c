@@ -12,6 +12,7 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/scope.h"
 #include "vmm/memfd.h"
 
 #include <errno.h>
@@ -223,7 +224,7 @@ static int disk_sync(struct vmm_device *device, const struct vmm_piece *piece)
 static int read_back(int fd, uint64_t offset, uint64_t bytes)
 {
     uint64_t most = bytes < PROBE_BYTES ? bytes : PROBE_BYTES;
-    void *buffer = aligned_alloc(DISK_BLOCK_BYTES, most);
+    SCOPED_FREE void *buffer = aligned_alloc(DISK_BLOCK_BYTES, most);
     int error = buffer ? 0 : -ENOMEM;
 
     for (uint64_t done = 0; error == 0 && done < bytes;) {
@@ -232,7 +233,6 @@ static int read_back(int fd, uint64_t offset, uint64_t bytes)
         error = transfer(fd, buffer, NULL, part, offset + done);
         done += part;
     }
-    free(buffer);
     return error;
 }
 

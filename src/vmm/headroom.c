@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/headroom.h"
 
+#include "base/scope.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -192,7 +194,7 @@ static const char *path_below(const char *path, const char *top)
 static int read_own_path(const struct headroom *headroom, const struct hierarchy *hierarchy,
                          char path[PATH_MAX])
 {
-    char *line = NULL;
+    SCOPED_FREE char *line = NULL;
     size_t room = 0;
     FILE *file;
     int error = open_text(&file, headroom->root, "/proc/self", "cgroup");
@@ -213,7 +215,6 @@ static int read_own_path(const struct headroom *headroom, const struct hierarchy
         strcpy(path, at);
         error = 1;
     }
-    free(line);
     fclose(file);
     return error;
 }

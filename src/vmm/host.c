@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/vmm_backend.h"
 
+#include "base/file_io.h"
 #include "base/xxh3.h"
 #include "vmm/backends.h"
 #include "vmm/host_commit.h"
@@ -381,14 +382,11 @@ static int host_read(struct vmm_device *device, const struct vmm_piece *piece, v
 static int write_by_own_description(const struct host *host, const struct vmm_piece *piece,
                                     const void *from, size_t bytes, uint64_t offset)
 {
-    int fd = memfd_reopen(piece->fd, true);
-    int error;
+    SCOPED_CLOSE int fd = memfd_reopen(piece->fd, true);
 
     if (fd < 0)
         return fd;
-    error = move(host, fd, NULL, from, bytes, offset);
-    close(fd);
-    return error;
+    return move(host, fd, NULL, from, bytes, offset);
 }
 
 static int host_write(struct vmm_device *device, struct vmm_piece *piece, const void *from,

@@ -2,6 +2,7 @@
 /* move - pieces of any tier, the accounts of the tiers, and bytes from one tier to another */
 #include "vmm/tier.h"
 
+#include "base/scope.h"
 #include "vmm/vmm_internal.h"
 
 #include <assert.h>
@@ -181,8 +182,8 @@ static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vm
                         uint64_t offset, uint64_t bytes)
 {
     uint64_t most = bytes < BOUNCE_BYTES ? bytes : BOUNCE_BYTES;
-    uint8_t *buffer = aligned_alloc(DISK_BLOCK_BYTES,
-                                    (most + DISK_BLOCK_BYTES) & ~(uint64_t)(DISK_BLOCK_BYTES - 1));
+    SCOPED_FREE uint8_t *buffer = aligned_alloc(
+        DISK_BLOCK_BYTES, (most + DISK_BLOCK_BYTES) & ~(uint64_t)(DISK_BLOCK_BYTES - 1));
     int error = buffer ? 0 : -ENOMEM;
 
     for (uint64_t done = 0; error == 0 && done < bytes;) {
@@ -193,7 +194,6 @@ static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vm
             error = vmm_write(vmm, to, buffer, part, offset + done);
         done += part;
     }
-    free(buffer);
     return error;
 }
 
