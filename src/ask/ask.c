@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ask/ask.h"
 
+#include "base/passing.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -15,12 +17,6 @@
 
 #define LOOK_MS  100
 #define PAUSE_NS 1000000L
-#define MAX_FDS  253 /* of one message: the kernel's SCM_MAX_FD */
-
-union rights {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(MAX_FDS * sizeof(int))];
-};
 
 uint64_t ask_now_ms(void)
 {
@@ -108,20 +104,12 @@ int ask_wait(int fd, short events, const struct ask_limits *limits)
 
 int ask_send(int fd, const void *bytes, size_t size, int passed_fd, const struct ask_limits *limits)
 {
-    union rights control = {0};
+    union passing control;
     struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     int error = 0;
 
-    if (passed_fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof passed_fd);
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof passed_fd);
-        memcpy(CMSG_DATA(rights), &passed_fd, sizeof passed_fd);
-    }
+    passing_put(&message, &control, &passed_fd, passed_fd >= 0);
     while (!error && sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         if (errno == EAGAIN)
             error = ask_wait(fd, POLLOUT, limits);
@@ -133,14 +121,15 @@ int ask_send(int fd, const void *bytes, size_t size, int passed_fd, const struct
 
 ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count)
 {
-    assert(*fd_count <= MAX_FDS);
-    union rights control;
+    assert(*fd_count <= PASSING_MAX);
+    union passing control;
+    size_t most = *fd_count;
     /* CMSG_SPACE() has room for one more where the number is odd, and the kernel fills it. */
     struct iovec part = {.iov_base = bytes, .iov_len = room};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = CMSG_LEN(*fd_count * sizeof(int))};
+                             .msg_controllen = CMSG_LEN(most * sizeof(int))};
     ssize_t got;
 
     *fd_count = 0;
@@ -149,12 +138,7 @@ ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count
     while (got < 0 && errno == EINTR);
     if (got <= 0)
         return got == 0 ? -ECONNRESET : -errno;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        *fd_count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(at), *fd_count * sizeof(int));
-    }
+    *fd_count = passing_take(&message, fds, most);
     if (message.msg_flags & MSG_CTRUNC)
         return -EMFILE;
     return message.msg_flags & MSG_TRUNC ? -EPROTO : got;

@@ -3,6 +3,7 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/passing.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -42,22 +43,12 @@ int notify_connect(void)
 
 int notify_send_to(int fd, const char *state, int passed_fd)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } rights = {.bytes = {0}};
+    union passing rights;
     struct iovec piece = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
     struct msghdr packet = {.msg_iov = &piece, .msg_iovlen = 1};
     ssize_t sent;
 
-    if (passed_fd >= 0) {
-        packet.msg_control = rights.bytes;
-        packet.msg_controllen = sizeof rights.bytes;
-        rights.header.cmsg_level = SOL_SOCKET;
-        rights.header.cmsg_type = SCM_RIGHTS;
-        rights.header.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&rights.header), &passed_fd, sizeof passed_fd);
-    }
+    passing_put(&packet, &rights, &passed_fd, passed_fd >= 0);
     do
         sent = sendmsg(fd, &packet, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);

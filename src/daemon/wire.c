@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/wire.h"
 
+#include "base/passing.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -11,11 +13,6 @@
 #define WIRE_TRIES           10u
 #define WIRE_TRIES_IN_FLIGHT 3000u
 #define WIRE_PAUSE_NS        1000000
-
-union wire_rights {
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(WIRE_BATCH_MAX * sizeof(int))];
-};
 
 int wire_pair(int fds[2])
 {
@@ -53,22 +50,13 @@ static bool try_again(ssize_t done, unsigned *tries)
 static int send_packet(int fd, const void *bytes, size_t size, const int *fds, size_t count,
                        bool once)
 {
-    union wire_rights rights;
+    union passing rights;
     struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = size};
     struct msghdr packet = {.msg_iov = &piece, .msg_iovlen = 1};
     unsigned tries = 0;
     ssize_t sent;
 
-    if (count > 0) {
-        memset(rights.bytes, 0, CMSG_SPACE(count * sizeof(int)));
-        packet.msg_control = rights.bytes;
-        packet.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, count * sizeof(int));
-    }
+    passing_put(&packet, &rights, fds, count);
     do {
         sent = sendmsg(fd, &packet, MSG_NOSIGNAL | (once ? MSG_DONTWAIT : 0));
     } while (!once && try_again(sent, &tries));
@@ -92,7 +80,7 @@ static ssize_t receive_once(int fd, struct msghdr *packet)
 static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds[WIRE_BATCH_MAX],
                           size_t *count, bool *lost)
 {
-    union wire_rights rights;
+    union passing rights;
     struct iovec piece = {.iov_base = bytes, .iov_len = room};
     struct msghdr packet = {
         .msg_iov = &piece,
@@ -111,11 +99,7 @@ static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds
         return errno == ECONNRESET ? -EPIPE : -errno;
     if (received == 0)
         return -EPIPE;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&packet);
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-        *count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        memcpy(fds, CMSG_DATA(header), *count * sizeof(int));
-    }
+    *count = passing_take(&packet, fds, WIRE_BATCH_MAX);
     *got = (size_t)received;
     *lost = (packet.msg_flags & MSG_CTRUNC) != 0;
     if (!(packet.msg_flags & MSG_TRUNC))

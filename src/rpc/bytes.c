@@ -3,6 +3,7 @@
 #include "rpc/rpc_internal.h"
 
 #include "base/clock.h"
+#include "base/passing.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,27 +19,15 @@ static ssize_t send_some(struct rpc_connection *connection)
 {
     const struct message_buffer *output = &connection->output;
     struct kept_output *kept = kept_change_output(connection->kept);
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union passing control;
     struct iovec part = {.iov_base = output->bytes + output->begin_bytes,
                          .iov_len = output->size_bytes - output->begin_bytes};
-    struct msghdr *head = &kept->send.msg_hdr;
 
     *kept = (struct kept_output){.frame = kept_get_input(connection->kept)->consumed + 1,
                                  .total_bytes = output->size_bytes,
                                  .sent_bytes = output->begin_bytes,
                                  .send.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
-    if (connection->passed_fd >= 0) {
-        head->msg_control = &control;
-        head->msg_controllen = sizeof control.bytes;
-        struct cmsghdr *rights = CMSG_FIRSTHDR(head);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(rights), &connection->passed_fd, sizeof(int));
-    }
+    passing_put(&kept->send.msg_hdr, &control, &connection->passed_fd, connection->passed_fd >= 0);
     kept_set_output(connection->kept);
     /* Without the C library between: msg_len is the kernel's. */
     if (syscall(SYS_sendmmsg, connection->watch.fd, &kept->send, 1, MSG_DONTWAIT | MSG_NOSIGNAL) <

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/opener_message.h"
 
+#include "base/passing.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -30,18 +32,10 @@ int opener_request_check(struct opener_request *request, size_t bytes)
 int opener_send(int socket, const void *message, size_t bytes, const int *fds, size_t fd_count)
 {
     struct iovec part = {(void *)message, bytes};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(OPENER_MAX_FDS * sizeof(int))] = {0};
+    union passing control;
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
 
-    if (fd_count > 0) {
-        header.msg_control = control;
-        header.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-        memcpy(CMSG_DATA(rights), fds, fd_count * sizeof(int));
-    }
+    passing_put(&header, &control, fds, fd_count);
     ssize_t sent;
     do
         sent = sendmsg(socket, &header, MSG_NOSIGNAL);
@@ -49,44 +43,24 @@ int opener_send(int socket, const void *message, size_t bytes, const int *fds, s
     return sent < 0 ? -errno : 0;
 }
 
-static void take_fds(struct msghdr *header, int *fds, size_t *fd_count)
-{
-    size_t room = *fd_count;
-
-    *fd_count = 0;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at; at = CMSG_NXTHDR(header, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof fd);
-            if (*fd_count < room)
-                fds[(*fd_count)++] = fd;
-            else
-                close(fd);
-        }
-    }
-}
-
 int opener_receive(int socket, void *message, size_t *bytes, int *fds, size_t *fd_count)
 {
     struct iovec part = {message, *bytes};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(OPENER_MAX_FDS * sizeof(int))];
+    union passing control;
+    size_t most = *fd_count;
     struct msghdr header = {.msg_iov = &part,
                             .msg_iovlen = 1,
-                            .msg_control = control,
-                            .msg_controllen = sizeof control};
+                            .msg_control = &control,
+                            .msg_controllen = CMSG_SPACE(OPENER_MAX_FDS * sizeof(int))};
     ssize_t got;
 
     do
         got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        *fd_count = 0;
+    *fd_count = 0;
+    if (got < 0)
         return -errno;
-    }
-    take_fds(&header, fds, fd_count);
+    *fd_count = passing_take(&header, fds, most);
     *bytes = (size_t)got;
     if (!(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
         return 0;

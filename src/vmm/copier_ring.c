@@ -3,6 +3,7 @@
 #include "vmm/copier_client_internal.h"
 
 #include "base/clock.h"
+#include "base/passing.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -72,22 +73,11 @@ static void finish(struct copier_client *client, struct ring_entry *p, int error
 
 static int send_request(const struct copier_client *client, struct copier_request *request, int fd)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union passing control;
     struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-    if (fd >= 0) {
-        msg.msg_control = control.bytes;
-        msg.msg_controllen = sizeof(control.bytes);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&msg);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    }
+    passing_put(&msg, &control, &fd, fd >= 0);
     /* As many requests as there are entries always fit. */
     return sendmsg(client->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * passing - descriptors that go along with a message of a unix socket
+ *
+ * For all that send or receive some: a struct msghdr gets them, or has them taken out of it. All of
+ * it is here, so the library has it too. Sends and receives nothing itself.
+ */
+#ifndef GMSFS_BASE_PASSING_H
+#define GMSFS_BASE_PASSING_H
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PASSING_MAX 253u /* as the kernel's SCM_MAX_FD */
+
+/* Room for them beside a message; it lasts as long as the message. */
+union passing {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(PASSING_MAX * sizeof(int))];
+};
+
+/* Has `count` descriptors go along; 0: leaves the message as it is. */
+static inline void passing_put(struct msghdr *message, union passing *room, const int *fds,
+                               size_t count)
+{
+    struct cmsghdr *rights = &room->align;
+
+    if (count == 0)
+        return;
+    memset(room, 0, CMSG_SPACE(count * sizeof(int)));
+    message->msg_control = room;
+    message->msg_controllen = CMSG_SPACE(count * sizeof(int));
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
+}
+
+/* Takes what came along: `most` at the most into fds, which are the caller's; others are closed.
+ * Returns how many were taken. */
+static inline size_t passing_take(struct msghdr *message, int *fds, size_t most)
+{
+    size_t count = 0;
+
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof(int), sizeof(fd));
+            if (count < most)
+                fds[count++] = fd;
+            else
+                close(fd);
+        }
+    }
+    return count;
+}
+
+#endif
