@@ -63,7 +63,7 @@ MAIN_SRC := src/cli/main.c
 
 OBJ      := $(SRC:%.c=$(O)/obj/%.o)
 LIB_OBJ  := $(LIB_SRC:%.c=$(O)/obj/%.o)
-TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o)
+TEST_OBJ := $(SRC:%.c=$(O)/test/obj/%.o) $(O)/test/obj/tests/hooks.o
 HOOK_OBJ := $(patsubst %.c,$(O)/test/obj/%.o,$(sort $(wildcard tests/fault/hook_*.c)))
 
 BIN      := $(O)/gmsfs
@@ -212,7 +212,7 @@ $(LARGER_DIR)/ioctl.o: $(LARGER_DIR)/ioctl.c $(LARGER_DIR)/gmsfs_abi.h
 
 $(LARGER_DIR)/ledger_memory.c: src/fs/ledger_memory.c Makefile
 	$(Q)mkdir -p $(@D)
-	$(call say,GEN,$@)sed 's/return FS_LEDGER_SLOTS;/return 2 * FS_LEDGER_SLOTS;/' $< > $@
+	$(call say,GEN,$@)sed 's/\("GMSFS_LEDGER_SLOTS"\), /\1, 2 * /' $< > $@
 
 $(LARGER_DIR)/ledger_memory.o: $(LARGER_DIR)/ledger_memory.c
 	$(call say,CC,$@)$(CC) $(ALL_CPPFLAGS) -DGMSFS_TEST_HOOKS $(ALL_CFLAGS) $(DEPFLAGS) -c -o $@ $<

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/abi.h"
 
-#include "base/file_io.h"
 #include "core/core.h"
 #include "daemon/audit.h"
 #include "daemon/fdstore.h"
@@ -16,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Where a module reads what an older one of it has written, it says so by a constant of its own
  * beside the number, which stands here as the oldest. */
@@ -43,34 +41,6 @@ const struct abi_number *abi_at(size_t index)
     return index < ABI_COUNT ? &numbers[index] : NULL;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests have builds that differ: beside a program there may be a file PROGRAM.abi, whose lines are
- * "state 12 10": it writes version 12, and reads those since 10. */
-static struct abi_number own_numbers(const struct abi_number *abi)
-{
-    char path[4096 + 8], name[32];
-    ssize_t bytes = readlink("/proc/self/exe", path, 4095);
-    struct abi_number found = *abi;
-    uint32_t number, oldest;
-
-    if (bytes <= 0)
-        return found;
-    strcpy(path + bytes, ".abi");
-    SCOPED_FILE FILE *file = fopen(path, "re");
-    while (file && fscanf(file, "%31s %u %u", name, &number, &oldest) == 3)
-        if (strcmp(name, abi->name) == 0) {
-            found.number = number;
-            found.oldest = oldest;
-        }
-    return found;
-}
-#else
-static struct abi_number own_numbers(const struct abi_number *abi)
-{
-    return *abi;
-}
-#endif
-
 void abi_write(char text[ABI_TEXT_BYTES])
 {
     size_t bytes = 0;
@@ -78,7 +48,7 @@ void abi_write(char text[ABI_TEXT_BYTES])
     for (size_t i = 0; i < ABI_COUNT; i++)
         bytes +=
             (size_t)snprintf(text + bytes, ABI_TEXT_BYTES - bytes, "%s%s=%u", i == 0 ? "" : " ",
-                             numbers[i].name, own_numbers(&numbers[i]).number);
+                             numbers[i].name, abi_own_numbers(&numbers[i]).number);
 }
 
 /* The number behind "NAME="; 0: there is none. */
@@ -118,7 +88,7 @@ static int check_number(const struct abi_number *own, uint32_t there, struct fai
 int abi_check(const char *text, struct failure *failure)
 {
     for (size_t i = 0; i < ABI_COUNT; i++) {
-        struct abi_number own = own_numbers(&numbers[i]);
+        struct abi_number own = abi_own_numbers(&numbers[i]);
         int error = check_number(&own, find_number(text, own.name), failure);
         if (error)
             return error;

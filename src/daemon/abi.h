@@ -22,6 +22,13 @@ struct abi_number {
     uint32_t number, oldest; /* what this build writes; the oldest that it can go on with */
 };
 
+/* Those of this build; tests have builds that differ: tests/hooks.c. */
+#ifdef GMSFS_TEST_HOOKS
+struct abi_number abi_own_numbers(const struct abi_number *abi);
+#else
+#define abi_own_numbers(abi) (*(abi))
+#endif
+
 /* NULL behind the last one. */
 const struct abi_number *abi_at(size_t index);
 /* What this build writes. */

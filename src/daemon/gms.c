@@ -4,13 +4,13 @@
 #include "base/container.h"
 #include "base/idvec.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "daemon/at_work.h"
 #include "daemon/process.h"
 #include "daemon/wire.h"
 #include "fs/deaths.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,25 +65,10 @@ static void drop(struct kept *kept)
     gms->to_drop = kept;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests have a worker killed that has just accepted a connection. */
-static void die_if_told(void)
-{
-    const char *path = getenv("GMSFS_DIE_ACCEPTED");
-
-    if (path && unlink(path) == 0)
-        raise(SIGKILL);
-}
-#else
-static void die_if_told(void)
-{
-}
-#endif
-
 static void run_keep(struct job *job)
 {
     struct kept *kept = kept_of(job);
-    die_if_told();
+    hook_kill_once("GMSFS_DIE_ACCEPTED"); /* one that has just accepted a connection */
     struct service_memory connection = {.id = WIRE_CONNECTION | kept->id, .fd = kept->keeping->fd};
 
     kept->error = keep_add(kept->gms->setup.keep, &connection, 1);

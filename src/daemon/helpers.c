@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/helpers.h"
 
-#include "base/file_io.h"
+#include "base/test_hooks.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
 #include "fs/deaths.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,99 +35,6 @@ struct helpers {
     bool ending;
     struct pool pools[SERVICE_POOL_COUNT];
 };
-
-#ifdef GMSFS_TEST_HOOKS
-#define GATE_TEXT_BYTES 32
-
-/* A number in the file is how many pass before it holds; a file that has changed counts anew. */
-struct gate {
-    pthread_mutex_t mutex;
-    struct stat seen;
-    unsigned long passed;
-};
-
-/* NULL: the file is not there. */
-static FILE *open_gate(const char *path, struct gate *gate)
-{
-    FILE *file = fopen(path, "re");
-    struct stat now;
-
-    if (file && fstat(fileno(file), &now) == 0 &&
-        (now.st_ino != gate->seen.st_ino || now.st_mtim.tv_sec != gate->seen.st_mtim.tv_sec ||
-         now.st_mtim.tv_nsec != gate->seen.st_mtim.tv_nsec)) {
-        gate->seen = now;
-        gate->passed = 0;
-    }
-    return file;
-}
-
-static bool is_held(const char *path, struct gate *gate)
-{
-    char text[GATE_TEXT_BYTES] = "";
-
-    pthread_mutex_lock(&gate->mutex);
-    FILE *file = open_gate(path, gate);
-    bool held = !file && errno != ENOENT;
-    if (file) {
-        held = !fgets(text, sizeof text, file) || gate->passed >= strtoul(text, NULL, 10);
-        gate->passed += !held;
-        fclose(file);
-    }
-    pthread_mutex_unlock(&gate->mutex);
-    return held;
-}
-
-/* PATH.held is there as soon as somebody is held. */
-static void tell_held(const char *path)
-{
-    char held[PATH_MAX];
-
-    snprintf(held, sizeof held, "%s.held", path);
-    SCOPED_CLOSE int fd = open(held, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-}
-
-enum gate_name {
-    GATE_TRANSFER,
-    GATE_MOVE,
-    GATE_DISK,
-    GATE_COUNT,
-};
-
-static void wait_at(enum gate_name name)
-{
-    static const char *const variables[GATE_COUNT] = {"GMSFS_GATE", "GMSFS_MOVE_GATE",
-                                                      "GMSFS_DISK_GATE"};
-    static struct gate gates[GATE_COUNT] = {{.mutex = PTHREAD_MUTEX_INITIALIZER},
-                                            {.mutex = PTHREAD_MUTEX_INITIALIZER},
-                                            {.mutex = PTHREAD_MUTEX_INITIALIZER}};
-    const struct timespec pause = {.tv_nsec = 5000000};
-    const char *path = getenv(variables[name]);
-    bool told = false;
-
-    while (path && is_held(path, &gates[name])) {
-        if (!told)
-            tell_held(path);
-        told = true;
-        nanosleep(&pause, NULL);
-    }
-}
-
-/* Tests hold transfers, steps of moves, or those by the disk alone, as long as a file exists. */
-static void wait_at_gate(enum service_pool which)
-{
-    if (which == SERVICE_POOL_TRANSFER)
-        wait_at(GATE_TRANSFER);
-    if (which == SERVICE_POOL_MOVE || which == SERVICE_POOL_DISK)
-        wait_at(GATE_MOVE);
-    if (which == SERVICE_POOL_DISK)
-        wait_at(GATE_DISK);
-}
-#else
-static void wait_at_gate(enum service_pool which)
-{
-    (void)which;
-}
-#endif
 
 static void init_pool(struct helpers *helpers, enum service_pool which, unsigned max_threads)
 {
@@ -206,7 +109,7 @@ static void run(struct pool *pool, struct job *job)
     struct helpers *helpers = pool->helpers;
     unsigned place = at_work_enter(helpers->ledger, job->request);
 
-    wait_at_gate(pool->which);
+    hook_wait_at_gates(pool->which);
     if (pool->which == SERVICE_POOL_MEMORY)
         fs_die_if_told("GMSFS_DIE_MAKING");
     job->run(job);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,21 +143,6 @@ static bool may_restart(const struct keeper *keeper)
     return keeper->is_serving && !keeper->end_ms && !ended_itself;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that no worker serves any more, and do not wait for it. */
-static uint64_t choose_patience_ms(void)
-{
-    const char *path = getenv("GMSFS_LAST_WORKER");
-
-    return path && access(path, F_OK) == 0 ? 0 : PATIENCE_MS;
-}
-#else
-static uint64_t choose_patience_ms(void)
-{
-    return PATIENCE_MS;
-}
-#endif
-
 /* Of those that ended one after the other. What keeps a worker from serving may be over in a
  * moment: memory that is short, a driver that is being loaded. */
 static bool are_too_many(const struct keeper *keeper)
@@ -164,7 +150,8 @@ static bool are_too_many(const struct keeper *keeper)
     const struct keeper_restarts *restarts = &keeper->restarts;
     uint64_t in_vain_ms = clock_now_ms() - restarts->served_ms;
 
-    if (restarts->in_vain > KEEPER_MAX_VAIN && in_vain_ms >= choose_patience_ms())
+    if (restarts->in_vain > KEEPER_MAX_VAIN &&
+        in_vain_ms >= (hook_has_file("GMSFS_LAST_WORKER") ? 0 : PATIENCE_MS))
         log_error("%s: %u workers in a row ended before they served", keeper_path(keeper),
                   restarts->in_vain);
     else if (restarts->in_row > KEEPER_MAX_IN_ROW)

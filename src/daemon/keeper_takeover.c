@@ -6,6 +6,7 @@
 #include "ask/ask.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "daemon/namespaces.h"
 #include "daemon/wire.h"
 #include "gmsfs_abi.h"
@@ -41,22 +42,6 @@ static const char *keeper_path(const struct keeper *keeper)
 {
     return keeper->setup->mountpoint;
 }
-
-#ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that it is killed there. */
-static void stop_at(const char *point)
-{
-    const char *wanted = getenv("GMSFS_TAKEOVER_STOP");
-
-    if (wanted && strcmp(wanted, point) == 0)
-        raise(SIGSTOP);
-}
-#else
-static void stop_at(const char *point)
-{
-    (void)point;
-}
-#endif
 
 /* What the kernel and a worker refuse has no words. */
 static const char *explain_refusal(int error)
@@ -115,7 +100,7 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
                            strerror(-offer.header.error), explain_refusal(offer.header.error));
     if (offer.header.error)
         return failure_set(failure, offer.header.error, "its keeper refuses: %s", offer.text);
-    stop_at("offered");
+    hook_stop_at("GMSFS_TAKEOVER_STOP", "offered");
     int error = abi_check(offer.text, failure);
     if (!error)
         error = namespaces_check(offer.text + strlen(offer.text) + 1, failure);
@@ -338,18 +323,18 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
 static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
 {
     struct taking taking = {.text_fd = -1};
-    stop_at("agreed");
+    hook_stop_at("GMSFS_TAKEOVER_STOP", "agreed");
     int error = receive_text(fd, &taking);
 
-    stop_at("text");
+    hook_stop_at("GMSFS_TAKEOVER_STOP", "text");
     if (!error)
         error = receive_descriptors(fd, &taking);
-    stop_at("descriptors");
+    hook_stop_at("GMSFS_TAKEOVER_STOP", "descriptors");
     if (error)
         failure_set(failure, error, "not all of it has come: %s", strerror(-error));
     if (!error)
         error = take(keeper, &taking, failure);
-    stop_at("everything");
+    hook_stop_at("GMSFS_TAKEOVER_STOP", "everything");
     if (!error && !is_ours(fd, &taking))
         error = failure_set(failure, -ECANCELED, "the other keeper goes on");
     taking_free(&taking);

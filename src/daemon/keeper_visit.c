@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "daemon/namespaces.h"
 #include "daemon/program.h"
 #include "daemon/wire.h"
@@ -15,7 +16,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -226,20 +226,6 @@ void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd)
     log_error("%s: cannot execute the worker's program: %s", keeper_path(keeper), strerror(-error));
 }
 
-#ifdef GMSFS_TEST_HOOKS
-static uint64_t trial_ms(void)
-{
-    const char *text = getenv("GMSFS_TRIAL_MS");
-
-    return text ? strtoull(text, NULL, 10) : TRIAL_MS;
-}
-#else
-static uint64_t trial_ms(void)
-{
-    return TRIAL_MS;
-}
-#endif
-
 static void switch_program(struct keeper *keeper)
 {
     struct keeper_visit *visit = &keeper->visit;
@@ -248,7 +234,7 @@ static void switch_program(struct keeper *keeper)
     keeper->program = visit->next;
     visit->is_trial = true;
     visit->is_late = false;
-    visit->until_ms = clock_now_ms() + trial_ms();
+    visit->until_ms = clock_now_ms() + hook_number("GMSFS_TRIAL_MS", TRIAL_MS);
 }
 
 void keeper_end_trial(struct keeper *keeper)
@@ -337,19 +323,6 @@ static int hear_everything_came(int fd)
     return error ? error : message.type == WIRE_ACK ? message.error : -EPROTO;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that the last word does not arrive. */
-static bool is_mute(void)
-{
-    return getenv("GMSFS_TAKEOVER_MUTE") != NULL;
-}
-#else
-static bool is_mute(void)
-{
-    return false;
-}
-#endif
-
 /* The byte counts. The message wakes the other one, and so does the end of the connection. */
 static void tell_decision(int fd, const struct given *given, int error)
 {
@@ -358,7 +331,7 @@ static void tell_decision(int fd, const struct given *given, int error)
 
     if (given->fd >= 0)
         (void)!pwrite(given->fd, &decision, 1, (off_t)given->size);
-    if (!is_mute())
+    if (!hook_is_set("GMSFS_TAKEOVER_MUTE"))
         wire_send(fd, &message, -1);
 }
 

@@ -19,4 +19,11 @@ int replay_begin(struct transaction *transaction, const struct core_options *opt
  * another version; -ENOMEM. */
 int replay_journal(const struct journal *journal, struct core **core, struct failure *failure);
 
+/* Aborts if the journal does not tell of the state of this core: tests/hooks.c. */
+#ifdef GMSFS_TEST_HOOKS
+void replay_check(const struct core *core, const struct journal_files *files);
+#else
+#define replay_check(core, files) ((void)0)
+#endif
+
 #endif

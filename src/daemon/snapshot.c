@@ -4,6 +4,7 @@
 #include "base/container.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "daemon/process.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -39,14 +39,9 @@
 static uint64_t threshold_bytes(const struct journal *journal)
 {
     uint64_t last_bytes = journal_get_numbers(journal).snapshot_bytes;
+    uint64_t added_bytes = last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES;
 
-#ifdef GMSFS_TEST_HOOKS
-    const char *text = getenv("GMSFS_SNAPSHOT_BYTES");
-
-    if (text)
-        return strtoull(text, NULL, 10);
-#endif
-    return JOURNAL_SNAPSHOT_BYTES + (last_bytes < MOST_ADDED_BYTES ? last_bytes : MOST_ADDED_BYTES);
+    return hook_number("GMSFS_SNAPSHOT_BYTES", JOURNAL_SNAPSHOT_BYTES + added_bytes);
 }
 
 static void set_bound(const struct snapshot *snapshot)
@@ -54,13 +49,7 @@ static void set_bound(const struct snapshot *snapshot)
     uint64_t bytes = threshold_bytes(snapshot->journal);
 
     bytes = bytes < JOURNAL_MAX_BYTES ? MOST_THRESHOLDS * bytes : JOURNAL_MAX_BYTES;
-#ifdef GMSFS_TEST_HOOKS
-    const char *text = getenv("GMSFS_JOURNAL_BOUND");
-
-    if (text)
-        bytes = strtoull(text, NULL, 10);
-#endif
-    journal_set_bound(snapshot->journal, bytes);
+    journal_set_bound(snapshot->journal, hook_number("GMSFS_JOURNAL_BOUND", bytes));
 }
 
 /* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
@@ -80,21 +69,6 @@ static void be_expendable(void)
     (void)put;
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests have one that takes long. */
-static void wait_if_told(void)
-{
-    const char *path = getenv("GMSFS_HOLD_SNAPSHOT");
-
-    while (path && access(path, F_OK) == 0)
-        usleep(10000);
-}
-#else
-static void wait_if_told(void)
-{
-}
-#endif
-
 static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct core *core,
                                      pid_t parent)
 {
@@ -107,7 +81,7 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
     close_all_but(journal_get_snapshot_file(snapshot->journal));
     be_expendable();
     setpriority(PRIO_PROCESS, 0, SNAPSHOT_NICE);
-    wait_if_told();
+    hook_wait("GMSFS_HOLD_SNAPSHOT");
     if (core_encode(core, &bytes, &size) || journal_write_snapshot(snapshot->journal, bytes, size))
         _exit(1);
     _exit(0);

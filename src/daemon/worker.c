@@ -5,6 +5,7 @@
 #include "base/container.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
 #include "daemon/lifeline.h"
@@ -24,7 +25,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -252,23 +252,6 @@ static void on_control(struct event_watch *watch, uint32_t events)
 
 /* ---- beginning and end ------------------------------------------------------------------- */
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that a worker is the last one, or does not get as far as to serve. */
-static void die_if_told(void)
-{
-    const char *path = getenv("GMSFS_LAST_WORKER"), *hang = getenv("GMSFS_HANG_WORKER");
-
-    if (path && access(path, F_OK) == 0)
-        _exit(1);
-    while (hang && access(hang, F_OK) == 0)
-        usleep(10000);
-}
-#else
-static void die_if_told(void)
-{
-}
-#endif
-
 /* As long as this process lives (keeper_fence). A byte of its own: what is left of another worker
  * may have its still (keeper_dead.c). */
 static void hold_journal(const struct worker_setup *setup)
@@ -284,7 +267,9 @@ static void begin_process(const struct worker_setup *setup)
 {
     const struct vmm_options *memory = &setup->options->vmm;
 
-    die_if_told();
+    if (hook_has_file("GMSFS_LAST_WORKER"))
+        _exit(1);
+    hook_wait("GMSFS_HANG_WORKER");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
     madvise(setup->ledger, fs_ledger_bytes(setup->ledger), MADV_DONTFORK);
@@ -494,46 +479,12 @@ static bool finish_jobs(struct worker *worker)
     }
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Whatever a test has done, the journal tells of the state that it led to. */
-static void check_journal(const struct worker *worker)
-{
-    const struct core *core = service_get_core(worker->service);
-    struct journal *journal = NULL;
-    struct core *replayed = NULL;
-    struct failure failure;
-    SCOPED_FREE uint8_t *bytes = NULL, *again = NULL;
-    size_t size = 0, again_size = 0;
-    int error = journal_open(&worker->setup->journal, &journal, &failure);
-
-    if (!error)
-        error = replay_journal(journal, &replayed, &failure);
-
-    if (error) {
-        log_error("%s", failure.text);
-        abort();
-    }
-    if (core_encode(core, &bytes, &size) || core_encode(replayed, &again, &again_size) ||
-        size != again_size || memcmp(bytes, again, size) != 0) {
-        log_error("the journal tells of another state");
-        abort();
-    }
-    core_free(replayed);
-    journal_close(journal);
-}
-#else
-static void check_journal(const struct worker *worker)
-{
-    (void)worker;
-}
-#endif
-
 static void end(struct worker *worker)
 {
     worker_end_step(worker);
     snapshot_stop(&worker->snapshot);
     if (worker->service && worker->status == 0)
-        check_journal(worker);
+        replay_check(service_get_core(worker->service), &worker->setup->journal);
     gms_close_listeners(worker->gms); /* who comes now would only make work */
     if (worker->service)
         service_end_moves(worker->service);

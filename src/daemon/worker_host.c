@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "daemon/at_work.h"
 #include "daemon/foreign.h"
 #include "daemon/process.h"
@@ -309,21 +310,6 @@ static void host_session_ready(void *context)
     worker_tell_keeper(worker, &message, -1);
 }
 
-#ifdef GMSFS_TEST_HOOKS
-/* Tests see to it that a worker dies as soon as it serves. */
-static void die_if_told(void)
-{
-    const char *path = getenv("GMSFS_DIE_RESUMED");
-
-    if (path && access(path, F_OK) == 0)
-        _exit(1);
-}
-#else
-static void die_if_told(void)
-{
-}
-#endif
-
 static void host_session_resumed(void *context)
 {
     struct worker *worker = context;
@@ -337,7 +323,8 @@ static void host_session_resumed(void *context)
     atomic_store(&worker->setup->ledger->refused, 0);
     recovery->took_us = took_us; /* until here it goes on with a next worker */
     worker_tell_keeper(worker, &message, -1);
-    die_if_told();
+    if (hook_has_file("GMSFS_DIE_RESUMED"))
+        _exit(1);
 }
 
 struct fs_host worker_fs_host(struct worker *worker)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/fds_connection.h"
 
+#include "base/test_hooks.h"
 #include "gmsfs_abi.h"
-
-#include <stdlib.h>
 
 struct service_peer fds_peer_of(const struct connection *connection)
 {
@@ -11,19 +10,10 @@ struct service_peer fds_peer_of(const struct connection *connection)
                                  .process = {.pid = (uint64_t)connection->pid}};
 }
 
-#ifdef GMSFS_TEST_HOOKS
 uint64_t fds_stall_ms(void)
 {
-    const char *text = getenv("GMSFS_STALL_MS");
-
-    return text ? strtoull(text, NULL, 10) : FS_STALL_MS;
+    return hook_number("GMSFS_STALL_MS", FS_STALL_MS);
 }
-#else
-uint64_t fds_stall_ms(void)
-{
-    return FS_STALL_MS;
-}
-#endif
 
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process)
 {

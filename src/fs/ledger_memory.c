@@ -3,8 +3,9 @@
  */
 #include "fs/fs.h"
 
+#include "base/test_hooks.h"
+
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,13 +25,7 @@ size_t fs_ledger_bytes(const struct fs_ledger *ledger)
 /* Tests have mounts that were made by a build with fewer. */
 static uint32_t choose_slots(void)
 {
-#ifdef GMSFS_TEST_HOOKS
-    const char *text = getenv("GMSFS_LEDGER_SLOTS");
-
-    if (text)
-        return (uint32_t)strtoul(text, NULL, 10);
-#endif
-    return FS_LEDGER_SLOTS;
+    return (uint32_t)hook_number("GMSFS_LEDGER_SLOTS", FS_LEDGER_SLOTS);
 }
 
 static int map_memory(int fd, size_t bytes, struct fs_ledger **ledger)

@@ -10,10 +10,10 @@
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
+#include "base/test_hooks.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -183,17 +183,10 @@ static void restore_handles(struct fs *fs)
     }
 }
 
-#ifdef GMSFS_TEST_HOOKS
 bool fs_can_resend(unsigned protocol_minor)
 {
-    return protocol_minor >= RESEND_MINOR && !getenv("GMSFS_NO_RESEND");
+    return protocol_minor >= RESEND_MINOR && !hook_is_set("GMSFS_NO_RESEND");
 }
-#else
-bool fs_can_resend(unsigned protocol_minor)
-{
-    return protocol_minor >= RESEND_MINOR;
-}
-#endif
 
 int fs_ask_again(struct fs *fs)
 {

@@ -2,8 +2,9 @@
 /* What the protocols ask of a connection and of its server. */
 #include "triton/server_internal.h"
 
+#include "base/test_hooks.h"
+
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,24 +25,9 @@ uint64_t server_now_ms(void)
     return loop_now_ms();
 }
 
-#ifdef GMSFS_TEST_HOOKS
-static uint64_t hasten(uint64_t wait_ms)
-{
-    const char *haste = getenv("GMSFS_TRITON_HASTE");
-    uint64_t divisor = haste ? strtoull(haste, NULL, 10) : 1;
-
-    return divisor > 1 ? wait_ms / divisor : wait_ms;
-}
-#else
-static uint64_t hasten(uint64_t wait_ms)
-{
-    return wait_ms;
-}
-#endif
-
 uint64_t server_deadline_ms(uint64_t wait_ms)
 {
-    return loop_now_ms() + hasten(wait_ms);
+    return loop_now_ms() + wait_ms / hook_number("GMSFS_TRITON_HASTE", 1);
 }
 
 /* ---- connections --------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "base/thread.h"
 #include "copier/copier.h"
 #include "vmm/copier_client_internal.h"
@@ -32,20 +33,6 @@
 #define SELF_EXECUTABLE "/proc/self/exe"
 
 extern char **environ;
-
-#ifdef GMSFS_TEST_HOOKS
-static const char *get_executable(void)
-{
-    const char *path = getenv("GMSFS_COPIER_EXE"); /* for programs that are no gmsfs */
-
-    return path ? path : SELF_EXECUTABLE;
-}
-#else
-static const char *get_executable(void)
-{
-    return SELF_EXECUTABLE;
-}
-#endif
 
 /* ---- start --------------------------------------------------------------------------------- */
 
@@ -80,6 +67,8 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
 {
     char program[] = "gmsfs", command[] = COPIER_COMMAND, device[sizeof(client->name)];
     char *argv[] = {program, command, device, NULL};
+    /* Other: of test programs, which are no gmsfs. */
+    const char *executable = hook_text("GMSFS_COPIER_EXE", SELF_EXECUTABLE);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     pid_t pid;
@@ -96,7 +85,7 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
     if (!error)
         error = prepare_files(&actions, socket_fd, ring_fd);
     if (!error)
-        error = posix_spawn(&pid, get_executable(), &actions, &attributes, argv, environ);
+        error = posix_spawn(&pid, executable, &actions, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error ? -error : pid;

@@ -3,9 +3,9 @@
 #include "vmm/copier_client_internal.h"
 
 #include "base/clock.h"
+#include "base/test_hooks.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -13,13 +13,7 @@
 
 unsigned copier_client_hang_ms(void)
 {
-#ifdef GMSFS_TEST_HOOKS
-    const char *text = getenv("GMSFS_COPIER_HANG_MS");
-
-    if (text)
-        return (unsigned)atoi(text);
-#endif
-    return COPIER_HANG_MS;
+    return (unsigned)hook_number("GMSFS_COPIER_HANG_MS", COPIER_HANG_MS);
 }
 
 void copier_client_wait_ms(struct copier_client *client, unsigned ms)

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/test_hooks.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -23,22 +24,6 @@
 #define RETRY_MS    5000
 #define STACK_BYTES (1024u * 1024) /* cuInit's own; untouched, it is free */
 #define WHY_BYTES   256
-
-#ifdef GMSFS_TEST_HOOKS
-/* Tests have less time. */
-static uint64_t read_ms(const char *name, uint64_t otherwise_ms)
-{
-    const char *text = getenv(name);
-
-    return text ? strtoull(text, NULL, 10) : otherwise_ms;
-}
-#else
-static uint64_t read_ms(const char *name, uint64_t otherwise_ms)
-{
-    (void)name;
-    return otherwise_ms;
-}
-#endif
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
@@ -142,7 +127,7 @@ void cuda_begin(struct cuda *cuda, const uint8_t uuid[16], const struct drv_memo
 /* Under the mutex. */
 static int await(struct cuda *cuda)
 {
-    uint64_t wait_ms = read_ms("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS),
+    uint64_t wait_ms = hook_number("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS),
              until_ms = clock_now_ms() + wait_ms;
     struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
                              .tv_nsec = (long)(until_ms % 1000) * 1000000L};
@@ -162,7 +147,7 @@ static int await(struct cuda *cuda)
 
 int cuda_await(struct cuda *cuda)
 {
-    uint64_t retry_ms = read_ms("GMSFS_DRIVER_RETRY_MS", RETRY_MS);
+    uint64_t retry_ms = hook_number("GMSFS_DRIVER_RETRY_MS", RETRY_MS);
     int error;
 
     pthread_mutex_lock(&cuda->late.mutex);

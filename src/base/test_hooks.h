@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_hooks - where tests have a daemon be slow, die, or have other bounds
+ *
+ * By variables of the environment, in test builds alone (tests/hooks.c): in every other build each
+ * of these is nothing, or what it was given.
+ */
+#ifndef GMSFS_BASE_TEST_HOOKS_H
+#define GMSFS_BASE_TEST_HOOKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef GMSFS_TEST_HOOKS
+
+/* The variable's, else `otherwise`. */
+uint64_t hook_number(const char *variable, uint64_t otherwise);
+const char *hook_text(const char *variable, const char *otherwise);
+bool hook_is_set(const char *variable);
+/* The file that the variable names is there. */
+bool hook_has_file(const char *variable);
+/* Returns when that file is not there any more. */
+void hook_wait(const char *variable);
+/* Removes that file, and is killed. */
+void hook_kill_once(const char *variable);
+/* Stops the process if the variable is this word. */
+void hook_stop_at(const char *variable, const char *point);
+/* Before a job of this service_pool. */
+void hook_wait_at_gates(unsigned pool);
+
+#else
+
+#define hook_number(variable, otherwise) (otherwise)
+#define hook_text(variable, otherwise)   (otherwise)
+#define hook_is_set(variable)            false
+#define hook_has_file(variable)          false
+#define hook_wait(variable)              ((void)0)
+#define hook_kill_once(variable)         ((void)0)
+#define hook_stop_at(variable, point)    ((void)0)
+#define hook_wait_at_gates(pool)         ((void)0)
+
+#endif
+
+#endif
