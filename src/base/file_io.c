@@ -38,6 +38,22 @@ int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_
     return 0;
 }
 
+int file_write(int fd, const void *bytes, size_t size_bytes)
+{
+    const char *from = bytes;
+    size_t done = 0;
+
+    while (done < size_bytes) {
+        ssize_t wrote = write(fd, from + done, size_bytes - done);
+        if (wrote == 0) /* would be so for ever */
+            return -EIO;
+        if (wrote < 0 && errno != EINTR)
+            return -errno;
+        done += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 0;
+}
+
 void file_end_direct(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -18,6 +18,9 @@
 int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes);
 int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes);
 
+/* From where the descriptor is. */
+int file_write(int fd, const void *bytes, size_t size_bytes);
+
 /* Whatever this description moved past the page cache goes through it from now on. */
 void file_end_direct(int fd);
 

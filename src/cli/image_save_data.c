@@ -227,17 +227,11 @@ static int data_copy(struct data_run *run, struct image_piece *piece, struct sta
 static int data_note(struct data_run *run, const struct image_piece *piece)
 {
     char line[IMAGE_PIECE_LINE_BYTES];
-    size_t done = 0, length = image_manifest_piece_line(piece, line);
-    int error = 0;
+    size_t length = image_manifest_piece_line(piece, line);
+    int error;
 
     pthread_mutex_lock(&run->lock);
-    while (!error && done < length) {
-        ssize_t wrote = write(run->notes_fd, line + done, length - done);
-        if (wrote > 0)
-            done += (size_t)wrote;
-        else if (wrote < 0 && errno != EINTR)
-            error = -errno;
-    }
+    error = file_write(run->notes_fd, line, length);
     pthread_mutex_unlock(&run->lock);
     return error;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/metadata.h"
 
+#include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_connect.h"
@@ -40,20 +41,6 @@ static int metadata_change_joined(gmsfs_t *handle, const struct metadata_entry *
 
 /* ---- by descent ---------------------------------------------------------------------------- */
 
-static int metadata_write_all(int fd, const char *bytes, size_t size_bytes)
-{
-    while (size_bytes > 0) {
-        ssize_t wrote = write(fd, bytes, size_bytes);
-        if (wrote < 0 && errno != EINTR)
-            return -errno;
-        if (wrote > 0) {
-            bytes += wrote;
-            size_bytes -= (size_t)wrote;
-        }
-    }
-    return 0;
-}
-
 static int metadata_set_text(const char *path, const char *attribute, const char *text)
 {
     return setxattr(path, attribute, text, strlen(text), 0) < 0 ? -errno : 0;
@@ -81,7 +68,7 @@ static int metadata_put_file(const char *path, const struct metadata_entry *entr
 
     if (fd < 0)
         return -errno;
-    error = metadata_write_all(fd, entry->data.value, entry->data.value_bytes);
+    error = file_write(fd, entry->data.value, entry->data.value_bytes);
 
     /* The value becomes the entry's at close. */
     if (close(fd) < 0 && !error)

@@ -2,6 +2,7 @@
 #include "cli/mount_look.h"
 
 #include "base/child.h"
+#include "base/file_io.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_file.h"
@@ -202,14 +203,9 @@ static void look_child(const void *path, int fd)
 {
     json_t *look = look_now(path);
     char *text = look ? json_dumps(look, JSON_COMPACT) : NULL;
-    size_t length = text ? strlen(text) : 0, done = 0;
 
-    while (done < length) {
-        ssize_t wrote = write(fd, text + done, length - done);
-        if (wrote < 0 && errno != EINTR)
-            break;
-        done += wrote > 0 ? (size_t)wrote : 0;
-    }
+    if (text)
+        file_write(fd, text, strlen(text));
 }
 
 /* ---- in the parent ------------------------------------------------------------------------- */

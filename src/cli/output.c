@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/output.h"
 
+#include "base/file_io.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -21,16 +22,10 @@ static bool is_done;
 /* The C library forgets why; and what comes behind a gap is not written. */
 static ssize_t output_write(void *context, const char *bytes, size_t size_bytes)
 {
-    size_t done = 0;
-
     (void)context;
-    while (done < size_bytes && !write_error) {
-        ssize_t wrote = write(STDOUT_FILENO, bytes + done, size_bytes - done);
-        if (wrote < 0 && errno != EINTR)
-            write_error = errno;
-        done += wrote > 0 ? (size_t)wrote : 0;
-    }
-    return write_error ? 0 : (ssize_t)done;
+    if (!write_error)
+        write_error = -file_write(STDOUT_FILENO, bytes, size_bytes);
+    return write_error ? 0 : (ssize_t)size_bytes;
 }
 
 void output_begin(void)

@@ -2,6 +2,8 @@
 /* What a mount consists of, as another worker, another keeper or the service manager gets it. */
 #include "daemon/keeper_internal.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -37,24 +39,13 @@ int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
     return 0;
 }
 
-static int write_at(int fd, const char *bytes, size_t size, size_t at)
-{
-    for (size_t done = 0; done < size;) {
-        ssize_t put = pwrite(fd, bytes + done, size - done, (off_t)(at + done));
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        done += (size_t)put;
-    }
-    return 0;
-}
-
 int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text)
 {
     int fd = memfd_create("handover", MFD_CLOEXEC);
-    int error = fd < 0 ? -errno : write_at(fd, head, head_size, 0);
+    int error = fd < 0 ? -errno : file_write_at(fd, head, head_size, 0);
 
     if (!error)
-        error = write_at(fd, text->bytes, text->size, head_size);
+        error = file_write_at(fd, text->bytes, text->size, head_size);
 
     if (!error)
         return fd;

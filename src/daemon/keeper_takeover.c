@@ -5,6 +5,7 @@
 
 #include "ask/ask.h"
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/test_hooks.h"
 #include "daemon/namespaces.h"
@@ -136,12 +137,9 @@ static int read_text(struct taking *taking)
     taking->fds = malloc((taking->expected + WIRE_BATCH_MAX) * sizeof *taking->fds);
     if (!taking->text || !taking->fds)
         return -ENOMEM;
-    for (size_t done = 0; done < taking->size;) {
-        ssize_t got = pread(taking->text_fd, taking->text + done, taking->size - done, (off_t)done);
-        if (got <= 0)
-            return got < 0 ? -errno : -EPROTO;
-        done += (size_t)got;
-    }
+    int error = file_read_at(taking->text_fd, taking->text, taking->size, 0);
+    if (error)
+        return error == -ENODATA ? -EPROTO : error;
     return handover_count_fds(taking->text, taking->size) == taking->expected ? 0 : -EPROTO;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image/image_entries.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,27 +35,11 @@ void image_entries_close(int ctl_fd)
 
 /* ---- one document -------------------------------------------------------------------------- */
 
-static int entries_write(int ctl_fd, const uint8_t *bytes, size_t size_bytes)
-{
-    while (size_bytes > 0) {
-        ssize_t wrote = write(ctl_fd, bytes, size_bytes);
-        if (wrote < 0 && errno != EINTR)
-            return -errno;
-        if (wrote == 0)
-            return -EIO;
-        if (wrote > 0) {
-            bytes += wrote;
-            size_bytes -= (size_t)wrote;
-        }
-    }
-    return 0;
-}
-
 /* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
 static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
                         int (*is_stopped)(void), size_t *culprit)
 {
-    int written = entries_write(ctl_fd, bytes, size_bytes), error;
+    int written = file_write(ctl_fd, bytes, size_bytes), error;
     struct gmsfs_ioc_apply apply = {0};
 
     do

@@ -24,10 +24,8 @@
 #define SIZE_TEXT_BYTES           24
 #define IDENTITY_BYTES            320
 
-/* read(2) and write(2) move a little less than 2 GiB at most. */
-#define TRANSFER_MAX_BYTES GIB
-#define WINDOW_BYTES       (64 * MIB)
-#define ZEROS_BYTES        (64 * KIB)
+#define WINDOW_BYTES (64 * MIB)
+#define ZEROS_BYTES  (64 * KIB)
 
 #ifndef MFD_HUGE_2MB
 #define MFD_HUGE_2MB (21U << 26)
@@ -348,20 +346,9 @@ static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8
 /* Ordinary files. One of `to` and `from` is given. */
 static int move_plain(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
-    size_t done = 0;
+    int error = to ? file_read_at(fd, to, bytes, offset) : file_write_at(fd, from, bytes, offset);
 
-    while (done < bytes) {
-        size_t part = bytes - done < TRANSFER_MAX_BYTES ? bytes - done : TRANSFER_MAX_BYTES;
-        off_t at = (off_t)(offset + done);
-        ssize_t moved = to ? pread(fd, to + done, part, at) : pwrite(fd, from + done, part, at);
-
-        if (moved < 0 && errno == EINTR)
-            continue;
-        if (moved <= 0)
-            return moved < 0 ? -errno : -EIO;
-        done += (size_t)moved;
-    }
-    return 0;
+    return error == -ENODATA ? -EIO : error;
 }
 
 static int move(const struct host *host, int fd, uint8_t *to, const uint8_t *from, size_t bytes,
