@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/failure.h"
 #include "cli/cli.h"
-#include "cli/governor_lock.h"
+#include "cli/daemon_ask.h"
 #include "cli/mount_look.h"
 #include "cli/output.h"
 #include "cli/ui.h"
@@ -12,10 +12,77 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- the lock ------------------------------------------------------------------------------- */
+
+/*
+ * One governor for a mount. The lock is a connection to the daemon, which lets one at a time govern
+ * the mount (GMSFS_FDS_GOVERN): all namespaces have the same lock, it ends with its process, and
+ * only root and the user that mounted can take it. A lock on a file of the mount would not do: any
+ * reader could take that, and an open file keeps the mount from being unmounted. Never prints,
+ * never hangs in the mount.
+ */
+
+/* The daemon sends nothing unasked, so anything to read is the end of the connection. */
+static bool is_held(int lock)
+{
+    struct pollfd peer = {.fd = lock, .events = POLLIN};
+
+    return lock >= 0 && poll(&peer, 1, 0) == 0;
+}
+
+static int explain(const char *path, int error, uint64_t holder, struct failure *failure)
+{
+    switch (error) {
+    case -EBUSY:
+        if (holder)
+            return failure_set(failure, -EPERM,
+                               "%s: process %" PRIu64
+                               " governs it already; end that process first, "
+                               "or send it SIGHUP to read its file anew",
+                               path, holder);
+        return failure_set(failure, -EPERM,
+                           "%s: a process of another PID namespace governs it already; end that "
+                           "process first, or send it SIGHUP to read its file anew",
+                           path);
+    case -EPERM:
+        return failure_set(failure, -EPERM,
+                           "%s: permission denied: only root and the user that mounted it can "
+                           "govern it; run this as one of them, or with --dry-run",
+                           path);
+    case -EINVAL:
+        return failure_set(failure, -EPERM,
+                           "%s: its daemon is of an older build, which cannot keep a second "
+                           "governor out; 'gmsfs upgrade %s' replaces it by the installed one",
+                           path, path);
+    default:
+        return failure_set(failure, error,
+                           "%s: the daemon cannot be asked whether another process governs it: %s",
+                           path, failure_reason(error));
+    }
+}
+
+/* Takes the lock of the mount at `path`, or makes sure that this process still has it: when the
+ * daemon's worker is replaced, the lock is free. lock: the connection, -1 before the first call;
+ * the caller closes it. -EPERM: another process has the lock, this user has no right to it, or the
+ * daemon is too old to have one; another error: the daemon did not answer, and may do so later. */
+static int governor_lock(const char *path, int *lock, struct failure *failure)
+{
+    uint64_t holder = 0;
+    int error;
+
+    if (is_held(*lock))
+        return 0;
+    if (*lock >= 0)
+        close(*lock);
+    error = daemon_govern(path, lock, &holder);
+    return error ? explain(path, error, holder, failure) : 0;
+}
 
 /* Whether a text is another one than the last of its kind, which it becomes. */
 static bool round_is_news(char **last, const char *text)

@@ -3,21 +3,97 @@
 
 #include "base/scope.h"
 #include "cli/cli.h"
-#include "cli/place_explain.h"
+#include "cli/daemon_explain.h"
+#include "cli/store_explain.h"
+#include "cli/store_fenced.h"
 #include "cli/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define TEXT_BYTES    128
 #define TURN_EVERY_MS 50
+
+/* ---- why it does not move ------------------------------------------------------------------- */
+
+/* The daemon notes the cause when it refuses an order or a move ends, and `info` of the store has
+ * it as `obstacle`; here it becomes a sentence, printed once. */
+
+/* What the daemon tells of the last order to this place; "": nothing. */
+static const char *find_obstacle(const json_t *info, const char *place)
+{
+    const json_t *obstacle = json_object_get(info, "obstacle");
+
+    return strcmp(store_json_text(obstacle, "to"), place) == 0 ? store_json_text(obstacle, "text")
+                                                               : "";
+}
+
+/* Returns `info` of the store, or NULL. */
+static json_t *place_read_info(int dir, const char *path)
+{
+    char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
+
+    snprintf(itself, sizeof(itself), "/proc/self/fd/%d", dir);
+    return store_info_json(dir == AT_FDCWD ? path : itself);
+}
+
+/* Whatever else cannot be done (as "read where it is") with a store's place. CLI_FAILURE */
+static int place_explain(const char *path, const char *doing, int error)
+{
+    /* ESTALE comes as ENOENT where the kernel sends an open again. */
+    if (error == -ESTALE || error == -ENOENT)
+        cli_error("%s: there is no such store, or it was removed", path);
+    else
+        store_explain(path, doing, error);
+    return CLI_FAILURE;
+}
+
+/* An order was refused with `error`. CLI_FAILURE; CLI_TIMEOUT: others came first for as long as it
+ * was waited. */
+static int place_explain_order(int dir, const char *path, const char *place, int error)
+{
+    json_auto_t *info = NULL;
+    const char *text;
+
+    if (error == -EPERM || error == -EACCES)
+        return daemon_explain_rights(path, "move it");
+    if (error == -ECANCELED) {
+        cli_error("%s: another user cancelled the drain; the store is open again and was not moved",
+                  path);
+        return CLI_FAILURE;
+    }
+    if (error == -EBUSY && store_explain_fence(path, "move it"))
+        return CLI_FAILURE;
+    info = place_read_info(dir, path);
+    text = find_obstacle(info, place);
+    if (*text)
+        cli_error("cannot move: %s: %s", path, text);
+    else if (error == -EBUSY)
+        cli_error("cannot move: %s: its lock was held, or it was moving, a moment ago; try again",
+                  path);
+    else
+        place_explain(path, "move it", error);
+    return error == -EAGAIN ? CLI_TIMEOUT : CLI_FAILURE;
+}
+
+/* A move has ended, and the store is still where it was. CLI_FAILURE */
+static int place_explain_end(int dir, const char *path, const char *place)
+{
+    json_auto_t *info = place_read_info(dir, path);
+    const char *text = find_obstacle(info, place);
+    const char *at = json_string_value(json_array_get(json_object_get(info, "residency"), 0));
+
+    cli_error("%s: it stays at %s: %s", path, at ? at : "its device",
+              *text ? text : "another order moved it elsewhere ('events' in the mount tells)");
+    return CLI_FAILURE;
+}
 
 /* What `residency` said. */
 struct place {

@@ -4,10 +4,10 @@
 #include "base/file_io.h"
 #include "base/thread.h"
 #include "base/xxh3.h"
-#include "mover/pipe_copy.h"
 #include "mover/supply.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,89 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+/* ---- from the page cache -------------------------------------------------------------------- */
+
+/*
+ * Bytes of a file in the page cache into another file, copied once. read(2) into a buffer and
+ * write(2) out of it touch each byte twice; splice(2) hands the pages of the one file through a
+ * pipe to where they are written from. What refuses that (a file system without it, no descriptors
+ * left) is no error: then the caller copies. One thread at a time.
+ */
+
+struct pipe_copy {
+    int ends[2]; /* -1: there is none, or it was refused */
+};
+
+/* Twice what is asked for at once: a page that is wanted in part takes a place of a whole one. */
+#define PIPE_BYTES (512 << 10)
+
+/* Never fails. */
+static void pipe_copy_open(struct pipe_copy *pipe)
+{
+    if (pipe2(pipe->ends, O_CLOEXEC) < 0)
+        pipe->ends[0] = pipe->ends[1] = -1;
+    else
+        fcntl(pipe->ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* else it is smaller */
+}
+
+static void pipe_copy_close(struct pipe_copy *pipe)
+{
+    for (int i = 0; i < 2; i++) {
+        if (pipe->ends[i] >= 0)
+            close(pipe->ends[i]);
+        pipe->ends[i] = -1;
+    }
+}
+
+/* What lies in the pipe goes with it. */
+static int pipe_copy_refuse(struct pipe_copy *pipe)
+{
+    pipe_copy_close(pipe);
+    return -EOPNOTSUPP;
+}
+
+static ssize_t splice_again(int from_fd, off_t *from, int to_fd, off_t *to, size_t size_bytes)
+{
+    ssize_t moved;
+
+    do
+        moved = splice(from_fd, from, to_fd, to, size_bytes, 0);
+    while (moved < 0 && errno == EINTR);
+    return moved < 0 ? -errno : moved;
+}
+
+/*
+ * Copies the next 1..size_bytes (*copied); as a rule all, if they are no more than 256 KiB.
+ * -EOPNOTSUPP: not this way, now or later, and nothing was copied; -ENODATA: the file ends before;
+ * or what splice(2) said.
+ */
+static int pipe_copy_some(struct pipe_copy *pipe, int from_fd, uint64_t from, int to_fd,
+                          uint64_t to, size_t size_bytes, size_t *copied)
+{
+    off_t in = (off_t)from, out = (off_t)to;
+    ssize_t held, moved = 0;
+
+    *copied = 0;
+    if (pipe->ends[0] < 0)
+        return -EOPNOTSUPP;
+    held = splice_again(from_fd, &in, pipe->ends[1], NULL, size_bytes);
+    if (held == -EINVAL)
+        return pipe_copy_refuse(pipe);
+    if (held <= 0)
+        return held < 0 ? (int)held : -ENODATA;
+    for (ssize_t left = held; left > 0; left -= moved) {
+        moved = splice_again(pipe->ends[0], NULL, to_fd, &out, (size_t)left);
+        if (moved == -EINVAL && left == held)
+            return pipe_copy_refuse(pipe);
+        if (moved <= 0) {
+            pipe_copy_close(pipe);
+            return moved < 0 ? (int)moved : -EIO;
+        }
+    }
+    *copied = (size_t)held;
+    return 0;
+}
 
 /* Of one step. What goes through a buffer, or is summed, stays in the processor's cache. */
 #define SPLICED_BYTES ((size_t)256 << 10)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/triton.h"
 
+#include "base/log.h"
+#include "base/thread.h"
 #include "triton/cuda_start.h"
-#include "triton/ends.h"
 #include "triton/listen.h"
 #include "triton/opener.h"
+#include "triton/opener_message.h"
 #include "triton/server.h"
 
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,6 +24,60 @@
 
 #define NOBODY     65534u
 #define TEXT_BYTES 2048u
+
+/* ---- the signals that end it ---------------------------------------------------------------- */
+
+/* A thread waits for them: the opener may itself be waiting for a mount that does not answer, and
+ * is then left behind after a while. */
+
+#define ENDS_GRACE_S 10u /* more than the server takes for what has begun */
+
+#define STACK_BYTES (256u << 10)
+
+static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* What was ignored before (nohup) stays ignored: sigwait(3) would take it all the same. */
+static void list_ends(sigset_t *ends)
+{
+    struct sigaction action;
+
+    sigemptyset(ends);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(ends, numbers[i]);
+    }
+}
+
+/* Before any process or thread is started: none of them is ended by these signals. */
+static void ends_block(void)
+{
+    sigset_t ends;
+
+    list_ends(&ends);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+}
+
+static void *await_end(void *argument)
+{
+    struct opener_reply stop = {.id = OPENER_STOP};
+    sigset_t ends;
+    int number;
+
+    list_ends(&ends);
+    if (sigwait(&ends, &number) != 0)
+        return NULL;
+    opener_send((int)(intptr_t)argument, &stop, OPENER_REPLY_BYTES(0), NULL, 0);
+    sleep(ENDS_GRACE_S);
+    log_error("triton: the mount does not answer, and what was asked of it is left undone");
+    _exit(EXIT_FAILURE);
+}
+
+/* From here on the first of them tells the server at the other end of `opener` to end. If this
+ * process has not ended by then as well, it does. 0 or a negative errno */
+static int ends_start(int opener)
+{
+    return thread_start(NULL, STACK_BYTES, await_end, (void *)(intptr_t)opener);
+}
 
 struct triton {
     const struct triton_options *options;

@@ -5,17 +5,53 @@
 
 #include "base/log.h"
 #include "vmm/copier_client.h"
-#include "vmm/spool_upload.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 200
+
+/* ---- spools --------------------------------------------------------------------------------- */
+
+/* On helper threads. A spool is a memfd that nobody else writes to while its bytes are on their way
+ * from host memory to the GPU's. */
+
+#define WINDOW_BYTES (UINT64_C(64) << 20)
+
+/* Brings piece->made, which exists, up to date with the first `size_bytes` of the spool. What lies
+ * beyond is as the driver made it: zero. */
+static int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t size_bytes)
+{
+    struct copier_piece to = {
+        .serial = piece->made.serial,
+        .bytes = piece->made.aligned_bytes,
+        .fd = piece->made.fd,
+    };
+    int error = 0;
+
+    while (error == 0 && piece->made.clean_bytes < size_bytes) {
+        uint64_t at = piece->made.clean_bytes;
+        uint64_t start = at - at % WINDOW_BYTES;
+        uint64_t end = size_bytes - start < WINDOW_BYTES ? size_bytes : start + WINDOW_BYTES;
+        char *map =
+            mmap(NULL, end - start, PROT_READ, MAP_SHARED | MAP_NORESERVE, piece->fd, (off_t)start);
+
+        if (map == MAP_FAILED)
+            return -errno;
+        madvise(map, end - start, MADV_DONTFORK); /* elsewhere it would outlive the piece */
+        error = copier_client_write(copier, &to, map + (at - start), end - at, at);
+        munmap(map, end - start);
+        if (error == 0)
+            piece->made.clean_bytes = end;
+    }
+    return error;
+}
 
 struct gpu {
     const struct gpu_driver *driver;
