@@ -142,6 +142,8 @@ struct rpc {
 };
 
 /* shared.c */
+/* Who does what the connection asks for. */
+struct service_actor rpc_actor(const struct rpc_connection *connection);
 bool rpc_may_warn(struct rpc *rpc);
 /* Returns true if the client has not read all that it was sent: the kernel charges that to the
  * daemon's control group. */

@@ -17,6 +17,11 @@ const char *rpc_domain_name(enum rpc_domain domain)
     return names[domain];
 }
 
+struct service_actor rpc_actor(const struct rpc_connection *connection)
+{
+    return (struct service_actor){.file = connection->file, .caller = &connection->caller};
+}
+
 bool rpc_may_warn(struct rpc *rpc)
 {
     return rpc->warnings++ < MAX_WARNINGS;

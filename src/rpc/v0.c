@@ -14,11 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct service_actor actor_of(const struct rpc_connection *connection)
-{
-    return (struct service_actor){.file = connection->file, .caller = &connection->caller};
-}
-
 /* ---- looking -----------------------------------------------------------------------------------
  */
 
@@ -68,6 +63,21 @@ static void answer_state(struct rpc_connection *connection, const struct core_st
 
     fill_hash(connection, store, hex, &answer);
     rpc_answer(connection, &answer);
+}
+
+static void get_lock_state(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    answer_state(connection, view->store, MESSAGE_GET_LOCK_STATE_RESPONSE);
+}
+
+static void get_allocation_state(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    answer_state(connection, view->store, MESSAGE_GET_ALLOCATION_STATE_RESPONSE);
+}
+
+static void get_hash(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    answer_state(connection, view->store, MESSAGE_GET_MEMORY_LAYOUT_HASH_RESPONSE);
 }
 
 bool rpc_probe_v0(struct rpc_connection *connection)
@@ -185,10 +195,10 @@ static void finish_allocate(struct rpc_connection *connection, int error,
     rpc_answer(connection, &answer);
 }
 
-static void allocate(struct rpc_connection *connection)
+static void allocate(struct rpc_connection *connection, const struct rpc_view *view)
 {
     const struct message *asked = &connection->asked;
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     char tag[LAYOUT_MAX_TAG_BYTES + 1] = "", number[MESSAGE_INTEGER_TEXT_BYTES];
     struct service_alloc alloc = {.size_bytes = asked->size.magnitude,
                                   .count = 1,
@@ -197,6 +207,7 @@ static void allocate(struct rpc_connection *connection)
                                   .wait = true,
                                   .waits_in_vain = true};
 
+    (void)view;
     if (asked->size.is_negative || asked->size.magnitude == 0) {
         rpc_refuse(connection, "size must be > 0, got %s",
                    message_integer_format(asked->size, number));
@@ -215,7 +226,7 @@ static void allocate(struct rpc_connection *connection)
 static void free_allocation(struct rpc_connection *connection, const struct rpc_view *view)
 {
     const struct layout_allocation *allocation = rpc_find_allocation(connection, view);
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     struct message answer = {.type = MESSAGE_FREE_RESPONSE,
                              .is_older = connection->asked.is_older,
                              .success = allocation != NULL};
@@ -234,7 +245,7 @@ static void clear_all(struct rpc_connection *connection, const struct rpc_view *
     struct message answer = {.type = MESSAGE_CLEAR_ALL_RESPONSE,
                              .cleared_count =
                                  message_integer(layout_count_allocations(view->layout))};
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     int error = service_clear(connection->rpc->service, &by);
 
     if (error)
@@ -292,7 +303,7 @@ static void put_entry(struct rpc_connection *connection, const struct rpc_view *
 {
     const struct message *asked = &connection->asked;
     const struct layout_allocation *allocation = rpc_find_allocation(connection, view);
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     struct service_entry entry = {.key = asked->key.at,
                                   .key_bytes = asked->key.bytes,
                                   .offset = asked->offset_bytes.magnitude,
@@ -314,7 +325,7 @@ static void delete_entry(struct rpc_connection *connection, const struct rpc_vie
 {
     const struct message_text *key = &connection->asked.key;
     const struct layout_entry *entry = layout_find_entry(view->layout, key->at, key->bytes);
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     struct message answer = {.type = MESSAGE_METADATA_DELETE_RESPONSE};
     int error = 0;
 
@@ -360,59 +371,73 @@ static void finish_seal(struct rpc_connection *connection, int error,
     rpc_answer(connection, &answer);
 }
 
-static void commit(struct rpc_connection *connection, uint32_t flags, rpc_finish *finish)
+static void commit(struct rpc_connection *connection, const struct rpc_view *view)
 {
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
 
-    service_commit(connection->rpc->service, &by, flags, NULL, rpc_wait(connection, finish));
+    (void)view;
+    service_commit(connection->rpc->service, &by, 0, NULL, rpc_wait(connection, finish_commit));
+}
+
+static void commit_layout(struct rpc_connection *connection, const struct rpc_view *view)
+{
+    struct service_actor by = rpc_actor(connection);
+
+    (void)view;
+    service_commit(connection->rpc->service, &by, CORE_COMMIT_SEAL, NULL,
+                   rpc_wait(connection, finish_seal));
 }
 
 /* ---- who may what ------------------------------------------------------------------------------
  */
 
 enum right {
-    REFUSED, /* in any session */
-    LOOKS,
+    LOOKS,   /* in any session */
     CHANGES, /* of the shape */
     ENDS,
 };
 
-static enum right right_to(enum message_type type)
+/* The requests of a session; all others are refused in any. */
+static const struct request {
+    enum message_type type;
+    enum right right;
+    void (*serve)(struct rpc_connection *connection, const struct rpc_view *view);
+} requests[] = {
+    {MESSAGE_EXPORT_REQUEST, LOOKS, get_allocation},
+    {MESSAGE_GET_ALLOCATION_REQUEST, LOOKS, get_allocation},
+    {MESSAGE_LIST_ALLOCATIONS_REQUEST, LOOKS, rpc_list_allocations},
+    {MESSAGE_METADATA_GET_REQUEST, LOOKS, get_entry},
+    {MESSAGE_METADATA_LIST_REQUEST, LOOKS, rpc_list_keys},
+    {MESSAGE_GET_LOCK_STATE_REQUEST, LOOKS, get_lock_state},
+    {MESSAGE_GET_ALLOCATION_STATE_REQUEST, LOOKS, get_allocation_state},
+    {MESSAGE_GET_MEMORY_LAYOUT_HASH_REQUEST, LOOKS, get_hash},
+    {MESSAGE_ALLOCATE_REQUEST, CHANGES, allocate},
+    {MESSAGE_FREE_REQUEST, CHANGES, free_allocation},
+    {MESSAGE_METADATA_PUT_REQUEST, CHANGES, put_entry},
+    {MESSAGE_METADATA_DELETE_REQUEST, CHANGES, delete_entry},
+    {MESSAGE_CLEAR_ALL_REQUEST, ENDS, clear_all},
+    {MESSAGE_COMMIT_REQUEST, ENDS, commit},
+    {MESSAGE_COMMIT_LAYOUT_REQUEST, ENDS, commit_layout},
+};
+
+static const struct request *find_request(enum message_type type)
 {
-    switch (type) {
-    case MESSAGE_EXPORT_REQUEST:
-    case MESSAGE_GET_ALLOCATION_REQUEST:
-    case MESSAGE_LIST_ALLOCATIONS_REQUEST:
-    case MESSAGE_METADATA_GET_REQUEST:
-    case MESSAGE_METADATA_LIST_REQUEST:
-    case MESSAGE_GET_LOCK_STATE_REQUEST:
-    case MESSAGE_GET_ALLOCATION_STATE_REQUEST:
-    case MESSAGE_GET_MEMORY_LAYOUT_HASH_REQUEST:
-        return LOOKS;
-    case MESSAGE_ALLOCATE_REQUEST:
-    case MESSAGE_FREE_REQUEST:
-    case MESSAGE_METADATA_PUT_REQUEST:
-    case MESSAGE_METADATA_DELETE_REQUEST:
-        return CHANGES;
-    case MESSAGE_CLEAR_ALL_REQUEST:
-    case MESSAGE_COMMIT_REQUEST:
-    case MESSAGE_COMMIT_LAYOUT_REQUEST:
-        return ENDS;
-    default:
-        return REFUSED;
-    }
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        if (requests[i].type == type)
+            return &requests[i];
+    return NULL;
 }
 
-/* True: it was refused. */
-static bool refuse_request(struct rpc_connection *connection, const struct rpc_view *view)
+/* True: it was refused. request: NULL, in any session. */
+static bool refuse_request(struct rpc_connection *connection, const struct rpc_view *view,
+                           const struct request *request)
 {
-    enum right right = right_to(connection->asked.type);
     enum lock_mode mode = view->session->mode;
     const char *name = message_get_name(MESSAGE_V0, &connection->asked);
 
-    if (right == LOOKS || (right != REFUSED && mode == LOCK_MODE_RW))
+    if (request && (request->right == LOOKS || mode == LOCK_MODE_RW))
         return false;
-    if (right == CHANGES && mode == LOCK_MODE_RW_DATA)
+    if (request && request->right == CHANGES && mode == LOCK_MODE_RW_DATA)
         rpc_refuse(connection,
                    "%s not allowed: the layout is committed. Reconnect with RW to replace it.",
                    name);
@@ -422,64 +447,11 @@ static bool refuse_request(struct rpc_connection *connection, const struct rpc_v
     return true;
 }
 
-static void serve_looking(struct rpc_connection *connection, const struct rpc_view *view)
-{
-    switch (connection->asked.type) {
-    case MESSAGE_EXPORT_REQUEST:
-    case MESSAGE_GET_ALLOCATION_REQUEST:
-        get_allocation(connection, view);
-        return;
-    case MESSAGE_LIST_ALLOCATIONS_REQUEST:
-        rpc_list_allocations(connection, view);
-        return;
-    case MESSAGE_METADATA_GET_REQUEST:
-        get_entry(connection, view);
-        return;
-    case MESSAGE_METADATA_LIST_REQUEST:
-        rpc_list_keys(connection, view);
-        return;
-    case MESSAGE_GET_LOCK_STATE_REQUEST:
-        answer_state(connection, view->store, MESSAGE_GET_LOCK_STATE_RESPONSE);
-        return;
-    case MESSAGE_GET_ALLOCATION_STATE_REQUEST:
-        answer_state(connection, view->store, MESSAGE_GET_ALLOCATION_STATE_RESPONSE);
-        return;
-    default:
-        answer_state(connection, view->store, MESSAGE_GET_MEMORY_LAYOUT_HASH_RESPONSE);
-        return;
-    }
-}
-
 void rpc_serve_v0(struct rpc_connection *connection)
 {
+    const struct request *request = find_request(connection->asked.type);
     struct rpc_view view;
 
-    if (!rpc_view_session(connection, &view) || refuse_request(connection, &view))
-        return;
-    switch (connection->asked.type) {
-    case MESSAGE_ALLOCATE_REQUEST:
-        allocate(connection);
-        return;
-    case MESSAGE_FREE_REQUEST:
-        free_allocation(connection, &view);
-        return;
-    case MESSAGE_CLEAR_ALL_REQUEST:
-        clear_all(connection, &view);
-        return;
-    case MESSAGE_METADATA_PUT_REQUEST:
-        put_entry(connection, &view);
-        return;
-    case MESSAGE_METADATA_DELETE_REQUEST:
-        delete_entry(connection, &view);
-        return;
-    case MESSAGE_COMMIT_REQUEST:
-        commit(connection, 0, finish_commit);
-        return;
-    case MESSAGE_COMMIT_LAYOUT_REQUEST:
-        commit(connection, CORE_COMMIT_SEAL, finish_seal);
-        return;
-    default:
-        serve_looking(connection, &view);
-        return;
-    }
+    if (rpc_view_session(connection, &view) && !refuse_request(connection, &view, request))
+        request->serve(connection, &view);
 }

@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct service_actor actor_of(const struct rpc_connection *connection)
-{
-    return (struct service_actor){.file = connection->file, .caller = &connection->caller};
-}
-
 /* ---- checkpoints: without a session ------------------------------------------------------------
  */
 
@@ -170,7 +165,7 @@ static void allocate(struct rpc_connection *connection, const struct rpc_view *v
 {
     const struct message_text *asked = &connection->asked.allocation_id;
     char id[LAYOUT_MAX_WIRE_ID_BYTES + 1];
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     struct service_alloc alloc = {.size_bytes = connection->asked.aligned_size.magnitude,
                                   .count = 1,
                                   .name = "",
@@ -221,7 +216,7 @@ static void export(struct rpc_connection *connection, const struct rpc_view *vie
 static void free_allocation(struct rpc_connection *connection, const struct rpc_view *view)
 {
     const struct layout_allocation *allocation = find_asked(connection, view);
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     int error;
 
     if (!allocation)
@@ -275,7 +270,7 @@ static void finish_abort(struct rpc_connection *connection, int error,
 static bool serve_writer(struct rpc_connection *connection)
 {
     enum message_type type = connection->asked.type;
-    struct service_actor by = actor_of(connection);
+    struct service_actor by = rpc_actor(connection);
     struct rpc_view view;
 
     if (type != MESSAGE_ALLOCATE_REQUEST && type != MESSAGE_FREE_REQUEST &&
