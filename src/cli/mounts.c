@@ -70,11 +70,29 @@ static uint64_t mounts_parse_device(const char *text)
     return (uint64_t)major << 32 | minor;
 }
 
+/* Takes the texts of the mount, some of which may be NULL for want of memory: -ENOMEM, and they are
+ * freed. */
+static int mounts_append(struct mounts *mounts, const struct mount *mount)
+{
+    struct mount *grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
+
+    if (grown)
+        mounts->list = grown;
+    if (!grown || !mount->root || !mount->path || !mount->source) {
+        free(mount->root);
+        free(mount->path);
+        free(mount->source);
+        return -ENOMEM;
+    }
+    mounts->list[mounts->count++] = *mount;
+    return 0;
+}
+
 /* 1: a gmsfs mount was added; 0: the line is about something else. */
 static int mounts_add(struct mounts *mounts, char *line)
 {
     char *fields[FIELDS], *rest = line, *type, *source;
-    struct mount *grown, mount;
+    struct mount mount;
 
     for (int i = 0; i < FIELDS; i++) {
         fields[i] = strsep(&rest, " ");
@@ -100,17 +118,7 @@ static int mounts_add(struct mounts *mounts, char *line)
                            .source = mounts_copy(source),
                            .read_only = strncmp(fields[FIELD_OPTIONS], "ro", 2) == 0,
                            .owner = mounts_parse_owner(rest)};
-    grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
-    if (grown)
-        mounts->list = grown;
-    if (!grown || !mount.root || !mount.path || !mount.source) {
-        free(mount.root);
-        free(mount.path);
-        free(mount.source);
-        return -ENOMEM;
-    }
-    mounts->list[mounts->count++] = mount;
-    return 1;
+    return mounts_append(mounts, &mount) == 0 ? 1 : -ENOMEM;
 }
 
 int mounts_parse(const char *text, struct mounts *mounts)
@@ -165,19 +173,9 @@ bool mounts_is_top(int dir_fd)
 
 static int mounts_add_top(struct mounts *mounts, const char *path)
 {
-    struct mount *grown = realloc(mounts->list, (mounts->count + 1) * sizeof(*grown));
     struct mount mount = {.path = strdup(path), .root = strdup("/"), .source = strdup("")};
 
-    if (grown)
-        mounts->list = grown;
-    if (!grown || !mount.path || !mount.root || !mount.source) {
-        free(mount.path);
-        free(mount.root);
-        free(mount.source);
-        return -ENOMEM;
-    }
-    mounts->list[mounts->count++] = mount;
-    return 0;
+    return mounts_append(mounts, &mount);
 }
 
 /* The mount that `path` lies in, if it is one, by looking at the directories above. */

@@ -363,6 +363,19 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
     return 0;
 }
 
+/* Puts a copy that differs in the place of the allocation of this rank; its name is seen to. */
+static void replace(struct layout *layout, size_t rank, struct layout_allocation *copy)
+{
+    struct layout_allocation *old = layout->by_slot[rank];
+
+    layout->by_slot[rank] = copy;
+    layout_replace_wire_id(layout, copy);
+    count_out(layout, old);
+    count_in(layout, copy);
+    layout->changes++;
+    free(old);
+}
+
 int layout_rename(struct layout *layout, uint64_t slot, const char *name)
 {
     struct layout_allocation *old, *renamed;
@@ -388,13 +401,8 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     layout->allocation_count--;
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;
-    layout->by_slot[rank] = renamed;
-    layout_replace_wire_id(layout, renamed);
-    count_out(layout, old);
-    count_in(layout, renamed);
+    replace(layout, rank, renamed);
     layout->times = NO_TIMES;
-    layout->changes++;
-    free(old);
     return 0;
 }
 
@@ -415,12 +423,7 @@ int layout_set_tag(struct layout *layout, uint64_t slot, const char *tag)
     if (!tagged)
         return -ENOMEM;
     layout->by_name[layout_name_lower_bound(layout, old->name)] = tagged;
-    layout->by_slot[rank] = tagged;
-    layout_replace_wire_id(layout, tagged);
-    count_out(layout, old);
-    count_in(layout, tagged);
-    layout->changes++;
-    free(old);
+    replace(layout, rank, tagged);
     return 0;
 }
 
