@@ -236,7 +236,6 @@ int gfs_session_drop(struct gmsfs_store *handle);
 /* In the queue, if one is kept. */
 void gfs_session_give_up_place(struct gmsfs_store *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
-void gfs_hex_format(const uint8_t bytes[16], char text[33]);
 
 /* ---- again.c: asking on `.fds` again --------------------------------------------------------- */
 

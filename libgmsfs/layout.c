@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout.h"
 
+#include "base/hex.h"
 #include "base/scope.h"
 
 #include <errno.h>
@@ -195,7 +196,7 @@ static int layout_read_once(struct gmsfs_store *handle, struct gmsfs_layout **ou
     }
     error = gfs_layout_decode(bytes, size_bytes, out);
     if (!error)
-        gfs_hex_format(before.layout_hash, (*out)->hash);
+        hex_format(before.layout_hash, sizeof before.layout_hash, (*out)->hash);
     return error;
 }
 

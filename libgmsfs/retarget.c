@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/hex.h"
 #include "layout.h"
 #include "remap.h"
 
@@ -100,7 +101,7 @@ static int retarget_find_shape(struct retarget *retarget)
     char text[GMSFS_HASH_TEXT_BYTES];
     int error;
 
-    gfs_hex_format(retarget->hash, text);
+    hex_format(retarget->hash, sizeof retarget->hash, text);
     if (handle->shape && strcmp(handle->shape->hash, text) == 0)
         return 0;
     error = gfs_layout_read(handle, &layout);
@@ -120,7 +121,7 @@ static int retarget_check_shape(struct retarget *retarget, const uint8_t hash[16
     char text[GMSFS_HASH_TEXT_BYTES];
     int error = 0;
 
-    gfs_hex_format(hash, text);
+    hex_format(hash, 16, text);
     if (retarget->handle->map.mapping_count == 0 ||
         memcmp(retarget->hash, hash, sizeof retarget->hash) == 0 ||
         (retarget->layout && strcmp(retarget->layout->hash, text) == 0))

@@ -5,6 +5,8 @@
 
 #include "internal.h"
 
+#include "base/hex.h"
+
 /* ---- text --------------------------------------------------------------------------------- */
 
 int gfs_is_zero(const uint8_t bytes[16])
@@ -15,31 +17,9 @@ int gfs_is_zero(const uint8_t bytes[16])
     return 1;
 }
 
-void gfs_hex_format(const uint8_t bytes[16], char text[33])
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (int i = 0; i < 16; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    text[32] = 0;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 void gmsfs_token_format(const uint8_t token[GMSFS_TOKEN_BYTES], char text[GMSFS_TOKEN_TEXT_BYTES])
 {
-    gfs_hex_format(token, text);
+    hex_format(token, GMSFS_TOKEN_BYTES, text);
 }
 
 int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
@@ -48,12 +28,8 @@ int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES])
 
     if (!text || !token || strlen(text) != 2 * sizeof bytes)
         return -EINVAL;
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return -EINVAL;
-        bytes[i] = (uint8_t)(high << 4 | low);
-    }
+    if (hex_parse(text, bytes, sizeof bytes) < 0)
+        return -EINVAL;
     memcpy(token, bytes, sizeof bytes);
     return 0;
 }
@@ -414,7 +390,7 @@ int(gmsfs_get_info)(gmsfs_t *handle, struct gmsfs_info *out, size_t out_bytes)
     memcpy(own.device_uuid, info.device_uuid, 16);
     memcpy(own.group, info.group, 16);
     if (!gfs_is_zero(info.layout_hash))
-        gfs_hex_format(info.layout_hash, own.layout_hash);
+        hex_format(info.layout_hash, sizeof info.layout_hash, own.layout_hash);
     own.state = info.state;
     own.mode = info.mode;
     own.committed = info.committed != 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_file.h"
 
+#include "base/hex.h"
 #include "base/scope.h"
 
 #include <errno.h>
@@ -130,14 +131,6 @@ void store_last_error(const char *path, char *text, size_t room)
     snprintf(text, room, "%s", info ? store_json_text(info, "last_error") : "");
 }
 
-static int read_digit(char digit)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = digit ? strchr(digits, digit) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
 int store_read_id(const char *path, uint8_t id[16])
 {
     json_auto_t *info = NULL;
@@ -146,13 +139,7 @@ int store_read_id(const char *path, uint8_t id[16])
 
     if (error == -ENOTDIR || error == -EBADMSG || (!error && strlen(text) != 32))
         error = -ENOENT;
-    for (size_t i = 0; error == 0 && i < 16; i++) {
-        int high = read_digit(text[2 * i]), low = read_digit(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            error = -ENOENT;
-        else
-            id[i] = (uint8_t)(high << 4 | low);
-    }
+    if (error == 0 && hex_parse(text, id, 16) < 0)
+        error = -ENOENT;
     return error;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_place.h"
 
+#include "base/hex.h"
 #include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/daemon_explain.h"
@@ -190,8 +191,8 @@ static void place_format(char order[TEXT_BYTES], const char *place, const uint8_
 {
     int used = snprintf(order, TEXT_BYTES, token ? "%s drained " : "%s", place);
 
-    for (unsigned i = 0; token && i < 16; i++)
-        used += snprintf(order + used, TEXT_BYTES - (size_t)used, "%02x", token[i]);
+    if (token)
+        hex_format(token, 16, order + used);
 }
 
 /* 0, or why not. -EBUSY and *now: what is under way instead, if that is why. */

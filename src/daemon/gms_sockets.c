@@ -4,6 +4,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
+#include "rpc/wire_id.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,6 @@
 #define GMS_BACKLOG       4096
 #define GMS_MAX_TRIES     100u /* of coming into a place that others take and leave meanwhile */
 #define GMS_LOCK_PAUSE_NS 5000000
-#define UUID_TEXT_BYTES   41u /* GPU-8-4-4-4-12 */
 
 /* ---- saying why not -------------------------------------------------------------------------- */
 
@@ -68,16 +68,6 @@ static int refuse_call(const struct gms_sockets_options *options, const struct g
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* As NVML writes it. */
-static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT_BYTES])
-{
-    size_t at = (size_t)snprintf(text, UUID_TEXT_BYTES, "GPU-");
-
-    for (unsigned i = 0; i < 16; i++)
-        at += (size_t)snprintf(text + at, UUID_TEXT_BYTES - at, "%s%02x",
-                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
-
 static size_t measure_dir(const char *dir)
 {
     size_t bytes = strlen(dir);
@@ -89,11 +79,11 @@ static size_t measure_dir(const char *dir)
 
 static int make_path(const struct gms_sockets_options *options, struct gms_socket *socket)
 {
-    char whose[UUID_TEXT_BYTES], path[512];
+    char whose[WIRE_ID_GPU_BYTES], path[512];
     int written;
 
     if (socket->protocol == MESSAGE_V0)
-        format_uuid(options->uuid, whose);
+        wire_id_format_gpu(options->uuid, whose);
     else
         snprintf(whose, sizeof whose, "%" PRIu32, options->ordinal);
     written = snprintf(path, sizeof path, "%.*s/gms_%s_%s.sock", (int)measure_dir(options->dir),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/options.h"
 
+#include "base/hex.h"
 #include "daemon/option_values.h"
 #include "vmm/backends.h"
 
@@ -109,17 +110,6 @@ static int check_tiers(const struct option_parser *parser)
         return option_refuse(parser, &parser->tiers,
                              "is for memory beside the device: give host_size=SIZE, too");
     return 0;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 /* With or without dashes, and NVML's GPU- before it. */

@@ -7,6 +7,7 @@
 #include "service/views.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -34,9 +35,8 @@ static void fill_hash(const struct rpc_connection *connection, const struct core
                       char hex[33], struct message *answer)
 {
     hex[0] = '\0';
-    for (size_t i = 0;
-         i < sizeof store->hash && service_get_shown_layout(connection->rpc->service, store); i++)
-        snprintf(hex + 2 * i, 3, "%02x", store->hash[i]);
+    if (service_get_shown_layout(connection->rpc->service, store))
+        hex_format(store->hash, sizeof store->hash, hex);
     answer->memory_layout_hash = message_text(hex);
 }
 

@@ -1,25 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rpc/wire_id.h"
 
+#include "base/hex.h"
+
 #include <string.h>
 
 /* The last bytes hold the serial, which stays below 2^56; version and variant lie before them. */
 #define SERIAL_AT    9u
 #define SERIAL_BYTES 7u
-
-static void format(const uint8_t bytes[16], char text[WIRE_ID_UUID_BYTES])
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t at = 0;
-
-    for (size_t i = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            text[at++] = '-';
-        text[at++] = digits[bytes[i] >> 4];
-        text[at++] = digits[bytes[i] & 15];
-    }
-    text[at] = '\0';
-}
 
 static void mark_version_4(uint8_t bytes[16])
 {
@@ -33,7 +21,7 @@ void wire_id_format_uuid(const uint8_t bytes[16], char text[WIRE_ID_UUID_BYTES])
 
     memcpy(marked, bytes, sizeof marked);
     mark_version_4(marked);
-    format(marked, text);
+    hex_format_uuid(marked, text);
 }
 
 void wire_id_format_gpu(const uint8_t bytes[16], char text[WIRE_ID_GPU_BYTES])
@@ -41,7 +29,7 @@ void wire_id_format_gpu(const uint8_t bytes[16], char text[WIRE_ID_GPU_BYTES])
     static const char prefix[] = {'G', 'P', 'U', '-'};
 
     memcpy(text, prefix, sizeof prefix);
-    format(bytes, text + sizeof prefix);
+    hex_format_uuid(bytes, text + sizeof prefix);
 }
 
 static void format_serial(const struct core_store *store, uint64_t serial,
@@ -53,7 +41,7 @@ static void format_serial(const struct core_store *store, uint64_t serial,
     for (size_t i = 0; i < SERIAL_BYTES; i++)
         bytes[SERIAL_AT + i] ^= (uint8_t)(serial >> (8 * (SERIAL_BYTES - 1 - i)));
     mark_version_4(bytes);
-    format(bytes, text);
+    hex_format_uuid(bytes, text);
 }
 
 const char *wire_id_of(enum message_protocol protocol, const struct core_store *store,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/wire_http.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -375,17 +377,11 @@ void wire_http_body_begin(struct wire_http_body *body, const struct wire_http_he
 
 static int take_size_digit(struct wire_http_body *body, char digit)
 {
-    unsigned value;
+    int value = hex_digit(digit);
 
-    if (digit >= '0' && digit <= '9')
-        value = (unsigned)(digit - '0');
-    else if ((digit | 0x20) >= 'a' && (digit | 0x20) <= 'f')
-        value = (unsigned)((digit | 0x20) - 'a') + 10;
-    else
+    if (value < 0 || body->left_bytes >> 60)
         return -EPROTO;
-    if (body->left_bytes >> 60)
-        return -EPROTO;
-    body->left_bytes = body->left_bytes << 4 | value;
+    body->left_bytes = body->left_bytes << 4 | (unsigned)value;
     body->has_digit = true;
     return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "triton/wire_json.h"
 
+#include "base/hex.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -80,15 +82,8 @@ static int32_t take_unit(struct wire_json *json)
     if (json->size - json->offset < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        char digit = json->bytes[json->offset + (size_t)i];
-        int32_t value;
-        if (digit >= '0' && digit <= '9')
-            value = digit - '0';
-        else if (digit >= 'a' && digit <= 'f')
-            value = digit - 'a' + 10;
-        else if (digit >= 'A' && digit <= 'F')
-            value = digit - 'A' + 10;
-        else
+        int value = hex_digit((char)json->bytes[json->offset + (size_t)i]);
+        if (value < 0)
             return -1;
         unit = unit << 4 | value;
     }

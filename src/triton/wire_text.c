@@ -2,6 +2,7 @@
 #include "triton/wire_text.h"
 
 #include "base/array.h"
+#include "base/hex.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -87,14 +88,6 @@ int wire_text_number(struct wire_text text, uint64_t *number)
     return 0;
 }
 
-static int hex_value(char digit)
-{
-    if (digit >= '0' && digit <= '9')
-        return digit - '0';
-    digit = to_lower(digit);
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
 int wire_unquote(char *text, size_t *bytes)
 {
     size_t to = 0;
@@ -103,12 +96,10 @@ int wire_unquote(char *text, size_t *bytes)
         text[to] = text[from];
         if (text[from] != '%')
             continue;
-        if (*bytes - from < 3)
+        uint8_t byte;
+        if (*bytes - from < 3 || hex_parse(text + from + 1, &byte, 1) < 0)
             return -EINVAL;
-        int high = hex_value(text[from + 1]), low = hex_value(text[from + 2]);
-        if (high < 0 || low < 0)
-            return -EINVAL;
-        text[to] = (char)(high << 4 | low);
+        text[to] = (char)byte;
         from += 2;
     }
     *bytes = to;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/nvml_source.h"
 
+#include "base/hex.h"
 #include "vmm/nvml.h"
 #include "vmm/nvml_events.h"
 
@@ -8,33 +9,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define UUID_TEXT_BYTES 64
-
 struct nvml_source {
     struct nvml nvml;
     struct nvml_device *device;
 };
 
-static void format_uuid(const uint8_t uuid[16], char text[UUID_TEXT_BYTES])
-{
-    int at = snprintf(text, UUID_TEXT_BYTES, "GPU-");
-
-    for (int i = 0; i < 16; i++)
-        at += snprintf(text + at, (size_t)(UUID_TEXT_BYTES - at), "%s%02x",
-                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-}
-
 static int source_open(const uint8_t uuid[16], void **state, char *why, size_t why_bytes)
 {
     struct nvml_source *source = calloc(1, sizeof(*source));
-    char name[UUID_TEXT_BYTES];
+    char name[sizeof("GPU-") - 1 + HEX_UUID_TEXT_BYTES] = "GPU-";
     int error;
 
     if (!source) {
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
-    format_uuid(uuid, name);
+    hex_format_uuid(uuid, name + sizeof("GPU-") - 1);
     error = nvml_open(&source->nvml, why, why_bytes);
     if (error == 0 && source->nvml.nvmlDeviceGetHandleByUUID(name, &source->device) != NVML_DONE) {
         snprintf(why, why_bytes, "NVML does not know %s", name);
