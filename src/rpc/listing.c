@@ -208,41 +208,23 @@ struct kind {
     bool counts;
 };
 
-/* One event of a history is up to two of theirs; NULL ends. */
+/* One event of a history is up to two of theirs; a name of NULL ends. */
 static const struct kind *kinds_of(enum core_event_type type)
 {
-    static const struct kind connected[] = {{"rw_connected", false}, {NULL, false}};
-    static const struct kind committed[] = {{"committed", false}, {NULL, false}};
-    static const struct kind sealed[] = {{"layout_committed", true}, {NULL, false}};
-    static const struct kind cleared[] = {{"allocations_cleared", true}, {NULL, false}};
-    static const struct kind rolled_back[] = {{"rw_aborted", false}, {NULL, false}};
-    static const struct kind disconnected[] = {{"rw_disconnected", true}, {NULL, false}};
-    static const struct kind oom[] = {{"allocation_oom", true}, {NULL, false}};
-    static const struct kind aborted[] = {
-        {"rw_aborted", false}, {"allocations_cleared", true}, {NULL, false}};
-    static const struct kind none[] = {{NULL, false}};
+    static const struct kind kinds[][3] = {
+        [CORE_EVENT_RW_CONNECTED] = {{"rw_connected", false}},
+        [CORE_EVENT_RW_DATA_CONNECTED] = {{"rw_connected", false}},
+        [CORE_EVENT_COMMITTED] = {{"committed", false}},
+        [CORE_EVENT_SEALED] = {{"layout_committed", true}},
+        [CORE_EVENT_CLEARED] = {{"allocations_cleared", true}},
+        [CORE_EVENT_ROLLED_BACK] = {{"rw_aborted", false}},
+        [CORE_EVENT_RW_DATA_DISCONNECTED] = {{"rw_disconnected", true}},
+        [CORE_EVENT_OUT_OF_MEMORY] = {{"allocation_oom", true}},
+        [CORE_EVENT_ABORTED] = {{"rw_aborted", false}, {"allocations_cleared", true}},
+    };
+    static const struct kind none = {NULL, false};
 
-    switch (type) {
-    case CORE_EVENT_RW_CONNECTED:
-    case CORE_EVENT_RW_DATA_CONNECTED:
-        return connected;
-    case CORE_EVENT_COMMITTED:
-        return committed;
-    case CORE_EVENT_SEALED:
-        return sealed;
-    case CORE_EVENT_CLEARED:
-        return cleared;
-    case CORE_EVENT_ROLLED_BACK:
-        return rolled_back;
-    case CORE_EVENT_RW_DATA_DISCONNECTED:
-        return disconnected;
-    case CORE_EVENT_OUT_OF_MEMORY:
-        return oom;
-    case CORE_EVENT_ABORTED:
-        return aborted;
-    default:
-        return none;
-    }
+    return (size_t)type < sizeof kinds / sizeof kinds[0] ? kinds[type] : &none;
 }
 
 /* The newest, oldest first: gathered from behind. */
