@@ -2,7 +2,6 @@
 /* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
 #include "cli/cli.h"
 #include "cli/store_explain.h"
-#include "cli/store_fenced.h"
 #include "cli/store_open.h"
 #include "cli/store_state.h"
 #include "cli/ui.h"

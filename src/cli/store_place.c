@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "cli/daemon_explain.h"
 #include "cli/store_explain.h"
-#include "cli/store_fenced.h"
 #include "cli/store_file.h"
 
 #include <errno.h>
