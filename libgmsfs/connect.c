@@ -95,7 +95,8 @@ static int connecting_end(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-void gfs_connect_cancel(struct gmsfs_store *handle)
+/* It ends with the next gmsfs_connect_continue, for which its descriptor is ready. */
+static void connect_cancel(struct gmsfs_store *handle)
 {
     struct gfs_connecting *connecting = atomic_load(&handle->connecting);
 
@@ -109,7 +110,7 @@ void gfs_connect_give_up(struct gmsfs_store *handle)
 
     if (!atomic_load(&handle->connecting))
         return;
-    gfs_connect_cancel(handle);
+    connect_cancel(handle);
     if (connecting_end(handle, &acquire) == 0)
         gfs_session_drop(handle); /* it was granted in that moment */
 }
@@ -201,7 +202,7 @@ int gmsfs_cancel(gmsfs_t *handle)
     error = gfs_enter_first(handle);
     if (error)
         return error;
-    gfs_connect_cancel(handle);
+    connect_cancel(handle);
     gfs_session_give_up_place(handle);
     gfs_leave(handle);
     return 0;

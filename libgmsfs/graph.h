@@ -145,8 +145,6 @@ int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va);
  * of the chunks that have to be made, GMSFS_ALLOC_*. */
 int gfs_graph_space_alloc(struct gmsfs_graph_pool *pool, struct gmsfs_graph_space *space,
                           uint64_t size_bytes, unsigned alloc_flags, void **ptr);
-/* Only heap memory, of one that nobody knows. */
-void gfs_graph_space_drop(struct gmsfs_graph_space *space);
 /* The same for one that the program knows, and may use though it is gone: -EBADF then. */
 void gfs_graph_space_retire(struct gmsfs_graph_space *space);
 /* Outside of op: its pool's `state`, for gfs_graph_state_unlock. -EBADF, -ECHILD. */

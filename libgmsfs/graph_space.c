@@ -147,7 +147,8 @@ int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-void gfs_graph_space_drop(struct gmsfs_graph_space *space)
+/* Only heap memory, of one that nobody knows. */
+static void gfs_graph_space_drop(struct gmsfs_graph_space *space)
 {
     gfs_slabs_free(&space->segments);
     free(space->own.list);

@@ -23,7 +23,7 @@ int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory)
     return 0;
 }
 
-int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memory_kind *kind)
+static int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memory_kind *kind)
 {
     struct gfs_memory memory;
 

@@ -152,8 +152,6 @@ void gfs_wait_fork_child(void);
 /* ---- connect.c: a connection under way --------------------------------------------------------
  */
 
-/* It ends with the next gmsfs_connect_continue, for which its descriptor is ready. */
-void gfs_connect_cancel(struct gmsfs_store *handle);
 /* The same, and nothing is left of it. */
 void gfs_connect_give_up(struct gmsfs_store *handle);
 /* Its thread is not in the child. */
@@ -341,7 +339,6 @@ int gfs_reopen(struct gmsfs_store *handle);
 
 /* Outside of scopes. -EXDEV: addresses are reserved for another device or kind. */
 int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory);
-int gfs_set_memory_kind(struct gmsfs_store *handle, const struct gfs_memory_kind *kind);
 /* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
  * then what maps is refused, not the lock. */
 int gfs_choose_memory(struct gmsfs_store *handle);
@@ -354,7 +351,6 @@ int gfs_follow_memory(struct gmsfs_store *handle, int error);
 
 /* All by slot, of one layout; where changes never let that be, as a directory is read. */
 int gfs_list(struct gmsfs_store *handle, struct gmsfs_handle_info **list, size_t *count);
-int gfs_list_find(struct gmsfs_store *handle, uint64_t slot, struct gmsfs_handle_info *info);
 const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *list, size_t count,
                                                 uint64_t slot);
 

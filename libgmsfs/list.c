@@ -139,7 +139,7 @@ static int list_read_one(struct gmsfs_store *handle, struct gmsfs_ioc_list *page
     return error ? error : list_read_item(&at, page->data + page->bytes, info);
 }
 
-int gfs_list_find(struct gmsfs_store *handle, uint64_t slot, struct gmsfs_handle_info *info)
+static int gfs_list_find(struct gmsfs_store *handle, uint64_t slot, struct gmsfs_handle_info *info)
 {
     struct gmsfs_ioc_list page;
     int error;

@@ -16,7 +16,8 @@ static bool is_no_memory(uint64_t id)
     return (id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY)) != 0;
 }
 
-bool holdings_is_unread(uint64_t id)
+/* Is it a connection of `.fds`? These come last, are in no store, and hold the mount. */
+static bool holdings_is_unread(uint64_t id)
 {
     return (id & WIRE_UNREAD) == WIRE_UNREAD;
 }

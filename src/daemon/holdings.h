@@ -35,8 +35,6 @@ int holdings_add_stored(struct holdings *holdings, const struct fdstore_item *it
 void holdings_store(struct holdings *holdings, struct fdstore *store);
 /* Of memory its weaker descriptor, for readers, goes too. */
 void holdings_drop(struct holdings *holdings, uint64_t id);
-/* Is it a connection of `.fds`? These come last, are in no store, and hold the mount. */
-bool holdings_is_unread(uint64_t id);
 void holdings_drop_unread(struct holdings *holdings);
 /* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the
  * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */

@@ -50,7 +50,8 @@ static void drop_environment(void)
         *left = NULL;
 }
 
-bool owner_is_another(const struct mountinfo *mount)
+/* This is root, and the mount somebody else's. */
+static bool owner_is_another(const struct mountinfo *mount)
 {
     return geteuid() == 0 && mount->uid != 0;
 }

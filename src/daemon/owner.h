@@ -12,8 +12,6 @@
 
 #include <stdbool.h>
 
-/* This is root, and the mount somebody else's. */
-bool owner_is_another(const struct mountinfo *mount);
 /* For good; the working directory and most of the environment go. Which descriptors that user may
  * have is the caller's to see to. Nothing is done where this is not root, or the mount is root's. A
  * negative errno: part of it may be done, and the process is to end. */

@@ -14,7 +14,8 @@
 #define MOST_REQUESTS 65536u /* a flood must not keep the keeper from aborting */
 
 /* One that was answered or given up meanwhile is ENOENT to the kernel: nothing to do about it. */
-void refuse_one(int fuse_fd, uint64_t unique, int error)
+/* One of them, with this error (negative). */
+static void refuse_one(int fuse_fd, uint64_t unique, int error)
 {
     struct fuse_out_header answer = {.len = sizeof answer, .error = error, .unique = unique};
 

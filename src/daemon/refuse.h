@@ -13,8 +13,6 @@
 
 #include "fs/fs.h"
 
-/* One of them, with this error (negative). */
-void refuse_one(int fuse_fd, uint64_t unique, int error);
 /* `fuse_fd` does not block. Bounded in time; what is left over is the abort's. */
 void refuse_all(int fuse_fd, const struct fs_ledger *ledger);
 

@@ -106,7 +106,8 @@ int wire_unquote(char *text, size_t *bytes)
     return 0;
 }
 
-uint8_t *wire_reserve(struct wire_buffer *buffer, size_t bytes)
+/* Room behind what is in it, which the caller fills and counts in `size`. NULL: it has failed. */
+static uint8_t *wire_reserve(struct wire_buffer *buffer, size_t bytes)
 {
     if (buffer->has_failed || bytes > buffer->limit_bytes - buffer->size) {
         buffer->has_failed = true;

@@ -45,8 +45,6 @@ struct wire_buffer {
     bool has_failed;
 };
 
-/* Room behind what is in it, which the caller fills and counts in `size`. NULL: it has failed. */
-uint8_t *wire_reserve(struct wire_buffer *buffer, size_t bytes);
 void wire_put(struct wire_buffer *buffer, const void *bytes, size_t size);
 void wire_put_text(struct wire_buffer *buffer, struct wire_text text);
 void wire_print(struct wire_buffer *buffer, const char *format, ...)

@@ -170,7 +170,6 @@ int readahead_lend(struct copier_client *client, const struct copier_piece *piec
 /* It read this, in the ordinary way. */
 void readahead_note(struct copier_client *client, const struct copier_piece *piece,
                     const struct vmm_span *span, size_t bytes_read);
-void readahead_drop(struct copier_client *client, struct readahead *ahead);
 void readahead_drop_reader(struct copier_client *client, uint64_t reader);
 void readahead_drop_piece(struct copier_client *client, uint64_t serial);
 void readahead_drop_all(struct copier_client *client);

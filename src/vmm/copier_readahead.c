@@ -31,7 +31,7 @@ static void drop_first(struct copier_client *client, struct readahead *ahead)
     ahead->count--;
 }
 
-void readahead_drop(struct copier_client *client, struct readahead *ahead)
+static void readahead_drop(struct copier_client *client, struct readahead *ahead)
 {
     while (ahead->count > 0)
         drop_first(client, ahead);
