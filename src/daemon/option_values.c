@@ -35,8 +35,8 @@ int option_refuse(const struct option_parser *parser, const struct option *optio
     return option_finish_error(parser);
 }
 
-int option_parse_size(const struct option_parser *parser, const struct option *option,
-                      uint64_t min_bytes, uint64_t max_bytes, uint64_t *bytes)
+static int parse_size(const struct option_parser *parser, const struct option *option,
+                      uint64_t max_bytes, uint64_t *bytes)
 {
     char least[SIZE_TEXT_BYTES], most[SIZE_TEXT_BYTES];
     uint64_t value = 0;
@@ -44,69 +44,62 @@ int option_parse_size(const struct option_parser *parser, const struct option *o
 
     if (error == -EINVAL)
         return option_refuse(parser, option, "expected " SIZE_EXPECTED);
-    if (error || value < min_bytes || value > max_bytes)
+    if (error || value < OPTIONS_MIN_BYTES || value > max_bytes)
         return option_refuse(parser, option, "expected a size from %s to %s",
-                             size_format(min_bytes, least), size_format(max_bytes, most));
+                             size_format(OPTIONS_MIN_BYTES, least), size_format(max_bytes, most));
     *bytes = value;
     return 0;
 }
 
-int option_parse_granularity(const struct option_parser *parser, const struct option *option,
-                             uint64_t *granularity_bytes)
+int option_take_size(struct option_parser *parser, const struct option *option, void *at)
+{
+    return parse_size(parser, option, OPTIONS_MAX_BYTES, at);
+}
+
+int option_take_granularity(struct option_parser *parser, const struct option *option, void *at)
 {
     uint64_t bytes = 0;
-    int error =
-        option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_GRANULARITY, &bytes);
+    int error = parse_size(parser, option, OPTIONS_MAX_GRANULARITY, &bytes);
 
     if (error)
         return error;
     if ((bytes & (bytes - 1)) != 0)
         return option_refuse(parser, option, "expected a power of two, such as 2M");
-    *granularity_bytes = bytes;
+    *(uint64_t *)at = bytes;
     return 0;
 }
 
-int option_parse_hugepages(const struct option_parser *parser, const struct option *option,
-                           uint64_t *page_bytes)
+int option_take_hugepages(struct option_parser *parser, const struct option *option, void *at)
 {
     uint64_t bytes = 0;
 
     if (size_parse(option->value, &bytes) || (bytes != 2ull << 20 && bytes != 1ull << 30))
         return option_refuse(parser, option, "expected 2M or 1G");
-    *page_bytes = bytes;
+    *(uint64_t *)at = bytes;
     return 0;
 }
 
-int option_parse_yes(const struct option_parser *parser, const struct option *option, bool *yes)
-{
-    *yes = strcmp(option->value, "yes") == 0;
-    if (*yes || strcmp(option->value, "no") == 0)
-        return 0;
-    return option_refuse(parser, option, "expected yes or no");
-}
-
 /* Seconds with up to three decimals. */
-int option_parse_seconds(const struct option_parser *parser, const struct option *option,
-                         uint64_t *value_ms)
+int option_take_seconds(struct option_parser *parser, const struct option *option, void *at)
 {
-    const char *at = option->value;
+    const char *text = option->value;
     uint64_t seconds = 0, thousandths = 0;
 
-    if (!isdigit((unsigned char)*at))
+    if (!isdigit((unsigned char)*text))
         goto bad;
-    for (; isdigit((unsigned char)*at); at++) {
-        seconds = seconds * 10 + (uint64_t)(*at - '0');
+    for (; isdigit((unsigned char)*text); text++) {
+        seconds = seconds * 10 + (uint64_t)(*text - '0');
         if (seconds > OPTIONS_MAX_SECONDS)
             goto bad;
     }
-    if (*at == '.') {
-        at++;
-        for (uint64_t weight = 100; weight && isdigit((unsigned char)*at); weight /= 10)
-            thousandths += (uint64_t)(*at++ - '0') * weight;
+    if (*text == '.') {
+        text++;
+        for (uint64_t weight = 100; weight && isdigit((unsigned char)*text); weight /= 10)
+            thousandths += (uint64_t)(*text++ - '0') * weight;
     }
-    if (*at != '\0')
+    if (*text != '\0')
         goto bad;
-    *value_ms = seconds * 1000 + thousandths;
+    *(uint64_t *)at = seconds * 1000 + thousandths;
     return 0;
 bad:
     return option_refuse(parser, option,
@@ -115,12 +108,11 @@ bad:
 }
 
 /* The daemon's directory is not the caller's. */
-int option_parse_path(const struct option_parser *parser, const struct option *option,
-                      char path[OPTIONS_PATH_BYTES])
+int option_take_path(struct option_parser *parser, const struct option *option, void *at)
 {
     if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)
         return option_refuse(parser, option, "expected an absolute path");
-    strcpy(path, option->value);
+    strcpy(at, option->value);
     return 0;
 }
 
@@ -137,7 +129,7 @@ bool option_read_number(const char *text, uint32_t max, uint32_t *number)
     return true;
 }
 
-int option_parse_number(const struct option_parser *parser, const struct option *option,
+static int parse_number(const struct option_parser *parser, const struct option *option,
                         uint32_t max, uint32_t *number)
 {
     if (!option_read_number(option->value, max, number))
@@ -145,21 +137,33 @@ int option_parse_number(const struct option_parser *parser, const struct option 
     return 0;
 }
 
-int option_parse_id(const struct option_parser *parser, const struct option *option, uint32_t *id)
+int option_take_ordinal(struct option_parser *parser, const struct option *option, void *at)
 {
-    return option_parse_number(parser, option, OPTIONS_NO_ID - 1, id);
+    parser->has_ordinal = true;
+    return parse_number(parser, option, OPTIONS_MAX_ORDINAL, at);
 }
 
-int option_parse_mode(const struct option_parser *parser, const struct option *option,
-                      uint32_t *mode)
+int option_take_id(struct option_parser *parser, const struct option *option, void *at)
+{
+    return parse_number(parser, option, OPTIONS_NO_ID - 1, at);
+}
+
+int option_take_mode(struct option_parser *parser, const struct option *option, void *at)
 {
     uint32_t value = 0;
-    const char *at = option->value;
+    const char *text = option->value;
 
-    for (; *at >= '0' && *at <= '7' && value <= 0777; at++)
-        value = value * 8 + (uint32_t)(*at - '0');
-    if (*at != '\0' || at == option->value || value > 0777)
+    for (; *text >= '0' && *text <= '7' && value <= 0777; text++)
+        value = value * 8 + (uint32_t)(*text - '0');
+    if (*text != '\0' || text == option->value || value > 0777)
         return option_refuse(parser, option, "expected an octal mode from 0 to 777, such as 660");
-    *mode = value;
+    *(uint32_t *)at = value;
+    return 0;
+}
+
+int option_take_word(struct option_parser *parser, const struct option *option, void *at)
+{
+    (void)parser, (void)option;
+    *(bool *)at = true;
     return 0;
 }

@@ -42,23 +42,21 @@ __attribute__((format(printf, 3, 4))) int option_refuse(const struct option_pars
                                                         const struct option *option,
                                                         const char *format, ...);
 
-int option_parse_size(const struct option_parser *parser, const struct option *option,
-                      uint64_t min_bytes, uint64_t max_bytes, uint64_t *bytes);
-int option_parse_granularity(const struct option_parser *parser, const struct option *option,
-                             uint64_t *granularity_bytes);
-int option_parse_hugepages(const struct option_parser *parser, const struct option *option,
-                           uint64_t *page_bytes);
-int option_parse_yes(const struct option_parser *parser, const struct option *option, bool *yes);
-int option_parse_seconds(const struct option_parser *parser, const struct option *option,
-                         uint64_t *value_ms);
-int option_parse_path(const struct option_parser *parser, const struct option *option,
-                      char path[OPTIONS_PATH_BYTES]);
+/* Into `at`, a uint64_t: bytes, or milliseconds of seconds with up to three decimals. */
+int option_take_size(struct option_parser *parser, const struct option *option, void *at);
+int option_take_granularity(struct option_parser *parser, const struct option *option, void *at);
+int option_take_hugepages(struct option_parser *parser, const struct option *option, void *at);
+int option_take_seconds(struct option_parser *parser, const struct option *option, void *at);
+/* Into a char [OPTIONS_PATH_BYTES]. */
+int option_take_path(struct option_parser *parser, const struct option *option, void *at);
+/* Into a uint32_t. */
+int option_take_ordinal(struct option_parser *parser, const struct option *option, void *at);
+int option_take_id(struct option_parser *parser, const struct option *option, void *at);
+int option_take_mode(struct option_parser *parser, const struct option *option, void *at);
+/* Into a bool: it was given. */
+int option_take_word(struct option_parser *parser, const struct option *option, void *at);
+
 /* False: it is no number, or more than that. */
 bool option_read_number(const char *text, uint32_t max, uint32_t *number);
-int option_parse_number(const struct option_parser *parser, const struct option *option,
-                        uint32_t max, uint32_t *number);
-int option_parse_id(const struct option_parser *parser, const struct option *option, uint32_t *id);
-int option_parse_mode(const struct option_parser *parser, const struct option *option,
-                      uint32_t *mode);
 
 #endif

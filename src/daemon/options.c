@@ -5,7 +5,6 @@
 #include "daemon/option_values.h"
 #include "vmm/backends.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,63 +37,6 @@ static bool options_is_ignored(const char *name, bool has_value)
 
 /* ---- what is beside the device ------------------------------------------------------------ */
 
-static void note_needs_host(struct option_parser *parser, const struct option *option)
-{
-    if (!parser->needs_host.name[0])
-        parser->needs_host = *option;
-}
-
-static int parse_host_tier(struct option_parser *parser, const struct option *option)
-{
-    struct daemon_options *o = parser->options;
-
-    if (strcmp(option->name, "host_size") == 0)
-        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
-                                 &o->vmm.host_bytes);
-    if (strcmp(option->name, "host_hugepages") == 0) {
-        note_needs_host(parser, option);
-        return option_parse_hugepages(parser, option, &o->vmm.host_hugepage_bytes);
-    }
-    return -ENOENT;
-}
-
-/* What becomes of stores' copies, whichever tiers there are. -ENOENT: the option is another. */
-static int parse_copies(struct option_parser *parser, const struct option *option)
-{
-    struct daemon_options *o = parser->options;
-    bool keeps = true;
-    int error;
-
-    if (strcmp(option->name, "keep_copy") == 0) {
-        error = option_parse_yes(parser, option, &keeps);
-        o->drops_copies = !keeps;
-    } else if (strcmp(option->name, "min_stay") == 0) {
-        error = option_parse_seconds(parser, option, &o->min_stay_ms);
-    } else if (strcmp(option->name, "evict") == 0) {
-        o->evicts_none = strcmp(option->value, "none") == 0;
-        error = o->evicts_none || strcmp(option->value, "lru") == 0
-                    ? 0
-                    : option_refuse(parser, option, "expected none or lru");
-    } else {
-        return -ENOENT;
-    }
-    parser->tiers = *option;
-    return error;
-}
-
-static int parse_disk_tier(struct option_parser *parser, const struct option *option)
-{
-    struct vmm_options *vmm = &parser->options->vmm;
-
-    parser->spill = *option;
-    if (strcmp(option->name, "spill") == 0)
-        return option_parse_path(parser, option, vmm->spill);
-    if (strcmp(option->name, "spill_size") == 0)
-        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
-                                 &vmm->spill_bytes);
-    return -ENOENT;
-}
-
 static int check_tiers(const struct option_parser *parser)
 {
     const struct vmm_options *vmm = &parser->options->vmm;
@@ -113,7 +55,7 @@ static int check_tiers(const struct option_parser *parser)
 }
 
 /* With or without dashes, and NVML's GPU- before it. */
-static int parse_uuid(const struct option_parser *parser, const struct option *option)
+static int take_uuid(struct option_parser *parser, const struct option *option, void *to)
 {
     const char *from = option->value + (strncmp(option->value, "GPU-", 4) == 0 ? 4 : 0);
     uint8_t uuid[16] = {0};
@@ -133,7 +75,7 @@ static int parse_uuid(const struct option_parser *parser, const struct option *o
     }
     if (digits != 32 || !any)
         goto bad;
-    memcpy(parser->options->vmm.uuid, uuid, sizeof uuid);
+    memcpy(to, uuid, sizeof uuid);
     return 0;
 bad:
     return option_refuse(parser, option,
@@ -141,52 +83,63 @@ bad:
                          "6f1c2d3e-0a1b-4c5d-8e9f-001122334455");
 }
 
-static int parse_backend(struct option_parser *parser, const struct option *option)
+static int take_backend(struct option_parser *parser, const struct option *option, void *at)
 {
     const struct backend *backend = backends_find(option->value);
     char known[BACKENDS_TEXT_BYTES];
 
     if (!backend)
         return option_refuse(parser, option, "expected %s", backends_list(known));
-    parser->options->vmm.backend = backend->name;
+    *(const char **)at = backend->name;
     parser->has_backend = true;
     return 0;
 }
 
 /* What it names, the backend finds out. */
-static int parse_device(const struct option_parser *parser, const struct option *option)
+static int take_device(struct option_parser *parser, const struct option *option, void *at)
 {
-    struct vmm_options *vmm = &parser->options->vmm;
-
-    if (strlen(option->value) >= sizeof vmm->device)
+    if (strlen(option->value) >= sizeof parser->options->vmm.device)
         return option_refuse(parser, option, "expected an index, a GPU-UUID or a PCI id");
-    strcpy(vmm->device, option->value);
+    strcpy(at, option->value);
+    return 0;
+}
+
+static int take_keep_copy(struct option_parser *parser, const struct option *option, void *at)
+{
+    bool drops = strcmp(option->value, "no") == 0;
+
+    if (!drops && strcmp(option->value, "yes") != 0)
+        return option_refuse(parser, option, "expected yes or no");
+    *(bool *)at = drops;
+    return 0;
+}
+
+static int take_evict(struct option_parser *parser, const struct option *option, void *at)
+{
+    bool evicts_none = strcmp(option->value, "none") == 0;
+
+    if (!evicts_none && strcmp(option->value, "lru") != 0)
+        return option_refuse(parser, option, "expected none or lru");
+    *(bool *)at = evicts_none;
+    return 0;
+}
+
+static int take_level(struct option_parser *parser, const struct option *option, void *at)
+{
+    return log_parse_level(option->value, at)
+               ? option_refuse(parser, option, "expected error, warning, info or debug")
+               : 0;
+}
+
+static int take_allow_other(struct option_parser *parser, const struct option *option, void *at)
+{
+    (void)parser;
+    *(enum options_choice *)at =
+        strcmp(option->name, "allow_other") == 0 ? OPTIONS_YES : OPTIONS_NO;
     return 0;
 }
 
 /* ---- for GMS clients --------------------------------------------------------------------- */
-
-static void note_needs_gms(struct option_parser *parser, const struct option *option)
-{
-    if (!parser->needs_gms.name[0])
-        parser->needs_gms = *option;
-}
-
-static int parse_gms(struct option_parser *parser, const struct option *option)
-{
-    struct daemon_options *o = parser->options;
-
-    note_needs_gms(parser, option);
-    if (strcmp(option->name, "gms_dir") == 0)
-        return option_parse_path(parser, option, o->gms_dir);
-    if (strcmp(option->name, "gms_ordinal") == 0) {
-        parser->has_ordinal = true;
-        return option_parse_number(parser, option, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
-    }
-    if (strcmp(option->name, "gms_mode") == 0)
-        return option_parse_mode(parser, option, &o->gms_mode);
-    return -ENOENT;
-}
 
 /* Who sees all GPUs counts them as `device` does, where that is an index. */
 static void set_ordinal(const struct option_parser *parser)
@@ -215,81 +168,86 @@ static int check_gms(const struct option_parser *parser)
     return 0;
 }
 
-static int parse_valued(struct option_parser *parser, const struct option *option)
-{
-    struct daemon_options *o = parser->options;
-    const char *name = option->name;
+/* ---- the table --------------------------------------------------------------------------- */
 
-    if (strcmp(name, "backend") == 0)
-        return parse_backend(parser, option);
-    if (strcmp(name, "device") == 0)
-        return parse_device(parser, option);
-    if (strcmp(name, "size") == 0)
-        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
-                                 &o->vmm.size_bytes);
-    if (strcmp(name, "granularity") == 0)
-        return option_parse_granularity(parser, option, &o->vmm.granularity_bytes);
-    if (strcmp(name, "hugepages") == 0)
-        return option_parse_hugepages(parser, option, &o->vmm.hugepage_bytes);
-    if (strcmp(name, "uuid") == 0)
-        return parse_uuid(parser, option);
-    if (strcmp(name, "alloc_timeout") == 0)
-        return option_parse_seconds(parser, option, &o->alloc_timeout_ms);
-    if (strcmp(name, "writer_patience") == 0)
-        return option_parse_seconds(parser, option, &o->patience_ms);
-    if (strcmp(name, "copier_idle") == 0)
-        return option_parse_seconds(parser, option, &o->vmm.copier_idle_ms);
-    if (strcmp(name, "spool_max") == 0)
-        return option_parse_size(parser, option, OPTIONS_MIN_BYTES, OPTIONS_MAX_BYTES,
-                                 &o->spool_max_bytes);
-    if (strcmp(name, "audit") == 0)
-        return option_parse_path(parser, option, o->audit);
-    if (strcmp(name, "uid") == 0)
-        return option_parse_id(parser, option, &o->uid);
-    if (strcmp(name, "gid") == 0)
-        return option_parse_id(parser, option, &o->gid);
-    if (strcmp(name, "log_level") == 0)
-        return log_parse_level(option->value, &o->log_level)
-                   ? option_refuse(parser, option, "expected error, warning, info or debug")
-                   : 0;
-    if (strcmp(name, "keep_copy") == 0 || strcmp(name, "evict") == 0 ||
-        strcmp(name, "min_stay") == 0)
-        return parse_copies(parser, option);
-    if (strncmp(name, "host_", 5) == 0)
-        return parse_host_tier(parser, option);
-    if (strncmp(name, "spill", 5) == 0)
-        return parse_disk_tier(parser, option);
-    if (strncmp(name, "gms_", 4) == 0)
-        return parse_gms(parser, option);
-    return -ENOENT;
+/* What an option is of no use without. */
+enum option_part {
+    OF_ALL,
+    OF_HOST,  /* host_size */
+    OF_DISK,  /* the other half of spill and spill_size */
+    OF_TIERS, /* any of them */
+    OF_GMS,   /* gms */
+};
+
+#define OPTION_AT(member) offsetof(struct daemon_options, member)
+
+static const struct known_option {
+    const char *name;
+    int (*take)(struct option_parser *parser, const struct option *option, void *at);
+    size_t at; /* of the options */
+    enum option_part part;
+    bool is_word; /* it takes no value */
+} known_options[] = {
+    {"backend", take_backend, OPTION_AT(vmm.backend), OF_ALL, false},
+    {"device", take_device, OPTION_AT(vmm.device), OF_ALL, false},
+    {"size", option_take_size, OPTION_AT(vmm.size_bytes), OF_ALL, false},
+    {"granularity", option_take_granularity, OPTION_AT(vmm.granularity_bytes), OF_ALL, false},
+    {"hugepages", option_take_hugepages, OPTION_AT(vmm.hugepage_bytes), OF_ALL, false},
+    {"uuid", take_uuid, OPTION_AT(vmm.uuid), OF_ALL, false},
+    {"alloc_timeout", option_take_seconds, OPTION_AT(alloc_timeout_ms), OF_ALL, false},
+    {"writer_patience", option_take_seconds, OPTION_AT(patience_ms), OF_ALL, false},
+    {"copier_idle", option_take_seconds, OPTION_AT(vmm.copier_idle_ms), OF_ALL, false},
+    {"spool_max", option_take_size, OPTION_AT(spool_max_bytes), OF_ALL, false},
+    {"audit", option_take_path, OPTION_AT(audit), OF_ALL, false},
+    {"uid", option_take_id, OPTION_AT(uid), OF_ALL, false},
+    {"gid", option_take_id, OPTION_AT(gid), OF_ALL, false},
+    {"log_level", take_level, OPTION_AT(log_level), OF_ALL, false},
+    {"keep_copy", take_keep_copy, OPTION_AT(drops_copies), OF_TIERS, false},
+    {"min_stay", option_take_seconds, OPTION_AT(min_stay_ms), OF_TIERS, false},
+    {"evict", take_evict, OPTION_AT(evicts_none), OF_TIERS, false},
+    {"host_size", option_take_size, OPTION_AT(vmm.host_bytes), OF_ALL, false},
+    {"host_hugepages", option_take_hugepages, OPTION_AT(vmm.host_hugepage_bytes), OF_HOST, false},
+    {"spill", option_take_path, OPTION_AT(vmm.spill), OF_DISK, false},
+    {"spill_size", option_take_size, OPTION_AT(vmm.spill_bytes), OF_DISK, false},
+    {"gms_dir", option_take_path, OPTION_AT(gms_dir), OF_GMS, false},
+    {"gms_ordinal", option_take_ordinal, OPTION_AT(gms_ordinal), OF_GMS, false},
+    {"gms_mode", option_take_mode, OPTION_AT(gms_mode), OF_GMS, false},
+    {"allow_other", take_allow_other, OPTION_AT(allow_other), OF_ALL, true},
+    {"no_allow_other", take_allow_other, OPTION_AT(allow_other), OF_ALL, true},
+    {"debug", option_take_word, OPTION_AT(debug), OF_ALL, true},
+    {"gms", option_take_word, OPTION_AT(gms), OF_ALL, true},
+    {"gms_keep", option_take_word, OPTION_AT(gms_keep), OF_GMS, true},
+};
+
+static const struct known_option *find_known(const struct option *option)
+{
+    for (size_t i = 0; i < sizeof known_options / sizeof known_options[0]; i++) {
+        const struct known_option *known = &known_options[i];
+        if (strcmp(known->name, option->name) == 0 && !(known->is_word && option->has_value))
+            return known;
+    }
+    return NULL;
 }
 
-/* Options that take no value. */
-static bool parse_word(struct option_parser *parser, const struct option *option)
+/* For errors that only the options together tell. */
+static void note_part(struct option_parser *parser, enum option_part part,
+                      const struct option *option)
 {
-    struct daemon_options *o = parser->options;
-
-    if (strcmp(option->name, "allow_other") == 0) {
-        o->allow_other = OPTIONS_YES;
-    } else if (strcmp(option->name, "no_allow_other") == 0) {
-        o->allow_other = OPTIONS_NO;
-    } else if (strcmp(option->name, "debug") == 0) {
-        o->debug = true;
-    } else if (strcmp(option->name, "gms") == 0) {
-        o->gms = true;
-    } else if (strcmp(option->name, "gms_keep") == 0) {
-        o->gms_keep = true;
-        note_needs_gms(parser, option);
-    } else {
-        return false;
-    }
-    return true;
+    if (part == OF_HOST && !parser->needs_host.name[0])
+        parser->needs_host = *option;
+    if (part == OF_GMS && !parser->needs_gms.name[0])
+        parser->needs_gms = *option;
+    if (part == OF_DISK)
+        parser->spill = *option;
+    if (part == OF_TIERS)
+        parser->tiers = *option;
 }
 
 static int parse_option(struct option_parser *parser, const struct option *option)
 {
-    if (options_is_ignored(option->name, option->has_value) ||
-        (!option->has_value && parse_word(parser, option)))
+    const struct known_option *known = find_known(option);
+
+    if (options_is_ignored(option->name, option->has_value))
         return 0;
     if (!option->has_value && strcmp(option->name, "ro") == 0)
         return option_refuse(parser, option,
@@ -297,11 +255,11 @@ static int parse_option(struct option_parser *parser, const struct option *optio
                              "take modes (chmod) to keep writers out");
     if (!option->has_value && strcmp(option->name, "remount") == 0)
         return option_refuse(parser, option, "options of a mount cannot be changed; unmount first");
-    int error = parse_valued(parser, option);
-    if (error == -ENOENT)
+    if (!known)
         return option_refuse(parser, option,
                              "there is no such option; `gmsfs mount --help` lists them");
-    return error;
+    note_part(parser, known->part, option);
+    return known->take(parser, option, (char *)parser->options + known->at);
 }
 
 /* One element of a list; `text` is not terminated. */
