@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pages.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* Linux 5.14. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 #define STEP_BYTES (4u << 20) /* some hundred microseconds */
 
@@ -22,4 +28,13 @@ void pages_drop(void *at, size_t bytes)
         from += step;
         bytes -= step;
     }
+}
+
+int pages_make(void *at, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)at & ~(page - 1);
+
+    if (madvise((void *)begin, (uintptr_t)at + bytes - begin, MADV_POPULATE_WRITE) < 0)
+        return errno == EINVAL ? 0 : -errno;
+    return 0;
 }

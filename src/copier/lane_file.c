@@ -2,11 +2,11 @@
 #include "copier/lane_file.h"
 
 #include "base/file_io.h"
+#include "base/pages.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* A read or write failed: whether to try again. Past the page cache some file systems move whole
@@ -44,18 +44,9 @@ int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_
 /* EINVAL: a kernel that cannot make pages ahead; they were made with the file. */
 int lane_file_make_pages(char *at, size_t bytes)
 {
-#ifdef MADV_POPULATE_WRITE
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = (uintptr_t)at & ~(page - 1);
-    uintptr_t end = ((uintptr_t)at + bytes + page - 1) & ~(page - 1);
+    int error = pages_make(at, bytes);
 
-    if (madvise((void *)begin, end - begin, MADV_POPULATE_WRITE) < 0 && errno != EINVAL)
-        return errno == EFAULT || errno == ENOMEM ? -ENOSPC : -errno;
-#else
-    (void)at;
-    (void)bytes;
-#endif
-    return 0;
+    return error == -EFAULT || error == -ENOMEM ? -ENOSPC : error;
 }
 
 static int write_mapped(char *to, const char *from, size_t bytes)

@@ -10,7 +10,7 @@
 #include "mover/staging_cuda.h"
 
 #include "base/near.h"
-#include "mover/populate.h"
+#include "base/pages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -273,7 +273,7 @@ static int ring_grow(struct staging_lane *lane)
     if (error)
         return error;
     buffer->bytes = own->ring + own->pinned * bytes;
-    populate(buffer->bytes, bytes);
+    pages_make(buffer->bytes, bytes);
     result = driver->cuMemHostRegister_v2(buffer->bytes, bytes, DRV_HOST_REGISTER_PORTABLE);
     if (result != DRV_SUCCESS)
         return ring_refused(lane, DOING_PIN, "cuMemHostRegister_v2", result);
@@ -315,7 +315,7 @@ static void block_make(struct cuda_device *own, size_t bytes)
     own->block_bytes = whole_pages(bytes);
     own->block = reserve(own->block_bytes);
     if (own->block)
-        populate(own->block, own->block_bytes);
+        pages_make(own->block, own->block_bytes);
 }
 
 /* How large a buffer will be is not decided yet. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory of this machine: its bytes are handed over where they lie. */
-#include "mover/populate.h"
+#include "base/pages.h"
 #include "mover/staging_parts.h"
 #include "mover/work.h"
 
@@ -8,7 +8,7 @@ static int host_room(struct staging_lane *lane, void *to, size_t most_bytes, uin
                      size_t *size_bytes)
 {
     (void)lane;
-    populate(to, most_bytes);
+    pages_make(to, most_bytes);
     *room = to;
     *size_bytes = most_bytes;
     return 0;

@@ -2,6 +2,7 @@
 #include "rpc/kept.h"
 
 #include "base/log.h"
+#include "base/pages.h"
 #include "rpc/rpc.h"
 
 #include <errno.h>
@@ -134,14 +135,7 @@ uint8_t *kept_get_input_bytes(struct kept *kept)
 /* Made now: a write into the mapping that finds no memory would be the end. */
 static int populate(uint8_t *at, size_t bytes)
 {
-#ifdef MADV_POPULATE_WRITE
-    if (madvise(at, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
-        return -ENOMEM;
-#else
-    (void)at;
-    (void)bytes;
-#endif
-    return 0;
+    return pages_make(at, bytes) ? -ENOMEM : 0;
 }
 
 static size_t round_up(size_t bytes)
