@@ -46,3 +46,11 @@ struct timespec clock_after_ms(clockid_t clock, unsigned ms)
     at.tv_nsec %= NS_PER_S;
     return at;
 }
+
+void clock_pause_ms(unsigned ms)
+{
+    const struct timespec pause = {.tv_sec = (time_t)(ms / MS_PER_S),
+                                   .tv_nsec = (long)(ms % MS_PER_S * NS_PER_MS)};
+
+    nanosleep(&pause, NULL);
+}

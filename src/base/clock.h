@@ -20,5 +20,7 @@ uint64_t clock_wall_ms(void);
 uint64_t clock_wall_us(void);
 /* So many milliseconds from now, for a wait by this clock. */
 struct timespec clock_after_ms(clockid_t clock, unsigned ms);
+/* Sleeps; a signal that is handled ends it early. */
+void clock_pause_ms(unsigned ms);
 
 #endif

@@ -5,6 +5,7 @@
  * The daemon drains as long as this command's connection lives: whatever ends the command before
  * all is done, also SIGKILL, the mount then serves again.
  */
+#include "base/clock.h"
 #include "base/scope.h"
 #include "base/size.h"
 #include "cli/cli.h"
@@ -22,9 +23,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ASK_EVERY_MS 50
@@ -141,7 +140,6 @@ static int drain_late(const struct mount *mount, uint64_t left)
 static int drain_wait(const struct drain *drain, const struct mount *mount,
                       struct daemon_drain *asked)
 {
-    const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
     uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
     int error;
 
@@ -154,7 +152,7 @@ static int drain_wait(const struct drain *drain, const struct mount *mount,
         if (error == -EBUSY && left != said)
             drain_say_sessions(drain, mount, left);
         said = error == -EBUSY ? left : said;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_EVERY_MS);
         if (signals_get())
             return drain_interrupted(mount, error == -EAGAIN, left);
     }

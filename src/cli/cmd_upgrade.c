@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs upgrade - what serves a mount becomes the gmsfs that is installed now */
+#include "base/clock.h"
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ANSWER_S     60 /* the keeper bounds each of its steps by seconds */
@@ -69,12 +69,11 @@ static int upgrade_ask_once(const char *path, struct upgrade_answer *answer)
  * keeper has it as well. */
 static int upgrade_ask(const char *path, struct upgrade_answer *answer)
 {
-    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
     uint64_t start_ms = cli_now_ms();
     int error = upgrade_ask_once(path, answer);
 
     while (error == -ECONNRESET && cli_left_ms(start_ms, ANSWER_S * 1000) > 0) {
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_AGAIN_MS);
         error = upgrade_ask_once(path, answer);
     }
     return error;

@@ -3,6 +3,7 @@
 
 #include "ask/ask.h"
 #include "base/child.h"
+#include "base/clock.h"
 #include "base/file_io.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
@@ -12,7 +13,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_S 5
@@ -107,7 +107,6 @@ static ssize_t converse_until_answered(const char *path, int fd,
                                        const struct gmsfs_fds_request *request, void *answer,
                                        size_t room)
 {
-    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
     uint64_t start_ms = cli_now_ms();
     ssize_t got = converse(fd, request, answer, room);
     int other;
@@ -117,7 +116,7 @@ static ssize_t converse_until_answered(const char *path, int fd,
             return -EINTR;
         if (cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) == 0)
             return -ECONNRESET;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_AGAIN_MS);
         other = daemon_connect(path);
         if (other < 0)
             return other;
@@ -202,7 +201,6 @@ int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const u
 int daemon_drain_mend(struct daemon_drain *drain)
 {
     static const uint8_t none[sizeof(drain->token)];
-    const struct timespec pause = {.tv_nsec = 10000000};
     uint64_t start_ms = cli_now_ms();
     int fd, error = -ECONNRESET;
 
@@ -224,7 +222,7 @@ int daemon_drain_mend(struct daemon_drain *drain)
             close(fd);
         if (fd >= 0 && !is_broken(error))
             return error;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(10);
     }
     return signals_get() ? -EINTR : error;
 }
@@ -307,7 +305,6 @@ int daemon_ask_unmount(const char *path)
 /* A worker that ends before it has answered breaks the connection: asks the next one. */
 int daemon_govern(const char *path, int *fd, uint64_t *holder)
 {
-    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
     uint64_t start_ms = cli_now_ms();
     int error;
 
@@ -321,7 +318,7 @@ int daemon_govern(const char *path, int *fd, uint64_t *holder)
         *fd = -1;
         if (!is_broken(error) || cli_left_ms(start_ms, GMSFS_FDS_DRAIN_MS) == 0)
             return error;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_AGAIN_MS);
     }
 }
 
@@ -388,7 +385,6 @@ static int receive_sender(int fd)
 
 int daemon_ask_pid(const char *path)
 {
-    const struct timespec pause = {.tv_nsec = ASK_AGAIN_MS * 1000000L};
     uint64_t start_ms = cli_now_ms();
     int fd, pid;
 
@@ -400,6 +396,6 @@ int daemon_ask_pid(const char *path)
         close(fd);
         if (!is_broken(pid) || cli_left_ms(start_ms, REPLY_TIMEOUT_S * 1000) == 0)
             return pid;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_AGAIN_MS);
     }
 }

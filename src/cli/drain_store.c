@@ -3,6 +3,7 @@
  * again who waits. */
 #include "cli/drain_store.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -22,7 +23,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ASK_EVERY_MS 50
@@ -136,7 +136,6 @@ static bool go_further(struct waiting *waiting)
 /* Until nobody holds it. */
 static int wait_for_holders(struct waiting *waiting)
 {
-    const struct timespec pause = {.tv_nsec = ASK_EVERY_MS * 1000000L};
     uint64_t left = 0;
     int error;
 
@@ -149,7 +148,7 @@ static int wait_for_holders(struct waiting *waiting)
             return give_up(waiting, left);
         say_holders(waiting, left);
         waiting->said = left;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ASK_EVERY_MS);
         if (signals_get())
             return explain(waiting->drain, -EINTR);
     }

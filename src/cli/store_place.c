@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_place.h"
 
+#include "base/clock.h"
 #include "base/hex.h"
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -15,7 +16,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TEXT_BYTES    128
@@ -213,12 +213,11 @@ static int place_write(int dir, const char *path, const char *order, struct plac
 /* Others come first, or room is being made. */
 static bool place_wait_turn(uint64_t *timeout_ms)
 {
-    const struct timespec pause = {.tv_nsec = TURN_EVERY_MS * 1000000L};
     uint64_t start_ms = cli_now_ms();
 
     if (*timeout_ms == 0)
         return false;
-    nanosleep(&pause, NULL);
+    clock_pause_ms(TURN_EVERY_MS);
     *timeout_ms = cli_left_ms(start_ms, *timeout_ms);
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/attach.h"
 
+#include "base/clock.h"
 #include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/privileges.h"
@@ -22,7 +23,6 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef OPEN_TREE_CLONE
@@ -272,7 +272,6 @@ static int unmount_once(const char *mountpoint, bool lazy, bool quiet)
 
 pid_t attach_start_unmount(const char *mountpoint, bool lazy)
 {
-    const struct timespec pause = {.tv_nsec = ATTACH_UNMOUNT_MS * 1000000L};
     pid_t parent = getpid();
     pid_t child = fork();
 
@@ -284,7 +283,7 @@ pid_t attach_start_unmount(const char *mountpoint, bool lazy)
         int error = unmount_once(mountpoint, lazy, left > 1);
         if (error == 0 || error == -EINVAL) /* EINVAL: nothing is mounted there any more */
             _exit(0);
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ATTACH_UNMOUNT_MS);
     }
     _exit(1);
 }

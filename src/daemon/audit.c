@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* audit - writes each event's line; core/event_line.c decides what is in it */
 #include "daemon/audit.h"
+#include "base/clock.h"
 #include "core/event_line.h"
 
 #include "base/log.h"
@@ -343,8 +344,7 @@ void audit_free(struct audit *audit)
         return;
     service_unobserve(audit->service, &audit->observer);
     audit_release(audit);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ENDING_S;
+    until = clock_after_ms(CLOCK_MONOTONIC, ENDING_S * 1000);
     pthread_mutex_lock(&audit->mutex);
     audit->ending = true;
     pthread_cond_signal(&audit->work);

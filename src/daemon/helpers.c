@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/helpers.h"
 
+#include "base/clock.h"
 #include "base/test_hooks.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -84,11 +85,9 @@ int helpers_new(struct loop *loop, struct fs_ledger *ledger, struct helpers **he
 /* Under the mutex; NULL: there was nothing to do for a while. */
 static struct job *next_job(struct pool *pool)
 {
-    struct timespec until;
+    const struct timespec until = clock_after_ms(CLOCK_MONOTONIC, HELPERS_REST_S * 1000);
     int error = 0;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += HELPERS_REST_S;
     pool->resting++;
     while (!pool->queue && !pool->helpers->ending && (error != ETIMEDOUT || pool->promised > 0))
         error = pthread_cond_timedwait(&pool->work, &pool->helpers->mutex, &until);

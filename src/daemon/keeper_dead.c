@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_MS              1000u
@@ -158,13 +157,12 @@ pid_t keeper_search_orphan(const struct keeper *keeper)
 /* What they wait for is answered, or the mount would not end either. */
 void keeper_end_dead(struct keeper *keeper)
 {
-    const struct timespec pause = {.tv_nsec = LAST_TURN_MS * 1000000L};
     uint64_t until_ms = clock_now_ms() + LAST_MS;
 
     keeper_reap_dead(keeper);
     while (keeper->dead_count > 0 && clock_now_ms() < until_ms) {
         refuse_all(keeper->fuse_fd, keeper->ledger);
-        nanosleep(&pause, NULL);
+        clock_pause_ms(LAST_TURN_MS);
         keeper_reap_dead(keeper);
     }
 }

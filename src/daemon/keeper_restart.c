@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ORPHANS_MS       5000u /* for those whom a worker leaves, then the next one is started */
@@ -60,7 +59,6 @@ static pid_t find_orphan(const struct keeper *keeper)
  * write to is the piece that it was told to write. */
 static void reap_orphans(struct keeper *keeper)
 {
-    const struct timespec pause = {.tv_nsec = ORPHAN_TURN_MS * 1000000L};
     uint64_t until_ms = clock_now_ms() + ORPHANS_MS;
     pid_t orphan;
 
@@ -78,7 +76,7 @@ static void reap_orphans(struct keeper *keeper)
                       keeper_path(keeper), (int)orphan, (int)orphan);
             return;
         }
-        nanosleep(&pause, NULL);
+        clock_pause_ms(ORPHAN_TURN_MS);
     }
 }
 

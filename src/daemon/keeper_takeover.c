@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define OFFER_S                                                                      \
@@ -258,7 +257,6 @@ static bool find_lock(const struct keeper *keeper, off_t from, struct flock *loc
  * go acts no more (keeper_dead.c), and may wait for what this keeper's worker is to answer. */
 void keeper_fence(const struct keeper *keeper)
 {
-    const struct timespec pause = {.tv_nsec = FENCE_TURN_MS * 1000000L};
     uint64_t began_ms = clock_now_ms(), waited_ms = 0;
     off_t from = 0;
     struct flock lock;
@@ -281,7 +279,7 @@ void keeper_fence(const struct keeper *keeper)
                 keeper_path(keeper), (int)lock.l_pid, (int)lock.l_pid);
             return;
         }
-        nanosleep(&pause, NULL);
+        clock_pause_ms(FENCE_TURN_MS);
         waited_ms = clock_now_ms() - began_ms;
     }
 }

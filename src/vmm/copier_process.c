@@ -186,7 +186,6 @@ static int await_hello(struct copier_client *client, char *why)
 static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
 {
     uint64_t until_ms = clock_now_ms() + within_ms;
-    struct timespec pause = {.tv_nsec = REAP_LOOK_MS * 1000000L};
     bool reaped = false;
 
     pthread_mutex_unlock(&client->mutex);
@@ -196,7 +195,7 @@ static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
         reaped = error == pid || (error < 0 && errno != EINTR);
         if (reaped || clock_now_ms() >= until_ms)
             break;
-        nanosleep(&pause, NULL);
+        clock_pause_ms(REAP_LOOK_MS);
     }
     pthread_mutex_lock(&client->mutex);
     return reaped;

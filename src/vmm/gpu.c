@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/gpu.h"
 
+#include "base/clock.h"
 #include "vmm/memfd.h"
 
 #include "base/log.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 200
@@ -74,7 +74,7 @@ static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
     int error = -ENODEV;
 
     if (word != MONITOR_GONE) {
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000L}, NULL);
+        clock_pause_ms(LOOK_AGAIN_MS);
         error = gpu->driver->create(gpu->context, bytes, fd);
     }
     if (word == MONITOR_GONE)
