@@ -414,7 +414,7 @@ gpu-check:
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
 	@O=$(O) GMSFS_GPU=real GMSFS_GPU_CYCLES=$${GMSFS_GPU_CYCLES-1000} tests/run $(TESTS)
 
-# Real engines, which GMSFS_TEST_PYTHON has, each of which takes a minute to start; and the names that loaders
+# Real engines, which the Pythons of GMSFS_TEST_PYTHON have, a colon between two; and the names that loaders
 # need in every supported release of them, out of the package index.
 check-engines:
 	@scripts/deps test
@@ -505,7 +505,7 @@ help:
 	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
 	  'make gpu-check    all tests on a real GPU (device 0), and what only hardware shows' \
 	  'make gpu-bench    ours against bare calls of the CUDA driver, on device 0' \
-	  'make check-engines  real vLLM engines over a mount, of the Python that GMSFS_TEST_PYTHON names; names in releases' \
+	  'make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
 	  'make check-asan   make test under AddressSanitizer and UBSan, in build/asan, with fewer of the calls' \
   '                  that fail and of the kills of workers' \
 	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Real engines over a mount of host memory, and what their releases have; `make check-engines` runs this file
-# alone. GMSFS_TEST_PYTHON names a Python that has the engine, for engines need a Python and a torch of their own.
+# alone. GMSFS_TEST_PYTHON names a Python for each engine, with colons between them, for engines need a Python and
+# a torch of their own.
 
 load helpers
 load python
@@ -24,4 +25,9 @@ setup() {
 @test "vLLM engines share a store token for token, before and after kill -9" {
     HANG=$((HANG * 8))
     python_tests test_vllm vllm
+}
+
+@test "vLLM engines share models of several kinds" {
+    HANG=$((HANG * 8))
+    python_tests test_vllm_models vllm
 }

@@ -9,11 +9,13 @@ python_setup() {
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS
 }
 
-# python_with MODULE: sets PYTHON to one that has it. Debian's packages are of Debian's python3, which
-# need not be the first in PATH.
+# python_with MODULE: sets PYTHON to one that has it. GMSFS_TEST_PYTHON may name several, with colons between
+# them. Debian's packages are of Debian's python3, which need not be the first in PATH. The module is not
+# imported: engines import for a minute.
 python_with() {
-    for PYTHON in ${GMSFS_TEST_PYTHON:+"$GMSFS_TEST_PYTHON"} python3 /usr/bin/python3; do
-        "$PYTHON" -c "import $1" 2>/dev/null && return
+    for PYTHON in ${GMSFS_TEST_PYTHON//:/ } python3 /usr/bin/python3; do
+        "$PYTHON" -c "import importlib.util, sys; sys.exit(not importlib.util.find_spec('$1'))" 2>/dev/null &&
+            return
     done
     PYTHON=''
     requires "python3-$1"

@@ -14,6 +14,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from forks import save_entry_point
 from support import SCRATCH, TIMEOUT, StoreCase
 
 ENGINE = os.path.join(os.path.dirname(__file__), "../tools/vllm_engine.py")
@@ -44,20 +45,10 @@ def save_model(name, directory):
     transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(directory)
 
 
-def save_entry_point(directory):
-    """What an installed package has beside it: the line by which vLLM finds the loader."""
-    info = os.path.join(directory, "gmsfs_test-0.dist-info")
-    os.makedirs(info, exist_ok=True)
-    with open(os.path.join(info, "METADATA"), "w", encoding="ascii") as file:
-        file.write("Metadata-Version: 2.1\nName: gmsfs-test\nVersion: 0\n")
-    with open(os.path.join(info, "entry_points.txt"), "w", encoding="ascii") as file:
-        file.write("[vllm.general_plugins]\ngmsfs = gmsfs.vllm:register\n")
-
-
 def environment():
     """With the entry point that vLLM looks for."""
     path = os.path.join(SCRATCH, "entry-point")
-    save_entry_point(path)
+    save_entry_point(path, "gmsfs = gmsfs.vllm:register", "vllm.general_plugins")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ["PYTHONPATH"]])}
 
 
@@ -119,9 +110,15 @@ class Engines(StoreCase):
             engine.kill()
         super().tearDown()
 
-    def check(self, name):
-        model = self.file(name)
-        save_model(name, model)
+    def run_to_the_end(self, model, store):
+        engine = Engine(self, model, store)
+        tokens = engine.tokens()
+        engine.end()
+        return tokens
+
+    def test_two_engines_at_once_and_a_third_after_their_death_share_a_llama(self):
+        model = self.file("llama")
+        save_model("llama", model)
         expected = self.run_to_the_end(model, "-")
         first, second = (Engine(self, model, self.path, "stay") for _ in range(2))
         self.assertEqual(first.tokens(), expected)
@@ -135,31 +132,6 @@ class Engines(StoreCase):
         second.kill()
         self.assertEqual(self.run_to_the_end(model, self.path), expected)
         self.assertIn("gmsfs: attached", self.engines[-1].text())
-
-    def run_to_the_end(self, model, store):
-        engine = Engine(self, model, store)
-        tokens = engine.tokens()
-        engine.end()
-        return tokens
-
-    def test_two_engines_at_once_and_a_third_after_their_death_share_a_llama(self):
-        self.check("llama")
-
-    def test_two_engines_at_once_and_a_third_after_their_death_share_a_qwen(self):
-        self.check("qwen3")
-
-    def test_two_engines_at_once_and_a_third_after_their_death_share_a_mixtral(self):
-        """vLLM writes to the experts' weights as it starts."""
-        self.check("mixtral")
-
-    def test_a_store_of_another_model_ends_the_start_with_both_sides(self):
-        for name in ("llama", "qwen3"):
-            save_model(name, self.file(name))
-        self.run_to_the_end(self.file("llama"), self.path)
-        other = Engine(self, self.file("qwen3"), self.path)
-        with self.assertRaises(AssertionError):
-            other.tokens()
-        self.assertIn("model: the store has", other.text())
 
 
 class Steps(StoreCase):
