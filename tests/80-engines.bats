@@ -31,3 +31,8 @@ setup() {
     HANG=$((HANG * 8))
     python_tests test_vllm_models vllm
 }
+
+@test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and the next engine starts" {
+    HANG=$((HANG * 8))
+    python_tests test_vllm_kills vllm
+}
