@@ -32,6 +32,11 @@ setup() {
     python_tests test_vllm_models vllm
 }
 
+@test "vLLM engines of two ranks share a store for each rank, all or none" {
+    HANG=$((HANG * 8))
+    python_tests test_vllm_two_ranks vllm
+}
+
 @test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and the next engine starts" {
     HANG=$((HANG * 8))
     python_tests test_vllm_kills vllm
