@@ -37,7 +37,7 @@ setup() {
     python_tests test_vllm_two_ranks vllm
 }
 
-@test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and the next engine starts" {
+@test "kill -9 of a process of vLLM at any moment leaves a store empty or whole, and Ctrl-C no waiter" {
     HANG=$((HANG * 8))
     python_tests test_vllm_kills vllm
 }

@@ -4,17 +4,56 @@ the next engine generates what vLLM's own loader makes of the model."""
 
 import os
 import signal
+import time
 import unittest
 
 from forks import ForkCase, in_child
-from support import command
+from support import TIMEOUT, command
 from test_vllm import save_model
 from vllm_forks import WORKER, Engine
 
+LIMIT_SECONDS = TIMEOUT / 60
 WRITES = ("it has the lock", "it has allocated", "it is copying", "it is about to commit", "it has committed")
 
 
-class Kills(ForkCase):
+def has_ended(pid):
+    """Whether a process has, also if its parent has not heard of it."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+class Case(ForkCase):
+    def holders(self):
+        """Processes that hold the store's lock, or wait for it."""
+        with open(os.path.join(self.path, "sessions"), encoding="ascii") as file:
+            return [int(line.split()[3]) for line in file]
+
+
+class Interrupt(Case):
+    def test_ctrl_c_ends_a_start_that_waits(self):
+        model = self.file("llama")
+        in_child(save_model, "llama", model)
+        first = Engine(self, model, self.path, "it has the lock")
+        first.hear("stopped")
+        second = Engine(self, model, self.path)
+        worker = second.hear("worker 0")
+        self.wait_until(lambda: worker in self.holders(), "the second engine does not wait")
+        start = time.monotonic()
+        os.killpg(second.main, signal.SIGINT)  # as a terminal sends it
+        self.wait_until(lambda: worker not in self.holders(), "a waiter is left")
+        self.assertLess(time.monotonic() - start, LIMIT_SECONDS)
+        self.wait_until(lambda: has_ended(second.core()), "the engine core goes on")
+        if second.is_alive():  # vLLM 0.32 passes over the first one while it waits for its engine core
+            os.kill(second.main, signal.SIGINT)
+        self.wait_until(lambda: not second.is_alive(), f"it goes on: {second.text()[-4000:]}")
+        first.order("go on")
+        first.hear("tokens")
+
+
+class Kills(Case):
     def setUp(self):
         super().setUp()
         self.model = self.file("llama")
@@ -22,11 +61,6 @@ class Kills(ForkCase):
         self.expected = self.run_engine("")
         self.assertEqual(self.run_engine(self.path), self.expected)
         self.whole = command("sum", self.path)
-
-    def holders(self):
-        """Processes that hold the store's lock, or wait for it."""
-        with open(os.path.join(self.path, "sessions"), encoding="ascii") as file:
-            return [int(line.split()[3]) for line in file]
 
     def run_engine(self, store):
         engine = Engine(self, self.model, store)
