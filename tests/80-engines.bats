@@ -41,3 +41,8 @@ setup() {
     HANG=$((HANG * 8))
     python_tests test_vllm_kills vllm
 }
+
+@test "SGLang engines share a store token for token, sleep, and outlive each other" {
+    HANG=$((HANG * 8))
+    python_tests test_sglang sglang
+}
