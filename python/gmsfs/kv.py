@@ -17,7 +17,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections import OrderedDict
-from typing import Any, List, Mapping, Optional
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 
@@ -33,6 +33,17 @@ _WORDS = 8  # of a row: the key in four, its length, a number that grows with ea
 _LENGTH, _SEQUENCE, _MARK = 4, 5, 7
 _KEY = struct.Struct("<4q")  # as the words of a row
 _COMPLETE = 0x67_6D_73_66_73_6B_76_31  # of no row of new memory, which is zero
+
+
+def as_words(*tensors: Any) -> Sequence[Any]:
+    """The same bytes as the largest words that all of these tensors can be viewed as: index_copy_() on a
+    processor copies element by element."""
+    for words in (torch.int64, torch.int32, torch.int16):
+        try:
+            return [tensor.view(words) for tensor in tensors]
+        except RuntimeError:  # of their shapes, strides and places
+            continue
+    return tensors
 
 
 class Blocks:
@@ -119,19 +130,42 @@ class Blocks:
         self._slots.move_to_end(key)
         return self._blocks[slot]
 
+    def get_many(self, keys: Sequence[bytes], widths: Sequence[int]) -> Iterator[Any]:
+        """Copies of several blocks in parts, as put_many() takes them: for each width a tensor of uint8 with
+        a row of so many bytes for each key. KeyError where a block is not here."""
+        self.store._touch()  # Stale where the lock was taken away
+        slots = self._at([self._slots[key] for key in keys])
+        for key in keys:
+            self._slots.move_to_end(key)
+        begin = 0
+        for width in widths:
+            yield self._blocks[:, begin : begin + width].index_select(0, slots)
+            begin += width
+
     def put(self, key: bytes, source: Any) -> None:
         """Keeps a block, a tensor of block_bytes bytes in one piece, on any device. A full store drops the
         least recently used block."""
-        if not isinstance(key, bytes) or not 0 < len(key) <= KEY_MAX:
-            raise BadArgument(self.store.path, f"key {key!r}", f"a key is 1 to {KEY_MAX} bytes")
-        data = source.detach().contiguous().view(-1).view(torch.uint8)
-        if data.numel() != self._blocks.shape[1]:
-            why = f"it has {data.numel()} bytes, and a block of this store has {self._blocks.shape[1]}"
-            raise BadArgument(self.store.path, f"block {key.hex()}", why)
+        self.put_many([key], [source.detach().contiguous().view(1, -1).view(torch.uint8)])
+
+    def put_many(self, keys: Sequence[bytes], parts: Sequence[Any]) -> None:
+        """Keeps several blocks of different keys. parts: tensors of uint8 with a row for each key, on any
+        device; a block is its rows of all parts, one behind the other."""
+        self._check(keys, sum(part.shape[1] for part in parts))
         self.store._touch()  # Stale where the lock was taken away
-        slot = self._take(key)
-        self._write(slot, key, data)
-        self._slots[key] = slot
+        slots = [self._take(key) for key in keys]
+        self._write(slots, keys, parts)
+        self._slots.update(zip(keys, slots))
+
+    def _check(self, keys: Sequence[bytes], nbytes: int) -> None:
+        for key in keys:
+            if not isinstance(key, bytes) or not 0 < len(key) <= KEY_MAX:
+                raise BadArgument(self.store.path, f"key {key!r}", f"a key is 1 to {KEY_MAX} bytes")
+        if not 0 < len(set(keys)) == len(keys) <= len(self._index):
+            why = f"from 1 to {len(self._index)} blocks of different keys can be put at once"
+            raise BadArgument(self.store.path, f"{len(keys)} keys", why)
+        if nbytes != self._blocks.shape[1]:
+            why = f"it has {nbytes} bytes, and a block of this store has {self._blocks.shape[1]}"
+            raise BadArgument(self.store.path, f"block {keys[0].hex()}", why)
 
     def _take(self, key: bytes) -> int:
         """A slot whose row is not marked."""
@@ -140,27 +174,35 @@ class Blocks:
             return self._free.pop()
         if slot is None:
             _, slot = self._slots.popitem(last=False)
-        self._mark(slot, 0)
+        self._mark(self._at([slot]), 0)
         return slot
 
-    def _write(self, slot: int, key: bytes, data: Any) -> None:
-        """The process may die between any two of these: the mark comes last."""
-        self._sequence += 1
-        words = [*_KEY.unpack(key.ljust(KEY_MAX, b"\0")), len(key), self._sequence, 0]
-        row = torch.tensor(words, dtype=torch.int64)
-        self._blocks[slot].copy_(data)
-        self._index[slot, :_MARK].copy_(row)
-        self._mark(slot, _COMPLETE)
+    def _write(self, slots: Sequence[int], keys: Sequence[bytes], parts: Sequence[Any]) -> None:
+        """The process may die between any two of these: the marks come last."""
+        at, begin, rows = self._at(slots), 0, []
+        for part in parts:
+            end = begin + part.shape[1]
+            place, values = as_words(self._blocks[:, begin:end], part.to(self._blocks.device))
+            place.index_copy_(0, at, values)
+            begin = end
+        for key in keys:
+            self._sequence += 1
+            rows.append([*_KEY.unpack(key.ljust(KEY_MAX, b"\0")), len(key), self._sequence, 0])
+        self._index[:, :_MARK].index_copy_(0, at, torch.tensor(rows, device=at.device))
+        self._mark(at, _COMPLETE)
 
-    def _mark(self, slot: int, mark: int) -> None:
-        self._index[slot, _MARK].fill_(mark)  # one word: it is there or it is not
+    def _at(self, slots: Sequence[int]) -> Any:
+        return torch.tensor(slots, dtype=torch.int64, device=self._blocks.device)
 
-    def drop(self, key: bytes) -> None:
-        """Forgets a block; nothing happens where it is not here."""
-        slot = self._slots.pop(key, None)
-        if slot is not None:
-            self._mark(slot, 0)
-            self._free.append(slot)
+    def _mark(self, slots: Any, mark: int) -> None:
+        self._index[:, _MARK].index_fill_(0, slots, mark)  # of each one word: it is there or it is not
+
+    def drop(self, *keys: bytes) -> None:
+        """Forgets blocks; nothing happens for those that are not here."""
+        slots = [self._slots.pop(key) for key in dict.fromkeys(keys) if key in self._slots]
+        if slots:
+            self._mark(self._at(slots), 0)
+            self._free += slots
 
     def __enter__(self) -> Blocks:
         return self

@@ -81,16 +81,16 @@ def die_in(tier, moment, half):
 
     mark, write = tier._mark, tier._write
 
-    def half_a_block(slot, key, data):
-        tier._blocks[slot][: BLOCK // 2].copy_(data[: BLOCK // 2])
+    def half_a_block(slots, keys, parts):
+        tier._blocks[slots[0]][: BLOCK // 2].copy_(parts[0][0][: BLOCK // 2])
         kill()
 
-    def marked(slot, mark_of):
+    def marked(slots, mark_of):
         if mark_of == 0 and moment == "unmark" or mark_of and moment == "mark":
             if half == "after":
-                mark(slot, mark_of)
+                mark(slots, mark_of)
             kill()
-        mark(slot, mark_of)
+        mark(slots, mark_of)
 
     tier._mark = marked
     tier._write = half_a_block if moment == "data" else write
@@ -136,6 +136,37 @@ class Blocks(StoreCase):
             self.assertEqual(len(tier), 1)
         with opened(self.path) as tier:
             self.assertEqual(tier.get(b"k").view(torch.float32).unique().tolist(), [1.0])
+
+    def test_several_blocks_are_put_and_read_in_parts(self):
+        keys = [key_of(number) for number in (1, 2, 3)]
+        whole = torch.stack([block_of(key) for key in keys])
+        widths = (BLOCK // 4, BLOCK // 2, BLOCK // 4)
+        with opened(self.path) as tier:
+            tier.put(key_of(9), block_of(key_of(9)))
+            tier.put_many(keys, whole.split(widths, dim=1))
+        with opened(self.path) as tier:
+            self.assertEqual(tier.keys(), [key_of(9), *keys])
+            self.assert_whole(tier)
+            parts = list(tier.get_many(keys[::-1], widths))
+            self.assertEqual([part.shape for part in parts], [(3, width) for width in widths])
+            self.assertTrue(torch.equal(torch.cat(parts, 1), whole.flip(0)))
+            with self.assertRaises(KeyError):
+                next(tier.get_many([key_of(4)], widths))
+            tier.drop(key_of(1), key_of(4), key_of(2), key_of(1))
+            self.assertEqual(tier.keys(), [key_of(9), key_of(3)])
+        with opened(self.path) as tier:
+            self.assertEqual(sorted(tier.keys()), sorted([key_of(9), key_of(3)]))
+
+    def test_more_blocks_than_a_store_has_and_twice_one_key_are_refused(self):
+        keys = [key_of(number) for number in range(COUNT + 1)]
+        with opened(self.path) as tier:
+            for wrong in (keys, [keys[0], keys[0]], []):
+                with self.assertRaisesRegex(gmsfs.BadArgument, "from 1 to 8 blocks of different keys"):
+                    tier.put_many(wrong, [torch.zeros(len(wrong), BLOCK, dtype=torch.uint8)])
+            tier.put_many(keys[:COUNT], [torch.stack([block_of(key) for key in keys[:COUNT]])])
+            tier.put_many(keys[COUNT:], [block_of(keys[COUNT])[None]])
+            self.assertNotIn(keys[0], tier)
+            self.assert_whole(tier)
 
     def test_no_half_written_block_is_returned_wherever_the_writer_dies(self):
         for moment in ("unmark:before", "unmark:after", "data:half", "mark:before", "mark:after"):
