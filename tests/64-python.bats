@@ -168,6 +168,10 @@ except KeyboardInterrupt:
     python_tests test_vllm_ranks torch
 }
 
+@test "the KV connector of vLLM keeps blocks for the next engine, also of a killed one" {
+    python_tests test_vllm_kv torch
+}
+
 @test "transformers models of two processes share a store and give what a plain load gives" {
     python_tests test_transformers transformers
 }

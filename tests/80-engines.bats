@@ -46,3 +46,8 @@ setup() {
     HANG=$((HANG * 8))
     python_tests test_sglang sglang
 }
+
+@test "a vLLM engine has the blocks of the KV cache of one that was killed" {
+    HANG=$((HANG * 4))
+    python_tests test_vllm_kv_engines vllm
+}

@@ -33,9 +33,14 @@ def read_settings(extra: Any) -> Settings:
             "load format gmsfs: no store is named; give --model-loader-extra-config "
             '\'{"store": "/mnt/gms/gpu0/NAME"}\''
         )
+    return Settings(path, check_timeout(path, timeout), rest)
+
+
+def check_timeout(path: str, timeout: Any) -> float:
+    """Raises ValueError for what is no number of seconds."""
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
         raise ValueError(f'{path}: "timeout" is a number of seconds, not {timeout!r}')
-    return Settings(path, float(timeout), rest)
+    return float(timeout)
 
 
 def committed_bytes(path: str) -> int:

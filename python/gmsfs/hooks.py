@@ -13,6 +13,7 @@ from typing import Any, List, NamedTuple, Sequence, Tuple
 
 
 LOAD_FORMAT = "gmsfs"
+KIND = "load format"  # of plug-in, unless another one is given
 UNTESTED = "GMSFS_UNTESTED"  # a variable: 1 lets every version try
 
 
@@ -39,13 +40,13 @@ def numbers(version: str) -> Tuple[int, ...]:
     return tuple(found)
 
 
-def check_version(engine: str, found: str, oldest: str, newest: str) -> None:
+def check_version(engine: str, found: str, oldest: str, newest: str, kind: str = KIND) -> None:
     """Raises HookMissing for a version that is not known, unless GMSFS_UNTESTED lets it try. Compares as many
     numbers as `newest` has: 0.33.1 is 0.33."""
     number = numbers(found)[: len(numbers(newest))]
     if not numbers(oldest) <= number <= numbers(newest) and os.environ.get(UNTESTED) != "1":
         raise HookMissing(
-            f"load format {LOAD_FORMAT} knows {engine} {oldest} to {newest}, and this is {found}; use one of "
+            f"{kind} {LOAD_FORMAT} knows {engine} {oldest} to {newest}, and this is {found}; use one of "
             f"them, or set {UNTESTED}=1 to try it all the same"
         )
 
@@ -74,7 +75,7 @@ def resolve(target: str) -> Any:
     return found
 
 
-def check(engine: str, version: str, hooks: Sequence[Hook]) -> None:
+def check(engine: str, version: str, hooks: Sequence[Hook], kind: str = KIND) -> None:
     """Raises HookMissing, which names every hook that this version lacks."""
     missing = []
     for hook in wanted(hooks, version):
@@ -91,6 +92,6 @@ def check(engine: str, version: str, hooks: Sequence[Hook]) -> None:
                 missing.append(f"{hook.target} has no argument {', '.join(sorted(lacking))}")
     if missing:
         raise HookMissing(
-            f"{engine} {version}: load format {LOAD_FORMAT}: {'; '.join(missing)}. Use a version of {engine} "
-            f"that gmsfs-{engine.lower()}(7) names, or another load format"
+            f"{engine} {version}: {kind} {LOAD_FORMAT}: {'; '.join(missing)}. Use a version of {engine} "
+            f"that gmsfs-{engine.lower()}(7) names, or another {kind}"
         )

@@ -14,6 +14,7 @@ SOURCES = os.environ["GMSFS_TEST_SOURCES"]
 CONTRACTS = (
     ("sglang", ("0.5.17", "0.5.20", "0.5.22", "0.5.23"), sglang.PLUGIN_HOOKS + sglang.LOADER_HOOKS),
     ("vllm", ("0.21.0", "0.27.1", "0.32.0", "0.33.0"), vllm.HOOKS + vllm.WORKER_HOOKS),
+    ("vllm", ("0.32.0", "0.33.0"), vllm.KV_HOOKS),
 )
 
 
@@ -40,8 +41,9 @@ class Contract(unittest.TestCase):
                 release.check(target, arguments)
 
     def test_the_versions_that_are_held_are_the_ends_of_those_that_are_supported(self):
-        for (_, versions, _), of in zip(CONTRACTS, (sglang, vllm)):
-            for version, end in ((versions[0], of.OLDEST), (versions[-1], of.NEWEST)):
+        ends = ((sglang.OLDEST, sglang.NEWEST), (vllm.OLDEST, vllm.NEWEST), (vllm.KV, vllm.NEWEST))
+        for (_, versions, _), of in zip(CONTRACTS, ends):
+            for version, end in zip((versions[0], versions[-1]), of):
                 self.assertEqual(numbers(version)[: len(numbers(end))], numbers(end))
 
 

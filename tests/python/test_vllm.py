@@ -24,6 +24,8 @@ SIZES = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
 MODELS = {
     "llama": lambda: transformers.LlamaConfig(**SIZES, **HEADS),
+    # Weights so large that each token depends on all before it.
+    "context": lambda: transformers.LlamaConfig(**SIZES, **HEADS, initializer_range=0.2),
     "qwen3": lambda: transformers.Qwen3Config(**SIZES, **HEADS, head_dim=64),
     "mixtral": lambda: transformers.MixtralConfig(**SIZES, **HEADS, num_local_experts=4),
 }
@@ -100,7 +102,9 @@ class Engine:
         self.process.stdin.close()
 
 
-class Engines(StoreCase):
+class EngineCase:
+    """Of a StoreCase: its engines end with each test."""
+
     def setUp(self):
         super().setUp()
         self.engines = []
@@ -110,12 +114,14 @@ class Engines(StoreCase):
             engine.kill()
         super().tearDown()
 
-    def run_to_the_end(self, model, store):
-        engine = Engine(self, model, store)
+    def run_to_the_end(self, model, store, *words):
+        engine = Engine(self, model, store, *words)
         tokens = engine.tokens()
         engine.end()
         return tokens
 
+
+class Engines(EngineCase, StoreCase):
     def test_two_engines_at_once_and_a_third_after_their_death_share_a_llama(self):
         model = self.file("llama")
         save_model("llama", model)

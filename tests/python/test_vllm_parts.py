@@ -103,7 +103,7 @@ class Versions(unittest.TestCase):
 
 class Hooks(unittest.TestCase):
     def test_rows_are_names_of_vllm_with_known_versions(self):
-        rows = tables.HOOKS + tables.WORKER_HOOKS
+        rows = tables.HOOKS + tables.WORKER_HOOKS + tables.KV_HOOKS
         self.assertEqual(len(rows), len({hook.target for hook in rows}))
         for hook in rows:
             self.assertTrue(hook.target.startswith("vllm."), hook)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load format for vLLM, and a backend of its sleep mode; gmsfs-vllm(7) is their manual.
+"""A load format for vLLM, a backend of its sleep mode, and a KV connector; gmsfs-vllm(7) is their manual.
 
     vllm serve MODEL --load-format gmsfs --model-loader-extra-config '{"store": PATH}'
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Sequence
 
-from ..hooks import LOAD_FORMAT, Hook, check_version
+from ..hooks import KIND, LOAD_FORMAT, Hook, check_version
 from ..hooks import check as check_hooks
 from . import hooks
 
@@ -33,12 +33,12 @@ def register() -> None:
         )
 
 
-def check(wanted: Sequence[Hook], oldest: str) -> None:
+def check(wanted: Sequence[Hook], oldest: str, kind: str = KIND) -> None:
     """Raises HookMissing, an ImportError, for a version of vLLM that is not known, or that lacks a hook."""
     import vllm
 
-    check_version("vLLM", vllm.__version__, oldest, hooks.NEWEST)
-    check_hooks("vLLM", vllm.__version__, wanted)
+    check_version("vLLM", vllm.__version__, oldest, hooks.NEWEST, kind)
+    check_hooks("vLLM", vllm.__version__, wanted, kind)
 
 
 __all__ = ["LOAD_FORMAT", "SLEEP_BACKEND", "register"]

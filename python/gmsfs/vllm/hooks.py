@@ -8,6 +8,7 @@ from ..hooks import Hook
 OLDEST = "0.21"
 NEWEST = "0.33"
 SLEEP = "0.27"  # the oldest whose interface of a sleep backend is used
+KV = "0.32"  # the oldest whose KV caches have blocks first, and hashes of blocks that agree between engines
 
 _LOADER = "vllm.model_executor.model_loader."
 _BASE = _LOADER + "base_loader.BaseModelLoader"
@@ -15,6 +16,9 @@ _DEFAULT = _LOADER + "default_loader.DefaultModelLoader"
 _FACTORY = "vllm.device_allocator.sleep_mode_backend.SleepModeBackendFactory"
 _CUMEM = "vllm.device_allocator.sleep_mode_backend.CuMemBackend"
 _GPU = "vllm.v1.worker.gpu_worker.Worker."
+_KV = "vllm.distributed.kv_transfer.kv_connector.v1.base.KVConnector"
+_CONNECTOR = _KV + "Base_V1."
+_SPECS = "vllm.v1.kv_cache_interface."
 _CPU = "vllm.v1.worker.cpu_worker.CPUWorker."
 
 HOOKS = (
@@ -53,4 +57,36 @@ WORKER_HOOKS = (
     Hook(_CPU + "wake_up", ("self", "tags"), since=SLEEP),
     Hook(_CPU + "reload_weights", ("self",), since=SLEEP),
     Hook(_CPU + "reset_weights", ("self",), since="0.32"),
+)
+
+# Of gmsfs.vllm.kv, whose user names it.
+KV_HOOKS = (
+    Hook(_CONNECTOR + "__init__", ("self", "vllm_config", "role", "kv_cache_config")),
+    Hook(_CONNECTOR + "requires_kv_delivery"),
+    Hook(_CONNECTOR + "register_kv_caches", ("self", "kv_caches")),
+    Hook(_CONNECTOR + "get_handshake_metadata", ("self",)),
+    Hook(_CONNECTOR + "start_load_kv", ("self", "forward_context", "kwargs")),
+    Hook(_CONNECTOR + "wait_for_layer_load", ("self", "layer_name")),
+    Hook(_CONNECTOR + "save_kv_layer", ("self", "layer_name", "kv_layer", "attn_metadata", "kwargs")),
+    Hook(_CONNECTOR + "wait_for_save", ("self",)),
+    Hook(_CONNECTOR + "get_block_ids_with_load_errors", ("self",)),
+    Hook(_CONNECTOR + "shutdown", ("self",)),
+    Hook(_CONNECTOR + "_get_connector_metadata", ("self",)),
+    Hook(_CONNECTOR + "set_xfer_handshake_metadata", ("self", "metadata")),
+    Hook(_CONNECTOR + "get_num_new_matched_tokens", ("self", "request", "num_computed_tokens")),
+    Hook(_CONNECTOR + "update_state_after_alloc", ("self", "request", "blocks", "num_external_tokens")),
+    Hook(_CONNECTOR + "build_connector_meta", ("self", "scheduler_output")),
+    Hook(_CONNECTOR + "update_connector_output", ("self", "connector_output")),
+    Hook(_CONNECTOR + "request_finished", ("self", "request", "block_ids")),
+    Hook(_CONNECTOR + "reset_cache", ("self",)),
+    Hook(_KV + "Metadata"),
+    Hook(_KV + "HandshakeMetadata"),
+    Hook(_SPECS + "KVCacheConfig.hash_block_size"),
+    Hook(_SPECS + "FullAttentionSpec"),
+    Hook(_SPECS + "MLAAttentionSpec"),
+    Hook(_SPECS + "UniformTypeKVCacheSpecs"),
+    Hook("vllm.config.model.ModelConfig.compute_hash", ("self",)),
+    Hook("vllm.v1.core.kv_cache_manager.KVCacheBlocks.get_block_ids", ("self",)),
+    Hook("vllm.v1.request.Request.__init__", ("self", "request_id", "block_hasher")),
+    Hook("vllm.v1.request.Request.num_tokens"),
 )

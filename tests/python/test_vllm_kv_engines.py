@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real vLLM engines on the processor, whose blocks of the KV cache outlive them. Needs what test_vllm
+needs."""
+
+import json
+import unittest
+
+import test_vllm as vllm
+from support import StoreCase
+
+WHOLE = 2 * 32  # tokens of the blocks that each long prompt fills
+
+
+class Blocks(vllm.EngineCase, StoreCase):
+    def cached(self, engine):
+        (line,) = (line for line in engine.text().splitlines() if line.startswith("CACHED "))
+        return json.loads(line[len("CACHED ") :])
+
+    def test_the_next_engine_has_the_blocks_of_a_killed_one(self):
+        model = self.file("context")
+        vllm.save_model("context", model)
+        expected = self.run_to_the_end(model, "-", "long")
+        self.assertEqual(len({tuple(tokens) for tokens in expected}), 3)  # by what is in the blocks
+        first = vllm.Engine(self, model, "-", "long", "stay", f"kv={self.path}")
+        self.assertEqual(first.tokens(), expected)
+        self.assertEqual(self.cached(first), [0, 0, 0])
+        first.kill()
+        self.assertEqual(self.run_to_the_end(model, "-", "long", f"kv={self.path}"), expected)
+        self.assertEqual(self.cached(self.engines[-1]), [WHOLE] * 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
