@@ -48,6 +48,6 @@ setup() {
 }
 
 @test "a vLLM engine has the blocks of the KV cache of one that was killed" {
-    HANG=$((HANG * 4))
+    HANG=$((HANG * 8))
     python_tests test_vllm_kv_engines vllm
 }

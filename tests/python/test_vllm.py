@@ -140,12 +140,12 @@ class Engines(EngineCase, StoreCase):
         self.assertIn("gmsfs: attached", self.engines[-1].text())
 
 
-class Steps(StoreCase):
-    """Engines of one process each: vllm_steps.py."""
+class StepsCase:
+    """Of a StoreCase: engines of one process each, by vllm_steps.py."""
 
-    def steps(self, *names):
-        model = self.file("llama")
-        save_model("llama", model)
+    def steps(self, *names, model="llama"):
+        kind, model = model, self.file(model)
+        save_model(kind, model)
         ended = subprocess.run(
             [sys.executable, STEPS, model, self.path, *names],
             stdout=subprocess.PIPE,
@@ -155,13 +155,15 @@ class Steps(StoreCase):
             timeout=2 * ENGINE_SECONDS,
             check=False,
         )
-        self.seen = {}
-        for line in ended.stdout.splitlines():
+        self.seen, self.text = {}, ended.stdout
+        for line in self.text.splitlines():
             if line.startswith("STEP "):
                 name, _, text = line[len("STEP ") :].partition(": ")
                 self.seen[name] = json.loads(text)
-        self.assertEqual(list(self.seen), list(names), ended.stdout[-4000:])
+        self.assertEqual(list(self.seen), list(names), self.text[-4000:])
 
+
+class Steps(StepsCase, StoreCase):
     def assert_refused(self, name, *words):
         for word in words:
             self.assertIn(word, self.seen[name])

@@ -8,7 +8,7 @@ import unittest
 import test_vllm as vllm
 from support import StoreCase
 
-WHOLE = 2 * 32  # tokens of the blocks that each long prompt fills
+WHOLE = 2 * 32  # tokens of the blocks that each long prompt fills at least
 
 
 class Blocks(vllm.EngineCase, StoreCase):
@@ -27,6 +27,16 @@ class Blocks(vllm.EngineCase, StoreCase):
         first.kill()
         self.assertEqual(self.run_to_the_end(model, "-", "long", f"kv={self.path}"), expected)
         self.assertEqual(self.cached(self.engines[-1]), [WHOLE] * 3)
+
+
+class Steps(vllm.StepsCase, StoreCase):
+    def test_tokens_are_the_same_with_requests_preempted_and_blocks_lost(self):
+        self.steps("blocks, plain", "blocks", "blocks again", "blocks lost", model="context")
+        for name, seen in self.seen.items():
+            self.assertEqual(seen["tokens"], self.seen["blocks, plain"]["tokens"], name)
+        self.assertGreater(self.seen["blocks"]["preempted"], 0)
+        self.assertGreaterEqual(min(self.seen["blocks again"]["cached"]), WHOLE)
+        self.assertIn("is closed; this engine goes on without it", self.text)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,19 @@ import traceback
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0")
 from vllm import LLM, SamplingParams
 
+from vllm_engine import BLOCK_TOKENS, kv_transfer
+
 PROMPTS = ["Hello, world", "gmsfs", "3 a.m."]
 MODEL, STORE = sys.argv[1:3]
+SMALL = {"enforce_eager": True, "max_model_len": 128, "max_num_seqs": 4, "dtype": "bfloat16"}
+LONG = ["A quick fox jumps. " * 4 + "It was " * number for number in range(1, 7)]
 WORKER = "gmsfs.vllm.worker.Worker"
 
 
 def start(store=STORE, extra=None, **options):
     if store:
         options.update(load_format="gmsfs", model_loader_extra_config={"store": store, **(extra or {})})
-    return LLM(MODEL, enforce_eager=True, max_model_len=128, max_num_seqs=4, dtype="bfloat16", **options)
+    return LLM(MODEL, **{**SMALL, **options})
 
 
 def tokens(engine):
@@ -35,6 +39,29 @@ def shared():
 
     (found,) = loader.alive
     return found
+
+
+def blocks(store=None, lose=False, **options):
+    """Long prompts and answers: of each the tokens, and how many of them were not computed. lose: the tier
+    is lost before the first load. By 32 bits: with 16 a token can differ where a prompt is computed in
+    parts."""
+    if store:
+        options["kv_transfer_config"] = kv_transfer(store)
+    engine = start(None, block_size=BLOCK_TOKENS, max_model_len=256, dtype="float32", **options)
+    preempted = []
+    scheduler = engine.llm_engine.engine_core.engine_core.scheduler
+    preempt = scheduler._preempt_request
+    scheduler._preempt_request = lambda *args, **more: preempted.append(1) or preempt(*args, **more)
+    if lose:
+        from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+        get_kv_transfer_group()._copies._tier.store.close()
+    found = engine.generate(LONG, SamplingParams(temperature=0, max_tokens=80, ignore_eos=True))
+    return {
+        "tokens": [list(one.outputs[0].token_ids) for one in found],
+        "cached": [one.num_cached_tokens for one in found],
+        "preempted": len(preempted),
+    }
 
 
 def run():
@@ -158,6 +185,10 @@ STEPS = {
     "online quantisation": lambda: refused(quantization="fp8"),
     "interrupted": interrupted,
     "memory": memory,
+    "blocks, plain": blocks,
+    "blocks": lambda: blocks(STORE, num_gpu_blocks_override=12, max_num_batched_tokens=48),
+    "blocks again": lambda: blocks(STORE),
+    "blocks lost": lambda: blocks(STORE, lose=True),
 }
 
 
