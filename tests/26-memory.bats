@@ -174,7 +174,7 @@ unread_takes_little() { # MOUNT-OR-SOCKET WHAT MIB
         echo 1 >"$M/weights/commit"
     )
     unread_takes_little "$M" unread 8
-    unread_takes_little "$(v0_socket weights)" sessions-unread 24
+    unread_takes_little "$(v0_socket weights)" sessions-unread 32
 }
 
 @test "with 160 MiB everything that two users fill is refused in time" {

@@ -253,7 +253,14 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
 {
     struct service_descriptor descriptor;
     struct rpc_askers askers;
-    int error = rpc_find_askers(connection, &askers);
+    int error;
+
+    /* One at a time: those that are on their way count for all processes of the daemon's user. */
+    if (rpc_has_unread(connection)) {
+        rpc_await_reader(connection);
+        return;
+    }
+    error = rpc_find_askers(connection, &askers);
 
     if (error == 0)
         error =

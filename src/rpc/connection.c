@@ -248,7 +248,7 @@ static int serve_whole_frame(struct rpc_connection *connection)
     dispatch(connection);
     rpc_note(connection);
     connection->is_dispatching = false;
-    if (connection->is_paused)
+    if (connection->is_paused || connection->awaits_reader)
         return 0;
     connection->pause_ms = 0;
     return 1;
@@ -257,11 +257,11 @@ static int serve_whole_frame(struct rpc_connection *connection)
 /* True: it goes on at the next message that the client reads. */
 static bool await_reader(struct rpc_connection *connection)
 {
-    connection->awaits_reader = rpc_has_unread(connection);
+    connection->awaits_reader = rpc_count_unread(connection) >= RPC_UNREAD_BYTES;
     return connection->awaits_reader;
 }
 
-/* The frame at the front, if it is whole and the last answer was read. As serve_whole_frame. */
+/* The frame at the front, if it is whole and little is unread. As serve_whole_frame. */
 static int serve_frame(struct rpc_connection *connection)
 {
     const struct rpc_host *host = &connection->rpc->host;

@@ -47,6 +47,13 @@ void rpc_pause(struct rpc_connection *connection)
                       clock_now_us() / 1000 + connection->pause_ms);
 }
 
+/* The request is asked again at each message that the client has read. */
+void rpc_await_reader(struct rpc_connection *connection)
+{
+    connection->awaits_reader = true;
+    connection->is_served = false;
+}
+
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish)
 {
     connection->finish = finish;

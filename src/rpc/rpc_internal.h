@@ -26,10 +26,12 @@
 /* Of an answer: a longer one counts until its client has read it. */
 #define RPC_ANSWER_BYTES 4096u
 /* Of any connection: what is kept for a next worker, more of the next requests, and an answer. */
-#define RPC_BASE_BYTES  (RPC_INPUT_BYTES + RPC_INPUT_BYTES / 2 + 4 * RPC_ANSWER_BYTES)
-#define RPC_SHORT_BYTES (64u << 10) /* a frame up to this is decoded at once */
-#define RPC_STALL_MS    10000u      /* so long a long frame may rest in the middle */
-#define RPC_TEXT_BYTES  65536u      /* of an error */
+#define RPC_BASE_BYTES (2 * RPC_INPUT_BYTES + RPC_UNREAD_BYTES)
+/* With more unread nothing is served. Less: a client may send some ahead before it reads. */
+#define RPC_UNREAD_BYTES 16384u
+#define RPC_SHORT_BYTES  (64u << 10) /* a frame up to this is decoded at once */
+#define RPC_STALL_MS     10000u      /* so long a long frame may rest in the middle */
+#define RPC_TEXT_BYTES   65536u      /* of an error */
 
 enum rpc_phase {
     RPC_KEEPING, /* the keeper does not have it yet: nothing is read. (The numbers are kept by one
@@ -145,8 +147,10 @@ struct rpc {
 /* Who does what the connection asks for. */
 struct service_actor rpc_actor(const struct rpc_connection *connection);
 bool rpc_may_warn(struct rpc *rpc);
-/* Returns true if the client has not read all that it was sent: the kernel charges that to the
- * daemon's control group. */
+/* Returns what the kernel charges the daemon's control group for answers that the client has not
+ * read. */
+size_t rpc_count_unread(const struct rpc_connection *connection);
+/* Returns true if the client has not read all that it was sent. */
 bool rpc_has_unread(const struct rpc_connection *connection);
 
 /* peer.c: fixed when the connection is made. 0 or a negative errno */
@@ -221,6 +225,8 @@ void rpc_connection_check(struct rpc_connection *connection);
 struct service_request *rpc_wait(struct rpc_connection *connection, rpc_finish *finish);
 /* The request is served once more, later. */
 void rpc_pause(struct rpc_connection *connection);
+/* The request is served once more when the client has read what it was sent. */
+void rpc_await_reader(struct rpc_connection *connection);
 /* Of what answers are made of and requests lie in, beside RPC_BASE_BYTES. 0, -EDQUOT, -ENOMEM */
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
 /* Of the bound of connections, with all that is charged. */

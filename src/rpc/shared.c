@@ -27,13 +27,18 @@ bool rpc_may_warn(struct rpc *rpc)
     return rpc->warnings++ < MAX_WARNINGS;
 }
 
+size_t rpc_count_unread(const struct rpc_connection *connection)
+{
+    int bytes = 0;
+
+    return ioctl(connection->watch.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
+
 /* No message counts for less in its socket. A byte is left of one that is being read: the kernel
  * takes it off after it has told of that. */
 #define LEAST_UNREAD_BYTES 256
 
 bool rpc_has_unread(const struct rpc_connection *connection)
 {
-    int bytes = 0;
-
-    return ioctl(connection->watch.fd, SIOCOUTQ, &bytes) == 0 && bytes >= LEAST_UNREAD_BYTES;
+    return rpc_count_unread(connection) >= LEAST_UNREAD_BYTES;
 }
