@@ -51,7 +51,7 @@ static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t
 void fs_on_unwanted(struct fs *fs, uint64_t fh)
 {
     fs_handle_drop(fs, fh);
-    service_undo_open(fs->service, fh);
+    service_close(fs->service, fh);
 }
 
 static void reply_opened(struct fs_request *request, int error, const struct service_answer *answer)

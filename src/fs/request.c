@@ -256,7 +256,7 @@ const void *fs_request_keep_bytes(struct fs_request *request, const void *from, 
 
 size_t fs_count_callers(fuse_req_t req, uint64_t store)
 {
-    return service_has_joinable(fs_of(req)->service, store) ? SERVICE_MAX_ANCESTORS : 1;
+    return core_has_joinable(fs_of(req)->core, store) ? SERVICE_MAX_ANCESTORS : 1;
 }
 
 /* Read from /proc, while the caller is blocked: only where it decides. */
@@ -297,7 +297,7 @@ int fs_get_caller(fuse_req_t req, size_t max, struct service_caller *caller)
 int fs_get_actor(fuse_req_t req, uint64_t store, struct service_caller *caller,
                  struct service_actor *by)
 {
-    bool joinable = service_has_joinable(fs_of(req)->service, store);
+    bool joinable = core_has_joinable(fs_of(req)->core, store);
     *by = (struct service_actor){.store = store, .caller = caller};
     return fs_get_caller(req, joinable ? SERVICE_MAX_ANCESTORS : 0, caller);
 }

@@ -17,17 +17,16 @@ static int create_in_session(struct service *s, const char *name, const struct s
                              uint64_t session, const struct service_caller *caller,
                              struct service_answer *answer)
 {
-    struct record remove = {.type = RECORD_ALLOC_REMOVE, .session = session};
     struct service_open opened = *open;
     struct outcome added;
     int error = service_add_named(s, session, name, &added);
     if (error)
         return error;
-    opened.serial = remove.serial = added.serial;
+    opened.serial = added.serial;
     opened.truncate = false;
     error = service_open_in(s, &opened, session, caller, answer);
     if (error)
-        service_apply_record(s, &remove, NULL);
+        service_record(s, .type = RECORD_ALLOC_REMOVE, .session = session, .serial = added.serial);
     answer->slot = added.slot;
     answer->rank = added.rank;
     return error;

@@ -67,11 +67,6 @@ void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms)
     s->step.sets_timer = true;
 }
 
-bool deadline_is_set(const struct deadline *deadline)
-{
-    return deadline->link != NULL;
-}
-
 uint64_t deadline_first(const struct service *s)
 {
     return s->deadlines ? s->deadlines->at_ms : UINT64_MAX;

@@ -23,7 +23,6 @@ struct deadline {
 void deadline_set(struct service *s, struct deadline *deadline, uint64_t at_ms);
 /* Harmless where it is not set. */
 void deadline_clear(struct service *s, struct deadline *deadline);
-bool deadline_is_set(const struct deadline *deadline);
 /* The first of all; UINT64_MAX: none is set. */
 uint64_t deadline_first(const struct service *s);
 /* Calls pass() of all that are due, the first one first. */

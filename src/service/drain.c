@@ -93,24 +93,17 @@ int service_serve_store(struct service *s, const struct service_peer *peer, cons
 {
     const struct core_store *store;
     int error = find(s, peer, uuid, &store);
-    struct record record = {.type = RECORD_STORE_SERVE, .process = peer->process, .uid = peer->uid};
-
-    if (error)
-        return error;
-    record.store = store->id;
-    return service_apply_record(s, &record, NULL);
+    return error ? error
+                 : service_record(s, .type = RECORD_STORE_SERVE, .store = store->id,
+                                  .process = peer->process, .uid = peer->uid);
 }
 
 void service_end_drain(struct service *s, struct service_drain *own)
 {
     const struct core_store *store = find_drained(s, own);
-    struct record record = {.type = RECORD_STORE_SERVE, .store = own->store};
-
-    if (store) {
-        record.process = store->drain.by.process;
-        record.uid = store->drain.by.uid;
-        service_apply_record(s, &record, NULL); /* such a record never fails */
-    }
+    if (store) /* such a record never fails */
+        service_record(s, .type = RECORD_STORE_SERVE, .store = own->store,
+                       .process = store->drain.by.process, .uid = store->drain.by.uid);
     *own = (struct service_drain){0};
 }
 

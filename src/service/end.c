@@ -272,11 +272,6 @@ void service_close(struct service *s, uint64_t file)
     service_record(s, .type = RECORD_FILE_CLOSE, .file = file);
 }
 
-void service_undo_open(struct service *s, uint64_t file)
-{
-    service_close(s, file);
-}
-
 /* ---- what users ask for ------------------------------------------------------------------ */
 
 /* In the writer's session that was found, or not. */

@@ -9,11 +9,6 @@
 
 static const char *const domains[] = {"weights", "kv_cache"};
 
-static const struct core_store *find(const struct service *s, const char *name)
-{
-    return core_find_store_name(s->core, name);
-}
-
 void service_get_fence(const struct service *s, struct service_fence *fence)
 {
     *fence = (struct service_fence){.is_up = s->core->fence.is_up};
@@ -24,7 +19,7 @@ void service_get_fence(const struct service *s, struct service_fence *fence)
 int service_may_fence(const struct service *s, const struct service_caller *caller)
 {
     for (size_t i = 0; i < 2; i++) {
-        const struct core_store *store = find(s, domains[i]);
+        const struct core_store *store = core_find_store_name(s->core, domains[i]);
         int error = store ? service_check_right(s, store->id, caller, SERVICE_WRITE) : 0;
 
         if (error)
@@ -112,7 +107,8 @@ static int raise_fence(struct service *s, const struct service_caller *caller)
 int service_fence(struct service *s, const struct service_caller *caller,
                   struct service_fence *fence)
 {
-    const struct core_store *weights = find(s, domains[0]), *kv = find(s, domains[1]);
+    const struct core_store *weights = core_find_store_name(s->core, domains[0]),
+                            *kv = core_find_store_name(s->core, domains[1]);
     int error = weights ? service_may_fence(s, caller) : -ENOENT;
 
     *fence = (struct service_fence){0};

@@ -46,6 +46,6 @@ int service_create_granted(struct service *s, const char *name, struct service_a
                                .serial = added.serial);
     }
     if (error)
-        service_undo_open(s, answer->file);
+        service_close(s, answer->file);
     return error;
 }

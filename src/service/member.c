@@ -38,11 +38,6 @@ int service_find_membership(const struct service *s, uint64_t store,
     return service_check_right(s, store, caller, SERVICE_WRITE);
 }
 
-bool service_has_joinable(const struct service *s, uint64_t store)
-{
-    return core_has_joinable(s->core, store);
-}
-
 /* By a path its caller's rights count. By a file they do not, those of a set-uid program say: it
  * was opened for writing, so its user may write, and a member by process uses it now. Once a store
  * is sealed a writer's session changes bytes alone. */

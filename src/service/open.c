@@ -53,7 +53,7 @@ static int truncate_opened(struct service *s, const struct service_open *open, u
     if (open->truncate && open->kind == CORE_KIND_ALLOCATION && opened)
         error = service_truncate_opened(s, opened);
     if (error)
-        service_undo_open(s, file);
+        service_close(s, file);
     return error;
 }
 

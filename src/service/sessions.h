@@ -36,8 +36,6 @@ int service_create(struct service *s, uint64_t store, const char *name,
 int service_create_entry(struct service *s, uint64_t store, const char *key, size_t key_bytes,
                          const struct service_open *open, const struct service_caller *caller,
                          struct service_request *request);
-/* The grant could not be delivered (the client was interrupted): undo it. */
-void service_undo_open(struct service *s, uint64_t file);
 /* INTERRUPT: the waiter is answered EINTR and keeps its place; a waiting ALLOC is forgotten, EINTR,
  * and one whose memory is being made ends between two pieces, with nothing. */
 void service_interrupt(struct service *s, struct service_request *request);
@@ -86,8 +84,5 @@ int service_abort(struct service *s, const struct service_actor *by,
  * the store's owner, else -EPERM. -ENOENT */
 int service_revoke(struct service *s, uint64_t file, uint64_t number, bool waiter,
                    struct service_request *request);
-
-/* Is there a session of `store` that a process could belong to by its ancestors? */
-bool service_has_joinable(const struct service *s, uint64_t store);
 
 #endif

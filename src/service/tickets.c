@@ -282,16 +282,16 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
 static int record_writable(struct service *s, const struct export_scope *scope,
                            const struct core_process *processes, size_t count)
 {
-    struct record touch = {.type = RECORD_TOUCH, .session = scope->session->id};
+    uint64_t session = scope->session->id;
     const struct layout_allocation *allocation = layout_at_rank(scope->layout, scope->first);
     bool touches = scope->session->mode == LOCK_MODE_RW && !scope->session->touched &&
                    core_is_fixed_memory(s->core, scope->store, allocation->memory);
     uint32_t uid = scope->file->uid;
     int error = 0;
     for (size_t i = 0; i < count && !error; i++)
-        error = service_note_writer(s, touch.session, uid, processes[i]);
+        error = service_note_writer(s, session, uid, processes[i]);
     if (!error && touches)
-        error = service_apply_record(s, &touch, NULL);
+        error = service_record(s, .type = RECORD_TOUCH, .session = session);
     return error ? error : forget_times(s, scope);
 }
 

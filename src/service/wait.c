@@ -122,7 +122,7 @@ void service_on_granted(struct service *s, const struct effect *effect)
     struct parked *parked = idvec_remove(&s->parked, effect->waiter);
     if (!parked) { /* nobody is there: the core grants no place that is only kept, so this is a bug
                     */
-        service_undo_open(s, effect->file);
+        service_close(s, effect->file);
         return;
     }
     struct service_request *request = parked->request;
@@ -135,7 +135,7 @@ void service_on_granted(struct service *s, const struct effect *effect)
     if (parked->truncate && file)
         error = service_truncate_opened(s, file);
     if (error)
-        service_undo_open(s, effect->file);
+        service_close(s, effect->file);
     else if (parked->create)
         error = service_create_granted(s, parked->create, &answer);
     parked_free(s, parked);

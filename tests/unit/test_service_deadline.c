@@ -14,7 +14,7 @@ static unsigned passed;
 static void pass(struct service *s, struct deadline *deadline)
 {
     check(s == &service);
-    check(!deadline_is_set(deadline));
+    check(!deadline->link);
     check(deadline->at_ms >= passed_ms);
     passed_ms = deadline->at_ms;
     passed++;
@@ -45,7 +45,7 @@ static uint64_t find_first(unsigned *set)
 
     *set = 0;
     for (unsigned i = 0; i < COUNT; i++) {
-        if (!deadline_is_set(&deadlines[i]))
+        if (!deadlines[i].link)
             continue;
         ++*set;
         if (deadlines[i].at_ms < first_ms)
@@ -95,6 +95,6 @@ TAP_TEST(a_deadline_is_set_anew_and_never_is_not_set)
     deadline_set(&service, &deadlines[0], 30);
     check_int(deadline_first(&service), 30);
     deadline_set(&service, &deadlines[0], UINT64_MAX);
-    check(!deadline_is_set(&deadlines[0]));
+    check(!deadlines[0].link);
     check(deadline_first(&service) == UINT64_MAX);
 }
