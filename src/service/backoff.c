@@ -101,18 +101,18 @@ static uint64_t get_free(const struct service *s)
 
 void service_note_vain(struct service *s, uint64_t store, uint64_t bytes)
 {
-    struct backoff *row = get_row(s, BACKOFF_VAIN, store);
-    if (!row)
-        return;
-    row->until_ms = BACKOFF_FOREVER;
-    row->bytes = bytes;
-    row->free_bytes = get_free(s);
-    row->choices = s->backoffs.choices;
+    s->backoffs.vain[s->backoffs.next_vain++ % SERVICE_VAIN] = (struct vain_choice){
+        .store = store, .bytes = bytes, .free_bytes = get_free(s), .choices = s->backoffs.choices};
 }
 
 bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes)
 {
-    const struct backoff *row = find(s, BACKOFF_VAIN, store);
-    return row && row->choices == s->backoffs.choices && row->bytes == bytes &&
-           row->free_bytes == get_free(s);
+    uint64_t free_bytes = get_free(s);
+    for (unsigned i = 0; i < SERVICE_VAIN; i++) {
+        const struct vain_choice *vain = &s->backoffs.vain[i];
+        if (vain->store == store && vain->choices == s->backoffs.choices && vain->bytes == bytes &&
+            vain->free_bytes == free_bytes)
+            return true;
+    }
+    return false;
 }

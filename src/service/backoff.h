@@ -20,7 +20,6 @@ enum backoff_reason {
     BACKOFF_ALLOCS,      /* ALLOCs that wait: whether a change helps them is seen this late */
     BACKOFF_MOVES,       /* moves that wait for memory: the same */
     BACKOFF_TELL,        /* events: it was told that a move of this store lacked memory */
-    BACKOFF_VAIN,        /* choices for this store: the last one found no victims */
     BACKOFF_EVICT_TRIES, /* choices of victims, and looks for what may become free: */
     BACKOFF_FREE_LOOKS,  /* so many within so long */
     BACKOFF_COUNT
@@ -29,17 +28,25 @@ enum backoff_reason {
 #define BACKOFF_FOREVER UINT64_MAX /* until service_end_backoff */
 
 struct backoff {
-    uint64_t id;                         /* store * BACKOFF_COUNT + reason; first, for idvec */
-    uint64_t until_ms;                   /* 0: over */
-    struct deadline over;                /* not set of TRIES, LOOKS and what holds for ever */
-    unsigned tries;                      /* of TRIES and LOOKS, since they are counted */
-    uint64_t bytes, free_bytes, choices; /* of VAIN: what was wanted, what was free, and when */
+    uint64_t id;          /* store * BACKOFF_COUNT + reason; first, for idvec */
+    uint64_t until_ms;    /* 0: over */
+    struct deadline over; /* not set of TRIES, LOOKS and what holds for ever */
+    unsigned tries;       /* of TRIES and LOOKS, since they are counted */
 };
+
+/* A choice for this store that found no victims. */
+struct vain_choice {
+    uint64_t store, bytes, free_bytes, choices; /* what was wanted, what was free, and when */
+};
+
+#define SERVICE_VAIN 16u /* beyond so many the oldest is forgotten, and made again */
 
 struct backoffs {
     struct backoff of_all[BACKOFF_COUNT];
     struct idvec of_stores;
     uint64_t choices; /* goes up when a choice of victims may be another one */
+    struct vain_choice vain[SERVICE_VAIN];
+    unsigned next_vain;
 };
 
 /* Where memory lacks, all stores are backed off for that reason. */
