@@ -204,7 +204,7 @@ static bool wait_for_memory(struct service *s, struct bulk_op *op)
     return true;
 }
 
-static struct bulk_op *find_ready(struct service *s)
+static struct bulk_op *find_ready(const struct service *s)
 {
     struct bulk_op *op = s->bulk_queue;
     while (op && op->state == BULK_WAITS)
@@ -214,10 +214,7 @@ static struct bulk_op *find_ready(struct service *s)
 
 bool service_has_slices(const struct service *s)
 {
-    const struct bulk_op *op = s->bulk_queue;
-    while (op && deadline_is_set(&op->retry))
-        op = op->next;
-    return op != NULL;
+    return find_ready(s) != NULL;
 }
 
 void service_apply_slices(struct service *s)
