@@ -7,32 +7,37 @@
 
 static struct backoff *find(const struct service *s, enum backoff_reason reason, uint64_t store)
 {
-    return store ? idvec_find(&s->backoffs.of_stores, store * BACKOFF_COUNT + reason)
-                 : (struct backoff *)&s->backoffs.of_all[reason];
+    uint64_t id = store * BACKOFF_COUNT + reason;
+    const struct backoff *row = s->backoffs.rows;
+    if (store == 0)
+        return (struct backoff *)&s->backoffs.of_all[reason];
+    if (reason == BACKOFF_TELL)
+        return idvec_find(&s->backoffs.told, id);
+    for (unsigned i = 0; i < SERVICE_BACKOFFS && s->backoffs.used > 0; i++, row++) {
+        if (row->id == id)
+            return (struct backoff *)row;
+    }
+    return NULL;
 }
 
 static bool take_gone(void *item, void *core)
 {
     struct backoff *row = item;
-    if (row->until_ms != BACKOFF_FOREVER || core_find_store(core, row->id / BACKOFF_COUNT))
+    if (core_find_store(core, row->id / BACKOFF_COUNT))
         return false;
     free(row);
     return true;
 }
 
 /* NULL: no memory */
-static struct backoff *get_row(struct service *s, enum backoff_reason reason, uint64_t store)
+static struct backoff *make_told(struct service *s, uint64_t id)
 {
-    struct backoff *row = find(s, reason, store);
+    if (s->backoffs.told.count >= CORE_MAX_STORES)
+        idvec_remove_if(&s->backoffs.told, take_gone, s->core);
+    struct backoff *row = calloc(1, sizeof *row);
     if (row)
-        return row;
-    if (s->backoffs.of_stores.count >= CORE_MAX_STORES)
-        idvec_remove_if(&s->backoffs.of_stores, take_gone, s->core);
-    row = calloc(1, sizeof *row);
-    if (!row)
-        return NULL;
-    row->id = store * BACKOFF_COUNT + reason;
-    if (idvec_insert(&s->backoffs.of_stores, row) == 0)
+        row->id = id;
+    if (row && idvec_insert(&s->backoffs.told, row) == 0)
         return row;
     free(row);
     return NULL;
@@ -42,8 +47,28 @@ static void drop(struct service *s, struct backoff *row)
 {
     deadline_clear(s, &row->over);
     row->until_ms = 0;
-    if (row->id >= BACKOFF_COUNT)
-        free(idvec_remove(&s->backoffs.of_stores, row->id));
+    if (row->id >= BACKOFF_COUNT && row->id % BACKOFF_COUNT == BACKOFF_TELL) {
+        free(idvec_remove(&s->backoffs.told, row->id));
+        if (s->backoffs.told.count == 0)
+            idvec_free(&s->backoffs.told);
+    } else if (row->id > 0) {
+        row->id = 0;
+        s->backoffs.used--;
+    }
+}
+
+/* One that is free, or else that of the store whose back-off ends first. */
+static struct backoff *take_row(struct service *s, uint64_t id)
+{
+    struct backoff *row = &s->backoffs.rows[0];
+    for (unsigned i = 1; i < SERVICE_BACKOFFS; i++) {
+        if (s->backoffs.rows[i].until_ms < row->until_ms)
+            row = &s->backoffs.rows[i];
+    }
+    drop(s, row);
+    row->id = id;
+    s->backoffs.used++;
+    return row;
 }
 
 static void try_again(struct service *s, struct deadline *over)
@@ -55,10 +80,12 @@ static void try_again(struct service *s, struct deadline *over)
 
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms)
 {
-    struct backoff *row = get_row(s, reason, store);
-    if (!row && ms == BACKOFF_FOREVER)
+    uint64_t id = store * BACKOFF_COUNT + reason;
+    struct backoff *row = find(s, reason, store);
+    if (!row)
+        row = reason == BACKOFF_TELL ? make_told(s, id) : take_row(s, id);
+    if (!row)
         return;
-    row = row ? row : &s->backoffs.of_all[reason];
     row->until_ms = ms == BACKOFF_FOREVER ? ms : service_now(s) + ms;
     row->over.pass = try_again;
     deadline_set(s, &row->over, row->until_ms);

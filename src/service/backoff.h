@@ -25,7 +25,8 @@ enum backoff_reason {
     BACKOFF_COUNT
 };
 
-#define BACKOFF_FOREVER UINT64_MAX /* until service_end_backoff */
+#define SERVICE_BACKOFFS 48u
+#define BACKOFF_FOREVER  UINT64_MAX /* until service_end_backoff */
 
 struct backoff {
     uint64_t id;          /* store * BACKOFF_COUNT + reason; first, for idvec */
@@ -43,13 +44,16 @@ struct vain_choice {
 
 struct backoffs {
     struct backoff of_all[BACKOFF_COUNT];
-    struct idvec of_stores;
-    uint64_t choices; /* goes up when a choice of victims may be another one */
+    struct backoff rows[SERVICE_BACKOFFS]; /* of stores, but TELL's */
+    unsigned used;
+    struct idvec told; /* TELL's */
+    uint64_t choices;  /* goes up when a choice of victims may be another one */
     struct vain_choice vain[SERVICE_VAIN];
     unsigned next_vain;
 };
 
-/* Where memory lacks, all stores are backed off for that reason. */
+/* Beyond SERVICE_BACKOFFS the store whose back-off ends first is forgotten, and tried sooner. Only
+ * TELL, which is for ever, takes memory; without it the event is told again. */
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms);
 void service_end_backoff(struct service *s, enum backoff_reason reason, uint64_t store);
 bool service_is_backed_off(const struct service *s, enum backoff_reason reason, uint64_t store);

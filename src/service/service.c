@@ -99,7 +99,7 @@ void service_free(struct service *s)
     idvec_free(&s->pieces.all);
     idvec_free(&s->in_flights);
     idvec_free(&s->parked);
-    idvec_free_items(&s->backoffs.of_stores);
+    idvec_free_items(&s->backoffs.told);
     service_free_watches(s);
     turns_free(s);
     service_free_bounds(s);

@@ -56,7 +56,7 @@ TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
     service_on_timer(service);
     check(service->step.has_memory);
     check(service->backoffs.choices > choices);
-    check_int(service->backoffs.of_stores.count, 0);
+    check_int(service->backoffs.used, 0);
     settle_step();
     service_end();
 }
@@ -71,7 +71,7 @@ TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
     check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
     service_end_backoff(service, BACKOFF_TELL, store_id());
     check(!service_is_backed_off(service, BACKOFF_TELL, store_id()));
-    check_int(service->backoffs.of_stores.count, 0);
+    check_int(service->backoffs.told.count, 0);
     service_end();
 }
 
@@ -82,9 +82,25 @@ TAP_TEST(what_holds_for_ever_of_stores_that_are_gone_is_forgotten)
     service_back_off(service, BACKOFF_TELL, store_id(), BACKOFF_FOREVER);
     for (uint64_t store = 0; store < CORE_MAX_STORES; store++)
         service_back_off(service, BACKOFF_TELL, store_id() + 1 + store, BACKOFF_FOREVER);
-    check(service->backoffs.of_stores.count < CORE_MAX_STORES);
+    check(service->backoffs.told.count < CORE_MAX_STORES);
     check(service_is_backed_off(service, BACKOFF_TELL, store_id()));
     check(service_is_backed_off(service, BACKOFF_LEAVE, CORE_MAX_STORES + 9));
+    service_end();
+}
+
+TAP_TEST(beyond_the_table_the_store_whose_time_is_over_first_is_forgotten)
+{
+    start();
+    for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)
+        service_back_off(service, BACKOFF_LEAVE, store, 500 + store);
+    service_back_off(service, BACKOFF_LEAVE, 1, 5000); /* the same row */
+    check_int(service->backoffs.used, SERVICE_BACKOFFS);
+    service_back_off(service, BACKOFF_STAY, 1, 500);
+    check(!service_is_backed_off(service, BACKOFF_LEAVE, 2));
+    check(service_is_backed_off(service, BACKOFF_LEAVE, 1));
+    check(service_is_backed_off(service, BACKOFF_LEAVE, 3));
+    check(service_is_backed_off(service, BACKOFF_STAY, 1));
+    check_int(service->backoffs.used, SERVICE_BACKOFFS);
     service_end();
 }
 
