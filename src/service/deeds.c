@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deeds - does what planners decided, and notes what failed */
+/* deeds - does what planners decided, and backs off stores that heal.c would name again */
 #include "service/moves.h"
 #include "service/plan.h"
 
@@ -10,7 +10,7 @@ static void heal(struct service *s, uint64_t store)
     int error = service_move(s, .store = store, .kind = CORE_PLACE_DISK);
     if (error == -EIO) /* its bytes were lost with a worker */
         service_drop_copy(s, store, CORE_PLACE_DISK, error);
-    else if (error)
+    if (error)
         service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
 }
 

@@ -3,8 +3,9 @@
  * plan - what the service decides by itself, one deed at a time
  *
  * Planners look at the service and change nothing: each returns the next deed, or false. The end
- * of a step (settle.c) has it done (deeds.c) and asks again. A deed that fails is noted in the
- * table of back-offs, which planners heed.
+ * of a step (settle.c) has it done (deeds.c) and asks again. No deed that failed is named again in
+ * that step: planners go through a list or look once, and heal.c, which begins anew each time,
+ * heeds the table of back-offs.
  */
 #ifndef GMSFS_SERVICE_PLAN_H
 #define GMSFS_SERVICE_PLAN_H

@@ -93,8 +93,8 @@ static void end_what_is_over(struct service *s)
 
 /* ---- what the service decides --------------------------------------------------------------- */
 
-/* Has a planner's deeds done. So many at most, for a deed that fails where no back-off can be noted
- * may be chosen again. */
+/* Has a planner's deeds done. So many at most, for a deed that failed is named again once the table
+ * of back-offs has no row for it. */
 static void carry_out(struct service *s, struct plan *plan, service_planner *next)
 {
     struct deed deed;
