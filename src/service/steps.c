@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/steps.h"
 
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
 #define TO(state) (1u << (state))
 #define STEPS(name, rows)                            \
     {                                                \
@@ -65,3 +70,15 @@ static const struct steps_row bulks[] = {
     [BULK_ENDS] = {"ends", 0},
 };
 const struct steps bulk_steps = STEPS("bulk", bulks);
+
+void steps_report(const struct steps *steps, unsigned from, unsigned to)
+{
+    static bool is_told; /* the loop alone goes from state to state */
+    if (!is_told)
+        log_error("%s: state '%s' must not follow '%s'; the worker goes on. Please report this",
+                  steps->name, steps->rows[to].name, steps->rows[from].name);
+    is_told = true;
+#ifdef GMSFS_TEST_HOOKS
+    abort();
+#endif
+}

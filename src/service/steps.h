@@ -8,7 +8,6 @@
 #ifndef GMSFS_SERVICE_STEPS_H
 #define GMSFS_SERVICE_STEPS_H
 
-#include <assert.h>
 #include <stdint.h>
 
 struct steps_row {
@@ -76,9 +75,14 @@ enum bulk_state {
 extern const struct steps move_steps, alloc_steps, spool_steps, turn_steps, ending_steps,
     bulk_steps;
 
+/* The table lacks this transition. Aborts a test build. Another build logs the first one and goes
+ * on: a worker that ended here would be followed by one that ends here again. */
+void steps_report(const struct steps *steps, unsigned from, unsigned to);
+
 #define steps_go(steps, state, to)                         \
     do {                                                   \
-        assert((steps).rows[*(state)].next &(1u << (to))); \
+        if (!((steps).rows[*(state)].next & (1u << (to)))) \
+            steps_report(&(steps), *(state), (to));        \
         *(state) = (to);                                   \
     } while (0)
 

@@ -3,8 +3,11 @@
 #include "service/steps.h"
 #include "tap.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const struct steps *const all[] = {&move_steps, &alloc_steps,  &spool_steps,
                                           &turn_steps, &ending_steps, &bulk_steps};
@@ -97,4 +100,21 @@ TAP_TEST(every_state_is_come_to_and_ends)
         check_int(all[i]->rows[end].next, 0);
         check_str(all[i]->rows[end].name, "ends");
     }
+}
+
+TAP_TEST(a_transition_that_the_table_lacks_aborts_a_test_build)
+{
+    enum spool_state state = SPOOL_WAITS;
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        close(STDERR_FILENO);
+        steps_go(spool_steps, &state, SPOOL_RUNS);
+        _exit(0);
+    }
+    require(child > 0 && waitpid(child, &status, 0) == child);
+    check(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    steps_go(spool_steps, &state, SPOOL_BEGINS);
+    check_int(state, SPOOL_BEGINS);
 }
