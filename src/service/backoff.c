@@ -47,11 +47,13 @@ static void drop(struct service *s, struct backoff *row)
 {
     deadline_clear(s, &row->over);
     row->until_ms = 0;
-    if (row->id >= BACKOFF_COUNT && row->id % BACKOFF_COUNT == BACKOFF_TELL) {
+    if (row->id < BACKOFF_COUNT)
+        return; /* of all stores, or free */
+    if (row->id % BACKOFF_COUNT == BACKOFF_TELL) {
         free(idvec_remove(&s->backoffs.told, row->id));
         if (s->backoffs.told.count == 0)
             idvec_free(&s->backoffs.told);
-    } else if (row->id > 0) {
+    } else {
         row->id = 0;
         s->backoffs.used--;
     }
@@ -71,11 +73,19 @@ static struct backoff *take_row(struct service *s, uint64_t id)
     return row;
 }
 
+/* Only victims that can leave again, or room that can be looked for again, make another choice. */
 static void try_again(struct service *s, struct deadline *over)
 {
-    drop(s, CONTAINER_OF(over, struct backoff, over));
-    s->backoffs.choices++;
-    service_note_memory(s);
+    struct backoff *row = CONTAINER_OF(over, struct backoff, over);
+    enum backoff_reason reason = row->id % BACKOFF_COUNT;
+    drop(s, row);
+    s->step.is_unsettled = true;
+    if (reason == BACKOFF_MOVES)
+        service_note_moves(s);
+    else if (reason != BACKOFF_PROMOTE)
+        service_note_memory(s);
+    if (reason == BACKOFF_LEAVE || reason == BACKOFF_STAY || reason == BACKOFF_EVICT)
+        s->backoffs.choices++;
 }
 
 void service_back_off(struct service *s, enum backoff_reason reason, uint64_t store, uint64_t ms)
@@ -86,6 +96,7 @@ void service_back_off(struct service *s, enum backoff_reason reason, uint64_t st
         row = reason == BACKOFF_TELL ? make_told(s, id) : take_row(s, id);
     if (!row)
         return;
+    row->id = id;
     row->until_ms = ms == BACKOFF_FOREVER ? ms : service_now(s) + ms;
     row->over.pass = try_again;
     deadline_set(s, &row->over, row->until_ms);

@@ -3,7 +3,7 @@
  * backoff - what failed a moment ago and is not tried again for a while: one table
  *
  * A row is for a reason and a store (of BACKOFF_MAKE a session), or for all of them. When one is
- * over, all that waits for memory is tried again at the end of the step.
+ * over, the operations that waited for it are tried again at the end of the step.
  */
 #ifndef GMSFS_SERVICE_BACKOFF_H
 #define GMSFS_SERVICE_BACKOFF_H

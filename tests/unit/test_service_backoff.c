@@ -61,6 +61,41 @@ TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
     service_end();
 }
 
+static void pass(enum backoff_reason reason, uint64_t store)
+{
+    service_note_vain(service, 9, FIXTURE_GRAIN);
+    service_back_off(service, reason, store, 200);
+    settle_step();
+    require(service_is_vain(service, 9, FIXTURE_GRAIN));
+    fixture_now_ms += 200;
+    service_on_timer(service);
+}
+
+TAP_TEST(only_a_store_that_may_leave_again_makes_another_choice)
+{
+    static const enum backoff_reason others[] = {BACKOFF_PROMOTE, BACKOFF_MAKE, BACKOFF_ALLOCS,
+                                                 BACKOFF_MOVES};
+    static const enum backoff_reason choices[] = {BACKOFF_LEAVE, BACKOFF_STAY, BACKOFF_EVICT};
+
+    start();
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        pass(others[i], others[i] == BACKOFF_MAKE ? 7 : 0);
+        check(service_is_vain(service, 9, FIXTURE_GRAIN));
+        check(service->step.is_unsettled);
+        check_int(service->step.has_moves, others[i] == BACKOFF_MOVES);
+        check_int(service->step.has_memory,
+                  others[i] == BACKOFF_MAKE || others[i] == BACKOFF_ALLOCS);
+        settle_step();
+    }
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+        pass(choices[i], choices[i] == BACKOFF_EVICT ? 0 : 7);
+        check(!service_is_vain(service, 9, FIXTURE_GRAIN));
+        check(service->step.has_memory);
+        settle_step();
+    }
+    service_end();
+}
+
 TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
 {
     start();
