@@ -67,6 +67,7 @@ struct move_op {
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
+    bool no_victims;   /* no store can leave for it: it fails once nothing is on its way any more */
     int error;
     struct move_op *next;
 };
@@ -78,7 +79,7 @@ static inline void move_op_go(struct move_op *op, enum move_state state)
 
 static inline bool move_op_waits(const struct move_op *op)
 {
-    return op->state == MOVE_WAITS || op->state == MOVE_LACKS || op->state == MOVE_VAIN;
+    return op->state == MOVE_WAITS || op->state == MOVE_LACKS;
 }
 
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.

@@ -75,12 +75,11 @@ int move_op_take_memory(struct move_op *op, bool in_turn)
  * are asked first. */
 static int take_what_came(struct service *s, struct move_op *op)
 {
-    bool in_vain = op->state == MOVE_VAIN;
     move_op_go(op, MOVE_BEGINS); /* so that it does not wait for itself */
     int error = move_op_take_memory(op, true);
     if (move_op_waits(op) || op->tier != VMM_TIER_DEVICE)
         return error;
-    if (error == -ENOMEM && op->charged_bytes == 0 && !in_vain) {
+    if (error == -ENOMEM && op->charged_bytes == 0 && !op->no_victims) {
         move_op_go(op, MOVE_LACKS);
         return 0;
     }
@@ -151,7 +150,8 @@ void service_settle_lacking(struct service *s, uint64_t move, bool comes)
         op = op->next;
     if (!op || op->state != MOVE_LACKS)
         return;
-    move_op_go(op, comes ? MOVE_WAITS : MOVE_VAIN);
+    move_op_go(op, MOVE_WAITS);
+    op->no_victims = !comes;
     if (!comes)
         service_note_moves(s);
 }

@@ -329,3 +329,56 @@ TAP_TEST(a_spare_is_dropped_where_its_tier_is_short_and_not_before)
     check_unchanged();
     end();
 }
+
+/* ---- moves that wait for the device's memory --------------------------------------------------
+ */
+
+static void note_end(struct move_op *op)
+{
+    move_op_go(op, MOVE_ENDS);
+    service->moves.all = NULL;
+}
+
+static void resume(uint64_t freeing_bytes)
+{
+    service->numbers.freeing_bytes = freeing_bytes;
+    service_resume_moves(service);
+    service->numbers.freeing_bytes = 0;
+}
+
+TAP_TEST(others_are_to_leave_for_a_move_until_none_can_and_then_it_waits_for_what_comes)
+{
+    struct plan plan = {0};
+    struct deed deed;
+    struct move_op op = {.state = MOVE_WAITS, .tier = VMM_TIER_DEVICE, .finish = note_end};
+
+    start();
+    op.service = service;
+    op.id = 77;
+    op.store = store_of("a")->id;
+    op.cost_bytes = STORE_BYTES;
+    service->moves.all = &op;
+    check(!plan_move(service, &plan, &deed));
+    resume(STORE_BYTES);
+    check_int(op.state, MOVE_WAITS);
+    resume(0);
+    look();
+    require(plan_move(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_ROOM, "a");
+    check_int(deed.bytes, STORE_BYTES);
+    check_int(deed.move, op.id);
+    check_unchanged();
+
+    service_settle_lacking(service, op.id, true); /* a store leaves, and stays after all */
+    check(!plan_move(service, &plan, &deed));
+    resume(0);
+    require(plan_move(service, &plan, &deed));
+    service_settle_lacking(service, op.id, false);
+    resume(STORE_BYTES); /* other memory is being freed, and others take it */
+    check_int(op.state, MOVE_WAITS);
+    resume(0);
+    check_int(op.state, MOVE_ENDS);
+    check_int(op.error, -ENOMEM);
+    check(!plan_move(service, &plan, &deed));
+    end();
+}

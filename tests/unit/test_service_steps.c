@@ -16,8 +16,7 @@ static const struct steps *const all[] = {&move_steps, &alloc_steps,  &spool_ste
 
 static const char printed[] = "move begins: waits lacks makes looks reads ends\n"
                               "move waits: begins\n"
-                              "move lacks: begins waits vain\n"
-                              "move vain: begins\n"
+                              "move lacks: begins waits\n"
                               "move makes: copies ends\n"
                               "move copies: again syncs ends\n"
                               "move again: syncs ends\n"
