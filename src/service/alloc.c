@@ -32,6 +32,7 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
 {
     struct service_request *request = op->request;
     steps_go(alloc_steps, &op->state, ALLOC_ENDS);
+    service_end_backoff(op->service, BACKOFF_MAKE, op->id);
     op_free(op);
     service_answer(request, error, answer);
 }
@@ -52,7 +53,7 @@ static void op_give_back(struct service *s, struct alloc_op *op)
 /* Memory of the machine, not of the account. */
 static void retry_later(struct service *s, const struct alloc_op *op)
 {
-    service_back_off(s, BACKOFF_MAKE, op->session, RETRY_MS);
+    service_back_off(s, BACKOFF_MAKE, op->id, RETRY_MS);
 }
 
 static void expire(struct service *s, struct deadline *deadline)
@@ -205,7 +206,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     uint64_t now_ms = service_now(s);
     if (!held || op->deadline_ms <= now_ms)
         return false;
-    return op->waits_in_vain || service_is_backed_off(s, BACKOFF_MAKE, op->session) ||
+    return op->waits_in_vain || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
            service_can_become_free(s, held, alloc_count_lacking(op, held));
 }
 
@@ -235,6 +236,7 @@ static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t cou
         return NULL;
     }
     op->service = s;
+    op->id = ++s->last_alloc;
     op->made = finish_create;
     op->request = request;
     op->works_for = service_works_for(s);
@@ -482,7 +484,7 @@ void service_retry_allocs(struct service *s)
         unqueue(s, op);
         steps_go(alloc_steps, &op->state, ALLOC_TRIES);
         /* What a failed try gives back would start the next one at once, and so on without rest. */
-        int error = service_is_backed_off(s, BACKOFF_MAKE, op->session) ? -EAGAIN : op_try(s, op);
+        int error = service_is_backed_off(s, BACKOFF_MAKE, op->id) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
         if (later)
             op_queue(s, op);

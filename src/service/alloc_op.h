@@ -33,6 +33,7 @@ struct alloc_op {
     enum alloc_state state;
     struct service_request *request;
     uint64_t works_for; /* service_works_for, when it was asked for */
+    uint64_t id;        /* of the operation, for its back-off */
     uint64_t session;
     uint64_t serial; /* resize: of this allocation; 0: new ones */
     bool aside;      /* nothing is made: `size_bytes` are to be set aside for the session */

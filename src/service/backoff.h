@@ -2,7 +2,7 @@
 /*
  * backoff - what failed a moment ago and is not tried again for a while: one table
  *
- * A row is for a reason and a store (of BACKOFF_MAKE a session), or for all of them. When one is
+ * A row is for a reason and a store (of BACKOFF_MAKE an ALLOC), or for all of them. When one is
  * over, the operations that waited for it are tried again at the end of the step.
  */
 #ifndef GMSFS_SERVICE_BACKOFF_H
@@ -16,7 +16,7 @@ enum backoff_reason {
     BACKOFF_STAY,        /* for this store some may leave, but not yet */
     BACKOFF_EVICT,       /* evictions: the last one lacked memory, or there were too many choices */
     BACKOFF_PROMOTE,     /* promotions by themselves: the last one lacked memory */
-    BACKOFF_MAKE,        /* ALLOCs of this session: the machine, not the account, lacked memory */
+    BACKOFF_MAKE,        /* this ALLOC: the machine, not the account, lacked memory */
     BACKOFF_ALLOCS,      /* ALLOCs that wait: whether a change helps them is seen this late */
     BACKOFF_MOVES,       /* moves that wait for memory: the same */
     BACKOFF_TELL,        /* events: it was told that a move of this store lacked memory */

@@ -215,6 +215,38 @@ TAP_TEST(an_alloc_waits_for_nothing_that_its_own_writer_has)
     end();
 }
 
+static int lack_memory(void)
+{
+    return -ENOMEM;
+}
+
+TAP_TEST(an_alloc_that_can_never_be_is_refused_at_once_where_another_of_its_session_is_tried_again)
+{
+    struct client first, second;
+
+    start();
+    for (size_t i = 1; i < STORES; i++)
+        pin(names[i], true);
+    require(in_step(service_evict_for(service, store_of("weights"), STORE_BYTES)));
+    settle();
+    fixture_on_admit = lack_memory;
+    ask_for_more(&first, "weights", 1);
+    check_int(first.answers, 0);
+    second = first;
+    alloc(&second, 2 * STORE_BYTES, true);
+    check_int(second.answers, 1);
+    check_int(second.error, -ENOMEM);
+    check_int(first.answers, 0);
+    fixture_on_admit = NULL;
+    fixture_now_ms = fixture_timer_ms;
+    run_timer();
+    settle();
+    check_int(first.answers, 1);
+    check_int(first.error, 0);
+    check_int(service->backoffs.used, 0);
+    end();
+}
+
 /* How many choices were made for so much. */
 static unsigned choices(bool comes)
 {
