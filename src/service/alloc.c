@@ -439,6 +439,8 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
 
 static void unqueue(struct service *s, struct alloc_op *op)
 {
+    if (op->state != ALLOC_WAITS)
+        return; /* it is not in the queue */
     LIST_REMOVE(s->alloc_queue, op);
     op->request->alloc = NULL;
     deadline_clear(s, &op->expiry);
@@ -448,9 +450,8 @@ static void unqueue(struct service *s, struct alloc_op *op)
 
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
-    if (op->state ==
-        ALLOC_MAKES) { /* finish_create answers: the kernel says only once that the client is gone
-                        */
+    /* finish_create answers: the kernel says only once that the client is gone */
+    if (op->state == ALLOC_MAKES) {
         atomic_store(&op->interrupted, true);
         return;
     }
