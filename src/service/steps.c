@@ -64,7 +64,7 @@ const struct steps ending_steps = STEPS("ending", endings);
 
 static const struct steps_row bulks[] = {
     [BULK_DECODES] = {"decodes", TO(BULK_APPLIES) | TO(BULK_ENDS)},
-    [BULK_APPLIES] = {"applies", TO(BULK_APPLIES) | TO(BULK_WAITS) | TO(BULK_ENDS)},
+    [BULK_APPLIES] = {"applies", TO(BULK_WAITS) | TO(BULK_ENDS)},
     [BULK_WAITS] = {"waits", TO(BULK_APPLIES) | TO(BULK_ENDS)},
     [BULK_ENDS] = {"ends", 0},
 };

@@ -43,7 +43,7 @@ static const char printed[] = "move begins: waits lacks makes looks reads ends\n
                               "ending prepares: prepares ends\n"
                               "ending ends:\n"
                               "bulk decodes: applies ends\n"
-                              "bulk applies: applies waits ends\n"
+                              "bulk applies: waits ends\n"
                               "bulk waits: applies ends\n"
                               "bulk ends:\n";
 
