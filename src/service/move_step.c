@@ -161,7 +161,7 @@ static int start_copies(struct move_op *op)
     return start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy);
 }
 
-/* Is there another one? It may have come to its end by now, too. */
+/* Starts what its parts do next. False: nothing is left to do, or no part could start. */
 static bool begin_next_phase(struct move_op *op)
 {
     bool copies = op->state == MOVE_MAKES,
@@ -207,22 +207,16 @@ static void end_step(struct service *s, struct task *task)
 /* Fails only if none could start. */
 static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job))
 {
-    bool started = false;
     int error = 0;
-    op->parts_running = 1; /* this one: a job may be done before the next one begins */
+    op->parts_running = 0;
     for (uint32_t i = 0; i < count && i < MOVE_MAX_PARTS && !error; i++) {
         struct move_part *part = &op->parts[i];
         *part = (struct move_part){.task = {.job.run = run, .end = end_step}, .op = op};
-        op->parts_running++;
         error = service_submit(op->service, op->pool, &part->task);
-        if (error)
-            op->parts_running--;
-        else
-            started = true;
+        if (!error)
+            op->parts_running++;
     }
-    if (--op->parts_running == 0 && started)
-        end_phase(op);
-    return started ? 0 : error;
+    return op->parts_running > 0 ? 0 : error;
 }
 
 int move_op_start(struct move_op *op)

@@ -121,11 +121,10 @@ void service_resume_moves(struct service *s)
     struct move_op *op;
     while ((op = find_waited(s))) {
         bool begins = !op->error && !atomic_load(&op->cancelled);
-        int error = begins ? move_op_start(op) : op->error;
-        if (begins && !error)
-            continue; /* it may be gone by now */
-        op->error = error;
-        op->finish(op);
+        if (begins)
+            op->error = move_op_start(op);
+        if (!begins || op->error)
+            op->finish(op);
     }
     if (any_waits(s) && !service_is_backed_off(s, BACKOFF_MOVES, 0))
         service_back_off(s, BACKOFF_MOVES, 0, SERVICE_PROMOTE_RETRY_MS);
