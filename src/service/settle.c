@@ -2,11 +2,11 @@
 /*
  * settle - the end of a step of the loop: all that follows from the records of the step
  *
- * Effects first, then what became free or is over, then what the service decides by itself. Each
- * may apply records, so this goes on until nothing follows any more; nothing below calls it. A
- * record that is refused does not count, or one that cannot be written would keep the step for
- * ever. Where the journal has no room for an answer, the records of the step so far are published
- * without the answers that this still has to give.
+ * Ends of jobs first, then effects, then what became free or is over, then what the service decides
+ * by itself. Each may apply records, so this goes on until nothing follows any more; nothing below
+ * calls it. A record that is refused does not count, or one that cannot be written would keep the
+ * step for ever. Where the journal has no room for an answer, the records of the step so far are
+ * published without the answers that this still has to give.
  */
 #include "service/account.h"
 #include "service/cost.h"
