@@ -17,7 +17,7 @@
 struct governor_round {
     const struct mount *mount;
     const char *program; /* gmsfs itself */
-    int lock;            /* governor_lock.h; -1 at first */
+    int lock;            /* a connection to the daemon that says so; -1 at first */
     bool dry_run;        /* then it takes no lock */
     struct governor_config config;
     struct governor_past past;

@@ -45,7 +45,7 @@ static void pass(struct service *s, struct deadline *deadline)
     answer(s, wait, 0);
 }
 
-/* It is answered 0 when its patience is over, unless brief_wait_end comes before. -ENOMEM */
+/* It is answered 0 when its patience is over, unless end comes before. -ENOMEM */
 static int begin(struct service *s, struct brief_wait **queue, struct service_request *request,
                  uint64_t patience_ms)
 {
