@@ -66,7 +66,7 @@ bool service_do(struct service *s, const struct deed *deed)
     case DEED_MAKE_ROOM:
         return make_room(s, deed);
     case DEED_MAKE_LACKED_ROOM:
-        return service_evict_for_lack(s, core_find_store(s->core, deed->store));
+        return service_evict_for_lack(s, core_find_store(s->core, deed->store), deed->bytes);
     }
     return false;
 }

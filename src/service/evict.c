@@ -56,9 +56,8 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
     return comes;
 }
 
-bool service_evict_for_lack(struct service *s, const struct core_store *store)
+bool service_evict_for_lack(struct service *s, const struct core_store *store, uint64_t bytes)
 {
-    uint64_t bytes = s->lack.bytes;
     s->lack.bytes = 0;
     return evict(s, store, bytes, true);
 }

@@ -39,7 +39,7 @@ struct plan {
     size_t line_count, line_at;
     bool lacks_device; /* the store at line_at - 1 lacks the device's memory, not its pool's */
     uint64_t writer;   /* the last waiter for a lock with memory */
-    bool has_alloc;    /* the ALLOC that waits first */
+    bool has_alloc;    /* true once plan_alloc has looked at the queue */
     enum core_place tier;
     struct evict_spare *spares; /* copies in that tier that give way; owned */
     size_t spare_count, spare_at;
@@ -71,8 +71,8 @@ bool service_do(struct service *s, const struct deed *deed);
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
-/* Room for the last lack that was noted, which is this store's. */
-bool service_evict_for_lack(struct service *s, const struct core_store *store);
+/* The same for the last lack that was noted, which is this store's. */
+bool service_evict_for_lack(struct service *s, const struct core_store *store, uint64_t bytes);
 
 /* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */
 uint64_t service_writer_turn(const struct service *s);
