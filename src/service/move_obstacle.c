@@ -64,7 +64,8 @@ static bool name_waiter(const struct core *core, const struct core_store *store,
 static bool is_seen(const struct core_store *store, const struct core_store *other)
 {
     const uint32_t all = S_IRUSR | S_IRGRP | S_IROTH;
-    if (store->mode & S_IROTH || other->uid != store->uid || other->gid != store->gid)
+    if (store->mode & S_IROTH || other->uid != store->uid ||
+        (store->mode & S_IRGRP && other->gid != store->gid))
         return (other->mode & all) == all;
     return !(store->mode & ~other->mode & all);
 }

@@ -43,13 +43,13 @@ TAP_TEST(the_largest_stores_that_stay_are_named_each_with_its_reason)
     end();
 }
 
-/* Gives the store to a user, with a group of the same number, and sets its mode. */
-static void give(const char *name, uint32_t uid, uint32_t mode)
+/* Gives the store to a user and a group, and sets its mode. */
+static void give(const char *name, uint32_t uid, uint32_t gid, uint32_t mode)
 {
     struct record record = {.type = RECORD_STORE_ATTR,
                             .store = store_of(name)->id,
                             .uid = uid,
-                            .gid = uid,
+                            .gid = gid,
                             .mode = mode,
                             .flags = CORE_ATTR_MODE | CORE_ATTR_UID | CORE_ATTR_GID};
 
@@ -59,13 +59,14 @@ static void give(const char *name, uint32_t uid, uint32_t mode)
 TAP_TEST(processes_of_another_store_are_named_if_each_reader_may_read_that_store)
 {
     static const struct {
-        uint32_t uid, mode;        /* of the store that does not move */
-        uint32_t other_uid, other; /* of the one that a process holds */
+        uint32_t uid, mode; /* of the store that does not move; its group is uid */
+        uint32_t other_uid, other_gid, other; /* of the one that a process holds */
         bool is_named;
     } rows[] = {
-        {7, 0755, 8, 0755, true},  {7, 0700, 8, 0755, true},  {7, 0755, 7, 0700, false},
-        {7, 0700, 7, 0700, true},  {7, 0750, 7, 0700, false}, {7, 0750, 7, 0750, true},
-        {7, 0700, 8, 0700, false}, {7, 0750, 8, 0750, false}, {0, 0755, 0, 0700, false},
+        {7, 0755, 8, 8, 0755, true},  {7, 0700, 8, 8, 0755, true},  {7, 0755, 7, 7, 0700, false},
+        {7, 0700, 7, 7, 0700, true},  {7, 0750, 7, 7, 0700, false}, {7, 0750, 7, 7, 0750, true},
+        {7, 0700, 8, 8, 0700, false}, {7, 0750, 8, 8, 0750, false}, {0, 0755, 0, 0, 0700, false},
+        {7, 0700, 7, 8, 0700, true},  {7, 0740, 7, 8, 0740, false}, {7, 0740, 7, 8, 0744, true},
     };
     struct client holder, writer;
     struct move_obstacle obstacle;
@@ -77,8 +78,8 @@ TAP_TEST(processes_of_another_store_are_named_if_each_reader_may_read_that_store
     open_ctl_of(&holder, "c", 20);
     acquire(&holder, LOCK_WISH_RO, 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        give("a", rows[i].uid, rows[i].mode);
-        give("c", rows[i].other_uid, rows[i].other);
+        give("a", rows[i].uid, rows[i].uid, rows[i].mode);
+        give("c", rows[i].other_uid, rows[i].other_gid, rows[i].other);
         service_find_obstacle(service, store_of("a"), CORE_PLACE_DEVICE, -ENOMEM, &obstacle);
         check_text(&obstacle, rows[i].is_named ? "(pid 20)" : "is held by another process (");
         check_int(strstr(obstacle.text, "pid 20") != NULL, rows[i].is_named);
