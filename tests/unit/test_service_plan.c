@@ -2,6 +2,7 @@
 /* What the service decides by itself: planners name the next deed, and change nothing. */
 #include "service_fixture.h"
 
+#include "service/account.h"
 #include "service/evict_table.h"
 #include "service/move_op.h"
 #include "service/plan.h"
@@ -89,16 +90,18 @@ static void end(void)
 
 /* ---- that nothing changes ------------------------------------------------------------------- */
 
-static uint64_t changes_before;
+static struct service
+    before; /* with its back-offs, deadlines, numbers and what its step is to do */
 
 static void look(void)
 {
-    changes_before = service->changes;
+    memcpy(&before, service, sizeof before);
 }
 
 static void check_unchanged(void)
 {
-    check_int(service->changes, changes_before);
+    check_int(service->changes, before.changes);
+    check(memcmp(&before, service, sizeof before) == 0);
     check(!queued_jobs);
     check_int(service->core->effect_count, 0);
 }
@@ -380,5 +383,63 @@ TAP_TEST(others_are_to_leave_for_a_move_until_none_can_and_then_it_waits_for_wha
     check_int(op.state, MOVE_ENDS);
     check_int(op.error, -ENOMEM);
     check(!plan_move(service, &plan, &deed));
+    end();
+}
+
+/* ---- memory that the account had and the device had not ----------------------------------------
+ */
+
+TAP_TEST(room_is_made_once_for_memory_that_the_device_had_not)
+{
+    struct plan plan = {0};
+    struct deed deed;
+
+    start();
+    check(!plan_lack(service, &plan, &deed));
+    service_note_lack(service, store_of("weights")->id, STORE_BYTES);
+    look();
+    require(plan_lack(service, &plan, &deed));
+    check_deed(&deed, DEED_MAKE_LACKED_ROOM, "weights");
+    check_int(deed.bytes, STORE_BYTES);
+    check_unchanged();
+    check(service_do(service, &deed));
+    check(store_of("a")->places.move.id != 0 && store_of("b")->places.move.id == 0);
+    check(!plan_lack(service, &plan, &deed));
+    end();
+}
+
+/* ---- suspect memory ----------------------------------------------------------------------------
+ */
+
+TAP_TEST(a_store_whose_copy_was_lost_and_cannot_be_dropped_is_not_healed_for_a_while)
+{
+    struct plan plan = {0};
+    struct deed deed;
+
+    start();
+    struct core_store *store = (struct core_store *)store_of("a");
+    uint64_t lost = layout_at_rank(store_of("b")->fixed, 0)->memory;
+    check(!plan_heal(service, &plan, &deed));
+    store->suspect = service->core->suspect = 1;
+    store->places.spares[CORE_PLACE_DISK] = store_of("b")->fixed;
+    vmm->beside[VMM_TIER_DISK].state = vmm->beside[VMM_TIER_HOST].state;
+    struct piece *piece = idvec_remove(&service->pieces.all, lost);
+    look();
+    require(piece && plan_heal(service, &plan, &deed));
+    check_deed(&deed, DEED_HEAL, "a");
+    check_unchanged();
+
+    journal_is_full = true;
+    service_do(service, &deed);
+    journal_is_full = false;
+    check(store->places.spares[CORE_PLACE_DISK] != NULL);
+    check(!plan_heal(service, &plan, &deed));
+    fixture_now_ms += SERVICE_LEAVE_RETRY_MS;
+    check(plan_heal(service, &plan, &deed));
+
+    require(idvec_insert(&service->pieces.all, piece) == 0);
+    vmm->beside[VMM_TIER_DISK].state = NULL;
+    store->places.spares[CORE_PLACE_DISK] = NULL;
+    store->suspect = service->core->suspect = 0;
     end();
 }
