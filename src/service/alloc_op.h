@@ -61,7 +61,7 @@ static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
     return op->items ? op->items[index].size_bytes : op->size_bytes;
 }
 
-/* What its session has, or is due, is no further memory. */
+/* Returns the bytes that the operation needs beyond what its session has or is due. */
 static inline uint64_t alloc_count_lacking(const struct alloc_op *op,
                                            const struct core_session *held)
 {

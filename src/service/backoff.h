@@ -64,10 +64,10 @@ bool service_is_backed_off(const struct service *s, enum backoff_reason reason, 
 /* 0: this try may be; else in so many milliseconds. */
 uint64_t service_count_try(struct service *s, enum backoff_reason reason);
 
-/* A choice for this store that found no victims; has it been noted, with nothing changed since
- * (backoffs.choices)? Each end of a step looks at the waiters for memory, and a choice at every
- * store. */
+/* Remembers that no eviction could free this many bytes. */
 void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
+/* Returns true if nothing has changed since (backoffs.choices). Each end of a step looks at the
+ * waiters for memory, and a choice looks at every store. */
 bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
 
 #endif

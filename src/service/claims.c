@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * claims - for which store others leave the device next
+ * claims - names the store that gets device memory next
  *
  * Waiters with memory to reserve come one at a time, as they queued: a newer one gets no room
  * before, unless none can be had for the older one, and that has no patience left.
