@@ -71,8 +71,8 @@ void service_drop_allocs(struct service *s);
 void service_answer_freed(struct service *s);
 void service_drop_brief_waits(struct service *s); /* service_free */
 
-/* lack.c */
+/* shortfall.c */
 /* The account had so many bytes for this store, and the device had not. */
-void service_note_lack(struct service *s, uint64_t store, uint64_t bytes);
+void service_note_shortfall(struct service *s, uint64_t store, uint64_t bytes);
 
 #endif

@@ -86,11 +86,11 @@ static void op_queue(struct service *s, struct alloc_op *op)
     s->step.is_unsettled = true;
 }
 
-static void note_lack(struct service *s, uint64_t session, uint64_t bytes)
+static void note_shortfall(struct service *s, uint64_t session, uint64_t bytes)
 {
     const struct core_session *held = core_find_session(s->core, session);
     if (held)
-        service_note_lack(s, held->store, bytes);
+        service_note_shortfall(s, held->store, bytes);
 }
 
 /* The last part is through. */
@@ -109,7 +109,7 @@ static void finish_create(struct alloc_op *op)
     missing_bytes = error == -ENOMEM ? missing_bytes : 0;
     bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
     if (missing_bytes > 0 && !roomier)
-        note_lack(s, session, missing_bytes);
+        note_shortfall(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
     if (error && atomic_load(&op->interrupted))
@@ -207,7 +207,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     if (!held || op->deadline_ms <= now_ms)
         return false;
     return op->waits_in_vain || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
-           service_can_become_free(s, held, alloc_count_lacking(op, held));
+           service_can_become_free(s, held, alloc_count_short(op, held));
 }
 
 static void op_start(struct service *s, struct alloc_op *op)

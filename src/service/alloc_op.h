@@ -62,8 +62,7 @@ static inline uint64_t alloc_size_of(const struct alloc_op *op, uint32_t index)
 }
 
 /* Returns the bytes that the operation needs beyond what its session has or is due. */
-static inline uint64_t alloc_count_lacking(const struct alloc_op *op,
-                                           const struct core_session *held)
+static inline uint64_t alloc_count_short(const struct alloc_op *op, const struct core_session *held)
 {
     uint64_t has_bytes = held->reserved_bytes + (op->aside ? held->due_bytes : 0);
     return op->total_bytes > has_bytes ? op->total_bytes - has_bytes : 0;

@@ -137,19 +137,19 @@ static uint64_t get_free(const struct service *s)
     return vmm_get_free(s->vmm) + s->numbers.freeing_bytes;
 }
 
-void service_note_vain(struct service *s, uint64_t store, uint64_t bytes)
+void service_note_no_victims(struct service *s, uint64_t store, uint64_t bytes)
 {
-    s->backoffs.vain[s->backoffs.next_vain++ % SERVICE_VAIN] = (struct vain_choice){
+    s->backoffs.failed[s->backoffs.next_failed++ % SERVICE_FAILED_CHOICES] = (struct failed_choice){
         .store = store, .bytes = bytes, .free_bytes = get_free(s), .choices = s->backoffs.choices};
 }
 
-bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes)
+bool service_had_no_victims(const struct service *s, uint64_t store, uint64_t bytes)
 {
     uint64_t free_bytes = get_free(s);
-    for (unsigned i = 0; i < SERVICE_VAIN; i++) {
-        const struct vain_choice *vain = &s->backoffs.vain[i];
-        if (vain->store == store && vain->choices == s->backoffs.choices && vain->bytes == bytes &&
-            vain->free_bytes == free_bytes)
+    for (unsigned i = 0; i < SERVICE_FAILED_CHOICES; i++) {
+        const struct failed_choice *failed = &s->backoffs.failed[i];
+        if (failed->store == store && failed->choices == s->backoffs.choices &&
+            failed->bytes == bytes && failed->free_bytes == free_bytes)
             return true;
     }
     return false;

@@ -36,11 +36,11 @@ struct backoff {
 };
 
 /* A choice for this store that found no victims. */
-struct vain_choice {
+struct failed_choice {
     uint64_t store, bytes, free_bytes, choices; /* what was wanted, what was free, and when */
 };
 
-#define SERVICE_VAIN 16u /* beyond so many the oldest is forgotten, and made again */
+#define SERVICE_FAILED_CHOICES 16u /* beyond so many the oldest is forgotten, and made again */
 
 struct backoffs {
     struct backoff of_all[BACKOFF_COUNT];
@@ -48,8 +48,8 @@ struct backoffs {
     unsigned used;
     struct idvec told; /* TELL's */
     uint64_t choices;  /* goes up when a choice of victims may be another one */
-    struct vain_choice vain[SERVICE_VAIN];
-    unsigned next_vain;
+    struct failed_choice failed[SERVICE_FAILED_CHOICES];
+    unsigned next_failed;
 };
 
 /* Beyond SERVICE_BACKOFFS the store whose back-off ends first is forgotten, and tried sooner. Only
@@ -65,9 +65,9 @@ bool service_is_backed_off(const struct service *s, enum backoff_reason reason, 
 uint64_t service_count_try(struct service *s, enum backoff_reason reason);
 
 /* Remembers that no eviction could free this many bytes. */
-void service_note_vain(struct service *s, uint64_t store, uint64_t bytes);
+void service_note_no_victims(struct service *s, uint64_t store, uint64_t bytes);
 /* Returns true if nothing has changed since (backoffs.choices). Each end of a step looks at the
  * waiters for memory, and a choice looks at every store. */
-bool service_is_vain(const struct service *s, uint64_t store, uint64_t bytes);
+bool service_had_no_victims(const struct service *s, uint64_t store, uint64_t bytes);
 
 #endif

@@ -53,11 +53,12 @@ static bool make_room(const struct service *s, struct deed *deed, const struct c
     return store && bytes > 0 && s->options.evicts && !s->ending;
 }
 
-bool plan_lack(const struct service *s, struct plan *plan, struct deed *deed)
+bool plan_shortfall(const struct service *s, struct plan *plan, struct deed *deed)
 {
     (void)plan;
-    bool is_short = make_room(s, deed, core_find_store(s->core, s->lack.store), s->lack.bytes);
-    deed->type = DEED_MAKE_LACKED_ROOM;
+    bool is_short =
+        make_room(s, deed, core_find_store(s->core, s->shortfall.store), s->shortfall.bytes);
+    deed->type = DEED_COVER_SHORTFALL;
     return is_short;
 }
 
@@ -94,13 +95,13 @@ bool plan_alloc(const struct service *s, struct plan *plan, struct deed *deed)
     const struct core_session *held = op ? core_find_session(s->core, op->session) : NULL;
     plan->has_alloc = true;
     return held &&
-           make_room(s, deed, core_find_store(s->core, held->store), alloc_count_lacking(op, held));
+           make_room(s, deed, core_find_store(s->core, held->store), alloc_count_short(op, held));
 }
 
 bool plan_move(const struct service *s, struct plan *plan, struct deed *deed)
 {
     uint64_t move;
-    const struct core_store *store = service_get_lacking(s, &move);
+    const struct core_store *store = service_get_short_move(s, &move);
     (void)plan;
     if (!store)
         return false;

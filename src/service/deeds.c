@@ -41,7 +41,7 @@ static bool make_room(struct service *s, const struct deed *deed)
 {
     bool comes = service_evict_for(s, core_find_store(s->core, deed->store), deed->bytes);
     if (deed->move)
-        service_settle_lacking(s, deed->move, comes);
+        service_settle_short_move(s, deed->move, comes);
     return comes;
 }
 
@@ -65,8 +65,8 @@ bool service_do(struct service *s, const struct deed *deed)
         break;
     case DEED_MAKE_ROOM:
         return make_room(s, deed);
-    case DEED_MAKE_LACKED_ROOM:
-        return service_evict_for_lack(s, core_find_store(s->core, deed->store), deed->bytes);
+    case DEED_COVER_SHORTFALL:
+        return service_evict_for_shortfall(s, core_find_store(s->core, deed->store), deed->bytes);
     }
     return false;
 }

@@ -47,17 +47,17 @@ bool service_evict_for(struct service *s, const struct core_store *store, uint64
 {
     if (!s->options.evicts || s->ending)
         return false;
-    if (service_is_vain(s, store->id, bytes) || !may_try(s))
+    if (service_had_no_victims(s, store->id, bytes) || !may_try(s))
         return false;
     uint64_t id = store->id;
     bool comes = evict(s, store, bytes, false);
     if (!comes)
-        service_note_vain(s, id, bytes);
+        service_note_no_victims(s, id, bytes);
     return comes;
 }
 
-bool service_evict_for_lack(struct service *s, const struct core_store *store, uint64_t bytes)
+bool service_evict_for_shortfall(struct service *s, const struct core_store *store, uint64_t bytes)
 {
-    s->lack.bytes = 0;
+    s->shortfall.bytes = 0;
     return evict(s, store, bytes, true);
 }

@@ -145,11 +145,11 @@ static void rest(struct service *s)
 }
 
 /* The device's own memory is short, whatever its account says. */
-static void note_lack(struct service *s, const struct move_op *op)
+static void note_shortfall(struct service *s, const struct move_op *op)
 {
     uint64_t bytes = piece_count_missing(op->pieces, op->count);
     if (bytes > 0 && op->tier == VMM_TIER_DEVICE)
-        service_note_lack(s, op->store, bytes);
+        service_note_shortfall(s, op->store, bytes);
 }
 
 /* All parts are through. */
@@ -170,7 +170,7 @@ static void finish(struct move_op *op)
         cancelled = error == -ESTALE;
     }
     if (error == -ENOMEM && !cancelled)
-        note_lack(s, op);
+        note_shortfall(s, op);
     free_op(s, op);
     s->backoffs.choices++; /* its tier has more room, or a store is somewhere else */
     if (!s->moves.all)

@@ -79,7 +79,7 @@ static inline void move_op_go(struct move_op *op, enum move_state state)
 
 static inline bool move_op_waits(const struct move_op *op)
 {
-    return op->state == MOVE_WAITS || op->state == MOVE_LACKS;
+    return op->state == MOVE_WAITS || op->state == MOVE_SHORT;
 }
 
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.

@@ -80,7 +80,7 @@ static int take_what_came(struct service *s, struct move_op *op)
     if (move_op_waits(op) || op->tier != VMM_TIER_DEVICE)
         return error;
     if (error == -ENOMEM && op->charged_bytes == 0 && !op->no_victims) {
-        move_op_go(op, MOVE_LACKS);
+        move_op_go(op, MOVE_SHORT);
         return 0;
     }
     if (error)
@@ -132,22 +132,22 @@ void service_resume_moves(struct service *s)
 
 /* ---- that count on nothing any more --------------------------------------------------------- */
 
-const struct core_store *service_get_lacking(const struct service *s, uint64_t *move)
+const struct core_store *service_get_short_move(const struct service *s, uint64_t *move)
 {
     const struct move_op *op = s->moves.all;
-    while (op && op->state != MOVE_LACKS)
+    while (op && op->state != MOVE_SHORT)
         op = op->next;
     *move = op ? op->id : 0;
     return op ? core_find_store(s->core, op->store) : NULL;
 }
 
 /* What the choice began may have ended it meanwhile, or got it its memory. */
-void service_settle_lacking(struct service *s, uint64_t move, bool comes)
+void service_settle_short_move(struct service *s, uint64_t move, bool comes)
 {
     struct move_op *op = s->moves.all;
     while (op && op->id != move)
         op = op->next;
-    if (!op || op->state != MOVE_LACKS)
+    if (!op || op->state != MOVE_SHORT)
         return;
     move_op_go(op, MOVE_WAITS);
     op->no_victims = !comes;

@@ -30,9 +30,9 @@ void service_on_move_over(struct service *s, const struct effect *effect);
 void service_resume_moves(struct service *s);
 /* The first that waits to come to the device, and nothing is on its way that would do; NULL: none
  */
-const struct core_store *service_get_lacking(const struct service *s, uint64_t *move);
+const struct core_store *service_get_short_move(const struct service *s, uint64_t *move);
 /* That move goes on waiting, for others leave; or it ends. */
-void service_settle_lacking(struct service *s, uint64_t move, bool comes);
+void service_settle_short_move(struct service *s, uint64_t move, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* of a place */

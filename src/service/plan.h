@@ -13,13 +13,13 @@
 #include "service/service_internal.h"
 
 enum deed_type {
-    DEED_HEAL,             /* the copy on the disk is read, to take the place of suspect memory */
-    DEED_PROMOTE,          /* the store comes to the device */
-    DEED_REFUSE,           /* it never can: its waiters are refused */
-    DEED_MAKE_ROOM,        /* others leave the device so that `bytes` more of it fit */
-    DEED_MAKE_LACKED_ROOM, /* the same where the account has the bytes and the device has not */
-    DEED_DROP_SPARE,       /* its spare in `place` goes */
-    DEED_GIVE_WAY,         /* it moves down from its tier to `place`, where it has a spare */
+    DEED_HEAL,            /* the copy on the disk is read, to take the place of suspect memory */
+    DEED_PROMOTE,         /* the store comes to the device */
+    DEED_REFUSE,          /* it never can: its waiters are refused */
+    DEED_MAKE_ROOM,       /* others leave the device so that `bytes` more of it fit */
+    DEED_COVER_SHORTFALL, /* the same where the account has the bytes and the device has not */
+    DEED_DROP_SPARE,      /* its spare in `place` goes */
+    DEED_GIVE_WAY,        /* it moves down from its tier to `place`, where it has a spare */
 };
 
 struct deed {
@@ -56,7 +56,8 @@ bool plan_take_line(const struct service *s, struct plan *plan);
 service_planner plan_promotion;
 
 /* claims.c */
-service_planner plan_lack;   /* for the last lack that was noted; once, for it is tried again */
+/* For the last shortfall that was noted; once, for it is tried again. */
+service_planner plan_shortfall;
 service_planner plan_writer; /* for the first waiter for a lock that lacks what it is to reserve */
 service_planner plan_alloc;  /* for the first ALLOC that waits and can use it now */
 service_planner plan_move;   /* for moves that count on nothing any more */
@@ -71,8 +72,8 @@ bool service_do(struct service *s, const struct deed *deed);
 /* evict.c */
 /* Has stores leave the device so that `bytes` more of this one fit. True: room is on its way. */
 bool service_evict_for(struct service *s, const struct core_store *store, uint64_t bytes);
-/* The same for the last lack that was noted, which is this store's. */
-bool service_evict_for_lack(struct service *s, const struct core_store *store, uint64_t bytes);
+/* The same for the last shortfall that was noted, which is this store's. */
+bool service_evict_for_shortfall(struct service *s, const struct core_store *store, uint64_t bytes);
 
 /* The first waiter for a lock with memory that holds newer ones off; UINT64_MAX: none */
 uint64_t service_writer_turn(const struct service *s);

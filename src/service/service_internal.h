@@ -65,7 +65,7 @@ struct service {
     } moves;
     struct {
         uint64_t store, bytes; /* the device itself had too little for this one; 0: none */
-    } lack;
+    } shortfall;
     struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
     uint64_t last_alloc;          /* id of the last operation on memory for allocations */
     struct bulk_op *bulk_queue;

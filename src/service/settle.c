@@ -124,7 +124,7 @@ static void plan(struct service *s)
         service_retry_allocs(s);
         service_answer_freed(s);
     }
-    carry_out(s, &plan, plan_lack);
+    carry_out(s, &plan, plan_shortfall);
     carry_out(s, &plan, plan_heal);
     if (!plan_take_line(s, &plan))
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);

@@ -13,10 +13,10 @@
     }
 
 static const struct steps_row moves[] = {
-    [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_LACKS) | TO(MOVE_MAKES) | TO(MOVE_LOOKS) |
+    [MOVE_BEGINS] = {"begins", TO(MOVE_WAITS) | TO(MOVE_SHORT) | TO(MOVE_MAKES) | TO(MOVE_LOOKS) |
                                    TO(MOVE_READS) | TO(MOVE_ENDS)},
     [MOVE_WAITS] = {"waits", TO(MOVE_BEGINS)},
-    [MOVE_LACKS] = {"lacks", TO(MOVE_BEGINS) | TO(MOVE_WAITS)},
+    [MOVE_SHORT] = {"short", TO(MOVE_BEGINS) | TO(MOVE_WAITS)},
     [MOVE_MAKES] = {"makes", TO(MOVE_COPIES) | TO(MOVE_ENDS)},
     [MOVE_COPIES] = {"copies", TO(MOVE_AGAIN) | TO(MOVE_SYNCS) | TO(MOVE_ENDS)},
     [MOVE_AGAIN] = {"again", TO(MOVE_SYNCS) | TO(MOVE_ENDS)},

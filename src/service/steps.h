@@ -24,7 +24,7 @@ struct steps {
 enum move_state {
     MOVE_BEGINS, /* looks for memory */
     MOVE_WAITS,  /* for memory that is being freed or leaves: nothing is charged, no part runs */
-    MOVE_LACKS,  /* the same where none is on its way: others are to leave for it */
+    MOVE_SHORT,  /* the same where none is on its way: others are to leave for it */
     MOVE_MAKES,  /* memory, by pieces */
     MOVE_COPIES, /* bytes, by spans */
     MOVE_AGAIN,  /* the same, after one transfer failed */

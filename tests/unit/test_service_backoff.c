@@ -63,10 +63,10 @@ TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
 
 static void pass(enum backoff_reason reason, uint64_t store)
 {
-    service_note_vain(service, 9, FIXTURE_GRAIN);
+    service_note_no_victims(service, 9, FIXTURE_GRAIN);
     service_back_off(service, reason, store, 200);
     settle_step();
-    require(service_is_vain(service, 9, FIXTURE_GRAIN));
+    require(service_had_no_victims(service, 9, FIXTURE_GRAIN));
     fixture_now_ms += 200;
     service_on_timer(service);
 }
@@ -80,7 +80,7 @@ TAP_TEST(only_a_store_that_may_leave_again_makes_another_choice)
     start();
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         pass(others[i], others[i] == BACKOFF_MAKE ? 7 : 0);
-        check(service_is_vain(service, 9, FIXTURE_GRAIN));
+        check(service_had_no_victims(service, 9, FIXTURE_GRAIN));
         check(service->step.is_unsettled);
         check_int(service->step.has_moves, others[i] == BACKOFF_MOVES);
         check_int(service->step.has_memory,
@@ -89,7 +89,7 @@ TAP_TEST(only_a_store_that_may_leave_again_makes_another_choice)
     }
     for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
         pass(choices[i], choices[i] == BACKOFF_EVICT ? 0 : 7);
-        check(!service_is_vain(service, 9, FIXTURE_GRAIN));
+        check(!service_had_no_victims(service, 9, FIXTURE_GRAIN));
         check(service->step.has_memory);
         settle_step();
     }

@@ -372,11 +372,11 @@ TAP_TEST(others_are_to_leave_for_a_move_until_none_can_and_then_it_waits_for_wha
     check_int(deed.move, op.id);
     check_unchanged();
 
-    service_settle_lacking(service, op.id, true); /* a store leaves, and stays after all */
+    service_settle_short_move(service, op.id, true); /* a store leaves, and stays after all */
     check(!plan_move(service, &plan, &deed));
     resume(0);
     require(plan_move(service, &plan, &deed));
-    service_settle_lacking(service, op.id, false);
+    service_settle_short_move(service, op.id, false);
     resume(STORE_BYTES); /* other memory is being freed, and others take it */
     check_int(op.state, MOVE_WAITS);
     resume(0);
@@ -395,16 +395,16 @@ TAP_TEST(room_is_made_once_for_memory_that_the_device_had_not)
     struct deed deed;
 
     start();
-    check(!plan_lack(service, &plan, &deed));
-    service_note_lack(service, store_of("weights")->id, STORE_BYTES);
+    check(!plan_shortfall(service, &plan, &deed));
+    service_note_shortfall(service, store_of("weights")->id, STORE_BYTES);
     look();
-    require(plan_lack(service, &plan, &deed));
-    check_deed(&deed, DEED_MAKE_LACKED_ROOM, "weights");
+    require(plan_shortfall(service, &plan, &deed));
+    check_deed(&deed, DEED_COVER_SHORTFALL, "weights");
     check_int(deed.bytes, STORE_BYTES);
     check_unchanged();
     check(service_do(service, &deed));
     check(store_of("a")->places.move.id != 0 && store_of("b")->places.move.id == 0);
-    check(!plan_lack(service, &plan, &deed));
+    check(!plan_shortfall(service, &plan, &deed));
     end();
 }
 

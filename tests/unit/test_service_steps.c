@@ -14,9 +14,9 @@ static const struct steps *const all[] = {&move_steps, &alloc_steps,  &spool_ste
 
 #define COUNT (sizeof all / sizeof all[0])
 
-static const char printed[] = "move begins: waits lacks makes looks reads ends\n"
+static const char printed[] = "move begins: waits short makes looks reads ends\n"
                               "move waits: begins\n"
-                              "move lacks: begins waits\n"
+                              "move short: begins waits\n"
                               "move makes: copies ends\n"
                               "move copies: again syncs ends\n"
                               "move again: syncs ends\n"
