@@ -92,6 +92,9 @@ class Connector(abc.ABC):
     def reset_cache(self):
         return None
 
+    def has_pending_push_work(self):
+        return False
+
 
 class FullAttentionSpec:
     pass
@@ -288,16 +291,28 @@ class Engine:
         self.free += blocks
         return hits
 
-    def step(self, request, blocks, added, scheduled):
-        orders = self.scheduler.build_connector_meta(
-            types.SimpleNamespace(
-                num_scheduled_tokens={request.request_id: scheduled},
-                scheduled_cached_reqs=types.SimpleNamespace(
-                    req_ids=[request.request_id], new_block_ids=[(added,) if added else None],
-                    resumed_req_ids=set(),
-                ),
-            )
+    def idle(self):
+        """The loop of an engine without requests: steps that compute nothing, while the connector asks."""
+        for _ in range(3):
+            if not self.scheduler.has_pending_push_work():
+                return
+            orders = self.orders({}, [], [])
+            for worker in self.workers:
+                worker._connector_metadata = orders
+                worker.start_load_kv(None)
+                worker.wait_for_save()
+                worker._connector_metadata = None
+        raise AssertionError("the connector keeps an idle engine busy")
+
+    def orders(self, scheduled, names, blocks):
+        again = types.SimpleNamespace(req_ids=names, new_block_ids=blocks, resumed_req_ids=set())
+        return self.scheduler.build_connector_meta(
+            types.SimpleNamespace(num_scheduled_tokens=scheduled, scheduled_cached_reqs=again)
         )
+
+    def step(self, request, blocks, added, scheduled):
+        name = request.request_id
+        orders = self.orders({name: scheduled}, [name], [(added,) if added else None])
         failed = set()
         begin = request.num_computed_tokens
         values = entries(request.tokens)

@@ -79,6 +79,7 @@ KV_HOOKS = (
     Hook(_CONNECTOR + "update_connector_output", ("self", "connector_output")),
     Hook(_CONNECTOR + "request_finished", ("self", "request", "block_ids")),
     Hook(_CONNECTOR + "reset_cache", ("self",)),
+    Hook(_CONNECTOR + "has_pending_push_work", ("self",)),
     Hook(_KV + "Metadata"),
     Hook(_KV + "HandshakeMetadata"),
     Hook(_SPECS + "KVCacheConfig.hash_block_size"),

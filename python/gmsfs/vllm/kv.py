@@ -121,6 +121,10 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._plan.forget()
         return True
 
+    def has_pending_push_work(self) -> bool:
+        """An engine without requests, such as one that goes to sleep, makes one more step for the drops."""
+        return self._plan.has_drops()
+
 
 FULL = (FullAttentionSpec, MLAAttentionSpec)
 

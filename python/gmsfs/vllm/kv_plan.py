@@ -126,6 +126,10 @@ class Plan:
                 del self._used[key]
                 self._idle[key] = None
 
+    def has_drops(self) -> bool:
+        """Whether blocks are still to be dropped by the next step."""
+        return bool(self._drops)
+
     def forget(self) -> None:
         """Drops everything, as the weights may have changed. What runs is not kept either."""
         self._drops += [*self._idle, *self._used]
