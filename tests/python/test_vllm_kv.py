@@ -129,16 +129,16 @@ class Plans(unittest.TestCase):
         self.assertEqual(plan.find(request("r", "ab"), 0), 4)
         self.assertEqual(plan.step({}, []).drops, [b"b", b"d"])
 
-    def test_what_is_forgotten_is_dropped_and_what_is_stopped_is_over(self):
+    def test_what_is_forgotten_is_dropped_once_and_nothing_is_kept_after_it(self):
         plan = plan_of("abc")
-        self.run_whole(plan, request("r", "ab"), [1, 2, 3])
+        self.run_whole(plan, request("r", "abd"), [1, 2, 3])
         plan.forget()
+        self.assertTrue(plan.has_drops())
         self.assertEqual(plan.find(request("s", "ab"), 0), 0)
-        self.assertEqual(sorted(plan.step({"r": 1}, []).drops), [b"a", b"b", b"c"])
+        self.assertEqual(sorted(plan.step({"r": 1}, []).drops), [b"a", b"b", b"c", b"d"])
+        self.assertFalse(plan.has_drops())
         plan.finish("r")
-        self.assertEqual(words(self.run_whole(plan, request("s", "ab"), [1, 2, 3]).saves), "a1 b2")
-        plan.stop()
-        self.assertEqual(self.run_whole(plan, request("t", "ab"), [1, 2, 3]), ([], [], []))
+        self.assertEqual(self.run_whole(plan, request("s", "ab"), [1, 2, 3]), ([], [], []))
 
     def test_many_requests_find_what_the_tier_has_and_it_never_has_too_much(self):
         """A tier by the steps alone: loads, drops, saves."""
@@ -320,8 +320,20 @@ class Engines(StoreCase):
     def test_a_reset_empties_the_tier(self):
         engine = self.engine()
         engine.generate(PROMPT)
-        self.assertTrue(engine.scheduler.reset_cache())
+        with self.assertLogs("vllm.gmsfs", "WARNING") as told:
+            self.assertTrue(engine.scheduler.reset_cache())
+        self.assertRegex(told.output[0], f"KV cache {self.path}: vLLM has reset it.*started again")
         engine.idle()
+        engine.close()
+        engine = self.engine()
+        self.assertEqual(engine.generate(PROMPT), 0)
+        engine.close()
+
+    def test_an_engine_whose_cache_was_reset_keeps_nothing_of_other_weights(self):
+        engine = self.engine()
+        engine.scheduler.reset_cache()
+        engine.generate(PROMPT)
+        self.assertEqual(engine.generate(PROMPT), 0)
         engine.close()
         engine = self.engine()
         self.assertEqual(engine.generate(PROMPT), 0)
@@ -340,6 +352,12 @@ class Engines(StoreCase):
         gmsfs.open(path.replace("{rank}", "1"), "rw").close()
         engine = stub.Engine(self.connector, configs, DEVICE)
         self.assertEqual(engine.generate(PROMPT), 0)
+        self.assertEqual(engine.generate(PROMPT), 5 * stub.BLOCK)
+        engine.workers[1]._copies._tier.close()
+        with self.assertLogs("vllm.gmsfs", "ERROR"):
+            self.assertEqual(engine.generate(PROMPT), 0)
+        engine.idle()
+        self.assertEqual(engine.workers[0]._copies._tier.keys(), [])  # a rank may have computed garbage
         engine.close()
         for rank in "01":
             os.rmdir(path.replace("{rank}", rank))

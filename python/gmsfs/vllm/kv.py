@@ -19,7 +19,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, UniformTypeKVCacheSpecs
 
 from . import kv_options
-from .kv_copies import Copies, Pool
+from .kv_copies import Copies, Pool, logger
 from .kv_plan import Plan, Step, Tier
 from .loader import fingerprint
 from .ranks import RANK
@@ -111,13 +111,19 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     def update_connector_output(self, connector_output: Any) -> None:
         if connector_output.invalid_block_ids:
-            self._plan.stop()
+            self._plan.forget()  # what other ranks computed with these blocks and saved is wrong
 
     def request_finished(self, request: Any, block_ids: List[int]) -> Any:
         self._plan.finish(request.request_id)
         return False, None
 
     def reset_cache(self) -> Optional[bool]:
+        """The weights may change, and the fingerprint of the store would not tell."""
+        logger.warning(
+            "gmsfs: KV cache %s: vLLM has reset it, as the weights may change; this engine goes on without "
+            "it until it is started again",
+            self._settings.path,
+        )
         self._plan.forget()
         return True
 

@@ -131,13 +131,9 @@ class Plan:
         return bool(self._drops)
 
     def forget(self) -> None:
-        """Drops everything, as the weights may have changed. What runs is not kept either."""
+        """Drops everything; nothing is loaded or saved from now on."""
         self._drops += [*self._idle, *self._used]
+        self._count = 0
         self._idle.clear()
         self._used.clear()
         self._running.clear()
-
-    def stop(self) -> None:
-        """A rank has lost its tier: nothing is loaded or saved from now on."""
-        self.forget()
-        self._drops, self._count = [], 0
