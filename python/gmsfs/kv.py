@@ -199,6 +199,7 @@ class Blocks:
 
     def drop(self, *keys: bytes) -> None:
         """Forgets blocks; nothing happens for those that are not here."""
+        self.store._touch()  # Stale where the lock was taken away
         slots = [self._slots.pop(key) for key in dict.fromkeys(keys) if key in self._slots]
         if slots:
             self._mark(self._at(slots), 0)

@@ -192,6 +192,15 @@ class Blocks(StoreCase):
             gmsfs.kv.Blocks(self.path, BLOCK, 9, fingerprint={"model": "a"}, timeout=TIMEOUT)
         self.assertEqual(self.state(), "LAYOUT_COMMITTED")
 
+    def test_a_store_that_was_lost_is_not_written(self):
+        with opened(self.path) as tier:
+            tier.put(key_of(1), block_of(key_of(1)))
+            tier.store.close()
+            for call in (lambda: tier.drop(key_of(1)), lambda: tier.put(key_of(2), block_of(key_of(2)))):
+                self.assertRaisesRegex(ValueError, "is closed", call)
+        with opened(self.path) as tier:
+            self.assertEqual(tier.keys(), [key_of(1)])
+
     def test_keys_and_blocks_that_do_not_fit_are_named(self):
         with opened(self.path) as tier:
             for key in (b"", bytes(33), "text"):
