@@ -211,11 +211,12 @@ class Pools(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "layer a is not made of 6 blocks"):
                 Pool({"a": wrong}, 6)
 
-    def test_many_copies_are_made_in_batches(self):
-        copies = [(str(number).encode(), number) for number in range(600)]
-        made = list(batches(copies))
-        self.assertEqual([len(keys) for keys, _ in made], [256, 256, 88])
-        self.assertEqual([pair for keys, blocks in made for pair in zip(keys, blocks)], copies)
+    def test_many_copies_are_made_in_batches_of_64_mib(self):
+        copies = [(str(number).encode(), number) for number in range(70)]
+        for nbytes, counts in ((2 << 20, [32, 32, 6]), (65 << 20, [1] * 70)):
+            made = list(batches(copies, nbytes))
+            self.assertEqual([len(keys) for keys, _ in made], counts)
+            self.assertEqual([pair for keys, blocks in made for pair in zip(keys, blocks)], copies)
 
 
 class Options(unittest.TestCase):

@@ -14,7 +14,7 @@ import torch
 from ..kv import Blocks, as_words
 from .kv_plan import Copy, Step, Tier
 
-AT_ONCE = 256  # blocks: a copy by way of a temporary tensor has that many rows
+AT_ONCE = 64 << 20  # bytes of whole blocks: each copy goes by way of temporary tensors
 logger = logging.getLogger("vllm.gmsfs")
 
 
@@ -97,12 +97,12 @@ class Copies:
             self._attempt(self._save, step)
 
     def _load(self, tier: Blocks, step: Step) -> None:
-        for keys, blocks in batches(step.loads):
+        for keys, blocks in batches(step.loads, self._pool.block_bytes):
             self._pool.write(blocks, tier.get_many(keys, self._pool.widths))
 
     def _save(self, tier: Blocks, step: Step) -> None:
         tier.drop(*step.drops)
-        for keys, blocks in batches(step.saves):
+        for keys, blocks in batches(step.saves, self._pool.block_bytes):
             tier.put_many(keys, self._pool.read(blocks))
 
     def _attempt(self, copy: Callable[[Blocks, Step], None], step: Step) -> bool:
@@ -129,7 +129,8 @@ class Copies:
                 tier.close()
 
 
-def batches(copies: Sequence[Copy]) -> Iterator[Tuple[List[bytes], List[int]]]:
-    for at in range(0, len(copies), AT_ONCE):
-        part = copies[at : at + AT_ONCE]
+def batches(copies: Sequence[Copy], block_bytes: int) -> Iterator[Tuple[List[bytes], List[int]]]:
+    count = max(1, AT_ONCE // block_bytes)
+    for at in range(0, len(copies), count):
+        part = copies[at : at + count]
         yield [key for key, _ in part], [block for _, block in part]
