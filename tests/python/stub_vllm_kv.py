@@ -71,6 +71,9 @@ class Connector(abc.ABC):
     def set_xfer_handshake_metadata(self, metadata):
         pass
 
+    def set_xfer_handshake_metadata_pp_aware(self, metadata):
+        self.set_xfer_handshake_metadata({rank: found for (_, rank), found in metadata.items()})
+
     @abc.abstractmethod
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
         pass
@@ -240,7 +243,9 @@ def hash_of(tokens):
 class Engine:
     """One scheduler and workers with a pool each, in one process."""
 
-    def __init__(self, connector, configs, device="cpu", blocks=32, spec=FullAttentionSpec):
+    def __init__(
+        self, connector, configs, device="cpu", blocks=32, spec=FullAttentionSpec, shakes_hands=True
+    ):
         caches = KVCacheConfig(blocks, [types.SimpleNamespace(kv_cache_spec=spec())], BLOCK)
         self.pools, self.workers = [], []
         self.scheduler = connector(configs[0], "scheduler", caches)
@@ -254,9 +259,10 @@ class Engine:
             worker.register_kv_caches(pool)
             self.pools.append(pool)
             self.workers.append(worker)
-        self.scheduler.set_xfer_handshake_metadata(
-            {rank: worker.get_handshake_metadata() for rank, worker in enumerate(self.workers)}
-        )
+        if shakes_hands:
+            self.scheduler.set_xfer_handshake_metadata_pp_aware(
+                {(0, rank): worker.get_handshake_metadata() for rank, worker in enumerate(self.workers)}
+            )
         self.free = list(range(1, blocks))
         self.count = 0
 

@@ -318,6 +318,14 @@ class Engines(StoreCase):
         self.assertRegex(line, f"KV cache {self.path}: .*goes on without it")
         engine.close()
 
+    def test_an_engine_that_passes_nothing_on_is_told_once(self):
+        engine = self.engine(shakes_hands=False)
+        with self.assertLogs("vllm.gmsfs", "WARNING") as told:
+            self.assertEqual([engine.generate(PROMPT), engine.generate(PROMPT)], [0, 0])
+        (line,) = told.output
+        self.assertRegex(line, f"KV cache {self.path}: no worker told .* so nothing is kept")
+        engine.close()
+
     def test_a_reset_empties_the_tier(self):
         engine = self.engine()
         engine.generate(PROMPT)

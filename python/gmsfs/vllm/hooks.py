@@ -73,6 +73,7 @@ KV_HOOKS = (
     Hook(_CONNECTOR + "shutdown", ("self",)),
     Hook(_CONNECTOR + "_get_connector_metadata", ("self",)),
     Hook(_CONNECTOR + "set_xfer_handshake_metadata", ("self", "metadata")),
+    Hook(_CONNECTOR + "set_xfer_handshake_metadata_pp_aware", ("self", "metadata")),
     Hook(_CONNECTOR + "get_num_new_matched_tokens", ("self", "request", "num_computed_tokens")),
     Hook(_CONNECTOR + "update_state_after_alloc", ("self", "request", "blocks", "num_external_tokens")),
     Hook(_CONNECTOR + "build_connector_meta", ("self", "scheduler_output")),

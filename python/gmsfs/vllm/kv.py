@@ -47,6 +47,7 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._settings = kv_options.read(vllm_config)
         kv_options.check_groups(self._settings.path, specs_by_group(kv_cache_config), FULL)
         self._plan = Plan(kv_cache_config.hash_block_size)  # the scheduler's
+        self._misses_tiers = True  # which the workers tell as the engine starts
         self._copies: Optional[Copies] = None  # a worker's
         self._failed: Set[int] = set()
 
@@ -92,7 +93,9 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # ---- scheduler -------------------------------------------------------------------------------
 
     def set_xfer_handshake_metadata(self, metadata: Dict[int, Any]) -> None:
-        self._plan.adopt([found.tier for _, found in sorted(metadata.items())])
+        if metadata:
+            self._plan.adopt([found.tier for _, found in sorted(metadata.items())])
+            self._misses_tiers = False
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Any:
         return self._plan.find(request, num_computed_tokens), False
@@ -101,6 +104,13 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._plan.start(request, blocks.get_block_ids()[0], num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
+        if self._misses_tiers:
+            self._misses_tiers = False
+            logger.warning(
+                "gmsfs: KV cache %s: no worker told vLLM's scheduler what its store has, so nothing is kept; "
+                "use a vLLM that passes on get_handshake_metadata()",
+                self._settings.path,
+            )
         again = scheduler_output.scheduled_cached_reqs
         added = [
             (name, blocks[0])
