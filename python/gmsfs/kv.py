@@ -145,7 +145,7 @@ class Blocks:
     def put(self, key: bytes, source: Any) -> None:
         """Keeps a block, a tensor of block_bytes bytes in one piece, on any device. A full store drops the
         least recently used block."""
-        self.put_many([key], [source.detach().contiguous().view(1, -1).view(torch.uint8)])
+        self.put_many([key], [source.detach().contiguous().view(-1).view(torch.uint8)[None]])
 
     def put_many(self, keys: Sequence[bytes], parts: Sequence[Any]) -> None:
         """Keeps several blocks of different keys. parts: tensors of uint8 with a row for each key, on any

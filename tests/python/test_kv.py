@@ -208,6 +208,8 @@ class Blocks(StoreCase):
                     tier.put(key, block_of(key_of(1)))
             with self.assertRaisesRegex(gmsfs.BadArgument, "it has 4 bytes, and a block of this store has"):
                 tier.put(b"k", torch.zeros(1))
+            with self.assertRaisesRegex(gmsfs.BadArgument, "it has 0 bytes, and a block of this store has"):
+                tier.put(b"k", torch.zeros(0))
             self.assertEqual(len(tier), 0)
 
 
