@@ -153,7 +153,11 @@ class Blocks:
         self._check(keys, sum(part.shape[1] for part in parts))
         self.store._touch()  # Stale where the lock was taken away
         slots = [self._take(key) for key in keys]
-        self._write(slots, keys, parts)
+        try:
+            self._write(slots, keys, parts)
+        except Exception:  # before the marks, such as of a device without memory
+            self._free += slots
+            raise
         self._slots.update(zip(keys, slots))
 
     def _check(self, keys: Sequence[bytes], nbytes: int) -> None:

@@ -168,6 +168,16 @@ class Blocks(StoreCase):
             self.assertNotIn(keys[0], tier)
             self.assert_whole(tier)
 
+    def test_the_places_of_blocks_that_could_not_be_put_are_used_again(self):
+        keys = [key_of(number) for number in range(COUNT)]
+        with opened(self.path) as tier:
+            for _ in range(2):
+                with self.assertRaises((IndexError, RuntimeError)):
+                    tier.put_many(keys, [torch.zeros(COUNT + 1, BLOCK, dtype=torch.uint8)])
+            tier.put_many(keys, [torch.stack([block_of(key) for key in keys])])
+            self.assertEqual(tier.keys(), keys)
+            self.assert_whole(tier)
+
     def test_no_half_written_block_is_returned_wherever_the_writer_dies(self):
         for moment in ("unmark:before", "unmark:after", "data:half", "mark:before", "mark:after"):
             with self.subTest(moment):
