@@ -217,6 +217,8 @@ class Blocks:
 
     def close(self) -> None:
         """Gives the lock back. The blocks stay in the store."""
-        if self._blocks.is_cuda and self.store._handle is not None:
-            torch.cuda.current_stream(self._blocks.device).synchronize()
-        self.store.close()
+        try:
+            if self._blocks.is_cuda and self.store._handle is not None:
+                torch.cuda.current_stream(self._blocks.device).synchronize()
+        finally:
+            self.store.close()

@@ -8,6 +8,7 @@ import signal
 import time
 import traceback
 import unittest
+from unittest import mock
 
 import torch
 
@@ -201,6 +202,13 @@ class Blocks(StoreCase):
         with self.assertRaisesRegex(gmsfs.Mismatch, "blocks: the store has '8', this process wants '9'"):
             gmsfs.kv.Blocks(self.path, BLOCK, 9, fingerprint={"model": "a"}, timeout=TIMEOUT)
         self.assertEqual(self.state(), "LAYOUT_COMMITTED")
+
+    def test_a_device_that_failed_keeps_no_lock(self):
+        tier = opened(self.path)
+        tier._blocks = mock.Mock(is_cuda=True)
+        with mock.patch("torch.cuda.current_stream", side_effect=RuntimeError("device failed")):
+            self.assertRaisesRegex(RuntimeError, "device failed", tier.close)
+        self.assertIsNone(tier.store._handle)
 
     def test_a_store_that_was_lost_is_not_written(self):
         with opened(self.path) as tier:
