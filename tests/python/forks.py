@@ -63,7 +63,7 @@ class Fork:
         self.case = case
         self.log = case.file(f"engine-{len(case.engines)}.log")
         self.notes = case.file(f"engine-{len(case.engines)}.notes")
-        self.has_ended = False
+        self.has_ended = self.is_killed = False
         self.main = os.fork()
         if not self.main:
             self._run(arguments, options)
@@ -129,7 +129,10 @@ class Fork:
         return not self.has_ended
 
     def kill(self):
-        """kill -9 of every process of it."""
+        """kill -9 of every process of it, once: later the group's number may be another's."""
+        if self.is_killed:
+            return
+        self.is_killed = True
         try:
             os.killpg(self.main, signal.SIGKILL)
         except ProcessLookupError:
@@ -144,8 +147,12 @@ class ForkCase(StoreCase):
     def setUp(self):
         super().setUp()
         self.engines = []
+        self.addCleanup(self.kill_engines)  # where a setUp() fails there is no tearDown()
 
-    def tearDown(self):
+    def kill_engines(self):
         for engine in self.engines:
             engine.kill()
+
+    def tearDown(self):
+        self.kill_engines()
         super().tearDown()
