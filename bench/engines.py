@@ -47,11 +47,15 @@ LLAMA = {
 }
 
 
+children = []  # that run
+
+
 def fork(call, *arguments):
     """A child that runs call(tell, *arguments): (its id, the file that has a line for each tell(value))."""
     out, into = os.pipe()
     child = os.fork()
     if child:
+        children.append(child)
         os.close(into)
         return child, os.fdopen(out, encoding="ascii")
     try:
@@ -70,10 +74,16 @@ def hear(lines):
     return json.loads(line)
 
 
-def kill(child, lines):
+def end(child):
     os.kill(child, signal.SIGKILL)
     now = time.monotonic()
     os.waitpid(child, 0)
+    children.remove(child)
+    return now
+
+
+def kill(child, lines):
+    now = end(child)
     lines.close()
     return now
 
@@ -269,4 +279,8 @@ def bench_successor(store):
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in ("vllm", "successor"):
         sys.exit("usage: engines.py vllm|successor STORE")
-    (bench_vllm if sys.argv[1] == "vllm" else bench_successor)(sys.argv[2])
+    try:
+        (bench_vllm if sys.argv[1] == "vllm" else bench_successor)(sys.argv[2])
+    finally:
+        for child in children[:]:
+            end(child)
