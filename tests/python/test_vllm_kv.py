@@ -305,6 +305,7 @@ class Engines(StoreCase):
             for prompt in (PROMPT, PROMPT[::-1]):
                 engine.generate(prompt)
         self.assertEqual(engine.generate(PROMPT[::-1]), 5 * stub.BLOCK)
+        self.assertEqual(engine.generate(PROMPT), stub.BLOCK)  # of six blocks the one that went last
         engine.close()
 
     def test_a_tier_that_is_lost_costs_no_request(self):
