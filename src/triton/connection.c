@@ -27,7 +27,9 @@ uint64_t server_now_ms(void)
 
 uint64_t server_deadline_ms(uint64_t wait_ms)
 {
-    return loop_now_ms() + wait_ms / hook_number("GMSFS_TRITON_HASTE", 1);
+    uint64_t haste = hook_number("GMSFS_TRITON_HASTE", 1);
+
+    return loop_now_ms() + wait_ms / (haste > 0 ? haste : 1);
 }
 
 /* ---- connections --------------------------------------------------------------------------- */
