@@ -21,7 +21,6 @@ static void free_counts(struct governor_counts *counts)
 static int add_count(struct governor_counts *counts, size_t *room, const char *store,
                      uint64_t grants)
 {
-
     if (counts->count > 0 && strcmp(counts->list[counts->count - 1].store, store) == 0) {
         counts->list[counts->count - 1].grants += grants;
         return 0;
