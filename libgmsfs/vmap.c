@@ -17,9 +17,13 @@ void gfs_vmap_free(struct gfs_vmap *map)
 
 int gfs_vmap_make_room(struct gfs_vmap *map, size_t reservations, size_t mappings)
 {
-    int error = ARRAY_RESERVE(map->reservations, map->reservation_room,
-                              map->reservation_count + reservations);
+    int error;
 
+    if (reservations > SIZE_MAX - map->reservation_count ||
+        mappings > SIZE_MAX - map->mapping_count)
+        return -ENOMEM;
+    error = ARRAY_RESERVE(map->reservations, map->reservation_room,
+                          map->reservation_count + reservations);
     return error ? error
                  : ARRAY_RESERVE(map->mappings, map->mapping_room, map->mapping_count + mappings);
 }

@@ -107,6 +107,8 @@ TAP_TEST(vmap_adds_a_block_between_others)
     add_mapping(&map, 20 * MIB, MIB, 101);
     add_reservation(&map, 10 * MIB, 3 * MIB);
     require(gfs_vmap_make_room(&map, 0, 3) == 0);
+    check_int(gfs_vmap_make_room(&map, SIZE_MAX, 0), -ENOMEM);
+    check_int(gfs_vmap_make_room(&map, 0, SIZE_MAX), -ENOMEM);
     gfs_vmap_add_mappings(&map, block, 3);
     check_int(map.mapping_count, 5);
     check_int(map.mappings[2].slot, 1);
