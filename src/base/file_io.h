@@ -24,8 +24,7 @@ int file_write(int fd, const void *bytes, size_t size_bytes);
 /* Whatever this description moved past the page cache goes through it from now on. */
 void file_end_direct(int fd);
 
-/* What a variable has is closed when the block that declares it is left: a descriptor, -1 is none;
- * a stream for reading, NULL is none. */
+/* Closes the variable's descriptor (-1: none) or input stream (NULL: none) when its block ends. */
 #define SCOPED_CLOSE SCOPED(file_leave)
 #define SCOPED_FILE  SCOPED(file_leave_stream)
 void file_leave(const int *fd);

@@ -38,8 +38,8 @@ static inline void passing_put(struct msghdr *message, union passing *room, cons
     memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
 }
 
-/* Takes what came along: `most` at the most into fds, which are the caller's; others are closed.
- * Returns how many were taken. */
+/* Moves up to `most` received descriptors into fds, which the caller then owns; closes the rest.
+ * Returns how many it moved. */
 static inline size_t passing_take(struct msghdr *message, int *fds, size_t most)
 {
     size_t count = 0;

@@ -4,7 +4,8 @@
  *
  * Pure, and all of it is here, so the library has it too. Descriptors and streams: file_io.h. JSON:
  * jansson's json_auto_t. The attribute is for a variable whose memory goes nowhere else; each
- * variable of the declaration is initialised by it. It goes behind what `return` computes.
+ * variable of the declaration is initialised by it. The memory is freed after the value of `return`
+ * is computed.
  */
 #ifndef GMSFS_BASE_SCOPE_H
 #define GMSFS_BASE_SCOPE_H

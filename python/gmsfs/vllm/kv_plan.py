@@ -93,8 +93,8 @@ class Plan:
         return done
 
     def _keep(self, running: Running, tokens: int, saves: List[Copy]) -> None:
-        """Every block that is full after the step. Where there is no room for one, there is no use for those
-        behind it."""
+        """Every block that is full after the step. Stops at the first block without room: later blocks are
+        useless without it."""
         hashes = running.request.block_hashes
         full = (running.request.num_computed_tokens + tokens) // self._block_tokens
         for at in range(len(running.keys), min(full, len(hashes), len(running.blocks))):
