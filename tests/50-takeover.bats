@@ -222,6 +222,23 @@ open_in_worker() {
     is_whole
 }
 
+@test "a next keeper that has not read the offer when the worker lets go of it keeps its connection" {
+    local worker
+    export GMSFS_PASSING_STOP=passed
+    start_mount
+    worker=$(worker_of "$KEEPER")
+    # op 19: TAKEOVER
+    spawn "$GMSCTL" connect "$M" send hex:0100000013000000000000000000000000000000000000000000000000000000 \
+        until "$T/go" send x
+    wait_until 10 process_stopped "$worker"
+    wait_until 10 grep -q 'another process is to be the keeper' "$LOG"
+    kill -CONT "$worker"
+    timeout $((10 * SLOW)) cat "$M/device" >"$T/looked" # so the worker is past that step
+    touch "$T/go"
+    wait_exit "$SPAWNED"
+    assert_eq "$status" 0 "exit status: $(output_of "$SPAWNED")"
+}
+
 @test "a next keeper that the last word does not reach does not go on" {
     local worker
     export GMSFS_TAKEOVER_MUTE=1

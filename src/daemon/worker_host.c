@@ -224,6 +224,7 @@ static void host_introduce(void *context, uint32_t op, int fd)
 
     if (error)
         log_error("cannot pass a client on to the keeper: %s", strerror(-error));
+    hook_stop_at("GMSFS_PASSING_STOP", "passed");
 }
 
 static void host_request_unmount(void *context)

@@ -259,10 +259,11 @@ static int govern(struct connection *connection, int sender, uint64_t *holder)
 static void introduce(struct connection *connection, uint32_t op)
 {
     const struct fs *fs = connection->fs;
-    if (connection->uid != 0 && connection->uid != fs->options.owner_uid)
-        send_error(connection, -EPERM);
-    else
+    connection->is_passed_on = fds_is_trusted(connection);
+    if (connection->is_passed_on)
         fs->host.introduce(fs->host.context, op, connection->watch.fd);
+    else
+        send_error(connection, -EPERM);
     drop(connection);
 }
 

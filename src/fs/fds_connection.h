@@ -28,6 +28,7 @@ struct connection {
     bool awaits_reader;     /* its next request is read when its client has read the last answer */
     uint64_t charged_bytes; /* of long answers, until its client has read them (fds_charge) */
     uint64_t kept;          /* under this number the keeper holds it; 0: it does not */
+    bool is_passed_on;      /* the keeper answers on its socket */
     uint32_t batch;
     struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
     struct service_drain drain;        /* of a store; it ends with the connection */

@@ -215,7 +215,7 @@ void fds_close_when_read(struct connection *connection)
                                     .places = 1,
                                     .charged_bytes = connection->charged_bytes,
                                     .kept = connection->kept};
-    bool is_unread = fds_has_unread(over.fd);
+    bool is_unread = !connection->is_passed_on && fds_has_unread(over.fd);
     if (is_unread || over.kept) /* its client hears of it behind what it has not read */
         shutdown(over.fd, SHUT_RDWR);
     if (is_unread || !drop_kept(connection->fs, over.kept))
