@@ -76,6 +76,8 @@ int rpc_send_output(struct rpc_connection *connection)
     if (output->room_bytes > RPC_ANSWER_BYTES)
         message_buffer_free(output);
     output->begin_bytes = output->size_bytes = output->used_bytes = 0;
+    if (connection->charged_bytes > RPC_BASE_BYTES)
+        rpc_lower_charge(connection);
     return 0;
 }
 

@@ -80,6 +80,7 @@ void rpc_connection_free(struct rpc_connection *connection)
     if (connection->kept)
         kept_give(rpc->memory, connection->kept);
     if (connection->is_unread) {
+        rpc_lower_charge(connection);
         connection->next_unread = rpc->unread;
         rpc->unread = connection;
     } else {

@@ -25,6 +25,16 @@ int rpc_charge(struct rpc_connection *connection, uint64_t bytes)
     return set_charge(connection, RPC_BASE_BYTES + bytes);
 }
 
+void rpc_lower_charge(struct rpc_connection *connection)
+{
+    uint64_t bytes = rpc_count_unread(connection);
+
+    if (!connection->is_gone)
+        bytes += RPC_BASE_BYTES + connection->input_room;
+    if (bytes < connection->charged_bytes)
+        set_charge(connection, bytes);
+}
+
 void rpc_give_place(struct rpc_connection *connection)
 {
     set_charge(connection, 0);

@@ -229,6 +229,9 @@ void rpc_pause(struct rpc_connection *connection);
 void rpc_await_reader(struct rpc_connection *connection);
 /* Of what answers are made of and requests lie in, beside RPC_BASE_BYTES. 0, -EDQUOT, -ENOMEM */
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes);
+/* Lowers the charge when an answer was sent and its memory is freed: to the answers that the client
+ * has not read and, unless the connection is over, its requests. */
+void rpc_lower_charge(struct rpc_connection *connection);
 /* Of the bound of connections, with all that is charged. */
 void rpc_give_place(struct rpc_connection *connection);
 
