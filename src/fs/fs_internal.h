@@ -33,8 +33,10 @@
 #include <fuse_lowlevel.h>
 #include <stdio.h>
 
-/* Requests that are served before the loop looks at anything else. */
+/* Requests served in one turn where several clients wait. */
 #define FS_REQUESTS_PER_TURN 16u
+/* After so long a turn of one client ends, and timers and sockets have theirs. */
+#define FS_TURN_US           300u
 #define FS_LEAST_WRITE_BYTES 4096u
 /* After so many requests that were served one by one, a look whether several wait. */
 #define FS_QUIET_LOOK    16u

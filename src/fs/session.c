@@ -252,12 +252,16 @@ static void serve_in_turns(struct fs *fs)
  * are found in a row, one more look costs less than a wait of the loop. */
 static void serve_one_client(struct fs *fs)
 {
-    unsigned most = fs->is_busy ? FS_BUSY_LOOK : 1, served = 0;
+    unsigned most = fs->is_busy ? FS_BUSY_LOOK - fs->since_look : 1, served = 0;
+    uint64_t until_us = clock_now_us() + FS_TURN_US;
     if (!fs->is_busy && fs->since_look == 0)
         most = 2;
-    for (; served < most && !fs->over && receive(fs); served++) {
+    while (served < most && !fs->over && receive(fs)) {
         fs->since_look++;
+        served++;
         serve_buffer(fs);
+        if (clock_now_us() >= until_us)
+            break;
     }
     if (most > 1)
         fs->is_busy = served > 1;
