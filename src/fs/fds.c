@@ -106,8 +106,10 @@ static int send_batch(struct connection *connection)
     int error = 0;
     if (count && !fds_may_send(connection, count))
         return -ETOOMANYREFS;
-    if (count && fds_charge(connection, FDS_ITEMS_BYTES(count)))
-        return -ENOMEM;
+    if (count)
+        error = fds_charge(connection, FDS_ITEMS_BYTES(count));
+    if (error) /* the first message says so; a later one waits until other clients have read */
+        return connection->sent ? -ENOMEM : send_error(connection, error);
     batch.message.header =
         (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
     batch.message.tag_bytes = 0;
