@@ -265,7 +265,7 @@ mode_of() {
         : >"$W/metadata/$(printf '%0255d' "$i")"
     done
     bytes=$("$GMSCTL" getdents "$W/metadata" 1000000 | head -n 1)
-    ((bytes > 20000 && bytes <= 32768)) || fail "$bytes bytes of names at once"
+    ((bytes > 0 && bytes <= 32768)) || fail "$bytes bytes of names at once" # one page before Linux 6.14
     assert_eq "$(find "$W/metadata" -type f | wc -l)" 200
     exec 5>&-
 }
