@@ -468,6 +468,10 @@ static bool make_place(struct fs *fs, uint32_t uid)
 static int take_place(struct fs *fs, uint32_t uid)
 {
     int error = service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
+    if (error == -EDQUOT || error == -ENFILE) {
+        fds_count_unread(fs); /* closes the connections whose clients have read all */
+        error = service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
+    }
     if ((error == -EDQUOT || error == -ENFILE) && make_place(fs, uid))
         error = service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
     return error;

@@ -47,7 +47,7 @@ bool fds_has_unread(int fd)
     return count_unread(fd, 1) > 0;
 }
 
-int fds_charge(struct connection *connection, uint64_t more_bytes)
+static int try_charge(struct connection *connection, uint64_t more_bytes)
 {
     struct service *service = connection->fs->service;
     uint64_t before = connection->charged_bytes;
@@ -116,11 +116,21 @@ bool fds_count_unread(struct fs *fs)
             connection->unread = unread;
         }
         if (connection->charged_bytes > 0) {
-            fds_charge(connection, 0);
+            try_charge(connection, 0);
             some_left |= connection->charged_bytes > 0;
         }
     }
     return some_left;
+}
+
+int fds_charge(struct connection *connection, uint64_t more_bytes)
+{
+    int error = try_charge(connection, more_bytes);
+    if (error) {
+        fds_count_unread(connection->fs);
+        error = try_charge(connection, more_bytes);
+    }
+    return error;
 }
 
 /* How many the user of this connection has under way by others. */

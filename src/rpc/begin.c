@@ -74,6 +74,10 @@ static int start(struct rpc_connection *connection)
     if (error < 0)
         return error;
     error = rpc_charge(connection, 0);
+    if (error == -EDQUOT || error == -ENOMEM) {
+        end_gone(rpc, connection->caller.uid);
+        error = rpc_charge(connection, 0);
+    }
     if (error < 0) {
         rpc_give_place(connection);
         return error;
