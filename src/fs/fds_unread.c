@@ -262,6 +262,9 @@ void fs_take_unread(struct fs *fs, uint64_t id, int fd)
         over.uid = peer.uid;
     if (service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, over.uid, 1) == 0)
         over.places = 1;
+    uint64_t bytes = count_unread_bytes(fd);
+    if (service_take(fs->service, SERVICE_BOUND_FRAMES, 0, over.uid, bytes) == 0)
+        over.charged_bytes = bytes;
     over.count = count_within_share(fs, over.uid, count_unread(fd, UINT32_MAX));
     fs->unread_count += over.count;
     end_later(fs, &over); /* the tick closes it if all was read */

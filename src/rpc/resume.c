@@ -139,6 +139,9 @@ static int count_in(struct rpc_connection *connection)
     rpc_charge(connection, 0); /* it is there, whatever its user has */
     if (connection->input_room > RPC_INPUT_BYTES)
         error = rpc_charge(connection, connection->input_room);
+    if (error == 0 && connection->is_served) /* its answer, likewise */
+        rpc_charge(connection, connection->input_room + connection->output.room_bytes +
+                                   rpc_count_unread(connection));
     if (error == 0)
         error = idvec_insert(&rpc->connections, connection);
     if (error)
