@@ -109,11 +109,14 @@ static const char *explain_refusal(int error)
 {
     switch (error) {
     case -EDQUOT:
-        return "its user has its share of the mount's connections, or of the daemon's memory "
-               "(gmsfs(5), LIMITS; `events` say which): let it end some";
+        return "its user has its share of the mount's connections or frames, or of the daemon's "
+               "memory (gmsfs(5), LIMITS; `events` say which): let it end some";
     case -ENFILE:
         return "the mount has no connection left (gmsfs(5), LIMITS): raise the daemon's limit of "
                "open files if that is small, or end some clients";
+    case -ENOMEM:
+        return "the mount has no frames left, or the daemon no memory (gmsfs(5), LIMITS; `events` "
+               "say which): end some clients";
     case -EMFILE:
         return RAISE_NOFILE;
     default:
