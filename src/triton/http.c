@@ -410,7 +410,7 @@ static void http_serve(struct http_connection *http)
         connection_watch(&http->base, EVENT_READ);
 }
 
-/* Behind what is there already, which is never more than a head. */
+/* Behind requests that wait for their turn. -EAGAIN: they leave no room. */
 static int receive(struct http_connection *http, size_t *got)
 {
     size_t room = WIRE_HTTP_MAX_HEAD_BYTES + READ_BYTES;
@@ -423,6 +423,8 @@ static int receive(struct http_connection *http, size_t *got)
         memmove(http->input, http->input + http->input_begin, count_input(http));
     http->input_end -= http->input_begin;
     http->input_begin = 0;
+    if (http->input_end == room)
+        return -EAGAIN;
     if (http->input_end == 0 && http->phase == HTTP_HEAD)
         http->base.deadline_ms = server_deadline_ms(SERVER_REQUEST_MS);
     int error =
