@@ -264,7 +264,7 @@ static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_m
     return rest_ms > INT_MAX ? INT_MAX : (int)rest_ms;
 }
 
-/* What came before in the turn may have changed what it waits for. */
+/* Serves one event, unless an earlier one of this turn changed what the watch waits for. */
 static void serve_event(struct loop *loop, const struct epoll_event *event)
 {
     struct event_watch *watch = event->data.ptr;

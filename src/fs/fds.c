@@ -457,7 +457,7 @@ static bool make_place(struct fs *fs, uint32_t uid)
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
         if (at->uid == uid && is_idle(at) && (!oldest || at->active_ms < oldest->active_ms) &&
-            !fds_has_unread(at->watch.fd)) /* else its place would not be free */
+            !fds_has_unread(at->watch.fd)) /* its place is kept until they are read */
             oldest = at;
     }
     if (oldest)

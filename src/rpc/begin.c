@@ -38,7 +38,7 @@ static bool has_hung_up(int fd)
     return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }
 
-/* Who has gone already, and was not heard yet, makes place, and who has read all. */
+/* Ends connections whose clients have hung up, and frees the places of those that have read all. */
 static void end_gone(struct rpc *rpc, uint32_t uid)
 {
     for (size_t i = rpc->connections.count; i-- > 0;) {

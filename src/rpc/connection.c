@@ -255,7 +255,7 @@ static int serve_whole_frame(struct rpc_connection *connection)
     return 1;
 }
 
-/* True: it goes on at the next message that the client reads. */
+/* Returns true if the next request waits until the client reads. */
 static bool await_reader(struct rpc_connection *connection)
 {
     connection->awaits_reader = rpc_count_unread(connection) >= RPC_UNREAD_BYTES;

@@ -21,7 +21,7 @@
 #define PLACE_BYTES \
     ((INPUT_BEGIN + KEPT_INPUT_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * (size_t)PAGE_BYTES)
 #define SHORT_ANSWER_BYTES 4096u
-/* The first places, which are taken first, keep their memory when they are free. */
+/* Places whose memory is kept when they are free; they are taken first. */
 #define READY_PLACES 64u
 #define MEMORY_BYTES (PAGE_BYTES + KEPT_MAX_CONNECTIONS * PLACE_BYTES)
 

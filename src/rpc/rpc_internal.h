@@ -25,9 +25,10 @@
 #define RPC_INPUT_BYTES    KEPT_AHEAD_BYTES
 /* Of an answer: a longer one counts until its client has read it. */
 #define RPC_ANSWER_BYTES 4096u
-/* Of any connection: what is kept for a next worker, more of the next requests, and an answer. */
+/* Of any connection: what is kept for a next worker, more of the next requests, and
+ * RPC_UNREAD_BYTES of answers. */
 #define RPC_BASE_BYTES (2 * RPC_INPUT_BYTES + RPC_UNREAD_BYTES)
-/* With more unread nothing is served. Less: a client may send some ahead before it reads. */
+/* Unread bytes at which a connection's next request waits; below, a client may send ahead. */
 #define RPC_UNREAD_BYTES 16384u
 #define RPC_SHORT_BYTES  (64u << 10) /* a frame up to this is decoded at once */
 #define RPC_STALL_MS     10000u      /* so long a long frame may rest in the middle */
