@@ -367,10 +367,6 @@ torch_tests() {
     torch_tests test_torch_storages
 }
 
-@test "KV blocks on the GPU outlive the engine that computed them" {
-    torch_tests test_kv
-}
-
 @test "the KV connector of vLLM keeps blocks on the GPU for the next engine" {
     torch_tests test_vllm_kv
 }
