@@ -138,12 +138,14 @@ static int ask_daemon(int fd, enum gmsfs_fds_op op)
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
     struct gmsfs_fds_header header;
 
-    if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) < 0 ||
-        recv(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
-        if (errno == ECONNRESET || errno == EPIPE)
-            return -ECONNRESET; /* the worker that had the connection was killed */
-        tool_die("%s/.fds: %s", mount_dir, strerror(errno));
-    }
+    ssize_t bytes = send(fd, &request, sizeof(request), MSG_NOSIGNAL);
+
+    if (bytes >= 0)
+        bytes = recv(fd, &header, sizeof(header), 0);
+    if (bytes == 0 || (bytes < 0 && (errno == ECONNRESET || errno == EPIPE)))
+        return -ECONNRESET; /* the worker that had the connection was killed */
+    if (bytes != (ssize_t)sizeof(header))
+        tool_die("%s/.fds: %s", mount_dir, bytes < 0 ? strerror(errno) : "a short answer");
     return header.error;
 }
 
