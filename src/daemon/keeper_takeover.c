@@ -339,7 +339,7 @@ static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
 
 int keeper_take_over(struct keeper *keeper)
 {
-    struct failure failure;
+    struct failure failure = {0};
     int fd = connect_to(keeper_path(keeper));
     int error = fd < 0 ? failure_set(&failure, fd, "its daemon cannot be reached: %s%s",
                                      strerror(-fd), explain_refusal(fd))

@@ -154,7 +154,9 @@ int json_text_end(struct json_text *json, char **bytes, size_t *size)
         return -ENOMEM;
     }
     char *exact = realloc(json->bytes, json->size);
-    *bytes = exact ? exact : json->bytes;
+    if (exact)
+        json->bytes = exact;
+    *bytes = json->bytes;
     *size = json->size;
     return 0;
 }

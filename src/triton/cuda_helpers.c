@@ -423,7 +423,7 @@ nfds_t cuda_helpers_list(const struct cuda_helpers *helpers, struct pollfd *poll
 /* Answers come in the order of what was asked; what else comes is from no helper of ours. */
 static int serve_answer(struct helper *helper)
 {
-    struct cuda_reply reply;
+    struct cuda_reply reply = {0};
     struct cuda_ask *ask = helper->asked;
     size_t bytes = sizeof reply, fd_count = 0;
     int error = opener_receive(helper->socket, &reply, &bytes, NULL, &fd_count);
