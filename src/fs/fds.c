@@ -71,11 +71,6 @@ static void warn(struct connection *connection, const char *what)
 
 /* ---- sending ----------------------------------------------------------------------------- */
 
-static int send_error(struct connection *connection, int error)
-{
-    return fds_send_answer(connection, error, 0);
-}
-
 struct batch {
     struct fds_items message;
     int own[GMSFS_BATCH_MAX];
@@ -109,7 +104,7 @@ static int send_batch(struct connection *connection)
     if (count)
         error = fds_charge(connection, FDS_ITEMS_BYTES(count));
     if (error) /* the first message says so; a later one waits until other clients have read */
-        return connection->sent ? -ENOMEM : send_error(connection, error);
+        return connection->sent ? -ENOMEM : fds_send_answer(connection, error, 0);
     batch.message.header =
         (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
     batch.message.tag_bytes = 0;
@@ -121,7 +116,7 @@ static int send_batch(struct connection *connection)
                                    connection->ticket.first + connection->sent + i, &descriptor);
         if (error) {
             close_own(&batch);
-            return is_shortage(error) ? error : send_error(connection, error);
+            return is_shortage(error) ? error : fds_send_answer(connection, error, 0);
         }
         fds_add_item(&batch.message, &descriptor);
         if (descriptor.is_own)
@@ -186,7 +181,7 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
         if (error == -EACCES && fs_may_warn(fs))
             log_warning("%s/.fds: process %d (uid %u) presented a ticket of another user",
                         fs->options.mountpoint, connection->pid, connection->uid);
-        if (send_error(connection, error))
+        if (fds_send_answer(connection, error, 0))
             drop(connection);
         return;
     }
@@ -226,7 +221,7 @@ static void unmount(struct connection *connection)
                  connection->pid, connection->uid);
         fs->host.request_unmount(fs->host.context);
     }
-    if (send_error(connection, error) && error)
+    if (fds_send_answer(connection, error, 0) && error)
         drop(connection);
     if (error)
         return;
@@ -265,7 +260,7 @@ static void introduce(struct connection *connection, uint32_t op)
     if (connection->is_passed_on)
         fs->host.introduce(fs->host.context, op, connection->watch.fd);
     else
-        send_error(connection, -EPERM);
+        fds_send_answer(connection, -EPERM, 0);
     drop(connection);
 }
 
@@ -309,7 +304,7 @@ static void answer_refused(struct connection *connection, const struct gmsfs_fds
     if (request->version == GMSFS_ABI_VERSION && fds_request_is_region(request))
         fds_region_refuse(&connection->answer, error);
     else
-        send_error(connection, error);
+        fds_send_answer(connection, error, 0);
 }
 
 static void refuse(struct connection *connection, struct fds_received *received)
@@ -339,7 +334,7 @@ static void serve(struct connection *connection, struct fds_received *received)
         introduce(connection, request->op);
         break;
     case GMSFS_FDS_CLEAR_SUSPECT:
-        if (send_error(connection, trust(connection, request->ticket)))
+        if (fds_send_answer(connection, trust(connection, request->ticket), 0))
             drop(connection);
         break;
     case GMSFS_FDS_GOVERN:
@@ -375,7 +370,7 @@ static void refuse_unread(struct connection *connection)
     char byte;
 
     if (recv(connection->watch.fd, &byte, sizeof byte, MSG_DONTWAIT) >= 0)
-        send_error(connection, -EIO);
+        fds_send_answer(connection, -EIO, 0);
     drop(connection);
 }
 
@@ -448,8 +443,7 @@ static bool is_idle(const struct connection *connection)
            connection != fs->drainer && connection != fs->governor;
 }
 
-/* A user that is at its share gives up the connection that it has not used for longest. False: it
- * has none that rests. */
+/* Drops the connection that its user has not used for longest. False: none of them rests. */
 static bool make_place(struct fs *fs, uint32_t uid)
 {
     struct fs_connections *all = fs->connections;
