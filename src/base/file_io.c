@@ -22,13 +22,15 @@ int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes)
     return 0;
 }
 
-int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes)
+/* offset_bytes NULL: from where the descriptor is */
+static int write_all(int fd, const char *from, size_t size_bytes, const uint64_t *offset_bytes)
 {
-    const char *from = bytes;
     size_t done = 0;
 
     while (done < size_bytes) {
-        ssize_t wrote = pwrite(fd, from + done, size_bytes - done, (off_t)(offset_bytes + done));
+        size_t left = size_bytes - done;
+        ssize_t wrote = offset_bytes ? pwrite(fd, from + done, left, (off_t)(*offset_bytes + done))
+                                     : write(fd, from + done, left);
         if (wrote == 0) /* would be so for ever */
             return -EIO;
         if (wrote < 0 && errno != EINTR)
@@ -38,20 +40,14 @@ int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_
     return 0;
 }
 
+int file_write_at(int fd, const void *bytes, size_t size_bytes, uint64_t offset_bytes)
+{
+    return write_all(fd, bytes, size_bytes, &offset_bytes);
+}
+
 int file_write(int fd, const void *bytes, size_t size_bytes)
 {
-    const char *from = bytes;
-    size_t done = 0;
-
-    while (done < size_bytes) {
-        ssize_t wrote = write(fd, from + done, size_bytes - done);
-        if (wrote == 0) /* would be so for ever */
-            return -EIO;
-        if (wrote < 0 && errno != EINTR)
-            return -errno;
-        done += wrote > 0 ? (size_t)wrote : 0;
-    }
-    return 0;
+    return write_all(fd, bytes, size_bytes, NULL);
 }
 
 void file_end_direct(int fd)
