@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/json_text.h"
 
+#include "base/array.h"
 #include "meta/json_escape.h"
 
 #include <assert.h>
@@ -15,21 +16,13 @@
 /* Where so many bytes can be written; NULL: no memory */
 static char *reserve(struct json_text *json, size_t bytes)
 {
-    size_t room = json->room ? json->room : FIRST_BYTES;
+    size_t wanted = json->size + bytes;
 
-    if (json->failed)
-        return NULL;
-    while (room - json->size < bytes)
-        room *= 2;
-    if (room > json->room) {
-        char *grown = realloc(json->bytes, room);
-        json->failed = !grown;
-        if (!grown)
-            return NULL;
-        json->bytes = grown;
-        json->room = room;
-    }
-    return json->bytes + json->size;
+    if (wanted < FIRST_BYTES)
+        wanted = FIRST_BYTES;
+    if (!json->failed)
+        json->failed = ARRAY_RESERVE(json->bytes, json->room, wanted) != 0;
+    return json->failed ? NULL : json->bytes + json->size;
 }
 
 static void put(struct json_text *json, const char *bytes, size_t count)
