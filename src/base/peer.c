@@ -2,8 +2,10 @@
 #include "base/peer.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #define SOME_GROUPS 64u
@@ -56,4 +58,11 @@ bool peer_has_group(const struct peer *peer, uint32_t gid)
             return true;
     }
     return false;
+}
+
+size_t peer_count_unread(int fd)
+{
+    int bytes = 0;
+
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/fds_unread.h"
 
+#include "base/peer.h"
 #include "gmsfs_abi.h"
 #include "service/bounds.h"
 
-#include <linux/sockios.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,17 +25,10 @@ struct fds_unread {
     uint64_t kept;
 };
 
-/* What the kernel takes for messages that lie unread. */
-static size_t count_unread_bytes(int fd)
-{
-    int bytes = 0;
-    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
-}
-
 /* Of those that were sent: what lies there unread takes no less than its items do. */
 static uint32_t count_unread(int fd, uint32_t sent)
 {
-    size_t most = count_unread_bytes(fd) / sizeof(struct gmsfs_fds_item);
+    size_t most = peer_count_unread(fd) / sizeof(struct gmsfs_fds_item);
     return most < sent ? (uint32_t)most : sent;
 }
 
@@ -51,7 +43,7 @@ static int try_charge(struct connection *connection, uint64_t more_bytes)
 {
     struct service *service = connection->fs->service;
     uint64_t before = connection->charged_bytes;
-    uint64_t bytes = count_unread_bytes(connection->watch.fd) + more_bytes;
+    uint64_t bytes = peer_count_unread(connection->watch.fd) + more_bytes;
     int error = 0;
     if (bytes > before)
         error = service_take(service, SERVICE_BOUND_FRAMES, 0, connection->uid, bytes - before);
@@ -262,7 +254,7 @@ void fs_take_unread(struct fs *fs, uint64_t id, int fd)
         over.uid = peer.uid;
     if (service_take(fs->service, SERVICE_BOUND_CONNECTIONS, 0, over.uid, 1) == 0)
         over.places = 1;
-    uint64_t bytes = count_unread_bytes(fd);
+    uint64_t bytes = peer_count_unread(fd);
     if (service_take(fs->service, SERVICE_BOUND_FRAMES, 0, over.uid, bytes) == 0)
         over.charged_bytes = bytes;
     over.count = count_within_share(fs, over.uid, count_unread(fd, UINT32_MAX));

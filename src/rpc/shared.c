@@ -2,9 +2,6 @@
 /* What all files of src/rpc use: names, how much is said, and what is unread. */
 #include "rpc/rpc_internal.h"
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-
 #define MAX_WARNINGS 10u /* between two ticks */
 
 const char *rpc_domain_name(enum rpc_domain domain)
@@ -29,9 +26,7 @@ bool rpc_may_warn(struct rpc *rpc)
 
 size_t rpc_count_unread(const struct rpc_connection *connection)
 {
-    int bytes = 0;
-
-    return ioctl(connection->watch.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+    return peer_count_unread(connection->watch.fd);
 }
 
 /* No message counts for less in its socket. A byte is left of one that is being read: the kernel
