@@ -41,17 +41,9 @@ bool fds_has_unread(int fd)
 
 static int try_charge(struct connection *connection, uint64_t more_bytes)
 {
-    struct service *service = connection->fs->service;
-    uint64_t before = connection->charged_bytes;
-    uint64_t bytes = peer_count_unread(connection->watch.fd) + more_bytes;
-    int error = 0;
-    if (bytes > before)
-        error = service_take(service, SERVICE_BOUND_FRAMES, 0, connection->uid, bytes - before);
-    else
-        service_give(service, SERVICE_BOUND_FRAMES, connection->uid, before - bytes);
-    if (!error)
-        connection->charged_bytes = bytes;
-    return error;
+    return service_charge(connection->fs->service, SERVICE_BOUND_FRAMES, connection->uid,
+                          &connection->charged_bytes,
+                          peer_count_unread(connection->watch.fd) + more_bytes);
 }
 
 static void close_one(struct fs *fs, const struct fds_unread *unread)

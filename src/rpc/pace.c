@@ -6,18 +6,8 @@
 
 static int set_charge(struct rpc_connection *connection, uint64_t bytes)
 {
-    struct service *service = connection->rpc->service;
-    uint32_t uid = connection->caller.uid;
-    int error = 0;
-
-    if (bytes > connection->charged_bytes)
-        error =
-            service_take(service, SERVICE_BOUND_FRAMES, 0, uid, bytes - connection->charged_bytes);
-    else
-        service_give(service, SERVICE_BOUND_FRAMES, uid, connection->charged_bytes - bytes);
-    if (error == 0)
-        connection->charged_bytes = bytes;
-    return error;
+    return service_charge(connection->rpc->service, SERVICE_BOUND_FRAMES, connection->caller.uid,
+                          &connection->charged_bytes, bytes);
 }
 
 int rpc_charge(struct rpc_connection *connection, uint64_t bytes)

@@ -201,3 +201,16 @@ void service_give(struct service *s, enum service_bound bound, uint32_t uid, uin
     share_give(&s->bounds.shares[bound], uid, less);
     room_give(s->host.room, less * service_room_bytes[bound]);
 }
+
+int service_charge(struct service *s, enum service_bound bound, uint32_t uid,
+                   uint64_t *charged_bytes, uint64_t bytes)
+{
+    int error = 0;
+    if (bytes > *charged_bytes)
+        error = service_take(s, bound, 0, uid, bytes - *charged_bytes);
+    else
+        service_give(s, bound, uid, *charged_bytes - bytes);
+    if (!error)
+        *charged_bytes = bytes;
+    return error;
+}

@@ -50,6 +50,10 @@ enum service_bound {
 int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                  uint64_t more);
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less);
+/* Takes or gives the difference, so that the user has taken `bytes` in place of *charged_bytes,
+ * which is set unless that fails. 0, or errors as service_take */
+int service_charge(struct service *s, enum service_bound bound, uint32_t uid,
+                   uint64_t *charged_bytes, uint64_t bytes);
 /* How much of `wanted` this user may take now: all of it, or the less the nearer its share is, but
  * at least `least`; takes it. -ENOMEM: no memory to note it */
 int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
