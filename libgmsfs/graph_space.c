@@ -147,7 +147,7 @@ int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr)
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-/* Only heap memory, of one that nobody knows. */
+/* Frees the heap memory of a space that no other thread knows. */
 static void gfs_graph_space_drop(struct gmsfs_graph_space *space)
 {
     gfs_slabs_free(&space->segments);

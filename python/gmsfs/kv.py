@@ -202,7 +202,7 @@ class Blocks:
         self._index[:, _MARK].index_fill_(0, slots, mark)  # of each one word: it is there or it is not
 
     def drop(self, *keys: bytes) -> None:
-        """Forgets blocks; nothing happens for those that are not here."""
+        """Forgets blocks; a key without a block is passed over."""
         self.store._touch()  # Stale where the lock was taken away
         slots = [self._slots.pop(key) for key in dict.fromkeys(keys) if key in self._slots]
         if slots:

@@ -59,7 +59,7 @@ WORKER_HOOKS = (
     Hook(_CPU + "reset_weights", ("self",), since="0.32"),
 )
 
-# Of gmsfs.vllm.kv, whose user names it.
+# Of gmsfs.vllm.kv: checked where the connector is used, which a command line names.
 KV_HOOKS = (
     Hook(_CONNECTOR + "__init__", ("self", "vllm_config", "role", "kv_cache_config")),
     Hook(_CONNECTOR + "requires_kv_delivery"),
