@@ -8,7 +8,10 @@
 
 /* A little less than a page: with what malloc adds to it, it is one. */
 #define BLOCK_BYTES 4080u
+#define LARGE_BYTES (16u << 10) /* of a value: worth a call of drop_pages */
 #define PREFETCHED  8u
+
+static void (*drop_pages)(void *at, size_t bytes);
 
 /* References are counted for all its entries together: it is freed as a whole. */
 struct layout_entry_block {
@@ -101,16 +104,28 @@ void layout_entries_ref(struct layout_entry *const *entries, size_t count)
     }
 }
 
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes))
+{
+    drop_pages = drop;
+}
+
+static void free_block(struct layout_entry_block *block, size_t value_bytes)
+{
+    if (drop_pages && value_bytes >= LARGE_BYTES)
+        drop_pages(block, value_bytes);
+    free(block);
+}
+
 void layout_entries_release(struct layout_entry *const *entries, size_t count)
 {
     while (count > 0) {
         struct layout_entry_block *block = entries[count - 1]->block;
         size_t same = count_in_block(entries, count);
 
-        /* Who has all references needs no atomic subtraction: nobody can come by another. */
+        /* The holder of all references needs no atomic subtraction: no thread can add one. */
         if (atomic_load_explicit(&block->refs, memory_order_acquire) == same ||
             atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same)
-            free(block);
+            free_block(block, entries[count - 1]->value_bytes);
         count -= same;
     }
 }

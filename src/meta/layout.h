@@ -70,6 +70,9 @@ struct layout; /* opaque */
 struct layout *layout_new(void);
 /* One holder less; the last one frees it, on any thread: 1,048,576 entries take some 20 ms. */
 void layout_free(struct layout *layout);
+/* Sets the function that gives the pages of a large value back to the system before free(3) does so
+ * while it holds malloc's lock (NULL: none does). Once, before other threads start. */
+void layout_drop_pages_by(void (*drop)(void *at, size_t bytes));
 /* Another layout, which shares the entries: costs the allocations, and a count for some hundred
  * entries. NULL: no memory. */
 struct layout *layout_clone(const struct layout *layout);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service - making it and its end, what the loop calls, and who looks at it */
+#include "base/pages.h"
 #include "service/account.h"
 #include "service/cost.h"
 #include "service/discard.h"
@@ -35,6 +36,7 @@ struct service *service_make(struct vmm *vmm, const struct service_options *opti
     s->options = *options;
     s->host = *host;
     s->next_memory = 1;
+    layout_drop_pages_by(pages_drop);
     service_init_bounds(s);
     turns_init(s);
     return s;

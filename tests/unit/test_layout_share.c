@@ -170,6 +170,37 @@ TAP_TEST(a_layout_lives_as_long_as_somebody_holds_it)
     layout_free(clone);
 }
 
+static size_t dropped_bytes;
+
+static void count_dropped(void *at, size_t bytes)
+{
+    memset(at, 0xdb, bytes);
+    dropped_bytes += bytes;
+}
+
+TAP_TEST(pages_of_a_large_value_are_dropped_with_its_last_holder)
+{
+    enum {
+        LARGE_BYTES = 64 << 10
+    };
+    static uint8_t value[LARGE_BYTES];
+    struct layout *layout = make_layout(1), *clone;
+    struct layout_put put = make_put(7, 1007);
+
+    put.value = value;
+    put.value_bytes = sizeof value;
+    require(layout_put(layout, &put) == 0);
+    clone = layout_clone(layout);
+    require(clone != NULL);
+    layout_drop_pages_by(count_dropped);
+    layout_free(layout);
+    check_int(dropped_bytes, 0);
+    check(memcmp(layout_find_entry(clone, keys[7], 6)->value, value, sizeof value) == 0);
+    layout_free(clone);
+    check_int(dropped_bytes, sizeof value);
+    layout_drop_pages_by(NULL);
+}
+
 TAP_TEST(what_has_no_memory_is_no_spool)
 {
     struct layout *layout = layout_new();
