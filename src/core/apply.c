@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one function that changes the state: dispatch, and what is common to all records. */
+/* The one function that changes the state: dispatch, and the steps common to all records. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ const char *record_type_name(enum record_type type)
     return record_types[type].name;
 }
 
-/* What the file `state` of a store shows, and a poll on it compares, may be another now. */
+/* Bumps the versions that a poll of `state` compares, and tells of changed files. */
 static void note_changes(struct core *core)
 {
     for (size_t i = 0; i < core->index.touched_count; i++) {
@@ -88,13 +88,13 @@ static void note_changes(struct core *core)
                 continue;
             store->version++;
         }
-        /* Who polls the state of a store that is removed has to hear of it as well. */
+        /* A poll of the state of a removed store has to end as well. */
         core_push_effect(core, (struct effect){.type = EFFECT_STATE, .store = before->store});
     }
 }
 
-/* What ends or passes or befalls the device, and the account that follows it: nobody could do it
- * again, so it never fails for want of memory. */
+/* True for records of endings, of time, of the device's health and of their accounts: their cause
+ * cannot be repeated, so they never fail with ENOMEM. */
 static bool must_succeed(enum record_type type)
 {
     return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
@@ -104,8 +104,8 @@ static bool must_succeed(enum record_type type)
            type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL || type == RECORD_RESUME;
 }
 
-/* Room for all that a record can add, so that only its own objects can be refused. All others than
- * endings also keep room for the ending that may come next. */
+/* Makes room for everything that the record can add, so that only its own objects can fail with
+ * ENOMEM. Records that are not endings also leave room for an ending that comes next. */
 static int make_room(struct core *core, const struct record *record)
 {
     bool ending = must_succeed((enum record_type)record->type);
@@ -122,7 +122,7 @@ static int make_room(struct core *core, const struct record *record)
     return 0;
 }
 
-/* What one store gives up, in memory or in its place in the queue, another may be waiting for. */
+/* Grants waiters of other stores: memory or a place in the queue may have become free for them. */
 static void settle_reservations(struct apply *apply)
 {
     struct core *core = apply->core;

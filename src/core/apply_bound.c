@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds and the users' shares of them: which there are, and who meets them. */
+/* Bounds and the users' shares of them. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 
 static const struct {
     char name[CORE_BOUND_BYTES];
-    int whole; /* what it says where all of it is taken */
+    int whole; /* the error when all of it is used */
 } bounds[] = {
     [CORE_BOUND_NONE] = {"", 0},
     [CORE_BOUND_FILES] = {"files", -ENFILE},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draining a mount: nobody is let in any more, and in the end nothing is held. */
+/* The drain of the mount: no new sessions, and at its end no memory is held. */
 #include "core/core_internal.h"
 
 #include <errno.h>

@@ -78,7 +78,7 @@ int apply_entry_delete(struct apply *apply)
     return apply_change_end(apply, &change, error);
 }
 
-/* The entry under its new key, with its serial; `layout` may be left half changed on failure. */
+/* Gives the entry a new key; it keeps its serial. A failure may leave `layout` half changed. */
 static int move_entry(struct layout *layout, const struct layout_entry *entry, const char *key,
                       size_t key_bytes)
 {
@@ -88,7 +88,8 @@ static int move_entry(struct layout *layout, const struct layout_entry *entry, c
                              .offset = entry->offset,
                              .value_bytes = entry->value_bytes,
                              .serial = entry->serial};
-    uint8_t *value = malloc(entry->value_bytes + 1u); /* the entry itself goes */
+    /* a copy, because the entry is deleted first */
+    uint8_t *value = malloc(entry->value_bytes + 1u);
     int error;
 
     if (!value)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fence of a checkpoint: stores, known by their names, that nobody gets a session of until it
- * is resolved, and that do not come or go. What a checkpoint demands of them besides is the
- * service's to ask. */
+/* The fence of a checkpoint: until it is resolved, the stores of its names grant no session, and
+ * are neither created nor removed. The service checks the checkpoint's other conditions. */
 #include "core/core_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open files: they come without a lock or by a grant, join and leave sessions, and end them. */
+/* Open files: their open with or without a lock, joining and leaving sessions, and their close. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static bool takes_hold(uint32_t kind)
     return kind == CORE_KIND_LOCK || kind == CORE_KIND_AUTO || kind == CORE_KIND_DATA;
 }
 
-/* A file of the lock joins; the others may stand in a session or outside. */
+/* Files of the lock have to join a session; other files may. */
 static int check_session(const struct core *core, const struct record *record)
 {
     const struct core_session *session = core_session(core, record->session);
@@ -37,11 +37,12 @@ static int check_session(const struct core *core, const struct record *record)
         return -ESTALE;
     if (record->kind == CORE_KIND_REGION) /* it joins by REGION_REFER */
         return -EINVAL;
-    /* It was let in to read where the store is, by one path: the lock is more than that. */
+    /* This session was admitted to read one allocation in its tier; the lock promises the
+     * device. */
     if (takes_hold(record->kind) && !session->holds &&
         core_store(core, session->store)->places.place != CORE_PLACE_DEVICE)
         return -EAGAIN;
-    /* Whoever holds RO and asks for RW would wait for itself; `auto` takes what it can get. */
+    /* A reader that asks for RW would wait for itself; `auto` accepts RO. */
     if (!(record->flags & CORE_OPEN_WRITE))
         return 0;
     if (session->mode == LOCK_MODE_RO &&
@@ -68,7 +69,7 @@ static int check_serial(const struct core *core, const struct record *record,
     layout = core_get_layout(core, store);
     if (record->kind == CORE_KIND_ENTRY)
         return layout_find_entry_serial(layout, record->serial) ? 0 : -ENOENT;
-    if (record->serial == 0) /* one yet to be made */
+    if (record->serial == 0) /* an allocation still to be made */
         return 0;
     return layout_find_serial(layout, record->serial) ? 0 : -ENOENT;
 }
@@ -139,7 +140,8 @@ int apply_file_bind(struct apply *apply)
     return 0;
 }
 
-/* The file leaves its session, if that is alive, and ends it if nothing keeps it up any more. */
+/* Takes the file out of its live session, if any, and ends the session if no file keeps it
+ * alive. */
 static void leave(struct apply *apply, struct core_file *file, bool linger)
 {
     struct core_session *session = core_session(apply->core, file->session);

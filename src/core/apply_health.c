@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The health of the device: what may be damaged goes to no new reader, and a device that is lost
- * holds nothing. */
+/* The health of the device: suspect memory goes to no new reader, and a lost device holds
+ * nothing. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static void set_reason(struct core *core, const char *text, size_t bytes)
         memcpy(core->health_reason, text, length);
 }
 
-/* A writer's working copy as well: what it loads now may be hit as much as what is committed. */
+/* Includes working copies: bytes that a writer is loading may be damaged as well. */
 static void suspect_all(struct apply *apply)
 {
     struct core *core = apply->core;
@@ -105,7 +105,8 @@ static void empty_store(struct apply *apply, struct core_store *store)
     store->changed_ms = apply->record->wall_ms;
 }
 
-/* All that nobody holds, when the device is lost; then each whose last session ends. */
+/* Empties all unused stores when the device is lost, and later each store after its last
+ * session. */
 static void empty_stores(struct apply *apply)
 {
     struct core *core = apply->core;

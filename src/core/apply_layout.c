@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A writer's working copy: how it comes to be, and changes of its allocations (entries:
+/* A writer's working copy: its creation, and changes of its allocations (entries:
  * apply_entry.c). */
 #include "core/core_internal.h"
 
@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A change of several steps is made on a copy in any case: one that fails leaves no half of it. */
+/* True if the change has several steps: it is always made on a copy, so that a failure leaves no
+ * half of it. */
 static bool has_steps(const struct record *record)
 {
     switch (record->type) {
     case RECORD_ALLOC_ADD:
         return record->count > 1;
-    case RECORD_ALLOC_RENAME: /* what had the name before goes, too */
+    case RECORD_ALLOC_RENAME: /* also removes the old owner of the name */
     case RECORD_ENTRY_RENAME:
         return true;
     default:
@@ -22,10 +23,11 @@ static bool has_steps(const struct record *record)
     }
 }
 
-/* The layout that a change copies; NULL: there is none, or it changes it in place. */
+/* Returns the layout that a change has to copy; NULL if there is none, or if it may change the
+ * working copy in place. */
 static const struct layout *get_copied(const struct core_store *store, const struct record *record)
 {
-    /* Who prepares a commit of it holds it, and reads it. */
+    /* A shared working copy is being read by the preparation of a commit. */
     if (store->working && !has_steps(record) && !layout_is_shared(store->working))
         return NULL;
     return store->working ? store->working : store->fixed;
@@ -72,7 +74,7 @@ int apply_change_end(struct apply *apply, struct change *change, int error)
     store->changed_ms = apply->record->wall_ms;
     if (!change->fresh)
         return 0;
-    /* The references are those of what it was copied from; the caller accounts for its change. */
+    /* The copy has the references of its original; the caller accounts for its own change. */
     if (store->working)
         core_throw_layout(apply->core, store->working);
     else if (store->fixed)
@@ -107,7 +109,7 @@ int apply_copy_tag(const struct record *record, char tag[256])
 
 /* ---- adding -------------------------------------------------------------------------------- */
 
-/* "a099" → "a100", "a999" → "a1000". -EINVAL without digits, -ENAMETOOLONG */
+/* Increments a name: "a099" → "a100", "a999" → "a1000". -EINVAL without digits, -ENAMETOOLONG */
 static int count_up(char name[256])
 {
     size_t bytes = strlen(name), at = bytes;
@@ -130,14 +132,15 @@ static int count_up(char name[256])
 struct addition {
     char name[256];
     char tag[256];
-    char wire_id[256];     /* "": none */
+    char wire_id[256];     /* "" if none */
     uint64_t serial, slot; /* of the first */
-    uint64_t next_serial;  /* not yet used */
-    size_t memories;       /* counted so far */
+    uint64_t next_serial;  /* the next unused one */
+    size_t memories;       /* memories counted so far */
 };
 
-/* A batch has consecutive slots. A given name always leads to that; names by slot skip those that
- * are taken, so what was added before a gap goes again, and the batch starts behind it. */
+/* Adds a batch with consecutive slots. With a given name there are no gaps; default names skip
+ * slots with a taken name, so on a gap the allocations before it are removed again and the batch
+ * restarts behind it. */
 static int add_batch(const struct record *record, struct layout *layout, struct addition *addition)
 {
     uint64_t added = 0, slot;
@@ -164,7 +167,7 @@ static int add_batch(const struct record *record, struct layout *layout, struct 
     return 0;
 }
 
-/* Counts what comes with the record; on failure what was counted before stays in `memories`. */
+/* Adds the record's memories; after a failure `memories` is the number already added. */
 static int count_memories(struct apply *apply, const struct change *change,
                           struct addition *addition)
 {
@@ -214,7 +217,7 @@ static int check_addition(const struct record *record, struct addition *addition
     return 0;
 }
 
-/* What cannot fail any more. */
+/* The part that cannot fail. */
 static void finish_addition(struct apply *apply, const struct change *change,
                             const struct addition *addition)
 {
@@ -261,7 +264,7 @@ int apply_alloc_add(struct apply *apply)
 
 /* ---- changing ------------------------------------------------------------------------------ */
 
-/* apply_change_begin, and the allocation that the record names. */
+/* Begins a change and finds the record's allocation. */
 static int begin_allocation(struct apply *apply, struct change *change,
                             const struct layout_allocation **allocation)
 {
@@ -345,7 +348,7 @@ int apply_alloc_remove(struct apply *apply)
     return error;
 }
 
-/* As rename(2): what had the name before is gone, with the entries bound to it. */
+/* As rename(2): removes the old owner of the name with its bound entries. */
 static int replace_name(struct layout *layout, uint64_t slot, const char *name, bool noreplace,
                         uint64_t *freed)
 {
@@ -405,7 +408,7 @@ int apply_alloc_tag(struct apply *apply)
     return apply_change_end(apply, &change, error);
 }
 
-/* An entry has none of its own: it was changed when its store was. */
+/* Entries have no times of their own: the store's time of change counts. */
 static int set_times(const struct record *record, struct layout *layout)
 {
     const struct layout_times times = {(int64_t)record->offset, (int64_t)record->size_bytes};
@@ -430,7 +433,7 @@ int apply_times(struct apply *apply)
     return error < 0 ? error : apply_change_end(apply, &change, set_times(record, change.layout));
 }
 
-/* An empty layout takes its place, which goes on counting where it was. */
+/* Replaces the working copy by an empty layout, which continues its counters. */
 int apply_clear(struct apply *apply)
 {
     const struct core_session *session = core_session(apply->core, apply->record->session);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking for the lock: at once, by waiting, by a place that was kept; and what time does. */
+/* Requests for the lock: granted at once, by waiting, or by a kept place; and expiry by time. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static void answer_grant(struct apply *apply, const struct core_waiter *waiter, 
                                                   .store = waiter->store});
 }
 
-/* What was to be opened may have gone while it was waited for. */
+/* The allocation to open may have been removed while the request waited. */
 static bool is_still_there(const struct core_store *store, const struct asking *asking)
 {
     if (asking->kind != CORE_KIND_ALLOCATION || asking->serial == 0)
@@ -107,9 +107,9 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
     return error;
 }
 
-/* Who would be beyond its share of the sessions if it were granted sleeps, as who lacks memory, or
- * for whom the store is not where it has to be. So does who has to outlive others, but in turn:
- * whoever came later would drop what it waits for. */
+/* Puts waiters to sleep that are beyond their user's share of the sessions or need their store in
+ * another tier. A waiter for RW_DATA that waits for other processes to exit sleeps in turn: a newer
+ * waiter would drop the sealed layout. */
 static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
 {
     bool crowded = false;
@@ -131,14 +131,14 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
     store->crowded = crowded;
 }
 
-/* Who of the store's waiters sleeps. */
+/* Updates which of the store's waiters sleep. */
 static void rouse(struct apply *apply, struct core_store *store)
 {
     apply_rouse(apply);
     put_crowd_to_sleep(apply, store);
 }
 
-/* Who waited and has not come back yet may have the next turn. */
+/* True if a waiter of the last worker has not come back yet: it may be next in turn. */
 static bool waits_for_return(const struct core *core, const struct core_store *store)
 {
     if (!core->is_resuming)
@@ -165,7 +165,8 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store)
         struct core_waiter *waiter = core_waiter(apply->core, id);
         int error = grant_waiter(apply, store, waiter, mode);
 
-        /* The record's own waiter cannot be refused by an effect before it is known to wait. */
+        /* The caller does not know yet that the record's own waiter waits, so no effect may refuse
+         * it. */
         if (error < 0 && id == apply->own_waiter)
             return;
         if (error < 0)
@@ -182,8 +183,8 @@ static void set_comm(struct core *core, struct core_waiter *waiter, const char *
     core->comm_bytes += strlen(waiter->comm);
 }
 
-/* Its part of the bounds: a waiter's place, the place of the file that an open will have, and room
- * to note the session. All or nothing. */
+/* Takes the waiter's share of the bounds: a waiter, for an open also a file, and room to note the
+ * session. All or nothing. */
 static int take_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
 {
     struct core *core = apply->core;
@@ -266,7 +267,8 @@ static int add_waiter(struct apply *apply, const struct asking *asking)
     return 0;
 }
 
-/* Who asks again because a worker has died goes on until when it would have. */
+/* Returns the deadline of a request; one that is repeated after a worker's death keeps its old
+ * deadline. */
 static uint64_t get_deadline(const struct apply *apply, const struct core_store *store,
                              uint64_t waiter)
 {
@@ -281,7 +283,7 @@ static uint64_t get_deadline(const struct apply *apply, const struct core_store 
     return deadline_ms;
 }
 
-/* Goes on where it was: with a new deadline, and what the session is to be given. */
+/* Resumes a kept place with a new deadline and the new request's values. */
 static int resume_waiter(struct apply *apply, const struct asking *asking,
                          struct core_waiter *waiter)
 {
@@ -303,7 +305,8 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
     return 0;
 }
 
-/* Lock and memory, or why not: -EAGAIN, or -ENOMEM where only memory lacks. */
+/* Returns the mode that lock and memory allow now; else sets -EAGAIN, or -ENOMEM or -EDQUOT if only
+ * memory is missing. */
 static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
                                   const struct asking *asking, int *error)
 {
@@ -344,8 +347,8 @@ static int grant_now(struct apply *apply, const struct asking *asking, enum lock
     return error;
 }
 
-/* At once if it can be, else by waiting. `kept` is a place of the same asker, or NULL; it is worth
- * something only to one who may wait. */
+/* Grants at once if possible, else adds a waiter. `kept` is a kept place of the same request, or
+ * NULL; it is used only if the request may wait. */
 static int ask(struct apply *apply, const struct asking *asking, struct core_waiter *kept,
                bool may_wait)
 {
@@ -355,9 +358,9 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     enum lock_mode mode;
     int error = -EAGAIN;
 
-    /* Who sleeps is no state (core_encode.c): it is found before it is looked at. */
+    /* Sleep is not part of the encoded state: it is derived before each use. */
     rouse(apply, store);
-    /* A grant that the record itself is refused can be told by its return only. */
+    /* Without a wait, only the return value can refuse the request. */
     mode = lock_would_grant(&store->lock, wish, record->now_ms);
     if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW &&
         !core_lacks_place(store, mode, asking->kind, asking->flags))
@@ -381,7 +384,6 @@ static int ask(struct apply *apply, const struct asking *asking, struct core_wai
     return 0;
 }
 
-/* What an open of this kind can ask for. */
 bool core_can_wish(enum core_kind kind, uint32_t wish)
 {
     switch (kind) {
@@ -435,8 +437,8 @@ static struct core_waiter *find_kept_place(const struct core *core, const struct
     return NULL;
 }
 
-/* Would the process wait for itself? A release under way (GRACE) may be its own, one that has come
- * and waits for transfers (LEAVING) is. */
+/* True if the process would wait for itself. Not with GRACE or LEAVING: the session that it waits
+ * for is then being released. */
 static bool waits_for_itself(struct apply *apply, struct core_store *store)
 {
     const struct record *record = apply->record;
@@ -449,7 +451,7 @@ static bool waits_for_itself(struct apply *apply, struct core_store *store)
            LOCK_MODE_NONE;
 }
 
-/* Reads what is in another tier, where it is: the device is not needed for that. */
+/* True if the request only reads bytes in another tier and does not need the device. */
 static bool is_beside_device(const struct core_store *store, const struct asking *asking,
                              uint32_t wish)
 {
@@ -485,7 +487,7 @@ int apply_lock_open(struct apply *apply)
                may_wait && !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 
-/* What its pool can never have is not waited for. */
+/* Refuses a reservation that the pool's budget can never allow. */
 static int check_budget(struct apply *apply, const struct core_store *store)
 {
     const struct core_pool *pool = core_find_pool(apply->core, store);
@@ -562,8 +564,8 @@ static void expire_waiter(struct apply *apply, struct core_waiter *waiter)
     if (!waiter->away)
         refuse(apply, waiter, grace ? -EAGAIN : -ETIMEDOUT);
     else
-        keep = apply->core->is_resuming; /* it has not been read yet whether he asks again */
-    /* Its place kept until the end of time would never be over. */
+        keep = apply->core->is_resuming; /* its client may still come back to the new worker */
+    /* A place kept at the end of time would never expire. */
     if (!keep || apply->record->now_ms == UINT64_MAX)
         apply_forget_waiter(apply, waiter);
     else

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves: what is committed comes from one tier to another. See move.h */
+/* Moves of committed bytes between tiers. See move.h */
 #include "core/core_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What copies, in the direction of time. */
+/* True if the move in progress reads or writes the device. */
 static bool uses_device(const struct core_store *store)
 {
     return store->places.place == CORE_PLACE_DEVICE || store->places.move.to == CORE_PLACE_DEVICE;
@@ -31,7 +31,8 @@ void apply_abandon_move(struct apply *apply, struct core_store *store, int error
     core_end_move(apply->core, store);
 }
 
-/* What heals a store reads nothing of the device, as long as there is one. */
+/* A move that heals a store reads nothing from the device, and continues unless the device is
+ * lost. */
 void apply_abandon_device_moves(struct apply *apply, int error)
 {
     for (size_t i = 0; i < apply->core->stores.count; i++) {
@@ -67,7 +68,7 @@ void apply_heal(struct apply *apply)
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-/* What forbids any change of the store's copies. */
+/* Refuses any change of the store's copies while it is in use or moving. */
 static int check_rest(const struct core *core, const struct core_store *store)
 {
     if (!store)
@@ -80,7 +81,7 @@ static int check_rest(const struct core *core, const struct core_store *store)
     return 0;
 }
 
-/* Is there something to copy from, and to? */
+/* Checks that there is a source to copy from and a target to copy to. */
 static int check_source(struct apply *apply, const struct core_store *store, enum core_place to)
 {
     const struct core *core = apply->core;
@@ -134,7 +135,7 @@ static void note_begin(struct apply *apply, struct core_store *store, enum core_
     apply->out->id = store->places.move.id;
 }
 
-/* Its copy there is all that is left. */
+/* Makes the spare in `to` the place and drops all faster copies. */
 static void go_down(struct apply *apply, struct core_store *store, enum core_place to)
 {
     bool heals = store->suspect > 0;
@@ -145,8 +146,8 @@ static void go_down(struct apply *apply, struct core_store *store, enum core_pla
     core_add_move_event(apply, heals ? CORE_EVENT_HEALED : CORE_EVENT_DEMOTED, store, to, 0);
 }
 
-/* It was asked for, and the place has bytes that are worth keeping meanwhile: of suspect ones, too,
- * nobody knows that they are damaged. */
+/* True if the spare has to be read and verified first: the record asks for it, and the place still
+ * has bytes to keep meanwhile. Suspect bytes count, because they may be sound. */
 static bool is_looked_at(const struct apply *apply, const struct core_store *store)
 {
     bool is_lost = apply->core->lost && store->places.place == CORE_PLACE_DEVICE;
@@ -154,7 +155,7 @@ static bool is_looked_at(const struct apply *apply, const struct core_store *sto
     return (apply->record->flags & CORE_MOVE_LOOK) != 0 && !is_lost;
 }
 
-/* A slower place: at once where its copy is there. */
+/* Moves the store to a slower tier, at once if that has a spare. */
 static int demote(struct apply *apply, struct core_store *store, enum core_place to)
 {
 
@@ -171,7 +172,7 @@ static int demote(struct apply *apply, struct core_store *store, enum core_place
     return 0;
 }
 
-/* For whom it goes, if it may. */
+/* Returns the store that the eviction makes room for; sets an error if it may not. */
 static const struct core_store *find_evictor(const struct apply *apply,
                                              const struct core_store *store, int *error)
 {
@@ -188,7 +189,7 @@ static const struct core_store *find_evictor(const struct apply *apply,
     return evictor;
 }
 
-/* It has left. For whom may be gone meanwhile, too. */
+/* Tells that the store was evicted. The store that needed the room may be gone by now. */
 static void note_eviction(struct apply *apply, struct core_store *store, enum core_place to,
                           uint64_t evictor)
 {
@@ -223,7 +224,7 @@ static int begin_move(struct apply *apply)
         return error;
     if (to > store->places.place && !spare)
         return demote(apply, store, to);
-    if (spare && to < store->places.place) /* the place would be the faster one */
+    if (spare && to < store->places.place) /* the spare would be faster than the place */
         return -EINVAL;
     note_begin(apply, store, to, spare);
     return 0;
@@ -263,7 +264,7 @@ static struct core_store *find_moving(const struct apply *apply)
                : NULL;
 }
 
-/* Known to the core, with one reference each: the copy's. All or none. */
+/* Adds the copy's memories. All or none. */
 static int add_memories(struct apply *apply, struct core_store *store, enum core_place tier)
 {
     const struct record *record = apply->record;
@@ -290,7 +291,7 @@ static void end_move(struct apply *apply, struct core_store *store)
     apply_grant_waiters(apply, store);
 }
 
-/* The copy that was there is as it should be. Who holds the store by now keeps it where it is. */
+/* The spare was read and is sound. A session that holds the store by now keeps it in its place. */
 static int end_look(struct apply *apply, struct core_store *store)
 {
     enum core_place to = store->places.move.to;
@@ -308,7 +309,7 @@ static int end_look(struct apply *apply, struct core_store *store)
     return 0;
 }
 
-/* As it was ordered, unless somebody holds the store by now, who keeps it where it is. */
+/* Makes the copy the place as ordered; only a spare if a session holds the store by now. */
 static void place_copy(struct apply *apply, struct core_store *store)
 {
     struct core *core = apply->core;
@@ -430,6 +431,6 @@ int apply_copy_drop(struct apply *apply)
         return -ENODATA;
     core_drop_spare(apply->core, store, tier);
     core_add_move_event(apply, CORE_EVENT_COPY_DROPPED, store, tier, (int)record->offset);
-    apply_grant_waiters(apply, store); /* by which it was to be healed, perhaps */
+    apply_grant_waiters(apply, store); /* the spare may have been due to heal it */
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools come, change and go; stores change theirs, and are pinned. See pool.h */
+/* Creates, changes and removes pools; moves stores between them and pins stores. See pool.h */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static int copy_pool_name(const struct record *record, char name[256])
     return core_is_pool_name(name) ? 0 : -EINVAL;
 }
 
-/* With what the record says, and the rest as it is. */
+/* Sets the values that the record has; the others stay. */
 static int change_budget(const struct record *record, struct core_pool *budget)
 {
     if (record->flags & CORE_POOL_MIN)
@@ -38,7 +38,7 @@ static int change_budget(const struct record *record, struct core_pool *budget)
                : 0;
 }
 
-/* So much would be kept for pools, if this one had that budget. */
+/* True if the sum of all minimums stays in range with this budget. */
 static bool minimums_fit(const struct core *core, const struct core_pool *budget)
 {
     uint64_t left_bytes = INT64_MAX - budget->min_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions: registered, referred to by open files, unregistered, and gone with their lock. */
+/* Regions: registration, references by open files, unregistration, and the end with their lock. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static uint64_t text_bytes(const struct region *region)
 
 /* ---- their end ------------------------------------------------------------------------------ */
 
-/* What it held outside goes by the effect: its descriptor, and the file of its session. */
+/* The effect releases its descriptor and closes the file of its session. */
 static void drop_region(struct apply *apply, struct region *region)
 {
     struct core *core = apply->core;
@@ -89,7 +89,8 @@ int apply_region_unregister(struct apply *apply)
 
 /* ---- registering ---------------------------------------------------------------------------- */
 
-/* The allocation that it lies on, by the session of a file that is its alone from now on. */
+/* Checks the allocation that the region is to lie on, and the file with the session that it takes
+ * over. */
 static int check_allocation(const struct core *core, const struct record *record,
                             const struct core_file *file)
 {

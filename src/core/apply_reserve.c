@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory set aside for writers: who may have it, and what becomes of it. See core.h, RESERVATIONS.
- */
+/* Reservations of memory for writers. See core.h, RESERVATIONS. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What a writer of the store gives back to the device. */
+/* Returns the committed bytes on the device that a writer of the store gives back. */
 static uint64_t count_replaced(const struct core_store *store)
 {
     bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
@@ -38,14 +37,14 @@ int apply_why_no_memory(const struct apply *apply, const struct core_store *stor
     return error == 0 ? -ENOMEM : error;
 }
 
-/* What this waiter needs besides the lock; `auto` that becomes a reader needs nothing. */
+/* Returns the bytes that this waiter needs with the lock; 0 for `auto` that becomes a reader. */
 static uint64_t needed_bytes(const struct core_store *store, const struct core_waiter *waiter)
 {
     return lock_get_wish_mode(&store->lock, waiter->wish) == LOCK_MODE_RW ? waiter->reserve_bytes
                                                                           : 0;
 }
 
-/* It would adopt what another process may still write. */
+/* True if the waiter would take over memory that another process can still write. */
 static bool waits_for_exits(const struct core_store *store, const struct core_waiter *waiter)
 {
     return lock_get_wish_mode(&store->lock, waiter->wish) == LOCK_MODE_RW_DATA &&
@@ -77,7 +76,7 @@ static void forget_claims(struct apply *apply)
         ((struct core_pool *)pools->items[i])->spoken_for = false;
 }
 
-/* By who waits and lacks it, as long as that one is patient. */
+/* Claims memory for this waiter while it is patient. */
 static void claim(struct apply *apply, const struct core_store *store,
                   const struct core_waiter *waiter, uint64_t bytes)
 {
@@ -100,7 +99,7 @@ bool apply_is_spoken_for(const struct apply *apply, const struct core_store *sto
     return pool->spoken_for || (apply->spoken_for && bytes > core_get_unfilled(pool));
 }
 
-/* Its store has to come to the device, and nothing brings it there yet. */
+/* True if the waiter needs a promotion of its store and no move has begun. */
 static bool wants_place(const struct core *core, const struct core_store *store,
                         const struct core_waiter *waiter)
 {
@@ -109,7 +108,7 @@ static bool wants_place(const struct core *core, const struct core_store *store,
            !core_is_fenced(core, store->name);
 }
 
-/* What can never be is for nobody to wait behind. */
+/* A promotion that the pool's budget can never allow claims nothing. */
 static void claim_place(struct apply *apply, const struct core_store *store,
                         const struct core_waiter *waiter)
 {
@@ -119,7 +118,7 @@ static void claim_place(struct apply *apply, const struct core_store *store,
         claim(apply, store, waiter, bytes);
 }
 
-/* Does it lack what it is to reserve? If that is all that it lacks, nobody goes before it. */
+/* True if the waiter lacks memory for its reservation; claims that if it lacks nothing else. */
 static bool look_at(struct apply *apply, const struct core_store *store,
                     const struct core_waiter *waiter)
 {
@@ -127,7 +126,7 @@ static bool look_at(struct apply *apply, const struct core_store *store,
     bool lacks = bytes > 0 && (apply_is_spoken_for(apply, store, bytes) ||
                                !apply_has_memory(apply, store, bytes));
 
-    /* Memory alone would not help who waits for the store's place besides. */
+    /* Memory alone does not help a waiter that also needs a promotion. */
     if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
         claim(apply, store, waiter, bytes);
     return lacks;
@@ -162,7 +161,7 @@ void apply_rouse(struct apply *apply)
     if (left > 0)
         forget_claims(apply);
 
-    /* Ids rise as they came, over all stores. */
+    /* Ids rise in order of arrival over all stores. */
     for (size_t i = 0; left > 0 && i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
         struct core_store *store = core_store(core, waiter->store);
@@ -235,7 +234,7 @@ void apply_drop_reservation(struct core *core, struct core_session *session)
     set_making(core, session, 0, 0);
 }
 
-/* Its pool allowed as much before. */
+/* The pool allowed these bytes before. */
 void apply_undo_making(struct apply *apply, struct core_session *session)
 {
     uint64_t room_bytes = smaller(apply->free_bytes, UINT64_MAX - apply->core->reserved_bytes);
@@ -249,7 +248,7 @@ void apply_undo_making(struct apply *apply, struct core_session *session)
     apply->free_bytes -= now_bytes;
 }
 
-/* More for a session that has its lock, by the rules of one that asks for both. */
+/* Reserves more for a session by the rules of a request for lock and memory. */
 static int reserve_as_acquire(struct apply *apply, struct core_session *session)
 {
     const struct core_store *store = core_store(apply->core, session->store);
@@ -269,8 +268,8 @@ static int reserve_as_acquire(struct apply *apply, struct core_session *session)
     return 0;
 }
 
-/* More than the session had, in all, is for its pool to allow. What is being made was charged
- * before, so the device has it. */
+/* Checks that the pool allows the session more than it had in all. The device already has room for
+ * memory being made: that was charged before. */
 static int check_more(struct apply *apply, const struct core_session *session)
 {
     const struct record *record = apply->record;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A new worker goes on with the state: what the one before it had under way has ended with it. See
- * core.h, RESUMING. */
+/* A new worker takes over the state: operations in progress ended with the old one. See core.h,
+ * RESUMING. */
 #include "core/core_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Those that are over go from the table, so the next one is found by its id. */
+/* Sessions that end leave the table, so the next one is found by its id. */
 static void end_sessions(struct apply *apply)
 {
     struct core_session *session;
@@ -18,15 +18,15 @@ static void end_sessions(struct apply *apply)
     }
 }
 
-/* In the order of their ids: who came first is set aside for first. */
+/* In order of ids: the oldest session reserves first. */
 static void undo_making(struct apply *apply)
 {
     for (size_t i = 0; i < apply->core->sessions.count; i++)
         apply_undo_making(apply, apply->core->sessions.items[i]);
 }
 
-/* Who waited for a RELEASE begins anew. Who was to come back to the last worker has as long for
- * this one. */
+/* Forgets waiters for a RELEASE, which start again. All others have the full time to come back to
+ * this worker. */
 static void keep_places(struct apply *apply)
 {
     struct core_waiter *waiter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions: their grant, their commit, and the ways in which they end. */
+/* Sessions: grant, commit and end. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ static void fill_session(const struct apply *apply, const struct asking *asking,
     session->since_ms = apply->record->wall_ms;
 }
 
-/* In the shares and in the lock. All or nothing. */
+/* Takes the shares and adds the session to the lock. All or nothing. */
 static int take_places(struct core *core, struct core_store *store, const struct asking *asking,
                        enum lock_mode mode)
 {
@@ -63,7 +63,8 @@ static const enum core_event_type connected_events[LOCK_MODES] = {
     [LOCK_MODE_RW_DATA] = CORE_EVENT_RW_DATA_CONNECTED,
 };
 
-/* With what is committed; with nothing, where it is sealed, or the writer asked for that. */
+/* The writer begins with the committed layout; with an empty one if that is sealed or the writer
+ * asked for it. */
 static void begin_writing(struct apply *apply, struct core_store *store,
                           const struct asking *asking, struct core_session *session)
 {
@@ -85,7 +86,8 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     struct core_session *session = grant->session;
     int error;
 
-    /* Decided at the grant, not when it is asked for: a writer may load the store anew. */
+    /* Decided at the grant, not at the request: a writer may have loaded the store again by
+     * then. */
     if (mode != LOCK_MODE_RW && store->suspect > 0)
         return -EIO;
     if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
@@ -139,14 +141,14 @@ static void forget_session(struct apply *apply, struct core_session *session)
     free(idvec_remove(&apply->core->sessions, session->id));
 }
 
-/* Can it be as it was? Bytes beside the device are out of a writer's reach. */
+/* True if the committed layout is intact. A writer cannot reach bytes in other tiers. */
 static bool can_roll_back(const struct core_store *store, const struct core_session *session)
 {
     return store->fixed && (!session->touched || store->places.place != CORE_PLACE_DEVICE ||
                             core_get_fallback(store) != CORE_PLACE_NONE);
 }
 
-/* The working copy goes; the committed layout too, if its bytes may have changed and there is no
+/* Drops the working copy; also the committed layout if its bytes may have changed and there is no
  * other copy. */
 static bool abort_writer(struct apply *apply, struct core_store *store,
                          const struct core_session *session)
@@ -188,7 +190,7 @@ bool apply_end_session(struct apply *apply, struct core_session *session, bool r
     return kept;
 }
 
-/* It goes on only until its transfers have ended. */
+/* Keeps the session until its transfers have ended. */
 static int linger(struct apply *apply, struct core_session *session, bool revoked)
 {
     if (revoked && !session->ending)
@@ -232,7 +234,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
 
     core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
-    core_drop_spares(apply->core, store); /* of another generation */
+    core_drop_spares(apply->core, store); /* they are of the old generation */
     core_throw_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
     memcpy(store->hash, commit->hash, sizeof store->hash);
@@ -246,7 +248,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     store->changed_ms = record->wall_ms;
 }
 
-/* The writer goes on, with the bytes alone. */
+/* The writer continues and may change the bytes only. */
 static void end_seal(struct apply *apply, struct core_store *store, struct core_session *session)
 {
     core_add_event(apply, CORE_EVENT_SEALED, store, session);
@@ -257,8 +259,8 @@ static void end_seal(struct apply *apply, struct core_store *store, struct core_
     apply->out->mode = LOCK_MODE_RW_DATA;
 }
 
-/* The writer goes, or goes on as a reader: with its files, but no longer with what it could write.
- */
+/* The writer's session ends, or continues as a reader: with its files, without its reservation and
+ * writable tickets. */
 static void end_commit(struct apply *apply, struct core_store *store, struct core_session *session)
 {
     bool stay = (apply->record->flags & CORE_COMMIT_STAY) != 0;
@@ -277,7 +279,7 @@ static void end_commit(struct apply *apply, struct core_store *store, struct cor
     }
 }
 
-/* Of what the writer's layout is now; where that was done before, it is taken as it is. */
+/* Computes the commit of the writer's layout, or takes a precomputed result for the same layout. */
 static int prepare(const struct apply *apply, const struct core_store *store, bool check,
                    struct core_commit *commit)
 {
@@ -292,7 +294,7 @@ static int prepare(const struct apply *apply, const struct core_store *store, bo
     }
     *commit = (struct core_commit){.layout = layout, .check = check};
     if (!layout)
-        commit->layout = layout_new(); /* nothing was written: an empty layout */
+        commit->layout = layout_new(); /* the writer made nothing: an empty layout */
     if (commit->layout)
         core_commit_prepare(commit);
     else
@@ -322,11 +324,12 @@ static int check_commit(const struct apply *apply, const struct core_store *stor
         return -EINVAL;
     if (apply->core->lost)
         return -ENODEV;
-    /* Nobody could ever tell whether its successor is alone with the bytes. */
+    /* With an invisible writer, no later session could ever be known to write alone. */
     return flags & CORE_COMMIT_SEAL && store->unseen_writer ? -EOPNOTSUPP : 0;
 }
 
-/* Who replaces all may find the store in another tier, and then has to replace all. */
+/* A writer that was admitted while the store was in another tier has to replace every
+ * allocation. */
 static int check_tiers(const struct apply *apply, struct core_store *store)
 {
     const struct layout *layout = store->working ? store->working : store->fixed;
@@ -404,11 +407,11 @@ int apply_give_up(struct apply *apply)
     if (error < 0)
         return error;
     change.session->touched = true;
-    /* Another copy costs the device nothing. */
+    /* A copy in another tier takes no memory of the device. */
     if (change.store->places.place == CORE_PLACE_DEVICE &&
         !apply_fall_back(apply, change.store, CORE_EVENT_DEMOTED))
         core_drop_fixed(apply->core, change.store);
-    /* Who waits for `auto` now waits as a writer: nobody can be granted while one is there. */
+    /* Waiters for `auto` now wait as writers; none can be granted while this writer is here. */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores come, go, and change their names and attributes. */
+/* Creates, removes and renames stores, and changes their attributes. */
 #include "core/core_internal.h"
 
 #include "meta/name.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What else stands at the top of the tree. */
+/* Other names at the top of the tree. */
 static const char *const taken_names[] = {"device",  "events", "metrics", ".fds",
                                           "regions", "pools",  ".",       ".."};
 
-/* A store's name is a directory's: whatever a directory may be called, in UTF-8. */
+/* A store's name is any directory name in UTF-8. */
 int core_check_store_name(const char *name)
 {
     size_t bytes = strlen(name);
@@ -79,7 +79,7 @@ int apply_store_create(struct apply *apply)
 }
 
 /* Files outside of sessions (a sleeping library's `ctl`, a poll of `state`) do not keep a store:
- * they answer ESTALE afterwards. */
+ * they fail with ESTALE afterwards. */
 static bool store_in_use(const struct core_store *store)
 {
     return store->lock.session_count > 0 || store->lock.waiter_count > 0;
@@ -97,7 +97,7 @@ static void remove_store(struct apply *apply, struct core_store *store)
     core_store_free(store);
 }
 
-/* Whoever has its `ctl` open means to take the lock, or sleeps. */
+/* A client with an open `ctl` is about to take the lock, or sleeps. */
 static bool is_open_by_others(const struct core *core, uint64_t store, uint64_t file)
 {
     for (size_t i = 0; i < core->files.count; i++) {
@@ -150,7 +150,7 @@ static void exchange_names(struct apply *apply, struct core_store *store, struct
     core_add_event(apply, CORE_EVENT_STORE_RENAMED, other, NULL);
 }
 
-/* As for directories, a rename replaces only what is empty. */
+/* As for directories, a rename replaces only an empty store. */
 static int check_replaceable(const struct core_store *store, uint32_t flags)
 {
     if (flags & RENAME_NOREPLACE)

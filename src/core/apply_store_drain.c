@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The drain of one store: whoever asks waits, holders are told, and what is committed stays. */
+/* The drain of one store: new requests wait, holders are told, and the committed layout stays. */
 #include "core/core_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Whoever polls `state` looks again, though it reads as before: `info` has more to say. */
+/* Wakes polls of `state`, although its text is the same: `info` has changed. */
 static void show_change(struct apply *apply, struct core_store *store)
 {
     store->version++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets: made for a session's memory, used once, gone with time or with the session. */
+/* Tickets: made for a session's memory, used once, dropped at their expiry or the session's end. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static struct core_ticket *find_secret(const struct core *core, const uint8_t se
     return NULL;
 }
 
-/* Frees the tickets that `match` picks, keeping the others in their order. */
+/* Frees the tickets for which `match` is true; the others keep their order. */
 static void drop_matching(struct core *core,
                           bool (*match)(const struct core_ticket *ticket, uint64_t key),
                           uint64_t key)
@@ -78,7 +78,7 @@ void apply_expire_tickets(struct core *core, uint64_t now_ms)
         drop_matching(core, is_expired, now_ms);
 }
 
-/* The ranks that the record names, by serial or by range, into first and count. */
+/* Sets the ticket's ranks from the record's serial or range. */
 static int find_range(const struct record *record, const struct layout *layout,
                       struct core_ticket *ticket)
 {
@@ -102,8 +102,8 @@ static int find_range(const struct record *record, const struct layout *layout,
     return 0;
 }
 
-/* All of it has memory, on the device, or the session was let in wherever that is; says whether
- * some is part of the fixed layout. */
+/* Checks that each allocation has memory, on the device unless the session was admitted in any
+ * tier. *committed: true if some of it is part of the committed layout. */
 static int check_memory(const struct core *core, const struct core_store *store,
                         const struct layout *layout, const struct core_ticket *ticket, bool any,
                         bool *committed)
@@ -162,7 +162,7 @@ static int make_ticket(struct apply *apply, const struct core_file *file,
     return 0;
 }
 
-/* For the descriptor that was registered. */
+/* Makes a ticket for the region's descriptor. */
 static int make_region_ticket(struct apply *apply, const struct core_file *file,
                               struct core_ticket *ticket)
 {

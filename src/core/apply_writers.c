@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may still write the memory of a store: a sealed layout is handed on only when they are gone.
- */
+/* Processes that may still write a store's memory: a sealed layout gets its next writer only after
+ * their exit. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static bool is_below(struct core_process a, struct core_process b)
     return a.pid != b.pid ? a.pid < b.pid : a.start < b.start;
 }
 
-/* Index of the first that is not below this one. */
+/* Returns the index of the first writer that is not below this process. */
 static size_t find_place(const struct core_store *store, struct core_process process)
 {
     size_t low = 0, high = store->writer_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core - a core's life, and what its objects are found and held together by */
+/* core - making and freeing a core and its objects, and the links between files and sessions */
 #include "core/core.h"
 
 #include "core/core_internal.h"

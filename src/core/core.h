@@ -2,16 +2,16 @@
 /*
  * core - the whole state of one mount, and the one function that changes it
  *
- * Pure: no I/O, no clock, no randomness, no descriptors. Everything that is not determined by the
- * state comes in with the record: time, process, uid, random bytes, memory handles. The same
- * records applied to a fresh core give the same state, byte by byte (core_encode). A record that
- * fails changes nothing, counters of ids included, and leaves no effects. One exception: a COMMIT
- * refused by layout_check sets the store's last_error, so it has to be replayed like any other; no
- * other record that failed may be, for with more memory it might succeed (outcome.noted).
+ * Pure: no I/O, no clock, no randomness, no descriptors. A record carries every input that the
+ * state does not determine: time, process, uid, random bytes, memory handles. The same records
+ * applied to a fresh core give the same state, byte by byte (core_encode). A record that fails
+ * changes nothing, counters of ids included, and leaves no effects. One exception: a COMMIT that
+ * layout_check refuses sets the store's last_error, so this failed record has to be replayed
+ * (outcome.noted). No other failed record may be replayed: with more memory it might succeed.
  *
- * What has to be done outside because of a change (answer a waiter, free memory, wake a poll) is
- * appended to a queue of effects, which the service takes after each record (core_next_effect).
- * Changed by src/service alone, through core_apply; the front ends look at it. Single-threaded.
+ * Work outside the core that follows from a change (answer a waiter, free memory, wake a poll) is
+ * appended to a queue of effects, which the service empties after each record (core_next_effect).
+ * Only src/service changes a core, through core_apply; the front ends read it. Single-threaded.
  * Objects returned as const pointers are valid until the next core_apply.
  */
 #ifndef GMSFS_CORE_CORE_H
@@ -34,33 +34,34 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Of an encoded state: a change is another version. What was frozen of it (tests/data) says when.
- */
+/* Version of an encoded state. Any change of the bytes needs a new one; the frozen states in
+ * tests/data show when. */
 #define CORE_STATE_VERSION 12u
-#define CORE_STATE_OLDEST  11u /* that is still read */
-#define CORE_STATE_TIMES   12u /* the first that has times of files */
+#define CORE_STATE_OLDEST  11u /* oldest version that core_decode reads */
+#define CORE_STATE_TIMES   12u /* first version with times of files */
 
-/*
- * Bounds. Beyond each: ENOSPC, of files ENFILE, of gathered bytes ENOMEM. All but the first and the
- * last are shared by the users (base/share.h), as are the sessions and the waiters of a store
- * (fsm/lock.h): beyond a user's share EDQUOT.
- */
-#define CORE_MAX_STORES         4096u
-#define CORE_MAX_FILES          65536u /* open ones, and those who wait for an open */
-#define CORE_MAX_TICKETS        4096u
-#define CORE_MAX_GATHERED_BYTES (2ull << 30) /* of documents and values that are being written */
-#define CORE_MAX_EVENTS         1024u        /* ring: older ones are overwritten */
-#define CORE_MAX_WRITERS        1024u        /* processes that can write a store's memory */
+/* Bounds. A request beyond one fails: ENFILE for files, ENOMEM for gathered bytes, ENOSPC for the
+ * others. All but the first and the last are shared between the users (base/share.h), as are the
+ * sessions and the waiters of a store (fsm/lock.h): a request beyond the user's share fails with
+ * EDQUOT. */
+#define CORE_MAX_STORES  4096u
+#define CORE_MAX_FILES   65536u /* open files, and waiters for an open */
+#define CORE_MAX_TICKETS 4096u
+/* bytes of documents and values that clients are still writing */
+#define CORE_MAX_GATHERED_BYTES (2ull << 30)
+#define CORE_MAX_EVENTS         1024u /* ring: a new event overwrites the oldest */
+#define CORE_MAX_WRITERS        1024u /* processes that can write a store's memory */
 #define CORE_MAX_REGIONS        4096u
-#define CORE_MAX_REGION_BYTES   (1u << 20) /* of their names and keys */
+#define CORE_MAX_REGION_BYTES   (1u << 20) /* bytes of the regions' names and keys */
 
-#define CORE_MAX_GRANTS    256u /* by one record, which so ends soon; RECORD_TIME goes on */
+/* per record, so that each ends soon; RECORD_TIME grants the others */
+#define CORE_MAX_GRANTS    256u
 #define CORE_KEPT_PLACE_MS 1000u
 #define CORE_TICKET_MS     30000u
 #define CORE_REASON_BYTES  128u
-#define CORE_BY_DAEMON     UINT32_MAX /* instead of the uid of who revoked: nobody asked */
+#define CORE_BY_DAEMON     UINT32_MAX /* uid of a revocation by the daemon itself */
 
-/* What a file of a store is; fs/node.h maps its own, finer kinds to these. */
+/* Kinds of a store's files; fs/node.h maps its own, finer kinds to these. */
 enum core_kind {
     CORE_KIND_NONE = 0,
     CORE_KIND_PSEUDO, /* state, info, sessions, …: text; `serial` is free for the front end */
@@ -79,8 +80,8 @@ enum core_kind {
 };
 #define CORE_KIND_COUNT (CORE_KIND_RESIDENCY + 1)
 
-/* Which bound a record met (struct outcome). Of what is state; what is not (bytes on their way,
- * connections, …) is the service's (bounds.h). */
+/* The bound that a record met (struct outcome). Only bounds of the state; the service has those of
+ * bytes in flight, connections, … (bounds.h). */
 enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,
@@ -90,26 +91,30 @@ enum core_bound {
     CORE_BOUND_GATHERED,
     CORE_BOUND_REGIONS,
     CORE_BOUND_REGION_BYTES,
-    CORE_BOUND_MEMORY, /* the daemon's own, of which the state knows nothing: never of a record */
+    /* the daemon's own memory, which the state does not count: no record meets it */
+    CORE_BOUND_MEMORY,
 };
 
 enum core_health {
     CORE_HEALTH_OK,
-    CORE_HEALTH_SUSPECT, /* bytes of some store may be damaged */
+    CORE_HEALTH_SUSPECT, /* the bytes of at least one store may be damaged */
     CORE_HEALTH_LOST,    /* the device is gone, for good */
 };
 
-#define CORE_OPEN_READ       (1u << 0)
-#define CORE_OPEN_WRITE      (1u << 1)
-#define CORE_OPEN_NONBLOCK   (1u << 2)
-#define CORE_OPEN_GRACE      (1u << 3) /* waits only for a RELEASE under way: at its deadline EAGAIN */
-#define CORE_OPEN_AGAIN      (1u << 4)  /* ACQUIRE: is back soon after its deadline: looks around */
-#define CORE_OPEN_LEAVING    (1u << 5)  /* the session that the process is in ends already */
-#define CORE_OPEN_OWNED      (1u << 6)  /* ACQUIRE: the session ends with its owner's process */
-#define CORE_OPEN_FRESH      (1u << 7)  /* ACQUIRE: a grant of RW drops what is committed */
-#define CORE_OPEN_REPLACE    (1u << 8)  /* ACQUIRE: RW wherever the store is, for all is replaced */
-#define CORE_OPEN_ANY        (1u << 9)  /* ACQUIRE: RO wherever the store is */
-#define CORE_OPEN_CONNECTION (1u << 10) /* FILE_OPEN: a connection's, which no client has open */
+#define CORE_OPEN_READ     (1u << 0)
+#define CORE_OPEN_WRITE    (1u << 1)
+#define CORE_OPEN_NONBLOCK (1u << 2)
+/* waits only for a RELEASE in progress; EAGAIN at its deadline */
+#define CORE_OPEN_GRACE   (1u << 3)
+#define CORE_OPEN_AGAIN   (1u << 4) /* ACQUIRE: its caller asks again soon after the deadline */
+#define CORE_OPEN_LEAVING (1u << 5) /* the session of this process is already ending */
+#define CORE_OPEN_OWNED   (1u << 6) /* ACQUIRE: the session ends with its owner's process */
+#define CORE_OPEN_FRESH   (1u << 7) /* ACQUIRE: a grant of RW drops the committed layout */
+/* ACQUIRE: RW in any tier, because the writer replaces every allocation */
+#define CORE_OPEN_REPLACE (1u << 8)
+#define CORE_OPEN_ANY     (1u << 9) /* ACQUIRE: RO in any tier */
+/* FILE_OPEN: by a connection; no client has a descriptor of it */
+#define CORE_OPEN_CONNECTION (1u << 10)
 #define CORE_OPEN_BY_PROCESS (1u << 11) /* ACQUIRE: the session is not exclusive */
 
 struct core_store {
@@ -120,81 +125,87 @@ struct core_store {
     uint64_t created_ms;     /* wall clock, from the record */
     uint64_t changed_ms;
     uint64_t generation;
-    uint64_t version; /* counts changes of what `state` shows: for poll */
+    uint64_t version; /* number of changes of the file `state`, for poll */
     struct lock lock;
-    uint64_t moment_ms; /* when time next changes the lock, while lock.changed is false */
-    bool is_touched;    /* it is in the index's `touched` */
-    struct share sessions, waiters; /* of the lock, by user */
-    bool crowded;                   /* some waiters may sleep, whatever memory there is */
-    struct layout *fixed;           /* what is committed, or sealed (lock.sealed); NULL: neither */
-    struct layout *working;         /* NULL: no writer, or a writer that has changed nothing */
-    struct blob *encoding;          /* canonical bytes of `fixed` */
-    struct core_process *writers;   /* who was handed writable descriptors of its memory, and may
-                                       live: in order of pid and start */
+    /* next time at which the clock alone changes the lock; valid while lock.changed is false */
+    uint64_t moment_ms;
+    bool is_touched;                /* true if the index's `touched` lists this store */
+    struct share sessions, waiters; /* the lock's sessions and waiters, by user */
+    bool crowded;                   /* true if waiters may sleep for other reasons than memory */
+    struct layout *fixed; /* the committed or (lock.sealed) the sealed layout; NULL if neither */
+    /* the writer's layout; NULL if there is no writer or it has changed nothing */
+    struct layout *working;
+    struct blob *encoding; /* canonical bytes of `fixed` */
+    /* processes with writable descriptors of its memory that may still run, sorted by pid and
+     * start */
+    struct core_process *writers;
     size_t writer_count;
-    bool unseen_writer; /* so was a process that the daemon cannot see */
+    bool unseen_writer; /* true if a process that the daemon cannot see has such a descriptor */
     uint8_t hash[16];
     uint8_t group[16];
     char last_error[256];
-    uint64_t suspect; /* how many memories of its layouts may be damaged: then no new readers */
-    uint64_t grants_rw, grants_ro, commits, aborts, exports; /* for metrics */
+    /* memories of its layouts that may be damaged; no new readers while above 0 */
+    uint64_t suspect;
+    uint64_t grants_rw, grants_ro, commits, aborts, exports; /* counters for metrics */
     struct core_history history;                             /* of its writers */
-    struct core_drain drain;                                 /* lock.closed follows from it */
+    struct core_drain drain;                                 /* lock.closed equals drain.is_on */
     struct core_use use;
     struct core_places places;
 };
 
 struct core_session {
-    uint64_t id; /* what users see: "RW 7" */
+    uint64_t id; /* the number that users see: "RW 7" */
     uint64_t store;
     enum lock_mode mode;
-    bool exclusive; /* made by ACQUIRE without BY_PROCESS: reached by handle, JOIN and token only */
-    bool implicit;  /* taken by opening an allocation */
-    bool touched;   /* committed bytes may have changed: no rollback */
-    bool owned;     /* ends with its owner's process, whoever has its files open */
-    bool ending;    /* closed, or revoked; SESSION_END follows, until then nothing of it begins */
-    bool holds;     /* the store is in use while it lives (pool.h): its place gets no slower */
-    bool any;       /* it was let in wherever the store is */
-    uint64_t opener; /* implicit, exclusive: the file that took it */
+    /* by ACQUIRE without BY_PROCESS: only its handle, JOIN and the token reach it */
+    bool exclusive;
+    bool implicit; /* the open of an allocation took it */
+    bool touched;  /* true if committed bytes may have changed: no rollback */
+    bool owned;    /* ends with its owner's process, even if other processes have its files open */
+    bool ending;   /* closed or revoked: starts nothing new, and SESSION_END follows */
+    bool holds;    /* holds the store (pool.h): the store moves to no slower tier meanwhile */
+    bool any;      /* a reader that was admitted in any tier */
+    uint64_t opener; /* the file that took an implicit or exclusive session; else 0 */
     uint8_t token[16];
     struct core_process owner;
     uint32_t uid;
     char comm[CORE_COMM_BYTES];
     uint64_t since_ms;            /* wall clock */
-    uint64_t files;               /* open files in it */
-    uint64_t tickets;             /* not yet used */
-    struct core_file *first_file; /* of these, in no order */
-    uint64_t reserved_bytes;      /* set aside for it and not drawn yet; a writer's only */
-    uint64_t due_bytes;           /* still to be set aside, of what its store's memory gives back */
-    uint64_t making_bytes;        /* charged for memory that is not in its layout yet */
-    uint64_t drawn_bytes;         /* of that, so much was set aside for it before */
+    uint64_t files;               /* number of its open files */
+    uint64_t tickets;             /* number of its unused tickets */
+    struct core_file *first_file; /* list of its open files, in no order */
+    uint64_t reserved_bytes;      /* reserved for this writer and not yet used; 0 for readers */
+    uint64_t due_bytes;           /* still to be reserved, from memory that its store gives back */
+    uint64_t making_bytes; /* charged for memory that is being made and is not in its layout yet */
+    uint64_t drawn_bytes;  /* part of making_bytes that was taken from its reservation */
 };
 
 struct core_file {
     uint64_t id; /* fh */
     enum core_kind kind;
     uint64_t store;
-    uint64_t serial;  /* allocation, entry, region; a region's ctl: that region; pseudo: the front
-                       * end's */
-    uint64_t session; /* 0: none. An id that core_find_session no longer knows: ESTALE */
+    /* of the allocation, entry or region; of a region's ctl: that region; pseudo: any number of the
+     * front end */
+    uint64_t serial;
+    uint64_t session; /* 0 if none; ESTALE if core_find_session no longer finds it */
     uint32_t flags;   /* CORE_OPEN_* */
     uint32_t uid;
     struct core_process opener;
-    uint64_t gathered_bytes; /* written to it and not yet part of a layout */
-    bool holds;              /* a reference to its region */
-    struct core_file *next_in_session, **link_in_session; /* NULL: in none that lives */
+    uint64_t gathered_bytes; /* bytes written to it that are not yet in a layout */
+    bool holds;              /* true if it has a reference to its region */
+    struct core_file *next_in_session, **link_in_session; /* NULL if it is in no live session */
 };
 
-/* What a grant makes, made before: so that no grant fails for want of memory. */
+/* Objects that a grant needs, allocated when the waiter is added: no grant fails with ENOMEM. */
 struct core_grant {
     struct core_session *session;
-    struct core_file *file; /* NULL: the asker has one, its ctl */
+    struct core_file *file; /* NULL if the request came through an open file (a ctl) */
 };
 
 struct core_waiter {
     uint64_t id;
     uint64_t store;
-    uint64_t file; /* ACQUIRE: the ctl handle; else 0: an open, described by the rest */
+    uint64_t file; /* the ctl of an ACQUIRE; 0: an open, which the other fields describe */
     enum core_kind kind;
     uint64_t serial;
     uint32_t flags;
@@ -204,9 +215,10 @@ struct core_waiter {
     char comm[CORE_COMM_BYTES];
     uint8_t token[16];
     uint64_t since_wall_ms;
-    uint64_t reserve_bytes; /* what is to be set aside at the grant of RW; 0: nothing */
-    bool away;              /* its place is kept, nobody is there to answer; with CORE_OPEN_AGAIN it
-                               only looks around, and counts as waiting all the same */
+    uint64_t reserve_bytes; /* bytes to reserve with a grant of RW; 0 if none */
+    /* its place is kept, and there is no request to answer; with CORE_OPEN_AGAIN it still counts as
+     * waiting */
+    bool away;
     struct core_grant grant;
 };
 
@@ -214,50 +226,51 @@ struct core_ticket {
     uint64_t id;
     uint8_t secret[16];
     uint64_t session;
-    uint32_t uid;          /* who may redeem it */
-    uint32_t holder;       /* the user of the file that it was made for: of whose share it is */
+    uint32_t uid; /* user that may redeem it */
+    /* user of the file that it was made for: it counts in this user's share */
+    uint32_t holder;
     uint64_t first, count; /* ranks */
-    uint64_t serial;       /* of one allocation instead of a range; 0: range */
-    uint64_t region;       /* of its object, and of no session; 0: of memory of a store */
+    uint64_t serial;       /* of the one allocation that it is for; 0: the range */
+    /* the region that it gives access to, without a session; 0: it is for memory of a store */
+    uint64_t region;
     bool writable;
     uint64_t expires_ms;
 };
 
 /*
- * RESERVATIONS. A waiter that wants bytes set aside gets lock and bytes together or neither: it
- * sleeps in its lock while the device (record.free_bytes, and what its own store has committed,
- * which a writer may replace) cannot give them. Among such waiters, of all stores, one whose lock
- * is free goes before all that came later, so that small ones do not starve it; for as long as it
- * is patient (core_is_patient), so that it does not hold them up for ever. Requests that reserve
- * nothing pass it. Who waits for its store to come to the device stands in the same line,
- * for as much as that has; a move to the device that nobody waits for is behind all of them. At the
- * grant as much as possible is set aside of what is free, and the rest is due: it comes from what
- * the writer frees. The sum over the sessions is reserved_bytes: the service keeps that much of the
- * device's account for them.
+ * RESERVATIONS. A waiter that asks for a reservation gets lock and bytes together or neither: it
+ * sleeps in its lock while the device (record.free_bytes, and the committed memory of its own
+ * store, which a writer may replace) cannot give the bytes. Among all stores' waiters of this kind,
+ * one that lacks only memory goes before newer ones, so that small requests do not starve it, but
+ * only while it is patient (core_is_patient), so that it does not block them for ever. Requests
+ * without a reservation pass it. A waiter for a promotion stands in the same line, for the bytes of
+ * its store; a promotion without a waiter comes after all of them. At the grant, as many bytes as
+ * are free are reserved, and the others are due: the writer's freed memory pays them. The sum over
+ * the sessions is reserved_bytes: the service keeps that much of the device's account for them.
  *
- * SEALED LAYOUTS. A writer seals its layout: the shape is final, bytes go on changing. Its session
- * becomes one of RW_DATA, whose end, however it comes, leaves all as it is. RW_DATA is granted only
- * while nobody but the asker itself can write: whoever was handed a writable descriptor
- * (RECORD_LEND) has exited (RECORD_EXIT). Until then who wishes it sleeps in the lock, in turn: who
- * came later waits behind it, as long as it is patient. A grant of RW drops what is sealed.
+ * SEALED LAYOUTS. A writer seals its layout: the shape is final, the bytes may still change. Its
+ * session becomes RW_DATA, and the end of such a session, for any reason, leaves everything as it
+ * is. RW_DATA is granted only once no other process can write: every process with a writable
+ * descriptor (RECORD_LEND) has exited (RECORD_EXIT). Until then a waiter for RW_DATA sleeps in
+ * turn: newer waiters queue behind it while it is patient. A grant of RW drops the sealed layout.
  *
- * RESUMING. What a worker had under way dies with it, and the memory that it made for that goes:
- * the one that replaces it applies RECORD_RESUME to the state that it found, and nothing but moves
- * is under way any more, whose bytes are copied anew. What was being made for a session is not, and
- * what was drawn for it is set aside again, as far as free_bytes go, and else due. Sessions that
- * were only `ending` are over. Who waits is away, and his place is kept, for he asks again: until
- * CORE_RESUME_END it does not expire, and nobody is granted a lock for which one has not come back
- * yet, for that one may be next.
+ * RESUMING. Operations in progress end with their worker, and memory that they were making is lost.
+ * The next worker applies RECORD_RESUME to the state that it found; after that only moves are in
+ * progress, and their bytes are copied again. Memory that was being made for a session is dropped
+ * from its account: bytes drawn from a reservation are reserved again as far as free_bytes go, and
+ * due beyond that. Sessions that were `ending` are over. Every waiter is away and its place is
+ * kept, because its client asks again: until CORE_RESUME_END no such place expires, and no lock is
+ * granted while one of its waiters has not come back, because that waiter may be next.
  */
 
-/* What a COMMIT computes, beforehand (core_commit_new). */
+/* Result of a COMMIT's slow part, computed before the record (core_commit_new). */
 struct core_commit {
-    struct layout *layout; /* of which, held: while it is, nobody changes it */
-    bool check;            /* for CORE_COMMIT_CHECK: nothing is encoded, and spools pass */
-    bool refused;          /* the layout cannot be committed: message says why */
+    struct layout *layout; /* the layout to commit; this reference keeps it unchanged */
+    bool check;            /* for CORE_COMMIT_CHECK: encodes nothing, and accepts spools */
+    bool refused;          /* true if the layout cannot be committed; `message` gives the reason */
     int error;
     char message[256];
-    struct blob *encoding; /* if there is no error */
+    struct blob *encoding; /* NULL after an error */
     uint8_t hash[16];
 };
 
@@ -265,10 +278,10 @@ struct outcome {
     uint64_t id, file, session, waiter, serial, slot, rank, generation, count, ticket_first;
     enum lock_mode mode;
     bool rolled_back;
-    enum core_bound bound; /* with -EDQUOT and what the whole bound says: which it was, */
-    uint32_t bound_uid;    /* and whose */
-    uint64_t pool;         /* with -EDQUOT: whose budget it was, of a pool; 0: of none */
-    bool noted;            /* a COMMIT that failed has set last_error: it is to be replayed */
+    enum core_bound bound; /* the bound that was met, by the user's share (-EDQUOT) or as a whole */
+    uint32_t bound_uid;    /* user that met it */
+    uint64_t pool;         /* with -EDQUOT: the pool with too small a budget; 0 if none */
+    bool noted; /* a failed COMMIT has set last_error, so the record has to be replayed */
     struct core_ticket ticket;
 };
 
@@ -276,22 +289,23 @@ enum effect_type {
     EFFECT_GRANTED,      /* waiter, session, file (the new one, or ACQUIRE's) */
     EFFECT_REFUSED,      /* waiter, error (negative) */
     EFFECT_FREE_MEMORY,  /* memory */
-    EFFECT_STATE,        /* store: what `state` shows changed */
+    EFFECT_STATE,        /* store: its file `state` changed */
     EFFECT_EVENT,        /* a line was added to events */
     EFFECT_SESSION_OVER, /* session, store */
-    EFFECT_PLACE,        /* store: what `residency` shows changed */
-    EFFECT_MOVE_OVER,    /* store, move: it ends without MOVE_END; its memory goes */
-    EFFECT_REGION_OVER,  /* memory: its descriptor; file: its ctl, to be closed; either or none */
+    EFFECT_PLACE,        /* store: its file `residency` changed */
+    EFFECT_MOVE_OVER, /* store, move: the move ends without MOVE_END; drop the memory made for it */
+    EFFECT_REGION_OVER, /* memory: its descriptor; file: its ctl, to be closed; each may be 0 */
 };
 
 struct effect {
     enum effect_type type;
     uint64_t waiter, session, file, memory, store, move;
-    struct core_process owner; /* SESSION_OVER: whose exit would have ended it; pid 0: nobody's */
+    /* SESSION_OVER: the session's owner if it was `owned`; else pid 0 */
+    struct core_process owner;
     int error;
 };
 
-/* Layouts and encodings that are no part of the state any more. */
+/* Layouts and encodings that have left the state and are slow to free. */
 #define CORE_MAX_GARBAGE 16u
 
 struct core_garbage {
@@ -300,10 +314,10 @@ struct core_garbage {
     size_t layout_count, blob_count;
 };
 
-/* Lower bounds than those above. 0: that one */
+/* Limits below the bounds above. 0: the bound itself */
 struct core_limits {
     uint64_t files, tickets, gathered_bytes;
-    uint64_t sessions, waiters; /* of a store */
+    uint64_t sessions, waiters; /* per store */
     uint64_t events;            /* remembered */
     uint64_t regions, region_bytes;
 };
@@ -312,74 +326,79 @@ struct core_options {
     uint64_t patience_ms;
     uint64_t granularity_bytes;
     struct core_limits limits;
-    uint32_t admin_uid; /* besides root: who mounted */
+    uint32_t admin_uid; /* the user that mounted, privileged like root */
 };
 
-/* A checkpoint of the device is under way: nobody gets a session of the stores of these names. */
+/* Fence of a device checkpoint: no session of the stores with these names is granted. */
 struct core_fence {
     bool is_up;
-    char names[2][256];   /* "": none. Of the second there may be no store, and none comes */
-    uint8_t token[16];    /* of this one, or of the last one */
-    uint32_t resolved_by; /* CORE_FENCE_ABORT, _COMPLETE: how the last one ended; 0: none was yet */
+    /* "" if none. The second may name no store; while the fence is up none of that name is
+     * created */
+    char names[2][256];
+    uint8_t token[16]; /* token of this fence, or of the last one */
+    /* CORE_FENCE_ABORT or _COMPLETE: how the last fence ended; 0 if none has */
+    uint32_t resolved_by;
 };
 
-/* What `state` of a store showed before the record that is being applied. */
+/* The part of a store that `state` and `residency` show, as it was before the current record. */
 struct core_shown {
     uint64_t store;
     enum lock_state state;
     uint64_t generation;
-    uint64_t place_version; /* the same of `residency` */
+    uint64_t place_version; /* of core_places.version, for `residency` */
 };
 
-/* The store that an allocation or an entry was in when it was last looked for. */
+/* The store in which an allocation or an entry was last found. */
 struct core_hint {
     uint64_t serial, store;
 };
 
-/* What the stores are found by, and which of them a record has to look at: so most stores cost it
- * nothing. All follows from the stores. */
+/* Finds stores by name, and lists the stores that a record has to look at, so that it skips all
+ * others. Everything here is derived from the stores. */
 struct core_index {
-    struct core_store **names; /* by name */
+    struct core_store **names; /* sorted by name */
     size_t name_count;
-    struct idvec waited; /* stores that somebody waits for */
-    struct idvec lent;   /* stores with writers that can be seen */
+    struct idvec waited; /* stores with waiters */
+    struct idvec lent;   /* stores with visible writers */
     struct core_shown *touched;
     size_t touched_count;
-    size_t room; /* of `names` and `touched`: for so many stores */
+    size_t room; /* capacity of `names` and `touched`, in stores */
     struct core_hint *hints;
 };
 
 struct core {
     struct core_options options;
-    uint64_t next_id;      /* stores, allocations, entries (node serials) and files */
+    uint64_t next_id;      /* of stores, allocations, entries (node serials) and files */
     uint64_t next_session; /* small numbers for people */
     uint64_t next_waiter, next_ticket, next_event;
-    uint64_t event_bytes;      /* of the lines of all events that there ever were */
-    uint64_t measured_event;   /* the next one whose line is not among these yet */
-    uint64_t event_text_bytes; /* of the texts of those before it that are remembered */
-    uint64_t comm_bytes;       /* of the sessions' and the waiters' */
-    uint64_t reserved_bytes;   /* the sum over the sessions */
-    size_t reserving;          /* waiters with reserve_bytes */
-    size_t displaced;          /* stores that are committed, and not on the device */
+    uint64_t event_bytes;    /* bytes of the lines of all events since the first */
+    uint64_t measured_event; /* the first event that event_bytes does not count yet */
+    /* bytes of the texts of the events before it that are still in the ring */
+    uint64_t event_text_bytes;
+    uint64_t comm_bytes;     /* bytes of the program names of all sessions and waiters */
+    uint64_t reserved_bytes; /* sum over the sessions */
+    size_t reserving;        /* number of waiters with reserve_bytes */
+    size_t displaced;        /* number of committed stores that are not on the device */
     bool draining;
-    struct core_drainer drainer; /* zero: it does not drain, or is drained for good */
-    bool lost;                   /* the device */
-    uint64_t resumes;            /* how often a worker was replaced */
-    bool is_resuming;            /* who waited for the last one is coming back */
+    /* zero if the mount serves, or its drain can no longer be undone by a token */
+    struct core_drainer drainer;
+    bool lost;        /* true if the device is gone */
+    uint64_t resumes; /* number of workers that were replaced */
+    bool is_resuming; /* true while the last worker's waiters may come back */
     struct core_fence fence;
-    uint64_t suspect;                      /* the sum over the stores */
-    char health_reason[CORE_REASON_BYTES]; /* "": it is well */
+    uint64_t suspect;                      /* sum over the stores */
+    char health_reason[CORE_REASON_BYTES]; /* "" if the device is healthy */
     struct idvec stores, sessions, waiters, files, tickets, memories;
     struct core_index index;
     struct core_pools pools;
     struct regions regions;
     struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
     struct core_event *events; /* ring of options.limits.events by seq */
-    struct layout *empty;      /* what a looker sees where there is no layout */
+    struct layout *empty;      /* shown for a store without a layout */
     struct effect *effects;
     size_t effect_first, effect_count, effect_room;
     struct core_garbage garbage;
-    uint64_t ticket_moment_ms; /* when the next ticket expires, if that is known */
+    uint64_t ticket_moment_ms; /* when the next ticket expires; valid if knows_ticket_moment */
     bool knows_ticket_moment;
 };
 
@@ -389,39 +408,43 @@ void core_free(struct core *core);
 /* Applies one record. 0 or a negative errno (state unchanged, no effects). */
 int core_apply(struct core *core, const struct record *record, struct outcome *outcome);
 bool core_next_effect(struct core *core, struct effect *effect);
-/* The layout that a record which changes one copies before; NULL: none. */
+/* Returns the layout that this record would copy before it changes it; NULL if none. */
 const struct layout *core_find_copied(const struct core *core, const struct record *record);
-/* The effect at this place of the queue, which stays there; NULL: the queue is shorter. */
+/* Returns the effect at index `at` without removing it; NULL if the queue is shorter. */
 const struct effect *core_peek_effect(const struct core *core, size_t at);
 
-/* A commit's check, encoding and hash, away from the core's thread: new and free there, prepare on
- * any one thread in between; then it goes with the record. Anything may be recorded meanwhile: it
- * is of use as long as it is current. NULL: no memory, no such session, or no layout. */
+/* Computes a commit's check, encoding and hash outside the core's thread. Call new and free on that
+ * thread, prepare on any one thread in between, and pass the result with the record. Other records
+ * may be applied meanwhile: the result is used only if it is still current. NULL: no memory, no
+ * such session, or no layout. */
 bool core_commit_is_slow(const struct core *core, uint64_t session);
 struct core_commit *core_commit_new(const struct core *core, uint64_t session, uint32_t flags);
 void core_commit_prepare(struct core_commit *commit);
 bool core_commit_is_current(const struct core *core, uint64_t session,
                             const struct core_commit *commit);
-void core_commit_free(struct core_commit *commit); /* may be slow: on any thread */
+void core_commit_free(struct core_commit *commit); /* any thread; may be slow */
 
-/* After each record: takes what is slow to free, if there is any, which core_garbage_free does on
- * any thread. What nobody takes is bounded, and freed in later records and with the core. */
+/* Call after each record: moves objects that are slow to free into `garbage`, for core_garbage_free
+ * on any thread. Returns false if there are none. Garbage that is not taken is bounded, and is
+ * freed by later records and with the core. */
 bool core_take_garbage(struct core *core, struct core_garbage *garbage);
 void core_garbage_free(struct core_garbage *garbage);
 
-/* Everything that decides what a record does, as bytes; the caller frees. -ENOMEM */
+/* Encodes everything that decides how later records are applied; the caller frees. -ENOMEM */
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size);
-/* How many bytes that are; no event is being added. Costs the stores. */
+/* Returns the size of that encoding in time linear in the stores. Do not call while a record is
+ * being applied. */
 uint64_t core_count_encoded(const struct core *core);
-/* Most of what that takes: keys and values of all layouts. */
+/* Returns the largest part of it: the bytes of keys and values of all layouts. */
 uint64_t core_count_entry_bytes(const struct core *core);
-/* The same state from such bytes, which may be damaged: whatever core_apply cannot have led to is
- * refused, and `failure` says what. It encodes to the same bytes and goes on as the one that was
- * encoded; its queue of effects is empty, and who lacks memory or a share sleeps from the next
- * record on, so apply a RECORD_TIME before core_next_moment is asked. -EINVAL; -EPROTONOSUPPORT: a
- * version that is not known; -ENOMEM */
+/* Decodes such bytes, which may be damaged: a state to which core_apply cannot have led is refused,
+ * and `failure` gives the reason. The result encodes to the same bytes and behaves like the
+ * original. Its queue of effects is empty, and waiters without memory or share fall asleep only
+ * with the next record, so apply a RECORD_TIME before core_next_moment. -EINVAL; -EPROTONOSUPPORT:
+ * unknown version; -ENOMEM */
 int core_decode(const void *bytes, size_t size, struct core **core, struct failure *failure);
-/* What holds between any two records. -EINVAL: it does not, and why; -ENOMEM */
+/* Checks the invariants that hold between any two records. -EINVAL: one is violated, and `failure`
+ * names it; -ENOMEM */
 int core_check(const struct core *core, struct failure *failure);
 const char *core_bound_name(enum core_bound bound);
 
@@ -432,113 +455,117 @@ const struct core_store *core_find_store_name(const struct core *core, const cha
 const struct core_store *core_find_uuid(const struct core *core, const uint8_t uuid[16]);
 const struct core_session *core_find_session(const struct core *core, uint64_t id);
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16]);
-/* The store whose drain is that of this token; NULL: none. And is the mount's? */
+/* Returns the store that is drained under this token; NULL if none. */
 const struct core_store *core_find_drained(const struct core *core, const uint8_t token[16]);
+/* True if the mount is drained under this token. */
 bool core_is_drainer(const struct core *core, const uint8_t token[16]);
-/* Somebody drains the mount, and has not come to the end. */
+/* True if the mount is draining and its drainer has not finished. */
 bool core_has_drainer(const struct core *core);
 enum core_health core_get_health(const struct core *core);
-/* Of RW or RW_DATA; or NULL */
+/* Returns the session with RW or RW_DATA; NULL if none. */
 const struct core_session *core_get_writer(const struct core *core, uint64_t store);
-/* Was this process handed a writable descriptor of some store's memory? */
+/* True if this process got a writable descriptor of any store's memory. */
 bool core_is_writer(const struct core *core, struct core_process process);
-/* Of this store. */
+/* The same for this store's memory. */
 bool core_is_writer_of(const struct core_store *store, struct core_process process);
 const struct core_file *core_find_file(const struct core *core, uint64_t id);
 const struct core_waiter *core_find_waiter(const struct core *core, uint64_t id);
-/* It waits, or only looks around: to others it is the same. */
+/* True if it waits now, or will ask again soon (CORE_OPEN_AGAIN): other waiters treat both
+ * alike. */
 bool core_waiter_counts(const struct core_waiter *waiter);
 const struct core_event *core_find_event(const struct core *core,
-                                         uint64_t seq); /* NULL: overwritten or not yet */
-/* What a looker sees: the writer's working copy during RW, else the committed layout; never NULL.
- */
+                                         uint64_t seq); /* NULL if overwritten or not yet there */
+/* Returns the layout to show: the writer's working copy during RW, else the committed layout, else
+ * an empty one. */
 const struct layout *core_get_layout(const struct core *core, const struct core_store *store);
-/* The oldest event that is remembered; next_event: there is none. */
+/* Returns the number of the oldest event in the ring; next_event if the ring is empty. */
 uint64_t core_first_event(const struct core *core);
-/* The event whose line has this byte; NULL: it is not remembered, or not there yet. */
+/* Returns the event with this byte in its line; NULL if it was overwritten or is not there yet. */
 const struct core_event *core_find_event_at(const struct core *core, uint64_t offset);
-/* Where the oldest line begins that is remembered. */
+/* Returns the offset at which the oldest line in the ring begins. */
 uint64_t core_first_offset(const struct core *core);
-/* The store in whose visible layout an allocation or entry with this serial is. */
+/* Find an allocation or entry in the visible layouts of all stores, and its store. */
 const struct layout_allocation *core_find_allocation(const struct core *core, uint64_t serial,
                                                      const struct core_store **store);
 const struct layout_entry *core_find_entry(const struct core *core, uint64_t serial,
                                            const struct core_store **store);
-/* Whoever has found one by its name, and will ask for it by its serial, says where it is. */
+/* Remembers the store of this serial: called after a lookup by name, so that the later lookup by
+ * serial is quick. */
 void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store);
 const struct region *core_find_region(const struct core *core, uint64_t id);
-/* The allocation that it lies on; NULL: on none. */
+/* Returns the allocation that the region lies on; NULL if none. */
 const struct layout_allocation *core_find_region_allocation(const struct core *core,
                                                             const struct region *region);
-/* The region that this session is for; NULL: for none. */
+/* Returns the region that this session belongs to; NULL if none. */
 const struct region *core_find_session_region(const struct core *core,
                                               const struct core_session *session);
-/* Is the store of this name behind a fence, or would one be? */
+/* True if a fence covers this name, whether or not there is a store of that name. */
 bool core_is_fenced(const struct core *core, const char *name);
-/* It has no session, and nobody waits to write it. */
+/* True if the store has no session and no waiting writer. */
 bool core_is_idle(const struct core *core, const struct core_store *store);
-/* Is there a non-exclusive session of `store` that does not end already? */
+/* True if `store` has a session that is neither exclusive nor ending. */
 bool core_has_joinable(const struct core *core, uint64_t store);
-/* The non-exclusive session of `store` of which processes[0], or else one of its ancestors
- * processes[1..], is a member (owner, or opener of a live file). NULL: none. */
+/* Returns the non-exclusive session of `store` of which processes[0], or else one of its ancestors
+ * processes[1..], is a member (its owner, or the opener of a live file). NULL if none. */
 const struct core_session *core_find_membership(const struct core *core, uint64_t store,
                                                 const struct core_process *processes, size_t count);
-/* Who this user is where a bound is about `store` (NULL: no store). */
+/* Returns this user's rank for the bounds of `store` (NULL: no store). */
 enum share_rank core_get_rank(const struct core *core, const struct core_store *store,
                               uint32_t uid);
-/* The store's, and the one of this name (NULL: there is none). */
+/* Find the pool of a store, or the pool with this name (NULL if none). */
 const struct core_pool *core_find_pool(const struct core *core, const struct core_store *store);
 const struct core_pool *core_find_pool_name(const struct core *core, const char *name);
-/* What it has not used of its min: no other pool's. */
+/* Returns the unused part of the pool's min_bytes, which no other pool may use. */
 uint64_t core_get_unfilled(const struct core_pool *pool);
 bool core_is_pool_name(const char *name);
 const char *core_pool_class_name(enum pool_class class);
-/* Could the store have so much more, of what is free? -EDQUOT: its pool does not allow it;
- * -ENOMEM */
+/* Checks if the store can get `bytes` more out of free_bytes. -EDQUOT: the pools' budgets forbid
+ * it; -ENOMEM */
 int core_check_room(const struct core *core, const struct core_store *store, uint64_t bytes,
                     uint64_t free_bytes);
 
-/* The same for the store's coming to the device, besides all that are on their way there;
- * `free_bytes` are what would be left. */
+/* The same for a promotion of the store, in addition to all promotions in progress; `free_bytes` is
+ * the number of bytes free after it. */
 int core_check_promotion(const struct core *core, const struct core_store *store,
                          uint64_t free_bytes);
-/* True if the memory of this allocation is also part of the fixed layout. */
+/* True if this memory is also part of the committed layout. */
 bool core_is_fixed_memory(const struct core *core, const struct core_store *store, uint64_t memory);
-/* Bytes held by freed allocations that only the committed layout still holds (RW): what GIVE_UP
- * frees. */
+/* Returns the bytes that GIVE_UP would free: memory of the committed layout that the writer's copy
+ * no longer has. */
 uint64_t core_count_given_up_bytes(const struct core *core, const struct core_store *store);
-/* Of this store somebody waits until it is on the device, and nothing brings it there yet. Not
- * while it is drained: nobody would be let in. */
+/* True if a waiter needs this store on the device and no move is bringing it there. False while the
+ * store is drained, because no waiter would be admitted. */
 bool core_wants_promotion(const struct core *core, const struct core_store *store);
-/* It is suspect, nobody has it, and there is a spare on the disk, which is to be its place when all
- * of it was read: a spare in the host's memory has been by the end of a record. */
+/* True if the store is suspect and unused, and has a spare on disk that may become its place once
+ * it was read in full. A spare in host memory takes over without that, at the end of the record. */
 bool core_wants_heal(const struct core *core, const struct core_store *store);
-/* That spare is being read. */
+/* True while that spare is being read. */
 bool core_is_healing(const struct core_store *store);
-/* The first who waits until it is healed, and has waited since its id; 0: nobody does. */
+/* Returns the id of the first waiter that needs the store healed; 0 if none. */
 uint64_t core_get_heal_turn(const struct core *core, const struct core_store *store);
-/* The first who waits until it is on the device, and has waited since its id; 0: nobody does. */
+/* Returns the id of the first waiter that needs the store on the device; 0 if none. */
 uint64_t core_get_place_turn(const struct core *core, const struct core_store *store);
-/* Does this waiter, if it lacks memory, still hold off who came later? */
+/* True if newer waiters still queue behind this one when it sleeps for memory. */
 bool core_is_patient(const struct core *core, const struct core_waiter *waiter, uint64_t now_ms);
-/* Somebody waits until it is on the device. */
+/* True if a waiter needs the store on the device. */
 bool core_is_awaited(const struct core *core, const struct core_store *store);
-/* Somebody has its lock, or was handed descriptors: it is not demoted. */
+/* True if a session holds the store by its lock or by descriptors: then it is not demoted. */
 bool core_is_held(const struct core_store *store);
 bool core_has_copy(const struct core_store *store, enum core_place tier);
-/* All memory that layouts and copies have, in the order of its numbers. */
+/* Every memory of layouts and copies, sorted by id. */
 struct core_memory_view {
     uint64_t id, store, aligned_bytes;
     enum core_place tier;
 };
 size_t core_count_memories(const struct core *core);
 struct core_memory_view core_get_memory(const struct core *core, size_t index);
-/* The fastest of its spares that is slower than `tier`; NONE: there is none. */
+/* Returns the tier of its fastest spare below `tier`; NONE if there is none. */
 enum core_place core_get_spare_below(const struct core_store *store, enum core_place tier);
-/* Where this memory is. */
+/* Returns the tier of this memory; NONE if it is unknown. */
 enum core_place core_get_tier(const struct core *core, uint64_t memory);
 const char *core_place_name(enum core_place place);
-/* The earliest later time at which RECORD_TIME would do something; UINT64_MAX: none. */
+/* Returns the earliest later time at which RECORD_TIME would change the state; UINT64_MAX if
+ * none. */
 uint64_t core_next_moment(struct core *core, uint64_t now_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What holds of a core between any two records. Nothing here trusts what is counted or found
- * elsewhere: it is counted anew. The cost is that of looking at everything once, a few times.
+ * The invariants of a core between any two records. Every count and index is computed again and
+ * compared. The cost is a few passes over all objects.
  */
 #include "core/core_internal.h"
 
@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is counted while objects are looked at. */
+/* Counts made while the objects are checked. */
 struct check {
     const struct core *core;
     struct failure *failure;
-    size_t next_session[CORE_MAX_STORES], next_waiter[CORE_MAX_STORES]; /* of the locks */
-    uint64_t *session_files;                                            /* by index */
+    /* position in each store's lock */
+    size_t next_session[CORE_MAX_STORES], next_waiter[CORE_MAX_STORES];
+    uint64_t *session_files; /* by index of the session */
     bool *file_waits;
 };
 
@@ -30,7 +31,7 @@ static bool is_none(const void *bytes, size_t size)
     return size == 0;
 }
 
-/* Ids rise, and none is still to come. */
+/* Checks that ids rise and are below the counter. */
 static int check_order(const struct check *check, const char *what, const struct idvec *vec,
                        uint64_t next)
 {
@@ -92,7 +93,7 @@ static int check_lock(const struct check *check, const struct core_store *store)
     return 0;
 }
 
-/* They can be seen, and are in order. Who has sealed could see all who write. */
+/* Writers are visible and sorted; a sealed store has no invisible writer. */
 static int check_writers(const struct check *check, const struct core_store *store)
 {
     const struct core_process *before = NULL;
@@ -252,7 +253,7 @@ static int check_files(struct check *check)
 
 /* ---- waiters -------------------------------------------------------------------------------- */
 
-/* Who asks through a ctl: a file of that store without a live session, that nobody else asks by. */
+/* The ctl of an ACQUIRE: a file of that store without a live session and without another waiter. */
 static int check_asker(struct check *check, const struct core_waiter *waiter)
 {
     size_t at = core_find_index(&check->core->files, waiter->file);
@@ -374,7 +375,7 @@ static int check_tickets(const struct check *check)
 
 /* ---- shares --------------------------------------------------------------------------------- */
 
-/* The bound; who takes what of it is added with take_share, and compared by compare_share. */
+/* A bound counted again: take_share adds to it, compare_share compares it. */
 struct recount {
     struct check *check;
     const struct share *share;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds of what is told of a mount: events, the device's health, and the fence. */
+/* Invariants of events, histories, drains, the device's health and the fence. */
 #include "core/core_internal.h"
 #include "core/event_line.h"
 
@@ -78,7 +78,7 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     return 0;
 }
 
-/* Each begins where the one before it ends, and the last one ends with all of them. */
+/* Each line begins where the previous one ends, and the last one ends at event_bytes. */
 static int check_lines(const struct core *core, struct failure *failure)
 {
     uint64_t first = core_first_event(core), at = core->event_bytes;

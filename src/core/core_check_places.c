@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds of the places of stores: copies are whole and of what is committed, and moves are of
- * what may move. */
+/* Invariants of places: copies are complete and of the committed layout, and only stores that may
+ * move do. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
 
-/* All of its bytes were given up, or none. */
+/* True if no allocation has memory and all have a size. */
 static bool is_bare(const struct layout *layout)
 {
     for (size_t i = 0; i < layout_count_allocations(layout); i++) {
@@ -36,7 +36,7 @@ static int check_spares(const struct core_store *store, struct failure *failure)
     return 0;
 }
 
-/* What has a size and no memory was given up with all that was committed. */
+/* Only a committed layout without its bytes has allocations with a size and no memory. */
 static int check_working(const struct core_store *store, struct failure *failure)
 {
     for (size_t i = 0; i < layout_count_allocations(store->working); i++) {
@@ -94,7 +94,7 @@ static int check_store(const struct core *core, const struct core_store *store,
     return error < 0 ? error : check_move(core, store, failure);
 }
 
-/* A reader beside the device was let in by one path, or asked for that. */
+/* A reader of a store in another tier opened one allocation or asked for any tier. */
 static int check_session(const struct core *core, const struct core_session *session,
                          struct failure *failure)
 {

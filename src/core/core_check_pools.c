@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_check_pools - budgets and what is counted of them are as the stores say */
+/* core_check_pools - budgets are valid and their accounts agree with the stores */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static int check_pool(const struct core *core, const struct core_pool *pool,
     return 0;
 }
 
-/* What a store uses is what its memory, its session and what is being made for it add up to. */
+/* A store's use is the sum of its memory, its session's reservation and memory being made. */
 static int check_use(const struct core *core, const struct core_store *store, uint64_t memory_bytes,
                      struct failure *failure)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds of the regions: each has what its kind has, and is counted as it is held. */
+/* Invariants of the regions: each has the members of its kind and the counted references. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static bool has_handle(const struct region *region)
     return memcmp(region->raw_handle, none, sizeof none) != 0;
 }
 
-/* Where its bytes are: a descriptor, an allocation, or a handle alone. */
+/* A region has a descriptor, an allocation, or only a handle. */
 static int check_object(const struct core *core, const struct region *region,
                         struct failure *failure)
 {

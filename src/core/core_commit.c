@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a COMMIT computes from a layout: made beforehand where that takes long, by a helper. */
+/* The computations of a COMMIT: a helper makes them before the record if they are slow. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -63,7 +63,8 @@ void core_commit_prepare(struct core_commit *commit)
     char message[sizeof commit->message] = "";
     int error = layout_check(commit->layout, commit->check, message, sizeof message);
 
-    /* Bytes behind the text become state as well: always the same ones. */
+    /* Only the text is copied: the bytes behind it become state too and have to be the same
+     * always. */
     memcpy(commit->message, message, strnlen(message, sizeof message - 1));
     commit->refused = error < 0;
     if (error == 0 && !commit->check)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state from its bytes (core_encode.c), which may be anybody's. What is needed to build it is
- * checked while it is read: lengths, numbers, what refers to what. The rest is core_check's, over
- * the whole.
+ * Decodes a state (core_encode.c) from bytes that are not trusted. Lengths, numbers and references
+ * are checked while they are read, as far as building the state needs it; core_check checks the
+ * others at the end.
  */
 #include "core/core_input.h"
 
@@ -40,7 +40,7 @@ static void read_head(struct input *input)
     if (input->error < 0)
         return;
     core = input->core;
-    free(idvec_remove(&core->pools.items, CORE_DEFAULT_POOL)); /* it comes with the others */
+    free(idvec_remove(&core->pools.items, CORE_DEFAULT_POOL)); /* it is read with the others */
     input_fields(input, core_head_fields, core);
     core->measured_event = core->next_event;
 }
@@ -65,7 +65,7 @@ static void read_pool(struct input *input)
         core_count_pool(core, pool, 1);
 }
 
-/* ---- who is there --------------------------------------------------------------------------- */
+/* ---- clients -------------------------------------------------------------------------------- */
 
 static void derive_use(struct input *input, struct core_store *store, struct core_session *session,
                        bool holds)
@@ -90,7 +90,7 @@ static void read_session(struct input *input)
     session->id = id;
     input_fields(input, core_session_fields, session);
     holds = session->holds;
-    session->holds = false; /* core_hold() makes it so */
+    session->holds = false; /* core_hold() sets it */
     if (session->reserved_bytes > UINT64_MAX - core->reserved_bytes)
         input_refuse(input, "%" PRIu64 " is not within its bounds", session->reserved_bytes);
     store = core_store(core, session->store);
@@ -144,7 +144,7 @@ static struct region *read_region_texts(struct input *input)
     return region;
 }
 
-/* Takes it into the table, or frees it. */
+/* Adds it to the table, or frees it. */
 static void keep_region(struct input *input, struct region *region)
 {
     struct core *core = input->core;
@@ -288,7 +288,7 @@ static void read_events(struct input *input)
         core_count_event_texts(core);
 }
 
-/* An ending that comes next finds the room that the records before it would have left. */
+/* Makes the room that earlier records would have left for an ending. */
 static int make_room(struct core *core)
 {
     if (core_reserve(&core->sessions, core->waiters.count + 2) < 0 ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores from an encoded state: their layouts, what a commit made of them, and their memory. */
+/* Decodes stores: their layouts, the results of their commits, and their memory. */
 #include "core/core_input.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 /* ---- stores --------------------------------------------------------------------------------- */
 
-#define ALLOCATION_BYTES (5 * 8 + 1 + 4 + 4 + 4u) /* the least */
+#define ALLOCATION_BYTES (5 * 8 + 1 + 4 + 4 + 4u) /* least bytes of one */
 #define ENTRY_BYTES      (3 * 8 + 4 + 4u)
 
 static void read_allocation(struct input *input, struct layout *layout)
@@ -87,7 +87,7 @@ static struct layout *read_layout(struct input *input)
     return layout;
 }
 
-/* What its commit made of it. */
+/* Sets the members that a commit derives from the layout. */
 static void derive_committed(struct input *input, struct core_store *store, bool sealed)
 {
     if (sealed && !store->fixed)
@@ -98,7 +98,7 @@ static void derive_committed(struct input *input, struct core_store *store, bool
         input_fail(input, core_encode_layout(store->fixed, &store->encoding, store->hash));
 }
 
-/* Each above the one before it. */
+/* core_check checks their order. */
 static void read_writers(struct input *input, struct core_store *store)
 {
     store->writer_count = input_count(input, CORE_MAX_WRITERS, 16);
@@ -255,7 +255,7 @@ static bool is_behind(const struct core_times_of *of, const struct core_times_of
     return of->slot > before->slot;
 }
 
-/* Spares have the times of the committed layout. */
+/* Also sets the times of the spares, which equal the committed layout's. */
 static int set_times(const struct core_store *store, const struct core_times_of *of,
                      const struct layout_times *times)
 {
@@ -313,11 +313,11 @@ static void derive_memories(struct input *input, const struct core_memory_use *u
             if (memory->tier == CORE_PLACE_DEVICE)
                 input_use(input, core_store(input->core, memory->store), memory->aligned_bytes);
         }
-        memory->refs++; /* core_check says whether so many may have it */
+        memory->refs++; /* core_check checks the number */
     }
 }
 
-/* It is counted by the store that has it. */
+/* Counts one suspect memory for its store. */
 static void read_suspect(struct input *input, const struct core_memory_use *uses, size_t count,
                          uint64_t before)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_effects - the queue of what has to be done outside, with room before a record is applied */
+/* core_effects - the queue of work outside the core; its room is made before a record is applied */
 #include "core/core_internal.h"
 
 #include <assert.h>
@@ -8,11 +8,10 @@
 #include <string.h>
 
 /* One record answers each waiter at most once, frees each memory once, ends each session once (also
- * those that it makes), changes each store once, and adds some events: a connect or disconnect for
- * each session, one for each store that is begun anew, and for each that is dropped or judged, one
- * for the device's health, and one for its own deed. A region that ends is an event and what it
- * had. What is told of a store's copies: that they are others, that a move is over, and two events.
- */
+ * those that it makes), changes each store once, and adds events: one for the connect or disconnect
+ * of each session, for each store that is cleared, dropped or suspected, for the device's health,
+ * and for the record's own action. A region that ends makes an event and an effect. Changes of a
+ * store's copies make up to four: new place, end of a move, and two events. */
 static size_t effect_bound(const struct core *core)
 {
     size_t sessions = core->sessions.count + core->waiters.count + 1;
@@ -21,7 +20,7 @@ static size_t effect_bound(const struct core *core)
            2 * core->regions.items.count + 5;
 }
 
-/* What one record more of everything, with `memories` of them, adds to the bound. */
+/* Returns the growth of the bound by one more object of each kind and `memories` memories. */
 static size_t effect_growth(size_t memories)
 {
     return 1 + memories + 3 + 2 + 2 + 4;
@@ -42,7 +41,7 @@ int core_reserve_effects(struct core *core, size_t next_memories)
     if (wanted <= core->effect_room)
         return 0;
     wanted += wanted / 2;
-    /* No realloc(3): it would copy, and so take pages for, the room that nothing was put into. */
+    /* Not realloc(3): it would also copy, and so allocate pages for, the unused room. */
     effects = malloc(wanted * sizeof *effects);
     if (!effects)
         return -ENOMEM;

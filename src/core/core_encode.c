@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state as bytes: magic and version, then little-endian integers of fixed width, and the length
- * before every text. The same state always gives the same bytes. What follows from the rest is not
- * written: counts, indexes, shares, locks' sessions, the encoding and hash of what is committed,
- * and who sleeps in a lock, which each record finds anew. Nor are effects that were not taken yet.
+ * before every text. The same state always gives the same bytes. Derived members are not written:
+ * counts, indexes, shares, locks' sessions, the encoding and hash of a committed layout, and sleep
+ * in a lock, which each record derives again. Nor are effects that are still in the queue.
  */
 #include "core/core_fields.h"
 #include "core/core_internal.h"
@@ -70,7 +70,7 @@ static void put_u64(struct output *output, uint64_t number)
     put_raw(output, &little, sizeof little);
 }
 
-/* Of all that has a length, each bound is far below 4 GiB. */
+/* Every bound of a length is far below 4 GiB. */
 static void put_bytes(struct output *output, const void *bytes, size_t size)
 {
     put_u32(output, (uint32_t)size);
@@ -159,7 +159,7 @@ static void put_layout(struct output *output, const struct layout *layout)
         put_entry(output, entry);
 }
 
-/* The oldest first, wherever that stands in the ring. */
+/* The oldest first, at any position in the ring. */
 static void put_history(struct output *output, const struct core_history *history)
 {
     put_u32(output, (uint32_t)history->count);
@@ -177,7 +177,7 @@ static void put_drain(struct output *output, const struct core_drain *drain)
     put_fields(output, core_drain_fields, drain);
 }
 
-/* The spares are the committed layout but for their memories. */
+/* Spares differ from the committed layout only in their memories. */
 static void put_places(struct output *output, const struct core_places *places)
 {
     put_u8(output, (uint8_t)places->place);
@@ -208,7 +208,7 @@ static void put_store(struct output *output, const struct core_store *store)
     put_places(output, &store->places);
 }
 
-/* What is used of it follows from the stores. */
+/* Its use is derived from the stores. */
 static void put_pool(struct output *output, const struct core_pool *pool)
 {
     put_u64(output, pool->id);
@@ -227,7 +227,7 @@ static void put_file(struct output *output, const struct core_file *file)
     put_fields(output, core_file_fields, file);
 }
 
-/* How many hold it follows from the files. */
+/* Its references are derived from the files. */
 static void put_region(struct output *output, const struct region *region)
 {
     put_u64(output, region->id);
@@ -244,7 +244,7 @@ static void put_waiter(struct output *output, const struct core_waiter *waiter,
     put_fields(output, core_queued_fields, queued);
 }
 
-/* Those of one store stand in its lock in the same order. */
+/* A store's lock has its waiters in the same order. */
 static void put_waiters(struct output *output, const struct core *core)
 {
     size_t next[CORE_MAX_STORES] = {0};
@@ -266,7 +266,7 @@ static void put_ticket(struct output *output, const struct core_ticket *ticket)
     put_fields(output, core_ticket_fields, ticket);
 }
 
-/* Memories are known from the layouts, but for what the device's health says of them. */
+/* Memories are derived from the layouts, except that they may be suspect. */
 static void put_suspects(struct output *output, const struct core *core)
 {
     put_u32(output, (uint32_t)core->suspect);
@@ -278,7 +278,7 @@ static void put_suspects(struct output *output, const struct core *core)
     }
 }
 
-/* All that are remembered: which those are follows from the counter. */
+/* All events in the ring; next_event determines which those are. */
 static void put_events(struct output *output, const struct core *core)
 {
     for (uint64_t seq = core_first_event(core); seq < core->next_event; seq++)
@@ -306,7 +306,7 @@ static void put_times_of(struct output *output, const struct core_times_of *of,
     put_u64(output, (uint64_t)times.change_ns);
 }
 
-/* Those of a layout's allocations by slot, then that of their directory. */
+/* The times of a layout's allocations by slot, then of their directory. */
 static void put_layout_times(struct output *output, const struct core_store *store, bool working)
 {
     const struct layout *layout = working ? store->working : store->fixed;
@@ -323,7 +323,6 @@ static void put_layout_times(struct output *output, const struct core_store *sto
         put_times_of(output, &of, layout_get_times(layout));
 }
 
-/* Few have any. */
 static void put_times(struct output *output, const struct core *core)
 {
     for (size_t i = 0; i < core->stores.count; i++) {

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* A member of OF of `bytes` bytes: another size would be divided by 0. */
+/* A member of OF that has `bytes` bytes; any other size is a division by 0 at compile time. */
 /* clang-format off */
 #define MEMBER(name, bytes) \
     (uint32_t)offsetof(OF, name), (uint32_t)((bytes) / (sizeof(((OF *)0)->name) == (bytes)))
@@ -16,7 +16,7 @@
 #define BOOL(name)    {CORE_FIELD_BOOL, MEMBER(name, 1), 0, 0}
 #define TEXT(name)    {CORE_FIELD_TEXT, MEMBER(name, sizeof(((OF *)0)->name)), 0, 0}
 #define RAW(name)     {CORE_FIELD_RAW, MEMBER(name, sizeof(((OF *)0)->name)), 0, 0}
-/* NOLINTBEGIN(bugprone-macro-parentheses): they are names of members */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the arguments are names of members */
 #define PROCESS(name) U64(name.pid), U64(name.start)
 #define DRAINER(name) RAW(name.token), PROCESS(name.process), U32(name.uid)
 /* NOLINTEND(bugprone-macro-parentheses) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_find - objects by their ids, and room for more of them */
+/* core_find - finds objects by id, and makes room for more */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file
     return NULL;
 }
 
-/* Invisible processes (pid 0) are nobody's equals, their own neither. */
+/* An invisible process (pid 0) equals no process, not even itself. */
 bool core_same_process(struct core_process a, struct core_process b)
 {
     return a.pid != 0 && a.pid == b.pid && a.start == b.start;

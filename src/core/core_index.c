@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How stores are found, and which of them a record looks at: what it costs does not grow with the
- * stores that it has nothing to do with. */
+/* Finds stores, and lists those that a record has to look at: its cost does not grow with the
+ * number of other stores. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ int core_index_reserve(struct core *core)
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Of the first that is not below. */
+/* Returns the index of the first store with a name not below this one. */
 static size_t find_name(const struct core_index *index, const char *name)
 {
     size_t low = 0, high = index->name_count;
@@ -108,10 +108,10 @@ const struct core_store *core_find_store_name(const struct core *core, const cha
                                                                                : NULL;
 }
 
-/* ---- what is in a store --------------------------------------------------------------------- */
+/* ---- allocations and entries ---------------------------------------------------------------- */
 
-/* Of the store that visibly has this serial, by `find`; NULL. Where it was last is looked at first:
- * a name was looked up before what it stands for is used. */
+/* Finds a serial in the visible layouts by `find`; NULL if none. Tries the hinted store first: a
+ * lookup by name usually comes before a use by serial. */
 static const void *find_serial(const struct core *core, uint64_t serial,
                                const void *(*find)(const struct layout *layout, uint64_t serial),
                                const struct core_store **store)
@@ -159,7 +159,7 @@ void core_hint_serial(const struct core *core, uint64_t serial, uint64_t store)
     core->index.hints[serial & (HINTS - 1)] = (struct core_hint){.serial = serial, .store = store};
 }
 
-/* ---- what a record looks at ----------------------------------------------------------------- */
+/* ---- stores that a record looks at ---------------------------------------------------------- */
 
 void core_touch(struct core *core, struct core_store *store)
 {
@@ -186,7 +186,7 @@ void core_end_touching(struct core *core)
     index->touched_count = 0;
 }
 
-/* Room was made with the store. */
+/* The vector has room for every store. */
 static void set_member(struct idvec *stores, struct core_store *store, bool is_member)
 {
     bool was_member = idvec_find(stores, store->id) != NULL;

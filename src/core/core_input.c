@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words of a failure --------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 void input_fail(struct input *input, int error)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_internal - what the files of src/core share, and nobody else sees
+ * core_internal - declarations that only the files of src/core share
  *
- * How a record is applied: everything that can fail comes first (core_apply has made room for
- * effects, sessions and files before that), then what cannot fail. So there is nothing to undo but
- * fresh objects, and a record that fails leaves every byte of core_encode as it was.
+ * A record is applied in two parts: first every step that can fail (core_apply has made room for
+ * effects, sessions and files before), then the steps that cannot. So a failure undoes only fresh
+ * objects, and leaves every byte of core_encode as it was.
  */
 #ifndef GMSFS_CORE_CORE_INTERNAL_H
 #define GMSFS_CORE_CORE_INTERNAL_H
@@ -22,42 +22,42 @@
     (CORE_OPEN_READ | CORE_OPEN_WRITE | CORE_OPEN_NONBLOCK | CORE_OPEN_GRACE | CORE_OPEN_AGAIN | \
      CORE_OPEN_LEAVING | CORE_OPEN_OWNED | CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY | \
      CORE_OPEN_CONNECTION | CORE_OPEN_BY_PROCESS)
-/* What only an ACQUIRE can say. */
+/* Flags of ACQUIRE alone. */
 #define CORE_ACQUIRE_FLAGS \
     (CORE_OPEN_FRESH | CORE_OPEN_REPLACE | CORE_OPEN_ANY | CORE_OPEN_BY_PROCESS)
 
-/* What times that are encoded belong to: an allocation, or (LAYOUT_UNBOUND) their directory. */
+/* The owner of encoded times: an allocation, or (slot LAYOUT_UNBOUND) the directory. */
 struct core_times_of {
     uint64_t store;
-    bool working; /* of the working copy, not of what is committed */
+    bool working; /* of the working copy, not of the committed layout */
     uint64_t slot;
 };
 
-/* Memory by its handle, counted over the committed layout, its spares and the working copy of its
- * one store. */
+/* One memory, with references from the committed layout, the spares and the working copy of its
+ * store. */
 struct core_memory {
     uint64_t id;
-    uint64_t refs; /* 1 or 2: a layout has it at most once, and copies of one have none in common */
-    uint64_t store; /* whose */
+    uint64_t refs;  /* 1 or 2: a layout refers to it at most once, and copies share no memory */
+    uint64_t store; /* its only store */
     enum core_place tier;
     uint64_t aligned_bytes;
-    uint64_t committed; /* the store whose committed layout has it; 0: none has */
-    uint64_t suspect;   /* the store that counts it as such; 0: it is sound */
+    uint64_t committed; /* the store if the committed layout refers to it; else 0 */
+    uint64_t suspect;   /* the store that counts it as suspect; 0 if it is sound */
 };
 
-/* One application of a record. */
+/* One call of core_apply. */
 struct apply {
     struct core *core;
     const struct record *record;
     struct outcome *out;
-    uint64_t own_waiter; /* its grant is the answer to the record itself, not an effect */
-    uint64_t free_bytes; /* the record's, less what it has set aside so far */
-    unsigned grants;     /* to those who waited */
-    bool spoken_for;     /* a waiter lacks memory of the device */
+    /* the record's own waiter: its grant goes into the outcome, not into an effect */
+    uint64_t own_waiter;
+    uint64_t free_bytes; /* record.free_bytes less the bytes reserved so far */
+    unsigned grants;     /* number of grants to waiters so far */
+    bool spoken_for;     /* an older waiter claims the device's free memory */
 };
 
-/* Who asks for a session, and how: the part that an open, an ACQUIRE and a waiter have in common.
- */
+/* A request for a session: the part that an open, an ACQUIRE and a waiter have in common. */
 struct asking {
     uint64_t store, file;
     enum core_kind kind;
@@ -75,69 +75,71 @@ struct core_store *core_store(const struct core *core, uint64_t id);
 struct core_session *core_session(const struct core *core, uint64_t id);
 struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
-/* What this file waits through, or its kept place; NULL: nothing */
+/* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
 bool core_same_process(struct core_process a, struct core_process b);
 uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
-/* Index of the item with this id; `count`: there is none. */
+/* Returns the index of the item with this id; `count` if there is none. */
 size_t core_find_index(const struct idvec *vec, uint64_t id);
-/* Room for this many appends that then cannot fail. */
+/* Makes room for this many appends, which then cannot fail. */
 int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
-/* Enters `file` as the asker's, with the next id. Room was made, and its share taken, before. */
+/* Fills in `file` for the request with the next id and appends it. The caller has made room and
+ * taken its share. */
 void core_enter_file(struct core *core, const struct asking *asking, struct core_file *file);
-/* A file is in at most one session at a time; when a session is over its files still know its id.
- */
+/* A file is in at most one session at a time; after the end of a session its files keep its id. */
 void core_enter_session(struct core_session *session, struct core_file *file);
 void core_leave_session(struct core_session *session, struct core_file *file);
 void core_let_files_go(struct core_session *session);
 void core_free_grant(struct core_grant *grant);
 void core_waiter_free(struct core_waiter *waiter);
 
-/* A ticket has come into core->tickets, or goes from there. */
+/* Count a ticket that was added to core->tickets, or that is about to be removed. */
 void core_note_ticket(struct core *core, const struct core_ticket *ticket);
 void core_note_ticket_gone(struct core *core, const struct core_ticket *ticket);
-/* When the next one expires; UINT64_MAX: there is none. */
+/* Returns when the next ticket expires; UINT64_MAX if there is none. */
 uint64_t core_ticket_moment(struct core *core);
 
 /* core_index.c */
 int core_index_init(struct core_index *index); /* -ENOMEM */
 void core_index_free(struct core_index *index);
-int core_index_reserve(struct core *core); /* room for one more store. -ENOMEM */
-/* A store is found by the name that it has, or no longer. */
+int core_index_reserve(struct core *core); /* makes room for one more store. -ENOMEM */
+/* Add the store to the index by its name, or remove it. */
 void core_enter_name(struct core *core, struct core_store *store);
 void core_forget_name(struct core *core, const struct core_store *store);
-/* Before what `state` of the store shows may change. */
+/* Notes the store's `state` and `residency`; call before a change of them. */
 void core_touch(struct core *core, struct core_store *store);
 void core_end_touching(struct core *core);
-/* After its waiters, or its writers, have come or gone. */
+/* Update the index; call after a change of the store's waiters or writers. */
 void core_note_waiters(struct core *core, struct core_store *store);
 void core_note_writers(struct core *core, struct core_store *store);
-/* As core_check: the index is what the stores say. */
+/* As core_check: the index agrees with the stores. */
 int core_check_index(const struct core *core, struct failure *failure);
 
 /* core_pools.c */
-int core_pools_init(struct core *core); /* with the first pool. -ENOMEM */
+int core_pools_init(struct core *core); /* makes the default pool. -ENOMEM */
 void core_pools_free(struct core *core);
 struct core_pool *core_pool(const struct core *core, uint64_t id);
-struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL: no memory */
-/* What it has not used of its min, into the sum (1) or out of it (-1): around a change of either.
- */
+struct core_pool *core_make_pool(struct core *core, const char *name); /* NULL if out of memory */
+/* Adds the unused part of the pool's min to the sum (sign 1) or subtracts it (-1); call around a
+ * change of the pool's min or use. */
 void core_count_pool(struct core *core, struct core_pool *pool, int sign);
 void core_use_more(struct core *core, struct core_store *store, uint64_t bytes);
 void core_use_less(struct core *core, struct core_store *store, uint64_t bytes);
-/* What is on its way to the device. */
+/* Returns the bytes of the store's promotion in progress; 0 if none. */
 uint64_t core_get_coming(const struct core_store *store);
-/* Into its pool's account (1) or out of it (-1): behind the begin of a move, and before its end. */
+/* Adds those bytes to the pool's account (sign 1; call after a move begins) or subtracts them (-1;
+ * call before it ends). */
 void core_count_coming(struct core *core, const struct core_store *store, int sign);
-/* With what it uses, and what of it comes. */
+/* Move the store's use and its promotion in progress into a pool's account, or out of it. */
 void core_enter_pool(struct core *core, struct core_store *store, uint64_t pool);
 void core_leave_pool(struct core *core, struct core_store *store);
-/* How much more its budget allows for this store (NULL: for one that uses nothing yet). */
+/* Returns the bytes that the pool's budget still allows this store (NULL: a store without any
+ * use). */
 uint64_t core_get_pool_room(const struct core_pool *pool, const struct core_store *store);
-/* What is free and others' alone. */
+/* Returns the free bytes that other pools' minimums reserve. */
 uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *pool);
-/* How much more the store can have, of what is free. */
+/* Returns the bytes that the store can get out of free_bytes. */
 uint64_t core_get_room(const struct core *core, const struct core_store *store,
                        uint64_t free_bytes);
 void core_hold(struct core *core, struct core_session *session);
@@ -146,20 +148,20 @@ void core_let_go(struct core *core, struct core_session *session, uint64_t wall_
 int core_check_pools(const struct core *core, struct failure *failure);
 
 /* core_line.c */
-/* When time alone next changes whom somebody who may lack memory holds off; UINT64_MAX: never. */
+/* Returns the next time at which patience for memory begins or ends; UINT64_MAX if never. */
 uint64_t core_line_moment(const struct core *core, uint64_t now_ms);
 
 /* core_effects.c */
-/* Room for the effects of one record; next_memories > 0: and for those of an ending after a record
- * that adds one object of each kind and this many memories. */
+/* Makes room for the effects of one record. next_memories > 0: also for those of a record that ends
+ * something, after a record that adds one object of each kind and this many memories. */
 int core_reserve_effects(struct core *core, size_t next_memories);
 void core_push_effect(struct core *core, struct effect effect);
 
 /* core_events.c */
-/* store: NULL for one of the whole mount. */
+/* store: NULL for an event of the mount. */
 void core_add_event(struct apply *apply, enum core_event_type type, const struct core_store *store,
                     const struct core_session *session);
-/* Of a move, or of a copy in a tier. error: 0, or what it failed with (an errno). */
+/* Adds an event of a move or of a copy in a tier. error: an errno, or 0. */
 struct core_event *core_add_move_event(struct apply *apply, enum core_event_type type,
                                        const struct core_store *store, enum core_place tier,
                                        int error);
@@ -169,36 +171,36 @@ void core_add_waiter_event(struct apply *apply, enum core_event_type type,
                            const struct core_waiter *waiter);
 
 /* core_commit.c */
-/* What a commit makes of a layout. -ENOMEM */
+/* Makes the canonical bytes and the hash of a layout. -ENOMEM */
 int core_encode_layout(const struct layout *layout, struct blob **encoding, uint8_t hash[16]);
 
 /* garbage.c */
-/* To go through it, or to free it, would be felt by others. */
+/* True if walking or freeing the layout takes so long that clients notice. */
 bool core_is_large(const struct layout *layout);
-/* These free it, or leave it to whoever takes the garbage; NULL is fine. */
+/* Free the object, or put it into the garbage if that is slow; NULL is allowed. */
 void core_throw_layout(struct core *core, struct layout *layout);
 void core_throw_blob(struct core *core, struct blob *blob);
 
 /* core_view.c */
-/* Counts the bytes of the newest lines, whose events are whole. */
+/* Counts the bytes of the lines of new events; call when they are complete. */
 void core_measure_events(struct core *core);
-/* The events were read from bytes: counts their texts anew. */
+/* Counts the texts of all events after a decode. */
 void core_count_event_texts(struct core *core);
-/* Would RW_DATA of the store be this process's alone? */
+/* True if no process but this one can write the store's memory. */
 bool core_is_left_to(const struct core_store *store, struct core_process process);
 
-/* core_uses.c: what the layouts hold. */
+/* core_uses.c: references of layouts to memories */
 struct core_memory_use {
     uint64_t memory, store;
     const struct layout_allocation *allocation;
-    bool committed; /* by the committed layout, else by the working copy or a spare */
+    bool committed; /* of the committed layout; false: of the working copy or a spare */
     enum core_place tier;
 };
 
-/* In order of memory, and the committed layout's first; the caller frees. -ENOMEM */
+/* Collects them sorted by memory, the committed layout's first; the caller frees. -ENOMEM */
 int core_collect_uses(const struct core *core, struct core_memory_use **uses, size_t *count);
-/* As core_check. Each memory is held as it is counted, each id was given to one thing, and each
- * allocation has the wire id that it was added with. */
+/* As core_check: memories have as many references as counted, ids are unique, and allocations keep
+ * their wire ids. */
 int core_check_memories(const struct core *core, struct failure *failure);
 int core_check_ids(const struct core *core, struct failure *failure);
 int core_check_wire_ids(const struct core *core, struct failure *failure);
@@ -209,61 +211,66 @@ int core_check_regions(const struct core *core, struct failure *failure);
 /* core_check_places.c: as core_check */
 int core_check_places(const struct core *core, struct failure *failure);
 
-/* core_places.c: the copies of what is committed */
-/* Suspect, and to be healed by its spare on the disk, when that was read. */
+/* core_places.c: the copies of committed layouts */
+/* True if the store is suspect and its spare on disk can heal it once it was read. */
 bool core_can_heal(const struct core_store *store);
-/* Would a session of this mode have to wait until the store is on the device, in sound memory? */
+/* True if a session of this mode has to wait until the store is on the device in sound memory. */
 bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
                       uint32_t flags);
-/* The place of a committed store from now on; counted. */
+/* Sets the place of a committed store and counts displaced stores. */
 void core_set_place(struct core *core, struct core_store *store, enum core_place place);
-/* The committed layout with these memories by rank (NULL: with none). NULL: no memory. */
+/* Returns a clone of the layout with these memories by rank (NULL: without any); NULL if out of
+ * memory. */
 struct layout *core_make_copy(const struct layout *layout, const uint64_t *memories);
-/* Drops a spare, or all of them. */
+/* Drop one spare, or all of them. */
 void core_drop_spare(struct core *core, struct core_store *store, enum core_place tier);
 void core_drop_spares(struct core *core, struct core_store *store);
-/* The fastest of the spares; NONE: there are none. */
+/* Returns the tier of the fastest spare; NONE if there is none. */
 enum core_place core_get_fallback(const struct core_store *store);
-/* The spare in `tier` becomes the committed layout, whose memories go, or (keep) become a spare. */
+/* Makes the spare in `tier` the committed layout; the old one is dropped, or (keep) becomes a
+ * spare. */
 void core_switch_place(struct core *core, struct core_store *store, enum core_place tier, bool keep,
                        uint64_t wall_ms);
-/* Its place has changed. */
+/* Counts a change of the place. */
 void core_count_move(struct core_store *store, uint64_t wall_ms);
-/* A move that is under way ends; nobody is told but who makes it. */
+/* Ends the move in progress, if any; only the effect MOVE_OVER tells it. */
 void core_end_move(struct core *core, struct core_store *store);
 
-/* core_check_events.c: as core_check, of what is told of the mount; of its health and its fence. */
+/* core_check_events.c: as core_check, for events and histories, and for health, drain and fence */
 int core_check_events(const struct core *core, struct failure *failure);
 int core_check_mount(const struct core *core, struct failure *failure);
-/* Does it end within its room? */
+/* True if the text has its NUL within `room` bytes. */
 bool core_is_text(const char *text, size_t room);
 
 /* core_memory.c */
-/* For this store, with refs 0. */
+/* Adds a memory of this store with 0 references. */
 int core_memory_add(struct core *core, struct core_store *store, uint64_t memory,
                     enum core_place tier, uint64_t aligned_bytes);
-void core_memory_forget(struct core *core, uint64_t memory); /* undoes that */
+void core_memory_forget(struct core *core, uint64_t memory); /* undoes core_memory_add */
 struct core_memory *core_memory(const struct core *core, uint64_t memory);
 void core_memory_resize(struct core *core, uint64_t memory, uint64_t aligned_bytes);
 void core_memory_ref(struct core *core, uint64_t memory);
-void core_memory_unref(struct core *core, uint64_t memory); /* the last one: EFFECT_FREE_MEMORY */
-/* The memories of a layout of the store, counted as suspect or no longer. */
+/* the last reference makes EFFECT_FREE_MEMORY */
+void core_memory_unref(struct core *core, uint64_t memory);
+/* Mark the memories of a layout as suspect, or as sound. */
 void core_memory_suspect(struct core *core, struct core_store *store, const struct layout *layout);
 void core_memory_trust(struct core *core, const struct layout *layout);
 void core_memory_ref_layout(struct core *core, const struct layout *layout);
 void core_memory_unref_layout(struct core *core, const struct layout *layout);
-/* Whoever could write the store's memory: there is none of it any more. */
+/* Forgets the store's writers; call when the memory that they could write is gone. */
 void core_forget_writers(struct core *core, struct core_store *store);
-/* Drops a layout and its references. */
+/* Drop a layout and its references. */
 void core_drop_working(struct core *core, struct core_store *store);
 void core_drop_fixed(struct core *core, struct core_store *store);
-/* Notes which memory the committed layout has: its store, or 0 when it is no longer committed. */
+/* Sets core_memory.committed of the layout's memories: the store, or 0 when the layout is no longer
+ * committed. */
 void core_mark_committed(struct core *core, const struct layout *layout, uint64_t store);
-/* The layout becomes the store's committed one, with the references that it has. */
+/* Makes the layout, with its references, the store's committed one. */
 void core_set_fixed(struct core *core, struct core_store *store, struct layout *layout);
 
 /* apply_store.c */
-int core_check_store_name(const char *name); /* -EINVAL; -EPERM: it is taken by something else */
+/* -EINVAL; -EPERM: a file of the mount has this name */
+int core_check_store_name(const char *name);
 int apply_store_create(struct apply *apply);
 int apply_store_remove(struct apply *apply);
 int apply_store_rename(struct apply *apply);
@@ -275,71 +282,77 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-/* Takes it out of the table and frees it. */
+/* Removes the file from the table and frees it. */
 void apply_drop_file(struct apply *apply, struct core_file *file);
 
 /* apply_lock.c */
-bool core_can_wish(enum core_kind kind, uint32_t wish); /* by an open of this kind */
+/* true if an open of this kind can wish it */
+bool core_can_wish(enum core_kind kind, uint32_t wish);
 int apply_lock_open(struct apply *apply);
 int apply_acquire(struct apply *apply);
 int apply_wait_end(struct apply *apply);
 int apply_time(struct apply *apply);
-/* Grants whoever can be granted now. Every record that changes a lock ends with it. */
+/* Grants every waiter that can be granted now. Each record that changes a lock ends with this. */
 void apply_grant_waiters(struct apply *apply, struct core_store *store);
-/* Nobody is there to answer now; the same asks again. */
+/* Keeps the waiter's place without a request to answer, until its client asks again. */
 void apply_keep_place(struct apply *apply, struct core_waiter *waiter);
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter);
-void apply_refuse_all(struct apply *apply, int error); /* and forgets them */
+void apply_refuse_all(struct apply *apply, int error); /* refuses and forgets all waiters */
 void apply_refuse_store(struct apply *apply, const struct core_store *store, int error);
 void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int error);
 
 /* apply_reserve.c */
-/* Whatever memory there is, it cannot be granted: its share is taken, or (in turn) others write. */
+/* Returns how the waiter sleeps for reasons other than memory: its user's share is used up, its
+ * store is not on the device, or (in turn) other processes can still write. */
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter);
-/* Puts to sleep who lacks memory and wakes who does not. */
+/* Puts waiters that lack memory to sleep, and wakes the others. */
 void apply_rouse(struct apply *apply);
-/* Finds out who lacks memory, of all who wait, or of those before the first who waits for `store`
- * to come to the device. Before apply_is_spoken_for */
+/* Finds the waiters that lack memory and claim it: of all waiters, or of those before the first
+ * that needs `store` on the device. Call before apply_is_spoken_for. */
 void apply_look_along(struct apply *apply, const struct core_store *store);
-/* Somebody who came before, and whose lock is free, lacks it: so nobody who comes later may reserve
- * so much. Who lacks what the budget of its pool has left keeps that from its pool alone, and
- * nobody is kept from what is guaranteed to its pool. */
+/* True if an older waiter with a free lock claims the memory, so that newer ones may not reserve
+ * this much. A waiter that lacks its pool's budget claims only that pool's; the guaranteed bytes of
+ * a pool (min) are never claimed by waiters of other pools. */
 bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes);
-/* Could this much be set aside now for a writer of the store? */
+/* True if `bytes` could be reserved now for a writer of the store. */
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
-/* Why not: -EDQUOT (which sets outcome.pool) or -ENOMEM */
+/* Returns the reason if they could not: -EDQUOT (sets outcome.pool) or -ENOMEM. */
 int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
-/* At the grant of RW, of what apply_has_memory has said to be there. */
+/* Reserves bytes at the grant of RW, after apply_has_memory has said yes. */
 void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
-/* What was not drawn goes back. */
+/* Gives the session's reservation back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
-/* What was being made is not, and what was drawn for it is set aside, or due, again. */
+/* Undoes memory that was being made: the bytes drawn for it are reserved or due again. */
 void apply_undo_making(struct apply *apply, struct core_session *session);
 int apply_reserve(struct apply *apply);
-/* The record has put so much of what was being made into the layout. -EINVAL: it was not */
+/* Check, and then account for, the bytes that the record moves from "being made" into the layout.
+ * -EINVAL: they were not being made */
 int apply_check_made(const struct apply *apply, const struct core_session *session);
 void apply_made(struct apply *apply, struct core_session *session);
 
 /* apply_bound.c */
-/* May this user take so much more of the bound? Else outcome.bound, and -EDQUOT or `whole`. */
+/* Checks if this user may take `more` of the bound. If not: sets outcome.bound; -EDQUOT, or the
+ * error of the whole bound. */
 int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
                       uint32_t uid, uint64_t more);
 int apply_gather(struct apply *apply);
-/* Is there a place for one more open file of this asker? -ENFILE, -EDQUOT */
+/* Checks if the request may open one more file. -ENFILE, -EDQUOT */
 int apply_check_file(struct apply *apply, const struct asking *asking);
-/* A ctl without a live session that nobody waits through; its kept place may remain. */
+/* Checks that the file is a ctl without a live session and without an active waiter; it may have a
+ * kept place. */
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 int apply_bound(struct apply *apply);
 
 /* apply_session.c */
-/* What a grant to this asker needs. -ENOMEM */
+/* Allocates the objects that a grant needs. -ENOMEM */
 int apply_make_grant(const struct asking *asking, struct core_grant *grant);
-/* Grants: enters the session, and the file of an open, which are taken out of `grant`. 0, -EIO,
- * -ENFILE, -ENOSPC; -ENOMEM only where nobody has waited. */
+/* Grants: adds the session and, for an open, the file, which it takes out of `grant`. 0, -EIO,
+ * -ENFILE, -ENOSPC; -ENOMEM only for requests that did not wait. */
 int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session, uint64_t *file);
-/* Ends it; a writer aborts. Grants nobody. Whether that was a rollback to a committed layout. */
+/* Ends the session; a writer aborts. Grants no waiter. True if the store rolled back to its
+ * committed layout. */
 bool apply_end_session(struct apply *apply, struct core_session *session, bool revoked);
 int apply_session_end(struct apply *apply);
 int apply_commit(struct apply *apply);
@@ -348,7 +361,7 @@ int apply_give_up(struct apply *apply);
 int apply_out_of_memory(struct apply *apply);
 int apply_over_quota(struct apply *apply);
 
-/* apply_writers.c: who may still write the memory of a store */
+/* apply_writers.c: processes that may still write a store's memory */
 int apply_lend(struct apply *apply);
 int apply_exit(struct apply *apply);
 
@@ -357,9 +370,9 @@ int apply_region_register(struct apply *apply);
 int apply_region_unregister(struct apply *apply);
 int apply_region_refer(struct apply *apply);
 int apply_region_release(struct apply *apply);
-/* Of a file that closes; the region may go with it. */
+/* Drops the reference of a closing file, and the region with the last reference. */
 void apply_drop_reference(struct apply *apply, struct core_file *file);
-/* The session that this file took is over, and with it the region that it is for, if any. */
+/* Ends the region, if any, of the session that this file took; call at the end of that session. */
 void apply_end_region_of(struct apply *apply, const struct core_file *file);
 
 /* apply_fence.c */
@@ -376,18 +389,17 @@ int apply_move_end(struct apply *apply);
 int apply_move_fail(struct apply *apply);
 int apply_move_cancel(struct apply *apply);
 int apply_copy_drop(struct apply *apply);
-/* Ends the move that is under way, if any, in `error`, and tells of it. */
+/* Ends the move in progress, if any, with `error` and an event. */
 void apply_abandon_move(struct apply *apply, struct core_store *store, int error);
-/* The bytes on the device are no good: the fastest spare takes their place. False: there is none.
- */
+/* Replaces the bytes on the device by the fastest spare. False if there is none. */
 bool apply_fall_back(struct apply *apply, struct core_store *store, enum core_event_type type);
-/* What was copied to or from the device may be damaged. */
+/* Ends all moves to or from the device, because their bytes may be damaged. */
 void apply_abandon_device_moves(struct apply *apply, int error);
-/* Suspect memory goes that nobody holds and that has a sound copy. */
+/* Drops suspect memory that no session uses and that has a sound copy. */
 void apply_heal(struct apply *apply);
 
 /* apply_drain.c */
-/* Whom the record says. */
+/* Returns the drainer of the record. */
 struct core_drainer apply_get_drainer(const struct apply *apply);
 int apply_drain_mount(struct apply *apply);
 
@@ -400,23 +412,22 @@ int apply_store_serve(struct apply *apply);
 
 /* apply_health.c */
 int apply_health(struct apply *apply);
-/* What the loss of the device, or the end of the last suspect memory, leads to; ends each record.
- */
+/* Handles a lost device and the end of the last suspect memory; the last step of each record. */
 void apply_settle_health(struct apply *apply, uint64_t suspect_before);
 
 /* apply_layout.c: a change of a writer's working copy */
 struct change {
     struct core_session *session;
     struct core_store *store;
-    struct layout *layout; /* to be changed */
-    bool fresh;            /* it is not yet the store's working copy */
+    struct layout *layout; /* the layout to change */
+    bool fresh;            /* true if it is not yet the store's working copy */
 };
 
 /* The session must be live (-ESTALE) and RW (-ENOLCK). */
 int apply_change_begin(struct apply *apply, struct change *change);
-/* On success the layout becomes the working copy; else a copy made aside goes. Returns `error`. */
+/* Makes the layout the working copy, or drops a fresh copy after an error. Returns `error`. */
 int apply_change_end(struct apply *apply, struct change *change, int error);
-/* The record's name as text. -EINVAL holds a NUL, -ENAMETOOLONG */
+/* Copy the record's name or tag as text. -EINVAL: it has a NUL; a name too long: -ENAMETOOLONG */
 int apply_copy_name(const struct record *record, char name[256]);
 int apply_copy_tag(const struct record *record, char tag[256]);
 

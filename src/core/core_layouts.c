@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_layouts - the layouts of a store, the committed and the working one: how they come and go */
+/* core_layouts - sets and drops the committed layout and the working copy of a store */
 #include "core/core_internal.h"
 
 #include <string.h>

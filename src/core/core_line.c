@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_line - for how long who waits for memory keeps those behind it from what there is
+ * core_line - how long a waiter for memory holds off newer ones
  *
- * If it did for ever, one that waits for more than will come back, say the whole device beside an
- * engine that stays, would hold everybody up. If it did not, small ones that come and go would keep
- * it out. So it does for as long as a writer is patient, in which others leave and none comes; then
- * they pass it, but for one such time in TIMES, in which memory gathers for it again. These times
- * are the same for all, or many who wait in vain would take turns in holding others up.
+ * If it held them off for ever, a request for more memory than will ever be free (the whole device
+ * beside an engine that stays) would block all others. If it never did, small requests that come
+ * and go would starve it. So it holds them off while it is patient: in that time sessions end and
+ * none begins. After that newer waiters pass it, except during one patience interval in TIMES, in
+ * which memory gathers for it again. These intervals are the same for all waiters; otherwise many
+ * hopeless waiters would take turns in blocking the others.
  */
 #include "core/core_internal.h"
 
 #define TIMES 10u
 
-/* The same for all who wait. */
+/* True during an interval in which every waiter is patient. */
 static bool is_time(uint64_t patience_ms, uint64_t now_ms)
 {
     return now_ms / patience_ms % TIMES == 0;
 }
 
-/* In the lock they are in order of their ids. */
+/* Finds a waiter in its lock, which is sorted by id. */
 static const struct lock_waiter *find_place(const struct lock *lock, uint64_t id)
 {
     size_t low = 0, high = lock->waiter_count;
@@ -44,7 +45,7 @@ bool core_is_patient(const struct core *core, const struct core_waiter *waiter, 
            (now_ms < core_later(place->hold_since_ms, patience_ms) || is_time(patience_ms, now_ms));
 }
 
-/* When the next of those times begins, or this one ends. */
+/* Returns when the next such interval begins, or the current one ends. */
 static uint64_t get_next_time(uint64_t patience_ms, uint64_t now_ms)
 {
     uint64_t times = now_ms / patience_ms;

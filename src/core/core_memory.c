@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which layouts hold which memory, and what becomes of it with the last of them. */
+/* Memories: their references from layouts, and their release with the last one. */
 #include "core/core_internal.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ struct core_memory_view core_get_memory(const struct core *core, size_t index)
                                      .tier = memory->tier};
 }
 
-/* Handles come from helper threads, so not quite in order. */
+/* Helper threads make the handles, so they arrive slightly out of order. */
 static void insert_memory(struct idvec *vec, struct core_memory *memory)
 {
     size_t at = vec->count;
@@ -39,7 +39,7 @@ static void insert_memory(struct idvec *vec, struct core_memory *memory)
     vec->count++;
 }
 
-/* A store uses what it has of the device. */
+/* Only memory on the device counts as use. */
 static void use_more(struct core *core, const struct core_memory *held)
 {
     if (held->tier == CORE_PLACE_DEVICE)
@@ -132,7 +132,7 @@ void core_memory_ref(struct core *core, uint64_t memory)
     held->refs++;
 }
 
-/* Whether that was the last one: then it is to be forgotten. */
+/* Drops a reference. True if it was the last one: the caller removes the memory from the table. */
 static bool drop_ref(struct core *core, uint64_t memory)
 {
     struct core_memory *held = core_memory(core, memory);
@@ -183,7 +183,7 @@ void core_memory_unref_layout(struct core *core, const struct layout *layout)
         if (allocation->memory != LAYOUT_NO_MEMORY)
             unreferenced += drop_ref(core, allocation->memory);
     }
-    /* All at once: each by itself would move those behind it. */
+    /* In one pass: removing them one by one would move the later ones each time. */
     if (unreferenced > 0)
         idvec_remove_if(&core->memories, free_unreferenced, NULL);
 }

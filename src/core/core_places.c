@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_places - the copies of what is committed: which is the place, which are spares */
+/* core_places - the copies of a committed layout: its place and its spares */
 #include "core/core_internal.h"
 
 static const char *const place_names[CORE_PLACE_COUNT] = {
@@ -64,8 +64,8 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
            !(flags & (CORE_OPEN_REPLACE | CORE_OPEN_FRESH));
 }
 
-/* The first waiter that waits until it is somewhere else, or sound; 0: none. One that waits for a
- * release under way (GRACE) waits for that alone. */
+/* Returns the first waiter that needs the store on the device, or sound; 0 if none. A waiter for a
+ * release in progress (GRACE) needs nothing else. */
 static uint64_t get_turn(const struct core *core, const struct core_store *store)
 {
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
@@ -188,7 +188,7 @@ void core_switch_place(struct core *core, struct core_store *store, enum core_pl
     core_set_place(core, store, tier);
     core_mark_committed(core, store->fixed, store->id);
     core_count_move(store, wall_ms);
-    /* What they could write is the store's no more. */
+    /* The memory that they could write is no longer the store's. */
     if (!store->working)
         core_forget_writers(core, store);
     if (keep)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What pools use of the device, and who holds a store. See pool.h */
+/* The pools' use of the device, and sessions that hold a store. See pool.h */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ const struct core_pool *core_find_pool_name(const struct core *core, const char 
     return NULL;
 }
 
-/* A word of printable ASCII, so that a line of `pools` says one thing. */
+/* One word of printable ASCII, so that a line of `pools` is not ambiguous. */
 bool core_is_pool_name(const char *name)
 {
     size_t bytes = strnlen(name, CORE_POOL_NAME_BYTES);
@@ -91,7 +91,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* What is left of `most`, when what comes is there. */
+/* Returns the part of `most` that is unused once coming_bytes have arrived. */
 static uint64_t get_rest(const struct core_pool *pool, uint64_t most, uint64_t coming_bytes)
 {
     uint64_t taken_bytes = add(pool->used_bytes, coming_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the bytes of core_encode without writing them. Goes through pools and stores alone: the
- * texts of all other objects, and those of layouts, are counted as they come and go.
+ * Counts the bytes of core_encode without writing them. Walks only pools and stores: the texts of
+ * layouts and of all other objects are counted when they are added and removed.
  */
 #include "core/core_fields.h"
 #include "core/core_internal.h"
@@ -67,7 +67,7 @@ static uint64_t count_layout(const struct layout *layout)
            layout_entry_bytes(layout) + TIMES_BYTES * layout_count_times(layout);
 }
 
-/* What every store takes. */
+/* Returns the bytes of an empty store. */
 static uint64_t count_empty_store(void)
 {
     return sizeof(uint64_t) + count_fields(core_store_fields) + 1 +
@@ -75,7 +75,7 @@ static uint64_t count_empty_store(void)
            1 + CORE_TIER_COUNT + count_fields(core_places_fields);
 }
 
-/* And one takes besides. */
+/* Returns the bytes of this store beyond those. */
 static uint64_t count_store(const struct core_store *store, uint64_t drain_bytes)
 {
     uint64_t bytes = strlen(store->name) + strlen(store->last_error) + count_layout(store->fixed) +
@@ -98,7 +98,7 @@ static uint64_t count_stores(const struct idvec *stores)
     return bytes;
 }
 
-/* Of so many objects, their numbers and how many they are among it. */
+/* Returns the bytes of `count` objects with their ids and the count itself. */
 static uint64_t count_many(const struct core_field *fields, size_t count)
 {
     return COUNT_BYTES + (sizeof(uint64_t) + count_fields(fields)) * count;
@@ -127,5 +127,5 @@ uint64_t core_count_encoded(const struct core *core)
     bytes += count_many(core_waiter_fields, core->waiters.count) +
              count_fields(core_queued_fields) * core->waiters.count;
     bytes += count_many(core_ticket_fields, core->tickets.count);
-    return bytes + core->comm_bytes + count_events(core) + 1; /* the end of the times */
+    return bytes + core->comm_bytes + count_events(core) + 1; /* end mark of the times */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_tickets - how many a session has, and when the first of all expires */
+/* core_tickets - counts the tickets of each session, and finds the next expiry */
 #include "core/core_internal.h"
 
 void core_note_ticket(struct core *core, const struct core_ticket *ticket)

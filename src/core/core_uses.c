@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all layouts hold together: memory, by which its table is made and checked, ids, wire ids. */
+/* Walks all layouts to make and check the table of memories, and to check ids and wire ids. */
 #include "core/core_internal.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static size_t count_allocations(const struct core *core)
     return count;
 }
 
-/* What a working copy has of the committed layout sorts behind that, and is where that is. */
+/* Adds the memories of one layout. */
 static size_t note_layout(const struct core_store *store, const struct layout *layout,
                           enum core_place tier, struct core_memory_use *uses)
 {
@@ -76,8 +76,8 @@ int core_collect_uses(const struct core *core, struct core_memory_use **uses, si
     return 0;
 }
 
-/* The working copy has what is committed as it was committed, whatever it calls it. A spare has
- * nothing in common with it. */
+/* True if both are the same allocation: a working copy keeps committed memory unchanged, except its
+ * name and tag. Spares share no memory with it. */
 static bool are_one(const struct core_memory_use *a, const struct core_memory_use *b)
 {
     const struct layout_allocation *left = a->allocation, *right = b->allocation;
@@ -88,7 +88,7 @@ static bool are_one(const struct core_memory_use *a, const struct core_memory_us
            b->tier == CORE_PLACE_DEVICE;
 }
 
-/* `refs` uses of one memory, from the first on. */
+/* Checks `refs` uses of one memory. */
 static int check_memory(const struct core_memory *memory, const struct core_memory_use *uses,
                         uint64_t refs, struct failure *failure)
 {
@@ -248,7 +248,7 @@ static int collect_ids(const struct core *core, struct ids *ids)
     return 0;
 }
 
-/* Only the two layouts of one store have the same thing; each of them has it once (src/meta). */
+/* Only the two layouts of one store may share an id; within a layout ids are unique (src/meta). */
 static int check_id(const struct core *core, const struct id_use *use, const struct id_use *before,
                     struct failure *failure)
 {
@@ -284,7 +284,7 @@ static bool same_wire_id(const struct layout_allocation *a, const struct layout_
     return strcmp(a->wire_id, b->wire_id) == 0;
 }
 
-/* What the working copy has of what is committed has the wire id that it had there. */
+/* True if committed allocations have the same wire ids in the working copy. */
 static bool keeps_wire_ids(const struct layout *working, const struct layout *committed)
 {
     for (size_t i = 0; i < layout_count_allocations(working); i++) {

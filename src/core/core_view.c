@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What others may look at: nothing here changes anything. */
+/* Read-only views for the service and the front ends. */
 #include "core/core_internal.h"
 
 #include <string.h>
@@ -144,7 +144,7 @@ const struct core_event *core_find_event_at(const struct core *core, uint64_t of
 
     if (offset >= core->event_bytes || offset < core_first_offset(core))
         return NULL;
-    while (high - low > 1) { /* the line is of one of [low, high) */
+    while (high - low > 1) { /* the event is in [low, high) */
         uint64_t middle = low + (high - low) / 2;
 
         if (core_find_event(core, middle)->at <= offset)
@@ -174,7 +174,7 @@ uint64_t core_count_entry_bytes(const struct core *core)
     return bytes;
 }
 
-/* How near a process is: 0 itself, 1.. its ancestors; `count` if it is none of them. */
+/* Returns the index of a process: 0 the client itself, 1.. its ancestors; `count` if none. */
 static size_t find_rank(struct core_process process, const struct core_process *processes,
                         size_t count)
 {
@@ -185,7 +185,7 @@ static size_t find_rank(struct core_process process, const struct core_process *
     return i;
 }
 
-/* The session of the store's number `index`, if others may join it. */
+/* Returns the store's session at `index` if other processes may join it; else NULL. */
 static const struct core_session *get_joinable(const struct core *core,
                                                const struct core_store *store, size_t index)
 {
@@ -195,12 +195,12 @@ static const struct core_session *get_joinable(const struct core *core,
 }
 
 struct nearest {
-    const struct core_session *session; /* NULL: none yet */
-    const struct core_file *file;       /* by which; NULL: by its owner */
+    const struct core_session *session; /* NULL if none yet */
+    const struct core_file *file; /* the file that makes it a member; NULL if it is the owner */
     size_t rank;
 };
 
-/* Nearer than what was found before, or the older one of two files that are equally near. */
+/* Takes a file that is nearer than the best so far, or as near and older. */
 static void look_at_files(const struct core_session *session, const struct core_process *processes,
                           size_t count, struct nearest *nearest)
 {
@@ -268,7 +268,7 @@ uint64_t core_count_given_up_bytes(const struct core *core, const struct core_st
     return bytes;
 }
 
-/* What a lock would do at this very time, or else when. */
+/* Returns now_ms if the lock can grant or expire a waiter now; else its next moment. */
 static uint64_t lock_moment(const struct lock *lock, uint64_t now_ms)
 {
     enum lock_mode mode;
@@ -281,8 +281,8 @@ static uint64_t lock_moment(const struct lock *lock, uint64_t now_ms)
     return lock_next_moment(lock, now_ms);
 }
 
-/* Remembered, for this is asked after every record, and a lock may have thousands of waiters. Where
- * nobody waits there is no such time. */
+/* Caches the result: the service asks after every record, and a lock may have thousands of
+ * waiters. */
 static uint64_t store_moment(struct core_store *store, uint64_t now_ms)
 {
     if (store->lock.changed || now_ms >= store->moment_ms) {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_BYTES 19u /* of the largest number, in decimal */
-#define HIDDEN_BYTES 64u /* a name that only some see takes a multiple of these */
+#define NUMBER_BYTES 19u /* digits of the largest number */
+#define HIDDEN_BYTES 64u /* a hidden name is padded to a multiple of this */
 
 static const char *const names[] = {
     [CORE_EVENT_STORE_CREATED] = "store_created",
@@ -57,12 +57,12 @@ static const char *const names[] = {
 
 _Static_assert(sizeof names / sizeof names[0] == CORE_EVENT_TYPE_COUNT, "each event has a name");
 
-/* A key as it stands in a line, and its bytes. */
+/* A key as written in a line, and its length. */
 #define FIRST_KEY(key) "{\"" key "\":", sizeof "{\"" key "\":" - 1
 #define KEY(key)       ",\"" key "\":", sizeof ",\"" key "\":" - 1
 
 struct line {
-    char *out; /* NULL: it is only counted */
+    char *out; /* NULL: only counts bytes */
     size_t bytes;
 };
 
@@ -122,8 +122,8 @@ static void put_text(struct line *line, const char *key, size_t key_bytes, const
     put_bytes(line, "\"", 1);
 }
 
-/* Blanks for those who may not see it, so that the line is as long for all; how long the name is,
- * they do not tell. */
+/* Writes the name, or blanks for readers that may not see it: the line is equally long for all
+ * readers, and the padding hides the length of the name. */
 static void put_hidden(struct line *line, const char *key, size_t key_bytes, const char *text,
                        size_t room, bool may_see)
 {
@@ -138,7 +138,7 @@ static void put_hidden(struct line *line, const char *key, size_t key_bytes, con
     put_spaces(line, may_see ? width - bytes : width);
 }
 
-/* What only some events have. */
+/* Writes the members that only some types of events have. */
 static void put_details(struct line *line, const struct core_event *event, uint32_t reader)
 {
     if (event->comm[0])

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* As far as the choice has come. */
+/* State of a choice. */
 struct choice {
     const struct evict_pool *pools;
     const struct evict_wish *wish;
-    uint64_t unfilled_bytes; /* that other pools have not taken of what is theirs */
-    uint64_t gone_bytes;     /* of all victims */
-    uint64_t own_gone;       /* victims of the wish's pool */
+    uint64_t unfilled_bytes; /* unused parts of other pools' minimums */
+    uint64_t gone_bytes;     /* bytes of all victims */
+    uint64_t own_gone;       /* number of victims of the wish's pool */
     uint64_t pool_gone_bytes[EVICT_MAX_POOLS];
 };
 
@@ -88,7 +88,7 @@ static bool may_go(const struct choice *choice, const struct evict_row *row)
            (row->promoted_ms == 0 || add(row->promoted_ms, wish->min_stay_ms) <= wish->now_ms);
 }
 
-/* Others keep what their pool is guaranteed. */
+/* True if the row is within another pool's guaranteed minimum. */
 static bool is_protected(const struct choice *choice, const struct evict_row *row)
 {
     const struct evict_pool *pool = &choice->pools[row->pool];
@@ -119,7 +119,7 @@ static void swap(struct evict_row *a, struct evict_row *b)
     *b = row;
 }
 
-/* Of a heap that has the first to go on top: most rows never have to be put in order. */
+/* Sifts a row down the heap, which has the next victim on top: most rows are never sorted. */
 static void sift(struct evict_row *rows, size_t count, size_t at)
 {
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -131,7 +131,7 @@ static void sift(struct evict_row *rows, size_t count, size_t at)
     }
 }
 
-/* Puts those who may go first, as a heap. How many they are. */
+/* Moves the rows that may go to the front, as a heap. Returns their number. */
 static size_t gather(const struct choice *choice, struct evict_row *rows, size_t count,
                      bool only_own)
 {
@@ -147,7 +147,7 @@ static size_t gather(const struct choice *choice, struct evict_row *rows, size_t
     return candidates;
 }
 
-/* The victims of rows[from, to), which are the last one first, come to the front in order. */
+/* Moves the victims of rows[from, to), which are in reverse order, to the front in order. */
 static size_t bring_forward(struct evict_row *rows, size_t from, size_t to)
 {
     size_t front = 0;
@@ -163,7 +163,7 @@ static size_t bring_forward(struct evict_row *rows, size_t from, size_t to)
 
 /* ---- the choice ----------------------------------------------------------------------------- */
 
-/* Lets one after the other go until `has_room`; they are the first of the rows then. */
+/* Chooses victims until `has_room`, and moves them to the front of the rows. */
 static size_t take_until(struct choice *choice, struct evict_row *rows, size_t count, bool only_own,
                          bool (*has_room)(const struct choice *choice))
 {
@@ -182,9 +182,7 @@ static size_t take_until(struct choice *choice, struct evict_row *rows, size_t c
     return bring_forward(rows, left, candidates);
 }
 
-/* Who was taken before somebody larger may be able to stay. Those who would go last are asked
- * first.
- */
+/* Drops victims that a later, larger one made needless, beginning with the last. */
 static size_t spare_needless(struct choice *choice, struct evict_row *rows, size_t count)
 {
     size_t front = 0;

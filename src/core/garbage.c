@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is no part of the state any more, and takes long to free: for somebody who has the time. */
+/* Objects that have left the state and are slow to free: a helper thread frees them. */
 #include "core/core_internal.h"
 
 #define SMALL_BYTES (1u << 20)
 
-/* Below that it takes less to do it at once than to hand it to a helper and back. */
+/* Smaller layouts are freed at once: that is quicker than a job on a helper. */
 #define SMALL_LAYOUT_COUNT 1024u
 #define SMALL_LAYOUT_BYTES (1ull << 18)
 

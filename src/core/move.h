@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move - where the bytes of a committed layout are, and how they come from one tier to another
+ * move - the tiers that hold the bytes of a committed layout, and moves between them
  *
- * Included by core.h, for all who include that. A committed layout does not change, so its bytes
- * can be in several tiers at once: each whole set of them is a copy. The fastest copy is the
- * store's place, and the memories of the committed layout are that copy's; the others are spares,
- * whole and of the same generation. A move makes one more copy, and its end is one record: all
- * memories of the layout are others from then on, or none is. Hash, generation, slots and serials
- * stay.
+ * core.h includes this. A committed layout does not change, so its bytes can be in several tiers at
+ * once: each full set is a copy. The fastest copy is the store's place, and the memories of the
+ * committed layout are that copy's; the others are spares, complete and of the same generation. A
+ * move makes one more copy, and one record ends it: either all memories of the layout are replaced
+ * or none. Hash, generation, slots and serials stay.
  *
- * Only what is committed, and has no writer, moves. Whoever has the lock by `lock`, `auto` or
- * ACQUIRE, or was handed descriptors, holds the store: its place gets no slower meanwhile.
+ * Only committed stores without a writer move. A session that took the lock by `lock`, `auto` or
+ * ACQUIRE, or got descriptors, holds the store: the store moves to no slower tier meanwhile.
  */
 #ifndef GMSFS_CORE_MOVE_H
 #define GMSFS_CORE_MOVE_H
@@ -18,12 +17,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A tier, from the fastest to the slowest, or none. */
+/* Tiers, from the fastest to the slowest, or none. */
 enum core_place {
-    CORE_PLACE_DEVICE = 0, /* the mount's own memory; also where nothing is committed */
+    CORE_PLACE_DEVICE = 0, /* the mount's own memory; also of a store without a committed layout */
     CORE_PLACE_HOST,
     CORE_PLACE_DISK,
-    CORE_PLACE_NONE, /* the bytes were given up, the layout was kept */
+    CORE_PLACE_NONE, /* the layout was kept, its bytes were dropped */
     CORE_PLACE_COUNT,
 };
 
@@ -31,24 +30,24 @@ enum core_place {
 
 struct layout;
 
-struct core_move { /* one that is under way */
-    uint64_t id;   /* 0: none is */
+struct core_move { /* a move in progress */
+    uint64_t id;   /* 0 if none */
     enum core_place to;
-    bool spare; /* makes a spare in a slower tier, and the place stays */
+    bool spare; /* true if it makes a spare in a slower tier and the place stays */
     uint64_t since_ms;
-    uint64_t evictor; /* the store that it leaves the device for; 0: for none */
+    uint64_t evictor; /* the store that it makes room for; 0 if none */
 };
 
 struct core_places {
     enum core_place place;
-    /* The committed layout with the memories of another copy; NULL: none in that tier. */
+    /* By tier, the committed layout with the memories of that copy; NULL if none. */
     struct layout *spares[CORE_TIER_COUNT];
     struct core_move move;
-    uint64_t moves;       /* how often the place has changed */
-    uint64_t moved_ms;    /* when it last did: wall clock; 0: it never did */
-    uint64_t promote_ms;  /* how long the last promotion took */
-    uint64_t promoted_ms; /* when that was: a record's time; 0: it never was */
-    uint64_t version; /* counts changes of what `residency` shows, but for the bytes of a move */
+    uint64_t moves;       /* number of changes of the place */
+    uint64_t moved_ms;    /* last change of the place, wall clock; 0 if never */
+    uint64_t promote_ms;  /* duration of the last promotion */
+    uint64_t promoted_ms; /* time of the last promotion (record.now_ms); 0 if never */
+    uint64_t version; /* number of changes of the file `residency`, except the bytes of a move */
 };
 
 #endif

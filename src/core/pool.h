@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pool - budgets of memory that stores share, and what is remembered of a store's use
+ * pool - memory budgets that stores share, and each store's use
  *
- * Included by core.h, for all who include that. Each store is in one pool; `default` is always
- * there and is every new store's. What a store uses is its memory on the device, what is set aside
- * for its writer, and what is being made for it; a pool's use is the sum. max bounds it, and what a
- * pool has not used of its min is no other pool's: EDQUOT. What is on its way to the device counts
- * in both as if it were there. Copies beside the device count in neither: their tiers have bounds
- * of their own, and stores without room on the device are what those tiers are for. Lowering either
- * takes nothing away.
+ * core.h includes this. Each store is in one pool; `default` always exists, and every new store is
+ * in it. A store uses its memory on the device, its writer's reservation, and the memory that is
+ * being made for it; a pool's use is the sum. max bounds the use, and no other pool may use the
+ * unused part of a pool's min: EDQUOT. A promotion in progress counts in both as if it had ended.
+ * Copies in other tiers count in neither: those tiers have bounds of their own, and exist for
+ * stores without room on the device. Lowering min or max takes no memory away.
  *
- * Whoever has the lock by `lock`, `auto`, `data` or ACQUIRE, or was handed descriptors, holds the
- * store. So the end of the last hold is when it was last used: exactly, for nothing is sampled.
+ * A session that took the lock by `lock`, `auto`, `data` or ACQUIRE, or got descriptors, holds the
+ * store. A store was last used at the end of its last hold: an exact time, not a sample.
  */
 #ifndef GMSFS_CORE_POOL_H
 #define GMSFS_CORE_POOL_H
@@ -33,27 +32,27 @@ struct core_pool {
     uint64_t id;
     char name[CORE_POOL_NAME_BYTES];
     enum pool_class class;
-    uint32_t sm_percent;           /* of the device's processors; only handed out */
-    uint64_t min_bytes, max_bytes; /* max: CORE_NO_LIMIT: none */
-    bool spoken_for;    /* a waiter lacks what its budget has left: found anew for each record */
-    uint64_t evictions; /* of its stores, so far */
-    uint64_t slots;     /* stores that use memory at most; 0: no limit */
-    uint64_t store_count, used_bytes, resident; /* these follow from the stores */
-    uint64_t coming, coming_bytes; /* so do these: what moves to the device, and uses none yet */
+    uint32_t sm_percent;           /* share of the device's processors; only reported to clients */
+    uint64_t min_bytes, max_bytes; /* max: CORE_NO_LIMIT if none */
+    bool spoken_for; /* an older waiter claims the rest of its budget; found again by each record */
+    uint64_t evictions;                         /* number of evictions of its stores */
+    uint64_t slots;                             /* most stores that may use memory; 0: no limit */
+    uint64_t store_count, used_bytes, resident; /* derived from the stores */
+    uint64_t coming, coming_bytes; /* derived: promotions in progress, and their bytes */
 };
 
 struct core_pools {
     struct idvec items;
     uint64_t next_id;
-    uint64_t unfilled_bytes; /* what pools have not used of their min: the sum */
+    uint64_t unfilled_bytes; /* sum of the unused parts of all min_bytes */
 };
 
-/* Of a store. */
+/* A store's pool and use. */
 struct core_use {
     uint64_t pool;
-    bool pinned;           /* it is never evicted */
-    uint64_t last_used_ms; /* wall clock: the end of the last hold; 0: it was never held */
-    uint64_t holds;        /* sessions that hold it; this and the next follow from others */
+    bool pinned;           /* never evicted */
+    uint64_t last_used_ms; /* end of the last hold, wall clock; 0 if never held */
+    uint64_t holds;        /* number of sessions that hold it; derived, like used_bytes */
     uint64_t used_bytes;
 };
 

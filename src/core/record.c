@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A record as bytes: a msgpack array of a version, the type, and all fields in the order of struct
- * record, each in msgpack's shortest form when written. Decoding believes nothing.
+ * A record as bytes: a msgpack array of a version, the type, and all fields in the order of the
+ * lists below, each in msgpack's shortest form. Decoding trusts nothing.
  */
 #include "core/core_internal.h"
 
@@ -73,7 +73,8 @@ size_t record_most_bytes(const struct record *record)
                                  : record->value_bytes);
 }
 
-/* As a binary, before which its length has to be known. */
+/* Packs the rows as one binary; its head needs their length, so they are written first and then
+ * moved. */
 static uint8_t *pack_rows(uint8_t *at, const struct layout_put *puts, size_t count)
 {
     uint8_t *rows = at + PACK_MAX_BYTES;
@@ -194,7 +195,7 @@ int record_decode(const void *bytes, size_t size, struct record *record,
     unpack.end = unpack.at + size;
     if (unpack_array(&unpack, &count) < 0 || unpack_uint(&unpack, &version) < 0)
         return -EINVAL;
-    if (version != CORE_RECORD_VERSION) /* whatever follows */
+    if (version != CORE_RECORD_VERSION) /* the format of the other bytes is unknown */
         return -EPROTONOSUPPORT;
     if (count != FIELD_COUNT || unpack_uint(&unpack, &type) < 0 || type < RECORD_STORE_CREATE)
         return -EINVAL;

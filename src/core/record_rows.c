@@ -13,7 +13,7 @@
 
 size_t record_rows_most_bytes(const struct layout_put *puts, size_t count)
 {
-    size_t bytes = 2 * PACK_MAX_BYTES; /* of the rows as one binary, and how many there are */
+    size_t bytes = 2 * PACK_MAX_BYTES; /* heads of the binary and of the array */
 
     for (size_t i = 0; i < count; i++)
         bytes += (ROW_FIELDS + 1) * PACK_MAX_BYTES + puts[i].key_bytes + puts[i].value_bytes;
