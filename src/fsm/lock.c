@@ -10,14 +10,14 @@
 #define FIRST_ROOM           8u
 
 /*
- * The admission. A further mode is a row here, and a column in the wishes that can lead to it.
- * Exclusion is looked up from both sides, so a row needs to name only what it brings along.
+ * The admission. A new mode is a row here, and an entry in the wishes that can lead to it.
+ * Exclusion is looked up from both sides, so a row names only its own exclusions.
  */
 struct mode_rule {
-    unsigned excludes;     /* modes of live sessions that keep it out, and that it keeps out */
-    unsigned gives_way_to; /* modes that active, patient waiters want, which keep it out */
-    unsigned needs;        /* CONTENT_BIT: what the store must have; 0: anything */
-    enum lock_state state; /* what the store's state is while such a session lives */
+    unsigned excludes;     /* modes that it cannot coexist with, in live sessions */
+    unsigned gives_way_to; /* modes of patient waiters that go first */
+    unsigned needs;        /* CONTENT_BITs, one of which the store must have; 0: anything */
+    enum lock_state state; /* the store's state while such a session lives */
 };
 
 static const struct mode_rule mode_rules[] = {
@@ -31,8 +31,7 @@ static const struct mode_rule mode_rules[] = {
                            .state = LOCK_STATE_RW},
 };
 
-/* The mode that a wish stands for, by what the store has: nothing, what is sealed, or committed,
- * with its bytes or without. */
+/* The mode that a wish means, by content: none, sealed, committed, bare. */
 static const enum lock_mode wish_modes[][CONTENT_COUNT] = {
     [LOCK_WISH_RO] = {LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO, LOCK_MODE_RO},
     [LOCK_WISH_RW] = {LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW, LOCK_MODE_RW},
@@ -118,8 +117,8 @@ unsigned lock_get_preferred(enum lock_mode mode)
     return mode_rules[mode].gives_way_to;
 }
 
-/* The first ready waiter from `from` on whose mode fits, and whose turn it is; waiter_count: none.
- */
+/* Returns the index of the first ready waiter at or after `from` that fits and has its turn;
+ * waiter_count if none. */
 static size_t find_fitting(const struct lock *lock, const struct view *view, size_t from)
 {
     size_t i = from;
@@ -148,7 +147,7 @@ static size_t find_waiter_index(const struct lock *lock, uint64_t waiter_id)
     return i;
 }
 
-/* Makes room for `count` of `size_bytes` each. */
+/* Makes room for `count` items of `size_bytes` each. */
 static int make_room(void **array, size_t *room, size_t count, size_t size_bytes)
 {
     size_t wanted = *room ? *room : FIRST_ROOM;
@@ -166,7 +165,8 @@ static int make_room(void **array, size_t *room, size_t count, size_t size_bytes
     return 0;
 }
 
-/* For one session more, and those of `waiters`: a grant out of the queue needs no memory. */
+/* Makes room for one more session and for those of `waiters` waiters: a grant to a waiter needs no
+ * memory. */
 static int make_session_room(struct lock *lock, size_t waiters)
 {
     void *sessions = lock->sessions;
@@ -229,8 +229,8 @@ enum lock_mode lock_would_grant(const struct lock *lock, enum lock_wish wish, ui
 
     if (view.turn < lock->waiter_count || !lock_mode_fits(&view, mode))
         return LOCK_MODE_NONE;
-    /* A waiter that time has just made grantable is not overtaken by one that would shut it out.
-     * One of a mode that goes along loses nothing: it is granted in the same round. */
+    /* A request does not overtake a waiter that has just become grantable and that it would
+     * exclude. A compatible waiter loses nothing: it is granted in the same round. */
     for (size_t i = find_fitting(lock, &view, 0); i < lock->waiter_count;
          i = find_fitting(lock, &view, i + 1)) {
         if (modes_exclude(mode, waiter_mode(lock, &lock->waiters[i])))
@@ -253,7 +253,7 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
     assert(!lock_find_session(lock, session_id));
     if (lock->session_count >= LOCK_MAX_SESSIONS)
         return -ENOSPC;
-    error = make_session_room(lock, 0); /* there is room for one who has waited */
+    error = make_session_room(lock, 0); /* a waiter has its room already */
     if (error)
         return error;
     lock->sessions[lock->session_count++] = (struct lock_session){.id = session_id, .mode = mode};
@@ -295,7 +295,7 @@ bool lock_next_grant(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_
     struct view view = lock_view_at(lock, now_ms);
     size_t i = find_fitting(lock, &view, 0);
 
-    /* At the bound on sessions those who wait go on waiting; only who comes anew gets ENOSPC. */
+    /* At the bound on sessions the waiters keep waiting; only new requests get ENOSPC. */
     if (i == lock->waiter_count || lock->session_count >= LOCK_MAX_SESSIONS)
         return false;
     *waiter_id = lock->waiters[i].id;
@@ -332,7 +332,7 @@ int lock_commit(struct lock *lock, uint64_t session_id, enum lock_mode stay, uin
     lock->changed = true;
     if (stay == LOCK_MODE_NONE)
         return lock_remove_session(lock, session_id, now_ms);
-    /* Who stays on as a reader has released the writer's lock all the same. */
+    /* A writer that stays as a reader has released the writer's lock too. */
     lock->held[lock->sessions[i].mode]--;
     lock->held[stay]++;
     lock->sessions[i].mode = stay;
@@ -407,7 +407,7 @@ int lock_keep_place(struct lock *lock, uint64_t waiter_id, uint64_t kept_until_m
 
     if (i == lock->waiter_count)
         return -ENOENT;
-    /* 0 says "active"; a place kept until the origin of time is over at the next look anyhow. */
+    /* 0 means "active"; a place kept until time 0 or 1 expires at the next check in any case. */
     lock->waiters[i].kept_until_ms = kept_until_ms ? kept_until_ms : 1;
     lock->changed = true;
     lock->waiters[i].looking = looking;
@@ -461,7 +461,8 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
         count >= LOCK_MAX_SESSIONS || lock->waiter_count > 0 ||
         (count > 0 && lock->sessions[count - 1].id >= session->id) ||
         !content_fits(content_of(lock), session->mode) ||
-        (session->mode == LOCK_MODE_RW && lock->sealed) || /* its grant has dropped that */
+        (session->mode == LOCK_MODE_RW &&
+         lock->sealed) || /* its grant has dropped the sealed layout */
         mode_excluded_by(session->mode, held_modes(lock)))
         return -EINVAL;
     error = make_session_room(lock, 0);

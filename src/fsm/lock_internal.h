@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_internal - what one look at the lock sees, for the parts of src/fsm/lock*.c alone
+ * lock_internal - declarations that only src/fsm/lock*.c share
  *
- * Who is let in is decided in lock.c; lock_time.c finds when time alone changes that.
+ * lock.c decides grants; lock_time.c finds when the clock alone changes them.
  */
 #ifndef GMSFS_FSM_LOCK_INTERNAL_H
 #define GMSFS_FSM_LOCK_INTERNAL_H
@@ -12,7 +12,7 @@
 #define MODE_BIT(mode) (1u << (mode))
 #define WRITERS        (MODE_BIT(LOCK_MODE_RW) | MODE_BIT(LOCK_MODE_RW_DATA))
 
-/* What a store has, as far as its lock goes. */
+/* What a store has, as its lock sees it. */
 enum content {
     CONTENT_NONE,
     CONTENT_SEALED,
@@ -21,19 +21,19 @@ enum content {
     CONTENT_COUNT,
 };
 
-/* What an admission looks at, gathered in one pass. */
+/* The facts that an admission looks at, gathered in one pass. */
 struct view {
     unsigned held;   /* modes of live sessions */
     unsigned wanted; /* modes of waiters that hold others off, with patience left */
-    size_t turn;     /* the first waiter that nobody behind it passes; their count: none */
+    size_t turn;     /* index of the first waiter that no newer one passes; waiter_count if none */
     enum content content;
     bool closed;
 };
 
 struct view lock_view_at(const struct lock *lock, uint64_t now_ms);
-/* By what is held, wanted and there; whose turn it is apart. */
+/* True if the mode is compatible with held, wanted and content; ignores turns. */
 bool lock_mode_fits(const struct view *view, enum lock_mode mode);
-/* Modes that active, patient waiters want, which keep this one out. */
+/* Returns the modes that a waiter of this mode gives way to. */
 unsigned lock_get_preferred(enum lock_mode mode);
 
 static inline enum lock_mode waiter_mode(const struct lock *lock, const struct lock_waiter *waiter)
@@ -41,13 +41,13 @@ static inline enum lock_mode waiter_mode(const struct lock *lock, const struct l
     return lock_get_wish_mode(lock, waiter->wish);
 }
 
-/* Somebody is there to be answered. */
+/* True if there is a request to answer. */
 static inline bool waiter_is_active(const struct lock_waiter *waiter)
 {
     return waiter->kept_until_ms == 0;
 }
 
-/* It waits, or will go on waiting in a moment. */
+/* True if it waits, or its client asks again soon. */
 static inline bool waiter_counts(const struct lock_waiter *waiter)
 {
     return waiter_is_active(waiter) || waiter->looking;
@@ -58,7 +58,7 @@ static inline bool waiter_holds_off(const struct lock_waiter *waiter)
     return waiter_counts(waiter) && waiter->sleep != LOCK_ASLEEP;
 }
 
-/* It can be granted, and holds others off. */
+/* True if it can be granted. */
 static inline bool waiter_is_ready(const struct lock_waiter *waiter)
 {
     return waiter_is_active(waiter) && waiter->sleep == LOCK_AWAKE;
@@ -69,7 +69,7 @@ static inline bool waiter_wants_to_write(const struct lock *lock, const struct l
     return (MODE_BIT(waiter_mode(lock, waiter)) & WRITERS) != 0;
 }
 
-/* It sleeps, and as long as it is patient those who came later wait behind it. */
+/* True if it sleeps in turn: newer waiters wait behind it while it is patient. */
 static inline bool waiter_keeps_turn(const struct lock *lock, const struct lock_waiter *waiter)
 {
     return waiter_counts(waiter) && waiter->sleep == LOCK_ASLEEP_IN_TURN &&
@@ -84,7 +84,7 @@ static inline uint64_t waiter_patience_end_ms(const struct lock *lock,
     return waiter->hold_since_ms + lock->patience_ms;
 }
 
-/* When time ends this waiter, by its deadline or because its place is kept no longer. */
+/* Returns when the clock ends this waiter: at its deadline, or at the end of its kept place. */
 static inline uint64_t waiter_end_ms(const struct lock_waiter *waiter)
 {
     return waiter_is_active(waiter) ? waiter->deadline_ms : waiter->kept_until_ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users see of states, modes and wishes. */
+/* The names of states, modes and wishes for users. */
 #include "fsm/lock.h"
 
 #include <assert.h>

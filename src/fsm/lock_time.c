@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time alone does to the lock: deadlines, kept places, and patience that runs out. */
+/* Changes of the lock by the clock alone: deadlines, kept places, and the end of patience. */
 #include "fsm/lock_internal.h"
 
 bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waiter_id,
@@ -17,8 +17,8 @@ bool lock_next_expired(const struct lock *lock, uint64_t now_ms, uint64_t *waite
     return false;
 }
 
-/* When time alone gives a waiter its turn: as soon as the last writer that sleeps before it, and
- * keeps it from nothing else, has run out of patience. LOCK_FOREVER: never. */
+/* Returns when the clock alone gives a waiter its turn: at the end of the patience of the last
+ * writer asleep in turn before it, if nothing else holds it off. LOCK_FOREVER if never. */
 static uint64_t next_turn_end_ms(const struct lock *lock, uint64_t now_ms)
 {
     struct view view = lock_view_at(lock, now_ms);
@@ -37,8 +37,8 @@ static uint64_t next_turn_end_ms(const struct lock *lock, uint64_t now_ms)
     return LOCK_FOREVER;
 }
 
-/* When time alone lets a reader in: as soon as the last of those that it gives way to, and nothing
- * else, has run out of patience. LOCK_FOREVER: never. */
+/* Returns when the clock alone admits a reader: at the end of the patience of the last waiter that
+ * it gives way to, if nothing else holds it off. LOCK_FOREVER if never. */
 static uint64_t next_patience_end_ms(const struct lock *lock, uint64_t now_ms)
 {
     uint64_t earliest_ms = LOCK_FOREVER;
