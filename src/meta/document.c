@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoding what clients send and what `layout` says. The shape is fixed, so nothing recurses; each
- * vector is allocated only once the bytes that are left could really hold that many.
+ * Decodes documents of clients and the file `layout`. The shape is fixed, so nothing recurses; a
+ * vector is allocated only if the bytes that are left can hold that many items.
  */
 #include "layout_internal.h"
 
@@ -28,12 +28,12 @@ struct layout_document {
     bool has_rows;
     struct document_allocation *allocations;
     size_t allocation_count;
-    struct layout_put *rows; /* their slots are ranks, their serials count them */
+    struct layout_put *rows; /* slots are ranks, serials are row numbers */
     size_t row_count;
     bool unsorted;
 };
 
-/* An array of at most `most` things that take `least` bytes each. */
+/* Reads the head of an array of at most `most` items of at least `least` bytes each. */
 static int decode_count(struct unpack *unpack, uint32_t most, size_t least, uint32_t *count)
 {
     int error = unpack_array(unpack, count);
@@ -45,7 +45,7 @@ static int decode_count(struct unpack *unpack, uint32_t most, size_t least, uint
     return *count > most ? -ENOSPC : 0;
 }
 
-/* An array of exactly so many. */
+/* Reads the head of an array of exactly `expected` items. */
 static int decode_tuple(struct unpack *unpack, uint32_t expected)
 {
     uint32_t count;
@@ -87,7 +87,7 @@ static int decode_allocation(struct document_allocation *allocation, struct unpa
         return -EINVAL;
     *total_bytes += allocation->aligned_bytes;
 
-    /* A layout's tags end at a NUL, so none can be inside. */
+    /* A layout's tags end at a NUL, so a NUL inside is invalid. */
     if (allocation->tag_bytes > LAYOUT_MAX_TAG_BYTES ||
         memchr(allocation->tag, '\0', allocation->tag_bytes) ||
         !name_is_utf8(allocation->tag, allocation->tag_bytes))
@@ -190,7 +190,7 @@ static bool key_is(const char *key, size_t key_bytes, const char *expected)
     return key_bytes == strlen(expected) && memcmp(key, expected, key_bytes) == 0;
 }
 
-/* Ranks are held against the allocations last: "metadata" may stand before them. */
+/* Ranks are checked last, because "metadata" may come before "allocations". */
 static int check_ranks(const struct layout_document *document, uint64_t *culprit)
 {
     for (size_t i = 0; document->has_allocations && i < document->row_count; i++) {
@@ -305,7 +305,7 @@ void layout_document_row(const struct layout_document *document, size_t index,
     };
 }
 
-/* Of one key, as they stand in the document. */
+/* Sorts by key; rows of one key keep the order of the document. */
 static int compare_rows(const void *left, const void *right)
 {
     const struct layout_put *a = left, *b = right;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most that one of these takes besides its text and bytes. */
+/* Most bytes of each, without its texts and values. */
 #define HEAD_BYTES       64u /* the map, its keys, "v":1, two array heads */
 #define ALLOCATION_BYTES 24u /* array 1, two numbers 9 each, str head 2 */
 #define ENTRY_BYTES      32u /* array 1, str head 2, two numbers 9 each, bin head 5 */
@@ -20,7 +20,7 @@ struct output {
     size_t size;
 };
 
-/* msgpack's write function: the room was counted before, so running out of it is an error here. */
+/* msgpack's write function: the room was counted before, so too little room is an error. */
 static int output_write(void *data, const char *bytes, size_t size)
 {
     struct output *output = data;

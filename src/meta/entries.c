@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entries of a layout, apart from putting them (put.c): looking, going through, taking out. */
+/* The entries of a layout: finding, walking, removing; put.c puts them. */
 #include "layout_internal.h"
 
 #include "base/scope.h"
@@ -17,7 +17,7 @@ uint64_t layout_entry_bytes(const struct layout *layout)
     return layout->entry_bytes;
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------------------------- */
 
 const struct layout_entry *layout_find_entry(const struct layout *layout, const void *key,
                                              size_t key_bytes)
@@ -36,7 +36,7 @@ const struct layout_entry *layout_find_entry_serial(const struct layout *layout,
     return layout_index_find(&layout->by_serial, &target, &place);
 }
 
-/* ---- going through ------------------------------------------------------------------------- */
+/* ---- walking ------------------------------------------------------------------------------- */
 
 static void enter_chunk(struct layout_cursor *cursor, size_t chunk, size_t offset)
 {
@@ -87,7 +87,7 @@ const struct layout_entry *layout_cursor_cross(struct layout_cursor *cursor)
 
 /* ---- changing ------------------------------------------------------------------------------ */
 
-/* What the layout counts: before old entries may be gone. */
+/* Updates the layout's counts; called before old entries may be freed. */
 static void account(struct layout *layout, const struct layout_entry *comes,
                     const struct layout_entry *goes)
 {
@@ -121,7 +121,7 @@ int layout_edit_entries(struct layout *layout, const struct index_edit *by_key,
     for (size_t i = 0; i < count; i++)
         account(layout, by_key[i].entry, by_key[i].old);
     layout_index_commit(&layout->by_key, &keys);
-    layout_index_commit(&layout->by_serial, &serials); /* old entries may be gone */
+    layout_index_commit(&layout->by_serial, &serials); /* may free old entries */
     return 0;
 }
 
@@ -174,7 +174,7 @@ int layout_delete(struct layout *layout, const void *key, size_t key_bytes)
     return layout_edit_entries(layout, &by_key, &by_serial, 1, false);
 }
 
-/* Notes all that are bound to the slot, which are `count`, in order of their keys. */
+/* Collects the `count` entries bound to the slot, sorted by key. */
 static void find_bound(const struct layout *layout, uint64_t slot, struct index_edit *edits,
                        size_t count)
 {

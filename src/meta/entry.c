@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries: how they are made, and the blocks that they lie in. */
+/* Entries, and the blocks of memory that they share. */
 #include "layout_internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A little less than a page: with what malloc adds to it, it is one. */
+/* A page, less the overhead of malloc. */
 #define BLOCK_BYTES 4080u
 #define LARGE_BYTES (16u << 10) /* of a value: worth a call of drop_pages */
 #define PREFETCHED  8u
 
 static void (*drop_pages)(void *at, size_t bytes);
 
-/* References are counted for all its entries together: it is freed as a whole. */
+/* References are counted for all its entries together; it is freed as a whole. */
 struct layout_entry_block {
     atomic_size_t refs;
     struct layout_entry first[];
@@ -28,7 +28,7 @@ int layout_compare_keys(const void *a, size_t a_bytes, const void *b, size_t b_b
     return (a_bytes > b_bytes) - (a_bytes < b_bytes);
 }
 
-/* Room for an entry of this cost, in the block of the one before it if it fits. */
+/* Returns room for an entry of this size, in the current block if it fits. */
 static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t cost_bytes)
 {
     struct layout_entry *entry;
@@ -50,13 +50,13 @@ static struct layout_entry *maker_take(struct layout_entry_maker *maker, size_t 
     entry = (struct layout_entry *)((char *)maker->block->first + maker->used_bytes);
     maker->used_bytes += cost_bytes;
     maker->left_bytes -= cost_bytes;
-    /* Nobody else knows the block yet. */
+    /* No other thread knows the block yet. */
     refs = atomic_load_explicit(&maker->block->refs, memory_order_relaxed);
     atomic_store_explicit(&maker->block->refs, refs + 1, memory_order_relaxed);
     return entry;
 }
 
-/* An entry, its key and its value lie one behind the other. */
+/* An entry is followed by its key and its value. */
 struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
                                       const struct layout_put *put, uint64_t serial)
 {
@@ -80,7 +80,7 @@ struct layout_entry *layout_entry_new(struct layout_entry_maker *maker,
     return entry;
 }
 
-/* How many of them, from the last one on, lie in the same block: neighbours mostly do. */
+/* Counts the entries from the last backwards that lie in the same block: neighbours mostly do. */
 static size_t count_in_block(struct layout_entry *const *entries, size_t count)
 {
     const struct layout_entry_block *block = entries[count - 1]->block;
@@ -122,7 +122,7 @@ void layout_entries_release(struct layout_entry *const *entries, size_t count)
         struct layout_entry_block *block = entries[count - 1]->block;
         size_t same = count_in_block(entries, count);
 
-        /* The holder of all references needs no atomic subtraction: no thread can add one. */
+        /* The owner of all references needs no atomic subtraction: no other thread can get one. */
         if (atomic_load_explicit(&block->refs, memory_order_acquire) == same ||
             atomic_fetch_sub_explicit(&block->refs, same, memory_order_acq_rel) == same)
             free_block(block, entries[count - 1]->value_bytes);

@@ -16,8 +16,8 @@ size_t layout_slot_lower_bound(const struct layout *layout, uint64_t slot)
     size_t at = 0, high = layout->allocation_count;
     uint64_t first = high ? layout->by_slot[0]->slot : 0;
 
-    /* Slots from the first to this one number at most their distance; exactly that where no gap
-     * lies between. */
+    /* The rank is at most the distance of this slot from the first, and equal to it without
+     * gaps. */
     if (slot <= first)
         return 0;
     if (slot - first < high) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking into an index, and an index as a whole; index_edit.c changes it. */
+/* Searches an index, and clones and clears it; index_edit.c changes it. */
 #include "index_chunk.h"
 
 #include "base/array.h"
@@ -11,7 +11,7 @@
 
 #define PREFETCHED 8u
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- searching ----------------------------------------------------------------------------- */
 
 static int compare_serials(uint64_t a, uint64_t b)
 {
@@ -26,7 +26,7 @@ static int compare_entry(const struct layout_index *index, const struct layout_e
     return layout_compare_keys(entry->key, entry->key_bytes, target->key, target->key_bytes);
 }
 
-/* The first entry of a chunk; its serial is at hand. */
+/* Compares the first entry of a chunk without reading the chunk. */
 static int compare_chunk(const struct layout_index *index, size_t chunk,
                          const struct index_target *target)
 {
@@ -36,7 +36,8 @@ static int compare_chunk(const struct layout_index *index, size_t chunk,
                             : compare_entry(index, ref->first, target);
 }
 
-/* How many chunks begin at or below the target, if the first `low` do and none from `high` on. */
+/* Returns the number of chunks that begin at or below the target, given that the first `low` do and
+ * none from `high` on. */
 static size_t bisect_chunks(const struct layout_index *index, const struct index_target *target,
                             size_t low, size_t high)
 {
@@ -44,7 +45,7 @@ static size_t bisect_chunks(const struct layout_index *index, const struct index
     return low;
 }
 
-/* In a chunk, whose entries below `low` are below the target and from `high` on above it. */
+/* Searches a chunk with entries below the target before `low`, and above it from `high` on. */
 static struct layout_entry *bisect_entries(const struct layout_index *index,
                                            const struct index_target *target,
                                            struct index_place *place, size_t low, size_t high)
@@ -66,8 +67,8 @@ static struct layout_entry *find_in_chunk(const struct layout_index *index,
 
     if (!index->by_serial || distance >= ref->count)
         return bisect_entries(index, target, place, 0, ref->count);
-    /* Serials from the first to this one number at most their distance; exactly that where none is
-     * missing between. */
+    /* The offset is at most the distance of the serials, and equal to it if none is missing
+     * between. */
     guess = ref->chunk->entries[distance];
     place->offset = (uint32_t)distance;
     if (guess->serial == target->serial)
@@ -87,7 +88,7 @@ struct layout_entry *layout_index_find(const struct layout_index *index,
     return find_in_chunk(index, target, place);
 }
 
-/* In the chunk of the place, whose entry is below the target; the chunk's last is not. */
+/* Searches the place's chunk: the entry there is below the target, the chunk's last is not. */
 static struct layout_entry *find_near(const struct layout_index *index,
                                       const struct index_target *target, struct index_place *place)
 {
@@ -103,7 +104,7 @@ static struct layout_entry *find_near(const struct layout_index *index,
     return bisect_entries(index, target, place, low, high);
 }
 
-/* From the chunk of the place on, whose entries are all below the target. */
+/* Searches from the place's chunk on, with entries that are all below the target. */
 static struct layout_entry *find_further(const struct layout_index *index,
                                          const struct index_target *target,
                                          struct index_place *place)
@@ -193,8 +194,9 @@ int layout_index_clone(struct layout_index *copy, const struct layout_index *ind
     return 0;
 }
 
-/* From the end: what came last lies last in the heap, which then shrinks step by step. The other
- * way it would be free as one piece, whose return to the system stops every thread's malloc. */
+/* From the end: the newest chunks lie last in the heap, which then shrinks in steps. In the
+ * other order the heap would be returned to the system as one piece, which blocks malloc in
+ * every thread. */
 void layout_index_clear(struct layout_index *index)
 {
     for (size_t i = index->chunk_count; i > 0; i--) {

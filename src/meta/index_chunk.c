@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM 8u /* of the only chunk of a small layout */
+#define FIRST_ROOM 8u /* capacity of a small layout's only chunk */
 
 size_t index_chunk_room(size_t count)
 {

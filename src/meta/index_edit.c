@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Changing an index. Edits come by chunk: a group is those of one chunk, which is changed where it
- * is if they fit, and gives way to new ones if they do not.
+ * Changes an index. A group is the edits of one chunk: the chunk is changed in place if they fit,
+ * and replaced by new ones if not.
  */
 #include "index_chunk.h"
 
@@ -18,7 +18,7 @@
 struct group {
     size_t chunk;
     size_t first, end;
-    size_t entries; /* of the chunk afterwards */
+    size_t entries; /* number of the chunk's entries afterwards */
 };
 
 static struct group last_group(const struct layout_index *index, const struct index_change *change,
@@ -29,7 +29,7 @@ static struct group last_group(const struct layout_index *index, const struct in
 
     if (group.chunk < index->chunk_count)
         group.entries = index->chunks[group.chunk].count;
-    if (change->only_inserts && edits[0].at.chunk == group.chunk) { /* as most documents come */
+    if (change->only_inserts && edits[0].at.chunk == group.chunk) { /* as with most documents */
         group.first = 0;
         group.entries += end;
         return group;
@@ -42,7 +42,7 @@ static struct group last_group(const struct layout_index *index, const struct in
     return group;
 }
 
-/* Into how many new chunks a group's entries go; 0: they stay in the chunk where they are. */
+/* Returns the number of new chunks for a group's entries; 0 if they stay in their chunk. */
 static size_t count_fresh(const struct layout_index *index, const struct group *group)
 {
     if (group->chunk < index->chunk_count &&
@@ -51,7 +51,7 @@ static size_t count_fresh(const struct layout_index *index, const struct group *
     return (group->entries + INDEX_CHUNK_ENTRIES - 1) / INDEX_CHUNK_ENTRIES;
 }
 
-/* Makes the chunk of a group its index's own, and those that it becomes. */
+/* Copies the group's chunk if it is shared, and makes the new chunks. */
 static int prepare_group(struct layout_index *index, struct index_change *change,
                          const struct group *group)
 {
@@ -104,10 +104,10 @@ void layout_index_cancel(struct index_change *change)
     }
 }
 
-/* Where merged entries go: through the chunks, each as many as its count says. */
+/* The target of merged entries: fills the chunks one after the other up to their counts. */
 struct output {
     struct layout_entry **at, **end;
-    struct index_chunk_ref *ref; /* of this chunk; those that are filled next stand behind it */
+    struct index_chunk_ref *ref; /* the current chunk; the next ones follow it */
 };
 
 static void output_next(struct output *output)
@@ -135,7 +135,7 @@ static void output_copy(struct output *output, struct layout_entry *const *entri
     }
 }
 
-/* A chunk's entries and the edits of its group. */
+/* Merges a chunk's entries with the edits of its group. */
 static void merge(const struct index_chunk_ref *ref, const struct index_edit *edits,
                   const struct group *group, struct output *output)
 {
@@ -187,8 +187,8 @@ static void edit_in_place(struct index_chunk_ref *ref, const struct index_edit *
     note_first(ref);
 }
 
-/* From one chunk, or none, to the new ones. What is put at the very end goes on there, so the
- * chunks are filled; elsewhere each is left as much room as the others. */
+/* Distributes the entries of one chunk, or none, to new ones. Insertions at the very end fill the
+ * chunks, because more will follow there; elsewhere all chunks get equal room. */
 static void edit_into_fresh(const struct layout_index *index, struct index_change *change,
                             const struct group *group, struct index_chunk_ref *refs, size_t fresh)
 {
@@ -218,7 +218,7 @@ static void edit_into_fresh(const struct layout_index *index, struct index_chang
     free(old.chunk);
 }
 
-/* Two chunks become the first. False: they stay, for neither can take the other's entries. */
+/* Joins two chunks into the first. False if neither has room for the other's entries. */
 static bool join(const struct layout_index *index, struct index_chunk_ref *a,
                  const struct index_chunk_ref *b)
 {
@@ -243,8 +243,8 @@ static bool join(const struct layout_index *index, struct index_chunk_ref *a,
     return true;
 }
 
-/* Chunks that are empty now go, those that are small join their neighbours: or the chunks of a
- * layout that lost most of its entries would stay as many as they were. */
+/* Drops empty chunks and joins small neighbours, so that a layout that lost most of its entries
+ * also loses chunks. */
 static void tidy(struct layout_index *index, size_t first, size_t end)
 {
     size_t begin = first > 0 ? first - 1 : 0, limit = end, out = begin;
@@ -291,7 +291,7 @@ static void commit_deletes(struct layout_index *index, const struct index_change
     tidy(index, change->edits[0].at.chunk, end);
 }
 
-/* From the back, so that what stays moves once. */
+/* From the back, so that each remaining chunk moves once. */
 static void commit_puts(struct layout_index *index, struct index_change *change)
 {
     size_t from = index->chunk_count, to = from + change->growth;

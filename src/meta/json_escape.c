@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* True if JSON has the text as it is. */
+/* True if the text needs no escapes. */
 static bool is_plain(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -17,7 +17,7 @@ static bool is_plain(const char *text, size_t bytes)
     return true;
 }
 
-/* Returns the bytes of one byte. */
+/* Writes one escaped byte; returns the length. */
 static size_t escape_byte(unsigned char c, char out[JSON_ESCAPE_MAX_BYTES])
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_escape - a text as it stands between the quotes of a JSON string
+ * json_escape - escapes a text for the inside of a JSON string
  *
  * Pure. For lines of events and for texts of files.
  */
@@ -9,10 +9,10 @@
 
 #include <stddef.h>
 
-#define JSON_ESCAPE_MAX_BYTES 6u /* of one byte */
+#define JSON_ESCAPE_MAX_BYTES 6u /* per byte of text */
 
-/* Writes `text`, which a stranger chose: if it is no UTF-8, a byte that is not ASCII is shown as
- * '?'. `out` has room for it; NULL: nothing is written. Returns its bytes. */
+/* Writes an untrusted `text`; if it is not UTF-8, its bytes above ASCII become '?'. `out` has the
+ * room; NULL: writes nothing. Returns the number of bytes. */
 size_t json_escape(const char *text, size_t bytes, char *out);
 
 #endif

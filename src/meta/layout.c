@@ -12,12 +12,12 @@
 #include <string.h>
 
 #define AUTOMATIC_NAME_BYTES   24u /* "a", 20 digits, NUL */
-#define ALLOCATION_SLACK_BYTES 24u /* three NULs, and the heap's own */
-#define CLONED_ENTRY_BYTES     32u /* a pointer in each index, whose chunks may be half full */
+#define ALLOCATION_SLACK_BYTES 24u /* three NULs, and the heap's overhead */
+#define CLONED_ENTRY_BYTES     32u /* a pointer in each index; chunks may be half full */
 
 static const struct layout_times NO_TIMES = {LAYOUT_NO_TIME, LAYOUT_NO_TIME};
 
-/* An allocation and its texts are one block: replaced as a whole when a text changes. */
+/* An allocation and its texts are one block, which is replaced when a text changes. */
 static struct layout_allocation *allocation_copy(const struct layout_allocation *from,
                                                  const char *name, const char *tag,
                                                  const char *wire_id)
@@ -47,7 +47,7 @@ static size_t count_texts(const struct layout_allocation *allocation)
            (allocation->wire_id ? strlen(allocation->wire_id) : 0);
 }
 
-/* What the layout counts of an allocation besides its memory: that one comes, or goes. */
+/* Add an allocation's texts and times to the layout's counts, or subtract them. */
 static void count_in(struct layout *layout, const struct layout_allocation *allocation)
 {
     layout->text_bytes += count_texts(allocation);
@@ -117,7 +117,7 @@ void layout_free(struct layout *layout)
     free(layout);
 }
 
-/* Room for one more allocation. */
+/* Makes room for one more allocation. */
 static int reserve_allocation(struct layout *layout)
 {
     size_t count = layout->allocation_count + 1, room = layout->allocation_capacity;
@@ -249,8 +249,8 @@ static int check_addition(const struct layout *layout, uint64_t serial, const ch
     return error < 0 ? error : layout_check_new_wire_id(layout, wire_id);
 }
 
-/* The first slot from next_slot on whose own name is free. Ends: so many names are taken at most.
- */
+/* Returns the first slot from next_slot on with a free default name. Ends, because the number of
+ * taken names is bounded. */
 static uint64_t choose_name(const struct layout *layout, char name[AUTOMATIC_NAME_BYTES])
 {
     uint64_t slot = layout->next_slot;
@@ -262,7 +262,7 @@ static uint64_t choose_name(const struct layout *layout, char name[AUTOMATIC_NAM
     }
 }
 
-/* Puts it where its name belongs among the first `count` of by_name. */
+/* Inserts it by name among the first `count` of by_name. */
 static void insert_name(struct layout *layout, struct layout_allocation *allocation, size_t count)
 {
     size_t at = layout_name_lower_bound(layout, allocation->name);
@@ -363,7 +363,7 @@ int layout_remove(struct layout *layout, uint64_t slot, size_t *entries_removed)
     return 0;
 }
 
-/* Puts a copy that differs in the place of the allocation of this rank; its name is seen to. */
+/* Replaces the allocation of this rank by a changed copy; the caller updates by_name. */
 static void replace(struct layout *layout, size_t rank, struct layout_allocation *copy)
 {
     struct layout_allocation *old = layout->by_slot[rank];
@@ -397,7 +397,7 @@ int layout_rename(struct layout *layout, uint64_t slot, const char *name)
     if (!renamed)
         return -ENOMEM;
     forget_name(layout, old->name);
-    /* by_name is one short while its place is sought */
+    /* by_name has one allocation less during the search */
     layout->allocation_count--;
     insert_name(layout, renamed, layout->allocation_count);
     layout->allocation_count++;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The length of the well-formed sequence at `at` (Unicode 15, table 3-7), or 0. */
+/* Returns the length of the well-formed sequence at `at` (Unicode 15, table 3-7), or 0. */
 static size_t utf8_sequence(const uint8_t *at, size_t left)
 {
     uint8_t lowest = 0x80, highest = 0xbf; /* of the second byte */
@@ -62,7 +62,7 @@ bool name_is_utf8(const void *text, size_t bytes)
     return true;
 }
 
-/* How a byte at this place of a key is written, or NULL if as it is. */
+/* Returns the escape of a byte at this index of a key; NULL if it is written as it is. */
 static const char *escape_of(char byte, size_t index)
 {
     switch (byte) {
@@ -104,10 +104,10 @@ int name_encode_key(const void *key, size_t key_bytes, char name[NAME_MAX_BYTES 
 
 #define BLOCK_BYTES 16u
 
-/* As many bytes as processors look at in one go; compilers lower it where they have no such. */
+/* A vector of a common register size; compilers emulate it on processors without one. */
 typedef uint8_t block __attribute__((vector_size(BLOCK_BYTES)));
 
-/* All ones where a byte is not ASCII, or is escaped wherever it stands. */
+/* Sets the bytes that are not ASCII, or are escaped at every index, to all ones. */
 static inline block mark_odd(const char *text)
 {
     block bytes;
@@ -117,10 +117,10 @@ static inline block mark_odd(const char *text)
            (block)(bytes == 0);
 }
 
-/* Of a text of a block at least. */
+/* True if no byte needs an escape; the text has at least a block. */
 static bool is_plain(const char *text, size_t bytes)
 {
-    block odd = mark_odd(text + bytes - BLOCK_BYTES); /* some of them twice */
+    block odd = mark_odd(text + bytes - BLOCK_BYTES); /* may overlap the last full block */
     uint64_t halves[BLOCK_BYTES / sizeof(uint64_t)];
 
     for (size_t at = 0; at < bytes - BLOCK_BYTES; at += BLOCK_BYTES)
@@ -129,7 +129,6 @@ static bool is_plain(const char *text, size_t bytes)
     return (halves[0] | halves[1]) == 0;
 }
 
-/* As a name, in full. */
 static int check_by_encoding(const void *key, size_t key_bytes)
 {
     char name[NAME_MAX_BYTES + 1];
@@ -148,7 +147,7 @@ int name_check_key(const void *key, size_t key_bytes)
     return check_by_encoding(key, key_bytes);
 }
 
-/* The byte that an escape at this place of a key stands for, or -EINVAL. */
+/* Returns the byte of an escape at this index of a key, or -EINVAL. */
 static int unescape(const char *escape, size_t index)
 {
     static const char escaped[] = {'%', '/', '\0', '.'};
@@ -188,7 +187,7 @@ int name_decode_key(const char *name, char key[NAME_MAX_BYTES + 1])
     return (int)length;
 }
 
-#define TEMPORARY_SUFFIX "XXXXXX" /* as mkstemp(3) has it */
+#define TEMPORARY_SUFFIX "XXXXXX" /* as in mkstemp(3) */
 
 bool name_is_temporary(const char *name)
 {

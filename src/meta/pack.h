@@ -2,9 +2,9 @@
 /*
  * pack - msgpack into memory that is large enough, each value in its shortest form
  *
- * For records, of which there is one for each thing that happens, and thousands of rows in some.
- * The caller has counted the room by PACK_MAX_BYTES; each function returns where the next value
- * goes. Nothing here fails.
+ * For records, which are written for every request and may have thousands of rows. The caller has
+ * counted the room by PACK_MAX_BYTES; each function returns the position of the next value. Nothing
+ * here fails.
  */
 #ifndef GMSFS_META_PACK_H
 #define GMSFS_META_PACK_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of a number, or of what stands before an array or a binary. */
+/* Most bytes of a number, or of the head of an array or a binary. */
 #define PACK_MAX_BYTES 9u
 
 static inline uint8_t *pack_big_endian(uint8_t *at, uint8_t first, uint64_t value, unsigned bytes)
@@ -55,7 +55,7 @@ static inline uint8_t *pack_array(uint8_t *at, size_t count)
                                : pack_big_endian(at, 0xdd, count, 4);
 }
 
-/* Before so many bytes of a binary. */
+/* Writes the head of a binary of `size` bytes. */
 static inline uint8_t *pack_bin_head(uint8_t *at, size_t size)
 {
     if (size <= UINT8_MAX)

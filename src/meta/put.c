@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Putting entries: everything that can fail happens on the side (the new entries, where they go,
- * room for them); then both indexes are changed.
+ * Puts entries: first everything that can fail (the new entries, their places, room for them); then
+ * both indexes are changed.
  */
 #include "layout_internal.h"
 
@@ -13,21 +13,21 @@
 
 struct step {
     const struct layout_put *put;
-    struct layout_allocation *allocation; /* that it is bound to; NULL: to none */
+    struct layout_allocation *allocation; /* that the entry is bound to; NULL if unbound */
 };
 
 struct plan {
     const struct layout_put *puts;
     size_t put_count;
-    uint64_t first_serial;        /* of puts[0], and so on; 0: they have their own */
-    size_t known;                 /* puts that are unbound, or whose slot exists */
-    struct step *steps;           /* by key, each key once */
-    struct index_edit *by_key;    /* one for each step */
-    struct index_edit *by_serial; /* the same, by serial */
+    uint64_t first_serial;        /* of puts[0], counting up; 0: puts have their own serials */
+    size_t known;                 /* number of puts that are unbound or of an existing slot */
+    struct step *steps;           /* sorted by key, each key once */
+    struct index_edit *by_key;    /* an edit for each step */
+    struct index_edit *by_serial; /* the same edits sorted by serial */
     size_t count;
-    size_t fresh_count;   /* steps whose key is new */
+    size_t fresh_count;   /* steps with a new key */
     uint64_t entry_bytes; /* of the layout afterwards */
-    size_t cost_bytes;    /* of all new entries */
+    size_t cost_bytes;    /* bytes of all new entries */
 };
 
 static int check_put(const struct layout_put *put)
@@ -75,7 +75,7 @@ static int compare_step_keys(const struct step *a, const struct step *b)
     return layout_compare_keys(a->put->key, a->put->key_bytes, b->put->key, b->put->key_bytes);
 }
 
-/* Of one key, in the order given. */
+/* Sorts by key; steps of one key keep their order. */
 static int compare_steps(const void *left, const void *right)
 {
     const struct step *a = left, *b = right;
@@ -88,7 +88,7 @@ static void plan_sort(struct plan *plan)
 {
     size_t sorted = 1, kept = 0;
 
-    /* A document comes sorted: then once through is all. */
+    /* Documents are mostly sorted: then this pass is all. */
     while (sorted < plan->count &&
            compare_step_keys(&plan->steps[sorted - 1], &plan->steps[sorted]) < 0)
         sorted++;
@@ -102,7 +102,7 @@ static void plan_sort(struct plan *plan)
     plan->count = kept;
 }
 
-/* Where each step goes, and what the whole comes to. */
+/* Finds the place of each step, and computes the sizes. */
 static int plan_locate(struct plan *plan, const struct layout *layout)
 {
     const struct layout_index *index = &layout->by_key;
@@ -146,7 +146,7 @@ static int plan_make_entries(struct plan *plan)
     return 0;
 }
 
-/* The last put that would have this serial. */
+/* Returns the index of the last put with this serial. */
 static size_t find_culprit(const struct plan *plan, uint64_t serial)
 {
     size_t culprit = 0;
@@ -194,7 +194,7 @@ static int plan_carry_out(struct plan *plan, struct layout *layout, size_t *culp
     return error;
 }
 
-/* `plan` says what; the rest of it is made here. */
+/* Carries out a plan that has its puts; fills in the other members. */
 static int put_planned(struct layout *layout, struct plan *plan, bool skip_unknown_slots,
                        size_t *culprit)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout from what it consisted of, which may be damaged. */
+/* Restores a layout from values that may be damaged. */
 #include "layout_internal.h"
 
 #include "name.h"
@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* No layout counts so far; from here on none comes to LAYOUT_UNBOUND. */
+/* No layout counts that far, and from here none reaches LAYOUT_UNBOUND. */
 #define MOST_SLOTS (UINT64_MAX / 2)
 
 int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout)
@@ -25,7 +25,7 @@ int layout_restore(uint64_t next_slot, uint64_t changes, struct layout **layout)
     return 0;
 }
 
-/* With a NUL behind it, and none inside. */
+/* Copies a text, which has no NUL inside, and terminates it. */
 static int copy_text(const char *text, size_t bytes, char copy[NAME_MAX_BYTES + 1])
 {
     if (bytes > NAME_MAX_BYTES || (bytes > 0 && memchr(text, '\0', bytes)))

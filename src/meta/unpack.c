@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-/* First bytes, as the msgpack specification numbers them. */
+/* First bytes of values, from the msgpack specification. */
 enum {
     POSITIVE_FIXINT_LAST = 0x7f,
     FIXMAP_FIRST = 0x80,
@@ -29,13 +29,13 @@ size_t unpack_left(const struct unpack *unpack)
     return (size_t)(unpack->end - unpack->at);
 }
 
-/* The first byte, or -1 at the end. */
+/* Returns the first byte, or -1 at the end. */
 static int first_byte(const struct unpack *unpack)
 {
     return unpack->at < unpack->end ? *unpack->at : -1;
 }
 
-/* A big-endian number of this width behind the first byte; the reader does not move. */
+/* Reads a big-endian number of this width after the first byte, without moving the reader. */
 static int peek_number(const struct unpack *unpack, size_t width, uint64_t *value)
 {
     uint64_t number = 0;
@@ -128,7 +128,7 @@ int unpack_uint(struct unpack *unpack, uint64_t *value)
     return 0;
 }
 
-/* Reads a length of 1, 2 or 4 bytes behind wide_first.., and points at as many bytes behind it. */
+/* Reads a length of 1, 2 or 4 bytes by the first byte, and points at the bytes after it. */
 static int read_bytes(struct unpack *unpack, int wide_first, const uint8_t **bytes, size_t *size)
 {
     int first = first_byte(unpack);
@@ -193,8 +193,8 @@ int unpack_bool(struct unpack *unpack, bool *value)
     return 0;
 }
 
-/* How far a value goes whose first byte is NIL to 0xdf: a number of so many bytes, which counts
- * bytes and items, and bytes that are always there. */
+/* Extent of a value with a first byte from NIL to 0xdf: the width of its count, its fixed bytes,
+ * and the bytes and items per count. */
 static const struct {
     uint8_t number, bytes, bytes_each, items_each;
 } extents[NEGATIVE_FIXINT_FIRST - NIL] = {
@@ -228,7 +228,7 @@ static const struct {
     {4, 0, 0, 2},
 };
 
-/* The bytes of a value without its items, and how many these are. */
+/* Computes the bytes of a value without its items, and the number of its items. */
 static int measure(const struct unpack *unpack, uint64_t *bytes, uint64_t *items)
 {
     int first = first_byte(unpack);

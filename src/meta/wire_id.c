@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The allocations of a layout that clients know by ids of their own choosing, in order of these. */
+/* The index of allocations by wire id, an id that a client chose. */
 #include "layout_internal.h"
 
 #include "base/array.h"
@@ -16,7 +16,7 @@ static bool is_wire_id(const char *text)
     return bytes > 0 && bytes <= LAYOUT_MAX_WIRE_ID_BYTES && name_is_utf8(text, bytes);
 }
 
-/* Index of the first one whose id is not below this one. */
+/* Returns the index of the first id not below this one. */
 static size_t lower_bound(const struct layout *layout, const char *wire_id)
 {
     size_t at = 0;
@@ -98,7 +98,7 @@ int layout_clone_wire_ids(struct layout *copy, const struct layout *layout)
     return 0;
 }
 
-/* In order they are unique; and those that are as many as there are, and all here, are all. */
+/* A sorted index without equal neighbours has unique ids; it is complete if the counts agree. */
 int layout_check_wire_ids(const struct layout *layout)
 {
     size_t count = 0;
