@@ -12,18 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Made at a time, so that no write into the mapping lacks a page. */
+/* Memory is allocated in such steps before it is written, so that no write to the mapping
+ * faults. */
 #define ROOM_STEP_BYTES (UINT64_C(256) << 10)
-/* In hand for small entries. */
+/* Reserve for small entries. */
 #define AHEAD_BYTES (UINT64_C(256) << 10)
-/* What a file of transactions keeps of its memory for the next time. */
+/* Memory that an emptied file of transactions keeps for its next use. */
 #define KEPT_BYTES (UINT64_C(64) << 20)
-/* More snapshots than anybody will make. */
+/* Far above any real number of snapshots. */
 #define GENERATION_MAX (UINT64_C(1) << 40)
 
 struct transaction_head {
-    uint64_t bytes; /* of its entries */
-    uint64_t hash;  /* of these, seeded with where the transaction is */
+    uint64_t bytes; /* bytes of its entries */
+    uint64_t hash;  /* hash of these, seeded with the place of the transaction */
 };
 
 struct entry {
@@ -35,14 +36,14 @@ struct journal {
     struct journal_files files;
     struct head *head;
     uint8_t *transactions[2];
-    const uint8_t *snapshot; /* that was there; NULL: none */
+    const uint8_t *snapshot; /* the snapshot found at the start; NULL if none */
     size_t snapshot_size;
-    uint64_t max_bytes;    /* of a file of transactions */
-    uint64_t room[2];      /* of each there is memory up to here */
-    uint64_t at;           /* where the transaction's next entry goes */
-    uint64_t counted_from; /* what was written before is not a reason for a snapshot */
-    uint64_t bound;        /* beyond it only what is small is taken */
-    bool is_at_bound;      /* something was refused for it */
+    uint64_t max_bytes;    /* size of a file of transactions */
+    uint64_t room[2];      /* end of the allocated memory of each */
+    uint64_t at;           /* offset of the transaction's next entry */
+    uint64_t counted_from; /* bytes before this offset do not count towards a snapshot */
+    uint64_t bound;        /* bytes beyond which only small entries are accepted */
+    bool is_at_bound;      /* true if an entry was refused for it */
     bool is_snapshotting;
     uint64_t snapshots;
 };
@@ -94,8 +95,8 @@ static int check_head(const struct head *head, struct failure *failure)
     return 0;
 }
 
-/* A file has memory from its beginning on, without gaps: what was made for transactions, and not
- * given back. What is in use has to lie in it. */
+/* A file's memory begins at offset 0 and has no gaps: it was allocated for transactions and not
+ * freed. The part in use has to lie in it. */
 static int check_file(struct journal *journal, unsigned file, struct failure *failure)
 {
     const struct head *head = journal->head;
@@ -124,10 +125,10 @@ static void forget_snapshot(struct journal *journal, uint64_t generation)
     int fd = journal->files.snapshots[file_of(generation)];
     int done = ftruncate(fd, 0);
 
-    (void)done; /* making it smaller takes nothing */
+    (void)done; /* shrinking needs no memory */
 }
 
-/* To so much of its memory, behind what is in use. */
+/* Frees the memory of the file behind `bytes`, which the caller has checked to be unused. */
 static void shrink(struct journal *journal, unsigned file, uint64_t bytes)
 {
     if (journal->room[file] > bytes &&
@@ -157,7 +158,7 @@ static int map_snapshot(struct journal *journal, struct failure *failure)
     return failure_set(failure, -EPROTO, "the journal is damaged: its snapshot has another sum");
 }
 
-/* What the last worker had made, and nobody needs now. */
+/* Frees memory that the last worker allocated and that is no longer needed. */
 static void give_back(struct journal *journal)
 {
     forget_snapshot(journal, journal->head->base + 1);
@@ -166,7 +167,7 @@ static void give_back(struct journal *journal)
             shrink(journal, i, KEPT_BYTES);
 }
 
-/* A child that writes a snapshot has nothing to do with it. */
+/* A child that writes a snapshot does not inherit the mapping. */
 static int map_transactions(struct journal *journal, unsigned file, struct failure *failure)
 {
     void *at = NULL;
@@ -328,7 +329,7 @@ static unsigned writing_file(const struct journal *journal)
     return file_of(journal->head->writing);
 }
 
-/* Where the transaction that is being written begins. */
+/* Returns the offset at which the current transaction begins. */
 static uint64_t begin_of_transaction(const struct journal *journal)
 {
     return journal->head->tails[writing_file(journal)];
@@ -352,7 +353,7 @@ static int make_room(struct journal *journal, unsigned file, uint64_t until)
         if (errno != EINTR)
             return -ENOMEM;
 #ifdef MADV_POPULATE_WRITE
-    /* Faulted in now, some at a time: else each page would be by the write that comes to it. */
+    /* Faults in all pages at once; otherwise each first write to a page would fault. */
     (void)madvise(journal->transactions[file] + from, to - from, MADV_POPULATE_WRITE);
 #endif
     journal->room[file] = to;
@@ -488,7 +489,7 @@ void journal_begin_snapshot(struct journal *journal)
         atomic_store(&head->delivered[file], 0);
         atomic_store(&head->tails[file], 0);
         atomic_store(&head->writing, next);
-    } /* else one was begun before, and nobody finished it */
+    } /* else a snapshot was begun before and never finished */
     head->from[file] = head->tails[file];
     journal->is_snapshotting = true;
     journal_rewind(journal, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal - its files, which the keeper makes and holds */
+/* The files of the journal, which the keeper makes and holds */
 #include "journal/journal_internal.h"
 
 #include <errno.h>
