@@ -40,7 +40,7 @@ static int connect_at(int fd, const struct sockaddr_un *address)
     return connect(fd, (const struct sockaddr *)address, sizeof *address) < 0 ? -errno : 0;
 }
 
-/* Where there is no /proc, the path may no longer lead to the mount. */
+/* Checks that the path still leads to the mount. */
 static int check_path(const char *path, int root)
 {
     struct stat wanted, found;
@@ -124,7 +124,7 @@ ssize_t ask_receive(int fd, void *bytes, size_t room, int *fds, size_t *fd_count
     assert(*fd_count <= PASSING_MAX);
     union passing control;
     size_t most = *fd_count;
-    /* CMSG_SPACE() has room for one more where the number is odd, and the kernel fills it. */
+    /* Not CMSG_SPACE(): for odd counts it has room for one more, which the kernel fills. */
     struct iovec part = {.iov_base = bytes, .iov_len = room};
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,

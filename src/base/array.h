@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * array - arrays that grow, and the place of something in a sorted one
+ * array - growing arrays, and binary search in sorted ones
  *
- * Pure, and all of it is here, so the library has it too. An array is a pointer, the number of
- * items that it has and the number that it has room for; its user frees the pointer.
+ * Pure and header-only, so that the library can use it. An array is a pointer, a count of items and
+ * a room (capacity in items); its user frees the pointer.
  */
 #ifndef GMSFS_BASE_ARRAY_H
 #define GMSFS_BASE_ARRAY_H
@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARRAY_FIRST_BYTES 128u /* or four items */
+#define ARRAY_FIRST_BYTES 128u /* first allocation, or four items if that is more */
 
-/* For ARRAY_RESERVE: `items` points at the array's pointer. */
+/* Implements ARRAY_RESERVE; `items` is the address of the array's pointer. */
 static inline int array_reserve(void *items, size_t *room, size_t count, size_t item_bytes)
 {
     size_t first = ARRAY_FIRST_BYTES / item_bytes, wanted = *room ? *room : first > 4 ? first : 4;
@@ -37,14 +37,15 @@ static inline int array_reserve(void *items, size_t *room, size_t count, size_t 
     return 0;
 }
 
-/* Makes room for `count` items in all; the room doubles, so growing one by one stays cheap. 0, or
- * -ENOMEM, and the array is as it was. */
+/* Makes room for `count` items in total; the room doubles, so that growing one by one stays cheap.
+ * 0, or -ENOMEM with the array unchanged. */
 #define ARRAY_RESERVE(items, room, count) \
     array_reserve(&(items), &(room), count, sizeof((items)[0]))
 
 /*
- * Sets `at` to the first index from `at` to `end` of which `is_before`, an expression of `at`, is
- * false; to `end` if it is true of all. The array is sorted: `is_before` is true up to one place.
+ * Sets `at` to the first index in [at, end) for which `is_before`, an expression of `at`, is false;
+ * to `end` if there is none. The array is sorted: `is_before` is true up to one index and false
+ * from there on.
  */
 #define ARRAY_SEARCH(at, end, is_before)                                                       \
     for (size_t low_ = (at), high_ = (end); (at) = low_ + (high_ - low_) / 2, low_ < high_;) { \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blob - bytes that never change and that several hold
+ * blob - immutable bytes with a reference count
  *
- * Counted, so that a reader of a long text keeps it without a copy while its owner goes on to
- * another. Pure; anybody may use it, on any thread.
+ * A reader of a long text keeps it without a copy while its owner makes the next one. Pure; for
+ * every part, on any thread.
  */
 #ifndef GMSFS_BASE_BLOB_H
 #define GMSFS_BASE_BLOB_H
@@ -19,11 +19,11 @@ struct blob {
     uint8_t *bytes;
 };
 
-/* With one reference; takes `bytes` (malloc'ed) then. NULL: no memory, and they are the caller's
- * still. */
+/* Makes a blob with one reference, which owns `bytes` (malloc'ed). NULL if out of memory: then the
+ * caller still owns them. */
 struct blob *blob_new(uint8_t *bytes, size_t size);
 struct blob *blob_ref(struct blob *blob);
-void blob_unref(struct blob *blob); /* NULL is fine; the last one frees */
+void blob_unref(struct blob *blob); /* NULL is allowed; the last reference frees */
 bool blob_is_shared(const struct blob *blob);
 
 #endif

@@ -12,12 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_MS 200 /* that one which was killed may take */
+#define END_MS 200 /* to wait for the end of a killed child */
 
 struct child {
     pid_t pid;
-    int pidfd;          /* -1: there was none to be had */
-    struct child *next; /* of those left behind */
+    int pidfd;          /* -1 if the kernel has none */
+    struct child *next; /* in left_behind */
 };
 
 static struct child *left_behind;
@@ -55,8 +55,7 @@ static void child_reap_left(void)
     }
 }
 
-/* As long as it has not been waited for its number is its own; ignored, SIGCHLD would take that
- * away. */
+/* The number stays the child's until it is waited for; an ignored SIGCHLD would free it at once. */
 static int child_fork(struct child *child)
 {
     struct sigaction known;
@@ -155,7 +154,7 @@ int child_get_pidfd(const struct child *child)
 
 void child_end_group(struct child *child)
 {
-    /* Not waited for yet, so its number, and that of its group, is nobody else's. */
+    /* Not waited for yet, so no other process or group can have its number. */
     if (child)
         kill(-child->pid, SIGKILL);
     child_end(child);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at the beginning, and which it is; 0: there is none. */
+/* Decodes the first UTF-8 character; returns its bytes, 0 if it is invalid. */
 static size_t decode(const unsigned char *at, size_t left, uint32_t *character)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -25,8 +25,8 @@ static size_t decode(const unsigned char *at, size_t left, uint32_t *character)
     return length;
 }
 
-/* What a terminal obeys, C0 and C1, and what turns the text around it: marks, embeddings and
- * isolates of both directions, and the ends of lines and paragraphs. */
+/* True for characters that a terminal obeys (C0 and C1), and for those that change the direction of
+ * text: marks, embeddings and isolates, and the ends of lines and paragraphs. */
 static bool is_harmful(uint32_t character)
 {
     static const struct {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * container - the structure that a member lies in
+ * container - finds the structure that contains a member
  *
- * Pure. For callbacks, which get the member that they were registered with (a watch, a timeout, a
- * job) and work on the whole.
+ * Pure. For callbacks: they get the member that was registered (a watch, a timeout, a job), and
+ * need the whole structure.
  */
 #ifndef GMSFS_BASE_CONTAINER_H
 #define GMSFS_BASE_CONTAINER_H
 
 #include <stddef.h>
 
-/* CONTAINER_OF(timeout, struct worker, health): the worker whose member `health` this is. */
+/* CONTAINER_OF(timeout, struct worker, health): the worker that has `timeout` as its `health`. */
 #define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 #endif

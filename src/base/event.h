@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * event - what an event loop offers to those who are served by it
+ * event - the interface of an event loop to the parts that it serves
  *
- * For front ends and for the daemon, whose loop it is (daemon/loop.c): so that none of them knows
- * the loop itself. One thread: the loop's. Nothing here does I/O.
+ * For front ends and the daemon, which has the loop (daemon/loop.c): no other part knows the loop
+ * itself. One thread: the loop's. Nothing here does I/O.
  */
 #ifndef GMSFS_BASE_EVENT_H
 #define GMSFS_BASE_EVENT_H
@@ -12,17 +12,17 @@
 
 #define EVENT_READ  (1u << 0)
 #define EVENT_WRITE (1u << 1)
-#define EVENT_HUP   (1u << 2) /* of a socket: its peer sends nothing any more; not by itself */
-/* Waited for with EVENT_WRITE: once now, and then each time that the peer has read a message. */
+#define EVENT_HUP   (1u << 2) /* of a socket: its peer has stopped sending; never reported alone */
+/* With EVENT_WRITE: reported once now, and then whenever the peer has read a message. */
 #define EVENT_TAKEN (1u << 3)
 
-/* A descriptor that the loop watches; embedded in whoever owns the descriptor. */
+/* A descriptor that the loop watches; embedded in the owner of the descriptor. */
 struct event_watch {
     int fd;
     void (*ready)(struct event_watch *watch, uint32_t events); /* EVENT_*; errors count as READ */
-    void *loop;                                                /* the loop's; NULL: not watched */
-    uint32_t events;                                           /* the loop's: what it waits for */
-    uint64_t whose; /* event_of_user: users are served in turns; 0: nobody's, served first */
+    void *loop;      /* for the loop; NULL if not watched */
+    uint32_t events; /* for the loop: the EVENT_* that it waits for */
+    uint64_t whose;  /* event_of_user: users are served in turns; 0: of no user, served first */
 };
 
 static inline uint64_t event_of_user(uint32_t uid)
@@ -30,26 +30,27 @@ static inline uint64_t event_of_user(uint32_t uid)
     return (uint64_t)uid + 1;
 }
 
-/* A moment that the loop waits for; embedded in whoever waits. */
+/* A time that the loop waits for; embedded in the object that waits. */
 struct event_timeout {
     void (*expired)(struct event_timeout *timeout); /* once; it may be set again inside */
-    uint64_t at_ms;                                 /* the loop's, as the next two */
-    struct event_timeout *next, **link;             /* link NULL: not set */
+    uint64_t at_ms;                                 /* for the loop, as the next two */
+    struct event_timeout *next, **link;             /* link is NULL if not set */
 };
 
-/* Somebody who goes on when what this step has recorded counts; embedded in whoever waits. */
+/* A callback for when this step's records are published; embedded in the object that waits. */
 struct event_held {
     void (*released)(struct event_held *held); /* once; it may be held again inside */
-    struct event_held *next, **link;           /* the loop's; link NULL: not held */
+    struct event_held *next, **link;           /* for the loop; link is NULL if not held */
 };
 
 struct event_loop {
     void *context;
-    /* Adds, or changes what it waits for (0: errors alone). 0 or a negative errno */
+    /* Adds a watch, or changes its events (0: only errors). 0 or a negative errno */
     int (*watch)(void *context, struct event_watch *watch, uint32_t events);
-    /* Also inside `ready`; after it the watch may be freed. Harmless where it is not watched. */
+    /* Removes a watch, also inside `ready`; it may be freed afterwards. Does nothing if it is not
+     * watched. */
     void (*unwatch)(void *context, struct event_watch *watch);
-    /* At or soon after this monotonic time; replaces an earlier one of the same timeout. */
+    /* Calls `expired` at or soon after this monotonic time; replaces an earlier time. */
     void (*set_timeout)(void *context, struct event_timeout *timeout, uint64_t at_ms);
     void (*clear_timeout)(void *context, struct event_timeout *timeout);
 };

@@ -22,7 +22,7 @@ int file_read_at(int fd, void *bytes, size_t size_bytes, uint64_t offset_bytes)
     return 0;
 }
 
-/* offset_bytes NULL: from where the descriptor is */
+/* offset_bytes NULL: at the descriptor's position */
 static int write_all(int fd, const char *from, size_t size_bytes, const uint64_t *offset_bytes)
 {
     size_t done = 0;
@@ -31,7 +31,7 @@ static int write_all(int fd, const char *from, size_t size_bytes, const uint64_t
         size_t left = size_bytes - done;
         ssize_t wrote = offset_bytes ? pwrite(fd, from + done, left, (off_t)(*offset_bytes + done))
                                      : write(fd, from + done, left);
-        if (wrote == 0) /* would be so for ever */
+        if (wrote == 0) /* would repeat for ever */
             return -EIO;
         if (wrote < 0 && errno != EINTR)
             return -errno;

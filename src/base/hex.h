@@ -2,7 +2,7 @@
 /*
  * hex - bytes as hex digits, and back
  *
- * Pure, and all of it is here, so the library has it too.
+ * Pure and header-only, so that the library can use it.
  */
 #ifndef GMSFS_BASE_HEX_H
 #define GMSFS_BASE_HEX_H
@@ -12,7 +12,7 @@
 
 #define HEX_UUID_TEXT_BYTES 37u /* 8-4-4-4-12 */
 
-/* Of either case; -1: it is none. */
+/* Returns the value of a digit in either case; -1 if it is not a hex digit. */
 static inline int hex_digit(char c)
 {
     char lower = (char)(c | 0x20);
@@ -22,7 +22,7 @@ static inline int hex_digit(char c)
     return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-/* Two digits each, and a NUL. */
+/* Writes two digits per byte, and a NUL. */
 static inline void hex_format(const uint8_t *bytes, size_t count, char *text)
 {
     static const char digits[] = "0123456789abcdef";
@@ -34,7 +34,7 @@ static inline void hex_format(const uint8_t *bytes, size_t count, char *text)
     *text = '\0';
 }
 
-/* Of a text that begins with 2 * count digits; -1: it does not. */
+/* Parses the first 2 * count digits of the text; -1 if one is not a hex digit. */
 static inline int hex_parse(const char *text, uint8_t *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

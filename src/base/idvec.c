@@ -14,7 +14,7 @@ static uint64_t id_of(const void *item)
     return id;
 }
 
-/* Index of the first item whose id is not below `id`: mostly that of the newest item. */
+/* Returns the index of the first item with an id not below `id`; tries the newest item first. */
 static size_t lower_bound(const struct idvec *vec, uint64_t id)
 {
     size_t at = 0, count = vec->count;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job - a piece of work for a helper thread, and what is done with it afterwards
+ * job - work for a helper thread, and its completion on the loop's thread
  *
- * Made by whoever has the work, carried by the daemon's helpers and its loop. Embedded in what the
- * work is about.
+ * The daemon's helpers and its loop carry jobs. Embedded in the object of the work.
  */
 #ifndef GMSFS_BASE_JOB_H
 #define GMSFS_BASE_JOB_H
@@ -11,8 +10,8 @@
 struct job {
     void (*run)(struct job *job);  /* on a helper thread */
     void (*done)(struct job *job); /* then on the loop's thread */
-    struct job *next;              /* of whoever carries it */
-    unsigned long long request;    /* likewise: for which it is done; 0: none in particular */
+    struct job *next;              /* list link of its carrier */
+    unsigned long long request;    /* the request that it works for, for its carrier; 0 if none */
 };
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list - items that are chained by their member `next`, short enough to be walked. Pure. */
+/* list - short lists, linked by the items' member `next`. Pure. */
 #ifndef GMSFS_BASE_LIST_H
 #define GMSFS_BASE_LIST_H
 
-/* Both walk; the item is evaluated more than once. */
+/* Both walk the list, and evaluate `item` more than once. */
 #define LIST_APPEND(first, item)                 \
     do {                                         \
         __typeof__(&(first)) list_at = &(first); \
@@ -13,7 +13,7 @@
         *list_at = (item);                       \
     } while (0)
 
-/* Harmless where it is not in the list. */
+/* Does nothing if the item is not in the list. */
 #define LIST_REMOVE(first, item)                 \
     do {                                         \
         __typeof__(&(first)) list_at = &(first); \

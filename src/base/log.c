@@ -62,6 +62,6 @@ void log_write(enum log_level level, const char *format, ...)
     clean_bytes(line + head, size - (size_t)head, "");
     line[size++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, size);
-    (void)written; /* nobody is left to be told */
+    (void)written; /* there is no other place to report it */
     errno = saved;
 }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define NEAR_PATH_BYTES 256
-#define NEAR_LIST_BYTES 4096 /* sysfs gives a page at most */
+#define NEAR_LIST_BYTES 4096 /* sysfs returns at most a page */
 
-/* One line, without its end. */
+/* Reads one line without its newline. */
 static int near_read(const char *path, char *text, int room)
 {
     FILE *file = fopen(path, "re");
@@ -27,7 +27,7 @@ static int near_read(const char *path, char *text, int room)
     return error;
 }
 
-/* "0-3,8,10-11". */
+/* Parses "0-3,8,10-11". */
 static int near_parse(const char *list, cpu_set_t *cpus)
 {
     char *end;
@@ -45,8 +45,8 @@ static int near_parse(const char *list, cpu_set_t *cpus)
     return *list || CPU_COUNT(cpus) == 0 ? -ENODATA : 0;
 }
 
-/* sysfs writes ids in lower case, and a domain of four digits, which some drivers write as eight.
- */
+/* Spells an id as sysfs does: in lower case, with a domain of four digits; some drivers write
+ * eight. */
 static void near_spell(const char *pci_id, char *name, size_t room)
 {
     size_t skip =
@@ -68,7 +68,7 @@ int near_find(const char *sysfs, const char *pci_id, cpu_set_t *cpus)
     if (error)
         return error;
     if (!isdigit((unsigned char)*text))
-        /* -1: the firmware does not say */
+        /* -1: the firmware names no node */
         return -ENODATA;
     snprintf(path, sizeof(path), "%s/devices/system/node/node%.8s/cpulist", sysfs, text);
     error = near_read(path, text, sizeof(text));

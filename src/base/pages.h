@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pages - making pages of a mapping ahead, and giving much memory back without stopping the other
+ * pages - faults in the pages of a mapping early, and frees much memory without blocking other
  * threads
  *
  * munmap(2) of hundreds of megabytes holds the lock of the address space until the last page is
@@ -11,12 +11,12 @@
 
 #include <stddef.h>
 
-/* What will be freed or unmapped next: the pages that lie wholly inside are dropped, a few at a
- * time. Their bytes are lost. */
+/* Drops the pages that lie fully inside, a few at a time; call before free or munmap. Their bytes
+ * are lost. */
 void pages_drop(void *at, size_t bytes);
 
-/* Makes the pages that the bytes lie in, in one go: else each costs a fault. 0, also where the
- * kernel cannot (before 5.14); or a negative errno. */
+/* Faults in all pages of the bytes with one call instead of one fault each. 0, also if the kernel
+ * cannot (before 5.14); or a negative errno. */
 int pages_make(void *at, size_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * passing - descriptors that go along with a message of a unix socket
+ * passing - descriptors in messages over a unix socket
  *
- * For all that send or receive some: a struct msghdr gets them, or has them taken out of it. All of
- * it is here, so the library has it too. Sends and receives nothing itself.
+ * For all parts that send or receive descriptors: puts them into a struct msghdr, or takes them
+ * out. Header-only, so that the library can use it. Sends and receives nothing itself.
  */
 #ifndef GMSFS_BASE_PASSING_H
 #define GMSFS_BASE_PASSING_H
@@ -15,13 +15,13 @@
 
 #define PASSING_MAX 253u /* as the kernel's SCM_MAX_FD */
 
-/* Room for them beside a message; it lasts as long as the message. */
+/* Room for the descriptors of a message; has to live as long as the message. */
 union passing {
     struct cmsghdr align;
     char bytes[CMSG_SPACE(PASSING_MAX * sizeof(int))];
 };
 
-/* Has `count` descriptors go along; 0: leaves the message as it is. */
+/* Adds `count` descriptors to the message; 0: leaves it unchanged. */
 static inline void passing_put(struct msghdr *message, union passing *room, const int *fds,
                                size_t count)
 {
@@ -38,8 +38,8 @@ static inline void passing_put(struct msghdr *message, union passing *room, cons
     memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
 }
 
-/* Moves up to `most` received descriptors into fds, which the caller then owns; closes the rest.
- * Returns how many it moved. */
+/* Moves up to `most` received descriptors into fds, which the caller then owns; closes any others.
+ * Returns the number moved. */
 static inline size_t passing_take(struct msghdr *message, int *fds, size_t most)
 {
     size_t count = 0;

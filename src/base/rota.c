@@ -7,11 +7,11 @@
 
 struct rota_party {
     uint64_t key;
-    struct rota_party *parent;      /* NULL: its key is the first of a path */
-    struct rota_party *next;        /* in the line of its parent */
-    struct rota_party *bucket_next; /* of those whose keys have the same hash */
+    struct rota_party *parent;      /* NULL if its key is the first of a path */
+    struct rota_party *next;        /* in its parent's line */
+    struct rota_party *bucket_next; /* in the list of its hash bucket */
     struct rota_party *first, *last;
-    struct rota_item *first_item, *last_item; /* where its key is the last of a path */
+    struct rota_item *first_item, *last_item; /* items, if its key is the last of a path */
 };
 
 static struct rota_party **bucket_of(struct rota *rota, const struct rota_party *parent,
@@ -46,7 +46,7 @@ static void line_up(struct rota *rota, struct rota_party *party)
     *last = party;
 }
 
-/* Out of the head of its line. */
+/* Removes the party from the head of its line. */
 static void step_out(struct rota *rota, struct rota_party *party)
 {
     struct rota_party *parent = party->parent;
@@ -98,7 +98,7 @@ static bool is_empty(const struct rota_party *party)
     return !party->first && !party->first_item;
 }
 
-/* A party that was added for an item without a place: the last of its line. */
+/* Undoes the parties added for an item that could not be queued: each is the last of its line. */
 static void take_back(struct rota *rota, struct rota_party *party)
 {
     while (party && is_empty(party)) {
@@ -137,7 +137,7 @@ int rota_push(struct rota *rota, const uint64_t path[ROTA_DEPTH], struct rota_it
     return 0;
 }
 
-/* Those that were served queue behind the others of their line, those that are empty go. */
+/* Moves the parties that were served to the end of their lines, and drops empty ones. */
 static void end_turn(struct rota *rota, struct rota_party *party)
 {
     while (party) {

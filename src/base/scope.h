@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scope - memory that is freed when the block that declares it is left, on whichever way
+ * scope - variables with memory that is freed on every way out of their block
  *
- * Pure, and all of it is here, so the library has it too. Descriptors and streams: file_io.h. JSON:
- * jansson's json_auto_t. The attribute is for a variable whose memory goes nowhere else; each
- * variable of the declaration is initialised by it. The memory is freed after the value of `return`
- * is computed.
+ * Pure and header-only, so that the library can use it. Descriptors and streams: file_io.h. JSON:
+ * jansson's json_auto_t. For variables that are the only owner of their memory; every variable of
+ * the declaration has to be initialised in it. The memory is freed after the value of `return` is
+ * computed.
  */
 #ifndef GMSFS_BASE_SCOPE_H
 #define GMSFS_BASE_SCOPE_H
@@ -22,7 +22,7 @@
 
 #define SCOPED_FREE SCOPED(scope_free)
 
-/* Of the pointer at this address. */
+/* Frees the pointer at this address. */
 static inline void scope_free(void *at)
 {
     void *memory;

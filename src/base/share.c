@@ -36,7 +36,7 @@ void share_free(struct share *share)
     idvec_free(&share->users);
 }
 
-/* How much of the bound there is for users of this rank together. */
+/* Returns the part of the bound for all users of this rank together. */
 static uint64_t room_for(const struct share *share, enum share_rank rank)
 {
     uint64_t kept_back = share->limit / KEPT_BACK_PART;

@@ -10,9 +10,9 @@
 #define SIZE_STEP    1024u
 #define MAX_DECIMALS 3u
 
-static const char UNITS[] = "KMGTPE"; /* E only appears when formatting */
+static const char UNITS[] = "KMGTPE"; /* E only for formatting */
 
-/* How many times 1024, or a negative errno. */
+/* Returns the power of 1024, or a negative errno. */
 static int parse_unit(const char *text)
 {
     if (*text == '\0')

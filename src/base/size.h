@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * size - numbers of bytes as people write and read them
+ * size - numbers of bytes in text for people
  *
- * Pure; anybody may use it. Never guesses: 1.5G, 4GB and an empty text are refused.
+ * Pure; for every part. Never guesses: refuses 1.5G, 4GB and an empty text.
  */
 #ifndef GMSFS_BASE_SIZE_H
 #define GMSFS_BASE_SIZE_H
@@ -12,11 +12,11 @@
 
 #define SIZE_TEXT_BYTES 24u
 
-/* "4096", "256M", "4G", "1T", "4GiB": powers of 1024, K to P, in either case. -EINVAL: not a size;
- * -ERANGE: 2^63 or more. *bytes is set on success only. */
+/* Parses "4096", "256M", "4G", "1T", "4GiB": powers of 1024, K to P, in either case. -EINVAL: not a
+ * size; -ERANGE: 2^63 or more. *bytes is set on success only. */
 int size_parse(const char *text, uint64_t *bytes);
 
-/* "512 B", "4.0 GiB"; returns `text`. Rounded to one decimal. */
+/* Writes "512 B", "4.0 GiB", rounded to one decimal; returns `text`. */
 const char *size_format(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
 struct size_text {
@@ -24,8 +24,8 @@ struct size_text {
     char *text; /* SIZE_TEXT_BYTES */
 };
 
-/* The same of sizes that are compared with each other: with two or three decimals, or in bytes,
- * where different ones would look alike. */
+/* The same for sizes that a reader compares: with two or three decimals, or in bytes, if different
+ * sizes would look alike. */
 void size_format_apart(const struct size_text *sizes, size_t count);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_hooks - where tests have a daemon be slow, die, or have other bounds
+ * test_hooks - places where tests make a daemon slow, kill it, or change its bounds
  *
- * By variables of the environment, in test builds alone (tests/hooks.c): in every other build each
- * of these is nothing, or what it was given.
+ * Controlled by environment variables, only in test builds (tests/hooks.c): in all other builds
+ * each of these does nothing, or returns its argument.
  */
 #ifndef GMSFS_BASE_TEST_HOOKS_H
 #define GMSFS_BASE_TEST_HOOKS_H
@@ -13,15 +13,15 @@
 
 #ifdef GMSFS_TEST_HOOKS
 
-/* The variable's, else `otherwise`. */
+/* Return the variable's value; `otherwise` if it is not set. */
 uint64_t hook_number(const char *variable, uint64_t otherwise);
 const char *hook_text(const char *variable, const char *otherwise);
 bool hook_is_set(const char *variable);
-/* The file that the variable names is there. */
+/* True if the file named by the variable exists. */
 bool hook_has_file(const char *variable);
-/* Returns when that file is not there any more. */
+/* Returns once that file is gone. */
 void hook_wait(const char *variable);
-/* Removes that file, and is killed. */
+/* Removes that file, if it exists, and kills the process. */
 void hook_kill_once(const char *variable);
 /* Stops the process if the variable is this word. */
 void hook_stop_at(const char *variable, const char *point);

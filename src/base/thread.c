@@ -7,12 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PROMPT_SLICE_NS  100000u /* the shortest that the kernel knows */
+#define PROMPT_SLICE_NS  100000u /* the kernel's shortest slice */
 #define RESETS_ON_FORK   1u
 #define POLICY_OF_OTHERS 0u
 
-/* struct sched_attr as Linux 5.3 has it; the headers of the C library and of the kernel do not go
- * together. */
+/* struct sched_attr of Linux 5.3; the headers of the C library and of the kernel conflict. */
 struct scheduling {
     uint32_t size, policy;
     uint64_t flags;
@@ -42,7 +41,7 @@ void thread_be_prompt(void)
     syscall(SYS_sched_setattr, 0, &wanted, 0);
 }
 
-/* Kernels that do not know slices tell of none. */
+/* Kernels without slices report 0. */
 bool thread_is_prompt(void)
 {
     struct scheduling now = {0};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thread - helper threads, which no signal reaches, and how many can run at once
+ * thread - helper threads, which get no signals, and the number of processors
  *
- * For whoever starts one: signals are left to the thread that the program began with. From any
- * thread.
+ * Signals go to the program's first thread only. From any thread.
  */
 #ifndef GMSFS_BASE_THREAD_H
 #define GMSFS_BASE_THREAD_H
@@ -12,17 +11,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* thread: to be joined; NULL: it is detached. stack_bytes: 0: as the system has it. 0, or what
- * pthread_create says as a negative errno. */
+/* Starts a thread. thread: to join it; NULL: it is detached. stack_bytes: 0: the system's default.
+ * 0, or the error of pthread_create as a negative errno. */
 int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *argument);
-/* Asks for short slices for the calling thread: it gets a processor sooner after it has slept, also
- * where many threads want one, and no larger part of it. What it starts has none of that. Linux
- * 6.12 has such slices (sched(7)); nothing happens before that, nor under another policy than the
- * usual one. */
+/* Asks for short time slices for the calling thread: it gets a processor sooner after a sleep, even
+ * if many threads want one, and no larger share of it. Threads and processes that it starts do not
+ * inherit this. Needs Linux 6.12 (sched(7)) and the default scheduling policy; otherwise does
+ * nothing. */
 void thread_be_prompt(void);
-/* Has the calling thread such slices? */
+/* True if the calling thread has such slices. */
 bool thread_is_prompt(void);
-/* That this process may use; at least 1. */
+/* Counts the processors that this process may use; at least 1. */
 unsigned thread_count_processors(void);
 
 #endif

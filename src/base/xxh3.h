@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xxh3 - xxhash.h, whose XXH3 goes by the widest instructions that the processor has
+ * xxh3 - includes xxhash.h so that XXH3 uses the widest instructions of the processor
  *
- * Without this the library goes by those that every processor of the architecture has: half the
- * speed.
+ * Otherwise the library uses the instructions that every processor of the architecture has, at half
+ * the speed.
  */
 #ifndef GMSFS_BASE_XXH3_H
 #define GMSFS_BASE_XXH3_H
@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #if defined(__x86_64__) && defined(__has_include)
-#if __has_include(<xxh_x86dispatch.h>) /* it is there where the library was built so */
+#if __has_include(<xxh_x86dispatch.h>) /* exists if the library was built with it */
 #include <xxh_x86dispatch.h>
 #endif
 #endif

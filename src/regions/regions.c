@@ -62,7 +62,7 @@ static int compare_names(const struct region *region, uint32_t uid, const char *
     return region->name_bytes < bytes ? -1 : 1;
 }
 
-/* How many come before this owner and name. */
+/* Counts the regions before this owner and name. */
 static size_t count_before(const struct regions *regions, uint32_t uid, const char *name,
                            size_t bytes)
 {
