@@ -32,32 +32,14 @@ enum share_rank core_get_rank(const struct core *core, const struct core_store *
     return store && store->uid == uid ? SHARE_OWNER : SHARE_USER;
 }
 
-static const struct share *get_share(const struct core *core, enum core_bound bound,
-                                     const struct core_store *store)
+static struct share *get_share(struct core *core, enum core_bound bound, struct core_store *store)
 {
-    switch (bound) {
-    case CORE_BOUND_FILES:
-        return &core->file_share;
-    case CORE_BOUND_TICKETS:
-        return &core->ticket_share;
-    case CORE_BOUND_SESSIONS:
+    if (bound == CORE_BOUND_SESSIONS)
         return &store->sessions;
-    case CORE_BOUND_WAITERS:
-        return &store->waiters;
-    case CORE_BOUND_GATHERED:
-        return &core->gathered_share;
-    case CORE_BOUND_REGIONS:
-        return &core->region_share;
-    case CORE_BOUND_REGION_BYTES:
-        return &core->region_bytes_share;
-    case CORE_BOUND_NONE:
-    case CORE_BOUND_MEMORY:
-        break;
-    }
-    return NULL;
+    return bound == CORE_BOUND_WAITERS ? &store->waiters : &core->shares[bound];
 }
 
-int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
+int apply_check_bound(struct apply *apply, enum core_bound bound, struct core_store *store,
                       uint32_t uid, uint64_t more)
 {
     const struct share *share = get_share(apply->core, bound, store);
@@ -70,6 +52,14 @@ int apply_check_bound(struct apply *apply, enum core_bound bound, const struct c
     return error == -ENOSPC ? bounds[bound].whole : error;
 }
 
+int apply_take(struct apply *apply, enum core_bound bound, struct core_store *store, uint32_t uid,
+               uint64_t more)
+{
+    int error = apply_check_bound(apply, bound, store, uid, more);
+
+    return error < 0 ? error : share_take(get_share(apply->core, bound, store), uid, more);
+}
+
 int apply_gather(struct apply *apply)
 {
     struct core *core = apply->core;
@@ -79,25 +69,14 @@ int apply_gather(struct apply *apply)
 
     if (!file)
         return -EBADF;
-    if (bytes > file->gathered_bytes) {
-        uint64_t more = bytes - file->gathered_bytes;
-
-        error = apply_check_bound(apply, CORE_BOUND_GATHERED, core_store(core, file->store),
-                                  file->uid, more);
-        if (error == 0)
-            error = share_take(&core->gathered_share, file->uid, more);
-    } else {
-        share_give(&core->gathered_share, file->uid, file->gathered_bytes - bytes);
-    }
+    if (bytes > file->gathered_bytes)
+        error = apply_take(apply, CORE_BOUND_GATHERED, core_store(core, file->store), file->uid,
+                           bytes - file->gathered_bytes);
+    else
+        share_give(&core->shares[CORE_BOUND_GATHERED], file->uid, file->gathered_bytes - bytes);
     if (error == 0)
         file->gathered_bytes = bytes;
     return error;
-}
-
-int apply_check_file(struct apply *apply, const struct asking *asking)
-{
-    return apply_check_bound(apply, CORE_BOUND_FILES, core_store(apply->core, asking->store),
-                             asking->uid, 1);
 }
 
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file)

@@ -10,8 +10,8 @@ void apply_drop_file(struct apply *apply, struct core_file *file)
 {
     struct core *core = apply->core;
 
-    share_give(&core->file_share, file->uid, 1);
-    share_give(&core->gathered_share, file->uid, file->gathered_bytes);
+    share_give(&core->shares[CORE_BOUND_FILES], file->uid, 1);
+    share_give(&core->shares[CORE_BOUND_GATHERED], file->uid, file->gathered_bytes);
     free(idvec_remove(&core->files, file->id));
 }
 
@@ -78,7 +78,7 @@ int apply_file_open(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core *core = apply->core;
-    const struct core_store *store = core_store(core, record->store);
+    struct core_store *store = core_store(core, record->store);
     struct asking asking = {.store = record->store,
                             .kind = (enum core_kind)record->kind,
                             .serial = record->serial,
@@ -96,11 +96,9 @@ int apply_file_open(struct apply *apply)
     error = check_session(core, record);
     if (error == 0)
         error = check_serial(core, record, store);
-    if (error == 0)
-        error = apply_check_file(apply, &asking);
     if (error == 0) {
         file = malloc(sizeof *file);
-        error = file ? share_take(&core->file_share, asking.uid, 1) : -ENOMEM;
+        error = file ? apply_take(apply, CORE_BOUND_FILES, store, asking.uid, 1) : -ENOMEM;
     }
     if (error < 0) {
         free(file);

@@ -6,14 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void give_shares(struct apply *apply, struct core_store *store, uint32_t uid, uint64_t file)
+{
+    share_give(&store->waiters, uid, 1);
+    share_unpin(&store->sessions, uid);
+    share_give(&apply->core->shares[CORE_BOUND_FILES], uid, file ? 0 : 1);
+}
+
 void apply_forget_waiter(struct apply *apply, struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
 
-    share_give(&store->waiters, waiter->uid, 1);
-    share_unpin(&store->sessions, waiter->uid);
-    if (waiter->file == 0)
-        share_give(&apply->core->file_share, waiter->uid, 1);
+    give_shares(apply, store, waiter->uid, waiter->file);
     apply->core->reserving -= waiter->reserve_bytes > 0;
     lock_remove_waiter(&store->lock, waiter->id);
     core_note_waiters(apply->core, store);
@@ -187,32 +191,20 @@ static void set_comm(struct core *core, struct core_waiter *waiter, const char *
  * session. All or nothing. */
 static int take_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
 {
-    struct core *core = apply->core;
-    int error = apply_check_bound(apply, CORE_BOUND_WAITERS, store, asking->uid, 1);
+    int error = apply_take(apply, CORE_BOUND_WAITERS, store, asking->uid, 1);
 
-    if (error == 0 && !asking->file)
-        error = apply_check_file(apply, asking);
-    if (error == 0)
-        error = share_pin(&store->sessions, asking->uid);
     if (error < 0)
         return error;
-    error = share_take(&store->waiters, asking->uid, 1);
-    if (error == 0 && !asking->file) {
-        error = share_take(&core->file_share, asking->uid, 1);
-        if (error < 0)
-            share_give(&store->waiters, asking->uid, 1);
+    if (!asking->file)
+        error = apply_take(apply, CORE_BOUND_FILES, store, asking->uid, 1);
+    if (error == 0) {
+        error = share_pin(&store->sessions, asking->uid);
+        if (error < 0 && !asking->file)
+            share_give(&apply->core->shares[CORE_BOUND_FILES], asking->uid, 1);
     }
     if (error < 0)
-        share_unpin(&store->sessions, asking->uid);
+        share_give(&store->waiters, asking->uid, 1);
     return error;
-}
-
-static void give_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
-{
-    share_give(&store->waiters, asking->uid, 1);
-    share_unpin(&store->sessions, asking->uid);
-    if (!asking->file)
-        share_give(&apply->core->file_share, asking->uid, 1);
 }
 
 static int new_waiter(struct apply *apply, struct core_store *store, const struct asking *asking,
@@ -228,7 +220,7 @@ static int new_waiter(struct apply *apply, struct core_store *store, const struc
         error = lock_add_waiter(&store->lock, apply->core->next_waiter,
                                 (enum lock_wish)record->wish, record->now_ms, record->deadline_ms);
         if (error < 0)
-            give_shares(apply, store, asking);
+            give_shares(apply, store, asking->uid, asking->file);
     }
     if (error < 0)
         core_waiter_free(waiter);
@@ -336,7 +328,7 @@ static int grant_now(struct apply *apply, const struct asking *asking, enum lock
     int error = apply_check_bound(apply, CORE_BOUND_SESSIONS, store, asking->uid, 1);
 
     if (error == 0 && !asking->file)
-        error = apply_check_file(apply, asking);
+        error = apply_check_bound(apply, CORE_BOUND_FILES, store, asking->uid, 1);
     if (error == 0)
         error = apply_make_grant(asking, &grant);
     if (error == 0)

@@ -22,8 +22,8 @@ static void drop_region(struct apply *apply, struct region *region)
                                            .memory = region->memory,
                                            .file = region->file});
     apply_drop_region_tickets(core, region->id);
-    share_give(&core->region_share, region->uid, 1);
-    share_give(&core->region_bytes_share, region->uid, text_bytes(region));
+    share_give(&core->shares[CORE_BOUND_REGIONS], region->uid, 1);
+    share_give(&core->shares[CORE_BOUND_REGION_BYTES], region->uid, text_bytes(region));
     regions_remove(&core->regions, region);
 }
 
@@ -149,18 +149,13 @@ static int check_words(const struct record *record)
 
 static int take_shares(struct apply *apply, uint32_t uid, uint64_t bytes)
 {
-    struct core *core = apply->core;
-    int error = apply_check_bound(apply, CORE_BOUND_REGIONS, NULL, uid, 1);
+    int error = apply_take(apply, CORE_BOUND_REGIONS, NULL, uid, 1);
 
-    if (error == 0)
-        error = apply_check_bound(apply, CORE_BOUND_REGION_BYTES, NULL, uid, bytes);
-    if (error == 0)
-        error = share_take(&core->region_share, uid, 1);
     if (error < 0)
         return error;
-    error = share_take(&core->region_bytes_share, uid, bytes);
+    error = apply_take(apply, CORE_BOUND_REGION_BYTES, NULL, uid, bytes);
     if (error < 0)
-        share_give(&core->region_share, uid, 1);
+        share_give(&apply->core->shares[CORE_BOUND_REGIONS], uid, 1);
     return error;
 }
 

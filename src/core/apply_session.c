@@ -46,11 +46,11 @@ static int take_places(struct core *core, struct core_store *store, const struct
     if (error < 0)
         return error;
     core_touch(core, store);
-    error = share_take(&core->file_share, asking->uid, files);
+    error = share_take(&core->shares[CORE_BOUND_FILES], asking->uid, files);
     if (error == 0) {
         error = lock_add_session(&store->lock, core->next_session, mode);
         if (error < 0)
-            share_give(&core->file_share, asking->uid, files);
+            share_give(&core->shares[CORE_BOUND_FILES], asking->uid, files);
     }
     if (error < 0)
         share_give(&store->sessions, asking->uid, 1);

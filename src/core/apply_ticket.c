@@ -33,7 +33,7 @@ static void drop_matching(struct core *core,
             continue;
         }
         core_note_ticket_gone(core, ticket);
-        share_give(&core->ticket_share, ticket->holder, 1);
+        share_give(&core->shares[CORE_BOUND_TICKETS], ticket->holder, 1);
         free(ticket);
     }
     tickets->count = kept;
@@ -204,19 +204,15 @@ int apply_ticket_add(struct apply *apply)
         return -ESTALE;
     if (find_secret(core, record->bytes16))
         return -EEXIST;
-    error =
-        apply_check_bound(apply, CORE_BOUND_TICKETS, core_store(core, file->store), file->uid, 1);
-    if (error < 0)
-        return error;
     ticket = malloc(sizeof *ticket);
     if (!ticket)
         return -ENOMEM;
-    error = share_take(&core->ticket_share, file->uid, 1);
+    error = apply_take(apply, CORE_BOUND_TICKETS, core_store(core, file->store), file->uid, 1);
     if (error == 0) {
         error = session ? make_ticket(apply, file, session, ticket)
                         : make_region_ticket(apply, file, ticket);
         if (error < 0)
-            share_give(&core->ticket_share, file->uid, 1);
+            share_give(&core->shares[CORE_BOUND_TICKETS], file->uid, 1);
     }
     if (error < 0) {
         free(ticket);
@@ -247,7 +243,7 @@ int apply_ticket_use(struct apply *apply)
     apply->out->count = ticket->count;
     apply->out->ticket_first = ticket->first;
     core_note_ticket_gone(core, ticket);
-    share_give(&core->ticket_share, ticket->holder, 1);
+    share_give(&core->shares[CORE_BOUND_TICKETS], ticket->holder, 1);
     free(idvec_remove(&core->tickets, ticket->id));
     return 0;
 }

@@ -2,47 +2,44 @@
 /* core - making and freeing a core and its objects, and the links between files and sessions */
 #include "core/core.h"
 
+#include "core/core_fields.h"
 #include "core/core_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-static uint64_t at_most(uint64_t limit, uint64_t bound)
+/* Limits of 0, and limits above a bound, become the bound: the most that their field may be. */
+static void bound_limits(struct core_options *options)
 {
-    return limit == 0 || limit > bound ? bound : limit;
-}
+    for (const struct core_field *field = core_options_fields; field->kind; field++) {
+        uint64_t *limit = (uint64_t *)((char *)options + field->at);
 
-static void bound_limits(struct core_limits *limits)
-{
-    limits->files = at_most(limits->files, CORE_MAX_FILES);
-    limits->tickets = at_most(limits->tickets, CORE_MAX_TICKETS);
-    limits->gathered_bytes = at_most(limits->gathered_bytes, CORE_MAX_GATHERED_BYTES);
-    limits->sessions = at_most(limits->sessions, LOCK_MAX_SESSIONS);
-    limits->waiters = at_most(limits->waiters, LOCK_MAX_WAITERS);
-    limits->events = at_most(limits->events, CORE_MAX_EVENTS);
-    limits->regions = at_most(limits->regions, CORE_MAX_REGIONS);
-    limits->region_bytes = at_most(limits->region_bytes, CORE_MAX_REGION_BYTES);
+        if (field->least == 1 && (*limit == 0 || *limit > field->most))
+            *limit = field->most;
+    }
 }
 
 int core_new(const struct core_options *options, struct core **core)
 {
     struct core *made = calloc(1, sizeof *made);
+    const struct core_limits *limits;
 
     if (!made)
         return -ENOMEM;
     made->options = *options;
-    bound_limits(&made->options.limits);
+    bound_limits(&made->options);
+    limits = &made->options.limits;
     made->next_id = 1;
     made->next_session = 1;
     made->next_waiter = 1;
     made->next_ticket = 1;
     made->next_event = made->measured_event = 1;
-    share_init(&made->file_share, made->options.limits.files);
-    share_init(&made->ticket_share, made->options.limits.tickets);
-    share_init(&made->gathered_share, made->options.limits.gathered_bytes);
-    share_init(&made->region_share, made->options.limits.regions);
-    share_init(&made->region_bytes_share, made->options.limits.region_bytes);
-    made->events = calloc(made->options.limits.events, sizeof *made->events);
+    share_init(&made->shares[CORE_BOUND_FILES], limits->files);
+    share_init(&made->shares[CORE_BOUND_TICKETS], limits->tickets);
+    share_init(&made->shares[CORE_BOUND_GATHERED], limits->gathered_bytes);
+    share_init(&made->shares[CORE_BOUND_REGIONS], limits->regions);
+    share_init(&made->shares[CORE_BOUND_REGION_BYTES], limits->region_bytes);
+    made->events = calloc(limits->events, sizeof *made->events);
     made->empty = layout_new();
     if (!made->events || !made->empty || core_index_init(&made->index) < 0 ||
         core_pools_init(made) < 0) {
@@ -147,11 +144,8 @@ void core_free(struct core *core)
     idvec_free_items(&core->files);
     idvec_free_items(&core->tickets);
     idvec_free_items(&core->memories);
-    share_free(&core->file_share);
-    share_free(&core->ticket_share);
-    share_free(&core->gathered_share);
-    share_free(&core->region_share);
-    share_free(&core->region_bytes_share);
+    for (unsigned bound = 0; bound < CORE_MOUNT_BOUNDS; bound++)
+        share_free(&core->shares[bound]);
     regions_free(&core->regions);
     core_garbage_free(&core->garbage);
     layout_free(core->empty);

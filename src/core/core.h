@@ -86,14 +86,14 @@ enum core_bound {
     CORE_BOUND_NONE = 0,
     CORE_BOUND_FILES,
     CORE_BOUND_TICKETS,
-    CORE_BOUND_SESSIONS,
-    CORE_BOUND_WAITERS,
     CORE_BOUND_GATHERED,
     CORE_BOUND_REGIONS,
     CORE_BOUND_REGION_BYTES,
-    /* the daemon's own memory, which the state does not count: no record meets it */
-    CORE_BOUND_MEMORY,
+    CORE_BOUND_SESSIONS, /* these two: of each store */
+    CORE_BOUND_WAITERS,
+    CORE_BOUND_MEMORY, /* the daemon's own, which the state does not count: no record meets it */
 };
+#define CORE_MOUNT_BOUNDS CORE_BOUND_SESSIONS /* the bounds of the mount are 1 to this less 1 */
 
 enum core_health {
     CORE_HEALTH_OK,
@@ -392,9 +392,9 @@ struct core {
     struct core_index index;
     struct core_pools pools;
     struct regions regions;
-    struct share file_share, ticket_share, gathered_share, region_share, region_bytes_share;
-    struct core_event *events; /* ring of options.limits.events by seq */
-    struct layout *empty;      /* shown for a store without a layout */
+    struct share shares[CORE_MOUNT_BOUNDS]; /* by enum core_bound; stores have their own two */
+    struct core_event *events;              /* ring of options.limits.events by seq */
+    struct layout *empty;                   /* shown for a store without a layout */
     struct effect *effects;
     size_t effect_first, effect_count, effect_room;
     struct core_garbage garbage;

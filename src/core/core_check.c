@@ -375,127 +375,109 @@ static int check_tickets(const struct check *check)
 
 /* ---- shares --------------------------------------------------------------------------------- */
 
-/* A bound counted again: take_share adds to it, compare_share compares it. */
+/* Shares counted again, by enum core_bound; `shares` is NULL for bounds that are not counted. */
 struct recount {
-    struct check *check;
-    const struct share *share;
-    struct share anew;
+    const struct check *check;
+    const struct share *shares[CORE_BOUND_MEMORY];
+    struct share anew[CORE_BOUND_MEMORY];
+    int error; /* the first one; nothing is counted after it */
 };
 
-static int take_share(struct recount *recount, uint32_t uid, uint64_t more)
+static void begin_bound(struct recount *recount, enum core_bound bound, const struct share *share)
 {
-    if (more > recount->share->limit - recount->anew.taken)
-        return WRONG(recount->check, "user %" PRIu32 ": it has more than there is", uid);
-    return share_take(&recount->anew, uid, more);
+    recount->shares[bound] = share;
+    share_init(&recount->anew[bound], share->limit);
 }
 
-static int compare_share(struct recount *recount, const char *what, int error)
+static void take_again(struct recount *recount, enum core_bound bound, uint32_t uid, uint64_t more)
 {
-    const struct idvec *users = &recount->anew.users;
-    bool same = recount->share->taken == recount->anew.taken;
+    struct share *anew = &recount->anew[bound];
 
-    for (size_t i = 0; i < users->count && same; i++) {
-        uint32_t uid = (uint32_t) * (const uint64_t *)users->items[i];
-        same = share_get_taken(recount->share, uid) == share_get_taken(&recount->anew, uid);
+    if (recount->error < 0)
+        return;
+    if (more > anew->limit - anew->taken)
+        recount->error = WRONG(recount->check, "user %" PRIu32 ": it has more than there is", uid);
+    else
+        recount->error = share_take(anew, uid, more);
+}
+
+static bool are_equal(const struct share *share, const struct share *anew)
+{
+    bool same = share->taken == anew->taken;
+
+    for (size_t i = 0; i < anew->users.count && same; i++) {
+        const struct share_user *user = anew->users.items[i];
+
+        same = share_get_taken(share, (uint32_t)user->uid) == user->taken;
     }
-    share_free(&recount->anew);
-    if (error == -ENOMEM)
-        return failure_no_memory(recount->check->failure);
-    if (error == 0 && !same)
-        return WRONG(recount->check, "the users' shares of %s are counted wrongly", what);
-    return error;
+    return same;
 }
 
-static struct recount begin_recount(struct check *check, const struct share *share)
+static int end_recount(struct recount *recount)
 {
-    struct recount recount = {.check = check, .share = share};
+    for (enum core_bound bound = 0; bound < CORE_BOUND_MEMORY; bound++) {
+        const struct share *share = recount->shares[bound];
 
-    share_init(&recount.anew, share->limit);
-    return recount;
+        if (share && recount->error == 0 && !are_equal(share, &recount->anew[bound]))
+            recount->error = WRONG(recount->check, "the users' shares of %s are counted wrongly",
+                                   core_bound_name(bound));
+        share_free(&recount->anew[bound]);
+    }
+    return recount->error == -ENOMEM ? failure_no_memory(recount->check->failure) : recount->error;
 }
 
-static int check_file_shares(struct check *check)
+static int check_mount_shares(const struct check *check)
 {
     const struct core *core = check->core;
-    struct recount files = begin_recount(check, &core->file_share);
-    struct recount gathered = begin_recount(check, &core->gathered_share);
-    int error = 0, gathered_error = 0;
+    const struct idvec *regions = &core->regions.items;
+    struct recount recount = {.check = check};
 
+    for (enum core_bound bound = 1; bound < CORE_MOUNT_BOUNDS; bound++)
+        begin_bound(&recount, bound, &core->shares[bound]);
     for (size_t i = 0; i < core->files.count; i++) {
         const struct core_file *file = core->files.items[i];
 
-        if (error == 0)
-            error = take_share(&files, file->uid, 1);
-        if (gathered_error == 0)
-            gathered_error = take_share(&gathered, file->uid, file->gathered_bytes);
+        take_again(&recount, CORE_BOUND_FILES, file->uid, 1);
+        take_again(&recount, CORE_BOUND_GATHERED, file->uid, file->gathered_bytes);
     }
-    for (size_t i = 0; i < core->waiters.count && error == 0; i++) {
+    for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
 
-        if (waiter->file == 0)
-            error = take_share(&files, waiter->uid, 1);
+        take_again(&recount, CORE_BOUND_FILES, waiter->uid, waiter->file == 0);
     }
-    error = compare_share(&files, "files", error);
-    gathered_error = compare_share(&gathered, "documents", gathered_error);
-    return error < 0 ? error : gathered_error;
-}
+    for (size_t i = 0; i < core->tickets.count; i++)
+        take_again(&recount, CORE_BOUND_TICKETS,
+                   ((const struct core_ticket *)core->tickets.items[i])->holder, 1);
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct region *region = regions->items[i];
 
-static int check_ticket_shares(struct check *check)
-{
-    struct recount tickets = begin_recount(check, &check->core->ticket_share);
-    int error = 0;
-
-    for (size_t i = 0; i < check->core->tickets.count && error == 0; i++)
-        error = take_share(&tickets,
-                           ((const struct core_ticket *)check->core->tickets.items[i])->holder, 1);
-    return compare_share(&tickets, "tickets", error);
-}
-
-static int check_region_shares(struct check *check)
-{
-    const struct idvec *items = &check->core->regions.items;
-    struct recount regions = begin_recount(check, &check->core->region_share);
-    struct recount bytes = begin_recount(check, &check->core->region_bytes_share);
-    int error = 0, bytes_error = 0;
-
-    for (size_t i = 0; i < items->count; i++) {
-        const struct region *region = items->items[i];
-
-        if (error == 0)
-            error = take_share(&regions, region->uid, 1);
-        if (bytes_error == 0)
-            bytes_error = take_share(&bytes, region->uid, region->name_bytes + region->key_bytes);
+        take_again(&recount, CORE_BOUND_REGIONS, region->uid, 1);
+        take_again(&recount, CORE_BOUND_REGION_BYTES, region->uid,
+                   region->name_bytes + region->key_bytes);
     }
-    error = compare_share(&regions, "regions", error);
-    bytes_error = compare_share(&bytes, "regions' names", bytes_error);
-    return error < 0 ? error : bytes_error;
+    return end_recount(&recount);
 }
 
-/* The locks have the sessions and waiters that there are: check_sessions, check_waiters. */
-static int check_store_shares(struct check *check, const struct core_store *store)
+/* The lock's sessions and waiters exist: check_sessions and check_waiters came before. */
+static int check_store_shares(const struct check *check, const struct core_store *store)
 {
     const struct core *core = check->core;
-    struct recount sessions = begin_recount(check, &store->sessions);
-    struct recount waiters = begin_recount(check, &store->waiters);
-    int error = 0, waiters_error = 0;
+    const struct lock *lock = &store->lock;
+    struct recount recount = {.check = check};
 
-    for (size_t i = 0; i < store->lock.session_count && error == 0; i++)
-        error = take_share(&sessions, core_session(core, store->lock.sessions[i].id)->uid, 1);
-    for (size_t i = 0; i < store->lock.waiter_count && waiters_error == 0; i++)
-        waiters_error = take_share(&waiters, core_waiter(core, store->lock.waiters[i].id)->uid, 1);
-    error = compare_share(&sessions, "sessions", error);
-    waiters_error = compare_share(&waiters, "waiters", waiters_error);
-    return error < 0 ? error : waiters_error;
+    begin_bound(&recount, CORE_BOUND_SESSIONS, &store->sessions);
+    begin_bound(&recount, CORE_BOUND_WAITERS, &store->waiters);
+    for (size_t i = 0; i < lock->session_count; i++)
+        take_again(&recount, CORE_BOUND_SESSIONS, core_session(core, lock->sessions[i].id)->uid, 1);
+    for (size_t i = 0; i < lock->waiter_count; i++)
+        take_again(&recount, CORE_BOUND_WAITERS, core_waiter(core, lock->waiters[i].id)->uid, 1);
+    return end_recount(&recount);
 }
 
-static int check_shares(struct check *check)
+static int check_shares(const struct check *check)
 {
-    int error = check_file_shares(check);
+    int error = check_mount_shares(check);
 
-    if (error == 0)
-        error = check_ticket_shares(check);
-    if (error == 0)
-        error = check_region_shares(check);
     for (size_t i = 0; i < check->core->stores.count && error == 0; i++)
         error = check_store_shares(check, check->core->stores.items[i]);
     return error;
@@ -505,6 +487,10 @@ static int check_shares(struct check *check)
 
 static int check_all(struct check *check)
 {
+    static int (*const parts[])(const struct core *core, struct failure *failure) = {
+        core_check_regions,  core_check_places, core_check_events, core_check_mount,
+        core_check_memories, core_check_pools,  core_check_ids,    core_check_wire_ids,
+    };
     int error = check_stores(check);
 
     if (error == 0)
@@ -515,25 +501,9 @@ static int check_all(struct check *check)
         error = check_waiters(check);
     if (error == 0)
         error = check_tickets(check);
-    if (error == 0)
-        error = core_check_regions(check->core, check->failure);
-    if (error == 0)
-        error = core_check_places(check->core, check->failure);
-    if (error == 0)
-        error = core_check_events(check->core, check->failure);
-    if (error == 0)
-        error = core_check_mount(check->core, check->failure);
-    if (error == 0)
-        error = check_shares(check);
-    if (error == 0)
-        error = core_check_memories(check->core, check->failure);
-    if (error == 0)
-        error = core_check_pools(check->core, check->failure);
-    if (error == 0)
-        error = core_check_ids(check->core, check->failure);
-    if (error == 0)
-        error = core_check_wire_ids(check->core, check->failure);
-    return error;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && error == 0; i++)
+        error = parts[i](check->core, check->failure);
+    return error < 0 ? error : check_shares(check);
 }
 
 int core_check(const struct core *core, struct failure *failure)

@@ -125,8 +125,8 @@ static void read_file(struct input *input)
     session = core_session(core, file->session);
     if (session)
         core_enter_session(session, file);
-    input_take(input, &core->file_share, file->uid, 1);
-    input_take(input, &core->gathered_share, file->uid, file->gathered_bytes);
+    input_take(input, &core->shares[CORE_BOUND_FILES], file->uid, 1);
+    input_take(input, &core->shares[CORE_BOUND_GATHERED], file->uid, file->gathered_bytes);
 }
 
 static struct region *read_region_texts(struct input *input)
@@ -168,8 +168,8 @@ static void keep_region(struct input *input, struct region *region)
         region->references +=
             file->kind == CORE_KIND_REGION && file->holds && file->serial == region->id;
     }
-    input_take(input, &core->region_share, region->uid, 1);
-    input_take(input, &core->region_bytes_share, region->uid,
+    input_take(input, &core->shares[CORE_BOUND_REGIONS], region->uid, 1);
+    input_take(input, &core->shares[CORE_BOUND_REGION_BYTES], region->uid,
                region->name_bytes + region->key_bytes);
 }
 
@@ -196,7 +196,7 @@ static void derive_waiter(struct input *input, struct core_store *store, struct 
     if (input->error == 0)
         input_fail(input, share_pin(&store->sessions, waiter->uid));
     if (waiter->file == 0)
-        input_take(input, &input->core->file_share, waiter->uid, 1);
+        input_take(input, &input->core->shares[CORE_BOUND_FILES], waiter->uid, 1);
 }
 
 static void read_place(struct input *input, struct core_store *store, struct core_waiter *waiter)
@@ -251,7 +251,7 @@ static void read_ticket(struct input *input)
     if (!input_keep(input, &core->tickets, ticket, core->next_ticket))
         return;
     core_note_ticket(core, ticket);
-    input_take(input, &core->ticket_share, ticket->holder, 1);
+    input_take(input, &core->shares[CORE_BOUND_TICKETS], ticket->holder, 1);
 }
 
 static void read_event(struct input *input, uint64_t seq)

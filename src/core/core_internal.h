@@ -334,11 +334,12 @@ void apply_made(struct apply *apply, struct core_session *session);
 /* apply_bound.c */
 /* Checks if this user may take `more` of the bound. If not: sets outcome.bound; -EDQUOT, or the
  * error of the whole bound. */
-int apply_check_bound(struct apply *apply, enum core_bound bound, const struct core_store *store,
+int apply_check_bound(struct apply *apply, enum core_bound bound, struct core_store *store,
                       uint32_t uid, uint64_t more);
+/* Checks, and takes. Also -ENOMEM, but not for a user that has taken some or is pinned. */
+int apply_take(struct apply *apply, enum core_bound bound, struct core_store *store, uint32_t uid,
+               uint64_t more);
 int apply_gather(struct apply *apply);
-/* Checks if the request may open one more file. -ENFILE, -EDQUOT */
-int apply_check_file(struct apply *apply, const struct asking *asking);
 /* Checks that the file is a ctl without a live session and without an active waiter; it may have a
  * kept place. */
 int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);

@@ -123,7 +123,8 @@ uint64_t core_count_encoded(const struct core *core)
     bytes += count_many(core_session_fields, core->sessions.count);
     bytes += count_many(core_file_fields, core->files.count);
     bytes += count_many(core_region_fields, core->regions.items.count) +
-             REGION_TEXT_BYTES * core->regions.items.count + core->region_bytes_share.taken;
+             REGION_TEXT_BYTES * core->regions.items.count +
+             core->shares[CORE_BOUND_REGION_BYTES].taken;
     bytes += count_many(core_waiter_fields, core->waiters.count) +
              count_fields(core_queued_fields) * core->waiters.count;
     bytes += count_many(core_ticket_fields, core->tickets.count);

@@ -72,11 +72,11 @@ static uint64_t count_user(const struct service *s, uint32_t uid)
 {
     const struct core *core = s->core;
     return count_bounds(s, uid) + count_stores(core, uid) +
-           ROOM_OPEN_BYTES * (share_get_taken(&core->file_share, uid) +
-                              share_get_taken(&core->ticket_share, uid) +
-                              share_get_taken(&core->region_share, uid)) +
-           share_get_taken(&core->region_bytes_share, uid) +
-           share_get_taken(&core->gathered_share, uid);
+           ROOM_OPEN_BYTES * (share_get_taken(&core->shares[CORE_BOUND_FILES], uid) +
+                              share_get_taken(&core->shares[CORE_BOUND_TICKETS], uid) +
+                              share_get_taken(&core->shares[CORE_BOUND_REGIONS], uid)) +
+           share_get_taken(&core->shares[CORE_BOUND_REGION_BYTES], uid) +
+           share_get_taken(&core->shares[CORE_BOUND_GATHERED], uid);
 }
 
 /* At least what all users together have: an encoded state is set aside three times. */
@@ -86,8 +86,9 @@ static uint64_t count_all(const struct service *s)
     return count_all_bounds(s) + s->host.room->seen.aside_bytes + s->host.room->spent_bytes +
            ROOM_STORE_BYTES * core->stores.count +
            ROOM_OPEN_BYTES *
-               (core->file_share.taken + core->ticket_share.taken + core->region_share.taken) +
-           core->gathered_share.taken;
+               (core->shares[CORE_BOUND_FILES].taken + core->shares[CORE_BOUND_TICKETS].taken +
+                core->shares[CORE_BOUND_REGIONS].taken) +
+           core->shares[CORE_BOUND_GATHERED].taken;
 }
 
 int service_check_room_share(const struct service *s, uint32_t uid, uint64_t bytes)

@@ -122,8 +122,10 @@ static bool wind_down(struct core *ending)
         wind_must(&wind, (struct record){.type = RECORD_STORE_REMOVE,
                                          .store = wind_last(&ending->stores)});
     return !wind.wrong && ending->memories.count == 0 && ending->tickets.count == 0 &&
-           ending->suspect == 0 && ending->reserved_bytes == 0 && ending->file_share.taken == 0 &&
-           ending->region_share.taken == 0 && ending->region_bytes_share.taken == 0;
+           ending->suspect == 0 && ending->reserved_bytes == 0 &&
+           ending->shares[CORE_BOUND_FILES].taken == 0 &&
+           ending->shares[CORE_BOUND_REGIONS].taken == 0 &&
+           ending->shares[CORE_BOUND_REGION_BYTES].taken == 0;
 }
 
 #endif

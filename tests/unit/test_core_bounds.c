@@ -132,11 +132,11 @@ TAP_TEST(tickets_count_for_the_user_of_the_handle_whoever_may_redeem_them)
     require(lock_as(HOG, LOCK_WISH_RO) == 0);
     struct record record = {.type = RECORD_TICKET_ADD, .file = out.file, .uid = OTHER};
     require(apply(record) == 0);
-    check_int(share_get_taken(&core->ticket_share, HOG), 1);
-    check_int(share_get_taken(&core->ticket_share, OTHER), 0);
+    check_int(share_get_taken(&core->shares[CORE_BOUND_TICKETS], HOG), 1);
+    check_int(share_get_taken(&core->shares[CORE_BOUND_TICKETS], OTHER), 0);
     record.type = RECORD_TICKET_USE;
     check_int(apply(record), 0);
-    check_int(core->ticket_share.taken, 0);
+    check_int(core->shares[CORE_BOUND_TICKETS].taken, 0);
 }
 
 TAP_TEST(sessions_of_one_user_leave_half_to_the_others)
@@ -213,7 +213,7 @@ TAP_TEST(gathered_bytes_of_one_user_leave_half_to_the_others)
     check_int(gather(roots, 850), 0);
     check_int(gather(roots, 0), 0);
     check_int(close_file(file), 0);
-    check_int(core->gathered_share.taken, 50);
+    check_int(core->shares[CORE_BOUND_GATHERED].taken, 50);
     check_int(gather(file, 1), -EBADF);
 }
 

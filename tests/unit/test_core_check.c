@@ -29,9 +29,9 @@ TAP_TEST(core_check_notices_what_is_wrong_with_the_whole)
     LIE(core->suspect, 0);
     LIE(core->reserved_bytes, 1);
     LIE(core->reserving, 0);
-    LIE(core->file_share.taken, 0);
-    LIE(core->ticket_share.taken, 0);
-    LIE(core->gathered_share.taken, 0);
+    LIE(core->shares[CORE_BOUND_FILES].taken, 0);
+    LIE(core->shares[CORE_BOUND_TICKETS].taken, 0);
+    LIE(core->shares[CORE_BOUND_GATHERED].taken, 0);
     LIE(core->options.patience_ms, 0);
     LIE(core->next_event, core->next_event + 1);
     LIE(core->event_bytes, core->event_bytes + 1);

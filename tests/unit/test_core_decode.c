@@ -31,7 +31,7 @@ TAP_TEST(a_fresh_core_comes_back_with_its_options)
     core_start_admin = 0;
     bring_back();
     check(memcmp(&back->options, &core->options, sizeof core->options) == 0);
-    check_int(back->file_share.limit, 20);
+    check_int(back->shares[CORE_BOUND_FILES].limit, 20);
     check_int(back->next_id, 1);
 }
 
@@ -81,9 +81,9 @@ TAP_TEST(sessions_come_back_with_their_files_tickets_and_reservations)
     check_int(writer->reserved_bytes, 3 * GRAIN);
     check_int(back->reserved_bytes, core->reserved_bytes);
     check_int(core_find_file(back, rich.document)->gathered_bytes, 1234);
-    check_int(back->gathered_share.taken, 1234);
+    check_int(back->shares[CORE_BOUND_GATHERED].taken, 1234);
     check_int(back->tickets.count, 2);
-    check_int(back->ticket_share.taken, 2);
+    check_int(back->shares[CORE_BOUND_TICKETS].taken, 2);
     check(core_find_store(back, core_find_file(back, rich.gone)->store) == NULL);
 }
 

@@ -428,8 +428,9 @@ TAP_TEST(regions_come_back_from_the_bytes_of_their_state)
         check_int(is->file, was->file);
         check_bytes(is->raw_handle, sizeof is->raw_handle, was->raw_handle, sizeof was->raw_handle);
     }
-    check_int(back->region_share.taken, 4);
-    check_int(back->region_bytes_share.taken, core->region_bytes_share.taken);
+    check_int(back->shares[CORE_BOUND_REGIONS].taken, 4);
+    check_int(back->shares[CORE_BOUND_REGION_BYTES].taken,
+              core->shares[CORE_BOUND_REGION_BYTES].taken);
     core_free(back);
 }
 
@@ -462,8 +463,8 @@ TAP_TEST(core_check_notices_what_is_wrong_with_regions)
     LIE(REGION(ANNA, "cu")->kind, REGION_SYSTEM);
     LIE(REGION(ANNA, "cu")->memory, 99);
     LIE(core_file(core, file)->serial, 0);
-    LIE(core->region_share.taken, 3);
-    LIE(core->region_bytes_share.taken, 1);
+    LIE(core->shares[CORE_BOUND_REGIONS].taken, 3);
+    LIE(core->shares[CORE_BOUND_REGION_BYTES].taken, 1);
     LIE(((struct core_ticket *)core->tickets.items[0])->region, 1);
     LIE(((struct core_ticket *)core->tickets.items[0])->count, 2);
     LIE(((struct core_ticket *)core->tickets.items[0])->writable, true);
