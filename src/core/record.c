@@ -12,56 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBERS_64  15u
-#define NUMBERS_32  6u
-#define FIELD_COUNT (2u + NUMBERS_64 + NUMBERS_32 + 2u + 6u) /* + process + strings */
+#define AT(member) offsetof(struct record, member)
+
+static const size_t wide_fields[] = {
+    AT(now_ms),     AT(wall_ms),       AT(store),  AT(file),        AT(session),
+    AT(waiter),     AT(serial),        AT(slot),   AT(count),       AT(offset),
+    AT(size_bytes), AT(aligned_bytes), AT(memory), AT(deadline_ms), AT(free_bytes),
+};
+static const size_t narrow_fields[] = {AT(flags), AT(kind), AT(wish), AT(uid), AT(gid), AT(mode)};
+
+#define WIDE_COUNT   (sizeof wide_fields / sizeof wide_fields[0])
+#define NARROW_COUNT (sizeof narrow_fields / sizeof narrow_fields[0])
+#define FIELD_COUNT  (2u + WIDE_COUNT + NARROW_COUNT + 2u + 6u) /* + process + strings */
 
 struct record_arena {
     size_t memory_count;
     uint64_t memories[];
 };
-
-static void list_numbers_64(const struct record *record, uint64_t numbers[NUMBERS_64])
-{
-    const uint64_t values[NUMBERS_64] = {
-        record->now_ms,  record->wall_ms,     record->store,      record->file,
-        record->session, record->waiter,      record->serial,     record->slot,
-        record->count,   record->offset,      record->size_bytes, record->aligned_bytes,
-        record->memory,  record->deadline_ms, record->free_bytes,
-    };
-
-    memcpy(numbers, values, sizeof values);
-}
-
-static void set_numbers_64(struct record *record, const uint64_t numbers[NUMBERS_64])
-{
-    uint64_t *const fields[NUMBERS_64] = {
-        &record->now_ms,  &record->wall_ms,     &record->store,      &record->file,
-        &record->session, &record->waiter,      &record->serial,     &record->slot,
-        &record->count,   &record->offset,      &record->size_bytes, &record->aligned_bytes,
-        &record->memory,  &record->deadline_ms, &record->free_bytes,
-    };
-
-    for (size_t i = 0; i < NUMBERS_64; i++)
-        *fields[i] = numbers[i];
-}
-
-static void list_numbers_32(const struct record *record, uint32_t numbers[NUMBERS_32])
-{
-    const uint32_t values[NUMBERS_32] = {record->flags, record->kind, record->wish,
-                                         record->uid,   record->gid,  record->mode};
-
-    memcpy(numbers, values, sizeof values);
-}
-
-static void set_numbers_32(struct record *record, const uint32_t numbers[NUMBERS_32])
-{
-    uint32_t *const fields[NUMBERS_32] = {&record->flags, &record->kind, &record->wish,
-                                          &record->uid,   &record->gid,  &record->mode};
-
-    for (size_t i = 0; i < NUMBERS_32; i++)
-        *fields[i] = numbers[i];
-}
 
 size_t record_most_bytes(const struct record *record)
 {
@@ -87,18 +54,15 @@ static uint8_t *pack_rows(uint8_t *at, const struct layout_put *puts, size_t cou
 
 uint8_t *record_pack(uint8_t *at, const struct record *record)
 {
-    uint64_t wide[NUMBERS_64];
-    uint32_t narrow[NUMBERS_32];
+    const char *fields = (const char *)record;
 
-    list_numbers_64(record, wide);
-    list_numbers_32(record, narrow);
     at = pack_array(at, FIELD_COUNT);
     at = pack_uint(at, CORE_RECORD_VERSION);
     at = pack_uint(at, (uint64_t)record->type);
-    for (size_t i = 0; i < NUMBERS_64; i++)
-        at = pack_uint(at, wide[i]);
-    for (size_t i = 0; i < NUMBERS_32; i++)
-        at = pack_uint(at, narrow[i]);
+    for (size_t i = 0; i < WIDE_COUNT; i++)
+        at = pack_uint(at, *(const uint64_t *)(fields + wide_fields[i]));
+    for (size_t i = 0; i < NARROW_COUNT; i++)
+        at = pack_uint(at, *(const uint32_t *)(fields + narrow_fields[i]));
     at = pack_uint(at, record->process.pid);
     at = pack_uint(at, record->process.start);
     at = pack_bin(at, record->bytes16, sizeof record->bytes16);
@@ -115,20 +79,18 @@ uint8_t *record_pack(uint8_t *at, const struct record *record)
 
 static int read_numbers(struct unpack *unpack, struct record *record)
 {
-    uint64_t wide[NUMBERS_64], number;
-    uint32_t narrow[NUMBERS_32];
+    char *fields = (char *)record;
+    uint64_t number;
 
-    for (size_t i = 0; i < NUMBERS_64; i++) {
-        if (unpack_uint(unpack, &wide[i]) < 0)
+    for (size_t i = 0; i < WIDE_COUNT; i++) {
+        if (unpack_uint(unpack, (uint64_t *)(fields + wide_fields[i])) < 0)
             return -EINVAL;
     }
-    for (size_t i = 0; i < NUMBERS_32; i++) {
+    for (size_t i = 0; i < NARROW_COUNT; i++) {
         if (unpack_uint(unpack, &number) < 0 || number > UINT32_MAX)
             return -EINVAL;
-        narrow[i] = (uint32_t)number;
+        *(uint32_t *)(fields + narrow_fields[i]) = (uint32_t)number;
     }
-    set_numbers_64(record, wide);
-    set_numbers_32(record, narrow);
     if (unpack_uint(unpack, &record->process.pid) < 0)
         return -EINVAL;
     return unpack_uint(unpack, &record->process.start);
