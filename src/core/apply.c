@@ -8,21 +8,24 @@
 static const struct {
     const char *name;
     int (*apply)(struct apply *apply);
+    /* An ending, the time, a change of the device's health, or of their accounts: its cause cannot
+     * be repeated, so it never fails with ENOMEM. */
+    bool must_succeed;
 } record_types[RECORD_TYPE_COUNT] = {
     [RECORD_STORE_CREATE] = {"store_create", apply_store_create},
     [RECORD_STORE_REMOVE] = {"store_remove", apply_store_remove},
     [RECORD_STORE_RENAME] = {"store_rename", apply_store_rename},
     [RECORD_STORE_ATTR] = {"store_attr", apply_store_attr},
     [RECORD_FILE_OPEN] = {"file_open", apply_file_open},
-    [RECORD_FILE_CLOSE] = {"file_close", apply_file_close},
+    [RECORD_FILE_CLOSE] = {"file_close", apply_file_close, true},
     [RECORD_FILE_BIND] = {"file_bind", apply_file_bind},
     [RECORD_LOCK_OPEN] = {"lock_open", apply_lock_open},
     [RECORD_ACQUIRE] = {"acquire", apply_acquire},
     [RECORD_JOIN] = {"join", apply_join},
-    [RECORD_DETACH] = {"detach", apply_detach},
-    [RECORD_WAIT_END] = {"wait_end", apply_wait_end},
-    [RECORD_SESSION_END] = {"session_end", apply_session_end},
-    [RECORD_TIME] = {"time", apply_time},
+    [RECORD_DETACH] = {"detach", apply_detach, true},
+    [RECORD_WAIT_END] = {"wait_end", apply_wait_end, true},
+    [RECORD_SESSION_END] = {"session_end", apply_session_end, true},
+    [RECORD_TIME] = {"time", apply_time, true},
     [RECORD_COMMIT] = {"commit", apply_commit},
     [RECORD_ALLOC_ADD] = {"alloc_add", apply_alloc_add},
     [RECORD_ALLOC_MEMORY] = {"alloc_memory", apply_alloc_memory},
@@ -39,30 +42,30 @@ static const struct {
     [RECORD_TICKET_ADD] = {"ticket_add", apply_ticket_add},
     [RECORD_TICKET_USE] = {"ticket_use", apply_ticket_use},
     [RECORD_OUT_OF_MEMORY] = {"out_of_memory", apply_out_of_memory},
-    [RECORD_RESERVE] = {"reserve", apply_reserve},
+    [RECORD_RESERVE] = {"reserve", apply_reserve, true},
     [RECORD_DRAIN] = {"drain", apply_drain_mount},
-    [RECORD_HEALTH] = {"health", apply_health},
+    [RECORD_HEALTH] = {"health", apply_health, true},
     [RECORD_GATHER] = {"gather", apply_gather},
     [RECORD_BOUND] = {"bound", apply_bound},
     [RECORD_LEND] = {"lend", apply_lend},
-    [RECORD_EXIT] = {"exit", apply_exit},
+    [RECORD_EXIT] = {"exit", apply_exit, true},
     [RECORD_FENCE] = {"fence", apply_fence},
     [RECORD_REGION_REGISTER] = {"region_register", apply_region_register},
-    [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister},
+    [RECORD_REGION_UNREGISTER] = {"region_unregister", apply_region_unregister, true},
     [RECORD_REGION_REFER] = {"region_refer", apply_region_refer},
-    [RECORD_REGION_RELEASE] = {"region_release", apply_region_release},
+    [RECORD_REGION_RELEASE] = {"region_release", apply_region_release, true},
     [RECORD_STORE_DRAIN] = {"store_drain", apply_store_drain},
-    [RECORD_STORE_SERVE] = {"store_serve", apply_store_serve},
+    [RECORD_STORE_SERVE] = {"store_serve", apply_store_serve, true},
     [RECORD_POOL_SET] = {"pool_set", apply_pool_set},
     [RECORD_STORE_POOL] = {"store_pool", apply_store_pool},
     [RECORD_STORE_PIN] = {"store_pin", apply_store_pin},
     [RECORD_OVER_QUOTA] = {"over_quota", apply_over_quota},
     [RECORD_MOVE_BEGIN] = {"move_begin", apply_move_begin},
     [RECORD_MOVE_END] = {"move_end", apply_move_end},
-    [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail},
-    [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel},
+    [RECORD_MOVE_FAIL] = {"move_fail", apply_move_fail, true},
+    [RECORD_MOVE_CANCEL] = {"move_cancel", apply_move_cancel, true},
     [RECORD_COPY_DROP] = {"copy_drop", apply_copy_drop},
-    [RECORD_RESUME] = {"resume", apply_resume},
+    [RECORD_RESUME] = {"resume", apply_resume, true},
     [RECORD_TIMES] = {"times", apply_times},
 };
 
@@ -93,22 +96,11 @@ static void note_changes(struct core *core)
     }
 }
 
-/* True for records of endings, of time, of the device's health and of their accounts: their cause
- * cannot be repeated, so they never fail with ENOMEM. */
-static bool must_succeed(enum record_type type)
-{
-    return type == RECORD_FILE_CLOSE || type == RECORD_DETACH || type == RECORD_WAIT_END ||
-           type == RECORD_SESSION_END || type == RECORD_TIME || type == RECORD_RESERVE ||
-           type == RECORD_HEALTH || type == RECORD_EXIT || type == RECORD_REGION_UNREGISTER ||
-           type == RECORD_REGION_RELEASE || type == RECORD_STORE_SERVE ||
-           type == RECORD_MOVE_FAIL || type == RECORD_MOVE_CANCEL || type == RECORD_RESUME;
-}
-
 /* Makes room for everything that the record can add, so that only its own objects can fail with
  * ENOMEM. Records that are not endings also leave room for an ending that comes next. */
 static int make_room(struct core *core, const struct record *record)
 {
-    bool ending = must_succeed((enum record_type)record->type);
+    bool ending = record_types[record->type].must_succeed;
     size_t grants = core->waiters.count + (ending ? 0 : 2);
 
     if (core_reserve(&core->sessions, grants) < 0 || core_reserve(&core->files, grants) < 0 ||

@@ -3,6 +3,8 @@
  * their exit. */
 #include "core/core_internal.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +17,10 @@ static bool is_below(struct core_process a, struct core_process b)
 /* Returns the index of the first writer that is not below this process. */
 static size_t find_place(const struct core_store *store, struct core_process process)
 {
-    size_t low = 0, high = store->writer_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (is_below(store->writers[middle], process))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, store->writer_count, is_below(store->writers[at], process));
+    return at;
 }
 
 bool core_is_writer_of(const struct core_store *store, struct core_process process)

@@ -357,12 +357,11 @@ struct core_hint {
  * others. Everything here is derived from the stores. */
 struct core_index {
     struct core_store **names; /* sorted by name */
-    size_t name_count;
+    size_t name_count, name_room;
     struct idvec waited; /* stores with waiters */
     struct idvec lent;   /* stores with visible writers */
     struct core_shown *touched;
-    size_t touched_count;
-    size_t room; /* capacity of `names` and `touched`, in stores */
+    size_t touched_count, touched_room;
     struct core_hint *hints;
 };
 

@@ -45,18 +45,29 @@ static void read_head(struct input *input)
     core->measured_event = core->next_event;
 }
 
+/* Reads an object of `size` bytes: its id, and its members in `fields`. NULL after an error. */
+static void *read_object(struct input *input, const char *what, size_t size,
+                         const struct core_field *fields)
+{
+    uint64_t id = input_id(input, what);
+    uint64_t *object = input_new_item(input, size);
+
+    if (!object)
+        return NULL;
+    *object = id;
+    input_fields(input, fields, object);
+    return object;
+}
+
 /* ---- pools ---------------------------------------------------------------------------------- */
 
 static void read_pool(struct input *input)
 {
     struct core *core = input->core;
-    uint64_t id = input_id(input, "pool");
-    struct core_pool *pool = input_new_item(input, sizeof *pool);
+    struct core_pool *pool = read_object(input, "pool", sizeof *pool, core_pool_fields);
 
     if (!pool)
         return;
-    pool->id = id;
-    input_fields(input, core_pool_fields, pool);
     if (!input_keep(input, &core->pools.items, pool, core->pools.next_id))
         return;
     if (pool->min_bytes > INT64_MAX - core->pools.unfilled_bytes)
@@ -79,16 +90,14 @@ static void derive_use(struct input *input, struct core_store *store, struct cor
 static void read_session(struct input *input)
 {
     struct core *core = input->core;
-    uint64_t id = input_id(input, "session");
-    struct core_session *session = input_new_item(input, sizeof *session);
+    struct core_session *session =
+        read_object(input, "session", sizeof *session, core_session_fields);
     struct core_store *store;
     bool holds;
     int error;
 
     if (!session)
         return;
-    session->id = id;
-    input_fields(input, core_session_fields, session);
     holds = session->holds;
     session->holds = false; /* core_hold() sets it */
     if (session->reserved_bytes > UINT64_MAX - core->reserved_bytes)
@@ -101,8 +110,8 @@ static void read_session(struct input *input)
     core->reserved_bytes += session->reserved_bytes;
     core->comm_bytes += strlen(session->comm);
     derive_use(input, store, session, holds);
-    error =
-        lock_restore_session(&store->lock, &(struct lock_session){.id = id, .mode = session->mode});
+    error = lock_restore_session(&store->lock,
+                                 &(struct lock_session){.id = session->id, .mode = session->mode});
     if (error == -EINVAL)
         input_refuse(input, "it cannot be beside the others of its store");
     input_fail(input, error);
@@ -112,14 +121,11 @@ static void read_session(struct input *input)
 static void read_file(struct input *input)
 {
     struct core *core = input->core;
-    uint64_t id = input_id(input, "file");
-    struct core_file *file = input_new_item(input, sizeof *file);
+    struct core_file *file = read_object(input, "file", sizeof *file, core_file_fields);
     struct core_session *session;
 
     if (!file)
         return;
-    file->id = id;
-    input_fields(input, core_file_fields, file);
     if (!input_keep(input, &core->files, file, core->next_id))
         return;
     session = core_session(core, file->session);
@@ -224,14 +230,11 @@ static void read_place(struct input *input, struct core_store *store, struct cor
 static void read_waiter(struct input *input)
 {
     struct core *core = input->core;
-    uint64_t id = input_id(input, "waiter");
-    struct core_waiter *waiter = input_new_item(input, sizeof *waiter);
+    struct core_waiter *waiter = read_object(input, "waiter", sizeof *waiter, core_waiter_fields);
     struct core_store *store;
 
     if (!waiter)
         return;
-    waiter->id = id;
-    input_fields(input, core_waiter_fields, waiter);
     store = core_store(core, waiter->store);
     read_place(input, store, waiter);
     if (input_keep(input, &core->waiters, waiter, core->next_waiter))
@@ -241,13 +244,10 @@ static void read_waiter(struct input *input)
 static void read_ticket(struct input *input)
 {
     struct core *core = input->core;
-    uint64_t id = input_id(input, "ticket");
-    struct core_ticket *ticket = input_new_item(input, sizeof *ticket);
+    struct core_ticket *ticket = read_object(input, "ticket", sizeof *ticket, core_ticket_fields);
 
     if (!ticket)
         return;
-    ticket->id = id;
-    input_fields(input, core_ticket_fields, ticket);
     if (!input_keep(input, &core->tickets, ticket, core->next_ticket))
         return;
     core_note_ticket(core, ticket);

@@ -2,6 +2,8 @@
 /* Decodes stores: their layouts, the results of their commits, and their memory. */
 #include "core/core_input.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -324,20 +326,14 @@ static void read_suspect(struct input *input, const struct core_memory_use *uses
     uint64_t id = input_id(input, "suspect memory");
     struct core_memory *memory = core_memory(input->core, id);
     struct core_store *store;
-    size_t low = 0, high = count;
+    size_t at = 0;
 
     if (!memory || id <= before)
         input_refuse(input, "its number is out of order");
     if (input->error < 0)
         return;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (uses[middle].memory < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    store = core_store(input->core, uses[low].store);
+    ARRAY_SEARCH(at, count, uses[at].memory < id);
+    store = core_store(input->core, uses[at].store);
     memory->suspect = store->id;
     store->suspect++;
     input->core->suspect++;

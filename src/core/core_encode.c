@@ -208,40 +208,29 @@ static void put_store(struct output *output, const struct core_store *store)
     put_places(output, &store->places);
 }
 
-/* Its use is derived from the stores. */
-static void put_pool(struct output *output, const struct core_pool *pool)
+/* Their number, then each: its id and its members in `fields`. */
+static void put_items(struct output *output, const struct idvec *items,
+                      const struct core_field *fields)
 {
-    put_u64(output, pool->id);
-    put_fields(output, core_pool_fields, pool);
+    put_u32(output, (uint32_t)items->count);
+    for (size_t i = 0; i < items->count; i++) {
+        put_u64(output, *(const uint64_t *)items->items[i]);
+        put_fields(output, fields, items->items[i]);
+    }
 }
 
-static void put_session(struct output *output, const struct core_session *session)
+/* Their references are derived from the files. */
+static void put_regions(struct output *output, const struct idvec *regions)
 {
-    put_u64(output, session->id);
-    put_fields(output, core_session_fields, session);
-}
+    put_u32(output, (uint32_t)regions->count);
+    for (size_t i = 0; i < regions->count; i++) {
+        const struct region *region = regions->items[i];
 
-static void put_file(struct output *output, const struct core_file *file)
-{
-    put_u64(output, file->id);
-    put_fields(output, core_file_fields, file);
-}
-
-/* Its references are derived from the files. */
-static void put_region(struct output *output, const struct region *region)
-{
-    put_u64(output, region->id);
-    put_bytes(output, region->name, region->name_bytes);
-    put_bytes(output, region->key, region->key_bytes);
-    put_fields(output, core_region_fields, region);
-}
-
-static void put_waiter(struct output *output, const struct core_waiter *waiter,
-                       const struct lock_waiter *queued)
-{
-    put_u64(output, waiter->id);
-    put_fields(output, core_waiter_fields, waiter);
-    put_fields(output, core_queued_fields, queued);
+        put_u64(output, region->id);
+        put_bytes(output, region->name, region->name_bytes);
+        put_bytes(output, region->key, region->key_bytes);
+        put_fields(output, core_region_fields, region);
+    }
 }
 
 /* A store's lock has its waiters in the same order. */
@@ -256,14 +245,10 @@ static void put_waiters(struct output *output, const struct core *core)
         size_t at = core_find_index(&core->stores, waiter->store);
 
         assert(store->lock.waiters[next[at]].id == waiter->id);
-        put_waiter(output, waiter, &store->lock.waiters[next[at]++]);
+        put_u64(output, waiter->id);
+        put_fields(output, core_waiter_fields, waiter);
+        put_fields(output, core_queued_fields, &store->lock.waiters[next[at]++]);
     }
-}
-
-static void put_ticket(struct output *output, const struct core_ticket *ticket)
-{
-    put_u64(output, ticket->id);
-    put_fields(output, core_ticket_fields, ticket);
 }
 
 /* Memories are derived from the layouts, except that they may be suspect. */
@@ -332,26 +317,21 @@ static void put_times(struct output *output, const struct core *core)
     put_u8(output, false);
 }
 
-#define PUT_ALL(output, vec, put)                    \
-    do {                                             \
-        put_u32((output), (uint32_t)(vec)->count);   \
-        for (size_t i_ = 0; i_ < (vec)->count; i_++) \
-            put((output), (vec)->items[i_]);         \
-    } while (0)
-
 int core_encode(const struct core *core, uint8_t **bytes, size_t *size)
 {
     struct output output = {0};
 
     put_head(&output, core);
-    PUT_ALL(&output, &core->pools.items, put_pool);
-    PUT_ALL(&output, &core->stores, put_store);
+    put_items(&output, &core->pools.items, core_pool_fields);
+    put_u32(&output, (uint32_t)core->stores.count);
+    for (size_t i = 0; i < core->stores.count; i++)
+        put_store(&output, core->stores.items[i]);
     put_suspects(&output, core);
-    PUT_ALL(&output, &core->sessions, put_session);
-    PUT_ALL(&output, &core->files, put_file);
-    PUT_ALL(&output, &core->regions.items, put_region);
+    put_items(&output, &core->sessions, core_session_fields);
+    put_items(&output, &core->files, core_file_fields);
+    put_regions(&output, &core->regions.items);
     put_waiters(&output, core);
-    PUT_ALL(&output, &core->tickets, put_ticket);
+    put_items(&output, &core->tickets, core_ticket_fields);
     put_events(&output, core);
     put_times(&output, core);
     if (output.failed) {

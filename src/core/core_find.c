@@ -2,8 +2,7 @@
 /* core_find - finds objects by id, and makes room for more */
 #include "core/core_internal.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include "base/array.h"
 
 struct core_store *core_store(const struct core *core, uint64_t id)
 {
@@ -49,30 +48,13 @@ uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
 
 size_t core_find_index(const struct idvec *vec, uint64_t id)
 {
-    size_t low = 0, high = vec->count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (*(const uint64_t *)vec->items[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < vec->count && *(const uint64_t *)vec->items[low] == id ? low : vec->count;
+    ARRAY_SEARCH(at, vec->count, *(const uint64_t *)vec->items[at] < id);
+    return at < vec->count && *(const uint64_t *)vec->items[at] == id ? at : vec->count;
 }
 
 int core_reserve(struct idvec *vec, size_t more)
 {
-    size_t wanted = vec->count + more;
-    void **items;
-
-    if (wanted <= vec->room)
-        return 0;
-    wanted += wanted / 2;
-    items = realloc(vec->items, wanted * sizeof *items);
-    if (!items)
-        return -ENOMEM;
-    vec->items = items;
-    vec->room = wanted;
-    return 0;
+    return ARRAY_RESERVE(vec->items, vec->room, vec->count + more);
 }

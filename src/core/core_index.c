@@ -3,6 +3,8 @@
  * number of other stores. */
 #include "core/core_internal.h"
 
+#include "base/array.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,25 +31,13 @@ int core_index_reserve(struct core *core)
 {
     struct core_index *index = &core->index;
     size_t wanted = core->stores.count + 1;
-    struct core_shown *touched;
-    struct core_store **names;
 
-    if (core_reserve(&index->waited, wanted - index->waited.count) < 0 ||
-        core_reserve(&index->lent, wanted - index->lent.count) < 0)
-        return -ENOMEM;
-    if (wanted <= index->room)
-        return 0;
-    wanted += wanted / 2;
-    names = realloc(index->names, wanted * sizeof(struct core_store *));
-    if (names)
-        index->names = names;
-    touched = realloc(index->touched, wanted * sizeof *touched);
-    if (touched)
-        index->touched = touched;
-    if (!names || !touched)
-        return -ENOMEM;
-    index->room = wanted;
-    return 0;
+    return core_reserve(&index->waited, wanted - index->waited.count) < 0 ||
+                   core_reserve(&index->lent, wanted - index->lent.count) < 0 ||
+                   ARRAY_RESERVE(index->names, index->name_room, wanted) < 0 ||
+                   ARRAY_RESERVE(index->touched, index->touched_room, wanted) < 0
+               ? -ENOMEM
+               : 0;
 }
 
 /* ---- names ---------------------------------------------------------------------------------- */
@@ -55,17 +45,10 @@ int core_index_reserve(struct core *core)
 /* Returns the index of the first store with a name not below this one. */
 static size_t find_name(const struct core_index *index, const char *name)
 {
-    size_t low = 0, high = index->name_count;
+    size_t at = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (strcmp(index->names[middle]->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    ARRAY_SEARCH(at, index->name_count, strcmp(index->names[at]->name, name) < 0);
+    return at;
 }
 
 void core_enter_name(struct core *core, struct core_store *store)

@@ -11,6 +11,8 @@
  */
 #include "core/core_internal.h"
 
+#include "base/array.h"
+
 #define TIMES 10u
 
 /* True during an interval in which every waiter is patient. */
@@ -22,17 +24,10 @@ static bool is_time(uint64_t patience_ms, uint64_t now_ms)
 /* Finds a waiter in its lock, which is sorted by id. */
 static const struct lock_waiter *find_place(const struct lock *lock, uint64_t id)
 {
-    size_t low = 0, high = lock->waiter_count;
+    size_t at = 0;
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        if (lock->waiters[middle].id <= id)
-            low = middle;
-        else
-            high = middle;
-    }
-    return &lock->waiters[low];
+    ARRAY_SEARCH(at, lock->waiter_count, lock->waiters[at].id < id);
+    return &lock->waiters[at];
 }
 
 bool core_is_patient(const struct core *core, const struct core_waiter *waiter, uint64_t now_ms)

@@ -2,6 +2,8 @@
 /* Read-only views for the service and the front ends. */
 #include "core/core_internal.h"
 
+#include "base/array.h"
+
 #include <string.h>
 
 const struct core_store *core_find_store(const struct core *core, uint64_t id)
@@ -140,19 +142,12 @@ uint64_t core_first_offset(const struct core *core)
 
 const struct core_event *core_find_event_at(const struct core *core, uint64_t offset)
 {
-    uint64_t low = core_first_event(core), high = core->next_event;
+    uint64_t after = core_first_event(core);
 
     if (offset >= core->event_bytes || offset < core_first_offset(core))
         return NULL;
-    while (high - low > 1) { /* the event is in [low, high) */
-        uint64_t middle = low + (high - low) / 2;
-
-        if (core_find_event(core, middle)->at <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return core_find_event(core, low);
+    ARRAY_SEARCH(after, core->next_event, core_find_event(core, after)->at <= offset);
+    return core_find_event(core, after - 1);
 }
 
 const struct layout *core_get_layout(const struct core *core, const struct core_store *store)
