@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fsm/lock_internal.h"
 
+#include "base/array.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CONTENT_BIT(content) (1u << (content))
-#define FIRST_ROOM           8u
 
 /*
  * The admission. A new mode is a row here, and an entry in the wishes that can lead to it.
@@ -147,34 +148,19 @@ static size_t find_waiter_index(const struct lock *lock, uint64_t waiter_id)
     return i;
 }
 
-/* Makes room for `count` items of `size_bytes` each. */
-static int make_room(void **array, size_t *room, size_t count, size_t size_bytes)
-{
-    size_t wanted = *room ? *room : FIRST_ROOM;
-    void *grown;
-
-    if (count <= *room)
-        return 0;
-    while (wanted < count)
-        wanted *= 2;
-    grown = realloc(*array, wanted * size_bytes);
-    if (!grown)
-        return -ENOMEM;
-    *array = grown;
-    *room = wanted;
-    return 0;
-}
-
 /* Makes room for one more session and for those of `waiters` waiters: a grant to a waiter needs no
  * memory. */
 static int make_session_room(struct lock *lock, size_t waiters)
 {
-    void *sessions = lock->sessions;
-    int error = make_room(&sessions, &lock->session_room, lock->session_count + waiters + 1,
-                          sizeof(*lock->sessions));
+    return ARRAY_RESERVE(lock->sessions, lock->session_room, lock->session_count + waiters + 1);
+}
 
-    lock->sessions = sessions;
-    return error;
+/* Makes room for one more waiter and for its session. */
+static int make_waiter_room(struct lock *lock)
+{
+    int error = ARRAY_RESERVE(lock->waiters, lock->waiter_room, lock->waiter_count + 1);
+
+    return error ? error : make_session_room(lock, lock->waiter_count + 1);
 }
 
 static void restart_patience(struct lock *lock, uint64_t now_ms)
@@ -265,17 +251,13 @@ int lock_add_session(struct lock *lock, uint64_t session_id, enum lock_mode mode
 int lock_add_waiter(struct lock *lock, uint64_t waiter_id, enum lock_wish wish, uint64_t now_ms,
                     uint64_t deadline_ms)
 {
-    void *waiters = lock->waiters;
     int error;
 
     assert(wish >= LOCK_WISH_RO && (size_t)wish < LOCK_WISHES);
     assert(!lock_find_waiter(lock, waiter_id));
     if (lock->waiter_count >= LOCK_MAX_WAITERS)
         return -ENOSPC;
-    error = make_room(&waiters, &lock->waiter_room, lock->waiter_count + 1, sizeof(*lock->waiters));
-    lock->waiters = waiters;
-    if (!error)
-        error = make_session_room(lock, lock->waiter_count + 1);
+    error = make_waiter_room(lock);
     if (error)
         return error;
     lock->waiters[lock->waiter_count++] = (struct lock_waiter){
@@ -476,7 +458,6 @@ int lock_restore_session(struct lock *lock, const struct lock_session *session)
 
 int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
 {
-    void *waiters = lock->waiters;
     size_t count = lock->waiter_count;
     int error;
 
@@ -484,10 +465,7 @@ int lock_restore_waiter(struct lock *lock, const struct lock_waiter *waiter)
         count >= LOCK_MAX_WAITERS || (count > 0 && lock->waiters[count - 1].id >= waiter->id) ||
         (waiter->looking && waiter_is_active(waiter)))
         return -EINVAL;
-    error = make_room(&waiters, &lock->waiter_room, count + 1, sizeof(*lock->waiters));
-    lock->waiters = waiters;
-    if (!error)
-        error = make_session_room(lock, count + 1);
+    error = make_waiter_room(lock);
     if (error)
         return error;
     lock->waiters[lock->waiter_count++] = *waiter;
