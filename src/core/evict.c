@@ -33,17 +33,6 @@ static uint64_t sum_unfilled(const struct evict_pool *pools, size_t pool_count, 
     return bytes;
 }
 
-uint64_t evict_get_available(const struct evict_pool *pools, size_t pool_count, size_t pool,
-                             uint64_t free_bytes)
-{
-    uint64_t unfilled_bytes = sum_unfilled(pools, pool_count, pool);
-    uint64_t used_bytes = pools[pool].used_bytes, max_bytes = pools[pool].max_bytes;
-    uint64_t own_bytes = used_bytes < max_bytes ? max_bytes - used_bytes : 0;
-    uint64_t shared_bytes = unfilled_bytes < free_bytes ? free_bytes - unfilled_bytes : 0;
-
-    return own_bytes < shared_bytes ? own_bytes : shared_bytes;
-}
-
 static bool pool_has_room(const struct choice *choice)
 {
     const struct evict_wish *wish = choice->wish;

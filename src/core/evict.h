@@ -58,11 +58,6 @@ struct evict_wish {
     uint64_t now_ms, min_stay_ms;
 };
 
-/* Returns the bytes that the pool may use in addition now: within its own budget, and out of the
- * free bytes that no other pool's minimum reserves. */
-uint64_t evict_get_available(const struct evict_pool *pools, size_t pool_count, size_t pool,
-                             uint64_t free_bytes);
-
 /* Chooses the victims that make room for the wish. Returns their number and moves them to the front
  * of the rows, in the order in which they have to go; the others follow in no order. No victim is
  * needless: without any of them the wish would not fit. 0: there is room already. -EDQUOT: the

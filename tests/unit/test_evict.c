@@ -391,22 +391,6 @@ TAP_TEST(who_was_passed_for_a_larger_one_stays)
     check_int(gone[0], 2);
 }
 
-TAP_TEST(what_a_pool_may_have_is_what_it_has_left_and_what_others_are_not_guaranteed)
-{
-    struct table table = full_device(0);
-
-    add_row(&table, POOL_CLASS_BATCH, 4, 1, true);
-    add_row(&table, POOL_CLASS_HIGH, 6, 1, true);
-    table.pools[POOL_CLASS_BATCH].min_bytes = 10;
-    table.pools[POOL_CLASS_HIGH].max_bytes = 30;
-    check_int(evict_get_available(table.pools, table.pool_count, POOL_CLASS_HIGH, 20), 14);
-    check_int(evict_get_available(table.pools, table.pool_count, POOL_CLASS_HIGH, 90), 24);
-    check_int(evict_get_available(table.pools, table.pool_count, POOL_CLASS_HIGH, 5), 0);
-    check_int(evict_get_available(table.pools, table.pool_count, POOL_CLASS_BATCH, 20), 20);
-    table.pools[POOL_CLASS_HIGH].max_bytes = 5; /* lowered below its use */
-    check_int(evict_get_available(table.pools, table.pool_count, POOL_CLASS_HIGH, 90), 0);
-}
-
 /* ---- the simulator -------------------------------------------------------------------------- */
 
 #define ADAPTERS 100u
