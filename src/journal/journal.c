@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal/journal_internal.h"
 
+#include "base/file_io.h"
 #include "base/xxh3.h"
 
 #include <errno.h>
@@ -501,17 +502,6 @@ void journal_count_from_here(struct journal *journal)
     journal->counted_from = begin_of_transaction(journal);
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t size)
-{
-    for (size_t at = 0; at < size;) {
-        ssize_t put = pwrite(fd, bytes + at, size - at, (off_t)at);
-        if (put < 0 && errno != EINTR)
-            return -ENOMEM;
-        at += put > 0 ? (size_t)put : 0;
-    }
-    return 0;
-}
-
 int journal_get_snapshot_file(const struct journal *journal)
 {
     return journal->files.snapshots[file_of(journal->head->base + 1)];
@@ -523,11 +513,9 @@ int journal_write_snapshot(struct journal *journal, const void *bytes, size_t si
     uint64_t generation = head->base + 1;
     unsigned file = file_of(generation);
 
-    if (ftruncate(journal->files.snapshots[file], 0) != 0)
+    if (ftruncate(journal->files.snapshots[file], 0) != 0 ||
+        file_write_at(journal->files.snapshots[file], bytes, size, 0) < 0)
         return -ENOMEM;
-    int error = write_all(journal->files.snapshots[file], bytes, size);
-    if (error)
-        return error;
     head->snapshot_hash[file] = XXH3_64bits_withSeed(bytes, size, generation);
     head->snapshot_bytes[file] = size;
     return 0;
