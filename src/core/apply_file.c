@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void apply_drop_file(struct apply *apply, struct core_file *file)
+static void drop_file(struct apply *apply, struct core_file *file)
 {
     struct core *core = apply->core;
 
@@ -181,7 +181,7 @@ int apply_file_close(struct apply *apply)
     apply->out->session = file->session;
     leave(apply, file, (apply->record->flags & CORE_CLOSE_LINGER) != 0);
     apply_drop_reference(apply, file);
-    apply_drop_file(apply, file);
+    drop_file(apply, file);
     if (store)
         apply_grant_waiters(apply, store);
     return 0;

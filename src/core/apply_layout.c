@@ -44,14 +44,13 @@ const struct layout *core_find_copied(const struct core *core, const struct reco
 
 int apply_change_begin(struct apply *apply, struct change *change)
 {
-    struct core_session *session = core_session(apply->core, apply->record->session);
+    struct core_session *session;
     struct core_store *store;
     const struct layout *from;
+    int error = apply_find_writer(apply, &session);
 
-    if (!session)
-        return -ESTALE;
-    if (session->mode != LOCK_MODE_RW)
-        return -ENOLCK;
+    if (error < 0)
+        return error;
     store = core_store(apply->core, session->store);
     from = get_copied(store, apply->record);
     *change = (struct change){.session = session, .store = store, .layout = store->working};
@@ -436,16 +435,14 @@ int apply_times(struct apply *apply)
 /* Replaces the working copy by an empty layout, which continues its counters. */
 int apply_clear(struct apply *apply)
 {
-    const struct core_session *session = core_session(apply->core, apply->record->session);
+    struct core_session *session;
     const struct layout *before;
     struct core_store *store;
     struct layout *empty;
-    int error;
+    int error = apply_find_writer(apply, &session);
 
-    if (!session)
-        return -ESTALE;
-    if (session->mode != LOCK_MODE_RW)
-        return -ENOLCK;
+    if (error < 0)
+        return error;
     store = core_store(apply->core, session->store);
     before = core_get_layout(apply->core, store);
     error = layout_restore(layout_next_slot(before), layout_count_changes(before) + 1, &empty);

@@ -58,7 +58,7 @@ void apply_keep_place(struct apply *apply, struct core_waiter *waiter)
     struct core_store *store = core_store(apply->core, waiter->store);
 
     waiter->away = true;
-    lock_keep_place(&store->lock, waiter->id, core_later(apply->record->now_ms, CORE_KEPT_PLACE_MS),
+    lock_keep_place(&store->lock, waiter->id, core_add(apply->record->now_ms, CORE_KEPT_PLACE_MS),
                     core_waiter_counts(waiter));
 }
 
@@ -443,13 +443,18 @@ static bool waits_for_itself(struct apply *apply, struct core_store *store)
            LOCK_MODE_NONE;
 }
 
-/* True if the request only reads bytes in another tier and does not need the device. */
-static bool is_beside_device(const struct core_store *store, const struct asking *asking,
-                             uint32_t wish)
+/* True if the mount or the store grants no session to this request. Reading bytes in another tier
+ * does not need the device. */
+static bool is_refused(const struct apply *apply, const struct core_store *store,
+                       const struct asking *asking)
 {
-    return store->places.place != CORE_PLACE_DEVICE && store->places.place != CORE_PLACE_NONE &&
-           wish == LOCK_WISH_RO &&
-           (asking->kind == CORE_KIND_ALLOCATION || asking->flags & CORE_OPEN_ANY);
+    enum core_place place = store->places.place;
+    bool needs_device = place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE ||
+                        apply->record->wish != LOCK_WISH_RO ||
+                        (asking->kind != CORE_KIND_ALLOCATION && !(asking->flags & CORE_OPEN_ANY));
+
+    return apply->core->draining || core_is_fenced(apply->core, store->name) ||
+           (apply->core->lost && needs_device);
 }
 
 int apply_lock_open(struct apply *apply)
@@ -470,8 +475,7 @@ int apply_lock_open(struct apply *apply)
 
     if (error < 0)
         return error;
-    if (apply->core->draining || core_is_fenced(apply->core, store->name) ||
-        (apply->core->lost && !is_beside_device(store, &asking, record->wish)))
+    if (is_refused(apply, store, &asking))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
@@ -514,8 +518,7 @@ int apply_acquire(struct apply *apply)
         return -EBADF;
     asking.store = file->store;
     store = core_store(apply->core, file->store);
-    if (apply->core->draining || core_is_fenced(apply->core, store->name) ||
-        (apply->core->lost && !is_beside_device(store, &asking, record->wish)))
+    if (is_refused(apply, store, &asking))
         return -ENODEV;
     error = check_budget(apply, core_store(apply->core, file->store));
     if (error < 0)

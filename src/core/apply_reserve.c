@@ -296,13 +296,11 @@ static int check_more(struct apply *apply, const struct core_session *session)
 int apply_reserve(struct apply *apply)
 {
     const struct record *record = apply->record;
-    struct core_session *session = core_session(apply->core, record->session);
-    int error;
+    struct core_session *session;
+    int error = apply_find_writer(apply, &session);
 
-    if (!session)
-        return -ESTALE;
-    if (session->mode != LOCK_MODE_RW)
-        return -ENOLCK;
+    if (error < 0)
+        return error;
     if (record->flags & ~(uint32_t)(CORE_RESERVE_AS_ACQUIRE | CORE_RESERVE_REPLACING) ||
         record->flags == CORE_RESERVE_REPLACING)
         return -EINVAL;

@@ -220,7 +220,7 @@ int apply_session_end(struct apply *apply)
     return 0;
 }
 
-static int find_writer(struct apply *apply, struct core_session **session)
+int apply_find_writer(const struct apply *apply, struct core_session **session)
 {
     *session = core_session(apply->core, apply->record->session);
     if (!*session)
@@ -361,7 +361,7 @@ int apply_commit(struct apply *apply)
     struct core_session *session;
     struct core_store *store;
     struct core_commit commit;
-    int error = find_writer(apply, &session);
+    int error = apply_find_writer(apply, &session);
 
     if (error < 0)
         return error;
@@ -389,7 +389,7 @@ int apply_commit(struct apply *apply)
 int apply_touch(struct apply *apply)
 {
     struct core_session *session;
-    int error = find_writer(apply, &session);
+    int error = apply_find_writer(apply, &session);
 
     if (error == 0)
         session->touched = true;

@@ -22,15 +22,6 @@ struct check {
 
 #define WRONG(check, ...) failure_set((check)->failure, -EINVAL, __VA_ARGS__)
 
-static bool is_none(const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-
-    while (size > 0 && at[size - 1] == 0)
-        size--;
-    return size == 0;
-}
-
 /* Checks that ids rise and are below the counter. */
 static int check_order(const struct check *check, const char *what, const struct idvec *vec,
                        uint64_t next)
@@ -59,8 +50,8 @@ static int check_layouts(const struct check *check, const struct core_store *sto
         (fixed != NULL) != (store->lock.committed || store->lock.sealed) ||
         (store->lock.committed && store->lock.sealed))
         return WRONG(check, "store %" PRIu64 ": whether it is committed is not clear", store->id);
-    if (!fixed &&
-        (!is_none(store->hash, sizeof store->hash) || !is_none(store->group, sizeof store->group)))
+    if (!fixed && (!core_is_zero(store->hash, sizeof store->hash) ||
+                   !core_is_zero(store->group, sizeof store->group)))
         return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
                      store->id);
     if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)

@@ -111,9 +111,7 @@ static int check_history(const struct core_store *store, struct failure *failure
 
 static bool is_nobody(const struct core_drainer *drainer)
 {
-    static const uint8_t none[sizeof drainer->token];
-
-    return memcmp(drainer->token, none, sizeof none) == 0 && drainer->process.pid == 0 &&
+    return core_is_zero(drainer->token, sizeof drainer->token) && drainer->process.pid == 0 &&
            drainer->process.start == 0 && drainer->uid == 0;
 }
 

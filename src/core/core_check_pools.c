@@ -9,11 +9,6 @@
 
 #define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static int check_pool(const struct core *core, const struct core_pool *pool,
                       struct failure *failure)
 {
@@ -107,7 +102,7 @@ int core_check_pools(const struct core *core, struct failure *failure)
         if (pool->id <= before || pool->id >= core->pools.next_id)
             return WRONG("pool %" PRIu64 ": its number is out of order", pool->id);
         before = pool->id;
-        unfilled_bytes = add(unfilled_bytes, core_get_unfilled(pool));
+        unfilled_bytes = core_add(unfilled_bytes, core_get_unfilled(pool));
         error = check_pool(core, pool, failure);
         if (error == 0)
             error = check_sums(core, pool, failure);

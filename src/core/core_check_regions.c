@@ -9,13 +9,6 @@
 #define WRONG(region, what) \
     failure_set(failure, -EINVAL, "region %" PRIu64 ": %s", (region)->id, (what))
 
-static bool has_handle(const struct region *region)
-{
-    static const uint8_t none[REGION_HANDLE_BYTES];
-
-    return memcmp(region->raw_handle, none, sizeof none) != 0;
-}
-
 /* A region has a descriptor, an allocation, or only a handle. */
 static int check_object(const struct core *core, const struct region *region,
                         struct failure *failure)
@@ -26,7 +19,8 @@ static int check_object(const struct core *core, const struct region *region,
         return WRONG(region, "it lies on half an allocation");
     if (region->kind == REGION_CUDA && (of_allocation || region->memory != 0))
         return WRONG(region, "it has more than its handle");
-    if (region->kind != REGION_CUDA && (has_handle(region) || region->device_id != 0))
+    if (region->kind != REGION_CUDA &&
+        (!core_is_zero(region->raw_handle, sizeof region->raw_handle) || region->device_id != 0))
         return WRONG(region, "it has a handle, and is not CUDA's");
     if (region->kind == REGION_SYSTEM && (region->memory != 0) == of_allocation)
         return WRONG(region, "where it lies is not clear");
@@ -58,18 +52,6 @@ static int check_lock(const struct core *core, const struct region *region, stru
     return 0;
 }
 
-static uint64_t count_references(const struct core *core, uint64_t region)
-{
-    uint64_t count = 0;
-
-    for (size_t i = 0; i < core->files.count; i++) {
-        const struct core_file *file = core->files.items[i];
-
-        count += file->kind == CORE_KIND_REGION && file->holds && file->serial == region;
-    }
-    return count;
-}
-
 static int check_region(const struct core *core, const struct region *region,
                         struct failure *failure)
 {
@@ -83,7 +65,7 @@ static int check_region(const struct core *core, const struct region *region,
     if ((region->kind != REGION_SYSTEM && region->kind != REGION_CUDA) ||
         !region_is_range(region->offset, region->byte_size))
         return WRONG(region, "no memory has its range");
-    if (region->references != count_references(core, region->id))
+    if (region->references != core_count_references(core, region->id))
         return WRONG(region, "its references are counted wrongly");
     if (region->draining && region->references == 0)
         return WRONG(region, "nothing keeps it");

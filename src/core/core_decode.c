@@ -168,12 +168,7 @@ static void keep_region(struct input *input, struct region *region)
         return;
     }
     regions_add(regions, region);
-    for (size_t i = 0; i < core->files.count; i++) {
-        const struct core_file *file = core->files.items[i];
-
-        region->references +=
-            file->kind == CORE_KIND_REGION && file->holds && file->serial == region->id;
-    }
+    region->references = core_count_references(core, region->id);
     input_take(input, &core->shares[CORE_BOUND_REGIONS], region->uid, 1);
     input_take(input, &core->shares[CORE_BOUND_REGION_BYTES], region->uid,
                region->name_bytes + region->key_bytes);

@@ -41,9 +41,30 @@ bool core_same_process(struct core_process a, struct core_process b)
     return a.pid != 0 && a.pid == b.pid && a.start == b.start;
 }
 
-uint64_t core_later(uint64_t now_ms, uint64_t delay_ms)
+uint64_t core_add(uint64_t a, uint64_t b)
 {
-    return now_ms > UINT64_MAX - delay_ms ? UINT64_MAX : now_ms + delay_ms;
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+bool core_is_zero(const void *bytes, size_t size)
+{
+    const uint8_t *at = bytes;
+
+    while (size > 0 && at[size - 1] == 0)
+        size--;
+    return size == 0;
+}
+
+uint64_t core_count_references(const struct core *core, uint64_t region)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < core->files.count; i++) {
+        const struct core_file *file = core->files.items[i];
+
+        count += file->kind == CORE_KIND_REGION && file->holds && file->serial == region;
+    }
+    return count;
 }
 
 size_t core_find_index(const struct idvec *vec, uint64_t id)

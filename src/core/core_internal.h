@@ -78,7 +78,12 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 /* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
 bool core_same_process(struct core_process a, struct core_process b);
-uint64_t core_later(uint64_t now_ms, uint64_t delay_ms);
+/* True if all bytes are 0. */
+bool core_is_zero(const void *bytes, size_t size);
+/* The sum; UINT64_MAX if that is less. */
+uint64_t core_add(uint64_t a, uint64_t b);
+/* Counts the open files that refer to this region. */
+uint64_t core_count_references(const struct core *core, uint64_t region);
 /* Returns the index of the item with this id; `count` if there is none. */
 size_t core_find_index(const struct idvec *vec, uint64_t id);
 /* Makes room for this many appends, which then cannot fail. */
@@ -212,8 +217,6 @@ int core_check_regions(const struct core *core, struct failure *failure);
 int core_check_places(const struct core *core, struct failure *failure);
 
 /* core_places.c: the copies of committed layouts */
-/* True if the store is suspect and its spare on disk can heal it once it was read. */
-bool core_can_heal(const struct core_store *store);
 /* True if a session of this mode has to wait until the store is on the device in sound memory. */
 bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum core_kind kind,
                       uint32_t flags);
@@ -282,8 +285,6 @@ int apply_file_bind(struct apply *apply);
 int apply_file_close(struct apply *apply);
 int apply_join(struct apply *apply);
 int apply_detach(struct apply *apply);
-/* Removes the file from the table and frees it. */
-void apply_drop_file(struct apply *apply, struct core_file *file);
 
 /* apply_lock.c */
 /* true if an open of this kind can wish it */
@@ -346,6 +347,8 @@ int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 int apply_bound(struct apply *apply);
 
 /* apply_session.c */
+/* Finds the record's session: -ESTALE, and -ENOLCK unless it has RW. */
+int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Allocates the objects that a grant needs. -ENOMEM */
 int apply_make_grant(const struct asking *asking, struct core_grant *grant);
 /* Grants: adds the session and, for an open, the file, which it takes out of `grant`. 0, -EIO,

@@ -33,7 +33,8 @@ bool core_is_held(const struct core_store *store)
     return store->use.holds > 0;
 }
 
-bool core_can_heal(const struct core_store *store)
+/* True if its spare on disk can heal the suspect store once it was read. */
+static bool can_heal(const struct core_store *store)
 {
     return store->suspect > 0 && store->lock.committed && store->lock.session_count == 0 &&
            store->places.place == CORE_PLACE_DEVICE && core_get_fallback(store) == CORE_PLACE_DISK;
@@ -42,12 +43,12 @@ bool core_can_heal(const struct core_store *store)
 bool core_is_healing(const struct core_store *store)
 {
     return store->places.move.id != 0 && store->places.move.to == CORE_PLACE_DISK &&
-           core_can_heal(store);
+           can_heal(store);
 }
 
 bool core_wants_heal(const struct core *core, const struct core_store *store)
 {
-    return !core->lost && core_can_heal(store) && store->places.move.id == 0 &&
+    return !core->lost && can_heal(store) && store->places.move.id == 0 &&
            !core_is_fenced(core, store->name);
 }
 
@@ -56,7 +57,7 @@ bool core_lacks_place(const struct core_store *store, enum lock_mode mode, enum 
 {
     enum core_place place = store->places.place;
 
-    if ((place == CORE_PLACE_DEVICE && !core_can_heal(store)) || place == CORE_PLACE_NONE)
+    if ((place == CORE_PLACE_DEVICE && !can_heal(store)) || place == CORE_PLACE_NONE)
         return false;
     if (mode == LOCK_MODE_RO)
         return kind != CORE_KIND_ALLOCATION && !(flags & CORE_OPEN_ANY);
@@ -86,7 +87,7 @@ uint64_t core_get_place_turn(const struct core *core, const struct core_store *s
 
 uint64_t core_get_heal_turn(const struct core *core, const struct core_store *store)
 {
-    return core_can_heal(store) ? get_turn(core, store) : 0;
+    return can_heal(store) ? get_turn(core, store) : 0;
 }
 
 bool core_is_awaited(const struct core *core, const struct core_store *store)

@@ -18,9 +18,7 @@ const struct core_session *core_find_session(const struct core *core, uint64_t i
 
 static bool is_drainer(const struct core_drainer *drainer, const uint8_t token[16])
 {
-    static const uint8_t none[sizeof drainer->token];
-
-    return memcmp(token, none, sizeof none) != 0 &&
+    return !core_is_zero(token, sizeof drainer->token) &&
            memcmp(drainer->token, token, sizeof drainer->token) == 0;
 }
 
@@ -42,17 +40,13 @@ bool core_is_drainer(const struct core *core, const uint8_t token[16])
 
 bool core_has_drainer(const struct core *core)
 {
-    static const uint8_t none[sizeof core->drainer.token];
-
-    return core->draining && memcmp(core->drainer.token, none, sizeof none) != 0;
+    return core->draining && !core_is_zero(core->drainer.token, sizeof core->drainer.token);
 }
 
 const struct core_session *core_find_token(const struct core *core, const uint8_t token[16])
 {
-    static const uint8_t none[16];
-
     /* A session without a token cannot be reached by one. */
-    if (memcmp(token, none, sizeof none) == 0)
+    if (core_is_zero(token, 16))
         return NULL;
     for (size_t i = 0; i < core->sessions.count; i++) {
         const struct core_session *session = core->sessions.items[i];
