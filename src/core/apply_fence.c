@@ -26,7 +26,7 @@ static struct core_store *find_fenced(const struct apply *apply, size_t index)
     return store ? core_store(apply->core, store->id) : NULL;
 }
 
-static void tell(struct apply *apply, enum core_event_type type)
+static void add_events(struct apply *apply, enum core_event_type type)
 {
     for (size_t i = 0; i < 2; i++) {
         struct core_store *store = find_fenced(apply, i);
@@ -36,7 +36,7 @@ static void tell(struct apply *apply, enum core_event_type type)
     }
 }
 
-static int name_domains(const struct record *record, char names[2][256])
+static int copy_names(const struct record *record, char names[2][256])
 {
     int error = apply_copy_name(record, names[0]);
 
@@ -67,7 +67,7 @@ static int raise_fence(struct apply *apply)
     const struct record *record = apply->record;
     struct core_fence *fence = &apply->core->fence;
     struct core_fence raised = {.is_up = true};
-    int error = fence->is_up ? -EBUSY : name_domains(record, raised.names);
+    int error = fence->is_up ? -EBUSY : copy_names(record, raised.names);
 
     if (error == 0 && apply->core->draining)
         error = -ENODEV;
@@ -83,7 +83,7 @@ static int raise_fence(struct apply *apply)
         if (store)
             apply_refuse_store(apply, store, -ENODEV);
     }
-    tell(apply, CORE_EVENT_FENCED);
+    add_events(apply, CORE_EVENT_FENCED);
     return 0;
 }
 
@@ -101,7 +101,7 @@ int apply_fence(struct apply *apply)
         return is_its && fence->resolved_by == record->flags ? 0 : -ESTALE;
     if (!is_its)
         return -EINVAL;
-    tell(apply, CORE_EVENT_UNFENCED);
+    add_events(apply, CORE_EVENT_UNFENCED);
     fence->is_up = false;
     memset(fence->names, 0, sizeof fence->names);
     fence->resolved_by = record->flags;

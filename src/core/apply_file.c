@@ -79,12 +79,12 @@ int apply_file_open(struct apply *apply)
     const struct record *record = apply->record;
     struct core *core = apply->core;
     struct core_store *store = core_store(core, record->store);
-    struct asking asking = {.store = record->store,
-                            .kind = (enum core_kind)record->kind,
-                            .serial = record->serial,
-                            .flags = record->flags,
-                            .owner = record->process,
-                            .uid = record->uid};
+    struct core_request request = {.store = record->store,
+                                   .kind = (enum core_kind)record->kind,
+                                   .serial = record->serial,
+                                   .flags = record->flags,
+                                   .owner = record->process,
+                                   .uid = record->uid};
     struct core_file *file = NULL;
     int error;
 
@@ -98,13 +98,13 @@ int apply_file_open(struct apply *apply)
         error = check_serial(core, record, store);
     if (error == 0) {
         file = malloc(sizeof *file);
-        error = file ? apply_take(apply, CORE_BOUND_FILES, store, asking.uid, 1) : -ENOMEM;
+        error = file ? apply_take(apply, CORE_BOUND_FILES, store, request.uid, 1) : -ENOMEM;
     }
     if (error < 0) {
         free(file);
         return error;
     }
-    core_enter_file(core, &asking, file);
+    core_enter_file(core, &request, file);
     if (record->session != 0) {
         struct core_session *session = core_session(core, record->session);
 

@@ -75,7 +75,7 @@ int apply_change_end(struct apply *apply, struct change *change, int error)
         return 0;
     /* The copy has the references of its original; the caller accounts for its own change. */
     if (store->working)
-        core_throw_layout(apply->core, store->working);
+        core_discard_layout(apply->core, store->working);
     else if (store->fixed)
         core_memory_ref_layout(apply->core, store->fixed);
     store->working = change->layout;

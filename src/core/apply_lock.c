@@ -81,31 +81,31 @@ static void answer_grant(struct apply *apply, const struct core_waiter *waiter, 
 }
 
 /* The allocation to open may have been removed while the request waited. */
-static bool is_still_there(const struct core_store *store, const struct asking *asking)
+static bool is_still_there(const struct core_store *store, const struct core_request *request)
 {
-    if (asking->kind != CORE_KIND_ALLOCATION || asking->serial == 0)
+    if (request->kind != CORE_KIND_ALLOCATION || request->serial == 0)
         return true;
-    return store->fixed && layout_find_serial(store->fixed, asking->serial);
+    return store->fixed && layout_find_serial(store->fixed, request->serial);
 }
 
 static int grant_waiter(struct apply *apply, const struct core_store *store,
                         struct core_waiter *waiter, enum lock_mode mode)
 {
-    struct asking asking = {.store = waiter->store,
-                            .file = waiter->file,
-                            .kind = waiter->kind,
-                            .serial = waiter->serial,
-                            .flags = waiter->flags,
-                            .owner = waiter->owner,
-                            .uid = waiter->uid,
-                            .comm = waiter->comm,
-                            .token = waiter->token,
-                            .reserve_bytes = waiter->reserve_bytes};
+    struct core_request request = {.store = waiter->store,
+                                   .file = waiter->file,
+                                   .kind = waiter->kind,
+                                   .serial = waiter->serial,
+                                   .flags = waiter->flags,
+                                   .owner = waiter->owner,
+                                   .uid = waiter->uid,
+                                   .comm = waiter->comm,
+                                   .token = waiter->token,
+                                   .reserve_bytes = waiter->reserve_bytes};
     uint64_t session, file;
-    int error = is_still_there(store, &asking) ? 0 : -ENOENT;
+    int error = is_still_there(store, &request) ? 0 : -ENOENT;
 
     if (error == 0)
-        error = apply_grant(apply, &asking, mode, &waiter->grant, &session, &file);
+        error = apply_grant(apply, &request, mode, &waiter->grant, &session, &file);
     if (error == 0)
         answer_grant(apply, waiter, session, file, mode);
     return error;
@@ -114,11 +114,11 @@ static int grant_waiter(struct apply *apply, const struct core_store *store,
 /* Puts waiters to sleep that are beyond their user's share of the sessions or need their store in
  * another tier. A waiter for RW_DATA that waits for other processes to exit sleeps in turn: a newer
  * waiter would drop the sealed layout. */
-static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
+static void update_store_sleep(struct apply *apply, struct core_store *store)
 {
-    bool crowded = false;
+    bool has_sleepers = false;
 
-    if (share_is_ample(&store->sessions) && !store->crowded &&
+    if (share_is_ample(&store->sessions) && !store->has_sleepers &&
         !(store->lock.sealed && store->writer_count > 0) &&
         store->places.place == CORE_PLACE_DEVICE && store->suspect == 0)
         return;
@@ -130,16 +130,16 @@ static void put_crowd_to_sleep(struct apply *apply, struct core_store *store)
             continue;
         if (sleep != LOCK_AWAKE || waiter->reserve_bytes == 0)
             lock_set_sleep(&store->lock, waiter->id, sleep);
-        crowded |= sleep != LOCK_AWAKE;
+        has_sleepers |= sleep != LOCK_AWAKE;
     }
-    store->crowded = crowded;
+    store->has_sleepers = has_sleepers;
 }
 
 /* Updates which of the store's waiters sleep. */
-static void rouse(struct apply *apply, struct core_store *store)
+static void update_sleep(struct apply *apply, struct core_store *store)
 {
-    apply_rouse(apply);
-    put_crowd_to_sleep(apply, store);
+    apply_update_sleep(apply);
+    update_store_sleep(apply, store);
 }
 
 /* True if a waiter of the last worker has not come back yet: it may be next in turn. */
@@ -163,7 +163,7 @@ void apply_grant_waiters(struct apply *apply, struct core_store *store)
 
     if (waits_for_return(apply->core, store))
         return;
-    while (rouse(apply, store),
+    while (update_sleep(apply, store),
            apply->grants < CORE_MAX_GRANTS &&
                lock_next_grant(&store->lock, apply->record->now_ms, &id, &mode)) {
         struct core_waiter *waiter = core_waiter(apply->core, id);
@@ -189,38 +189,39 @@ static void set_comm(struct core *core, struct core_waiter *waiter, const char *
 
 /* Takes the waiter's share of the bounds: a waiter, for an open also a file, and room to note the
  * session. All or nothing. */
-static int take_shares(struct apply *apply, struct core_store *store, const struct asking *asking)
+static int take_shares(struct apply *apply, struct core_store *store,
+                       const struct core_request *request)
 {
-    int error = apply_take(apply, CORE_BOUND_WAITERS, store, asking->uid, 1);
+    int error = apply_take(apply, CORE_BOUND_WAITERS, store, request->uid, 1);
 
     if (error < 0)
         return error;
-    if (!asking->file)
-        error = apply_take(apply, CORE_BOUND_FILES, store, asking->uid, 1);
+    if (!request->file)
+        error = apply_take(apply, CORE_BOUND_FILES, store, request->uid, 1);
     if (error == 0) {
-        error = share_pin(&store->sessions, asking->uid);
-        if (error < 0 && !asking->file)
-            share_give(&apply->core->shares[CORE_BOUND_FILES], asking->uid, 1);
+        error = share_pin(&store->sessions, request->uid);
+        if (error < 0 && !request->file)
+            share_give(&apply->core->shares[CORE_BOUND_FILES], request->uid, 1);
     }
     if (error < 0)
-        share_give(&store->waiters, asking->uid, 1);
+        share_give(&store->waiters, request->uid, 1);
     return error;
 }
 
-static int new_waiter(struct apply *apply, struct core_store *store, const struct asking *asking,
-                      struct core_waiter **made)
+static int new_waiter(struct apply *apply, struct core_store *store,
+                      const struct core_request *request, struct core_waiter **made)
 {
     const struct record *record = apply->record;
     struct core_waiter *waiter = calloc(1, sizeof *waiter);
-    int error = waiter ? apply_make_grant(asking, &waiter->grant) : -ENOMEM;
+    int error = waiter ? apply_make_grant(request, &waiter->grant) : -ENOMEM;
 
     if (error == 0)
-        error = take_shares(apply, store, asking);
+        error = take_shares(apply, store, request);
     if (error == 0) {
         error = lock_add_waiter(&store->lock, apply->core->next_waiter,
                                 (enum lock_wish)record->wish, record->now_ms, record->deadline_ms);
         if (error < 0)
-            give_shares(apply, store, asking->uid, asking->file);
+            give_shares(apply, store, request->uid, request->file);
     }
     if (error < 0)
         core_waiter_free(waiter);
@@ -228,34 +229,34 @@ static int new_waiter(struct apply *apply, struct core_store *store, const struc
     return error;
 }
 
-static int add_waiter(struct apply *apply, const struct asking *asking)
+static int add_waiter(struct apply *apply, const struct core_request *request)
 {
     const struct record *record = apply->record;
-    struct core_store *store = core_store(apply->core, asking->store);
+    struct core_store *store = core_store(apply->core, request->store);
     struct core_waiter *waiter;
-    int error = new_waiter(apply, store, asking, &waiter);
+    int error = new_waiter(apply, store, request, &waiter);
 
     if (error < 0)
         return error;
     waiter->id = apply->core->next_waiter++;
-    waiter->store = asking->store;
-    waiter->file = asking->file;
-    waiter->kind = asking->kind;
-    waiter->serial = asking->serial;
-    waiter->flags = asking->flags;
+    waiter->store = request->store;
+    waiter->file = request->file;
+    waiter->kind = request->kind;
+    waiter->serial = request->serial;
+    waiter->flags = request->flags;
     waiter->wish = (enum lock_wish)record->wish;
-    waiter->owner = asking->owner;
-    waiter->uid = asking->uid;
-    set_comm(apply->core, waiter, asking->comm);
-    memcpy(waiter->token, asking->token, sizeof waiter->token);
+    waiter->owner = request->owner;
+    waiter->uid = request->uid;
+    set_comm(apply->core, waiter, request->comm);
+    memcpy(waiter->token, request->token, sizeof waiter->token);
     waiter->since_wall_ms = record->wall_ms;
-    waiter->reserve_bytes = asking->reserve_bytes;
+    waiter->reserve_bytes = request->reserve_bytes;
     apply->core->reserving += waiter->reserve_bytes > 0;
     idvec_append(&apply->core->waiters, waiter);
     core_note_waiters(apply->core, store);
     apply->own_waiter = waiter->id;
     apply->out->waiter = waiter->id;
-    rouse(apply, store);
+    update_sleep(apply, store);
     return 0;
 }
 
@@ -276,20 +277,20 @@ static uint64_t get_deadline(const struct apply *apply, const struct core_store 
 }
 
 /* Resumes a kept place with a new deadline and the new request's values. */
-static int resume_waiter(struct apply *apply, const struct asking *asking,
+static int resume_waiter(struct apply *apply, const struct core_request *request,
                          struct core_waiter *waiter)
 {
     struct core_store *store = core_store(apply->core, waiter->store);
     uint64_t id = waiter->id;
 
     waiter->away = false;
-    apply->core->reserving += asking->reserve_bytes > 0;
+    apply->core->reserving += request->reserve_bytes > 0;
     apply->core->reserving -= waiter->reserve_bytes > 0;
-    waiter->reserve_bytes = asking->reserve_bytes;
-    waiter->flags = asking->flags;
-    waiter->owner = asking->owner;
-    set_comm(apply->core, waiter, asking->comm);
-    memcpy(waiter->token, asking->token, sizeof waiter->token);
+    waiter->reserve_bytes = request->reserve_bytes;
+    waiter->flags = request->flags;
+    waiter->owner = request->owner;
+    set_comm(apply->core, waiter, request->comm);
+    memcpy(waiter->token, request->token, sizeof waiter->token);
     lock_resume_place(&store->lock, id, get_deadline(apply, store, id));
     apply->own_waiter = id;
     apply->out->waiter = id;
@@ -300,74 +301,74 @@ static int resume_waiter(struct apply *apply, const struct asking *asking,
 /* Returns the mode that lock and memory allow now; else sets -EAGAIN, or -ENOMEM or -EDQUOT if only
  * memory is missing. */
 static enum lock_mode would_grant(struct apply *apply, struct core_store *store,
-                                  const struct asking *asking, int *error)
+                                  const struct core_request *request, int *error)
 {
     enum lock_wish wish = (enum lock_wish)apply->record->wish;
     enum lock_mode mode;
 
-    rouse(apply, store);
+    update_sleep(apply, store);
     mode = lock_would_grant(&store->lock, wish, apply->record->now_ms);
     *error = -EAGAIN;
-    if ((mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, asking->owner)) ||
-        core_lacks_place(store, mode, asking->kind, asking->flags))
+    if ((mode == LOCK_MODE_RW_DATA && !core_is_left_to(store, request->owner)) ||
+        core_lacks_place(store, mode, request->kind, request->flags))
         return LOCK_MODE_NONE;
-    if (mode != LOCK_MODE_RW || asking->reserve_bytes == 0)
+    if (mode != LOCK_MODE_RW || request->reserve_bytes == 0)
         return mode;
-    apply_look_along(apply, NULL);
-    if (!apply_has_memory(apply, store, asking->reserve_bytes))
-        *error = apply_why_no_memory(apply, store, asking->reserve_bytes);
-    else if (!apply_is_spoken_for(apply, store, asking->reserve_bytes))
+    apply_find_claims(apply, NULL);
+    if (!apply_has_memory(apply, store, request->reserve_bytes))
+        *error = apply_why_no_memory(apply, store, request->reserve_bytes);
+    else if (!apply_is_claimed(apply, store, request->reserve_bytes))
         return mode;
     return LOCK_MODE_NONE;
 }
 
-static int grant_now(struct apply *apply, const struct asking *asking, enum lock_mode mode)
+static int grant_now(struct apply *apply, const struct core_request *request, enum lock_mode mode)
 {
-    struct core_store *store = core_store(apply->core, asking->store);
+    struct core_store *store = core_store(apply->core, request->store);
     struct core_grant grant = {0};
-    int error = apply_check_bound(apply, CORE_BOUND_SESSIONS, store, asking->uid, 1);
+    int error = apply_check_bound(apply, CORE_BOUND_SESSIONS, store, request->uid, 1);
 
-    if (error == 0 && !asking->file)
-        error = apply_check_bound(apply, CORE_BOUND_FILES, store, asking->uid, 1);
+    if (error == 0 && !request->file)
+        error = apply_check_bound(apply, CORE_BOUND_FILES, store, request->uid, 1);
     if (error == 0)
-        error = apply_make_grant(asking, &grant);
+        error = apply_make_grant(request, &grant);
     if (error == 0)
         error = lock_reserve_session(&store->lock);
     if (error == 0)
-        error = apply_grant(apply, asking, mode, &grant, &apply->out->session, &apply->out->file);
+        error = apply_grant(apply, request, mode, &grant, &apply->out->session, &apply->out->file);
     core_free_grant(&grant);
     return error;
 }
 
 /* Grants at once if possible, else adds a waiter. `kept` is a kept place of the same request, or
  * NULL; it is used only if the request may wait. */
-static int ask(struct apply *apply, const struct asking *asking, struct core_waiter *kept,
-               bool may_wait)
+static int request_lock(struct apply *apply, const struct core_request *request,
+                        struct core_waiter *kept, bool may_wait)
 {
     const struct record *record = apply->record;
-    struct core_store *store = core_store(apply->core, asking->store);
+    struct core_store *store = core_store(apply->core, request->store);
     enum lock_wish wish = (enum lock_wish)record->wish;
     enum lock_mode mode;
     int error = -EAGAIN;
 
     /* Sleep is not part of the encoded state: it is derived before each use. */
-    rouse(apply, store);
+    update_sleep(apply, store);
     /* Without a wait, only the return value can refuse the request. */
     mode = lock_would_grant(&store->lock, wish, record->now_ms);
     if (store->suspect > 0 && mode != LOCK_MODE_NONE && mode != LOCK_MODE_RW &&
-        !core_lacks_place(store, mode, asking->kind, asking->flags))
+        !core_lacks_place(store, mode, request->kind, request->flags))
         return -EIO;
-    if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
+    if (mode == LOCK_MODE_RO && store->lock.bare && request->kind != CORE_KIND_ALLOCATION)
         return -ENODATA;
     if (kept && may_wait && kept->wish == wish)
-        return resume_waiter(apply, asking, kept);
-    mode = would_grant(apply, store, asking, &error);
+        return resume_waiter(apply, request, kept);
+    mode = would_grant(apply, store, request, &error);
     if (mode == LOCK_MODE_NONE && !may_wait)
         return error;
     if (mode == LOCK_MODE_NONE)
-        error = add_waiter(apply, asking);
+        error = add_waiter(apply, request);
     else
-        error = grant_now(apply, asking, mode);
+        error = grant_now(apply, request, mode);
     if (error < 0)
         return error;
     apply->out->mode = mode;
@@ -438,7 +439,7 @@ static bool waits_for_itself(struct apply *apply, struct core_store *store)
     if (record->flags & (CORE_OPEN_GRACE | CORE_OPEN_LEAVING) ||
         !core_find_membership(apply->core, store->id, &record->process, 1))
         return false;
-    rouse(apply, store);
+    update_sleep(apply, store);
     return lock_would_grant(&store->lock, (enum lock_wish)record->wish, record->now_ms) ==
            LOCK_MODE_NONE;
 }
@@ -446,12 +447,13 @@ static bool waits_for_itself(struct apply *apply, struct core_store *store)
 /* True if the mount or the store grants no session to this request. Reading bytes in another tier
  * does not need the device. */
 static bool is_refused(const struct apply *apply, const struct core_store *store,
-                       const struct asking *asking)
+                       const struct core_request *request)
 {
     enum core_place place = store->places.place;
-    bool needs_device = place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE ||
-                        apply->record->wish != LOCK_WISH_RO ||
-                        (asking->kind != CORE_KIND_ALLOCATION && !(asking->flags & CORE_OPEN_ANY));
+    bool needs_device =
+        place == CORE_PLACE_DEVICE || place == CORE_PLACE_NONE ||
+        apply->record->wish != LOCK_WISH_RO ||
+        (request->kind != CORE_KIND_ALLOCATION && !(request->flags & CORE_OPEN_ANY));
 
     return apply->core->draining || core_is_fenced(apply->core, store->name) ||
            (apply->core->lost && needs_device);
@@ -461,26 +463,26 @@ int apply_lock_open(struct apply *apply)
 {
     const struct record *record = apply->record;
     struct core_store *store = core_store(apply->core, record->store);
-    struct asking asking = {.store = record->store,
-                            .kind = (enum core_kind)record->kind,
-                            .serial = record->serial,
-                            .flags = record->flags,
-                            .owner = record->process,
-                            .uid = record->uid,
-                            .comm = record->comm,
-                            .token = record->bytes16};
+    struct core_request request = {.store = record->store,
+                                   .kind = (enum core_kind)record->kind,
+                                   .serial = record->serial,
+                                   .flags = record->flags,
+                                   .owner = record->process,
+                                   .uid = record->uid,
+                                   .comm = record->comm,
+                                   .token = record->bytes16};
     bool may_wait = record->flags & CORE_OPEN_GRACE ||
                     (!(record->flags & CORE_OPEN_NONBLOCK) && record->kind != CORE_KIND_ALLOCATION);
     int error = check_lock_open(record, store);
 
     if (error < 0)
         return error;
-    if (is_refused(apply, store, &asking))
+    if (is_refused(apply, store, &request))
         return -ENODEV;
     if (waits_for_itself(apply, store))
         return -EDEADLK;
-    return ask(apply, &asking, find_kept_place(apply->core, store, record),
-               may_wait && !apply->core->lost && record->deadline_ms > record->now_ms);
+    return request_lock(apply, &request, find_kept_place(apply->core, store, record),
+                        may_wait && !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 
 /* Refuses a reservation that the pool's budget can never allow. */
@@ -499,13 +501,13 @@ int apply_acquire(struct apply *apply)
     const struct record *record = apply->record;
     const struct core_file *file = core_file(apply->core, record->file);
     const struct core_store *store;
-    struct asking asking = {.file = record->file,
-                            .kind = CORE_KIND_CTL,
-                            .flags = record->flags,
-                            .reserve_bytes = record->size_bytes,
-                            .owner = record->process,
-                            .comm = record->comm,
-                            .token = record->bytes16};
+    struct core_request request = {.file = record->file,
+                                   .kind = CORE_KIND_CTL,
+                                   .flags = record->flags,
+                                   .reserve_bytes = record->size_bytes,
+                                   .owner = record->process,
+                                   .comm = record->comm,
+                                   .token = record->bytes16};
     uint32_t needed = record->wish == LOCK_WISH_RO ? CORE_OPEN_READ : CORE_OPEN_WRITE;
     int error = apply_check_idle_ctl(apply, file);
 
@@ -516,16 +518,16 @@ int apply_acquire(struct apply *apply)
         return -EINVAL;
     if (!(file->flags & needed))
         return -EBADF;
-    asking.store = file->store;
+    request.store = file->store;
     store = core_store(apply->core, file->store);
-    if (is_refused(apply, store, &asking))
+    if (is_refused(apply, store, &request))
         return -ENODEV;
     error = check_budget(apply, core_store(apply->core, file->store));
     if (error < 0)
         return error;
-    asking.uid = file->uid;
-    return ask(apply, &asking, core_find_file_waiter(apply->core, file->id),
-               !apply->core->lost && record->deadline_ms > record->now_ms);
+    request.uid = file->uid;
+    return request_lock(apply, &request, core_find_file_waiter(apply->core, file->id),
+                        !apply->core->lost && record->deadline_ms > record->now_ms);
 }
 
 int apply_wait_end(struct apply *apply)

@@ -99,11 +99,11 @@ static int check_source(struct apply *apply, const struct core_store *store, enu
         apply->out->pool = store->use.pool;
         return -EDQUOT;
     }
-    apply_look_along(apply, store);
-    return apply_is_spoken_for(apply, store, layout_total_bytes(store->fixed)) ? -EAGAIN : 0;
+    apply_find_claims(apply, store);
+    return apply_is_claimed(apply, store, layout_total_bytes(store->fixed)) ? -EAGAIN : 0;
 }
 
-static int give_all_up(struct apply *apply, struct core_store *store)
+static int drop_all_copies(struct apply *apply, struct core_store *store)
 {
     struct core *core = apply->core;
     struct layout *bare = core_make_copy(store->fixed, NULL), *before = store->fixed;
@@ -118,7 +118,7 @@ static int give_all_up(struct apply *apply, struct core_store *store)
     core_count_move(store, apply->record->wall_ms);
     core_forget_writers(core, store);
     core_memory_unref_layout(core, before);
-    core_throw_layout(core, before);
+    core_discard_layout(core, before);
     core_add_move_event(apply, CORE_EVENT_DEMOTED, store, CORE_PLACE_NONE, 0);
     apply_grant_waiters(apply, store);
     return 0;
@@ -136,7 +136,7 @@ static void note_begin(struct apply *apply, struct core_store *store, enum core_
 }
 
 /* Makes the spare in `to` the place and drops all faster copies. */
-static void go_down(struct apply *apply, struct core_store *store, enum core_place to)
+static void switch_down(struct apply *apply, struct core_store *store, enum core_place to)
 {
     bool heals = store->suspect > 0;
 
@@ -148,7 +148,7 @@ static void go_down(struct apply *apply, struct core_store *store, enum core_pla
 
 /* True if the spare has to be read and verified first: the record asks for it, and the place still
  * has bytes to keep meanwhile. Suspect bytes count, because they may be sound. */
-static bool is_looked_at(const struct apply *apply, const struct core_store *store)
+static bool has_to_verify(const struct apply *apply, const struct core_store *store)
 {
     bool is_lost = apply->core->lost && store->places.place == CORE_PLACE_DEVICE;
 
@@ -162,12 +162,12 @@ static int demote(struct apply *apply, struct core_store *store, enum core_place
     if (core_is_held(store))
         return -EBUSY;
     if (to == CORE_PLACE_NONE)
-        return give_all_up(apply, store);
-    if (!store->places.spares[to] || is_looked_at(apply, store)) {
+        return drop_all_copies(apply, store);
+    if (!store->places.spares[to] || has_to_verify(apply, store)) {
         note_begin(apply, store, to, false);
         return 0;
     }
-    go_down(apply, store, to);
+    switch_down(apply, store, to);
     apply_grant_waiters(apply, store);
     return 0;
 }
@@ -292,7 +292,7 @@ static void end_move(struct apply *apply, struct core_store *store)
 }
 
 /* The spare was read and is sound. A session that holds the store by now keeps it in its place. */
-static int end_look(struct apply *apply, struct core_store *store)
+static int end_verification(struct apply *apply, struct core_store *store)
 {
     enum core_place to = store->places.move.to;
     uint64_t evictor = store->places.move.evictor;
@@ -301,7 +301,7 @@ static int end_look(struct apply *apply, struct core_store *store)
         return -EINVAL;
     core_touch(apply->core, store);
     if (!core_is_held(store)) {
-        go_down(apply, store, to);
+        switch_down(apply, store, to);
         if (evictor != 0)
             note_eviction(apply, store, to, evictor);
     }
@@ -322,7 +322,7 @@ static void place_copy(struct apply *apply, struct core_store *store)
         return;
     }
     if (slower) {
-        go_down(apply, store, to);
+        switch_down(apply, store, to);
     } else {
         store->places.promote_ms = apply->record->now_ms - store->places.move.since_ms;
         store->places.promoted_ms = apply->record->now_ms;
@@ -346,7 +346,7 @@ int apply_move_end(struct apply *apply)
         return -ESTALE;
     to = store->places.move.to;
     if (record->memory_count == 0)
-        return end_look(apply, store);
+        return end_verification(apply, store);
     if (record->flags & ~CORE_MOVE_KEEP || store->places.spares[to] ||
         record->memory_count != layout_count_allocations(store->fixed))
         return -EINVAL;

@@ -71,9 +71,9 @@ static void forget_claims(struct apply *apply)
 {
     const struct idvec *pools = &apply->core->pools.items;
 
-    apply->spoken_for = false;
+    apply->is_claimed = false;
     for (size_t i = 0; i < pools->count; i++)
-        ((struct core_pool *)pools->items[i])->spoken_for = false;
+        ((struct core_pool *)pools->items[i])->is_claimed = false;
 }
 
 /* Claims memory for this waiter while it is patient. */
@@ -87,21 +87,21 @@ static void claim(struct apply *apply, const struct core_store *store,
     if (!core_is_patient(apply->core, waiter, apply->record->now_ms))
         return;
     if (bytes > room_bytes && bytes - room_bytes > replaced_bytes)
-        pool->spoken_for = true;
+        pool->is_claimed = true;
     else
-        apply->spoken_for = true;
+        apply->is_claimed = true;
 }
 
-bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes)
+bool apply_is_claimed(const struct apply *apply, const struct core_store *store, uint64_t bytes)
 {
     const struct core_pool *pool = core_find_pool(apply->core, store);
 
-    return pool->spoken_for || (apply->spoken_for && bytes > core_get_unfilled(pool));
+    return pool->is_claimed || (apply->is_claimed && bytes > core_get_unfilled(pool));
 }
 
 /* True if the waiter needs a promotion of its store and no move has begun. */
-static bool wants_place(const struct core *core, const struct core_store *store,
-                        const struct core_waiter *waiter)
+static bool needs_promotion(const struct core *core, const struct core_store *store,
+                            const struct core_waiter *waiter)
 {
     return store->places.place != CORE_PLACE_DEVICE && store->places.move.id == 0 &&
            lacks_place(store, waiter) && !store->lock.closed && !core_get_writer(core, store->id) &&
@@ -109,8 +109,8 @@ static bool wants_place(const struct core *core, const struct core_store *store,
 }
 
 /* A promotion that the pool's budget can never allow claims nothing. */
-static void claim_place(struct apply *apply, const struct core_store *store,
-                        const struct core_waiter *waiter)
+static void claim_promotion(struct apply *apply, const struct core_store *store,
+                            const struct core_waiter *waiter)
 {
     uint64_t bytes = layout_total_bytes(store->fixed);
 
@@ -119,12 +119,12 @@ static void claim_place(struct apply *apply, const struct core_store *store,
 }
 
 /* True if the waiter lacks memory for its reservation; claims that if it lacks nothing else. */
-static bool look_at(struct apply *apply, const struct core_store *store,
-                    const struct core_waiter *waiter)
+static bool lacks_memory(struct apply *apply, const struct core_store *store,
+                         const struct core_waiter *waiter)
 {
     uint64_t bytes = needed_bytes(store, waiter);
-    bool lacks = bytes > 0 && (apply_is_spoken_for(apply, store, bytes) ||
-                               !apply_has_memory(apply, store, bytes));
+    bool lacks = bytes > 0 &&
+                 (apply_is_claimed(apply, store, bytes) || !apply_has_memory(apply, store, bytes));
 
     /* Memory alone does not help a waiter that also needs a promotion. */
     if (lacks && lock_is_free_for(&store->lock, waiter->id) && !lacks_place(store, waiter))
@@ -132,7 +132,7 @@ static bool look_at(struct apply *apply, const struct core_store *store,
     return lacks;
 }
 
-void apply_look_along(struct apply *apply, const struct core_store *until)
+void apply_find_claims(struct apply *apply, const struct core_store *until)
 {
     const struct core *core = apply->core;
 
@@ -143,17 +143,17 @@ void apply_look_along(struct apply *apply, const struct core_store *until)
 
         if (!core_waiter_counts(waiter))
             continue;
-        if (wants_place(core, store, waiter)) {
+        if (needs_promotion(core, store, waiter)) {
             if (store == until)
                 return;
-            claim_place(apply, store, waiter);
+            claim_promotion(apply, store, waiter);
         }
         if (waiter->reserve_bytes > 0)
-            look_at(apply, store, waiter);
+            lacks_memory(apply, store, waiter);
     }
 }
 
-void apply_rouse(struct apply *apply)
+void apply_update_sleep(struct apply *apply)
 {
     const struct core *core = apply->core;
     size_t left = core->reserving;
@@ -169,12 +169,13 @@ void apply_rouse(struct apply *apply)
         left -= waiter->reserve_bytes > 0;
         if (!core_waiter_counts(waiter))
             continue;
-        if (wants_place(core, store, waiter))
-            claim_place(apply, store, waiter);
+        if (needs_promotion(core, store, waiter))
+            claim_promotion(apply, store, waiter);
         if (waiter->reserve_bytes > 0)
             lock_set_sleep(&store->lock, waiter->id,
-                           look_at(apply, store, waiter) ? LOCK_ASLEEP
-                                                         : apply_get_sleep(core, store, waiter));
+                           lacks_memory(apply, store, waiter)
+                               ? LOCK_ASLEEP
+                               : apply_get_sleep(core, store, waiter));
     }
 }
 
@@ -218,7 +219,7 @@ void apply_made(struct apply *apply, struct core_session *session)
                session->drawn_bytes - apply->record->slot);
 }
 
-void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes)
+void apply_reserve_at_grant(struct apply *apply, struct core_session *session, uint64_t bytes)
 {
     const struct core_store *store = core_store(apply->core, session->store);
     uint64_t room_bytes = core_get_room(apply->core, store, apply->free_bytes);
@@ -254,10 +255,10 @@ static int reserve_as_acquire(struct apply *apply, struct core_session *session)
     const struct core_store *store = core_store(apply->core, session->store);
     uint64_t more_bytes = apply->record->size_bytes - session->reserved_bytes, now_bytes;
 
-    apply_look_along(apply, NULL);
+    apply_find_claims(apply, NULL);
     if (!apply_has_memory(apply, store, more_bytes))
         return apply_why_no_memory(apply, store, more_bytes);
-    if (apply_is_spoken_for(apply, store, more_bytes))
+    if (apply_is_claimed(apply, store, more_bytes))
         return -EAGAIN;
     if (apply->record->flags & CORE_RESERVE_REPLACING)
         now_bytes = more_bytes - smaller(more_bytes, count_replaced(store));

@@ -7,53 +7,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-int apply_make_grant(const struct asking *asking, struct core_grant *grant)
+int apply_make_grant(const struct core_request *request, struct core_grant *grant)
 {
     grant->session = malloc(sizeof *grant->session);
-    grant->file = asking->file ? NULL : malloc(sizeof *grant->file);
-    if (grant->session && (grant->file || asking->file))
+    grant->file = request->file ? NULL : malloc(sizeof *grant->file);
+    if (grant->session && (grant->file || request->file))
         return 0;
     core_free_grant(grant);
     return -ENOMEM;
 }
 
-static void fill_session(const struct apply *apply, const struct asking *asking,
+static void fill_session(const struct apply *apply, const struct core_request *request,
                          enum lock_mode mode, struct core_session *session)
 {
     memset(session, 0, sizeof *session);
     session->id = apply->core->next_session;
-    session->store = asking->store;
+    session->store = request->store;
     session->mode = mode;
-    session->exclusive = asking->file != 0 && !(asking->flags & CORE_OPEN_BY_PROCESS);
-    session->implicit = asking->kind == CORE_KIND_ALLOCATION;
-    session->owned = (asking->flags & CORE_OPEN_OWNED) != 0;
-    session->any = mode == LOCK_MODE_RO && (asking->flags & CORE_OPEN_ANY) != 0;
-    memcpy(session->token, asking->token, sizeof session->token);
-    session->owner = asking->owner;
-    session->uid = asking->uid;
-    memcpy(session->comm, asking->comm, sizeof session->comm);
+    session->exclusive = request->file != 0 && !(request->flags & CORE_OPEN_BY_PROCESS);
+    session->implicit = request->kind == CORE_KIND_ALLOCATION;
+    session->owned = (request->flags & CORE_OPEN_OWNED) != 0;
+    session->any = mode == LOCK_MODE_RO && (request->flags & CORE_OPEN_ANY) != 0;
+    memcpy(session->token, request->token, sizeof session->token);
+    session->owner = request->owner;
+    session->uid = request->uid;
+    memcpy(session->comm, request->comm, sizeof session->comm);
     session->comm[sizeof session->comm - 1] = '\0';
     session->since_ms = apply->record->wall_ms;
 }
 
 /* Takes the shares and adds the session to the lock. All or nothing. */
-static int take_places(struct core *core, struct core_store *store, const struct asking *asking,
-                       enum lock_mode mode)
+static int take_places(struct core *core, struct core_store *store,
+                       const struct core_request *request, enum lock_mode mode)
 {
-    uint64_t files = asking->file ? 0 : 1;
-    int error = share_take(&store->sessions, asking->uid, 1);
+    uint64_t files = request->file ? 0 : 1;
+    int error = share_take(&store->sessions, request->uid, 1);
 
     if (error < 0)
         return error;
     core_touch(core, store);
-    error = share_take(&core->shares[CORE_BOUND_FILES], asking->uid, files);
+    error = share_take(&core->shares[CORE_BOUND_FILES], request->uid, files);
     if (error == 0) {
         error = lock_add_session(&store->lock, core->next_session, mode);
         if (error < 0)
-            share_give(&core->shares[CORE_BOUND_FILES], asking->uid, files);
+            share_give(&core->shares[CORE_BOUND_FILES], request->uid, files);
     }
     if (error < 0)
-        share_give(&store->sessions, asking->uid, 1);
+        share_give(&store->sessions, request->uid, 1);
     return error;
 }
 
@@ -66,23 +66,23 @@ static const enum core_event_type connected_events[LOCK_MODES] = {
 /* The writer begins with the committed layout; with an empty one if that is sealed or the writer
  * asked for it. */
 static void begin_writing(struct apply *apply, struct core_store *store,
-                          const struct asking *asking, struct core_session *session)
+                          const struct core_request *request, struct core_session *session)
 {
-    apply_set_aside(apply, session, asking->reserve_bytes);
+    apply_reserve_at_grant(apply, session, request->reserve_bytes);
     apply_abandon_move(apply, store, ECANCELED);
-    if (!store->fixed || !(store->lock.sealed || asking->flags & CORE_OPEN_FRESH))
+    if (!store->fixed || !(store->lock.sealed || request->flags & CORE_OPEN_FRESH))
         return;
     if (store->lock.committed)
         core_add_event(apply, CORE_EVENT_CLEARED, store, session);
     core_drop_fixed(apply->core, store);
 }
 
-int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
+int apply_grant(struct apply *apply, const struct core_request *request, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session_id, uint64_t *file_id)
 {
     struct core *core = apply->core;
-    struct core_store *store = core_store(core, asking->store);
-    struct core_file *file = core_file(core, asking->file);
+    struct core_store *store = core_store(core, request->store);
+    struct core_file *file = core_file(core, request->file);
     struct core_session *session = grant->session;
     int error;
 
@@ -90,17 +90,17 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
      * then. */
     if (mode != LOCK_MODE_RW && store->suspect > 0)
         return -EIO;
-    if (mode == LOCK_MODE_RO && store->lock.bare && asking->kind != CORE_KIND_ALLOCATION)
+    if (mode == LOCK_MODE_RO && store->lock.bare && request->kind != CORE_KIND_ALLOCATION)
         return -ENODATA;
-    error = take_places(core, store, asking, mode);
+    error = take_places(core, store, request, mode);
     if (error < 0)
         return error;
-    fill_session(apply, asking, mode, session);
+    fill_session(apply, request, mode, session);
     grant->session = NULL;
     if (!file) {
         file = grant->file;
         grant->file = NULL;
-        core_enter_file(core, asking, file);
+        core_enter_file(core, request, file);
     }
     if (session->exclusive || session->implicit)
         session->opener = file->id;
@@ -111,7 +111,7 @@ int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode
     if (!session->implicit || mode != LOCK_MODE_RO)
         core_hold(core, session);
     if (mode == LOCK_MODE_RW)
-        begin_writing(apply, store, asking, session);
+        begin_writing(apply, store, request, session);
     *(mode == LOCK_MODE_RO ? &store->grants_ro : &store->grants_rw) += 1;
     core_add_event(apply, connected_events[mode], store, session);
     *session_id = session->id;
@@ -128,7 +128,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
         apply_end_region_of(apply, taker);
     apply_drop_reservation(apply->core, session);
     apply_drop_tickets(apply->core, session->id, false);
-    core_let_go(apply->core, session, apply->record->wall_ms);
+    core_unhold(apply->core, session, apply->record->wall_ms);
     core_push_effect(
         apply->core,
         (struct effect){.type = EFFECT_SESSION_OVER,
@@ -136,7 +136,7 @@ static void forget_session(struct apply *apply, struct core_session *session)
                         .owner = session->owned ? session->owner : (struct core_process){0},
                         .store = session->store});
     share_give(&core_store(apply->core, session->store)->sessions, session->uid, 1);
-    core_let_files_go(session);
+    core_detach_files(session);
     apply->core->comm_bytes -= strlen(session->comm);
     free(idvec_remove(&apply->core->sessions, session->id));
 }
@@ -235,7 +235,7 @@ static void publish(struct apply *apply, struct core_store *store, const struct 
     core_touch(apply->core, store);
     core_set_fixed(apply->core, store, commit->layout);
     core_drop_spares(apply->core, store); /* they are of the old generation */
-    core_throw_blob(apply->core, store->encoding);
+    core_discard_blob(apply->core, store->encoding);
     store->encoding = blob_ref(commit->encoding);
     memcpy(store->hash, commit->hash, sizeof store->hash);
     memset(store->group, 0, sizeof store->group);

@@ -66,16 +66,16 @@ void core_store_free(struct core_store *store)
     free(store);
 }
 
-void core_enter_file(struct core *core, const struct asking *asking, struct core_file *file)
+void core_enter_file(struct core *core, const struct core_request *request, struct core_file *file)
 {
     *file = (struct core_file){
         .id = core->next_id++,
-        .kind = asking->kind,
-        .store = asking->store,
-        .serial = asking->serial,
-        .flags = asking->flags,
-        .uid = asking->uid,
-        .opener = asking->owner,
+        .kind = request->kind,
+        .store = request->store,
+        .serial = request->serial,
+        .flags = request->flags,
+        .uid = request->uid,
+        .opener = request->owner,
     };
     idvec_append(&core->files, file);
 }
@@ -107,7 +107,7 @@ void core_leave_session(struct core_session *session, struct core_file *file)
     session->files--;
 }
 
-void core_let_files_go(struct core_session *session)
+void core_detach_files(struct core_session *session)
 {
     while (session->first_file)
         unlink_file(session->first_file);

@@ -131,7 +131,7 @@ struct core_store {
     uint64_t moment_ms;
     bool is_touched;                /* true if the index's `touched` lists this store */
     struct share sessions, waiters; /* the lock's sessions and waiters, by user */
-    bool crowded;                   /* true if waiters may sleep for other reasons than memory */
+    bool has_sleepers;              /* true if waiters may sleep for other reasons than memory */
     struct layout *fixed; /* the committed or (lock.sealed) the sealed layout; NULL if neither */
     /* the writer's layout; NULL if there is no writer or it has changed nothing */
     struct layout *working;

@@ -188,11 +188,11 @@ static void read_region(struct input *input)
 
 static void derive_waiter(struct input *input, struct core_store *store, struct core_waiter *waiter)
 {
-    const struct asking asking = {.file = waiter->file};
+    const struct core_request request = {.file = waiter->file};
 
     input->core->reserving += waiter->reserve_bytes > 0;
     input->core->comm_bytes += strlen(waiter->comm);
-    input_fail(input, apply_make_grant(&asking, &waiter->grant));
+    input_fail(input, apply_make_grant(&request, &waiter->grant));
     input_take(input, &store->waiters, waiter->uid, 1);
     if (input->error == 0)
         input_fail(input, share_pin(&store->sessions, waiter->uid));

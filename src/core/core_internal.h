@@ -54,11 +54,11 @@ struct apply {
     uint64_t own_waiter;
     uint64_t free_bytes; /* record.free_bytes less the bytes reserved so far */
     unsigned grants;     /* number of grants to waiters so far */
-    bool spoken_for;     /* an older waiter claims the device's free memory */
+    bool is_claimed;     /* an older waiter claims the device's free memory */
 };
 
 /* A request for a session: the part that an open, an ACQUIRE and a waiter have in common. */
-struct asking {
+struct core_request {
     uint64_t store, file;
     enum core_kind kind;
     uint64_t serial;
@@ -91,11 +91,11 @@ int core_reserve(struct idvec *vec, size_t more);
 void core_store_free(struct core_store *store);
 /* Fills in `file` for the request with the next id and appends it. The caller has made room and
  * taken its share. */
-void core_enter_file(struct core *core, const struct asking *asking, struct core_file *file);
+void core_enter_file(struct core *core, const struct core_request *request, struct core_file *file);
 /* A file is in at most one session at a time; after the end of a session its files keep its id. */
 void core_enter_session(struct core_session *session, struct core_file *file);
 void core_leave_session(struct core_session *session, struct core_file *file);
-void core_let_files_go(struct core_session *session);
+void core_detach_files(struct core_session *session);
 void core_free_grant(struct core_grant *grant);
 void core_waiter_free(struct core_waiter *waiter);
 
@@ -148,7 +148,7 @@ uint64_t core_get_others_bytes(const struct core *core, const struct core_pool *
 uint64_t core_get_room(const struct core *core, const struct core_store *store,
                        uint64_t free_bytes);
 void core_hold(struct core *core, struct core_session *session);
-void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms);
+void core_unhold(struct core *core, struct core_session *session, uint64_t wall_ms);
 /* As core_check */
 int core_check_pools(const struct core *core, struct failure *failure);
 
@@ -183,8 +183,8 @@ int core_encode_layout(const struct layout *layout, struct blob **encoding, uint
 /* True if walking or freeing the layout takes so long that clients notice. */
 bool core_is_large(const struct layout *layout);
 /* Free the object, or put it into the garbage if that is slow; NULL is allowed. */
-void core_throw_layout(struct core *core, struct layout *layout);
-void core_throw_blob(struct core *core, struct blob *blob);
+void core_discard_layout(struct core *core, struct layout *layout);
+void core_discard_blob(struct core *core, struct blob *blob);
 
 /* core_view.c */
 /* Counts the bytes of the lines of new events; call when they are complete. */
@@ -308,20 +308,20 @@ void apply_refuse_waiter(struct apply *apply, struct core_waiter *waiter, int er
 enum lock_sleep apply_get_sleep(const struct core *core, const struct core_store *store,
                                 const struct core_waiter *waiter);
 /* Puts waiters that lack memory to sleep, and wakes the others. */
-void apply_rouse(struct apply *apply);
+void apply_update_sleep(struct apply *apply);
 /* Finds the waiters that lack memory and claim it: of all waiters, or of those before the first
- * that needs `store` on the device. Call before apply_is_spoken_for. */
-void apply_look_along(struct apply *apply, const struct core_store *store);
+ * that needs `store` on the device. Call before apply_is_claimed. */
+void apply_find_claims(struct apply *apply, const struct core_store *store);
 /* True if an older waiter with a free lock claims the memory, so that newer ones may not reserve
  * this much. A waiter that lacks its pool's budget claims only that pool's; the guaranteed bytes of
  * a pool (min) are never claimed by waiters of other pools. */
-bool apply_is_spoken_for(const struct apply *apply, const struct core_store *store, uint64_t bytes);
+bool apply_is_claimed(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* True if `bytes` could be reserved now for a writer of the store. */
 bool apply_has_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* Returns the reason if they could not: -EDQUOT (sets outcome.pool) or -ENOMEM. */
 int apply_why_no_memory(const struct apply *apply, const struct core_store *store, uint64_t bytes);
 /* Reserves bytes at the grant of RW, after apply_has_memory has said yes. */
-void apply_set_aside(struct apply *apply, struct core_session *session, uint64_t bytes);
+void apply_reserve_at_grant(struct apply *apply, struct core_session *session, uint64_t bytes);
 /* Gives the session's reservation back. */
 void apply_drop_reservation(struct core *core, struct core_session *session);
 /* Undoes memory that was being made: the bytes drawn for it are reserved or due again. */
@@ -350,10 +350,10 @@ int apply_bound(struct apply *apply);
 /* Finds the record's session: -ESTALE, and -ENOLCK unless it has RW. */
 int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Allocates the objects that a grant needs. -ENOMEM */
-int apply_make_grant(const struct asking *asking, struct core_grant *grant);
+int apply_make_grant(const struct core_request *request, struct core_grant *grant);
 /* Grants: adds the session and, for an open, the file, which it takes out of `grant`. 0, -EIO,
  * -ENFILE, -ENOSPC; -ENOMEM only for requests that did not wait. */
-int apply_grant(struct apply *apply, const struct asking *asking, enum lock_mode mode,
+int apply_grant(struct apply *apply, const struct core_request *request, enum lock_mode mode,
                 struct core_grant *grant, uint64_t *session, uint64_t *file);
 /* Ends the session; a writer aborts. Grants no waiter. True if the store rolled back to its
  * committed layout. */

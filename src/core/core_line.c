@@ -5,20 +5,20 @@
  * If it held them off for ever, a request for more memory than will ever be free (the whole device
  * beside an engine that stays) would block all others. If it never did, small requests that come
  * and go would starve it. So it holds them off while it is patient: in that time sessions end and
- * none begins. After that newer waiters pass it, except during one patience interval in TIMES, in
- * which memory gathers for it again. These intervals are the same for all waiters; otherwise many
- * hopeless waiters would take turns in blocking the others.
+ * none begins. After that newer waiters pass it, except during one patience interval in INTERVALS,
+ * in which memory gathers for it again. These intervals are the same for all waiters; otherwise
+ * many hopeless waiters would take turns in blocking the others.
  */
 #include "core/core_internal.h"
 
 #include "base/array.h"
 
-#define TIMES 10u
+#define INTERVALS 10u
 
 /* True during an interval in which every waiter is patient. */
-static bool is_time(uint64_t patience_ms, uint64_t now_ms)
+static bool is_patient_interval(uint64_t patience_ms, uint64_t now_ms)
 {
-    return now_ms / patience_ms % TIMES == 0;
+    return now_ms / patience_ms % INTERVALS == 0;
 }
 
 /* Finds a waiter in its lock, which is sorted by id. */
@@ -36,16 +36,16 @@ bool core_is_patient(const struct core *core, const struct core_waiter *waiter, 
     const struct lock_waiter *place =
         find_place(&core_store(core, waiter->store)->lock, waiter->id);
 
-    return patience_ms > 0 &&
-           (now_ms < core_add(place->hold_since_ms, patience_ms) || is_time(patience_ms, now_ms));
+    return patience_ms > 0 && (now_ms < core_add(place->hold_since_ms, patience_ms) ||
+                               is_patient_interval(patience_ms, now_ms));
 }
 
 /* Returns when the next such interval begins, or the current one ends. */
-static uint64_t get_next_time(uint64_t patience_ms, uint64_t now_ms)
+static uint64_t get_next_change(uint64_t patience_ms, uint64_t now_ms)
 {
     uint64_t times = now_ms / patience_ms;
 
-    times += is_time(patience_ms, now_ms) ? 1 : TIMES - times % TIMES;
+    times += is_patient_interval(patience_ms, now_ms) ? 1 : INTERVALS - times % INTERVALS;
     return times > UINT64_MAX / patience_ms ? UINT64_MAX : times * patience_ms;
 }
 
@@ -61,7 +61,7 @@ uint64_t core_line_moment(const struct core *core, uint64_t now_ms)
 
         for (size_t k = 0; may_lack && k < store->lock.waiter_count; k++) {
             uint64_t end_ms = core_add(store->lock.waiters[k].hold_since_ms, patience_ms);
-            uint64_t at_ms = now_ms < end_ms ? end_ms : get_next_time(patience_ms, now_ms);
+            uint64_t at_ms = now_ms < end_ms ? end_ms : get_next_change(patience_ms, now_ms);
 
             moment_ms = at_ms < moment_ms ? at_ms : moment_ms;
         }

@@ -145,7 +145,7 @@ void core_drop_spare(struct core *core, struct core_store *store, enum core_plac
     store->places.spares[tier] = NULL;
     store->places.version++;
     core_memory_unref_layout(core, spare);
-    core_throw_layout(core, spare);
+    core_discard_layout(core, spare);
 }
 
 void core_drop_spares(struct core *core, struct core_store *store)
@@ -195,5 +195,5 @@ void core_switch_place(struct core *core, struct core_store *store, enum core_pl
     if (keep)
         return;
     core_memory_unref_layout(core, before);
-    core_throw_layout(core, before);
+    core_discard_layout(core, before);
 }

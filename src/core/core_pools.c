@@ -230,7 +230,7 @@ void core_hold(struct core *core, struct core_session *session)
     core_store(core, session->store)->use.holds++;
 }
 
-void core_let_go(struct core *core, struct core_session *session, uint64_t wall_ms)
+void core_unhold(struct core *core, struct core_session *session, uint64_t wall_ms)
 {
     struct core_use *use = &core_store(core, session->store)->use;
 

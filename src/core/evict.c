@@ -51,7 +51,7 @@ static bool device_has_room(const struct choice *choice)
     return add(wish->bytes, choice->unfilled_bytes) <= add(wish->free_bytes, choice->gone_bytes);
 }
 
-static void let_go(struct choice *choice, struct evict_row *row)
+static void add_victim(struct choice *choice, struct evict_row *row)
 {
     row->goes = true;
     choice->gone_bytes += row->bytes;
@@ -59,7 +59,7 @@ static void let_go(struct choice *choice, struct evict_row *row)
     choice->own_gone += row->pool == choice->wish->pool;
 }
 
-static void let_stay(struct choice *choice, struct evict_row *row)
+static void remove_victim(struct choice *choice, struct evict_row *row)
 {
     row->goes = false;
     choice->gone_bytes -= row->bytes;
@@ -67,7 +67,7 @@ static void let_stay(struct choice *choice, struct evict_row *row)
     choice->own_gone -= row->pool == choice->wish->pool;
 }
 
-static bool may_go(const struct choice *choice, const struct evict_row *row)
+static bool is_candidate(const struct choice *choice, const struct evict_row *row)
 {
     const struct evict_wish *wish = choice->wish;
 
@@ -121,14 +121,14 @@ static void sift(struct evict_row *rows, size_t count, size_t at)
 }
 
 /* Moves the rows that may go to the front, as a heap. Returns their number. */
-static size_t gather(const struct choice *choice, struct evict_row *rows, size_t count,
-                     bool only_own)
+static size_t heap_candidates(const struct choice *choice, struct evict_row *rows, size_t count,
+                              bool only_own)
 {
     size_t candidates = 0;
 
     for (size_t i = 0; i < count; i++) {
         rows[i].goes = false;
-        if (may_go(choice, &rows[i]) && (!only_own || rows[i].pool == choice->wish->pool))
+        if (is_candidate(choice, &rows[i]) && (!only_own || rows[i].pool == choice->wish->pool))
             swap(&rows[i], &rows[candidates++]);
     }
     for (size_t i = candidates / 2; i > 0; i--)
@@ -160,26 +160,26 @@ static size_t take_until(struct choice *choice, struct evict_row *rows, size_t c
 
     if (has_room(choice))
         return 0;
-    candidates = left = gather(choice, rows, count, only_own);
+    candidates = left = heap_candidates(choice, rows, count, only_own);
     while (left > 0 && !has_room(choice)) {
         left--;
         swap(&rows[0], &rows[left]);
         sift(rows, left, 0);
         if (!is_protected(choice, &rows[left]))
-            let_go(choice, &rows[left]);
+            add_victim(choice, &rows[left]);
     }
     return bring_forward(rows, left, candidates);
 }
 
 /* Drops victims that a later, larger one made needless, beginning with the last. */
-static size_t spare_needless(struct choice *choice, struct evict_row *rows, size_t count)
+static size_t drop_needless(struct choice *choice, struct evict_row *rows, size_t count)
 {
     size_t front = 0;
 
     for (size_t i = count; i > 0; i--) {
-        let_stay(choice, &rows[i - 1]);
+        remove_victim(choice, &rows[i - 1]);
         if (!pool_has_room(choice) || !device_has_room(choice))
-            let_go(choice, &rows[i - 1]);
+            add_victim(choice, &rows[i - 1]);
     }
     for (size_t i = 0; i < count; i++) {
         if (rows[i].goes)
@@ -201,7 +201,7 @@ long evict_choose(struct evict_row *rows, size_t row_count, const struct evict_p
     count += take_until(&choice, rows + count, row_count - count, false, device_has_room);
     if (!device_has_room(&choice))
         return wish->bytes <= add(wish->free_bytes, choice.gone_bytes) ? -EDQUOT : -ENOMEM;
-    return (long)spare_needless(&choice, rows, count);
+    return (long)drop_needless(&choice, rows, count);
 }
 
 /* ---- spares --------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ bool core_is_large(const struct layout *layout)
            layout_entry_bytes(layout) > SMALL_LAYOUT_BYTES;
 }
 
-void core_throw_layout(struct core *core, struct layout *layout)
+void core_discard_layout(struct core *core, struct layout *layout)
 {
     struct core_garbage *garbage = &core->garbage;
 
@@ -27,7 +27,7 @@ void core_throw_layout(struct core *core, struct layout *layout)
         garbage->layouts[garbage->layout_count++] = layout;
 }
 
-void core_throw_blob(struct core *core, struct blob *blob)
+void core_discard_blob(struct core *core, struct blob *blob)
 {
     struct core_garbage *garbage = &core->garbage;
 

@@ -34,7 +34,7 @@ struct core_pool {
     enum pool_class class;
     uint32_t sm_percent;           /* share of the device's processors; only reported to clients */
     uint64_t min_bytes, max_bytes; /* max: CORE_NO_LIMIT if none */
-    bool spoken_for; /* an older waiter claims the rest of its budget; found again by each record */
+    bool is_claimed; /* an older waiter claims the rest of its budget; found again by each record */
     uint64_t evictions;                         /* number of evictions of its stores */
     uint64_t slots;                             /* most stores that may use memory; 0: no limit */
     uint64_t store_count, used_bytes, resident; /* derived from the stores */

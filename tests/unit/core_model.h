@@ -133,7 +133,7 @@ static uint64_t shared_bytes(const struct core_store *store, uint64_t left)
     return left;
 }
 
-static bool spoken_for, pools_spoken_for[MAX_IDS];
+static bool is_claimed, pool_is_claimed[MAX_IDS];
 
 /* Of who waits, and has its lock as good as granted. */
 static void check_lack(const struct core_waiter *waiter, const struct core_store *store,
@@ -146,13 +146,13 @@ static void check_lack(const struct core_waiter *waiter, const struct core_store
                    budget_bytes(store) <= UINT64_MAX - replaced;
     bool lacks = of_pool || waiter->reserve_bytes > shared_bytes(store, left) + replaced;
 
-    if (pools_spoken_for[pool->id] || (spoken_for && waiter->reserve_bytes > unfilled_bytes(pool)))
+    if (pool_is_claimed[pool->id] || (is_claimed && waiter->reserve_bytes > unfilled_bytes(pool)))
         return;
     require(lacks || waiter->away || waits_for_a_turn(store, waiter->id));
     if (of_pool)
-        pools_spoken_for[pool->id] = true;
+        pool_is_claimed[pool->id] = true;
     else if (lacks)
-        spoken_for = true;
+        is_claimed = true;
 }
 
 /* Who waits for its store to come to the device has it before those behind, until it is on its way.
@@ -168,9 +168,9 @@ static void claim_place(const struct core_waiter *waiter, const struct core_stor
         layout_total_bytes(store->fixed) > pool->max_bytes)
         return;
     if (layout_total_bytes(store->fixed) > budget_bytes(store))
-        pools_spoken_for[pool->id] = true;
+        pool_is_claimed[pool->id] = true;
     else
-        spoken_for = true;
+        is_claimed = true;
 }
 
 /* What is set aside was free, and nobody waits for what is there. */
@@ -183,8 +183,8 @@ static void check_reservations(int error)
     left = device_free - taken;
     if (core->is_resuming)
         return; /* who has not come back may be next */
-    spoken_for = false;
-    memset(pools_spoken_for, 0, sizeof pools_spoken_for);
+    is_claimed = false;
+    memset(pool_is_claimed, 0, sizeof pool_is_claimed);
     for (size_t i = 0; i < core->waiters.count; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
         const struct core_store *store = core_find_store(core, waiter->store);
