@@ -343,8 +343,8 @@ static int check_tiers(const struct apply *apply, struct core_store *store)
             core_memory(apply->core, allocation->memory)->tier == CORE_PLACE_DEVICE)
             continue;
         snprintf(message, sizeof message,
-                 "allocation %.150s is not on the device: whoever replaces a store that is "
-                 "elsewhere has to remove it",
+                 "allocation %.150s is not on the device: a writer that replaces a store in "
+                 "another tier has to remove it",
                  allocation->name);
         memset(store->last_error, 0, sizeof store->last_error);
         memcpy(store->last_error, message, strlen(message));

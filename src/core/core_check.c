@@ -49,19 +49,22 @@ static int check_layouts(const struct check *check, const struct core_store *sto
     if ((fixed != NULL) != (store->encoding != NULL) ||
         (fixed != NULL) != (store->lock.committed || store->lock.sealed) ||
         (store->lock.committed && store->lock.sealed))
-        return WRONG(check, "store %" PRIu64 ": whether it is committed is not clear", store->id);
+        return WRONG(check,
+                     "store %" PRIu64 ": its lock and its layout disagree on what is committed",
+                     store->id);
     if (!fixed && (!core_is_zero(store->hash, sizeof store->hash) ||
                    !core_is_zero(store->group, sizeof store->group)))
-        return WRONG(check, "store %" PRIu64 ": nothing is committed that could have a hash",
+        return WRONG(check, "store %" PRIu64 ": it has a hash or a group without a commit",
                      store->id);
     if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)
-        return WRONG(check, "store %" PRIu64 ": what is committed could not have been", store->id);
+        return WRONG(check, "store %" PRIu64 ": its committed layout is invalid", store->id);
     if (working && (!writer || writer->mode != LOCK_MODE_RW))
-        return WRONG(check, "store %" PRIu64 ": a working copy has no writer", store->id);
+        return WRONG(check, "store %" PRIu64 ": it has a working copy without a writer", store->id);
     if (store->lock.sealed && writer && writer->mode != LOCK_MODE_RW_DATA)
-        return WRONG(check, "store %" PRIu64 ": its writer would change what is sealed", store->id);
+        return WRONG(check, "store %" PRIu64 ": a session has RW although a layout is sealed",
+                     store->id);
     if (fixed && working && layout_next_slot(working) < layout_next_slot(fixed))
-        return WRONG(check, "store %" PRIu64 ": the working copy would use slots again", store->id);
+        return WRONG(check, "store %" PRIu64 ": its working copy would reuse slots", store->id);
     return 0;
 }
 
@@ -71,16 +74,18 @@ static int check_lock(const struct check *check, const struct core_store *store)
     size_t writers = 0;
 
     if (lock->patience_ms != check->core->options.patience_ms)
-        return WRONG(check, "store %" PRIu64 ": its patience is another's", store->id);
+        return WRONG(check, "store %" PRIu64 ": its lock has another patience than the mount",
+                     store->id);
     for (size_t i = 0; i < lock->session_count; i++)
         writers += lock->sessions[i].mode != LOCK_MODE_RO;
     if (writers > 0 && lock->session_count > 1)
-        return WRONG(check, "store %" PRIu64 ": its writer is not alone", store->id);
+        return WRONG(check, "store %" PRIu64 ": it has a writer and another session", store->id);
     if (lock->session_count > writers && !lock->committed)
-        return WRONG(check, "store %" PRIu64 ": it has readers, and nothing to read", store->id);
+        return WRONG(check, "store %" PRIu64 ": it has readers and no committed layout", store->id);
     if (check->core->lost && lock->session_count == 0 && store->fixed &&
         store->places.place == CORE_PLACE_DEVICE)
-        return WRONG(check, "store %" PRIu64 ": a device that is lost keeps nothing", store->id);
+        return WRONG(check, "store %" PRIu64 ": it has a layout on a lost device and no session",
+                     store->id);
     return 0;
 }
 
@@ -95,14 +100,17 @@ static int check_writers(const struct check *check, const struct core_store *sto
         if (writer->pid == 0 ||
             (before && (before->pid > writer->pid ||
                         (before->pid == writer->pid && before->start >= writer->start))))
-            return WRONG(check, "store %" PRIu64 ": its writers are out of order", store->id);
+            return WRONG(check, "store %" PRIu64 ": its writers are not sorted", store->id);
         before = writer;
     }
     if (store->writer_count > CORE_MAX_WRITERS || (store->unseen_writer && store->lock.sealed))
-        return WRONG(check, "store %" PRIu64 ": who writes it cannot be known", store->id);
+        return WRONG(check,
+                     "store %" PRIu64
+                     ": it has too many writers, or a sealed layout and an invisible writer",
+                     store->id);
     if (!store->fixed && !core_get_writer(check->core, store->id) &&
         (store->writer_count > 0 || store->unseen_writer))
-        return WRONG(check, "store %" PRIu64 ": it has writers, and nothing to write", store->id);
+        return WRONG(check, "store %" PRIu64 ": it has writers and no memory to write", store->id);
     return 0;
 }
 
@@ -111,9 +119,9 @@ static int check_store(const struct check *check, const struct core_store *store
     int error;
 
     if (!core_is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
-        return WRONG(check, "store %" PRIu64 ": its name is none of a store", store->id);
+        return WRONG(check, "store %" PRIu64 ": its name is invalid", store->id);
     if (store->mode & ~07777u || !core_is_text(store->last_error, sizeof store->last_error))
-        return WRONG(check, "store %" PRIu64 ": its attributes are none", store->id);
+        return WRONG(check, "store %" PRIu64 ": its mode or its last error is invalid", store->id);
     error = check_layouts(check, store);
     if (error == 0)
         error = check_writers(check, store);
@@ -139,14 +147,15 @@ static int check_opener(const struct check *check, const struct core_session *se
     const struct core_file *opener = core_file(check->core, session->opener);
 
     if (session->exclusive && session->implicit)
-        return WRONG(check, "session %" PRIu64 ": it was taken in two ways", session->id);
+        return WRONG(check, "session %" PRIu64 ": it is both exclusive and implicit", session->id);
     if ((session->opener != 0) != (session->exclusive || session->implicit) ||
         session->opener >= check->core->next_id)
-        return WRONG(check, "session %" PRIu64 ": who took it is not clear", session->id);
+        return WRONG(check, "session %" PRIu64 ": the file that took it is missing or unexpected",
+                     session->id);
     if (session->exclusive && !session->ending && (!opener || opener->session != session->id))
-        return WRONG(check, "session %" PRIu64 ": it has lost the file that took it", session->id);
+        return WRONG(check, "session %" PRIu64 ": the file that took it has left it", session->id);
     if (session->files == 0 && !session->ending)
-        return WRONG(check, "session %" PRIu64 ": it has no files, and does not end", session->id);
+        return WRONG(check, "session %" PRIu64 ": it has no files and is not ending", session->id);
     return 0;
 }
 
@@ -163,20 +172,24 @@ static int check_session(struct check *check, size_t index)
     held = &store->lock.sessions[check->next_session[at]++];
     if (check->next_session[at] > store->lock.session_count || held->id != session->id ||
         held->mode != session->mode)
-        return WRONG(check, "session %" PRIu64 ": the lock does not know it", session->id);
+        return WRONG(check, "session %" PRIu64 ": its lock has another session in its place",
+                     session->id);
     if (session->files != check->session_files[index])
-        return WRONG(check, "session %" PRIu64 ": its files are counted wrongly", session->id);
+        return WRONG(check, "session %" PRIu64 ": its count of files is wrong", session->id);
     if ((session->any && session->mode != LOCK_MODE_RO) ||
         (!session->holds && (!session->implicit || session->mode != LOCK_MODE_RO)))
-        return WRONG(check, "session %" PRIu64 ": whether it holds its store is not clear",
+        return WRONG(check, "session %" PRIu64 ": its `holds` or `any` does not fit its mode",
                      session->id);
     if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
                                           session->due_bytes > 0 || session->making_bytes > 0))
-        return WRONG(check, "session %" PRIu64 ": a reader has what is a writer's", session->id);
+        return WRONG(check, "session %" PRIu64 ": a reader has a reservation or has touched bytes",
+                     session->id);
     if (session->drawn_bytes > session->making_bytes)
-        return WRONG(check, "session %" PRIu64 ": more is drawn for it than is made", session->id);
+        return WRONG(check, "session %" PRIu64 ": more bytes are drawn for it than are made",
+                     session->id);
     if (!core_is_text(session->comm, sizeof session->comm))
-        return WRONG(check, "session %" PRIu64 ": its program's name has no end", session->id);
+        return WRONG(check, "session %" PRIu64 ": the name of its program is not terminated",
+                     session->id);
     return check_opener(check, session);
 }
 
@@ -191,7 +204,7 @@ static int check_sessions(struct check *check)
 
         error = check_session(check, i);
         if (session->reserved_bytes > UINT64_MAX - reserved_bytes)
-            error = WRONG(check, "session %" PRIu64 ": more is set aside than there can be",
+            error = WRONG(check, "session %" PRIu64 ": the sum of all reservations overflows",
                           session->id);
         reserved_bytes += session->reserved_bytes;
     }
@@ -199,10 +212,11 @@ static int check_sessions(struct check *check)
         const struct core_store *store = core->stores.items[i];
 
         if (check->next_session[i] != store->lock.session_count)
-            error = WRONG(check, "store %" PRIu64 ": its lock has a session too many", store->id);
+            error = WRONG(check, "store %" PRIu64 ": its lock has a session that does not exist",
+                          store->id);
     }
     if (error == 0 && reserved_bytes != core->reserved_bytes)
-        error = WRONG(check, "what is set aside is counted wrongly");
+        error = WRONG(check, "the sum of all reservations is wrong");
     return error;
 }
 
@@ -217,17 +231,18 @@ static int check_file(struct check *check, const struct core_file *file)
 
     if (file->kind <= CORE_KIND_NONE || file->kind >= CORE_KIND_COUNT ||
         file->flags & ~CORE_OPEN_FLAGS)
-        return WRONG(check, "file %" PRIu64 ": it is of no kind that there is", file->id);
+        return WRONG(check, "file %" PRIu64 ": its kind or its flags are invalid", file->id);
     if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))
-        return WRONG(check, "file %" PRIu64 ": it is of something that was never there", file->id);
+        return WRONG(check, "file %" PRIu64 ": its store or its serial was never used", file->id);
     if (file->holds && file->kind != CORE_KIND_REGION)
-        return WRONG(check, "file %" PRIu64 ": it holds what it cannot", file->id);
+        return WRONG(check, "file %" PRIu64 ": it holds a region and is not a region's file",
+                     file->id);
     if (file->session >= core->next_session || (file->store == 0 && file->session != 0))
-        return WRONG(check, "file %" PRIu64 ": its session was never there", file->id);
+        return WRONG(check, "file %" PRIu64 ": its session never existed", file->id);
     if (at == core->sessions.count)
         return 0;
     if (((const struct core_session *)core->sessions.items[at])->store != file->store)
-        return WRONG(check, "file %" PRIu64 ": its session is another store's", file->id);
+        return WRONG(check, "file %" PRIu64 ": its session is of another store", file->id);
     check->session_files[at]++;
     return 0;
 }
@@ -253,12 +268,13 @@ static int check_asker(struct check *check, const struct core_waiter *waiter)
     if (waiter->file == 0)
         return 0;
     if (at == check->core->files.count || check->file_waits[at])
-        return WRONG(check, "waiter %" PRIu64 ": it has no file of its own", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": its file is gone or has another waiter",
+                     waiter->id);
     check->file_waits[at] = true;
     file = check->core->files.items[at];
     if (file->kind != CORE_KIND_CTL || file->store != waiter->store || file->uid != waiter->uid ||
         core_session(check->core, file->session))
-        return WRONG(check, "waiter %" PRIu64 ": its file could not ask", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": its file cannot wait for this store", waiter->id);
     return 0;
 }
 
@@ -266,14 +282,14 @@ static int check_wish(const struct check *check, const struct core_waiter *waite
 {
     if (waiter->file ? waiter->kind != CORE_KIND_CTL
                      : !core_can_wish(waiter->kind, (uint32_t)waiter->wish))
-        return WRONG(check, "waiter %" PRIu64 ": nobody waits that way", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": its kind does not allow its wish", waiter->id);
     if (waiter->flags & ~CORE_OPEN_FLAGS ||
         (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
-        return WRONG(check, "waiter %" PRIu64 ": it opens what was never there", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": its flags or its serial are invalid", waiter->id);
     if (waiter->file == 0 && waiter->flags & CORE_ACQUIRE_FLAGS)
-        return WRONG(check, "waiter %" PRIu64 ": it cannot wish that", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": an open has flags of ACQUIRE", waiter->id);
     if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
-        return WRONG(check, "waiter %" PRIu64 ": nothing can be set aside for it", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": it cannot have a reservation", waiter->id);
     return 0;
 }
 
@@ -291,12 +307,13 @@ static int check_waiter(struct check *check, const struct core_waiter *waiter)
     if (check->next_waiter[at] > store->lock.waiter_count || queued->id != waiter->id ||
         queued->wish != waiter->wish || (queued->kept_until_ms != 0) != waiter->away ||
         queued->looking != (waiter->away && core_waiter_counts(waiter)))
-        return WRONG(check, "waiter %" PRIu64 ": the lock has another one in its place",
+        return WRONG(check, "waiter %" PRIu64 ": its lock has another waiter in its place",
                      waiter->id);
     if (!waiter->grant.session || (waiter->grant.file == NULL) != (waiter->file != 0))
-        return WRONG(check, "waiter %" PRIu64 ": its grant would lack memory", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": its grant has no memory", waiter->id);
     if (!core_is_text(waiter->comm, sizeof waiter->comm))
-        return WRONG(check, "waiter %" PRIu64 ": its program's name has no end", waiter->id);
+        return WRONG(check, "waiter %" PRIu64 ": the name of its program is not terminated",
+                     waiter->id);
     error = check_asker(check, waiter);
     return error < 0 ? error : check_wish(check, waiter);
 }
@@ -308,7 +325,8 @@ static int check_waiters(struct check *check)
     int error = check_order(check, "waiter", &core->waiters, core->next_waiter);
 
     if (error == 0 && core->waiters.count > 0 && (core->draining || core->lost))
-        error = WRONG(check, "somebody waits, and nobody would be let in");
+        error =
+            WRONG(check, "there are waiters although the mount is drained or the device is lost");
     for (size_t i = 0; i < core->waiters.count && error == 0; i++) {
         const struct core_waiter *waiter = core->waiters.items[i];
 
@@ -319,10 +337,11 @@ static int check_waiters(struct check *check)
         const struct core_store *store = core->stores.items[i];
 
         if (check->next_waiter[i] != store->lock.waiter_count)
-            error = WRONG(check, "store %" PRIu64 ": its lock has a waiter too many", store->id);
+            error = WRONG(check, "store %" PRIu64 ": its lock has a waiter that does not exist",
+                          store->id);
     }
     if (error == 0 && reserving != core->reserving)
-        error = WRONG(check, "who wants memory set aside is counted wrongly");
+        error = WRONG(check, "the count of waiters for reservations is wrong");
     return error;
 }
 
@@ -336,7 +355,10 @@ static int check_ticket(const struct check *check, size_t index)
     if (ticket->region != 0 &&
         (!core_find_region(check->core, ticket->region) || ticket->session != 0 ||
          ticket->writable || ticket->serial != 0 || ticket->first != 0 || ticket->count != 1))
-        return WRONG(check, "ticket %" PRIu64 ": no region has its descriptor", ticket->id);
+        return WRONG(check,
+                     "ticket %" PRIu64
+                     ": it is for a region that does not exist, or has members of other tickets",
+                     ticket->id);
     if (ticket->region == 0 && !session)
         return WRONG(check, "ticket %" PRIu64 ": its session is gone", ticket->id);
     if (session && ticket->writable && session->mode == LOCK_MODE_RO)
@@ -349,7 +371,7 @@ static int check_ticket(const struct check *check, size_t index)
         const struct core_ticket *other = check->core->tickets.items[i];
 
         if (memcmp(other->secret, ticket->secret, sizeof ticket->secret) == 0)
-            return WRONG(check, "ticket %" PRIu64 ": another one has its secret", ticket->id);
+            return WRONG(check, "ticket %" PRIu64 ": another ticket has its secret", ticket->id);
     }
     return 0;
 }
@@ -387,7 +409,7 @@ static void take_again(struct recount *recount, enum core_bound bound, uint32_t 
     if (recount->error < 0)
         return;
     if (more > anew->limit - anew->taken)
-        recount->error = WRONG(recount->check, "user %" PRIu32 ": it has more than there is", uid);
+        recount->error = WRONG(recount->check, "user %" PRIu32 ": it has more than the bound", uid);
     else
         recount->error = share_take(anew, uid, more);
 }
@@ -410,8 +432,8 @@ static int end_recount(struct recount *recount)
         const struct share *share = recount->shares[bound];
 
         if (share && recount->error == 0 && !are_equal(share, &recount->anew[bound]))
-            recount->error = WRONG(recount->check, "the users' shares of %s are counted wrongly",
-                                   core_bound_name(bound));
+            recount->error =
+                WRONG(recount->check, "the users' shares of %s are wrong", core_bound_name(bound));
         share_free(&recount->anew[bound]);
     }
     return recount->error == -ENOMEM ? failure_no_memory(recount->check->failure) : recount->error;

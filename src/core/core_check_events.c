@@ -30,7 +30,7 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     bool of_bound, of_region, of_recovery;
 
     if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
-        return WRONG("event %" PRIu64 ": it is none", seq);
+        return WRONG("event %" PRIu64 ": its type is invalid", seq);
     of_bound = event->type == CORE_EVENT_BOUND;
     of_region = event->type == CORE_EVENT_REGION_REGISTERED ||
                 event->type == CORE_EVENT_REGION_UNREGISTERED ||
@@ -40,41 +40,44 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         !core_is_text(event->comm, sizeof event->comm) ||
         !core_is_text(event->bound, sizeof event->bound) ||
         (event->store[0] != '\0' && core_check_store_name(event->store) < 0))
-        return WRONG("event %" PRIu64 ": a name in it is none", seq);
+        return WRONG("event %" PRIu64 ": it has an invalid name", seq);
     if (event->session >= core->next_session || event->waiter >= core->next_waiter)
-        return WRONG("event %" PRIu64 ": it is about somebody who was never there", seq);
+        return WRONG("event %" PRIu64 ": its session or its waiter never existed", seq);
     if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
-        return WRONG("event %" PRIu64 ": it has a bound that is not its own", seq);
+        return WRONG("event %" PRIu64 ": it has a bound that its type does not have", seq);
     if (!core_is_text(event->region, sizeof event->region) ||
         (of_region ? region_check_name(event->region, strlen(event->region)) < 0
                    : (event->region[0] != '\0') != of_recovery))
-        return WRONG("event %" PRIu64 ": it has a region or a cause that is not its own", seq);
+        return WRONG("event %" PRIu64 ": it has a region or a cause that its type does not have",
+                     seq);
     if (!core_is_text(event->pool, sizeof event->pool) ||
         (event->type == CORE_EVENT_OVER_QUOTA ? !core_is_pool_name(event->pool)
                                               : event->pool[0] != '\0'))
-        return WRONG("event %" PRIu64 ": it has a pool that is not its own", seq);
+        return WRONG("event %" PRIu64 ": it has a pool that its type does not have", seq);
     if (!core_is_text(event->for_store, sizeof event->for_store) ||
         (event->for_store[0] != '\0' &&
          (event->type != CORE_EVENT_EVICTED || core_check_store_name(event->for_store) < 0)))
-        return WRONG("event %" PRIu64 ": it was evicted for nobody", seq);
+        return WRONG("event %" PRIu64 ": it has an evictor that its type does not have", seq);
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
-        return WRONG("event %" PRIu64 ": nobody asked for it", seq);
+        return WRONG("event %" PRIu64 ": it has a revoker that its type does not have", seq);
     if (event->tier >= CORE_PLACE_COUNT ||
         (!is_of_copies(event->type) &&
          (event->tier != 0 || (event->took_ms != 0 && !of_recovery))) ||
         (event->type != CORE_EVENT_MOVE_FAILED && event->type != CORE_EVENT_COPY_DROPPED &&
          event->error != 0))
-        return WRONG("event %" PRIu64 ": it tells of a move that was none", seq);
+        return WRONG("event %" PRIu64
+                     ": it has a tier, a duration or an error that its type does not have",
+                     seq);
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)
-        return WRONG("event %" PRIu64 ": a fence was resolved in no way that there is", seq);
+        return WRONG("event %" PRIu64 ": it resolves a fence in an unknown way", seq);
     if (event->deadline_ms != 0 && event->type != CORE_EVENT_STORE_DRAINING)
-        return WRONG("event %" PRIu64 ": it has a deadline that is not its own", seq);
+        return WRONG("event %" PRIu64 ": it has a deadline that its type does not have", seq);
     if (event->type == CORE_EVENT_RESUMED || of_recovery
             ? event->resumes == 0 || event->resumes > core->resumes
             : event->resumes != 0)
-        return WRONG("event %" PRIu64 ": no worker was replaced so often", seq);
+        return WRONG("event %" PRIu64 ": its count of replaced workers is wrong", seq);
     return 0;
 }
 
@@ -88,23 +91,24 @@ static int check_lines(const struct core *core, struct failure *failure)
         size_t bytes = event_line_write(event, 0, NULL);
 
         if (at < bytes || event->at != at - bytes)
-            return WRONG("event %" PRIu64 ": its line is not where it was", seq);
+            return WRONG("event %" PRIu64 ": its line has another offset than the lines before it",
+                         seq);
         at = event->at;
     }
     if (core->measured_event != core->next_event || (first == 1 && at != 0))
-        return WRONG("there are more bytes of events than events");
+        return WRONG("the bytes of all events are counted wrongly");
     return 0;
 }
 
 static int check_history(const struct core_store *store, struct failure *failure)
 {
     if (store->history.count > CORE_HISTORY_EVENTS || store->history.first >= CORE_HISTORY_EVENTS)
-        return WRONG("store %" PRIu64 ": its history is longer than one can be", store->id);
+        return WRONG("store %" PRIu64 ": its history is too long", store->id);
     for (size_t i = 0; i < store->history.count; i++) {
         const struct core_past *past = core_history_get(&store->history, i);
 
         if (!core_is_history(past->type) || past->allocations > LAYOUT_MAX_ALLOCATIONS)
-            return WRONG("store %" PRIu64 ": what its history has cannot have been", store->id);
+            return WRONG("store %" PRIu64 ": its history has an invalid entry", store->id);
     }
     return 0;
 }
@@ -121,13 +125,13 @@ static int check_drain(const struct core *core, const struct core_store *store,
     const struct core_drain *drain = &store->drain;
 
     if (store->lock.closed != drain->is_on)
-        return WRONG("store %" PRIu64 ": its lock is %s, and its drain says otherwise", store->id,
+        return WRONG("store %" PRIu64 ": its lock is %s, which does not fit its drain", store->id,
                      store->lock.closed ? "closed" : "open");
     if (drain->is_on && drain->id >= core->next_event)
         return WRONG("store %" PRIu64 ": its drain never began", store->id);
     if (!drain->is_on && (drain->id != 0 || drain->since_ms != 0 || drain->deadline_ms != 0 ||
                           !is_nobody(&drain->by)))
-        return WRONG("store %" PRIu64 ": it has what is left of a drain", store->id);
+        return WRONG("store %" PRIu64 ": it has members of a drain that is over", store->id);
     return 0;
 }
 
@@ -148,9 +152,9 @@ int core_check_events(const struct core *core, struct failure *failure)
 static int check_health(const struct core *core, struct failure *failure)
 {
     if (!core_is_text(core->health_reason, sizeof core->health_reason))
-        return WRONG("the reason of the device's health has no end");
+        return WRONG("the reason of the device's health is not terminated");
     if (!core->lost && core->suspect == 0 && core->health_reason[0] != '\0')
-        return WRONG("the device is well, and there is a reason why not");
+        return WRONG("the device is healthy and has a reason for not being so");
     return 0;
 }
 
@@ -161,22 +165,22 @@ static int check_fence(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < 2; i++) {
         if (!core_is_text(fence->names[i], sizeof fence->names[i]) ||
             (fence->names[i][0] != '\0' && core_check_store_name(fence->names[i]) < 0))
-            return WRONG("the fence is around what is called as no store is");
+            return WRONG("the fence has an invalid name of a store");
     }
     if (fence->is_up ? fence->resolved_by != 0 || strcmp(fence->names[0], fence->names[1]) == 0
                      : fence->names[0][0] != '\0' || fence->names[1][0] != '\0')
-        return WRONG("whether the fence is up is not clear");
+        return WRONG("the fence has names or a resolution that do not fit its state");
     if (fence->resolved_by != 0 && !is_resolution(fence->resolved_by))
-        return WRONG("the last fence was resolved in no way that there is");
+        return WRONG("the last fence was resolved in an unknown way");
     if (fence->is_up && core->draining)
-        return WRONG("the mount is drained, and a fence is up");
+        return WRONG("a fence is up although the mount is drained");
     if (fence->is_up && !core_find_store_name(core, fence->names[0]))
-        return WRONG("the fence is around no store");
+        return WRONG("the store of the fence does not exist");
     for (size_t i = 0; i < 2 && fence->is_up; i++) {
         const struct core_store *store = core_find_store_name(core, fence->names[i]);
 
         if (store && (store->lock.session_count > 0 || store->lock.waiter_count > 0))
-            return WRONG("store %" PRIu64 ": it is fenced, and in use", store->id);
+            return WRONG("store %" PRIu64 ": it is in use behind the fence", store->id);
     }
     return 0;
 }
@@ -186,6 +190,6 @@ int core_check_mount(const struct core *core, struct failure *failure)
     int error = check_health(core, failure);
 
     if (error == 0 && !core->draining && !is_nobody(&core->drainer))
-        error = WRONG("the mount has what is left of a drain");
+        error = WRONG("the mount has a drainer and is not draining");
     return error < 0 ? error : check_fence(core, failure);
 }

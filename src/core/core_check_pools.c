@@ -15,11 +15,11 @@ static int check_pool(const struct core *core, const struct core_pool *pool,
     if (!core_is_text(pool->name, sizeof pool->name) || !core_is_pool_name(pool->name) ||
         core_find_pool_name(core, pool->name) != pool ||
         (strcmp(pool->name, CORE_DEFAULT_POOL_NAME) == 0) != (pool->id == CORE_DEFAULT_POOL))
-        return WRONG("pool %" PRIu64 ": its name is none of its own", pool->id);
+        return WRONG("pool %" PRIu64 ": its name is invalid or not unique", pool->id);
     if ((unsigned)pool->class >= POOL_CLASS_COUNT || pool->sm_percent == 0 ||
         pool->sm_percent > 100 || pool->slots > CORE_MOST_SLOTS ||
         pool->min_bytes > pool->max_bytes || pool->min_bytes > INT64_MAX)
-        return WRONG("pool %" PRIu64 ": its budget is none", pool->id);
+        return WRONG("pool %" PRIu64 ": its budget is invalid", pool->id);
     return 0;
 }
 
@@ -36,11 +36,12 @@ static int check_use(const struct core *core, const struct core_store *store, ui
         holds += session->holds;
     }
     if (store->use.used_bytes != used_bytes)
-        return WRONG("store %" PRIu64 ": what it uses is counted wrongly", store->id);
+        return WRONG("store %" PRIu64 ": its count of used bytes is wrong", store->id);
     if (store->use.holds != holds)
-        return WRONG("store %" PRIu64 ": who holds it is counted wrongly", store->id);
-    return core_find_pool(core, store) ? 0
-                                       : WRONG("store %" PRIu64 ": its pool is gone", store->id);
+        return WRONG("store %" PRIu64 ": its count of holding sessions is wrong", store->id);
+    return core_find_pool(core, store)
+               ? 0
+               : WRONG("store %" PRIu64 ": its pool does not exist", store->id);
 }
 
 static int check_sums(const struct core *core, const struct core_pool *pool,
@@ -63,7 +64,7 @@ static int check_sums(const struct core *core, const struct core_pool *pool,
                    pool->resident == resident && pool->coming == coming &&
                    pool->coming_bytes == coming_bytes
                ? 0
-               : WRONG("pool %" PRIu64 ": what is used of it is counted wrongly", pool->id);
+               : WRONG("pool %" PRIu64 ": its account of its stores is wrong", pool->id);
 }
 
 static int check_stores(const struct core *core, struct failure *failure)
@@ -82,7 +83,7 @@ static int check_stores(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < core->stores.count && error == 0; i++)
         error = check_use(core, core->stores.items[i], bytes[i], failure);
     if (error == 0 && bytes[core->stores.count] > 0)
-        error = WRONG("there is memory of a store that is gone");
+        error = WRONG("there is memory of a store that does not exist");
     free(bytes);
     return error;
 }
@@ -95,7 +96,7 @@ int core_check_pools(const struct core *core, struct failure *failure)
 
     if (error == 0 && (pools->count == 0 || pools->count > CORE_MAX_POOLS ||
                        *(const uint64_t *)pools->items[0] != CORE_DEFAULT_POOL))
-        error = WRONG("there are more pools than can be, or the first is not there");
+        error = WRONG("there are too many pools, or the default pool is missing");
     for (size_t i = 0; i < pools->count && error == 0; i++) {
         const struct core_pool *pool = pools->items[i];
 
@@ -108,6 +109,6 @@ int core_check_pools(const struct core *core, struct failure *failure)
             error = check_sums(core, pool, failure);
     }
     if (error == 0 && unfilled_bytes != core->pools.unfilled_bytes)
-        error = WRONG("what pools have not used of their minimums is counted wrongly");
+        error = WRONG("the sum of the pools' unused minimums is wrong");
     return error;
 }

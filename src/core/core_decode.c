@@ -18,7 +18,7 @@ static void read_version(struct input *input)
     const uint8_t *magic = input_raw(input, CORE_STATE_MAGIC_BYTES);
 
     if (magic && memcmp(magic, CORE_STATE_MAGIC, CORE_STATE_MAGIC_BYTES) != 0)
-        input_refuse(input, "this is no state of gmsfs");
+        input_refuse(input, "this is not a state of gmsfs");
     input->version = input_u32(input);
     if (input->error == 0 &&
         (input->version < CORE_STATE_OLDEST || input->version > CORE_STATE_VERSION))
@@ -71,7 +71,7 @@ static void read_pool(struct input *input)
     if (!input_keep(input, &core->pools.items, pool, core->pools.next_id))
         return;
     if (pool->min_bytes > INT64_MAX - core->pools.unfilled_bytes)
-        input_refuse(input, "the minimums of the pools are more than there can be");
+        input_refuse(input, "the sum of the pools' minimums is too large");
     else
         core_count_pool(core, pool, 1);
 }
@@ -101,10 +101,10 @@ static void read_session(struct input *input)
     holds = session->holds;
     session->holds = false; /* core_hold() sets it */
     if (session->reserved_bytes > UINT64_MAX - core->reserved_bytes)
-        input_refuse(input, "%" PRIu64 " is not within its bounds", session->reserved_bytes);
+        input_refuse(input, "%" PRIu64 " is out of range", session->reserved_bytes);
     store = core_store(core, session->store);
     if (!store)
-        input_refuse(input, "its store %" PRIu64 " is not there", session->store);
+        input_refuse(input, "its store %" PRIu64 " does not exist", session->store);
     if (!input_keep(input, &core->sessions, session, core->next_session))
         return;
     core->reserved_bytes += session->reserved_bytes;
@@ -113,7 +113,7 @@ static void read_session(struct input *input)
     error = lock_restore_session(&store->lock,
                                  &(struct lock_session){.id = session->id, .mode = session->mode});
     if (error == -EINVAL)
-        input_refuse(input, "it cannot be beside the others of its store");
+        input_refuse(input, "it cannot coexist with the other sessions of its store");
     input_fail(input, error);
     input_take(input, &store->sessions, session->uid, 1);
 }
@@ -160,7 +160,7 @@ static void keep_region(struct input *input, struct region *region)
         region->id <= *(const uint64_t *)regions->items.items[regions->items.count - 1])
         input_refuse(input, "its number is out of order");
     if (regions_find_name(regions, region->uid, region->name, region->name_bytes))
-        input_refuse(input, "its owner has another one of its name");
+        input_refuse(input, "its owner has another region with its name");
     if (input->error == 0)
         input_fail(input, regions_reserve(regions));
     if (input->error < 0) {
@@ -211,12 +211,12 @@ static void read_place(struct input *input, struct core_store *store, struct cor
     if (input->error < 0)
         return;
     if (!store) {
-        input_refuse(input, "its store %" PRIu64 " is not there", waiter->store);
+        input_refuse(input, "its store %" PRIu64 " does not exist", waiter->store);
         return;
     }
     error = lock_restore_waiter(&store->lock, &queued);
     if (error == -EINVAL)
-        input_refuse(input, "it cannot wait behind the others of its store");
+        input_refuse(input, "it cannot wait behind the other waiters of its store");
     if (error == 0)
         core_note_waiters(input->core, store);
     input_fail(input, error);
@@ -309,7 +309,7 @@ static void read_all(struct input *input)
     if (input->version >= CORE_STATE_TIMES)
         input_times(input);
     if (input->error == 0 && input_left(input) > 0)
-        input_refuse(input, "%zu bytes follow that belong to nothing", input_left(input));
+        input_refuse(input, "%zu bytes follow after the end", input_left(input));
     if (input->error == 0)
         input_fail(input, make_room(input->core));
     if (input->error == 0)

@@ -30,7 +30,7 @@ static void read_allocation(struct input *input, struct layout *layout)
         return;
     error = layout_restore_allocation(layout, &from);
     if (error == -EINVAL)
-        input_refuse(input, "allocation %" PRIu64 " fits into no layout", from.serial);
+        input_refuse(input, "allocation %" PRIu64 " is invalid in this layout", from.serial);
     input_fail(input, error);
 }
 
@@ -58,7 +58,8 @@ static void read_entries(struct input *input, struct layout *layout)
     if (input->error == 0) {
         error = layout_restore_entries(layout, puts, count, &culprit);
         if (error == -EINVAL)
-            input_refuse(input, "metadata entry %zu of %zu fits into no layout", culprit, count);
+            input_refuse(input, "metadata entry %zu of %zu is invalid in this layout", culprit,
+                         count);
         input_fail(input, error);
     }
     free(puts);
@@ -79,7 +80,7 @@ static struct layout *read_layout(struct input *input)
         return NULL;
     error = layout_restore(next_slot, changes, &layout);
     if (error == -EINVAL)
-        input_refuse(input, "%" PRIu64 " slots are more than there can be", next_slot);
+        input_refuse(input, "%" PRIu64 " slots are too many", next_slot);
     input_fail(input, error);
     count = input_count(input, LAYOUT_MAX_ALLOCATIONS, ALLOCATION_BYTES);
     for (size_t i = 0; i < count && input->error == 0; i++)
@@ -93,7 +94,7 @@ static struct layout *read_layout(struct input *input)
 static void derive_committed(struct input *input, struct core_store *store, bool sealed)
 {
     if (sealed && !store->fixed)
-        input_refuse(input, "nothing is there that could be sealed");
+        input_refuse(input, "it is sealed without a layout");
     lock_set_committed(&store->lock, store->fixed != NULL && !sealed);
     lock_set_sealed(&store->lock, sealed);
     if (store->fixed && input->error == 0)
@@ -143,7 +144,7 @@ static void read_use(struct input *input, struct core_store *store)
     pool = store->use.pool;
     store->use.pool = 0; /* core_enter_pool() sets it */
     if (!core_pool(input->core, pool))
-        input_refuse(input, "its pool %" PRIu64 " is not there", pool);
+        input_refuse(input, "its pool %" PRIu64 " does not exist", pool);
     if (input->error == 0)
         core_enter_pool(input->core, store, pool);
 }
@@ -153,7 +154,7 @@ void input_use(struct input *input, struct core_store *store, uint64_t bytes)
     const struct core_pool *pool = core_find_pool(input->core, store);
 
     if (bytes > UINT64_MAX - pool->used_bytes)
-        input_refuse(input, "its pool has more than there can be");
+        input_refuse(input, "the use of its pool overflows");
     else
         core_use_more(input->core, store, bytes);
 }
@@ -167,7 +168,7 @@ static struct layout *read_spare(struct input *input, const struct core_store *s
     if (!input_bool(input) || input->error < 0)
         return NULL;
     if (count == 0 || count > input_left(input) / sizeof *memories) {
-        input_refuse(input, "it has a spare of nothing");
+        input_refuse(input, "it has a spare without allocations");
         return NULL;
     }
     memories = calloc(count, sizeof *memories);
@@ -189,7 +190,7 @@ static void read_coming(struct input *input, const struct core_store *store)
     const struct core_pool *pool = core_find_pool(input->core, store);
 
     if (core_get_coming(store) > UINT64_MAX - pool->coming_bytes)
-        input_refuse(input, "more comes to its pool than there can be");
+        input_refuse(input, "the promotions of its pool overflow");
     else
         core_count_coming(input->core, store, 1);
 }
@@ -201,16 +202,16 @@ static void read_places(struct input *input, struct core_store *store)
         (enum core_place)input_choice(input, CORE_PLACE_DEVICE, CORE_PLACE_NONE);
 
     if (place != CORE_PLACE_DEVICE && !store->lock.committed)
-        input_refuse(input, "nothing is committed that could be elsewhere");
+        input_refuse(input, "it is in another tier without a committed layout");
     else if (input->error == 0)
         core_set_place(input->core, store, place);
     for (unsigned tier = 0; tier < CORE_TIER_COUNT && input->error == 0; tier++)
         places->spares[tier] = read_spare(input, store);
     input_fields(input, core_places_fields, places);
     if (places->moves == 0 && places->moved_ms != 0)
-        input_refuse(input, "it has never moved, and yet did at some time");
+        input_refuse(input, "it never moved and has a time of its last move");
     if (!store->fixed && places->move.id != 0)
-        input_refuse(input, "nothing is committed that could move");
+        input_refuse(input, "it moves without a committed layout");
     if (input->error == 0)
         read_coming(input, store);
 }
@@ -289,7 +290,7 @@ void input_times(struct input *input)
             return;
         if (!store || !is_behind(&of, &before) || !layout_has_times(&times) ||
             set_times(store, &of, &times) < 0)
-            input_refuse(input, "they belong to nothing, or are out of order");
+            input_refuse(input, "their store or slot does not exist, or they are not sorted");
         before = of;
     }
 }

@@ -210,21 +210,23 @@ int core_check_index(const struct core *core, struct failure *failure)
         const struct core_store *store = core->stores.items[i];
 
         if (core_find_store_name(core, store->name) != store)
-            return failure_set(failure, -EINVAL, "store %" PRIu64 ": another one has its name",
+            return failure_set(failure, -EINVAL,
+                               "store %" PRIu64 ": a lookup by its name does not find it",
                                store->id);
         if (store->is_touched)
-            return failure_set(failure, -EINVAL, "store %" PRIu64 ": no record is looking at it",
+            return failure_set(failure, -EINVAL,
+                               "store %" PRIu64 ": it is marked as touched between records",
                                store->id);
         waited += store->lock.waiter_count > 0;
         lent += store->writer_count > 0;
         if ((idvec_find(&index->waited, store->id) == store) != (store->lock.waiter_count > 0) ||
             (idvec_find(&index->lent, store->id) == store) != (store->writer_count > 0))
-            return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": who waits for it or writes it is not found",
-                               store->id);
+            return failure_set(
+                failure, -EINVAL,
+                "store %" PRIu64 ": the index of waited or lent stores is wrong for it", store->id);
     }
     if (index->name_count == core->stores.count && index->waited.count == waited &&
         index->lent.count == lent && index->touched_count == 0)
         return 0;
-    return failure_set(failure, -EINVAL, "there are stores that are found and not there");
+    return failure_set(failure, -EINVAL, "the index has stores that do not exist");
 }

@@ -45,7 +45,7 @@ const uint8_t *input_raw(struct input *input, size_t size)
     const uint8_t *bytes = input->at;
 
     if (input->error == 0 && size > input_left(input))
-        input_refuse(input, "it is cut short");
+        input_refuse(input, "the bytes end too early");
     if (input->error < 0)
         return NULL;
     input->at += size;
@@ -90,7 +90,7 @@ static uint64_t input_within(struct input *input, uint64_t least, uint64_t most)
 
     if (number >= least && number <= most)
         return number;
-    input_refuse(input, "%" PRIu64 " is not within its bounds", number);
+    input_refuse(input, "%" PRIu64 " is out of range", number);
     return least;
 }
 
@@ -99,7 +99,7 @@ bool input_bool(struct input *input)
     uint8_t number = input_u8(input);
 
     if (number > 1)
-        input_refuse(input, "%u is neither yes nor no", number);
+        input_refuse(input, "%u is neither 0 nor 1", number);
     return number == 1;
 }
 
@@ -109,7 +109,7 @@ unsigned input_choice(struct input *input, unsigned least, unsigned most)
 
     if (number >= least && number <= most)
         return number;
-    input_refuse(input, "%u is none of the values that there are", number);
+    input_refuse(input, "%u is not a known value", number);
     return least;
 }
 
@@ -119,7 +119,7 @@ size_t input_count(struct input *input, size_t most, size_t bytes_each)
 
     if (count <= most && count <= input_left(input) / bytes_each)
         return count;
-    input_refuse(input, "%" PRIu32 " are more than there can be", count);
+    input_refuse(input, "%" PRIu32 " are too many", count);
     return 0;
 }
 
@@ -141,7 +141,7 @@ static void input_text(struct input *input, char *text, size_t room)
     if (!from)
         return;
     if (memchr(from, '\0', size))
-        input_refuse(input, "a text has a NUL in it");
+        input_refuse(input, "a text contains a NUL");
     memset(text, 0, room);
     memcpy(text, from, size);
 }
@@ -222,7 +222,7 @@ void input_take(struct input *input, struct share *share, uint32_t uid, uint64_t
     if (input->error < 0)
         return;
     if (more > share->limit - share->taken)
-        input_refuse(input, "user %" PRIu32 " has more than there is", uid);
+        input_refuse(input, "user %" PRIu32 " has more than the bound", uid);
     else
         input_fail(input, share_take(share, uid, more));
 }

@@ -95,8 +95,7 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
     uint64_t committed = uses[0].committed ? uses[0].store : 0;
 
     if (refs > 2 || (refs == 2 && !are_one(&uses[0], &uses[1])))
-        return failure_set(failure, -EINVAL,
-                           "memory %" PRIu64 ": allocations that are not the same one have it",
+        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": different allocations have it",
                            uses[0].memory);
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
@@ -104,7 +103,8 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
         memory->tier != uses[0].tier ||
         (memory->suspect != 0 && memory->tier != CORE_PLACE_DEVICE) ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
-        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": it is counted wrongly",
+        return failure_set(failure, -EINVAL,
+                           "memory %" PRIu64 ": its entry in the table of memories is wrong",
                            uses[0].memory);
     return 0;
 }
@@ -129,7 +129,7 @@ static int check_uses(const struct core *core, const struct core_memory_use *use
         at = end;
     }
     if (known < core->memories.count)
-        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": nothing holds it",
+        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": no layout refers to it",
                            ((const struct core_memory *)core->memories.items[known])->id);
     return 0;
 }
@@ -151,11 +151,12 @@ static int check_suspects(const struct core *core, struct failure *failure)
 
         if (store->suspect != counts[at])
             return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": suspect memory is counted wrongly", store->id);
+                               "store %" PRIu64 ": its count of suspect memories is wrong",
+                               store->id);
     }
     return core->suspect == all
                ? 0
-               : failure_set(failure, -EINVAL, "suspect memory is counted wrongly");
+               : failure_set(failure, -EINVAL, "the count of suspect memories is wrong");
 }
 
 int core_check_memories(const struct core *core, struct failure *failure)
@@ -254,11 +255,11 @@ static int check_id(const struct core *core, const struct id_use *use, const str
 {
     if (use->id == 0 || use->id >= core->next_id)
         return failure_set(failure, -EINVAL,
-                           "id %" PRIu64 " of store %" PRIu64 ": it was not given to anything yet",
-                           use->id, use->store);
+                           "id %" PRIu64 " of store %" PRIu64 ": it was never given out", use->id,
+                           use->store);
     if (before && before->id == use->id &&
         (before->store != use->store || before->kind != use->kind))
-        return failure_set(failure, -EINVAL, "id %" PRIu64 ": two things have it", use->id);
+        return failure_set(failure, -EINVAL, "id %" PRIu64 ": two objects have it", use->id);
     return 0;
 }
 
