@@ -294,7 +294,7 @@ TAP_TEST(a_state_that_is_cut_short_anywhere_or_too_long_is_refused)
     require(longer != NULL);
     memcpy(longer, state.bytes, state.size);
     check_int(decode_exact(longer, state.size + 1, &decoded, &failure), -EINVAL);
-    check(strstr(failure.text, "1 bytes follow that belong to nothing") != NULL);
+    check(strstr(failure.text, "1 bytes follow after the end") != NULL);
     free(longer);
     free(state.bytes);
 }
