@@ -32,7 +32,7 @@ static int check_order(const struct check *check, const char *what, const struct
         uint64_t id = *(const uint64_t *)vec->items[i];
 
         if (id <= before || id >= next)
-            return WRONG(check, "%s %" PRIu64 ": its number is out of order", what, id);
+            return core_wrong(check->failure, what, id, "its number is out of order");
         before = id;
     }
     return 0;
@@ -49,22 +49,22 @@ static int check_layouts(const struct check *check, const struct core_store *sto
     if ((fixed != NULL) != (store->encoding != NULL) ||
         (fixed != NULL) != (store->lock.committed || store->lock.sealed) ||
         (store->lock.committed && store->lock.sealed))
-        return WRONG(check,
-                     "store %" PRIu64 ": its lock and its layout disagree on what is committed",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "its lock and its layout disagree on what is committed");
     if (!fixed && (!core_is_zero(store->hash, sizeof store->hash) ||
                    !core_is_zero(store->group, sizeof store->group)))
-        return WRONG(check, "store %" PRIu64 ": it has a hash or a group without a commit",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has a hash or a group without a commit");
     if (fixed && !store->lock.bare && layout_check(fixed, false, message, sizeof message) < 0)
-        return WRONG(check, "store %" PRIu64 ": its committed layout is invalid", store->id);
+        return core_wrong(check->failure, "store", store->id, "its committed layout is invalid");
     if (working && (!writer || writer->mode != LOCK_MODE_RW))
-        return WRONG(check, "store %" PRIu64 ": it has a working copy without a writer", store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has a working copy without a writer");
     if (store->lock.sealed && writer && writer->mode != LOCK_MODE_RW_DATA)
-        return WRONG(check, "store %" PRIu64 ": a session has RW although a layout is sealed",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "a session has RW although a layout is sealed");
     if (fixed && working && layout_next_slot(working) < layout_next_slot(fixed))
-        return WRONG(check, "store %" PRIu64 ": its working copy would reuse slots", store->id);
+        return core_wrong(check->failure, "store", store->id, "its working copy would reuse slots");
     return 0;
 }
 
@@ -74,18 +74,20 @@ static int check_lock(const struct check *check, const struct core_store *store)
     size_t writers = 0;
 
     if (lock->patience_ms != check->core->options.patience_ms)
-        return WRONG(check, "store %" PRIu64 ": its lock has another patience than the mount",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "its lock has another patience than the mount");
     for (size_t i = 0; i < lock->session_count; i++)
         writers += lock->sessions[i].mode != LOCK_MODE_RO;
     if (writers > 0 && lock->session_count > 1)
-        return WRONG(check, "store %" PRIu64 ": it has a writer and another session", store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has a writer and another session");
     if (lock->session_count > writers && !lock->committed)
-        return WRONG(check, "store %" PRIu64 ": it has readers and no committed layout", store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has readers and no committed layout");
     if (check->core->lost && lock->session_count == 0 && store->fixed &&
         store->places.place == CORE_PLACE_DEVICE)
-        return WRONG(check, "store %" PRIu64 ": it has a layout on a lost device and no session",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has a layout on a lost device and no session");
     return 0;
 }
 
@@ -100,17 +102,16 @@ static int check_writers(const struct check *check, const struct core_store *sto
         if (writer->pid == 0 ||
             (before && (before->pid > writer->pid ||
                         (before->pid == writer->pid && before->start >= writer->start))))
-            return WRONG(check, "store %" PRIu64 ": its writers are not sorted", store->id);
+            return core_wrong(check->failure, "store", store->id, "its writers are not sorted");
         before = writer;
     }
     if (store->writer_count > CORE_MAX_WRITERS || (store->unseen_writer && store->lock.sealed))
-        return WRONG(check,
-                     "store %" PRIu64
-                     ": it has too many writers, or a sealed layout and an invisible writer",
-                     store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has too many writers, or a sealed layout and an invisible writer");
     if (!store->fixed && !core_get_writer(check->core, store->id) &&
         (store->writer_count > 0 || store->unseen_writer))
-        return WRONG(check, "store %" PRIu64 ": it has writers and no memory to write", store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "it has writers and no memory to write");
     return 0;
 }
 
@@ -119,9 +120,10 @@ static int check_store(const struct check *check, const struct core_store *store
     int error;
 
     if (!core_is_text(store->name, sizeof store->name) || core_check_store_name(store->name) < 0)
-        return WRONG(check, "store %" PRIu64 ": its name is invalid", store->id);
+        return core_wrong(check->failure, "store", store->id, "its name is invalid");
     if (store->mode & ~07777u || !core_is_text(store->last_error, sizeof store->last_error))
-        return WRONG(check, "store %" PRIu64 ": its mode or its last error is invalid", store->id);
+        return core_wrong(check->failure, "store", store->id,
+                          "its mode or its last error is invalid");
     error = check_layouts(check, store);
     if (error == 0)
         error = check_writers(check, store);
@@ -147,15 +149,18 @@ static int check_opener(const struct check *check, const struct core_session *se
     const struct core_file *opener = core_file(check->core, session->opener);
 
     if (session->exclusive && session->implicit)
-        return WRONG(check, "session %" PRIu64 ": it is both exclusive and implicit", session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "it is both exclusive and implicit");
     if ((session->opener != 0) != (session->exclusive || session->implicit) ||
         session->opener >= check->core->next_id)
-        return WRONG(check, "session %" PRIu64 ": the file that took it is missing or unexpected",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "the file that took it is missing or unexpected");
     if (session->exclusive && !session->ending && (!opener || opener->session != session->id))
-        return WRONG(check, "session %" PRIu64 ": the file that took it has left it", session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "the file that took it has left it");
     if (session->files == 0 && !session->ending)
-        return WRONG(check, "session %" PRIu64 ": it has no files and is not ending", session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "it has no files and is not ending");
     return 0;
 }
 
@@ -167,29 +172,29 @@ static int check_session(struct check *check, size_t index)
     const struct lock_session *held;
 
     if (at == check->core->stores.count)
-        return WRONG(check, "session %" PRIu64 ": its store is gone", session->id);
+        return core_wrong(check->failure, "session", session->id, "its store is gone");
     store = check->core->stores.items[at];
     held = &store->lock.sessions[check->next_session[at]++];
     if (check->next_session[at] > store->lock.session_count || held->id != session->id ||
         held->mode != session->mode)
-        return WRONG(check, "session %" PRIu64 ": its lock has another session in its place",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "its lock has another session in its place");
     if (session->files != check->session_files[index])
-        return WRONG(check, "session %" PRIu64 ": its count of files is wrong", session->id);
+        return core_wrong(check->failure, "session", session->id, "its count of files is wrong");
     if ((session->any && session->mode != LOCK_MODE_RO) ||
         (!session->holds && (!session->implicit || session->mode != LOCK_MODE_RO)))
-        return WRONG(check, "session %" PRIu64 ": its `holds` or `any` does not fit its mode",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "its `holds` or `any` does not fit its mode");
     if (session->mode != LOCK_MODE_RW && (session->touched || session->reserved_bytes > 0 ||
                                           session->due_bytes > 0 || session->making_bytes > 0))
-        return WRONG(check, "session %" PRIu64 ": a reader has a reservation or has touched bytes",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "a reader has a reservation or has touched bytes");
     if (session->drawn_bytes > session->making_bytes)
-        return WRONG(check, "session %" PRIu64 ": more bytes are drawn for it than are made",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "more bytes are drawn for it than are made");
     if (!core_is_text(session->comm, sizeof session->comm))
-        return WRONG(check, "session %" PRIu64 ": the name of its program is not terminated",
-                     session->id);
+        return core_wrong(check->failure, "session", session->id,
+                          "the name of its program is not terminated");
     return check_opener(check, session);
 }
 
@@ -204,16 +209,16 @@ static int check_sessions(struct check *check)
 
         error = check_session(check, i);
         if (session->reserved_bytes > UINT64_MAX - reserved_bytes)
-            error = WRONG(check, "session %" PRIu64 ": the sum of all reservations overflows",
-                          session->id);
+            error = core_wrong(check->failure, "session", session->id,
+                               "the sum of all reservations overflows");
         reserved_bytes += session->reserved_bytes;
     }
     for (size_t i = 0; i < core->stores.count && error == 0; i++) {
         const struct core_store *store = core->stores.items[i];
 
         if (check->next_session[i] != store->lock.session_count)
-            error = WRONG(check, "store %" PRIu64 ": its lock has a session that does not exist",
-                          store->id);
+            error = core_wrong(check->failure, "store", store->id,
+                               "its lock has a session that does not exist");
     }
     if (error == 0 && reserved_bytes != core->reserved_bytes)
         error = WRONG(check, "the sum of all reservations is wrong");
@@ -231,18 +236,19 @@ static int check_file(struct check *check, const struct core_file *file)
 
     if (file->kind <= CORE_KIND_NONE || file->kind >= CORE_KIND_COUNT ||
         file->flags & ~CORE_OPEN_FLAGS)
-        return WRONG(check, "file %" PRIu64 ": its kind or its flags are invalid", file->id);
+        return core_wrong(check->failure, "file", file->id, "its kind or its flags are invalid");
     if (file->store >= core->next_id || (numbered && file->serial >= core->next_id))
-        return WRONG(check, "file %" PRIu64 ": its store or its serial was never used", file->id);
+        return core_wrong(check->failure, "file", file->id,
+                          "its store or its serial was never used");
     if (file->holds && file->kind != CORE_KIND_REGION)
-        return WRONG(check, "file %" PRIu64 ": it holds a region and is not a region's file",
-                     file->id);
+        return core_wrong(check->failure, "file", file->id,
+                          "it holds a region and is not a region's file");
     if (file->session >= core->next_session || (file->store == 0 && file->session != 0))
-        return WRONG(check, "file %" PRIu64 ": its session never existed", file->id);
+        return core_wrong(check->failure, "file", file->id, "its session never existed");
     if (at == core->sessions.count)
         return 0;
     if (((const struct core_session *)core->sessions.items[at])->store != file->store)
-        return WRONG(check, "file %" PRIu64 ": its session is of another store", file->id);
+        return core_wrong(check->failure, "file", file->id, "its session is of another store");
     check->session_files[at]++;
     return 0;
 }
@@ -268,13 +274,14 @@ static int check_asker(struct check *check, const struct core_waiter *waiter)
     if (waiter->file == 0)
         return 0;
     if (at == check->core->files.count || check->file_waits[at])
-        return WRONG(check, "waiter %" PRIu64 ": its file is gone or has another waiter",
-                     waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id,
+                          "its file is gone or has another waiter");
     check->file_waits[at] = true;
     file = check->core->files.items[at];
     if (file->kind != CORE_KIND_CTL || file->store != waiter->store || file->uid != waiter->uid ||
         core_session(check->core, file->session))
-        return WRONG(check, "waiter %" PRIu64 ": its file cannot wait for this store", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id,
+                          "its file cannot wait for this store");
     return 0;
 }
 
@@ -282,14 +289,15 @@ static int check_wish(const struct check *check, const struct core_waiter *waite
 {
     if (waiter->file ? waiter->kind != CORE_KIND_CTL
                      : !core_can_wish(waiter->kind, (uint32_t)waiter->wish))
-        return WRONG(check, "waiter %" PRIu64 ": its kind does not allow its wish", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id, "its kind does not allow its wish");
     if (waiter->flags & ~CORE_OPEN_FLAGS ||
         (waiter->kind == CORE_KIND_ALLOCATION && waiter->serial >= check->core->next_id))
-        return WRONG(check, "waiter %" PRIu64 ": its flags or its serial are invalid", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id,
+                          "its flags or its serial are invalid");
     if (waiter->file == 0 && waiter->flags & CORE_ACQUIRE_FLAGS)
-        return WRONG(check, "waiter %" PRIu64 ": an open has flags of ACQUIRE", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id, "an open has flags of ACQUIRE");
     if (waiter->reserve_bytes > 0 && (waiter->file == 0 || waiter->wish == LOCK_WISH_RO))
-        return WRONG(check, "waiter %" PRIu64 ": it cannot have a reservation", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id, "it cannot have a reservation");
     return 0;
 }
 
@@ -301,19 +309,19 @@ static int check_waiter(struct check *check, const struct core_waiter *waiter)
     int error;
 
     if (at == check->core->stores.count)
-        return WRONG(check, "waiter %" PRIu64 ": its store is gone", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id, "its store is gone");
     store = check->core->stores.items[at];
     queued = &store->lock.waiters[check->next_waiter[at]++];
     if (check->next_waiter[at] > store->lock.waiter_count || queued->id != waiter->id ||
         queued->wish != waiter->wish || (queued->kept_until_ms != 0) != waiter->away ||
         queued->looking != (waiter->away && core_waiter_counts(waiter)))
-        return WRONG(check, "waiter %" PRIu64 ": its lock has another waiter in its place",
-                     waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id,
+                          "its lock has another waiter in its place");
     if (!waiter->grant.session || (waiter->grant.file == NULL) != (waiter->file != 0))
-        return WRONG(check, "waiter %" PRIu64 ": its grant has no memory", waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id, "its grant has no memory");
     if (!core_is_text(waiter->comm, sizeof waiter->comm))
-        return WRONG(check, "waiter %" PRIu64 ": the name of its program is not terminated",
-                     waiter->id);
+        return core_wrong(check->failure, "waiter", waiter->id,
+                          "the name of its program is not terminated");
     error = check_asker(check, waiter);
     return error < 0 ? error : check_wish(check, waiter);
 }
@@ -337,8 +345,8 @@ static int check_waiters(struct check *check)
         const struct core_store *store = core->stores.items[i];
 
         if (check->next_waiter[i] != store->lock.waiter_count)
-            error = WRONG(check, "store %" PRIu64 ": its lock has a waiter that does not exist",
-                          store->id);
+            error = core_wrong(check->failure, "store", store->id,
+                               "its lock has a waiter that does not exist");
     }
     if (error == 0 && reserving != core->reserving)
         error = WRONG(check, "the count of waiters for reservations is wrong");
@@ -355,23 +363,23 @@ static int check_ticket(const struct check *check, size_t index)
     if (ticket->region != 0 &&
         (!core_find_region(check->core, ticket->region) || ticket->session != 0 ||
          ticket->writable || ticket->serial != 0 || ticket->first != 0 || ticket->count != 1))
-        return WRONG(check,
-                     "ticket %" PRIu64
-                     ": it is for a region that does not exist, or has members of other tickets",
-                     ticket->id);
+        return core_wrong(
+            check->failure, "ticket", ticket->id,
+            "it is for a region that does not exist, or has members of other tickets");
     if (ticket->region == 0 && !session)
-        return WRONG(check, "ticket %" PRIu64 ": its session is gone", ticket->id);
+        return core_wrong(check->failure, "ticket", ticket->id, "its session is gone");
     if (session && ticket->writable && session->mode == LOCK_MODE_RO)
-        return WRONG(check, "ticket %" PRIu64 ": its session only reads", ticket->id);
+        return core_wrong(check->failure, "ticket", ticket->id, "its session only reads");
     if (ticket->serial >= check->core->next_id || (ticket->serial != 0 && ticket->count != 1) ||
         ticket->first > LAYOUT_MAX_ALLOCATIONS ||
         ticket->count > LAYOUT_MAX_ALLOCATIONS - ticket->first)
-        return WRONG(check, "ticket %" PRIu64 ": no layout has its range", ticket->id);
+        return core_wrong(check->failure, "ticket", ticket->id, "no layout has its range");
     for (size_t i = 0; i < index; i++) {
         const struct core_ticket *other = check->core->tickets.items[i];
 
         if (memcmp(other->secret, ticket->secret, sizeof ticket->secret) == 0)
-            return WRONG(check, "ticket %" PRIu64 ": another ticket has its secret", ticket->id);
+            return core_wrong(check->failure, "ticket", ticket->id,
+                              "another ticket has its secret");
     }
     return 0;
 }

@@ -30,7 +30,7 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
     bool of_bound, of_region, of_recovery;
 
     if (!event || (unsigned)event->type >= CORE_EVENT_TYPE_COUNT)
-        return WRONG("event %" PRIu64 ": its type is invalid", seq);
+        return core_wrong(failure, "event", seq, "its type is invalid");
     of_bound = event->type == CORE_EVENT_BOUND;
     of_region = event->type == CORE_EVENT_REGION_REGISTERED ||
                 event->type == CORE_EVENT_REGION_UNREGISTERED ||
@@ -40,44 +40,43 @@ static int check_event(const struct core *core, struct failure *failure, uint64_
         !core_is_text(event->comm, sizeof event->comm) ||
         !core_is_text(event->bound, sizeof event->bound) ||
         (event->store[0] != '\0' && core_check_store_name(event->store) < 0))
-        return WRONG("event %" PRIu64 ": it has an invalid name", seq);
+        return core_wrong(failure, "event", seq, "it has an invalid name");
     if (event->session >= core->next_session || event->waiter >= core->next_waiter)
-        return WRONG("event %" PRIu64 ": its session or its waiter never existed", seq);
+        return core_wrong(failure, "event", seq, "its session or its waiter never existed");
     if ((event->bound[0] != '\0') != of_bound || (event->is_share && !of_bound))
-        return WRONG("event %" PRIu64 ": it has a bound that its type does not have", seq);
+        return core_wrong(failure, "event", seq, "it has a bound that its type does not have");
     if (!core_is_text(event->region, sizeof event->region) ||
         (of_region ? region_check_name(event->region, strlen(event->region)) < 0
                    : (event->region[0] != '\0') != of_recovery))
-        return WRONG("event %" PRIu64 ": it has a region or a cause that its type does not have",
-                     seq);
+        return core_wrong(failure, "event", seq,
+                          "it has a region or a cause that its type does not have");
     if (!core_is_text(event->pool, sizeof event->pool) ||
         (event->type == CORE_EVENT_OVER_QUOTA ? !core_is_pool_name(event->pool)
                                               : event->pool[0] != '\0'))
-        return WRONG("event %" PRIu64 ": it has a pool that its type does not have", seq);
+        return core_wrong(failure, "event", seq, "it has a pool that its type does not have");
     if (!core_is_text(event->for_store, sizeof event->for_store) ||
         (event->for_store[0] != '\0' &&
          (event->type != CORE_EVENT_EVICTED || core_check_store_name(event->for_store) < 0)))
-        return WRONG("event %" PRIu64 ": it has an evictor that its type does not have", seq);
+        return core_wrong(failure, "event", seq, "it has an evictor that its type does not have");
     if (event->type != CORE_EVENT_REVOKED &&
         (event->by.pid != 0 || event->by.start != 0 || event->by_uid != 0))
-        return WRONG("event %" PRIu64 ": it has a revoker that its type does not have", seq);
+        return core_wrong(failure, "event", seq, "it has a revoker that its type does not have");
     if (event->tier >= CORE_PLACE_COUNT ||
         (!is_of_copies(event->type) &&
          (event->tier != 0 || (event->took_ms != 0 && !of_recovery))) ||
         (event->type != CORE_EVENT_MOVE_FAILED && event->type != CORE_EVENT_COPY_DROPPED &&
          event->error != 0))
-        return WRONG("event %" PRIu64
-                     ": it has a tier, a duration or an error that its type does not have",
-                     seq);
+        return core_wrong(failure, "event", seq,
+                          "it has a tier, a duration or an error that its type does not have");
     if (event->type == CORE_EVENT_UNFENCED ? !is_resolution(event->resolved_by)
                                            : event->resolved_by != 0)
-        return WRONG("event %" PRIu64 ": it resolves a fence in an unknown way", seq);
+        return core_wrong(failure, "event", seq, "it resolves a fence in an unknown way");
     if (event->deadline_ms != 0 && event->type != CORE_EVENT_STORE_DRAINING)
-        return WRONG("event %" PRIu64 ": it has a deadline that its type does not have", seq);
+        return core_wrong(failure, "event", seq, "it has a deadline that its type does not have");
     if (event->type == CORE_EVENT_RESUMED || of_recovery
             ? event->resumes == 0 || event->resumes > core->resumes
             : event->resumes != 0)
-        return WRONG("event %" PRIu64 ": its count of replaced workers is wrong", seq);
+        return core_wrong(failure, "event", seq, "its count of replaced workers is wrong");
     return 0;
 }
 
@@ -91,8 +90,8 @@ static int check_lines(const struct core *core, struct failure *failure)
         size_t bytes = event_line_write(event, 0, NULL);
 
         if (at < bytes || event->at != at - bytes)
-            return WRONG("event %" PRIu64 ": its line has another offset than the lines before it",
-                         seq);
+            return core_wrong(failure, "event", seq,
+                              "its line has another offset than the lines before it");
         at = event->at;
     }
     if (core->measured_event != core->next_event || (first == 1 && at != 0))
@@ -103,12 +102,12 @@ static int check_lines(const struct core *core, struct failure *failure)
 static int check_history(const struct core_store *store, struct failure *failure)
 {
     if (store->history.count > CORE_HISTORY_EVENTS || store->history.first >= CORE_HISTORY_EVENTS)
-        return WRONG("store %" PRIu64 ": its history is too long", store->id);
+        return core_wrong(failure, "store", store->id, "its history is too long");
     for (size_t i = 0; i < store->history.count; i++) {
         const struct core_past *past = core_history_get(&store->history, i);
 
         if (!core_is_history(past->type) || past->allocations > LAYOUT_MAX_ALLOCATIONS)
-            return WRONG("store %" PRIu64 ": its history has an invalid entry", store->id);
+            return core_wrong(failure, "store", store->id, "its history has an invalid entry");
     }
     return 0;
 }
@@ -128,10 +127,10 @@ static int check_drain(const struct core *core, const struct core_store *store,
         return WRONG("store %" PRIu64 ": its lock is %s, which does not fit its drain", store->id,
                      store->lock.closed ? "closed" : "open");
     if (drain->is_on && drain->id >= core->next_event)
-        return WRONG("store %" PRIu64 ": its drain never began", store->id);
+        return core_wrong(failure, "store", store->id, "its drain never began");
     if (!drain->is_on && (drain->id != 0 || drain->since_ms != 0 || drain->deadline_ms != 0 ||
                           !is_nobody(&drain->by)))
-        return WRONG("store %" PRIu64 ": it has members of a drain that is over", store->id);
+        return core_wrong(failure, "store", store->id, "it has members of a drain that is over");
     return 0;
 }
 
@@ -180,7 +179,7 @@ static int check_fence(const struct core *core, struct failure *failure)
         const struct core_store *store = core_find_store_name(core, fence->names[i]);
 
         if (store && (store->lock.session_count > 0 || store->lock.waiter_count > 0))
-            return WRONG("store %" PRIu64 ": it is in use behind the fence", store->id);
+            return core_wrong(failure, "store", store->id, "it is in use behind the fence");
     }
     return 0;
 }

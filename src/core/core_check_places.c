@@ -4,9 +4,6 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-
-#define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
 
 /* True if no allocation has memory and all have a size. */
 static bool is_bare(const struct layout *layout)
@@ -28,13 +25,12 @@ static int check_spares(const struct core_store *store, struct failure *failure)
         if (!places->spares[tier])
             continue;
         if (!store->lock.committed || tier <= (unsigned)places->place)
-            return WRONG(
-                "store %" PRIu64
-                ": it has a spare in its own or a faster tier, or without a committed layout",
-                store->id);
+            return core_wrong(
+                failure, "store", store->id,
+                "it has a spare in its own or a faster tier, or without a committed layout");
         if (layout_count_allocations(places->spares[tier]) !=
             layout_count_allocations(store->fixed))
-            return WRONG("store %" PRIu64 ": a spare is incomplete", store->id);
+            return core_wrong(failure, "store", store->id, "a spare is incomplete");
     }
     return 0;
 }
@@ -47,9 +43,8 @@ static int check_working(const struct core_store *store, struct failure *failure
 
         if (allocation->memory == LAYOUT_NO_MEMORY && allocation->aligned_bytes > 0 &&
             !(store->lock.bare && layout_find_serial(store->fixed, allocation->serial)))
-            return WRONG("store %" PRIu64
-                         ": its working copy has an allocation with a size and no memory",
-                         store->id);
+            return core_wrong(failure, "store", store->id,
+                              "its working copy has an allocation with a size and no memory");
     }
     return 0;
 }
@@ -61,24 +56,26 @@ static int check_move(const struct core *core, const struct core_store *store,
     const struct core_move *move = &places->move;
 
     if (places->moves == 0 && places->moved_ms != 0)
-        return WRONG("store %" PRIu64 ": it never moved and has a time of its last move",
-                     store->id);
+        return core_wrong(failure, "store", store->id,
+                          "it never moved and has a time of its last move");
     if (move->id == 0)
         return move->to == 0 && !move->spare && move->since_ms == 0 && move->evictor == 0
                    ? 0
-                   : WRONG("store %" PRIu64 ": it has members of a move that is over", store->id);
+                   : core_wrong(failure, "store", store->id,
+                                "it has members of a move that is over");
     if (move->id >= core->next_id || !store->lock.committed || move->to == places->place ||
         places->place == CORE_PLACE_NONE ||
         (places->spares[move->to] && (move->spare || move->to < places->place)) ||
         (move->spare && move->to < places->place))
-        return WRONG("store %" PRIu64 ": its move is invalid", store->id);
+        return core_wrong(failure, "store", store->id, "its move is invalid");
     if (move->evictor != 0 && (move->evictor >= core->next_id || move->evictor == store->id ||
                                places->place != CORE_PLACE_DEVICE || move->spare))
-        return WRONG("store %" PRIu64 ": its move cannot be an eviction for that store", store->id);
+        return core_wrong(failure, "store", store->id,
+                          "its move cannot be an eviction for that store");
     if (core_get_writer(core, store->id))
-        return WRONG("store %" PRIu64 ": it moves although it has a writer", store->id);
+        return core_wrong(failure, "store", store->id, "it moves although it has a writer");
     if (core->lost && (places->place == CORE_PLACE_DEVICE || move->to == CORE_PLACE_DEVICE))
-        return WRONG("store %" PRIu64 ": it moves to or from a lost device", store->id);
+        return core_wrong(failure, "store", store->id, "it moves to or from a lost device");
     return 0;
 }
 
@@ -92,12 +89,12 @@ static int check_store(const struct core *core, const struct core_store *store,
         return error;
     if ((unsigned)places->place >= CORE_PLACE_COUNT ||
         (places->place != CORE_PLACE_DEVICE && !store->lock.committed))
-        return WRONG("store %" PRIu64 ": its place is invalid, or it has no committed layout there",
-                     store->id);
+        return core_wrong(failure, "store", store->id,
+                          "its place is invalid, or it has no committed layout there");
     if (store->lock.bare != (places->place == CORE_PLACE_NONE) ||
         (store->lock.bare && !is_bare(store->fixed)))
-        return WRONG("store %" PRIu64 ": its lock and its place disagree on whether it has bytes",
-                     store->id);
+        return core_wrong(failure, "store", store->id,
+                          "its lock and its place disagree on whether it has bytes");
     error = store->working ? check_working(store, failure) : 0;
     return error < 0 ? error : check_move(core, store, failure);
 }
@@ -110,8 +107,8 @@ static int check_session(const struct core *core, const struct core_session *ses
 
     if (session->mode == LOCK_MODE_RO && store->places.place != CORE_PLACE_DEVICE &&
         session->holds && !session->any)
-        return WRONG("session %" PRIu64 ": it holds a store that is not on the device",
-                     session->id);
+        return core_wrong(failure, "session", session->id,
+                          "it holds a store that is not on the device");
     return 0;
 }
 
@@ -129,6 +126,7 @@ int core_check_places(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < core->sessions.count && error == 0; i++)
         error = check_session(core, core->sessions.items[i], failure);
     if (error == 0 && displaced != core->displaced)
-        error = WRONG("the count of stores that are not on the device is wrong");
+        error = failure_set(failure, -EINVAL,
+                            "the count of stores that are not on the device is wrong");
     return error;
 }

@@ -3,11 +3,8 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define WRONG(...) failure_set(failure, -EINVAL, __VA_ARGS__)
 
 static int check_pool(const struct core *core, const struct core_pool *pool,
                       struct failure *failure)
@@ -15,11 +12,11 @@ static int check_pool(const struct core *core, const struct core_pool *pool,
     if (!core_is_text(pool->name, sizeof pool->name) || !core_is_pool_name(pool->name) ||
         core_find_pool_name(core, pool->name) != pool ||
         (strcmp(pool->name, CORE_DEFAULT_POOL_NAME) == 0) != (pool->id == CORE_DEFAULT_POOL))
-        return WRONG("pool %" PRIu64 ": its name is invalid or not unique", pool->id);
+        return core_wrong(failure, "pool", pool->id, "its name is invalid or not unique");
     if ((unsigned)pool->class >= POOL_CLASS_COUNT || pool->sm_percent == 0 ||
         pool->sm_percent > 100 || pool->slots > CORE_MOST_SLOTS ||
         pool->min_bytes > pool->max_bytes || pool->min_bytes > INT64_MAX)
-        return WRONG("pool %" PRIu64 ": its budget is invalid", pool->id);
+        return core_wrong(failure, "pool", pool->id, "its budget is invalid");
     return 0;
 }
 
@@ -36,12 +33,12 @@ static int check_use(const struct core *core, const struct core_store *store, ui
         holds += session->holds;
     }
     if (store->use.used_bytes != used_bytes)
-        return WRONG("store %" PRIu64 ": its count of used bytes is wrong", store->id);
+        return core_wrong(failure, "store", store->id, "its count of used bytes is wrong");
     if (store->use.holds != holds)
-        return WRONG("store %" PRIu64 ": its count of holding sessions is wrong", store->id);
+        return core_wrong(failure, "store", store->id, "its count of holding sessions is wrong");
     return core_find_pool(core, store)
                ? 0
-               : WRONG("store %" PRIu64 ": its pool does not exist", store->id);
+               : core_wrong(failure, "store", store->id, "its pool does not exist");
 }
 
 static int check_sums(const struct core *core, const struct core_pool *pool,
@@ -64,7 +61,7 @@ static int check_sums(const struct core *core, const struct core_pool *pool,
                    pool->resident == resident && pool->coming == coming &&
                    pool->coming_bytes == coming_bytes
                ? 0
-               : WRONG("pool %" PRIu64 ": its account of its stores is wrong", pool->id);
+               : core_wrong(failure, "pool", pool->id, "its account of its stores is wrong");
 }
 
 static int check_stores(const struct core *core, struct failure *failure)
@@ -83,7 +80,7 @@ static int check_stores(const struct core *core, struct failure *failure)
     for (size_t i = 0; i < core->stores.count && error == 0; i++)
         error = check_use(core, core->stores.items[i], bytes[i], failure);
     if (error == 0 && bytes[core->stores.count] > 0)
-        error = WRONG("there is memory of a store that does not exist");
+        error = failure_set(failure, -EINVAL, "there is memory of a store that does not exist");
     free(bytes);
     return error;
 }
@@ -96,12 +93,13 @@ int core_check_pools(const struct core *core, struct failure *failure)
 
     if (error == 0 && (pools->count == 0 || pools->count > CORE_MAX_POOLS ||
                        *(const uint64_t *)pools->items[0] != CORE_DEFAULT_POOL))
-        error = WRONG("there are too many pools, or the default pool is missing");
+        error = failure_set(failure, -EINVAL,
+                            "there are too many pools, or the default pool is missing");
     for (size_t i = 0; i < pools->count && error == 0; i++) {
         const struct core_pool *pool = pools->items[i];
 
         if (pool->id <= before || pool->id >= core->pools.next_id)
-            return WRONG("pool %" PRIu64 ": its number is out of order", pool->id);
+            return core_wrong(failure, "pool", pool->id, "its number is out of order");
         before = pool->id;
         unfilled_bytes = core_add(unfilled_bytes, core_get_unfilled(pool));
         error = check_pool(core, pool, failure);
@@ -109,6 +107,6 @@ int core_check_pools(const struct core *core, struct failure *failure)
             error = check_sums(core, pool, failure);
     }
     if (error == 0 && unfilled_bytes != core->pools.unfilled_bytes)
-        error = WRONG("the sum of the pools' unused minimums is wrong");
+        error = failure_set(failure, -EINVAL, "the sum of the pools' unused minimums is wrong");
     return error;
 }

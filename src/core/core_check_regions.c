@@ -3,11 +3,9 @@
 #include "core/core_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
-#define WRONG(region, what) \
-    failure_set(failure, -EINVAL, "region %" PRIu64 ": %s", (region)->id, (what))
+#define WRONG(region, what) core_wrong(failure, "region", (region)->id, what)
 
 /* A region has a descriptor, an allocation, or only a handle. */
 static int check_object(const struct core *core, const struct region *region,

@@ -4,6 +4,9 @@
 
 #include "base/array.h"
 
+#include <errno.h>
+#include <inttypes.h>
+
 struct core_store *core_store(const struct core *core, uint64_t id)
 {
     return idvec_find(&core->stores, id);
@@ -39,6 +42,11 @@ struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file
 bool core_same_process(struct core_process a, struct core_process b)
 {
     return a.pid != 0 && a.pid == b.pid && a.start == b.start;
+}
+
+int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text)
+{
+    return failure_set(failure, -EINVAL, "%s %" PRIu64 ": %s", kind, id, text);
 }
 
 uint64_t core_add(uint64_t a, uint64_t b)

@@ -210,13 +210,10 @@ int core_check_index(const struct core *core, struct failure *failure)
         const struct core_store *store = core->stores.items[i];
 
         if (core_find_store_name(core, store->name) != store)
-            return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": a lookup by its name does not find it",
-                               store->id);
+            return core_wrong(failure, "store", store->id, "a lookup by its name does not find it");
         if (store->is_touched)
-            return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": it is marked as touched between records",
-                               store->id);
+            return core_wrong(failure, "store", store->id,
+                              "it is marked as touched between records");
         waited += store->lock.waiter_count > 0;
         lent += store->writer_count > 0;
         if ((idvec_find(&index->waited, store->id) == store) != (store->lock.waiter_count > 0) ||

@@ -78,6 +78,8 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id);
 /* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
 bool core_same_process(struct core_process a, struct core_process b);
+/* Sets the message "KIND ID: TEXT" of a failed check. Returns -EINVAL. */
+int core_wrong(struct failure *failure, const char *kind, uint64_t id, const char *text);
 /* True if all bytes are 0. */
 bool core_is_zero(const void *bytes, size_t size);
 /* The sum; UINT64_MAX if that is less. */

@@ -95,17 +95,15 @@ static int check_memory(const struct core_memory *memory, const struct core_memo
     uint64_t committed = uses[0].committed ? uses[0].store : 0;
 
     if (refs > 2 || (refs == 2 && !are_one(&uses[0], &uses[1])))
-        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": different allocations have it",
-                           uses[0].memory);
+        return core_wrong(failure, "memory", uses[0].memory, "different allocations have it");
     if (!memory || memory->id != uses[0].memory || memory->refs != refs ||
         memory->aligned_bytes != uses[0].allocation->aligned_bytes ||
         memory->committed != committed || memory->store != uses[0].store ||
         memory->tier != uses[0].tier ||
         (memory->suspect != 0 && memory->tier != CORE_PLACE_DEVICE) ||
         (memory->suspect != 0 && memory->suspect != uses[0].store))
-        return failure_set(failure, -EINVAL,
-                           "memory %" PRIu64 ": its entry in the table of memories is wrong",
-                           uses[0].memory);
+        return core_wrong(failure, "memory", uses[0].memory,
+                          "its entry in the table of memories is wrong");
     return 0;
 }
 
@@ -129,8 +127,9 @@ static int check_uses(const struct core *core, const struct core_memory_use *use
         at = end;
     }
     if (known < core->memories.count)
-        return failure_set(failure, -EINVAL, "memory %" PRIu64 ": no layout refers to it",
-                           ((const struct core_memory *)core->memories.items[known])->id);
+        return core_wrong(failure, "memory",
+                          ((const struct core_memory *)core->memories.items[known])->id,
+                          "no layout refers to it");
     return 0;
 }
 
@@ -150,9 +149,8 @@ static int check_suspects(const struct core *core, struct failure *failure)
         const struct core_store *store = core->stores.items[at];
 
         if (store->suspect != counts[at])
-            return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": its count of suspect memories is wrong",
-                               store->id);
+            return core_wrong(failure, "store", store->id,
+                              "its count of suspect memories is wrong");
     }
     return core->suspect == all
                ? 0
@@ -313,10 +311,9 @@ int core_check_wire_ids(const struct core *core, struct failure *failure)
         const struct core_store *store = core->stores.items[i];
 
         if (!store_wire_ids_hold(store->fixed, store->working))
-            return failure_set(failure, -EINVAL,
-                               "store %" PRIu64 ": the wire ids of its allocations are not those "
-                               "that they were added with",
-                               store->id);
+            return core_wrong(
+                failure, "store", store->id,
+                "the wire ids of its allocations are not those that they were added with");
     }
     return 0;
 }
