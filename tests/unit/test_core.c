@@ -309,7 +309,7 @@ TAP_TEST(an_acquired_session_is_not_found_by_process_but_by_its_token)
     check_int(core_find_token(core, token)->id, session);
     uint64_t worker = open_ctl(store, (struct core_process){0, 0});
     struct record join = {.type = RECORD_JOIN, .file = worker};
-    check_int(apply(join), -ESTALE); /* zeros are nobody's token */
+    check_int(apply(join), -ESTALE); /* no session has a token of zeros */
     memcpy(join.bytes16, token, sizeof token);
     check_int(apply(join), 0);
     check_int(out.session, session);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds that users share: whoever takes all it can leaves room to others, to root most of all. */
+/* Bounds that users share: a user that takes all it can leaves room to others, most of all to
+ * root. */
 #include "core_fixture.h"
 
 #define HOG   1000u
@@ -104,7 +105,7 @@ TAP_TEST(a_waiting_open_has_its_files_place_already)
     check_int(open_as(HOG, 0, CORE_KIND_PSEUDO), -EDQUOT);
     check_int(close_file(writer), 0);
     check_int(core->files.count, 7);
-    check_int(open_as(HOG, 0, CORE_KIND_PSEUDO), 0); /* half of what the writer gave back */
+    check_int(open_as(HOG, 0, CORE_KIND_PSEUDO), 0); /* half of the files that the writer closed */
     check_int(open_as(HOG, 0, CORE_KIND_PSEUDO), -EDQUOT);
 }
 
@@ -171,7 +172,7 @@ TAP_TEST(who_waits_is_granted_no_more_sessions_than_its_share)
         check_int(apply((struct record){.type = RECORD_SESSION_END, .session = first->id}), 0);
     }
     check_int(core->waiters.count, 3);
-    /* Who sleeps for that holds nobody off. */
+    /* A waiter asleep for its share holds no other off. */
     check_int(lock_as(OTHER, LOCK_WISH_RO), 0);
     check_int(core->waiters.count, 3);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever does not fit the rest of a state is noticed by core_check. */
+/* core_check notices every member of a state that does not fit the others. */
 #include "core_fixture.h"
 #include "core_states.h"
 

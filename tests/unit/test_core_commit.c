@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a writer commits, rolls back and gives up; and what becomes of the memory. */
+/* Commits, rollbacks and GIVE_UP of a writer, and the memory that they free. */
 #include "core_fixture.h"
 
 TAP_TEST(commit_publishes_the_canonical_encoding_and_its_hash)

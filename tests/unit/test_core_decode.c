@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * States from bytes: what comes back goes on as it would have, and what is damaged is refused or
- * is another state that holds. GMSFS_WALKS and GMSFS_SEED choose other walks than the usual ones.
+ * States from bytes: a decoded state behaves like the original, and damaged bytes are refused or
+ * are another valid state. GMSFS_WALKS and GMSFS_SEED choose other walks than the usual ones.
  */
 #include "core_random.h"
 #include "core_states.h"
@@ -12,7 +12,7 @@
 #define USUAL_WALKS  20
 #define WALK_RECORDS 2000
 
-/* ---- what comes back ------------------------------------------------------------------------- */
+/* ---- decoded states -------------------------------------------------------------------------- */
 
 static struct core *back; /* the core of the fixture, decoded */
 
@@ -210,7 +210,7 @@ TAP_TEST(a_walk_goes_on_as_if_nothing_was_when_each_record_meets_a_core_that_cam
     core_start_limits = (struct core_limits){.events = 16};
 }
 
-/* Who sleeps for want of memory holds nobody off; that it slept is not in the bytes. */
+/* A waiter asleep for memory holds no other off; its sleep is not in the bytes. */
 TAP_TEST(who_sleeps_is_found_anew_before_it_is_looked_at)
 {
     uint64_t store;
@@ -355,7 +355,8 @@ TAP_TEST(parts_that_are_moved_doubled_or_lost_are_noticed_or_make_another_state_
     for (; tried < 8000; tried++) {
         size_t from = below(state.size), to = below(state.size);
         size_t bytes = 1 + below(state.size - (from > to ? from : to));
-        size_t cut = one_in(2) ? 0 : bytes; /* written over what was there, or put before it */
+        /* replaces the bytes there, or is inserted before them */
+        size_t cut = one_in(2) ? 0 : bytes;
 
         memcpy(changed, state.bytes, to);
         memcpy(changed + to, state.bytes + from, bytes);
@@ -401,7 +402,7 @@ TAP_TEST(a_wire_id_that_could_not_be_there_is_refused)
     require(commit(session) == 0);
     session = must_open(store, LOCK_WISH_RW, P1);
     require(put_entry(session, "k", LAYOUT_UNBOUND, 0) == 0);
-    check_int(decode_with("first", "third"), -EINVAL); /* only in what is committed */
+    check_int(decode_with("first", "third"), -EINVAL); /* only in the committed layout */
 }
 
 /* ---- seeds ----------------------------------------------------------------------------------- */

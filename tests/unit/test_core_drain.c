@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draining: nobody is let in, waiters are told, and what is committed goes at the end. */
+/* Draining: no new sessions, waiters are refused, and committed layouts are dropped at the end. */
 #include "core_fixture.h"
 
 static int drain(uint32_t flags)
@@ -92,7 +92,7 @@ TAP_TEST(draining_twice_is_once)
     check_int(drain(CORE_DRAIN_ON | CORE_DRAIN_DROP), -EINVAL);
 }
 
-/* ---- whose it is ----------------------------------------------------------------------------- */
+/* ---- its drainer ----------------------------------------------------------------------------- */
 
 static const uint8_t first[16] = {1}, second[16] = {2}, none[16];
 

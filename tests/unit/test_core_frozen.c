@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is written today is read by every later build of the same version, and means the same.
+ * Bytes written today are read by every later build of the same version, and mean the same.
  *
  * States and records as bytes, of each version that there was, are kept in tests/data. A change of
- * the format that these tests notice is another version: CORE_STATE_VERSION or CORE_RECORD_VERSION
- * in src/core/core_internal.h, and then `tests/data/freeze`. A type of record that is added behind
- * the others is none: `tests/data/freeze` alone adds it.
+ * the format that these tests notice is another version: CORE_STATE_VERSION in src/core/core.h or
+ * CORE_RECORD_VERSION in src/core/record.h, and then `tests/data/freeze`. A type of record that is
+ * added behind the others is none: `tests/data/freeze` alone adds it.
  */
 #include "core_states.h"
 #include "frozen_file.h"
@@ -19,7 +19,8 @@
 
 static struct frozen frozen;
 
-/* ---- what is frozen ---------------------------------------------------------------------------*/
+/* ---- frozen bytes
+ * ----------------------------------------------------------------------------- */
 
 /* Of each field another value. */
 static struct record make_record(enum record_type type)
@@ -304,7 +305,7 @@ static void freeze_records(void)
 #define DIRECTORY_TIMES layout_get_times(STORE("next \xc3\xa4")->working)
 #define SPOOL           layout_find_serial(STORE("next \xc3\xa4")->working, rich.spool)
 
-/* Fields whose neighbours are as wide, so that they could have changed places unseen. */
+/* Fields with neighbours of the same width, so that a swap would go unnoticed. */
 static void compare_full(struct core *decoded)
 {
     SAME(core->options.patience_ms);
@@ -494,7 +495,8 @@ TAP_TEST(numbers_that_are_written_stay_what_they_are)
     check_int(POOL_CLASS_COUNT, 4);
 }
 
-/* ---- what is not known ------------------------------------------------------------------------*/
+/* ---- unknown versions
+ * ------------------------------------------------------------------------- */
 
 static int decode_state(const uint8_t *bytes, size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's health: what may be damaged goes to no new reader, what is lost is held no more. */
+/* The device's health: suspect memory goes to no new reader, and a lost device holds none. */
 #include "core_fixture.h"
 
 static int note(uint32_t flags, uint64_t store, const char *why)
@@ -13,7 +13,7 @@ static int suspect(void)
     return note(CORE_NOTE_SUSPECT, 0, "Xid 48");
 }
 
-/* A writer frees what there is and commits something else. */
+/* A writer frees all memory and commits another layout. */
 static void load_anew(uint64_t store)
 {
     uint64_t session = must_open(store, LOCK_WISH_RW, P3);

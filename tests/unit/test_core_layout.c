@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a writer changes, and what becomes of the memory. */
+/* Changes of a writer's layout, and the memory that they free. */
 #include "core_fixture.h"
 
 #include "core/core_internal.h"

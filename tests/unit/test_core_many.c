@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As many of a kind as there may be, and what many cost. */
+/* As many objects of a kind as there may be, and their cost. */
 #include "core_fixture.h"
 
 #include <time.h>
@@ -87,7 +87,7 @@ static uint64_t take_and_drop_a_lock(uint64_t store, unsigned times)
            (uint64_t)from.tv_nsec;
 }
 
-/* The least of several: what else the machine does only adds. */
+/* The least of several: other load on the machine only adds. */
 TAP_TEST(a_lock_costs_about_the_same_among_4096_stores_as_alone)
 {
     uint64_t alone_ns = UINT64_MAX, among_ns = UINT64_MAX, ns;

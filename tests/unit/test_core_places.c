@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The places of stores, explored: every order of asking, leaving, writing, moving, failing, and of
- * what befalls the device, judged by laws that are written apart; and cores that are broken on
- * purpose, each of which must be caught.
+ * The places of stores, explored: every order of requests, ends, writes, moves, failures and
+ * changes of the device's health, judged by laws that are written separately; and cores that are
+ * broken on purpose, each of which must be caught.
  *
- * What is covered: three processes at one store (3,022 states), and three at two stores, of which
- * one can be pinned and raised (1,588,924 states), each in all tiers, and each to the end: every
- * state that was found was gone on from, and nothing new was left. The second takes five minutes of
- * a processor, so that here it is followed as far as GMSFS_STATES; 0: to the end, as `make
- * crash-test FULL=1` does. So it is with what shows that states that count as one have one future:
- * here for two processes at one store, there for three, and for two at two stores without a disk.
- * Not in it: time (patience, deadlines, min_stay), a device or a host that is full, drains, seals,
- * fences, descriptors that were handed out.
+ * Covered are three processes at one store (3,022 states), and three at two stores, of which one
+ * can be pinned and raised (1,588,924 states), each in all tiers and to the end: every state was
+ * continued from until no new one was found. The second takes five minutes of a processor, so it
+ * stops here at GMSFS_STATES states; 0: runs to the end, as `make crash-test FULL=1` does. The same
+ * holds for the comparison of futures, which shows that states that count as equal have equal
+ * futures: here for two processes at one store, there for three, and for two at two stores without
+ * a disk. Not covered: time (patience, deadlines, min_stay), a full device or host, drains, seals,
+ * fences, and lent descriptors.
  */
 #include "places_futures.h"
 
@@ -102,7 +102,7 @@ static struct core_store *find_store_of(struct core *core, const struct record *
     return session ? core_store(core, session->store) : NULL;
 }
 
-/* A demotion that asks nobody. */
+/* A demotion without the check for holders. */
 static int demote_held(struct core *core, const struct record *record, struct outcome *outcome)
 {
     int error = core_apply(core, record, outcome);
@@ -115,7 +115,7 @@ static int demote_held(struct core *core, const struct record *record, struct ou
     return error;
 }
 
-/* A commit that keeps the copies of what was there before. */
+/* A commit that keeps the copies of the old layout. */
 static int keep_spares(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct core_store *store = record->type == RECORD_COMMIT ? find_store_of(core, record) : NULL;
@@ -130,7 +130,7 @@ static int keep_spares(struct core *core, const struct record *record, struct ou
     return error;
 }
 
-/* A move that ends as it was ordered, whoever has come meanwhile. */
+/* A move that ends as ordered although a session holds the store by now. */
 static int end_under_holders(struct core *core, const struct record *record,
                              struct outcome *outcome)
 {
@@ -184,7 +184,7 @@ static int copy_suspect(struct core *core, const struct record *record, struct o
     return error;
 }
 
-/* A copy on the disk that is taken for what it was when it was made. */
+/* A copy on disk that is used without being verified. */
 static int rely_on_unread(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct record order = *record;
@@ -224,7 +224,7 @@ static int write_under_a_move(struct core *core, const struct record *record,
     return error;
 }
 
-/* An abort that finds what it spoilt good enough. */
+/* An abort that keeps bytes that it has changed. */
 static int roll_back_to_spoilt(struct core *core, const struct record *record,
                                struct outcome *outcome)
 {
@@ -250,7 +250,7 @@ static int grant_nobody(struct core *core, const struct record *record, struct o
     return error;
 }
 
-/* A change of place that nobody can notice. */
+/* A change of place without a change of the version. */
 static int count_nothing(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct core_store *store = record->type == RECORD_MOVE_END ? find_store(core, record) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Budgets of stores, who holds a store, and when it was last used. */
+/* Budgets of stores, holds, and the time of last use. */
 #include "core_fixture.h"
 
 #define FREE(grains) (device_free = (uint64_t)(grains)*GRAIN)
@@ -272,7 +272,7 @@ TAP_TEST(what_is_guaranteed_waits_behind_nobody)
     check_int(acquire_reserving(own, 4 * GRAIN, P1, 0), 0);
 }
 
-/* ---- what comes to the device --------------------------------------------------------------- */
+/* ---- promotions in progress ----------------------------------------------------------------- */
 
 static void begin_move(uint64_t store, enum core_place to)
 {

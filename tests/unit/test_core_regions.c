@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions as state: names and owners, references by open files, what ends them, bounds, bytes. */
+/* Regions as state: names and owners, references by open files, ends, bounds, bytes. */
 #include "core_fixture.h"
 
 #include "core/core_internal.h"
@@ -7,7 +7,8 @@
 #define ANNA 1001u
 #define BEN  1002u
 
-static uint64_t store, file, allocation; /* of `weights`: a reader's ctl, and what is committed */
+/* of `weights`: a reader's ctl, and a committed allocation */
+static uint64_t store, file, allocation;
 
 static struct record region_record(uint32_t uid, const char *name)
 {
@@ -104,7 +105,7 @@ static int register_allocation(const char *name, uint64_t offset, uint64_t bytes
     return apply(record);
 }
 
-/* How many regions the effects of the last records have ended, and with what. */
+/* Counts the regions that the effects of the last records ended with this memory and file. */
 static size_t count_over(uint64_t memory, uint64_t ctl)
 {
     size_t count = 0;
@@ -214,7 +215,7 @@ TAP_TEST(an_unregistered_region_stays_until_its_last_reference_goes)
     check_int(unregister(ANNA, REGION_ANY, "r"), 0);
     check(find(ANNA, "r")->draining);
     check_int(register_object(ANNA, "r"), -EEXIST);
-    second = open_region(find(ANNA, "r")); /* whoever comes later goes on with it */
+    second = open_region(find(ANNA, "r")); /* a later client can use it */
     check_int(refer(second), 0);
     check_int(unregister(ANNA, REGION_ANY, "r"), 0);
     check_int(release(first), 0);
@@ -256,7 +257,7 @@ TAP_TEST(a_region_over_an_allocation_holds_its_readers_lock)
     must_wait(store, LOCK_WISH_RW, P2);
     uint64_t waiter = out.waiter;
     check_int(unregister(ANNA, REGION_ANY, "w"), 0);
-    check_int(count_over(0, file), 1); /* whoever has its ctl closes it */
+    check_int(count_over(0, file), 1); /* the owner of its ctl closes it */
     check_int(close_file(file), 0);
     check(core_find_waiter(core, waiter) == NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another worker goes on: what the one before it had under way has ended, and nothing else. */
+/* A new worker takes over: operations in progress have ended, and nothing else. */
 #include "core_fixture.h"
 
 static int resume(void)
@@ -105,7 +105,7 @@ TAP_TEST(what_was_drawn_and_is_not_free_yet_is_due)
 
 /* ---- moves ----------------------------------------------------------------------------------- */
 
-/* Who waited was not answered, and his place is kept. */
+/* Waiters were not answered, and their places are kept. */
 static bool is_kept(uint64_t waiter)
 {
     const struct core_waiter *found = core_find_waiter(core, waiter);
@@ -233,7 +233,7 @@ TAP_TEST(a_writer_that_waited_for_transfers_has_aborted_and_who_comes_back_is_gr
     check(out.session != 0 && !core_find_waiter(core, waiter));
 }
 
-/* The first is next, in whatever order they come back. */
+/* The first waiter is next, in any order of their return. */
 TAP_TEST(nobody_is_granted_a_lock_before_all_who_waited_for_it_could_come_back)
 {
     core_start();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealed layouts: a shape that outlives its writer, and to whom its bytes are handed on. */
+/* Sealed layouts: a shape that outlives its writer, and the next writer of its bytes. */
 #include "core_fixture.h"
 
 static int seal(uint64_t session)
@@ -18,7 +18,7 @@ static int exits(struct core_process process)
     return apply((struct record){.type = RECORD_EXIT, .process = process});
 }
 
-/* A store with one sealed allocation; nobody holds it, and `writer` had its descriptor. */
+/* A store with one sealed allocation and no session; `writer` had its descriptor. */
 static uint64_t make_sealed(struct core_process writer)
 {
     uint64_t store = make_store("kv_cache");
@@ -143,7 +143,7 @@ TAP_TEST(who_waits_for_an_exit_holds_off_all_who_come_later)
     core_start();
     uint64_t store = make_sealed(P1), waiter = must_wait(store, LOCK_WISH_DATA, P2), rw;
 
-    mirror_is_reborn = true; /* who sleeps is no state */
+    mirror_is_reborn = true; /* sleep is not part of the state */
     rw = must_wait(store, LOCK_WISH_RW, P3);
     check_int(acquire(open_ctl(store, P3), LOCK_WISH_RW, P3, 0), -EAGAIN);
     check_int(open_lock(store, LOCK_WISH_AUTO, P3), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores, their allocations and places; events, and what a store remembers. */
+/* Stores, their allocations and places; events and histories. */
 #include "core_fixture.h"
 
 #define NOREPLACE 1u
@@ -48,7 +48,7 @@ TAP_TEST(a_store_in_use_is_not_removed)
     uint64_t file = out.file;
     check_int(remove_store(store), -EBUSY);
     check_int(of_session(RECORD_SESSION_END, session), 0);
-    check_int(remove_store(store), 0); /* a file whose session is over does not keep it */
+    check_int(remove_store(store), 0); /* a file of a session that is over does not keep it */
     check(freed(1));
     check_int(close_file(file), 0);
     check_int(remove_store(store), -ENOENT);
@@ -83,7 +83,7 @@ TAP_TEST(a_store_that_others_use_or_used_is_not_removed_as_unused)
     check_int(of_session(RECORD_TOUCH, session), 0);
     check_int(of_session(RECORD_SESSION_END, session), 0);
     check_int(core_find_store(core, store)->lock.committed, 0);
-    check_int(remove_unused(store, ctl), -ENOTEMPTY); /* somebody's, though it is empty again */
+    check_int(remove_unused(store, ctl), -ENOTEMPTY); /* in use, although it is empty again */
     check_int(remove_store(store), 0);
     check_int(remove_unused(store, ctl), -ENOENT);
 }
@@ -322,7 +322,7 @@ TAP_TEST(a_store_has_moved_when_its_place_has_changed)
     require(end_move(store) == 0);
     check_int(places->moved_ms, 0); /* a copy more, and the same place */
     pass(10);
-    require(order(store, CORE_PLACE_HOST, 0) == 0); /* drops what is on the device */
+    require(order(store, CORE_PLACE_HOST, 0) == 0); /* drops the copy on the device */
     check_int(places->moved_ms, 1700000000000u + now);
     require(order(store, CORE_PLACE_DEVICE, 0) == 0);
     pass(10);

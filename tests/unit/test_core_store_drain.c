@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The drain of one store: who asks waits, who holds it goes on and is told, nothing is lost. */
+/* The drain of one store: requests wait, holders continue and are told, nothing is lost. */
 #include "core_fixture.h"
 
 static int drain(uint64_t store, uint64_t deadline_ms)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets for descriptors: by whom and how long they are good. */
+/* Tickets for descriptors: their users and their expiry. */
 #include "core_fixture.h"
 
 static struct record ticket_record(uint64_t file, uint8_t secret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The canonical encoding, its hash, and the decoding of what anybody may send. */
+/* The canonical encoding, its hash, and the decoding of untrusted documents. */
 #include "tap.h"
 
 #include "meta/layout.h"
@@ -29,7 +29,7 @@ static const uint8_t example[] = {
     2,    3 /* [.., 1, 256, ...] */
 };
 
-/* What `xxhsum -H2` prints for these bytes. */
+/* The output of `xxhsum -H2` for these bytes. */
 static const uint8_t example_hash[16] = {0x83, 0x3e, 0x7a, 0x9d, 0xd2, 0xea, 0x2b, 0xfa,
                                          0x9c, 0x54, 0xf3, 0x5b, 0x0b, 0x3c, 0xc2, 0x4f};
 

@@ -26,7 +26,7 @@ TAP_TEST(random_changes_of_clones_agree_with_a_plain_model)
 
 /* ---- two threads --------------------------------------------------------------------------- */
 
-/* Layouts on their way to the thread that reads and frees them, with what they must encode to. */
+/* Layouts on their way to the thread that reads and frees them, with the expected encoding. */
 #define MAILBOX 8
 
 static struct {

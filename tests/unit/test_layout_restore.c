@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout is restored exactly, or what it was to be restored from is refused. */
+/* A layout is restored exactly, or the values are refused. */
 #include "tap.h"
 
 #include "meta/layout.h"
@@ -34,7 +34,7 @@ static struct layout_restored make_allocation(uint64_t slot, const char *name)
 }
 
 /* With a gap, a renamed allocation, one without memory, a spool, some with wire ids, and entries
- * whose serials do not rise with their keys. */
+ * with serials in another order than their keys. */
 static struct layout *make_layout(void)
 {
     struct layout *layout = layout_new();
@@ -161,7 +161,7 @@ TAP_TEST(slots_that_nobody_can_have_counted_are_refused)
     layout_free(layout);
 }
 
-/* What was changed in an allocation that alone would be restored; the second of two. */
+/* Changes of the second of two allocations, which could be restored alone. */
 static void check_refused(struct layout_restored allocation, int line)
 {
     struct layout *layout = restore_first();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What layouts share, and what they do not: chunks of their indexes, and the layout itself. */
+/* Sharing between layouts: chunks of their indexes, and the layout itself. */
 #include "tap.h"
 
 #include "meta/layout_internal.h"
@@ -157,14 +157,14 @@ TAP_TEST(a_layout_lives_as_long_as_somebody_holds_it)
 
     check(held == layout);
     check(layout_is_shared(layout));
-    clone = layout_clone(layout); /* who wants to change it */
+    clone = layout_clone(layout); /* a holder that wants to change it */
     require(clone != NULL);
     check(!layout_is_shared(clone));
     layout_free(layout);
     check(!layout_is_shared(held));
     check_int(layout_count_entries(held), COUNT / 100 + (COUNT % 100 != 0));
     check(layout_find_entry(held, keys[100], 6) == layout_find_entry(clone, keys[100], 6));
-    check_int(layout_delete(held, keys[100], 6), 0); /* nobody else holds it now */
+    check_int(layout_delete(held, keys[100], 6), 0); /* it has no other holder now */
     check(layout_find_entry(clone, keys[100], 6) != NULL);
     layout_free(held);
     layout_free(clone);

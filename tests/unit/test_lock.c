@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of one store, one behaviour at a time. What is sealed is test_lock_sealed.c's;
- * test_lock_states.c explores all of them. */
+/* The lock of one store, one behaviour at a time. test_lock_sealed.c tests sealed layouts;
+ * test_lock_states.c explores all states. */
 #include "fsm/lock.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "lock_fixture.h"
 #include "tap.h"
 
-/* What a writer leaves that seals and goes. */
+/* The lock after a writer has sealed and left. */
 static struct lock sealed_lock(void)
 {
     struct lock lock = lock_of(false);
@@ -16,7 +16,7 @@ static struct lock sealed_lock(void)
     return lock;
 }
 
-/* Session 1 writes the bytes of what it has sealed. */
+/* Session 1 writes the bytes of its sealed layout. */
 static struct lock lock_with_rw_data(void)
 {
     struct lock lock = lock_of(true);
@@ -285,9 +285,9 @@ TAP_TEST(data_that_waits_is_restored_and_finds_what_is_sealed)
     lock_free(&lock);
 }
 
-/* ---- who sleeps in turn: until others have exited ------------------------------------------- */
+/* ---- sleep in turn: until other processes have exited --------------------------------------- */
 
-/* 1 came at 100, and sleeps in turn; nobody holds. */
+/* Waiter 1 came at 100 and sleeps in turn; there is no session. */
 static struct lock lock_with_turn(void)
 {
     struct lock lock = sealed_lock();

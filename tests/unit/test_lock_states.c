@@ -12,10 +12,10 @@
 #include "lock_walk.h"
 #include "tap.h"
 
-/* ---- configurations: what the rules allow, counted without the lock ------------------------ */
+/* ---- configurations that the rules allow, counted without the lock ------------------------- */
 
-/* What a process can be: what it holds, or with one of the wishes WAITS, AWAY, SLEEPS, LOOKS,
- * STANDS. */
+/* The postures of a process: a mode that it holds, or one of WAITS, AWAY, SLEEPS, LOOKS, STANDS
+ * with a wish. */
 #define HOLDINGS       ((int)WAITS)
 #define WISHES         ((int)LOCK_WISH_DATA)
 #define POSTURES       (HOLDINGS + (ROLES - HOLDINGS) * WISHES)
@@ -71,7 +71,7 @@ static void mark(bool *marks, const struct facts *facts)
     }
 }
 
-/* Who looks around has found somebody to wait for; three of a kind have not. */
+/* A process that looks around waits for another one; three of a kind have none to wait for. */
 static bool all_look_for_nobody(const struct facts *facts)
 {
     int writers = 0;
@@ -81,8 +81,7 @@ static bool all_look_for_nobody(const struct facts *facts)
     return count(facts, LOOKS) == PROCS && (writers == PROCS || (writers == 0 && facts->committed));
 }
 
-/* Could anybody ever see this? Patience is taken as given: someone is always patient for a while.
- */
+/* True if the configuration is possible. Assumes that some waiter is still patient. */
 static bool is_allowed(const struct facts *facts)
 {
     int writers = count_writers(facts), readers = count(facts, READS);
@@ -98,7 +97,7 @@ static bool is_allowed(const struct facts *facts)
     {
         if (p->role == WAITS && !has_to_wait(facts, p, 0))
             return false;
-        if (p->role == STANDS && p->wish != LOCK_WISH_DATA) /* nobody else does in this walk */
+        if (p->role == STANDS && p->wish != LOCK_WISH_DATA) /* no other wish does in this walk */
             return false;
     }
     return true;
@@ -106,7 +105,7 @@ static bool is_allowed(const struct facts *facts)
 
 /* ---- tests --------------------------------------------------------------------------------- */
 
-/* The sound lock, explored once for all tests that look at what there is: this takes seconds. */
+/* The sound lock, explored once for all tests that look at its states: this takes seconds. */
 static const struct search *explored(void)
 {
     static struct search search;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random runs of records. The fixture compares, after every one of them, the core with a second one
- * that got the same records as bytes; here a model says what must hold besides. GMSFS_RUNS and
- * GMSFS_SEED choose other runs than the usual ones.
+ * that got the same records as bytes; here a model checks more. GMSFS_RUNS and GMSFS_SEED choose
+ * other runs than the usual ones.
  */
 #include "core_random.h"
 
@@ -79,7 +79,7 @@ static struct record full_record(const uint64_t memories[3])
     return record;
 }
 
-/* Encodes what was decoded: for what decodes at all, the same again. */
+/* Encodes the decoded record: if it decodes at all, the bytes are the same. */
 static bool decodes(const uint8_t *bytes, size_t size)
 {
     /* A block of its own, so that a sanitizer sees a step over its end. */
@@ -123,7 +123,7 @@ TAP_TEST(a_record_comes_back_from_its_bytes_with_every_field)
     check_bytes(back.tag, back.tag_bytes, record.tag, record.tag_bytes);
     check_bytes(back.value, back.value_bytes, record.value, record.value_bytes);
     check_bytes(back.memories, back.memory_count * 8, memories, sizeof memories);
-    /* With those in place, what is left is plain: every byte of it. */
+    /* The bytes between those follow, every one of them. */
     back.name = record.name;
     back.tag = record.tag;
     back.value = record.value;
