@@ -69,6 +69,12 @@ static void count_waits(struct service *s, const struct move_op *op, struct serv
     s->numbers.promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
 }
 
+/* Of the pieces that it has made: all, or none. */
+static uint32_t count_made(const struct move_op *op)
+{
+    return move_op_looks(op) ? 0 : op->count;
+}
+
 static int record_end(struct service *s, struct move_op *op)
 {
     uint64_t *memories = calloc(op->count, sizeof *memories);
@@ -76,8 +82,9 @@ static int record_end(struct service *s, struct move_op *op)
                             .store = op->store,
                             .count = op->id,
                             .memories = memories,
-                            .memory_count = op->looks ? 0 : op->count,
-                            .flags = s->options.drops_copies || op->looks ? 0 : CORE_MOVE_KEEP};
+                            .memory_count = count_made(op),
+                            .flags =
+                                s->options.drops_copies || move_op_looks(op) ? 0 : CORE_MOVE_KEEP};
     if (!memories)
         return -ENOMEM;
     for (uint32_t i = 0; i < record.memory_count; i++)
@@ -98,7 +105,7 @@ static int record_end(struct service *s, struct move_op *op)
 /* All of it is there and kept: into the tables, then into the state. */
 static int publish(struct service *s, struct move_op *op)
 {
-    uint32_t count = op->looks ? 0 : op->count;
+    uint32_t count = count_made(op);
     int error = piece_enter_all(s, op->pieces, count);
     if (error)
         return error;
@@ -147,7 +154,7 @@ static void rest(struct service *s)
 /* The device's own memory is short, whatever its account says. */
 static void note_shortfall(struct service *s, const struct move_op *op)
 {
-    uint64_t bytes = piece_count_missing(op->pieces, op->count);
+    uint64_t bytes = piece_count_missing(op->pieces, count_made(op));
     if (bytes > 0 && op->tier == VMM_TIER_DEVICE)
         service_note_shortfall(s, op->store, bytes);
 }
@@ -157,8 +164,8 @@ static void finish(struct move_op *op)
 {
     struct service *s = op->service;
     uint64_t store = op->store, id = op->id, began_ms = op->began_ms;
-    uint64_t bytes = op->looks ? 0 : op->all_bytes;
-    bool cancelled = atomic_load(&op->cancelled), looks = op->looks;
+    bool cancelled = op->state == MOVE_CANCELLED, looks = move_op_looks(op);
+    uint64_t bytes = looks ? 0 : op->all_bytes;
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
@@ -196,14 +203,14 @@ static void finish(struct move_op *op)
 /* Each allocation's memory is there, or (after the end of a worker) -EIO. */
 static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
-    const struct layout *copy = op->looks ? store->places.spares[op->to] : store->fixed;
+    const struct layout *copy = move_op_looks(op) ? store->places.spares[op->to] : store->fixed;
     for (uint32_t i = 0; i < op->count; i++) {
         const struct layout_allocation *allocation = layout_at_rank(copy, i);
         op->sources[i] = idvec_find(&s->pieces.all, allocation->memory);
         if (!op->sources[i])
             return -EIO;
         op->all_bytes += allocation->aligned_bytes;
-        if (!op->looks)
+        if (!move_op_looks(op))
             op->cost_bytes += vmm_align_in(s->vmm, op->tier, allocation->aligned_bytes);
     }
     return 0;
@@ -226,13 +233,13 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     op->store = store->id;
     op->to = to;
     op->tier = service_tiers[to];
-    op->looks = store->places.spares[to] != NULL;
-    op->reads = op->looks && store->suspect > 0;
     op->pool = to == CORE_PLACE_DISK || store->places.place == CORE_PLACE_DISK ? SERVICE_POOL_DISK
                                                                                : SERVICE_POOL_MOVE;
     op->sources = calloc(count, sizeof(struct piece *));
-    op->pieces = calloc(count, sizeof(struct piece *));
-    op->count = op->sources && op->pieces ? (uint32_t)count : 0;
+    bool looks = store->places.spares[to] != NULL;
+    if (!looks)
+        op->pieces = calloc(count, sizeof(struct piece *));
+    op->count = op->sources && (looks || op->pieces) ? (uint32_t)count : 0;
     int error = op->count > 0 ? find_sources(s, store, op) : -ENOMEM;
     if (error)
         free_op(s, op);
@@ -296,7 +303,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         return error;
     }
-    record->flags |= op->looks ? CORE_MOVE_LOOK : 0;
+    record->flags |= move_op_looks(op) ? CORE_MOVE_LOOK : 0;
     error = begin_record(s, op, record);
     if (error || !op->id) {
         free_op(s, op);
@@ -388,11 +395,17 @@ void service_begin_moves_anew(struct service *s)
 
 /* ---- over -------------------------------------------------------------------------------- */
 
+static void cancel(struct move_op *op)
+{
+    move_op_go(op, MOVE_CANCELLED);
+    atomic_store(&op->taken, op->count); /* its parts take no further piece */
+}
+
 void service_on_move_over(struct service *s, const struct effect *effect)
 {
     for (struct move_op *op = s->moves.all; op; op = op->next) {
         if (op->store == effect->store && op->id == effect->move)
-            atomic_store(&op->cancelled, true);
+            cancel(op);
     }
     service_note_moves(s);
 }
@@ -401,7 +414,7 @@ void service_end_moves(struct service *s)
 {
     s->moves.end = true;
     for (struct move_op *op = s->moves.all; op; op = op->next)
-        atomic_store(&op->cancelled, true);
+        cancel(op);
     service_resume_moves(s);
 }
 

@@ -52,8 +52,7 @@ struct move_op {
     atomic_uint_fast32_t taken; /* pieces that some part has in this state */
     pthread_mutex_t mutex;      /* of the cursors */
     struct move_cursor cursors[MOVE_OPEN_PIECES];
-    uint32_t turn, begun;  /* the next cursor; pieces that some cursor had */
-    atomic_bool cancelled; /* nobody wants it any more: the next step is not begun */
+    uint32_t turn, begun; /* the next cursor; pieces that some cursor had */
     struct service *service;
     void (*finish)(struct move_op *op); /* all parts are through: it goes */
     uint64_t store, id;
@@ -61,9 +60,9 @@ struct move_op {
     enum vmm_tier tier;     /* the same */
     enum service_pool pool; /* whose threads work for it */
     uint32_t count;
-    bool looks; /* at the copy that is there: its pieces are the sources, and none is made */
-    bool reads; /* and at all of it, for the copy that it is to heal may be damaged */
-    struct piece **sources, **pieces; /* by rank */
+    struct piece **sources; /* by rank: those that are read */
+    struct piece *
+        *pieces; /* by rank: those that are made; NULL: it checks a copy, and makes none */
     uint64_t all_bytes, done_bytes, began_ms;
     uint64_t cost_bytes,
         charged_bytes; /* in the tier's account: of all; of pieces that are there */
@@ -80,6 +79,12 @@ static inline void move_op_go(struct move_op *op, enum move_state state)
 static inline bool move_op_waits(const struct move_op *op)
 {
     return op->state == MOVE_WAITS || op->state == MOVE_SHORT;
+}
+
+/* Returns true if the move checks a copy that its store has in the tier, and makes none. */
+static inline bool move_op_looks(const struct move_op *op)
+{
+    return !op->pieces;
 }
 
 /* op->finish is called on the loop's thread, perhaps much later. Fails only if no part could start.

@@ -33,7 +33,7 @@ static void run_make(struct job *job)
     part->error = 0;
     part->made = 0;
     part->described = 0;
-    while (!part->error && part->made < MOVE_STEP_COUNT && !atomic_load(&op->cancelled)) {
+    while (!part->error && part->made < MOVE_STEP_COUNT) {
         uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
         part->is_over = index >= op->count;
         if (part->is_over)
@@ -52,7 +52,8 @@ static void run_make(struct job *job)
 
 static uint64_t count_span_bytes(const struct move_op *op, uint32_t index)
 {
-    return op->looks ? op->sources[index]->memory.aligned_bytes : op->pieces[index]->moving_bytes;
+    return move_op_looks(op) ? op->sources[index]->memory.aligned_bytes
+                             : op->pieces[index]->moving_bytes;
 }
 
 /* The next bytes that nobody has taken, by turns out of a few pieces: threads that make the pages
@@ -94,7 +95,7 @@ static int copy(struct move_part *part)
     struct move_op *op = part->op;
     struct vmm *vmm = op->service->vmm;
     const struct move_span *span = &part->span;
-    if (op->looks)
+    if (move_op_looks(op))
         return vmm_probe(vmm, &op->sources[span->index]->memory, span->offset, span->bytes);
     struct vmm_piece *to = &op->pieces[span->index]->memory;
     int error = vmm_populate(vmm, to, span->offset, span->bytes);
@@ -107,7 +108,7 @@ static void run_copy(struct job *job)
 {
     struct move_part *part = (struct move_part *)job;
     part->error = 0;
-    while (part->step_bytes < VMM_MOVE_STEP_BYTES && !atomic_load(&part->op->cancelled)) {
+    while (part->step_bytes < VMM_MOVE_STEP_BYTES) {
         if (part->span.bytes == 0 && !take(part))
             break;
         part->error = copy(part);
@@ -133,13 +134,13 @@ static void run_settle(struct job *job)
     struct move_op *op = part->op;
     struct vmm *vmm = op->service->vmm;
     part->error = 0;
-    for (unsigned i = 0; i < MOVE_DISK_COUNT && !part->error && !atomic_load(&op->cancelled); i++) {
+    for (unsigned i = 0; i < MOVE_DISK_COUNT && !part->error; i++) {
         uint32_t index = (uint32_t)atomic_fetch_add(&op->taken, 1);
         part->is_over = index >= op->count;
         if (part->is_over)
             break;
-        part->error = op->looks ? probe_ends(vmm, &op->sources[index]->memory)
-                                : vmm_sync(vmm, &op->pieces[index]->memory);
+        part->error = move_op_looks(op) ? probe_ends(vmm, &op->sources[index]->memory)
+                                        : vmm_sync(vmm, &op->pieces[index]->memory);
     }
 }
 
@@ -179,7 +180,7 @@ static bool begin_next_phase(struct move_op *op)
 /* All parts are through with it. */
 static void end_phase(struct move_op *op)
 {
-    if (op->error || atomic_load(&op->cancelled) || !begin_next_phase(op))
+    if (op->error || op->state == MOVE_CANCELLED || !begin_next_phase(op))
         op->finish(op);
 }
 
@@ -193,7 +194,7 @@ static void end_step(struct service *s, struct task *task)
         part->error = 0;
     if (!op->error)
         op->error = part->error;
-    bool over = op->error || part->is_over || atomic_load(&op->cancelled);
+    bool over = op->error || part->is_over || op->state == MOVE_CANCELLED;
     if (!over) {
         int error = service_submit(s, op->pool, &part->task);
         if (!error)
@@ -219,12 +220,15 @@ static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct jo
     return op->parts_running > 0 ? 0 : error;
 }
 
+/* A copy that is to heal its store is read as a whole, for it may be damaged as well. */
 int move_op_start(struct move_op *op)
 {
+    const struct core_store *store = core_find_store(op->service->core, op->store);
+    bool looks = move_op_looks(op);
     for (uint32_t i = 0; i < MOVE_OPEN_PIECES; i++)
         op->cursors[i].index = op->count;
-    move_op_go(op, op->reads ? MOVE_READS : op->looks ? MOVE_LOOKS : MOVE_MAKES);
-    if (op->reads)
+    move_op_go(op, !looks ? MOVE_MAKES : store && store->suspect > 0 ? MOVE_READS : MOVE_LOOKS);
+    if (op->state == MOVE_READS)
         return start_copies(op);
-    return start_parts(op, op->count ? op->count : 1, op->looks ? run_settle : run_make);
+    return start_parts(op, op->count ? op->count : 1, looks ? run_settle : run_make);
 }

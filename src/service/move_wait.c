@@ -54,7 +54,7 @@ static bool is_coming(const struct service *s, const struct move_op *op)
 int move_op_take_memory(struct move_op *op, bool in_turn)
 {
     struct service *s = op->service;
-    if (op->looks)
+    if (move_op_looks(op))
         return 0; /* it makes nothing */
     int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
     if (error == -ENOMEM && is_coming(s, op)) {
@@ -93,17 +93,17 @@ static int take_what_came(struct service *s, struct move_op *op)
  * came before go before. */
 static struct move_op *find_waited(struct service *s)
 {
-    bool is_lacking[VMM_TIER_COUNT] = {false};
+    bool is_short[VMM_TIER_COUNT] = {false};
     for (struct move_op *op = s->moves.all; op; op = op->next) {
+        if (op->state == MOVE_CANCELLED && op->parts_running == 0)
+            return op;
         if (!move_op_waits(op))
             continue;
-        if (atomic_load(&op->cancelled))
-            move_op_go(op, MOVE_BEGINS);
-        else if (!is_lacking[op->tier])
+        if (!is_short[op->tier])
             op->error = take_what_came(s, op);
         if (!move_op_waits(op))
             return op;
-        is_lacking[op->tier] = true;
+        is_short[op->tier] = true;
     }
     return NULL;
 }
@@ -120,7 +120,7 @@ void service_resume_moves(struct service *s)
 {
     struct move_op *op;
     while ((op = find_waited(s))) {
-        bool begins = !op->error && !atomic_load(&op->cancelled);
+        bool begins = !op->error && op->state != MOVE_CANCELLED;
         if (begins)
             op->error = move_op_start(op);
         if (!begins || op->error)

@@ -22,15 +22,16 @@ struct steps {
 };
 
 enum move_state {
-    MOVE_BEGINS, /* looks for memory */
-    MOVE_WAITS,  /* for memory that is being freed or leaves: nothing is charged, no part runs */
-    MOVE_SHORT,  /* the same where none is on its way: others are to leave for it */
-    MOVE_MAKES,  /* memory, by pieces */
-    MOVE_COPIES, /* bytes, by spans */
-    MOVE_AGAIN,  /* the same, after one transfer failed */
-    MOVE_SYNCS,  /* waits for the disk to have what came to it, by pieces */
-    MOVE_LOOKS,  /* at both ends of the copy that is there already, by pieces */
-    MOVE_READS,  /* all of that copy, by spans */
+    MOVE_BEGINS,    /* looks for memory */
+    MOVE_WAITS,     /* for memory that is being freed or leaves: nothing is charged, no part runs */
+    MOVE_SHORT,     /* the same where none is on its way: others are to leave for it */
+    MOVE_MAKES,     /* memory, by pieces */
+    MOVE_COPIES,    /* bytes, by spans */
+    MOVE_AGAIN,     /* the same, after one transfer failed */
+    MOVE_SYNCS,     /* waits for the disk to have what came to it, by pieces */
+    MOVE_LOOKS,     /* at both ends of the copy that is there already, by pieces */
+    MOVE_READS,     /* all of that copy, by spans */
+    MOVE_CANCELLED, /* its parts end with the step that they are at */
     MOVE_ENDS,
 };
 

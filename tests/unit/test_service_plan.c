@@ -353,7 +353,9 @@ TAP_TEST(others_are_to_leave_for_a_move_until_none_can_and_then_it_waits_for_wha
 {
     struct plan plan = {0};
     struct deed deed;
-    struct move_op op = {.state = MOVE_WAITS, .tier = VMM_TIER_DEVICE, .finish = note_end};
+    struct piece *none = NULL;
+    struct move_op op = {
+        .state = MOVE_WAITS, .tier = VMM_TIER_DEVICE, .finish = note_end, .pieces = &none};
 
     start();
     op.service = service;
