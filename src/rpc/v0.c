@@ -205,7 +205,7 @@ static void allocate(struct rpc_connection *connection, const struct rpc_view *v
                                   .name = "",
                                   .tag = tag,
                                   .wait = true,
-                                  .waits_in_vain = true};
+                                  .waits_for_decision = true};
 
     (void)view;
     if (asked->size.is_negative || asked->size.magnitude == 0) {

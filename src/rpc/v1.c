@@ -173,7 +173,7 @@ static void allocate(struct rpc_connection *connection, const struct rpc_view *v
                                   .wire_id = id,
                                   .wait = true,
                                   .waits_for_ever = true,
-                                  .waits_in_vain = true};
+                                  .waits_for_decision = true};
 
     if (asked->bytes == 0) {
         rpc_refuse(connection, "allocation ID must not be empty");

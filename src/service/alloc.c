@@ -206,7 +206,7 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
     uint64_t now_ms = service_now(s);
     if (!held || op->deadline_ms <= now_ms)
         return false;
-    return op->waits_in_vain || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
+    return op->waits_for_decision || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
            service_can_become_free(s, held, alloc_count_short(op, held));
 }
 
@@ -353,7 +353,7 @@ int service_alloc(struct service *s, const struct service_actor *by,
         service_answer(request, error, NULL);
         return 0;
     }
-    op->waits_in_vain = alloc->waits_in_vain;
+    op->waits_for_decision = alloc->waits_for_decision;
     if (alloc->waits_for_ever)
         op->deadline_ms = UINT64_MAX;
     else if (alloc->wait)

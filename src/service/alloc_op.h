@@ -47,7 +47,7 @@ struct alloc_op {
     uint64_t turn_until_ms; /* so long they wait behind it */
     struct deadline expiry, turn_over; /* of these two, set while it waits */
     uint32_t count;
-    bool waits_in_vain;                     /* struct service_alloc */
+    bool waits_for_decision;                /* struct service_alloc */
     bool complained;                        /* the event was written */
     uint64_t before_bytes;                  /* aside: what was set aside when it was asked */
     char name[256], tag[256], wire_id[256]; /* "": none */

@@ -29,7 +29,8 @@ struct service_alloc {
     bool wait;
     uint64_t timeout_ms; /* with wait: alloc_timeout, or this where it is less; 0: nothing said */
     bool waits_for_ever; /* beyond alloc_timeout, as long as the request is not interrupted */
-    bool waits_in_vain;  /* also for what nobody can give back but by a decision (become_free.c) */
+    bool waits_for_decision; /* also for what nobody can give back but by a decision (become_free.c)
+                              */
 };
 
 int service_alloc(struct service *s, const struct service_actor *by,

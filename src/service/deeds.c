@@ -31,7 +31,7 @@ static void promote(struct service *s, uint64_t store)
         refuse(s, store, error);
 }
 
-static void give_way(struct service *s, uint64_t store, enum core_place below)
+static void move_down(struct service *s, uint64_t store, enum core_place below)
 {
     if (service_move(s, .store = store, .kind = below))
         service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
@@ -60,8 +60,8 @@ bool service_do(struct service *s, const struct deed *deed)
     case DEED_DROP_SPARE:
         service_drop_copy(s, deed->store, deed->place, 0);
         break;
-    case DEED_GIVE_WAY:
-        give_way(s, deed->store, deed->place);
+    case DEED_MOVE_DOWN:
+        move_down(s, deed->store, deed->place);
         break;
     case DEED_MAKE_ROOM:
         return make_room(s, deed);

@@ -29,8 +29,8 @@ bool service_may_promote(const struct service *s, const struct core_store *store
 /* ---- who stands before ----------------------------------------------------------------------- */
 
 /* It waits for nothing but memory: had it that, it would have been granted, or be on its way. */
-static bool lacks_memory(const struct service *s, const struct core_store *store,
-                         const struct core_waiter *waiter)
+static bool waits_for_memory(const struct service *s, const struct core_store *store,
+                             const struct core_waiter *waiter)
 {
     if (!core_waiter_counts(waiter))
         return false;
@@ -75,7 +75,7 @@ static const struct core_store *find_waiter(const struct service *s, uint64_t tu
         if (waiter->reserve_bytes == 0 && core->displaced == 0)
             continue;
         const struct core_store *before = core_find_store(core, waiter->store);
-        if (lacks_memory(s, before, waiter) && holds_off(s, before, waiter, store))
+        if (waits_for_memory(s, before, waiter) && holds_off(s, before, waiter, store))
             return before;
     }
     return NULL;

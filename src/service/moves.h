@@ -51,8 +51,8 @@ uint64_t service_count_spare(const struct service *s, const struct core_store *s
 /* Bytes of this piece of the store could not be read. A spare that has it is of no use. */
 void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error);
 /* A copy of the store that its tier can do without. */
-bool service_may_give_way(const struct service *s, const struct core_store *store,
-                          enum core_place tier);
+bool service_may_drop_copy(const struct service *s, const struct core_store *store,
+                           enum core_place tier);
 /* This spare goes; error: it could not be read, or 0. */
 void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, int error);
 

@@ -19,7 +19,7 @@ enum deed_type {
     DEED_MAKE_ROOM,       /* others leave the device so that `bytes` more of it fit */
     DEED_COVER_SHORTFALL, /* the same where the account has the bytes and the device has not */
     DEED_DROP_SPARE,      /* its spare in `place` goes */
-    DEED_GIVE_WAY,        /* it moves down from its tier to `place`, where it has a spare */
+    DEED_MOVE_DOWN,       /* it moves down from its tier to `place`, where it has a spare */
 };
 
 struct deed {
@@ -37,9 +37,9 @@ struct plan {
     uint64_t short_turn;
     struct place_turn *line; /* stores with waiters, by age of the waiters; owned */
     size_t line_count, line_at;
-    bool lacks_device; /* the store at line_at - 1 lacks the device's memory, not its pool's */
-    uint64_t writer;   /* the last waiter for a lock with memory */
-    bool has_alloc;    /* true once plan_alloc has looked at the queue */
+    bool is_short;   /* the store at line_at - 1 lacks the device's memory, not its pool's */
+    uint64_t writer; /* the last waiter for a lock with memory */
+    bool has_alloc;  /* true once plan_alloc has looked at the queue */
     enum core_place tier;
     struct evict_spare *spares; /* copies in that tier that give way; owned */
     size_t spare_count, spare_at;
@@ -62,7 +62,7 @@ service_planner plan_writer; /* for the first waiter for a lock that lacks what 
 service_planner plan_alloc;  /* for the first ALLOC that waits and can use it now */
 service_planner plan_move;   /* for moves that count on nothing any more */
 
-/* give_way.c: as many spares of the tier as its waiters lack; none if that does not do */
+/* spare_plan.c: as many spares of the tier as its waiters lack; none if that does not do */
 void plan_take_spares(const struct service *s, struct plan *plan, enum core_place tier);
 service_planner plan_spare;
 

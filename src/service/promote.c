@@ -19,7 +19,7 @@ static bool can_fit(const struct service *s, const struct core_store *store)
 }
 
 /* Now there is none, of the device or of its pool. */
-static bool lacks_room(const struct service *s, const struct core_store *store)
+static bool has_no_room(const struct service *s, const struct core_store *store)
 {
     uint64_t bytes = layout_total_bytes(store->fixed), free_bytes = vmm_get_free(s->vmm);
     return bytes > free_bytes || (bytes <= core_find_pool(s->core, store)->max_bytes &&
@@ -61,10 +61,10 @@ bool plan_take_line(const struct service *s, struct plan *plan)
 /* Room is made for one store at a time, while it comes or the waiter is patient. */
 static void keep_line(const struct service *s, struct plan *plan)
 {
-    uint64_t turn = plan->lacks_device ? plan->line[plan->line_at - 1].waiter : UINT64_MAX;
+    uint64_t turn = plan->is_short ? plan->line[plan->line_at - 1].waiter : UINT64_MAX;
     if (turn < plan->short_turn && (plan->comes || service_holds_off(s, turn)))
         plan->short_turn = turn;
-    plan->lacks_device = false;
+    plan->is_short = false;
 }
 
 bool plan_promotion(const struct service *s, struct plan *plan, struct deed *deed)
@@ -77,8 +77,8 @@ bool plan_promotion(const struct service *s, struct plan *plan, struct deed *dee
             (turn->waiter > plan->short_turn && !service_is_guaranteed(s, store)))
             continue;
         uint64_t bytes = layout_total_bytes(store->fixed);
-        bool is_short = can_fit(s, store) && lacks_room(s, store);
-        plan->lacks_device = is_short && core_check_room(s->core, store, bytes, UINT64_MAX) == 0;
+        bool is_short = can_fit(s, store) && has_no_room(s, store);
+        plan->is_short = is_short && core_check_room(s->core, store, bytes, UINT64_MAX) == 0;
         *deed = (struct deed){.type = is_short            ? DEED_MAKE_ROOM
                                       : can_fit(s, store) ? DEED_PROMOTE
                                                           : DEED_REFUSE,

@@ -41,8 +41,8 @@ static bool can_do_without(const struct service *s, const struct core_store *sto
 }
 
 /* As apply_copy_drop and apply_move_begin allow it. */
-bool service_may_give_way(const struct service *s, const struct core_store *store,
-                          enum core_place tier)
+bool service_may_drop_copy(const struct service *s, const struct core_store *store,
+                           enum core_place tier)
 {
     if (!can_do_without(s, store, tier) || store->places.move.id != 0 || store->suspect > 0 ||
         (store->lock.session_count > 0 && core_get_writer(s->core, store->id)) ||
@@ -90,7 +90,7 @@ int64_t service_get_free_beside(const struct service *s, enum core_place tier)
 uint64_t service_count_spare(const struct service *s, const struct core_store *store,
                              enum core_place tier)
 {
-    return service_may_give_way(s, store, tier) ? service_count_cost(s, store, tier) : 0;
+    return service_may_drop_copy(s, store, tier) ? service_count_cost(s, store, tier) : 0;
 }
 
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier)

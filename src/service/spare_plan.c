@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * give_way - copies that their tier can do without go when it is short: which is core/evict.h's
+ * spare_plan - copies that their tier can do without go when it is short: which is core/evict.h's
  * choice, and which may is spares.c's
  *
  * Their memory is free when the jobs are through that give it back, or that look at what is left
@@ -16,7 +16,7 @@ static size_t gather(const struct service *s, enum core_place tier, struct evict
     size_t count = 0;
     for (size_t i = 0; i < s->core->stores.count; i++) {
         const struct core_store *store = s->core->stores.items[i];
-        if (service_may_give_way(s, store, tier))
+        if (service_may_drop_copy(s, store, tier))
             rows[count++] = (struct evict_spare){
                 .store = store->id,
                 .bytes = service_count_cost(s, store, tier),
@@ -44,11 +44,11 @@ bool plan_spare(const struct service *s, struct plan *plan, struct deed *deed)
     while (plan->spare_at < plan->spare_count) {
         const struct core_store *store =
             core_find_store(s->core, plan->spares[plan->spare_at++].store);
-        if (!store || !service_may_give_way(s, store, plan->tier))
+        if (!store || !service_may_drop_copy(s, store, plan->tier))
             continue;
         bool is_spare = store->places.place == CORE_PLACE_DEVICE;
         *deed =
-            (struct deed){.type = is_spare ? DEED_DROP_SPARE : DEED_GIVE_WAY,
+            (struct deed){.type = is_spare ? DEED_DROP_SPARE : DEED_MOVE_DOWN,
                           .store = store->id,
                           .place = is_spare ? plan->tier : core_get_spare_below(store, plan->tier)};
         return true;
