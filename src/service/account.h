@@ -37,7 +37,7 @@ bool service_may_promote(const struct service *s, const struct core_store *store
 /* Charges the device: from what is set aside for the session, then from what is free, after giving
  * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
  * coming back, wait; -ENOMEM; -EDQUOT: the store's pool does not allow it. The record that puts it
- * into the layout says so (offset, slot), or service_undraw, or service_made. */
+ * into the layout says so (offset, slot), or service_end_making. */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
 /* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
  * false: there is nothing, or too little. */
@@ -55,11 +55,11 @@ struct service_reserved {
 struct service_reserved service_get_reserved(const struct core_session *held);
 int service_record_reserved(struct service *s, uint64_t session,
                             const struct service_reserved *reserved);
-/* What was charged for `made` bytes is given back: they are made no more, and what was drawn will
- * be set aside for the session again. */
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
-/* It is there, and no record puts it into the layout. */
-void service_made(struct service *s, uint64_t session, uint64_t drawn, uint64_t made);
+/* Ends the making of `made` bytes, of which `drawn` came from the session's reservation: memory
+ * that no record puts into the layout, or (refund: `drawn`) that was not made. The reservation gets
+ * the refund when the memory comes back. */
+void service_end_making(struct service *s, uint64_t session, uint64_t made, uint64_t drawn,
+                        uint64_t refund);
 /* Discharges memory that an allocation of this store had. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 

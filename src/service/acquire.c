@@ -8,18 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
-static uint64_t add_saturated(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* Aligned as memory is. -ENOMEM: more than the device has, and waiting would not help. */
 static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
 {
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
     *aligned_bytes = vmm_align(s->vmm, bytes);
-    return *aligned_bytes < bytes || *aligned_bytes > info.total_bytes ? -ENOMEM : 0;
+    return *aligned_bytes < bytes || !service_can_ever_fit(s, *aligned_bytes) ? -ENOMEM : 0;
 }
 
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
@@ -46,7 +39,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
         .wish = acquire->wish,
         .process = service_caller_process(caller),
         .uid = caller->uid,
-        .deadline_ms = add_saturated(service_now(s), acquire->timeout_ms),
+        .deadline_ms = service_deadline_ms(service_now(s), acquire->timeout_ms),
         .size_bytes = reserve_bytes,
     };
     memcpy(record.comm, caller->comm, sizeof record.comm);

@@ -40,7 +40,7 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
 /* Gives back what an operation that failed had made or only reserved. */
 static void op_give_back(struct service *s, struct alloc_op *op)
 {
-    service_undraw(s, op->session, op->drawn_bytes, op->charged_bytes);
+    service_end_making(s, op->session, op->charged_bytes, op->drawn_bytes, op->drawn_bytes);
     op->drawn_bytes = op->charged_bytes = 0;
     for (uint32_t i = 0; i < op->count; i++) {
         if (op->pieces[i])
@@ -191,14 +191,6 @@ static void complain_once(struct service *s, struct alloc_op *op)
     service_record(s, .type = RECORD_OUT_OF_MEMORY, .session = op->session);
 }
 
-/* Could this ever fit? Waiting for the impossible helps nobody. */
-static bool op_can_fit(const struct service *s, const struct alloc_op *op)
-{
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    return op->total_bytes <= info.total_bytes;
-}
-
 /* There is none now, and its time is not over: may there be some? */
 static bool op_may_wait(struct service *s, const struct alloc_op *op)
 {
@@ -212,10 +204,11 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
 
 static void op_start(struct service *s, struct alloc_op *op)
 {
-    int error = op_can_fit(s, op) ? op_try(s, op) : -ENOMEM;
+    bool can_fit = service_can_ever_fit(s, op->total_bytes);
+    int error = can_fit ? op_try(s, op) : -ENOMEM;
     if (!error)
         return;
-    bool later = error == -EAGAIN || (error == -ENOMEM && op_can_fit(s, op) && op_may_wait(s, op));
+    bool later = error == -EAGAIN || (error == -ENOMEM && can_fit && op_may_wait(s, op));
     if (error == -EAGAIN || error == -ENOMEM)
         complain_once(s, op);
     if (later)
@@ -336,9 +329,7 @@ static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
                                   const struct service_request *request)
 {
     uint64_t since_ms = request->since_ms ? request->since_ms : service_now(s);
-    uint64_t timeout_ms = alloc_timeout_ms(s, wished_ms, request);
-
-    return timeout_ms < UINT64_MAX - since_ms ? since_ms + timeout_ms : UINT64_MAX;
+    return service_deadline_ms(since_ms, alloc_timeout_ms(s, wished_ms, request));
 }
 
 int service_alloc(struct service *s, const struct service_actor *by,

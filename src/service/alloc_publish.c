@@ -66,12 +66,10 @@ static int record_each(struct service *s, struct alloc_op *op, uint64_t *slots)
 
 static int record_added(struct service *s, struct alloc_op *op, struct service_answer *answer)
 {
-    uint64_t *memories = calloc(op->count, sizeof *memories);
+    uint64_t *memories = piece_list_ids(op->pieces, op->count);
     struct outcome outcome;
     if (!memories)
         return -ENOMEM;
-    for (uint32_t i = 0; i < op->count; i++)
-        memories[i] = op->pieces[i]->id;
     int error = service_record_for(
         s, &outcome, .type = RECORD_ALLOC_ADD, .session = op->session, .name = op->name,
         .name_bytes = strlen(op->name), .tag = op->tag, .tag_bytes = strlen(op->tag),

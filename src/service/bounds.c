@@ -95,40 +95,37 @@ static struct bound_note *find_place(struct service *s, const char *name, uint32
     return free_place;
 }
 
-/* Told at the end of the step. */
-static void set_note(struct service *s, struct bound_note *place, const struct bound_note *note,
-                     const char *name)
+/* Has the event written at the end of the step. Returns false if the user had one a moment ago. */
+static bool note(struct service *s, const char *name, const struct bound_note *note)
 {
+    struct bound_note *place = find_place(s, name, note->uid);
+    if (!place)
+        return false;
     *place = *note;
     snprintf(place->name, sizeof place->name, "%s", name);
     place->until_ms = service_now(s) + NOTE_MS;
     place->is_untold = true;
     s->step.has_notes = s->step.is_unsettled = true;
+    return true;
 }
 
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
                         int error)
 {
-    struct bound_note *place = find_place(s, name, uid);
-    struct bound_note note = {.uid = uid, .store = store, .is_share = error == -EDQUOT};
-    if (!place)
-        return;
-    set_note(s, place, &note, name);
-    log_info("user %u met the bound on %s: %s", uid, name,
-             note.is_share ? "its share is taken, others are served"
-                           : "all of it is taken (gmsfs(5), LIMITS)");
+    struct bound_note met = {.uid = uid, .store = store, .is_share = error == -EDQUOT};
+    if (note(s, name, &met))
+        log_info("user %u met the bound on %s: %s", uid, name,
+                 met.is_share ? "its share is taken, others are served"
+                              : "all of it is taken (gmsfs(5), LIMITS)");
 }
 
 void service_note_over_quota(struct service *s, const struct core_store *store, uint32_t uid,
                              struct core_process process)
 {
     const char *pool = core_find_pool(s->core, store)->name;
-    struct bound_note *place = find_place(s, pool, uid);
-    struct bound_note note = {.uid = uid, .store = store->id, .process = process, .is_pool = true};
-    if (!place)
-        return;
-    set_note(s, place, &note, pool);
-    log_info("user %u met the budget of the pool %s", uid, pool);
+    struct bound_note met = {.uid = uid, .store = store->id, .process = process, .is_pool = true};
+    if (note(s, pool, &met))
+        log_info("user %u met the budget of the pool %s", uid, pool);
 }
 
 bool service_take_note(struct service *s, struct record *record)

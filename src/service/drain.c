@@ -16,18 +16,13 @@ static int find(const struct service *s, const struct service_peer *peer, const 
     return service_is_owner(s, (*found)->id, peer->uid) ? 0 : -EPERM;
 }
 
-static bool is_its(const struct core_store *store, const struct service_drain *own)
-{
-    return store->drain.is_on && own->store == store->id && own->id == store->drain.id;
-}
-
 /* The store that it drains; NULL: it drains none any more. */
 static const struct core_store *find_drained(const struct service *s,
                                              const struct service_drain *own)
 {
     const struct core_store *store = core_find_store(s->core, own->store);
 
-    return store && is_its(store, own) ? store : NULL;
+    return store && store->drain.is_on && own->id == store->drain.id ? store : NULL;
 }
 
 int service_drain_store(struct service *s, const struct service_peer *peer, const uint8_t uuid[16],

@@ -274,23 +274,9 @@ void service_close(struct service *s, uint64_t file)
 
 /* ---- what users ask for ------------------------------------------------------------------ */
 
-/* In the writer's session that was found, or not. */
-static int end_writer(struct service *s, int error, struct ending *ending,
-                      struct service_request *request)
+/* Answers the request now if nothing was begun that answers it later. */
+static int answer_error(struct service_request *request, int error)
 {
-    ending->request = request;
-    if (!error)
-        error = service_end_session(s, ending);
-    if (error)
-        service_answer(request, error, NULL);
-    return 0;
-}
-
-static int check_writer(struct service *s, int error, uint64_t session, uint32_t flags,
-                        struct service_request *request)
-{
-    if (!error)
-        error = service_check_commit(s, session, flags, request);
     if (error)
         service_answer(request, error, NULL);
     return 0;
@@ -299,22 +285,25 @@ static int check_writer(struct service *s, int error, uint64_t session, uint32_t
 int service_commit(struct service *s, const struct service_actor *by, uint32_t flags,
                    const uint8_t group[16], struct service_request *request)
 {
-    struct ending ending = {.type = ENDING_COMMIT, .flags = flags};
+    struct ending ending = {.type = ENDING_COMMIT, .flags = flags, .request = request};
     const struct core_file *file;
     if (group)
         memcpy(ending.group, group, sizeof ending.group);
     ending.may_read = service_find_reader(s, by->file, &file) == 0;
     int error = service_find_writer(s, by, &ending.session);
-    return flags & CORE_COMMIT_CHECK ? check_writer(s, error, ending.session, flags, request)
-                                     : end_writer(s, error, &ending, request);
+    if (!error && (flags & CORE_COMMIT_CHECK))
+        error = service_check_commit(s, ending.session, flags, request);
+    else if (!error)
+        error = service_end_session(s, &ending);
+    return answer_error(request, error);
 }
 
 int service_abort(struct service *s, const struct service_actor *by,
                   struct service_request *request)
 {
-    struct ending ending = {.type = ENDING_ABORT};
+    struct ending ending = {.type = ENDING_ABORT, .request = request};
     int error = service_find_byte_writer(s, by, &ending.session);
-    return end_writer(s, error, &ending, request);
+    return answer_error(request, error ? error : service_end_session(s, &ending));
 }
 
 int service_release(struct service *s, uint64_t file, struct service_request *request)
@@ -336,7 +325,5 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
         }
         error = session ? service_end_session(s, &ending) : -ESTALE;
     }
-    if (error)
-        service_answer(request, error, NULL);
-    return 0;
+    return answer_error(request, error);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/evict_table.h"
 
+#include "base/array.h"
 #include "service/move.h"
 #include "service/moves.h"
 
@@ -10,15 +11,9 @@
 size_t evict_table_find_pool(const struct service *s, uint64_t pool)
 {
     const struct idvec *pools = &s->core->pools.items;
-    size_t low = 0, high = pools->count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (((const struct core_pool *)pools->items[middle])->id <= pool)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at = 0;
+    ARRAY_SEARCH(at, pools->count - 1, ((const struct core_pool *)pools->items[at])->id < pool);
+    return at;
 }
 
 bool evict_table_find_place(const struct evict_table *table, const struct core_store *store,

@@ -77,7 +77,7 @@ static uint32_t count_made(const struct move_op *op)
 
 static int record_end(struct service *s, struct move_op *op)
 {
-    uint64_t *memories = calloc(op->count, sizeof *memories);
+    uint64_t *memories = piece_list_ids(op->pieces, count_made(op));
     struct record record = {.type = RECORD_MOVE_END,
                             .store = op->store,
                             .count = op->id,
@@ -87,11 +87,8 @@ static int record_end(struct service *s, struct move_op *op)
                                 s->options.drops_copies || move_op_looks(op) ? 0 : CORE_MOVE_KEEP};
     if (!memories)
         return -ENOMEM;
-    for (uint32_t i = 0; i < record.memory_count; i++)
-        memories[i] = op->pieces[i]->id;
-    enum core_place before = core_find_store(s->core, op->store)
-                                 ? core_find_store(s->core, op->store)->places.place
-                                 : CORE_PLACE_DEVICE;
+    const struct core_store *store = core_find_store(s->core, op->store);
+    enum core_place before = store ? store->places.place : CORE_PLACE_DEVICE;
     struct service_waits waits = get_waits(s, op->store);
     int error = service_apply_record(s, &record, NULL);
     free(memories);
@@ -159,6 +156,13 @@ static void note_shortfall(struct service *s, const struct move_op *op)
         service_note_shortfall(s, op->store, bytes);
 }
 
+static void leave_op(struct service *s, struct move_op *op)
+{
+    LIST_REMOVE(s->moves.all, op);
+    for (uint32_t i = 0; i < op->count; i++)
+        piece_end(s, op->sources[i]);
+}
+
 /* All parts are through. */
 static void finish(struct move_op *op)
 {
@@ -169,9 +173,7 @@ static void finish(struct move_op *op)
     enum core_place op_to = op->to;
     int error = op->error;
     move_op_go(op, MOVE_ENDS);
-    LIST_REMOVE(s->moves.all, op);
-    for (uint32_t i = 0; i < op->count; i++)
-        piece_end(s, op->sources[i]);
+    leave_op(s, op);
     if (!error && !cancelled) {
         error = publish(s, op);
         cancelled = error == -ESTALE;
@@ -248,27 +250,14 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     return error;
 }
 
-static int begin_record(struct service *s, struct move_op *op, struct record *record)
-{
-    struct outcome outcome;
-    int error = service_apply_record(s, record, &outcome);
-    op->id = error ? 0 : outcome.id;
-    return error;
-}
-
-/* By age. */
-static void link_op(struct service *s, struct move_op *op)
+/* The list is by age. */
+static void enter_op(struct service *s, struct move_op *op)
 {
     struct move_op **link = &s->moves.all;
     while (*link && (*link)->id < op->id)
         link = &(*link)->next;
     op->next = *link;
     *link = op;
-}
-
-static void enter_op(struct service *s, struct move_op *op)
-{
-    link_op(s, op);
     for (uint32_t i = 0; i < op->count; i++)
         piece_begin(op->sources[i]);
 }
@@ -277,11 +266,8 @@ static int start_op(struct service *s, struct move_op *op)
 {
     enter_op(s, op);
     int error = move_op_waits(op) ? 0 : move_op_start(op);
-    if (!error)
-        return 0;
-    LIST_REMOVE(s->moves.all, op);
-    for (uint32_t i = 0; i < op->count; i++)
-        piece_end(s, op->sources[i]);
+    if (error)
+        leave_op(s, op);
     return error;
 }
 
@@ -292,6 +278,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
 {
     uint64_t store_id = store->id;
     enum core_place to = (enum core_place)record->kind;
+    struct outcome outcome;
     struct move_op *op;
     if (s->moves.end)
         return -EAGAIN;
@@ -304,16 +291,16 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         return error;
     }
     record->flags |= move_op_looks(op) ? CORE_MOVE_LOOK : 0;
-    error = begin_record(s, op, record);
-    if (error || !op->id) {
+    error = service_apply_record(s, record, &outcome);
+    if (error || !outcome.id) {
         free_op(s, op);
         return error;
     }
-    uint64_t id = op->id;
+    op->id = outcome.id;
     error = start_op(s, op);
     if (error) {
         free_op(s, op);
-        service_move_failed(s, store_id, id, error);
+        service_move_failed(s, store_id, outcome.id, error);
     }
     service_note_moves(s); /* what it waits for may have come with the record */
     return error;

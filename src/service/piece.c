@@ -52,6 +52,14 @@ uint64_t piece_count_missing(struct piece *const *pieces, uint32_t count)
     return bytes;
 }
 
+uint64_t *piece_list_ids(struct piece *const *pieces, uint32_t count)
+{
+    uint64_t *ids = calloc(count ? count : 1, sizeof *ids);
+    for (uint32_t i = 0; ids && i < count; i++)
+        ids[i] = pieces[i]->id;
+    return ids;
+}
+
 void piece_begin(struct piece *piece)
 {
     piece->running++;
@@ -59,10 +67,8 @@ void piece_begin(struct piece *piece)
 
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes)
 {
-    if (bytes >= piece->spooled_bytes)
-        return;
-    service_give(s, SERVICE_BOUND_SPOOLS, piece->uid, piece->spooled_bytes - bytes);
-    piece->spooled_bytes = bytes;
+    if (bytes < piece->spooled_bytes)
+        service_charge(s, SERVICE_BOUND_SPOOLS, piece->uid, &piece->spooled_bytes, bytes);
 }
 
 size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,

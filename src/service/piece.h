@@ -52,6 +52,8 @@ int piece_enter_all(struct service *s, struct piece **pieces, uint32_t count);
 void piece_leave_all(struct service *s, struct piece **pieces, uint32_t count, int error);
 /* Charged for those that have no memory yet. */
 uint64_t piece_count_missing(struct piece *const *pieces, uint32_t count);
+/* Returns their memory handles, to be freed; NULL: no memory */
+uint64_t *piece_list_ids(struct piece *const *pieces, uint32_t count);
 /* So much of it counts as spooled from now on: no more than before. */
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
 #define PIECE_DESCRIPTORS 2u

@@ -86,14 +86,8 @@ void piece_free_gathered(struct service *s)
     if (!freeing)
         return;
     s->pieces.gathered = NULL;
-    enum service_pool pool = is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE;
-    if (service_submit(s, pool, &freeing->task) == 0)
-        return;
-    /* No thread to be had: better late than never. */
-    s->host.publish(s->host.context);
-    run_free(&freeing->task.job);
-    finish_free(s, freeing);
-    free(freeing);
+    service_submit_or_run(s, is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE,
+                          &freeing->task);
 }
 
 void piece_free(struct service *s, struct piece *piece)

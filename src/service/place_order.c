@@ -25,7 +25,7 @@ static int promote(struct service *s, const struct core_store *store, struct rec
         return -EAGAIN;
     uint64_t bytes = layout_total_bytes(store->fixed);
     int error = service_move_store(s, record);
-    if ((error != -ENOMEM && error != -EDQUOT) || bytes > vmm_get_total_in(s->vmm, VMM_TIER_DEVICE))
+    if ((error != -ENOMEM && error != -EDQUOT) || !service_can_ever_fit(s, bytes))
         return error;
     store = core_find_store(s->core, record->store);
     if (!store || !service_evict_for(s, store, bytes))

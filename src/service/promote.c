@@ -12,12 +12,6 @@
 
 #include <stdlib.h>
 
-/* Else it never will, and no waiter waits for it. */
-static bool can_fit(const struct service *s, const struct core_store *store)
-{
-    return layout_total_bytes(store->fixed) <= vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
-}
-
 /* Now there is none, of the device or of its pool. */
 static bool has_no_room(const struct service *s, const struct core_store *store)
 {
@@ -77,11 +71,11 @@ bool plan_promotion(const struct service *s, struct plan *plan, struct deed *dee
             (turn->waiter > plan->short_turn && !service_is_guaranteed(s, store)))
             continue;
         uint64_t bytes = layout_total_bytes(store->fixed);
-        bool is_short = can_fit(s, store) && has_no_room(s, store);
+        bool can_fit = service_can_ever_fit(s, bytes), is_short = can_fit && has_no_room(s, store);
         plan->is_short = is_short && core_check_room(s->core, store, bytes, UINT64_MAX) == 0;
-        *deed = (struct deed){.type = is_short            ? DEED_MAKE_ROOM
-                                      : can_fit(s, store) ? DEED_PROMOTE
-                                                          : DEED_REFUSE,
+        *deed = (struct deed){.type = is_short  ? DEED_MAKE_ROOM
+                                      : can_fit ? DEED_PROMOTE
+                                                : DEED_REFUSE,
                               .store = store->id,
                               .bytes = bytes};
         return true;

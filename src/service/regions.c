@@ -98,11 +98,7 @@ static void drop_object(struct service *s, struct object *object)
         return;
     }
     *work = alone;
-    if (service_submit(s, SERVICE_POOL_FREE, &work->task)) {
-        s->host.publish(s->host.context);
-        run_object_job(&work->task.job);
-        end_drop(s, &work->task);
-    }
+    service_submit_or_run(s, SERVICE_POOL_FREE, &work->task);
 }
 
 void service_on_region_over(struct service *s, const struct effect *effect)
@@ -517,14 +513,7 @@ static int make_ticket(struct service *s, uint64_t file, uint32_t uid, uint8_t t
     memset(ticket, 0, sizeof record.bytes16);
     if (region->kind == REGION_CUDA)
         return 0;
-    int error = s->host.get_random(s->host.context, record.bytes16, sizeof record.bytes16);
-    if (!error)
-        error = service_apply_record(s, &record, NULL);
-    if (error)
-        return error;
-    memcpy(ticket, record.bytes16, sizeof record.bytes16);
-    s->numbers.exports++;
-    return 0;
+    return service_add_ticket(s, &record, ticket);
 }
 
 int service_region_hold(struct service *s, uint64_t file, uint32_t uid, uint8_t ticket[16])

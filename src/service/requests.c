@@ -61,3 +61,12 @@ int service_submit(struct service *s, enum service_pool pool, struct task *task)
         s->numbers.jobs_in_flight--;
     return error;
 }
+
+void service_submit_or_run(struct service *s, enum service_pool pool, struct task *task)
+{
+    if (service_submit(s, pool, task) == 0)
+        return;
+    s->host.publish(s->host.context);
+    task->job.run(&task->job);
+    task->end(s, task);
+}

@@ -71,7 +71,7 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
     vmm_get_info(s->vmm, &info); /* measured when the memory could not be made */
     if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
         return false; /* not for nothing */
-    return given_up_bytes > 0 && service_record(s, .type = RECORD_GIVE_UP, .session = session) == 0;
+    return given_up_bytes > 0 && give_up(s, held);
 }
 
 /* May the session's pool have so much more? 0: yes, or it is the device that lacks it. Gives up
@@ -98,19 +98,12 @@ static int check_budget(struct service *s, const struct core_session *held, uint
     return -EDQUOT;
 }
 
-static bool can_ever_fit(const struct service *s, uint64_t bytes)
-{
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    return bytes <= info.total_bytes;
-}
-
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn)
 {
     const struct core_session *held = core_find_session(s->core, session);
     uint64_t draw = held ? smaller(held->reserved_bytes, bytes) : 0;
     *drawn = 0;
-    if (!can_ever_fit(s, bytes))
+    if (!service_can_ever_fit(s, bytes))
         return -ENOMEM;
     int error = check_budget(s, held, bytes - draw);
     if (error)
@@ -132,7 +125,7 @@ int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes)
     }
     uint64_t due_bytes = smaller(held->due_bytes, bytes - held->reserved_bytes);
     uint64_t more_bytes = bytes - held->reserved_bytes - due_bytes;
-    if (!can_ever_fit(s, bytes))
+    if (!service_can_ever_fit(s, bytes))
         return -ENOMEM;
     int error = check_budget(s, held, more_bytes);
     if (error)

@@ -18,28 +18,17 @@ int service_record_reserved(struct service *s, uint64_t session,
                           .offset = reserved->making_bytes, .slot = reserved->drawn_bytes);
 }
 
-/* So much less is being made, and of what was drawn for it so much is due again. */
-static void end_making(struct service *s, uint64_t session, uint64_t drawn, uint64_t made,
-                       uint64_t due)
+void service_end_making(struct service *s, uint64_t session, uint64_t made, uint64_t drawn,
+                        uint64_t refund)
 {
     const struct core_session *held = core_find_session(s->core, session);
     if (drawn + made == 0 || !held || held->mode != LOCK_MODE_RW)
         return;
     struct service_reserved reserved = service_get_reserved(held);
-    reserved.due_bytes += due;
+    reserved.due_bytes += refund;
     reserved.making_bytes -= smaller(made, held->making_bytes);
     reserved.drawn_bytes -= smaller(drawn, held->drawn_bytes);
     service_record_reserved(s, session, &reserved);
-}
-
-void service_undraw(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
-{
-    end_making(s, session, drawn, made, drawn);
-}
-
-void service_made(struct service *s, uint64_t session, uint64_t drawn, uint64_t made)
-{
-    end_making(s, session, drawn, made, 0);
 }
 
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes)

@@ -244,13 +244,11 @@ static int restore_memory(struct restoring *r)
 void service_close_connections(struct service *s, bool (*is_claimed)(void *context, uint64_t file),
                                void *context)
 {
-    for (size_t i = 0; i < s->core->files.count;) {
-        const struct core_file *file = s->core->files.items[i];
-        uint64_t id = file->id;
+    const struct core_file *file;
+    for (uint64_t id = 0; (file = idvec_find_after(&s->core->files, id));) {
+        id = file->id;
         if (file->flags & CORE_OPEN_CONNECTION && !is_claimed(context, id))
             service_close(s, id);
-        if (i < s->core->files.count && ((struct core_file *)s->core->files.items[i])->id == id)
-            i++;
     }
 }
 

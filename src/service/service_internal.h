@@ -97,6 +97,18 @@ static inline void service_note_moves(struct service *s)
     s->step.has_moves = s->step.is_unsettled = true;
 }
 
+/* Returns when a wait of `timeout_ms` ends; UINT64_MAX: never. */
+static inline uint64_t service_deadline_ms(uint64_t since_ms, uint64_t timeout_ms)
+{
+    return timeout_ms < UINT64_MAX - since_ms ? since_ms + timeout_ms : UINT64_MAX;
+}
+
+/* Returns false if the device has less in all: waiting for memory would not help. */
+static inline bool service_can_ever_fit(const struct service *s, uint64_t bytes)
+{
+    return bytes <= vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
+}
+
 /* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
@@ -107,6 +119,9 @@ uint64_t service_work_for(struct service *s, uint64_t whom);
 uint64_t service_now(const struct service *s);
 /* How long this request may go unanswered; UINT64_MAX: for ever. */
 uint64_t service_wait_max_ms(const struct service_request *request);
+
+/* tickets.c: applies a TICKET_ADD with a new random ticket. */
+int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[16]);
 
 /* regions.c */
 void service_on_region_over(struct service *s, const struct effect *effect);

@@ -109,7 +109,7 @@ static void undo_spool(struct service *s, struct spool_op *op)
     struct piece *piece = op->piece;
     if (op->kind != SPOOL_WRITE)
         return;
-    service_undraw(s, op->session, op->drawn_bytes, op->charged_bytes);
+    service_end_making(s, op->session, op->charged_bytes, op->drawn_bytes, op->drawn_bytes);
     if (piece->new_serial) {
         piece->doomed = true; /* freed by piece_end */
         return;
@@ -141,7 +141,7 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
         error = record_spool(s, op);
     else if (!error)
-        service_made(s, op->session, op->drawn_bytes, op->charged_bytes);
+        service_end_making(s, op->session, op->charged_bytes, op->drawn_bytes, 0);
     if (error && op->kind == SPOOL_SEAL)
         service_on_seal_failed(s, op->session, error);
     if (error)

@@ -32,6 +32,9 @@ struct step {
 /* Has task->job.run run. -ENOMEM: no thread is there and none can be had; the caller decides what
  * becomes of the work. */
 int service_submit(struct service *s, enum service_pool pool, struct task *task);
+/* The same for work that frees memory: where there is no thread, it is published what was recorded
+ * so far, and the job runs and ends at once. */
+void service_submit_or_run(struct service *s, enum service_pool pool, struct task *task);
 /* For the end of the step: the task ends, as if its job had run. */
 void service_end_task(struct service *s, struct task *task);
 

@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t add_saturated(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static void parked_free(struct service *s, struct parked *parked)
 {
     if (!parked)
@@ -78,7 +73,7 @@ static int park(struct service *s, struct parked *parked, uint64_t waiter)
     parked->request->parked = parked;
     parked->deadline.pass = expire;
     deadline_set(s, &parked->deadline,
-                 add_saturated(service_now(s), service_wait_max_ms(parked->request)));
+                 service_deadline_ms(service_now(s), service_wait_max_ms(parked->request)));
     return 0;
 }
 

@@ -243,14 +243,11 @@ static void end_unwatched(struct service *s)
 
 static void settle_gone(struct service *s)
 {
-    for (size_t i = 0; i < s->watches.processes.count;) {
-        const struct watch *watch = s->watches.processes.items[i];
-        struct core_process process = watch->process;
+    const struct watch *watch;
+    for (uint64_t id = 0; (watch = idvec_find_after(&s->watches.processes, id));) {
+        id = watch->id;
         if (watch->is_gone)
-            service_on_exit(s, process);
-        if (i < s->watches.processes.count &&
-            ((struct watch *)s->watches.processes.items[i])->id == process.pid)
-            i++;
+            service_on_exit(s, watch->process);
     }
 }
 
@@ -277,15 +274,12 @@ void service_on_exit(struct service *s, struct core_process process)
         s->host.unwatch_process(s->host.context, process);
     }
     note_exit(s, process);
-    for (size_t i = 0; i < s->core->sessions.count;) {
-        const struct core_session *session = s->core->sessions.items[i];
-        uint64_t id = session->id;
+    const struct core_session *session;
+    for (uint64_t id = 0; (session = idvec_find_after(&s->core->sessions, id));) {
+        id = session->id;
         if (session->owned && session->owner.pid == process.pid &&
             session->owner.start == process.start && !service_is_leaving(s, id))
             service_end_owned(s, id);
-        if (i < s->core->sessions.count &&
-            ((const struct core_session *)s->core->sessions.items[i])->id == id)
-            i++;
     }
     end_unneeded(s, process);
 }

@@ -11,6 +11,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* Returns an operation on the allocation of this open file. */
+static struct spool_op make_op(const struct core_file *file, enum spool_kind kind,
+                               struct service_request *request)
+{
+    return (struct spool_op){.turn = {.store = file->store, .uid = file->uid},
+                             .kind = kind,
+                             .request = request,
+                             .session = file->session,
+                             .serial = file->serial};
+}
+
 int service_write(struct service *s, uint64_t file, const void *from, size_t bytes, uint64_t offset,
                   struct service_request *request)
 {
@@ -27,16 +38,10 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     if (!error && bytes > 0)
         error = service_forget_times(s, opened->session, opened->serial);
     if (!error && bytes > 0) {
-        struct spool_op op = {
-            .turn = {.store = opened->store, .uid = opened->uid},
-            .kind = SPOOL_WRITE,
-            .request = request,
-            .session = opened->session,
-            .serial = opened->serial,
-            .from = from,
-            .bytes = bytes,
-            .offset = offset,
-        };
+        struct spool_op op = make_op(opened, SPOOL_WRITE, request);
+        op.from = from;
+        op.bytes = bytes;
+        op.offset = offset;
         error = spool_begin(s, &op, false);
         if (!error)
             return 0;
@@ -99,13 +104,7 @@ int service_settle(struct service *s, uint64_t file, struct service_request *req
     if (vmm_can_settle(s->vmm) &&
         service_find_open_allocation(s, file, &opened, &allocation, &store) == 0 &&
         allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
-        struct spool_op op = {
-            .turn = {.store = opened->store, .uid = opened->uid},
-            .kind = SPOOL_SETTLE,
-            .request = request,
-            .session = opened->session,
-            .serial = opened->serial,
-        };
+        struct spool_op op = make_op(opened, SPOOL_SETTLE, request);
         if (spool_begin(s, &op, false) == 0)
             return 0;
     }
@@ -121,13 +120,7 @@ int service_sync(struct service *s, uint64_t file, struct service_request *reque
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
     /* A handle that cannot write does not end what others write. */
     if (!error && allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
-        struct spool_op op = {
-            .turn = {.store = opened->store, .uid = opened->uid},
-            .kind = SPOOL_SEAL,
-            .request = request,
-            .session = opened->session,
-            .serial = opened->serial,
-        };
+        struct spool_op op = make_op(opened, SPOOL_SEAL, request);
         error = spool_begin(s, &op, false);
         if (!error)
             return 0;
@@ -144,10 +137,7 @@ void service_seal_file(struct service *s, const struct core_file *file)
     allocation = core_find_allocation(s->core, file->serial, NULL);
     if (!allocation || !allocation->spool)
         return;
-    struct spool_op op = {.turn = {.store = file->store, .uid = file->uid},
-                          .kind = SPOOL_SEAL,
-                          .session = file->session,
-                          .serial = file->serial};
+    struct spool_op op = make_op(file, SPOOL_SEAL, NULL);
     spool_begin(s, &op, true);
 }
 
