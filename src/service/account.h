@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* account - the device's memory, charged, set aside and waited for by ALLOCs */
+/* account - the device's memory: charged, reserved for sessions, and waited for by ALLOCs */
 #ifndef GMSFS_SERVICE_ACCOUNT_H
 #define GMSFS_SERVICE_ACCOUNT_H
 
@@ -14,41 +14,42 @@ static inline uint64_t smaller(uint64_t a, uint64_t b)
 
 /* alloc.c */
 void service_retry_allocs(struct service *s);
-/* Soon, for those who wait may do so in vain by now. */
+/* Tries the waiting ALLOCs soon: memory may have stopped coming for some of them. */
 void service_retry_allocs_soon(struct service *s);
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error);
 void service_cancel_session_allocs(struct service *s, uint64_t session);
 
 /* become_free.c */
-/* The account lacks so many bytes for this writer: may others give them back, or those leave the
- * device who can, once nobody uses them? Not: only by what somebody would have to decide. */
+/* Returns true if `bytes` for this writer may become free: others may give them back, or stores may
+ * leave the device once their sessions end. False: only if a client decides to free them. */
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes);
 
 /* line.c */
-/* The last waiter that came before an ALLOC that waits for the device's memory: it keeps that from
- * those behind it, for alloc_timeout at most. UINT64_MAX: none waits */
+/* Returns the last waiter that is older than an ALLOC waiting for device memory: newer ones queue
+ * behind that ALLOC, for alloc_timeout at most. UINT64_MAX: none waits */
 uint64_t service_alloc_turn(const struct service *s);
-/* The store's pool has as much left of its min: it waits behind nobody. */
+/* Returns true if the store fits into the guaranteed rest (min=) of its pool: then it queues behind
+ * no waiter. */
 bool service_is_guaranteed(const struct service *s, const struct core_store *store);
-/* Nobody waits in ALLOC who comes before a move that nobody waits for. */
+/* Returns true if no ALLOC is ahead of a move that no client waits for. */
 bool service_may_promote(const struct service *s, const struct core_store *store);
 
 /* reserve.c */
-/* Charges the device: from what is set aside for the session, then from what is free, after giving
- * up what only a rollback would need. `drawn`: how much of it was set aside. -EAGAIN: memory is
- * coming back, wait; -ENOMEM; -EDQUOT: the store's pool does not allow it. The record that puts it
- * into the layout says so (offset, slot), or service_end_making. */
+/* Charges the device: first from the session's reservation, then from free memory, after giving up
+ * memory that only a rollback would need. `drawn`: bytes that came from the reservation. -EAGAIN:
+ * memory is coming back, wait; -ENOMEM; -EDQUOT: the store's pool has no room. The record that puts
+ * the memory into the layout ends this (offset, slot), or service_end_making. */
 int service_reserve(struct service *s, uint64_t session, uint64_t bytes, uint64_t *drawn);
-/* The device itself lacked `bytes` that the account had. Gives up what only a rollback would need;
- * false: there is nothing, or too little. */
+/* Gives up memory that only a rollback would need, where the device itself was short of `bytes`.
+ * Returns false if there is too little of it. */
 bool service_give_up(struct service *s, uint64_t session, uint64_t bytes);
-/* Sets this much aside for a writer's session, which must live. Errors as service_reserve. */
+/* Reserves this much for a writer's session, which must live. Errors as service_reserve. */
 int service_reserve_aside(struct service *s, uint64_t session, uint64_t bytes);
-/* The same as if it were asked for with the lock now: -EAGAIN, -ENOMEM; gives nothing up. */
+/* The same by the rules of a reservation with the lock: -EAGAIN, -ENOMEM; gives nothing up. */
 int service_reserve_as_acquire(struct service *s, uint64_t session, uint64_t bytes, bool replacing);
 
 /* reserved.c */
-/* The numbers of a session, which are recorded all at once. */
+/* The account of a session, which is recorded as a whole. */
 struct service_reserved {
     uint64_t aside_bytes, due_bytes, making_bytes, drawn_bytes;
 };
@@ -56,23 +57,23 @@ struct service_reserved service_get_reserved(const struct core_session *held);
 int service_record_reserved(struct service *s, uint64_t session,
                             const struct service_reserved *reserved);
 /* Ends the making of `made` bytes, of which `drawn` came from the session's reservation: memory
- * that no record puts into the layout, or (refund: `drawn`) that was not made. The reservation gets
- * the refund when the memory comes back. */
+ * that no record puts into the layout, or (refund: `drawn`) memory that was not made. The
+ * reservation gets the refund when the memory comes back. */
 void service_end_making(struct service *s, uint64_t session, uint64_t made, uint64_t drawn,
                         uint64_t refund);
-/* Discharges memory that an allocation of this store had. */
+/* Discharges memory of a former allocation of this store. */
 void service_unreserve(struct service *s, uint64_t store, uint64_t bytes);
 
-/* service_free: answered -ENOTCONN. */
+/* For service_free: answers -ENOTCONN. */
 void service_drop_allocs(struct service *s);
 
 /* brief_wait.c */
-/* When nothing is being given back any more: requests that wait for that. */
+/* Answers the requests that wait until no memory is being freed, once that is so. */
 void service_answer_freed(struct service *s);
-void service_drop_brief_waits(struct service *s); /* service_free */
+void service_drop_brief_waits(struct service *s); /* for service_free */
 
 /* shortfall.c */
-/* The account had so many bytes for this store, and the device had not. */
+/* Notes that the account had this many bytes for the store, and the device had not. */
 void service_note_shortfall(struct service *s, uint64_t store, uint64_t bytes);
 
 #endif

@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Aligned as memory is. -ENOMEM: more than the device has, and waiting would not help. */
+/* Aligns a reservation as memory is. -ENOMEM: it is larger than the device, so waiting would not
+ * help */
 static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
 {
     *aligned_bytes = vmm_align(s->vmm, bytes);
@@ -52,7 +53,7 @@ int service_acquire(struct service *s, uint64_t file, const struct service_acqui
     if (!service_ask(s, &record, &how, request, &outcome, &error))
         return 0;
     if (error == -EAGAIN && acquire->timeout_ms > 0)
-        error = -ETIMEDOUT; /* its time was over before the record was made */
+        error = -ETIMEDOUT; /* its timeout was over before the record was applied */
     if (error)
         service_unwatch(s, how.watched);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admin - a mount that lets nobody in any more, and in the end holds no memory; trust; the end */
+/* admin - draining the mount until it holds no memory; trust; the unmount */
 #include "service/admin.h"
 
 #include "service/ending.h"
@@ -13,7 +13,7 @@ static int check_admin(const struct service *s, const struct service_peer *peer)
     return service_is_admin(s, peer->uid) ? 0 : -EPERM;
 }
 
-/* Whoever drains it already stays who he is. */
+/* A process that drains already keeps its token. */
 static int choose_token(const struct service *s, const struct service_peer *peer,
                         struct record *record)
 {
@@ -50,7 +50,7 @@ const struct core_session *service_find_open_session(const struct service *s)
 void service_revoke_all(struct service *s, const struct ending *revocation)
 {
     const struct core_session *session;
-    /* One that has something in flight ends after that. */
+    /* A session with transfers in flight ends after them. */
     while ((session = service_find_open_session(s)) != NULL) {
         struct ending ending = *revocation;
         ending.session = session->id;

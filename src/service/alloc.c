@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * alloc - memory for allocations: ALLOC, RESERVE and ftruncate, and waiting for it
+ * alloc - memory for allocations: ALLOC, RESERVE and ftruncate, and the wait for memory
  *
  * Order for new memory: the account, the descriptor (jobs), the keeper's duplicate (same jobs), the
  * record, the answer. A failure on the way gives everything back.
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When the machine (not the account) lacked memory, nobody tells us that it has some again. So soon
- * as well it is seen that waiting helps no more. */
+/* Time until the next try where the machine, not the account, was short of memory: no event tells
+ * when it has some again. Also how soon the service notices that a wait has no hope any more. */
 #define RETRY_MS 200u
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
@@ -37,7 +37,7 @@ static void op_answer(struct alloc_op *op, int error, const struct service_answe
     service_answer(request, error, answer);
 }
 
-/* Gives back what an operation that failed had made or only reserved. */
+/* Gives back the memory that a failed operation has made or charged. */
 static void op_give_back(struct service *s, struct alloc_op *op)
 {
     service_end_making(s, op->session, op->charged_bytes, op->drawn_bytes, op->drawn_bytes);
@@ -50,7 +50,7 @@ static void op_give_back(struct service *s, struct alloc_op *op)
     piece_free_gathered(s);
 }
 
-/* Memory of the machine, not of the account. */
+/* Backs off: the machine was short of memory, not the account. */
 static void retry_later(struct service *s, const struct alloc_op *op)
 {
     service_back_off(s, BACKOFF_MAKE, op->id, RETRY_MS);
@@ -93,7 +93,7 @@ static void note_shortfall(struct service *s, uint64_t session, uint64_t bytes)
         service_note_shortfall(s, held->store, bytes);
 }
 
-/* The last part is through. */
+/* Ends the operation's job: its last part has ended. */
 static void finish_create(struct alloc_op *op)
 {
     struct service *s = op->service;
@@ -114,7 +114,7 @@ static void finish_create(struct alloc_op *op)
         op_give_back(s, op);
     if (error && atomic_load(&op->interrupted))
         error = -EINTR;
-    /* The machine or the device lacks it: try again later. */
+    /* The machine or the device is short of memory: try again later. */
     if (error == -ENOMEM && (roomier || op->deadline_ms > now_ms)) {
         op->error = 0;
         retry_later(s, op);
@@ -158,8 +158,8 @@ static int op_set_aside(struct service *s, struct alloc_op *op)
     return error;
 }
 
-/* Tries once. 0: the job runs, or it is answered. -EAGAIN, -ENOMEM: not now. Else it will never be.
- */
+/* Tries once. 0: the job runs, or the request is answered. -EAGAIN, -ENOMEM: not now. Another error
+ * is final. */
 static int op_try(struct service *s, struct alloc_op *op)
 {
     if (op->aside)
@@ -191,7 +191,7 @@ static void complain_once(struct service *s, struct alloc_op *op)
     service_record(s, .type = RECORD_OUT_OF_MEMORY, .session = op->session);
 }
 
-/* There is none now, and its time is not over: may there be some? */
+/* Returns true if there may be memory later, and the deadline is not over. */
 static bool op_may_wait(struct service *s, const struct alloc_op *op)
 {
     const struct core_session *held = core_find_session(s->core, op->session);
@@ -313,8 +313,8 @@ static int op_of_alloc(struct service *s, uint64_t session, const struct service
     return 0;
 }
 
-/* A request that stays unanswered beyond the kernel's bound would end the mount. wished_ms: 0: no
- * other than the mount's. */
+/* Returns the time that the request may wait: at most the mount's, and the kernel's, which would
+ * end the mount for a later answer. wished_ms: 0: none. */
 static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
                                  const struct service_request *request)
 {
@@ -324,7 +324,7 @@ static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
     return wished_ms && wished_ms < least_ms ? wished_ms : least_ms;
 }
 
-/* Also where it was asked of the worker before. */
+/* A request that the worker before had waits no longer because of the restart. */
 static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
                                   const struct service_request *request)
 {
@@ -399,7 +399,7 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
         error = -ESTALE;
     else if (allocation->memory != LAYOUT_NO_MEMORY && !allocation->spool &&
              allocation->size_bytes == size_bytes)
-        ; /* it has that size */
+        ; /* nothing to do */
     else if (allocation->spool && size_bytes > allocation->size_bytes) {
         error = service_forget_times(s, session, serial);
         error = error ? error : service_extend(s, session, serial, size_bytes, request);
@@ -431,7 +431,7 @@ int service_resize(struct service *s, const struct service_actor *by, uint64_t s
 static void unqueue(struct service *s, struct alloc_op *op)
 {
     if (op->state != ALLOC_WAITS)
-        return; /* it is not in the queue */
+        return; /* not in the queue */
     LIST_REMOVE(s->alloc_queue, op);
     op->request->alloc = NULL;
     deadline_clear(s, &op->expiry);
@@ -441,14 +441,14 @@ static void unqueue(struct service *s, struct alloc_op *op)
 
 void service_cancel_alloc(struct service *s, struct alloc_op *op, int error)
 {
-    /* finish_create answers: the kernel says only once that the client is gone */
+    /* finish_create answers: the kernel tells only once that the client has gone */
     if (op->state == ALLOC_MAKES) {
         atomic_store(&op->interrupted, true);
         return;
     }
     unqueue(s, op);
     op_answer(op, error, NULL);
-    s->step.is_unsettled = true; /* stores that waited behind it may be promoted */
+    s->step.is_unsettled = true; /* stores that queued behind it may be promoted */
 }
 
 void service_cancel_session_allocs(struct service *s, uint64_t session)
@@ -468,14 +468,14 @@ void service_drop_allocs(struct service *s)
         service_cancel_alloc(s, s->alloc_queue, -ENOTCONN);
 }
 
-/* Every waiter is tried, in order: one store's big wish does not hold up the others. */
+/* Tries every waiter, in order: the large wish of one store does not hold the others up. */
 void service_retry_allocs(struct service *s)
 {
     for (uint64_t left = s->numbers.allocs_waiting; left > 0 && s->alloc_queue; left--) {
         struct alloc_op *op = s->alloc_queue;
         unqueue(s, op);
         steps_go(alloc_steps, &op->state, ALLOC_TRIES);
-        /* What a failed try gives back would start the next one at once, and so on without rest. */
+        /* A failed try gives memory back, which would start the next one at once, without end. */
         int error = service_is_backed_off(s, BACKOFF_MAKE, op->id) ? -EAGAIN : op_try(s, op);
         bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
         if (later)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc_make - memory is made by several threads at a time, and the keeper told, many at once */
+/* alloc_make - makes memory on several threads, and gives it to the keeper in batches */
 #include "service/alloc_op.h"
 
 #include <errno.h>
 
-/* So many descriptors go to the keeper at once. The round trips then cost less than a microsecond a
- * piece, and what the threads have left over at the end, when nothing else goes on, is little. */
+/* Descriptors that go to the keeper at once. A round trip then costs less than a microsecond a
+ * piece, and the last batch of each thread, when nothing else runs, is small. */
 #define KEEP_BATCH 128u
 
-/* Several threads may take the last descriptors before the first of them is told that it has one of
- * the spare ones. */
+/* Several threads may take the last descriptors before the first of them learns that it has a spare
+ * one. */
 static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
 {
     int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);
@@ -19,7 +19,7 @@ static int make_piece(struct service *s, struct piece *piece, uint64_t size_byte
     return error ? error : s->host.admit_descriptor(s->host.context, piece->memory.fd);
 }
 
-/* The next piece that no part has taken; NULL: none is left, or the operation has ended. */
+/* Takes the next piece; NULL: none is left, or the operation has ended. */
 static struct piece *take_piece(struct alloc_op *op, uint64_t *size_bytes)
 {
     if (atomic_load(&op->failed) || atomic_load(&op->interrupted))
@@ -80,7 +80,7 @@ static uint32_t count_parts(const struct service *s, const struct alloc_op *op)
 int alloc_make(struct service *s, struct alloc_op *op)
 {
     uint32_t count = count_parts(s, op);
-    uint64_t former = service_work_for(s, op->works_for); /* it may have waited */
+    uint64_t former = service_work_for(s, op->works_for); /* the request may have waited since */
     int error = 0;
     op->parts_running = 0;
     atomic_init(&op->failed, false);

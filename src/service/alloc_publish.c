@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alloc_publish - memory that was made becomes part of a writer's layout, by records */
+/* alloc_publish - records new memory in a writer's layout */
 #include "service/alloc_op.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@ static int record_resized(struct service *s, struct alloc_op *op)
                           .offset = op->charged_bytes, .slot = op->drawn_bytes);
 }
 
-/* Takes back what record_each had added before one was refused; the pieces are the table's. */
+/* Removes the allocations that record_each had added before one was refused; the table owns their
+ * pieces. */
 static void remove_added(struct service *s, const struct alloc_op *op, uint32_t count,
                          const uint64_t *serials)
 {
@@ -24,7 +25,7 @@ static void remove_added(struct service *s, const struct alloc_op *op, uint32_t 
     }
 }
 
-/* One that differs from the others, with its share of what was charged and drawn for all. */
+/* Records one of several that differ, with its share of the bytes charged for all. */
 static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
                       struct outcome *outcome)
 {
@@ -41,7 +42,7 @@ static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
         return error;
     op->charged_bytes -= bytes;
     op->drawn_bytes -= drawn_bytes;
-    op->pieces[index] = NULL; /* the table's */
+    op->pieces[index] = NULL; /* owned by the table */
     return 0;
 }
 

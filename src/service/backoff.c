@@ -48,7 +48,7 @@ static void drop(struct service *s, struct backoff *row)
     deadline_clear(s, &row->over);
     row->until_ms = 0;
     if (row->id < BACKOFF_COUNT)
-        return; /* of all stores, or free */
+        return; /* for all stores, or free */
     if (row->id % BACKOFF_COUNT == BACKOFF_TELL) {
         free(idvec_remove(&s->backoffs.told, row->id));
         if (s->backoffs.told.count == 0)
@@ -59,7 +59,7 @@ static void drop(struct service *s, struct backoff *row)
     }
 }
 
-/* One that is free, or else that of the store whose back-off ends first. */
+/* Takes a free row, or the row of the back-off that ends first. */
 static struct backoff *take_row(struct service *s, uint64_t id)
 {
     struct backoff *row = &s->backoffs.rows[0];
@@ -73,7 +73,7 @@ static struct backoff *take_row(struct service *s, uint64_t id)
     return row;
 }
 
-/* Only victims that can leave again, or room that can be looked for again, make another choice. */
+/* A choice of victims differs only if a victim can leave again, or room can be looked for again. */
 static void try_again(struct service *s, struct deadline *over)
 {
     struct backoff *row = CONTAINER_OF(over, struct backoff, over);
@@ -115,7 +115,8 @@ bool service_is_backed_off(const struct service *s, enum backoff_reason reason, 
     uint64_t until_ms = s->backoffs.of_all[reason].until_ms;
     if (row && row->until_ms > until_ms)
         until_ms = row->until_ms;
-    return until_ms > 0 && until_ms > service_now(s); /* mostly there is none: of each store */
+    return until_ms > 0 &&
+           until_ms > service_now(s); /* mostly there is none, and the clock costs */
 }
 
 uint64_t service_count_try(struct service *s, enum backoff_reason reason)

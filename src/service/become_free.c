@@ -2,20 +2,22 @@
 /*
  * become_free - whether a device that is full by its account may have memory for an ALLOC later
  *
- * What stays is counted: whatever else the account has, others are giving back, or may at any
- * moment. Where that does not do, waiting helps nobody.
+ * Counts the memory that stays: clients are giving back all other memory of the account, or may at
+ * any moment. Where that is not enough, waiting does not help.
  */
 #include "service/account.h"
 #include "service/evict_table.h"
 
-/* All that a writer has may come back, for it may abort; of a sealed layout, what it had beside. */
+/* Returns the bytes of a writer that may come back: all, for it may abort; of a sealed layout,
+ * those reserved beside it. */
 static uint64_t count_of_writer(const struct core_store *store, const struct core_session *writer)
 {
     return writer->mode == LOCK_MODE_RW ? store->use.used_bytes
                                         : writer->reserved_bytes + writer->making_bytes;
 }
 
-/* As long as nobody but who asks does anything, and no store begins to leave the device. */
+/* Returns the bytes that stay as long as only this session acts, and no further store begins to
+ * leave the device. */
 static uint64_t count_staying(const struct service *s, const struct core_session *held)
 {
     const struct core_store *own = core_find_store(s->core, held->store);
@@ -24,7 +26,7 @@ static uint64_t count_staying(const struct service *s, const struct core_session
         const struct core_store *store = s->core->stores.items[i];
         const struct core_session *writer = core_get_writer(s->core, store->id);
         bytes += store->use.used_bytes;
-        if (evict_table_is_leaving(store)) /* nobody writes there */
+        if (evict_table_is_leaving(store)) /* it has no writer */
             bytes -= layout_total_bytes(store->fixed);
         if (writer && writer != held)
             bytes -= count_of_writer(store, writer);
@@ -32,8 +34,8 @@ static uint64_t count_staying(const struct service *s, const struct core_session
     return bytes > given_up_bytes ? bytes - given_up_bytes : 0;
 }
 
-/* When whoever uses them has gone, and they have been there for long enough. What a writer has is
- * counted already; so is what leaves, and would not be there twice. */
+/* Marks the rows as if all sessions had ended and no store were new. The bytes of writers are
+ * counted already; so are those of leaving stores, which must not count twice. */
 static void let_all_go(struct service *s, struct evict_table *table)
 {
     enum core_place place;
@@ -53,7 +55,7 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
 {
     struct evict_table table;
     if (!evict_table_fill(s, &table, store))
-        return true; /* nobody knows */
+        return true; /* no memory to find out: assume so */
     struct evict_wish wish = {.store = store->id,
                               .pool = evict_table_find_pool(s, store->use.pool),
                               .bytes = bytes,
@@ -69,7 +71,7 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes)
 {
     if (service_count_try(s, BACKOFF_FREE_LOOKS) > 0)
-        return true; /* of many waiters some are believed */
+        return true; /* too many looks of late: assume so */
     uint64_t staying_bytes = count_staying(s, held);
     struct vmm_info info;
     vmm_get_info(s->vmm, &info);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event for each user and bound so often, and no more such pairs at a time: whoever asks again
- * and again must not push everybody's events out of the ring. */
+/* Time between two events of the same user and bound, and the number of such pairs: a user that
+ * tries again and again must not push the events of others out of the ring. */
 #define NOTE_MS   10000u
 #define MAX_NOTES 64u
 
@@ -24,9 +24,9 @@ struct bound_note {
 };
 
 static const struct {
-    char name[CORE_BOUND_BYTES]; /* as the event says it */
-    int whole;                   /* what it says where all of it is taken */
-    bool looks;                  /* looks, revocations and drains need it */
+    char name[CORE_BOUND_BYTES]; /* as in the event */
+    int whole;                   /* errno when all of it is taken */
+    bool looks;                  /* needed to look, revoke and drain */
 } bounds[SERVICE_BOUND_COUNT] = {
     [SERVICE_BOUND_DIRECTORIES] = {"directories", -ENFILE, true},
     [SERVICE_BOUND_TEXTS] = {"texts", -ENOMEM, true},
@@ -78,7 +78,8 @@ void service_free_bounds(struct service *s)
     free(s->bounds.notes);
 }
 
-/* Its place among those that are remembered; NULL: it was told a moment ago, or too many were. */
+/* Returns a free place for a note; NULL: the user had this event a moment ago, or too many are
+ * noted. */
 static struct bound_note *find_place(struct service *s, const char *name, uint32_t uid)
 {
     struct bound_note *free_place = NULL;

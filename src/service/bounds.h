@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bounds - what users share besides the bounds of the state (core.h)
+ * bounds - bounds that users share besides the bounds of the state (core.h)
  *
- * For front ends and the parts of the service: what an open directory, a text, a connection or a
- * transfer costs is counted for the user that it is for. Whoever meets a bound, one of the state
- * too, is told by errno whether it was its share (EDQUOT) or the whole, and becomes an event now
- * and then, which names it.
+ * For front ends and the parts of the service: the cost of an open directory, a text, a connection
+ * or a transfer is counted for its user. A user that meets a bound, one of the state too, learns by
+ * errno whether its share was used up (EDQUOT) or the whole; an event now and then names the user.
  */
 #ifndef GMSFS_SERVICE_BOUNDS_H
 #define GMSFS_SERVICE_BOUNDS_H
@@ -13,22 +12,21 @@
 #include "service/service.h"
 
 enum service_bound {
-    SERVICE_BOUND_DIRECTORIES, /* open ones; ENFILE */
+    SERVICE_BOUND_DIRECTORIES, /* open directories; ENFILE */
     SERVICE_BOUND_TEXTS,       /* bytes of texts that are being read; ENOMEM */
     SERVICE_BOUND_LAYOUTS,     /* bytes of layouts that are being read, each once; ENOMEM */
     SERVICE_BOUND_CONNECTIONS, /* ENFILE */
     SERVICE_BOUND_WATCHES,     /* processes whose exit ends sessions; ENFILE */
     SERVICE_BOUND_TRANSFERS,   /* reads and writes that run or wait for their turn; ENOMEM */
-    SERVICE_BOUND_QUEUED,      /* bytes that clients have written and nobody has moved yet: what is
-                                  beyond is taken in small pieces, never refused */
-    SERVICE_BOUND_SPOOLS,      /* bytes of host memory of spools, where a GPU's is what they will
-                                  be; ENOMEM */
-    SERVICE_BOUND_FRAMES,      /* bytes of long requests and answers of GMS clients; ENOMEM */
-    SERVICE_BOUND_NOTES,       /* bytes that clients have gathered, noted for a next worker: what is
-                                  beyond is never refused, and lost with the worker */
-    SERVICE_BOUND_REQUESTS,    /* of the kernel, that are not answered yet; ENOMEM */
-    SERVICE_BOUND_AHEAD,       /* bytes of those of them that were read and wait for their turn, but
-                                  for what QUEUED counts; ENOMEM */
+    SERVICE_BOUND_QUEUED,   /* bytes that clients have written and that wait to be moved: beyond the
+                               bound they are taken in small pieces, never refused */
+    SERVICE_BOUND_SPOOLS,   /* bytes of host memory of spools that become memory of a GPU; ENOMEM */
+    SERVICE_BOUND_FRAMES,   /* bytes of long requests and answers of GMS clients; ENOMEM */
+    SERVICE_BOUND_NOTES,    /* bytes that clients have gathered, noted for a next worker: beyond the
+                               bound they are not refused, but lost with the worker */
+    SERVICE_BOUND_REQUESTS, /* requests of the kernel without an answer yet; ENOMEM */
+    SERVICE_BOUND_AHEAD, /* bytes of those requests that were read and wait for their turn, without
+                            the bytes of QUEUED; ENOMEM */
     SERVICE_BOUND_COUNT,
 };
 
@@ -39,26 +37,26 @@ enum service_bound {
 #define SERVICE_MAX_WATCHES      16384u
 #define SERVICE_MAX_TRANSFERS    8192u
 #define SERVICE_MAX_QUEUED_BYTES (20ull << 20)
-#define SERVICE_SPOOLS           4u /* times the bound of one */
+#define SERVICE_SPOOLS           4u /* times the bound of one spool */
 #define SERVICE_MAX_FRAME_BYTES  (256ull << 20)
 #define SERVICE_MAX_NOTED_BYTES  (16ull << 20)
 #define SERVICE_MAX_REQUESTS     15358u
 #define SERVICE_MAX_AHEAD_BYTES  (16ull << 20)
 
-/* Takes `more` for this user of this store (0: none in particular). 0, -EDQUOT, what the bound
- * says, -ENOMEM */
+/* Takes `more` for this user of this store (0: of no store). 0, -EDQUOT, the errno of the bound,
+ * -ENOMEM */
 int service_take(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                  uint64_t more);
 void service_give(struct service *s, enum service_bound bound, uint32_t uid, uint64_t less);
 /* Takes or gives the difference, so that the user has taken `bytes` in place of *charged_bytes,
- * which is set unless that fails. 0, or errors as service_take */
+ * which changes unless that fails. 0, or errors as service_take */
 int service_charge(struct service *s, enum service_bound bound, uint32_t uid,
                    uint64_t *charged_bytes, uint64_t bytes);
-/* How much of `wanted` this user may take now: all of it, or the less the nearer its share is, but
- * at least `least`; takes it. -ENOMEM: no memory to note it */
+/* Takes as much of `wanted` as this user may have now: all of it, or less as its share runs out,
+ * but at least `least`. -ENOMEM: no memory to note it */
 int service_take_some(struct service *s, enum service_bound bound, uint64_t store, uint32_t uid,
                       uint64_t wanted, uint64_t least, uint64_t *taken);
-/* Somebody met a bound that is kept elsewhere. */
+/* Notes that a user met a bound that is kept elsewhere. */
 void service_note_bound(struct service *s, const char *name, uint64_t store, uint32_t uid,
                         int error);
 

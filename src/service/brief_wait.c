@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * brief_wait - requests that wait for something that may hang: for a moment at most
+ * brief_wait - requests that wait a moment for something that may hang
  *
- * A measurement that is under way tells what others hold of the device now, and its end answers all
- * that want to know; where a management library hangs, they are told what was known before. A
- * client that frees and then asks the device itself for memory would find it full, so it waits
- * until what is being given back is free; others may go on freeing without rest.
+ * The end of a measurement answers all requests that want to know the bytes of other programs;
+ * where a management library hangs, they get the last known value. A client that frees memory and
+ * then asks the device itself for some would find it full, so it waits until its memory is free;
+ * others may free memory without end.
  */
 #include "service/account.h"
 #include "service/allocations.h"
@@ -45,7 +45,8 @@ static void pass(struct service *s, struct deadline *deadline)
     answer(s, wait, 0);
 }
 
-/* It is answered 0 when its patience is over, unless end comes before. -ENOMEM */
+/* Queues the request, which is answered 0 after `patience_ms`, unless end() answers it before.
+ * -ENOMEM */
 static int begin(struct service *s, struct brief_wait **queue, struct service_request *request,
                  uint64_t patience_ms)
 {
@@ -85,7 +86,8 @@ void service_on_measurement(struct service *s)
 
 int service_await_freeing(struct service *s, struct service_request *request)
 {
-    /* Without memory to wait in: what is not free yet is waited for by ALLOC. */
+    /* Without memory for a wait the answer comes now: the client's ALLOC waits for the memory
+     * instead. */
     if (s->numbers.freeing_bytes == 0 ||
         begin(s, &s->brief.freeing, request, FREEING_PATIENCE_MS) != 0)
         service_answer(request, 0, NULL);

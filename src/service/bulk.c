@@ -12,33 +12,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A slice that lacks memory is tried again; the first one need not be, for it leaves nothing. */
+/* A slice that was short of memory is tried again; the first one need not be, for it leaves
+ * nothing. */
 #define RETRY_MS    200u
 #define PATIENCE_MS 20000u
 
 /*
  * Decoding runs on a helper thread, the check against the layout and the slices on the loop. Once
- * the check has passed no slice can fail for a reason of the document's: an allocation that another
- * thread of the same writer frees meanwhile takes its rows with it, as if it had been freed
- * afterwards. For want of memory a later slice waits, and the session with it, which is in use: so
- * nobody publishes half a document. What has waited too long ends the session, and so leaves
- * nothing.
+ * the check has passed no slice can fail because of the document: an allocation that another thread
+ * of the same writer frees meanwhile takes its rows with it, as if it had been freed afterwards. A
+ * later slice that is short of memory waits, and so does the session, which is in use: so half a
+ * document is never published. A wait that takes too long ends the session, which leaves nothing of
+ * the document.
  */
 struct bulk_op {
     struct task task; /* first */
     struct service_request *request;
-    uint64_t works_for; /* service_works_for, when it was asked for */
+    uint64_t works_for; /* service_works_for at the time of the request */
     uint64_t session;
-    const uint8_t *bytes; /* the caller's */
+    const uint8_t *bytes; /* owned by the caller */
     size_t size;
-    struct layout_put *puts; /* of the document, by key; a serial is the index as it was written */
+    struct layout_put
+        *puts; /* rows of the document, by key; `serial` is the row's number in the document */
     size_t rows, next_row;
-    size_t named_rows; /* so many have slots, the others ranks */
-    uint64_t rank_end; /* above all ranks */
-    uint64_t *slots;   /* by rank, as they were when the document was checked */
+    size_t named_rows; /* rows up to here have slots, the others ranks */
+    uint64_t rank_end; /* above all ranks of the document */
+    uint64_t *slots;   /* by rank, at the time of the check */
     uint64_t total_bytes;
     struct deadline retry; /* set while a slice waits for memory */
-    uint64_t until_ms;     /* of such waits; 0: no slice has lacked memory so far */
+    uint64_t until_ms;     /* end of such waits; 0: no slice has been short of memory */
     enum bulk_state state;
     uint64_t culprit;
     int error;
@@ -74,7 +76,7 @@ void service_drop_bulks(struct service *s)
     }
 }
 
-/* The culprit is the first one as they were written. */
+/* Measures the rows. The culprit is the first bad row in the order of the document. */
 static void measure(struct bulk_op *op)
 {
     for (size_t i = 0; i < op->rows; i++) {
@@ -98,14 +100,14 @@ static void run_decode(struct job *job)
     if (op->error)
         return;
     if (layout_document_has_allocations(document))
-        op->error = -EINVAL; /* memory is not made by a document */
+        op->error = -EINVAL; /* a document makes no memory */
     else
         op->puts = layout_document_take_puts(document, &op->rows);
     layout_document_free(document);
     measure(op);
 }
 
-/* Of the rows whose rank is not there, the first one as they were written. */
+/* Finds the first row, in the order of the document, with a rank that does not exist. */
 static void find_culprit(struct bulk_op *op, size_t ranks)
 {
     op->culprit = UINT64_MAX;
@@ -116,7 +118,7 @@ static void find_culprit(struct bulk_op *op, size_t ranks)
     }
 }
 
-/* What costs rows was done by the helper: here it is the allocations that they name. */
+/* Checks the ranks that the rows name; the helper has checked the rest. */
 static int check_rows(const struct layout *layout, struct bulk_op *op)
 {
     size_t ranks = layout_count_allocations(layout);
@@ -156,7 +158,7 @@ static void end_decode(struct service *s, struct task *task)
     s->host.set_idle(s->host.context);
 }
 
-/* The rows go into the record as they are: they live longer than its being applied. */
+/* The record has the rows themselves, which live longer than it. */
 static int apply_slice(struct service *s, struct bulk_op *op)
 {
     struct record record = {
@@ -186,7 +188,7 @@ static void retry(struct service *s, struct deadline *deadline)
     s->host.set_idle(s->host.context);
 }
 
-/* False: it cannot go on, and nothing of it stays. */
+/* Has the document wait for memory. Returns false if it ends instead, and leaves nothing. */
 static bool wait_for_memory(struct service *s, struct bulk_op *op)
 {
     struct ending ending = {
@@ -234,7 +236,7 @@ void service_apply_slices(struct service *s)
         s->host.set_idle(s->host.context);
 }
 
-/* Until bulk_answer. */
+/* Holds room for the document until bulk_answer. */
 static int hold_room(struct service *s, uint64_t session, size_t bytes)
 {
     const struct core_session *writer = core_find_session(s->core, session);

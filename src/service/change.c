@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* change - what a writer does to allocations and is a record and nothing else */
+/* change - a writer's changes of allocations that are a record alone */
 #include "service/allocations.h"
 
 #include "service/parked.h"
@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The record, in the session of this writer. */
+/* Applies the record in the session of this writer. */
 static int change_by(struct service *s, const struct service_actor *by, struct record *record)
 {
     int error = service_find_writer(s, by, &record->session);

@@ -2,16 +2,16 @@
 /*
  * claims - names the store that gets device memory next
  *
- * Waiters with memory to reserve come one at a time, as they queued: a newer one gets no room
- * before, unless none can be had for the older one, and that has no patience left.
+ * Waiters with a reservation come one at a time, in their order in the queue: a newer one gets no
+ * room before an older one, unless no room can be made for that one, and its patience is over.
  */
 #include "service/alloc_op.h"
 #include "service/moves.h"
 #include "service/plan.h"
 
-/* ---- the line of waiters --------------------------------------------------------------------- */
+/* ---- the queue of waiters --------------------------------------------------------------- */
 
-/* The first waiter newer than that one that waits for memory alone, with its lock free. */
+/* Returns the first waiter newer than `after` that waits for memory alone: its lock is free. */
 static const struct core_waiter *find_short_writer(const struct service *s, uint64_t after)
 {
     size_t left = s->core->reserving;

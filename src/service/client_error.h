@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client_error - an errno of ours as clients are told it
+ * client_error - our errno values, translated for clients
  *
- * EMFILE would say that they may not open more files, and they would look at their own limit.
+ * EMFILE would tell clients that they may not open more files, and they would look at their own
+ * limit.
  */
 #ifndef GMSFS_SERVICE_CLIENT_ERROR_H
 #define GMSFS_SERVICE_CLIENT_ERROR_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit - what a large commit computes, on a helper thread
+ * commit - computes a large commit on a helper thread
  *
- * The layout's check, its encoding and hash take seconds for the largest: a job makes them while
- * the session counts as in use, and the record takes them over. Until then the session ends, so
- * nobody changes its layout; what does all the same (a spool that ends) has it computed again.
+ * The check, encoding and hash of the largest layouts take seconds: a job makes them while the
+ * session counts as in use, and the record takes them over. The session is ending meanwhile, so its
+ * layout does not change; a change all the same (a spool that ends) has them computed again.
  */
 #include "service/cost.h"
 #include "service/discard.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define MAX_TRIES 4u /* then the record computes it, whatever it takes */
+#define MAX_TRIES 4u /* then the record computes it, however long that takes */
 
 struct commit_job {
     struct task task; /* first */
@@ -87,12 +87,12 @@ static bool is_ready(const struct service *s, const struct ending *ending)
     return !core_commit_is_slow(s->core, ending->session);
 }
 
-/* For the encoding, which is made beside the one of what is committed now. */
+/* Takes room for the encoding, which exists beside the one of the committed layout. */
 static int take_room(struct service *s, uint64_t session)
 {
     const struct core_session *writer = core_find_session(s->core, session);
     if (!writer)
-        return 0; /* the record says so */
+        return 0; /* the record fails */
     uint64_t store = writer->store;
     uint32_t uid = writer->uid;
     const struct layout *layout = core_get_layout(s->core, core_find_store(s->core, store));
@@ -126,8 +126,7 @@ bool service_prepare_commit(struct service *s, struct in_flight *in_flight, stru
     return false;
 }
 
-/* ---- CHECK: nothing ends, so changes and transfers go on meanwhile ----------------------------
- */
+/* ---- CHECK: the session does not end, so changes and transfers go on ------------------------ */
 
 static void answer_check(struct service *s, uint64_t session, uint32_t flags,
                          const struct core_commit *commit, struct service_request *request)

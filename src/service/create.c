@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * create - files that come with what they name
+ * create - creates allocations and entries together with their open files
  */
 #include "service/metadata.h"
 #include "service/rights.h"
@@ -32,8 +32,8 @@ static int create_in_session(struct service *s, const char *name, const struct s
     return error;
 }
 
-/* Outside a session: an implicit one, at once or EAGAIN; then the allocation, then the file's name.
- */
+/* Outside a session: takes an implicit session at once, or EAGAIN; then the allocation, then the
+ * file's name. */
 static int create_implicit(struct service *s, const char *name, const struct service_open *open,
                            const struct service_caller *caller, struct service_request *request,
                            struct service_answer *answer)
@@ -42,7 +42,7 @@ static int create_implicit(struct service *s, const char *name, const struct ser
     locking.serial = 0;
     locking.truncate = false;
     if (core_find_store(s->core, open->store)
-            ->lock.sealed) /* it would be granted the bytes alone */
+            ->lock.sealed) /* the grant would be for the bytes alone */
         return -ENOLCK;
     int error = service_open_locking(s, &locking, LOCK_WISH_DATA, name, caller, request, answer);
     if (error || answer->file == 0)
@@ -84,7 +84,7 @@ static const struct layout_entry *find_entry(const struct service *s, uint64_t s
                              entry->key_bytes);
 }
 
-/* It is there at once, without a value; what is written to it comes when it is closed. */
+/* The entry exists at once, without a value; the bytes written to it are put when it is closed. */
 static int create_entry(struct service *s, uint64_t store, const struct service_entry *entry,
                         const struct service_open *open, const struct service_caller *caller,
                         struct service_answer *answer)

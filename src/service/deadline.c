@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deadline - a pairing heap: the first is the root, and one can be taken out wherever it is */
+/* deadline - a pairing heap: the earliest is the root, and any of them can be taken out */
 #include "service/service_internal.h"
 
 static struct deadline *meld(struct deadline *a, struct deadline *b)
@@ -15,7 +15,7 @@ static struct deadline *meld(struct deadline *a, struct deadline *b)
     return first;
 }
 
-/* By pairs, and these into one. */
+/* Melds pairs, then these into one. */
 static struct deadline *meld_all(struct deadline *rest)
 {
     struct deadline *pairs = NULL, *whole = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deeds - does what planners decided, and backs off stores that heal.c would name again */
+/* deeds - carries out the planners' deeds, and backs off stores that heal.c would name again */
 #include "service/moves.h"
 #include "service/plan.h"
 
@@ -8,13 +8,13 @@
 static void heal(struct service *s, uint64_t store)
 {
     int error = service_move(s, .store = store, .kind = CORE_PLACE_DISK);
-    if (error == -EIO) /* its bytes were lost with a worker */
+    if (error == -EIO) /* a worker's end lost its bytes */
         service_drop_copy(s, store, CORE_PLACE_DISK, error);
     if (error)
         service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
 }
 
-/* Its waiters are refused, unless a move of it is under way after all. */
+/* Refuses the waiters of the store, unless a move of it is under way after all. */
 static void refuse(struct service *s, uint64_t store, int error)
 {
     const struct core_store *found = core_find_store(s->core, store);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define SMALL_BYTES (1u << 20) /* freed at once: that takes less than a helper does */
+#define SMALL_BYTES (1u << 20) /* freed at once: that takes less time than a helper thread */
 
 struct discard {
     struct task task; /* first */

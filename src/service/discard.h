@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * discard - what is of no use any more and may take long to free: off the loop
+ * discard - frees objects that may take long to free, off the loop
  *
- * On the loop's thread. `free_it` is called once, by a helper thread or, where none can be had, at
- * once; it must not touch the service.
+ * On the loop's thread. `free_it` is called once, by a helper thread or, if there is none, at once;
+ * it must not touch the service.
  */
 #ifndef GMSFS_SERVICE_DISCARD_H
 #define GMSFS_SERVICE_DISCARD_H
@@ -11,7 +11,8 @@
 struct blob;
 struct service;
 
-void service_discard(struct service *s, void (*free_it)(void *what), void *what); /* NULL is fine */
+void service_discard(struct service *s, void (*free_it)(void *what),
+                     void *what);                                /* `object` may be NULL */
 void service_discard_blob(struct service *s, struct blob *blob); /* gives one reference up */
 void service_discard_garbage(struct service *s); /* of the core, after each record */
 

@@ -16,7 +16,7 @@ static int find(const struct service *s, const struct service_peer *peer, const 
     return service_is_owner(s, (*found)->id, peer->uid) ? 0 : -EPERM;
 }
 
-/* The store that it drains; NULL: it drains none any more. */
+/* Returns the store that it drains; NULL if it drains none any more. */
 static const struct core_store *find_drained(const struct service *s,
                                              const struct service_drain *own)
 {

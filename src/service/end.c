@@ -2,8 +2,8 @@
 /*
  * end - flush, close, commit, abort, release: how sessions end
  *
- * An ending waits for the byte transfers of its session that run already (they are bounded),
- * refuses new ones meanwhile, and then is one record.
+ * An ending waits for the transfers of its session that run already (they are short), refuses new
+ * ones meanwhile, and then is one record.
  */
 #include "service/sessions.h"
 
@@ -68,7 +68,7 @@ static void execute_ending(struct service *s, struct ending *ending)
         break;
     case ENDING_REVOKE:
         error = apply_end(s, ending, &answer);
-        if (error == -ESTALE) /* it has ended by itself meanwhile */
+        if (error == -ESTALE) /* the session has ended by itself meanwhile */
             error = 0;
         break;
     case ENDING_DETACH:
@@ -82,7 +82,8 @@ static void execute_ending(struct service *s, struct ending *ending)
     service_answer(request, error, &answer);
 }
 
-/* What was written without a size becomes memory before it is published. True: it still does. */
+/* Turns bytes written without a size into memory before the commit. Returns true while that
+ * runs. */
 static bool seal_before_commit(struct service *s, struct in_flight *in_flight,
                                struct ending *ending)
 {
@@ -101,12 +102,12 @@ static void run_endings(struct service *s, struct in_flight *in_flight)
     while (in_flight && in_flight->running == 0 && in_flight->endings) {
         struct ending *ending = in_flight->endings;
         if (seal_before_commit(s, in_flight, ending))
-            return; /* the last of them comes back here */
+            return; /* the end of the last one comes back here */
         if (service_prepare_commit(s, in_flight, ending))
             return;
         in_flight->endings = ending->next;
         execute_ending(s, ending);
-        in_flight = idvec_find(&s->in_flights, session); /* an answer may have had it removed */
+        in_flight = idvec_find(&s->in_flights, session); /* an answer may have removed it */
     }
     if (!in_flight)
         return;
@@ -124,12 +125,12 @@ void service_run_endings(struct service *s)
             continue;
         in_flight->is_due = false;
         run_endings(s, in_flight);
-        at = SIZE_MAX; /* that may have removed it and others: from the first again */
+        at = SIZE_MAX; /* that may have removed this and others: from the first again */
     }
 }
 
-/* Whoever waits for an ending asks the next worker again. A revocation that nobody waits for is the
- * state's, or it would be forgotten with this one. */
+/* A client that waits for an ending asks the next worker again. A revocation without a request is
+ * recorded, or a next worker would not know of it. */
 static void note_revocation(struct service *s, const struct ending *ending)
 {
     if (ending->type == ENDING_REVOKE && !ending->request)
@@ -165,7 +166,7 @@ void service_on_session_over(struct service *s, uint64_t session)
     in_flight->endings = NULL;
     if (in_flight->running == 0)
         free(idvec_remove(&s->in_flights, session));
-    while (endings) { /* they hear ESTALE */
+    while (endings) { /* these are answered ESTALE */
         struct ending *next = endings->next;
         execute_ending(s, endings);
         endings = next;
@@ -189,14 +190,14 @@ void service_end_owned(struct service *s, uint64_t session)
 {
     struct ending ending = {.type = ENDING_EXIT, .session = session};
     struct service_answer unused;
-    if (service_end_session(s, &ending)) /* nobody will tell again: without waiting for transfers */
+    if (service_end_session(s, &ending)) /* no second event will come: do not wait for transfers */
         apply_end(s, &ending, &unused);
 }
 
 /* ---- flush and close --------------------------------------------------------------------- */
 
-/* The file by which an implicit writer wrote is being closed by the process that opened it, nothing
- * was committed, and nobody else has the session open: what it wrote will not be kept. */
+/* Returns true if an implicit writer's file closes in the process that opened it, without a commit,
+ * and no other client has the session open: its bytes will not be kept. */
 static bool may_be_lost_write(const struct core_file *file, const struct core_session *session)
 {
     return session->implicit && session->mode == LOCK_MODE_RW && session->opener == file->id &&
@@ -240,8 +241,8 @@ static bool ends_session(const struct core_file *file, const struct core_session
     return session->files == 1 || (session->exclusive && session->opener == file->id);
 }
 
-/* The close is recorded at once; the session that it ends goes on to hold the lock until nothing of
- * it moves bytes any more. */
+/* Records the close at once; the session that it ends holds the lock until its transfers have
+ * ended. */
 static void close_last(struct service *s, const struct core_file *file, uint64_t session)
 {
     const struct in_flight *in_flight = idvec_find(&s->in_flights, session);
@@ -272,7 +273,7 @@ void service_close(struct service *s, uint64_t file)
     service_record(s, .type = RECORD_FILE_CLOSE, .file = file);
 }
 
-/* ---- what users ask for ------------------------------------------------------------------ */
+/* ---- requests of users ------------------------------------------------------------------- */
 
 /* Answers the request now if nothing was begun that answers it later. */
 static int answer_error(struct service_request *request, int error)
@@ -318,7 +319,7 @@ int service_release(struct service *s, uint64_t file, struct service_request *re
         const struct core_session *session = core_find_session(s->core, ctl->session);
         struct ending ending = {
             .type = ENDING_DETACH, .session = ctl->session, .file = file, .request = request};
-        if (session && !ends_session(ctl, session)) { /* a member leaves: the others go on */
+        if (session && !ends_session(ctl, session)) { /* a member leaves: the others stay */
             error = service_record(s, .type = RECORD_DETACH, .file = file);
             service_answer(request, error, NULL);
             return 0;

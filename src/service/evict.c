@@ -2,8 +2,8 @@
 /*
  * evict - has stores leave the device so that another store fits
  *
- * The victims are evict_plan.c's choice, made anew whenever a record has changed something: no wish
- * waits for a victim that was chosen before.
+ * evict_plan.c chooses the victims, anew after each record that may change the choice: no wish
+ * waits for a victim of an earlier choice.
  */
 #include "service/evict_table.h"
 #include "service/moves.h"
@@ -19,7 +19,7 @@ static bool may_try(struct service *s)
     return wait_ms == 0;
 }
 
-/* has_none: of what is free by the account, others have taken all. */
+/* has_none: other programs have taken all that is free by the account. */
 static bool evict(struct service *s, const struct core_store *store, uint64_t bytes, bool has_none)
 {
     uint64_t id = store->id, victim;

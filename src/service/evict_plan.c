@@ -2,17 +2,17 @@
 /*
  * evict_plan - which stores leave the device so that another store fits: one after the other
  *
- * The choice is core/evict.h's. What is on its way from the device, or being freed, counts as free
- * already, so no two stores leave for the same room. A victim that cannot leave after all is chosen
- * no more, and the choice is made again: the victims before it might not be in that one.
+ * core/evict.h makes the choice. Bytes that are leaving the device or being freed count as free
+ * already, so no two stores leave for the same room. A victim that cannot leave is not chosen
+ * again, and the choice is made anew: it may not have the earlier victims in it.
  */
 #include "service/evict_table.h"
 #include "service/parked.h"
 
 #include <string.h>
 
-/* What came stays so long at least for a client that takes several stores, which come one after the
- * other: so many times what this one took, in these bounds. */
+/* The least stay of a promoted store while the room is for a client that takes several stores, one
+ * after the other: this many times the last promotion's time, within these bounds. */
 #define GROUP_STAYS       16u
 #define GROUP_STAY_MIN_MS 100u
 #define GROUP_STAY_MAX_MS 5000u
@@ -27,8 +27,8 @@ static bool is_for_group(const struct service *s, const struct core_store *store
     return false;
 }
 
-/* Else the first stores of a group would leave for its last ones, and two groups take from each
- * other for ever. For others the order of uses alone decides. */
+/* Without a least stay the first stores of a group would leave for its last ones, and two groups
+ * would evict each other for ever. For other clients the order of uses alone decides. */
 static uint64_t get_min_stay_ms(const struct service *s, const struct core_store *store)
 {
     uint64_t least_ms = 0;
@@ -40,7 +40,7 @@ static uint64_t get_min_stay_ms(const struct service *s, const struct core_store
     return s->options.min_stay_ms > least_ms ? s->options.min_stay_ms : least_ms;
 }
 
-/* What other pools are guaranteed and have not. */
+/* Returns the guaranteed bytes that other pools do not use yet. */
 static uint64_t count_unfilled(const struct service *s, const struct evict_plan *plan)
 {
     uint64_t bytes = 0;

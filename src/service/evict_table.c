@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-/* They are in the order of their ids. */
 size_t evict_table_find_pool(const struct service *s, uint64_t pool)
 {
     const struct idvec *pools = &s->core->pools.items;
@@ -89,7 +88,7 @@ static void add_row(const struct service *s, struct evict_table *table,
     };
 }
 
-/* Who could not leave a moment ago, and who has to be copied and fits nowhere. */
+/* Marks stores that could not leave a moment ago, and stores with a copy that fits nowhere. */
 static void find_stuck(const struct service *s, struct evict_table *table)
 {
     uint64_t most_bytes = 0;

@@ -28,8 +28,8 @@ int service_may_fence(const struct service *s, const struct service_caller *call
     return 0;
 }
 
-/* A session whose transfers still run is one; and what is being given back is still the device's,
- * whose state is saved. */
+/* Returns true if the store has a session, also one that ends after its transfers, or memory that
+ * is being freed: the device still has it, and a checkpoint would save it. */
 static bool is_in_use(const struct service *s, const struct core_store *store)
 {
     return store && (!core_is_idle(s->core, store) || piece_is_freed_of(s, store->id));
@@ -49,7 +49,7 @@ static enum service_obstacle find_obstacle(const struct service *s,
         return SERVICE_OBSTACLE_KV_CACHE_COMMITTED;
     if (layout_count_allocations(weights->fixed) == 0)
         return SERVICE_OBSTACLE_WEIGHTS_EMPTY;
-    /* What is sealed would be lost, or written by whoever is restored. */
+    /* Sealed bytes would be lost, or a restored process would write them. */
     return kv && kv->fixed ? SERVICE_OBSTACLE_KV_CACHE_SEALED : SERVICE_OBSTACLE_NONE;
 }
 
@@ -81,7 +81,7 @@ static int obstacle_error(enum service_obstacle obstacle)
     }
 }
 
-/* The token is a UUID, and is written as one. */
+/* Makes the token a UUID of version 4, for it is shown as one. */
 static void mark_version_4(uint8_t bytes[16])
 {
     bytes[6] = (uint8_t)((bytes[6] & 0x0f) | 0x40);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* granted - the second half of opens and creations, when the lock is granted */
+/* granted - the second half of opens and creations, after the grant of the lock */
 #include "service/sessions.h"
 
 #include "service/parked.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heal - which store with suspect memory is healed next from its copy on the disk */
+/* heal - chooses the store with suspect memory that is healed next from its copy on the disk */
 #include "service/plan.h"
 
-/* The store whose first waiter came first. A store without waiters begins once nothing else is
- * read, for it would be in the way. */
+/* Names the store with the oldest first waiter. A store without waiters begins only when no other
+ * copy is being read, for it would be in the way. */
 bool plan_heal(const struct service *s, struct plan *plan, struct deed *deed)
 {
     const struct core_store *chosen = NULL;

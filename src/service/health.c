@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* health - what befalls the device */
+/* health - news of the device: suspect memory, a lost device */
 #include "service/ending.h"
 
 #include <string.h>
@@ -10,7 +10,8 @@ static void note(struct service *s, uint32_t flags, const char *why)
                    .name_bytes = strlen(why));
 }
 
-/* Nobody will tell again: where memory lacks to wait for transfers, it is not waited for them. */
+/* There will be no second event: without memory for a wait the sessions end before their
+ * transfers. */
 static void end_sessions(struct service *s)
 {
     const struct ending revocation = {.type = ENDING_REVOKE, .by_uid = CORE_BY_DAEMON};

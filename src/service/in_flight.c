@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* in_flight - what sessions have in flight: no session ends before it */
+/* in_flight - the transfers of sessions: no session ends before them */
 #include "service/ending.h"
 
 #include <errno.h>

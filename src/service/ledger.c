@@ -2,9 +2,9 @@
 /*
  * ledger - the one place where records are applied
  *
- * A record is written to the journal and changes the state; the account of the device follows.
- * That is all: nothing is answered, planned or freed here. The core's effects wait in its queue
- * until the step ends (settle.c), so a caller finds everything else as it was.
+ * A record is written to the journal and changes the state; the account of the device follows. That
+ * is all: nothing is answered, planned or freed here. The core's effects wait in its queue until
+ * the step ends (settle.c), so a caller finds everything else unchanged.
  */
 #include "service/cost.h"
 
@@ -12,12 +12,12 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of records that come often; most others change which stores can leave the device. */
+/* Returns false for frequent records that change no choice of victims; most others may. */
 static bool may_change_choices(const struct core *core, const struct record *record,
                                size_t waiters_before)
 {
     switch (record->type) {
-    case RECORD_TIME: /* forgets waiters; what it grants had waited */
+    case RECORD_TIME: /* forgets waiters; its grants end waits as well */
         return core->waiters.count != waiters_before;
     case RECORD_FILE_OPEN:
     case RECORD_GATHER:
@@ -32,7 +32,7 @@ static bool may_change_choices(const struct core *core, const struct record *rec
     }
 }
 
-/* Into the journal first: what cannot be recorded does not happen. */
+/* The journal comes first: a record that cannot be written is not applied. */
 static int apply(struct service *s, struct record *record, struct outcome *outcome)
 {
     size_t mark = 0;
@@ -58,14 +58,15 @@ static int apply(struct service *s, struct record *record, struct outcome *outco
     return error;
 }
 
-/* The device's account follows what the core has set aside, before any other request for memory. */
+/* Makes the device's account follow the core's reservations, before any other request for
+ * memory. */
 static void keep_account(struct service *s)
 {
     uint64_t aside_bytes = vmm_get_aside(s->vmm);
     if (s->core->reserved_bytes == aside_bytes)
         return;
     int error = vmm_set_aside(s->vmm, s->core->reserved_bytes);
-    assert(!error); /* the record said how much is free, and nobody has asked since */
+    assert(!error); /* the record had the free bytes, and no request came since */
     (void)error;
     s->step.has_memory |= s->core->reserved_bytes < aside_bytes;
 }
@@ -77,8 +78,8 @@ static void tell_event(const struct service *s)
             at->on_event(at->context);
 }
 
-/* What cannot wait for the end of the step: memory counts as coming back from now on, and the ring
- * of events holds fewer than one step may bring. */
+/* Handles effects that cannot wait for the end of the step: memory counts as coming back from now
+ * on, and the ring of events holds fewer than one step may bring. */
 static void note_effects(struct service *s, size_t first)
 {
     const struct effect *effect;
@@ -90,7 +91,7 @@ static void note_effects(struct service *s, size_t first)
     }
 }
 
-/* The user wanted more than the pool of the store allows. */
+/* Notes that the user wanted more than the store's pool has. */
 static void note_pool(struct service *s, const struct record *record, const struct outcome *outcome,
                       const struct core_file *file)
 {
@@ -130,7 +131,7 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     keep_account(s);
     note_effects(s, effects);
     note_bound(s, record, outcome, error);
-    /* A record that was refused changed nothing: it must not begin the end of the step again. */
+    /* A refused record changed nothing: it must not begin the end of the step again. */
     s->step.is_unsettled |= !error || s->core->effect_count > effects;
     return error;
 }

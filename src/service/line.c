@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* line - who waits for memory in ALLOC or RESERVE, as those see it who wait for it elsewhere */
+/* line - the queue of waiting ALLOCs and RESERVEs, as other waiters see it */
 #include "service/alloc_op.h"
 #include "service/plan.h"
 #include "service/views.h"
@@ -26,9 +26,10 @@ bool service_may_promote(const struct service *s, const struct core_store *store
     return service_alloc_turn(s) == UINT64_MAX || service_is_guaranteed(s, store);
 }
 
-/* ---- who stands before ----------------------------------------------------------------------- */
+/* ---- waiters ahead ----------------------------------------------------------------------- */
 
-/* It waits for nothing but memory: had it that, it would have been granted, or be on its way. */
+/* Returns true if the waiter waits for memory alone: with memory it would have been granted, or the
+ * store would be on its way. */
 static bool waits_for_memory(const struct service *s, const struct core_store *store,
                              const struct core_waiter *waiter)
 {
@@ -39,7 +40,7 @@ static bool waits_for_memory(const struct service *s, const struct core_store *s
     return waiter->reserve_bytes > 0 && lock_is_free_for(&store->lock, waiter->id);
 }
 
-/* What lacks its pool's room keeps that from its pool alone. */
+/* A waiter for which its pool has no room holds off waiters of the same pool alone. */
 static bool holds_off(const struct service *s, const struct core_store *before,
                       const struct core_waiter *waiter, const struct core_store *store)
 {
@@ -59,9 +60,9 @@ static const struct core_store *find_alloc(const struct service *s, uint64_t tur
     return NULL;
 }
 
-/* The store of the first waiter before `store`, and before `turn`, that holds it off; NULL if there
- * is none. Thousands may wait for locks alone: they cost no more than a look at each, or none where
- * no waiter can lack memory. */
+/* Returns the store of the first waiter older than `store`, and older than `turn`, that holds it
+ * off; NULL if there is none. Thousands may wait for locks alone: they cost a look each, or none if
+ * no waiter can be short of memory. */
 static const struct core_store *find_waiter(const struct service *s, uint64_t turn,
                                             const struct core_store *store)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * member - whose session it is: by an open file, or by the processes of who asks
+ * member - finds the session of a caller, by an open file or by its processes
  *
  * A process belongs to a session as its owner, as the opener of one of its files, or as a
- * descendant of these. A writer's session has what is not committed, so whoever belongs to it by
- * descent alone must be allowed to write the store itself: a parent that has given rights up gives
- * its children none.
+ * descendant of these. A writer's session has uncommitted bytes, so a process that belongs to it by
+ * descent alone must be allowed to write the store itself: a parent that has given up rights passes
+ * none to its children.
  */
 #include "service/rights.h"
 #include "service/sessions.h"
@@ -38,8 +38,8 @@ int service_find_membership(const struct service *s, uint64_t store,
     return service_check_right(s, store, caller, SERVICE_WRITE);
 }
 
-/* By a path its caller's rights count. By a file they do not, those of a set-uid program say: it
- * was opened for writing, so its user may write, and a member by process uses it now. Once a store
+/* By a path the caller's rights count. By a file (of a set-uid program, say) they do not: it was
+ * opened for writing, so its user may write, and a process of the session uses it now. Once a store
  * is sealed a writer's session changes bytes alone. */
 static int find_writer(const struct service *s, const struct service_actor *by, bool bytes_only,
                        uint64_t *session)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metadata - entries, one at a time, and what is gathered for them */
+/* metadata - single entries, and bytes that are gathered for them */
 #include "service/metadata.h"
 
 #include "meta/name.h"
@@ -28,7 +28,7 @@ int service_entry_put(struct service *s, const struct service_actor *by,
     return error ? error : put(s, session, entry);
 }
 
-/* The entry goes with the change, so it is copied before. */
+/* The change frees the entry, so it is copied first. */
 static int put_bound(struct service *s, uint64_t session, const struct layout_entry *entry,
                      uint64_t slot, uint64_t offset)
 {

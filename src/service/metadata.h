@@ -9,8 +9,8 @@
 
 #include "service/service.h"
 
-/* Of a bulk document between two looks at other requests: entries, and bytes of keys and values
- * after which no further entry is taken. Some 100 microseconds. */
+/* Limits of one slice of a bulk document, between which other requests are served: entries, and
+ * bytes of keys and values after which no further entry is taken. About 100 microseconds. */
 #define SERVICE_APPLY_SLICE       1024u
 #define SERVICE_APPLY_SLICE_BYTES (256u << 10)
 #define SERVICE_MAX_BULK_BYTES    (1ull << 30)
@@ -24,16 +24,16 @@ struct service_entry {
     size_t value_bytes;
 };
 
-/* It is bound to nothing, and that has no offset but 0. */
+/* Returns true for an offset without an allocation, which must be 0. */
 static inline bool service_entry_has_stray_offset(uint64_t slot, uint64_t offset)
 {
     return slot == LAYOUT_UNBOUND && offset != 0;
 }
 
-/* A stray offset: -EINVAL, as that of service_apply. */
+/* A stray offset: -EINVAL, as with service_apply. */
 int service_entry_put(struct service *s, const struct service_actor *by,
                       const struct service_entry *entry);
-/* The entry that is there, bound elsewhere. -ENOENT, -EINVAL: a stray offset */
+/* Binds an existing entry elsewhere. -ENOENT, -EINVAL: a stray offset */
 int service_entry_bind(struct service *s, const struct service_actor *by, uint64_t serial,
                        uint64_t slot, uint64_t offset);
 /* -ENOENT; a key that none can have: -EINVAL, -ENAMETOOLONG */
@@ -43,14 +43,15 @@ int service_entry_delete(struct service *s, const struct service_actor *by, cons
 int service_entry_rename(struct service *s, const struct service_actor *by, uint64_t serial,
                          const void *key, size_t key_bytes, uint32_t flags);
 
-/* ---- what is written to a file before it is applied ------------------------------------------ */
+/* ---- bytes that are gathered before they are applied -------------------------------------- */
 
-/* So many bytes are gathered for this file from now on: the front end keeps them, in memory that
- * others may share later. Only for a writer's file. -EDQUOT, -ENOMEM: a bound; 0 never fails. */
+/* Sets how many bytes are gathered for this file from now on: the front end keeps them, in memory
+ * that others may share later. Only for a writer's file. -EDQUOT, -ENOMEM: a bound; 0 bytes never
+ * fail. */
 int service_gather(struct service *s, uint64_t file, uint64_t bytes);
 
-/* Applies a bulk document (gmsfs(5)) in slices. `document` is the caller's until done; it stays
- * gathered, and charged, until then. answer: applied, culprit. */
+/* Applies a bulk document (gmsfs(5)) in slices. The caller owns `document`, which must live until
+ * done; it stays gathered, and charged, until then. answer: applied, culprit. */
 int service_apply(struct service *s, const struct service_actor *by, const uint8_t *document,
                   size_t bytes, struct service_request *request);
 

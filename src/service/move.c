@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move - the bytes of a committed layout are copied from one tier to another
+ * move - copies the bytes of a committed layout from one tier to another
  *
- * Order: the account of the tier that they come to, the record that begins, memory and bytes by
- * steps on helper threads, the keeper's duplicates, and the record that ends it. Whatever happens
- * before that one, the source is whole; after it, the copy is. Between two steps a move can end.
- * Where the tier lacks what is being freed just now, the record comes first and the rest waits.
+ * Order: the account of the target tier, the record that begins the move, memory and bytes by steps
+ * on helper threads, the keeper's duplicates, the record that ends the move. Until that last record
+ * the source is whole; after it the copy is. A move can end between two steps. Where the tier is
+ * short of memory that is being freed just now, the record comes first and the move waits.
  */
 #include "service/move.h"
 
@@ -28,8 +28,8 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
 {
     struct record record = {
         .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
-    /* Who waits goes on waiting for memory, as long as there can be enough, and for the device
-     * after a move to another place. */
+    /* Waiters go on waiting as long as there can be enough memory, and after a move to another
+     * place than the device. */
     const struct core_store *failed = core_find_store(s->core, store);
     bool was_away = failed && move != 0 && failed->places.move.id == move &&
                     failed->places.move.to != CORE_PLACE_DEVICE;
@@ -37,7 +37,7 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
         record.flags |= CORE_MOVE_REFUSE;
     else if (failed && !was_away && core_is_awaited(s->core, failed)) {
         if (service_is_backed_off(s, BACKOFF_TELL, store))
-            record.flags |= CORE_MOVE_QUIET; /* it is tried again and again */
+            record.flags |= CORE_MOVE_QUIET; /* the move is tried again and again */
         service_back_off(s, BACKOFF_TELL, store, BACKOFF_FOREVER);
     }
     if (error != -ENOMEM)
@@ -45,7 +45,7 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
     service_apply_record(s, &record, NULL);
 }
 
-/* Of those who wait for the store now: how many, and how long they have, together. */
+/* Returns how many clients wait for the store now, and how long they have waited in all. */
 static struct service_waits get_waits(const struct service *s, uint64_t id)
 {
     const struct core_store *store = core_find_store(s->core, id);
@@ -59,7 +59,7 @@ static struct service_waits get_waits(const struct service *s, uint64_t id)
     return waits;
 }
 
-/* Whoever does not wait any more was waiting for that. */
+/* Counts the waits for the store that the end of this move has ended. */
 static void count_waits(struct service *s, const struct move_op *op, struct service_waits before)
 {
     struct service_waits after = get_waits(s, op->store);
@@ -69,7 +69,7 @@ static void count_waits(struct service *s, const struct move_op *op, struct serv
     s->numbers.promote_waits.ms += before.ms > after.ms ? before.ms - after.ms : 0;
 }
 
-/* Of the pieces that it has made: all, or none. */
+/* Returns how many pieces the move makes: all, or none. */
 static uint32_t count_made(const struct move_op *op)
 {
     return move_op_looks(op) ? 0 : op->count;
@@ -99,7 +99,7 @@ static int record_end(struct service *s, struct move_op *op)
     return error;
 }
 
-/* All of it is there and kept: into the tables, then into the state. */
+/* Enters the finished pieces into the table, then into the state. */
 static int publish(struct service *s, struct move_op *op)
 {
     uint32_t count = count_made(op);
@@ -137,7 +137,7 @@ static void end_rest(struct service *s, struct task *task)
     free(task);
 }
 
-/* It may as well not be done. */
+/* Has the memory for copies freed, as far as a thread is to be found: nothing depends on it. */
 static void rest(struct service *s)
 {
     struct task *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
@@ -148,7 +148,7 @@ static void rest(struct service *s)
         free(made);
 }
 
-/* The device's own memory is short, whatever its account says. */
+/* Notes that the device itself is short of memory, though its account is not. */
 static void note_shortfall(struct service *s, const struct move_op *op)
 {
     uint64_t bytes = piece_count_missing(op->pieces, count_made(op));
@@ -163,7 +163,7 @@ static void leave_op(struct service *s, struct move_op *op)
         piece_end(s, op->sources[i]);
 }
 
-/* All parts are through. */
+/* Ends the move: all its parts have ended. */
 static void finish(struct move_op *op)
 {
     struct service *s = op->service;
@@ -181,7 +181,7 @@ static void finish(struct move_op *op)
     if (error == -ENOMEM && !cancelled)
         note_shortfall(s, op);
     free_op(s, op);
-    s->backoffs.choices++; /* its tier has more room, or a store is somewhere else */
+    s->backoffs.choices++; /* a tier has more room now, or a store is in another place */
     if (!s->moves.all)
         rest(s);
     if (!error && !cancelled) {
@@ -196,13 +196,13 @@ static void finish(struct move_op *op)
         if (op_to != CORE_PLACE_DEVICE)
             service_back_off(s, BACKOFF_LEAVE, store, SERVICE_LEAVE_RETRY_MS);
         service_move_failed(s, store, id, error);
-        if (looks && error == -EIO) /* that copy goes; the others are as they were */
+        if (looks && error == -EIO) /* drops that copy; the others stay */
             service_drop_copy(s, store, op_to, error);
     }
-    service_note_moves(s); /* what others count on may not come any more */
+    service_note_moves(s); /* other moves may have waited for this one's memory */
 }
 
-/* Each allocation's memory is there, or (after the end of a worker) -EIO. */
+/* Finds the piece of each allocation. -EIO: one was lost with an earlier worker */
 static int find_sources(struct service *s, const struct core_store *store, struct move_op *op)
 {
     const struct layout *copy = move_op_looks(op) ? store->places.spares[op->to] : store->fixed;
@@ -218,7 +218,7 @@ static int find_sources(struct service *s, const struct core_store *store, struc
     return 0;
 }
 
-/* -ENOMEM, also where there is no such tier; -EIO */
+/* -ENOMEM, also if there is no such tier; -EIO */
 static int new_op(struct service *s, const struct core_store *store, enum core_place to,
                   struct move_op **made)
 {
@@ -250,7 +250,7 @@ static int new_op(struct service *s, const struct core_store *store, enum core_p
     return error;
 }
 
-/* The list is by age. */
+/* Adds the move to the list, which is in order of age. */
 static void enter_op(struct service *s, struct move_op *op)
 {
     struct move_op **link = &s->moves.all;
@@ -273,7 +273,7 @@ static int start_op(struct service *s, struct move_op *op)
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* Copies, or finds that there is nothing to copy. */
+/* Begins to copy, or applies the record alone if there is nothing to copy. */
 static int begin(struct service *s, const struct core_store *store, struct record *record)
 {
     uint64_t store_id = store->id;
@@ -302,7 +302,7 @@ static int begin(struct service *s, const struct core_store *store, struct recor
         free_op(s, op);
         service_move_failed(s, store_id, outcome.id, error);
     }
-    service_note_moves(s); /* what it waits for may have come with the record */
+    service_note_moves(s); /* the record may have freed the memory that it waits for */
     return error;
 }
 
@@ -313,7 +313,8 @@ bool service_needs_bytes(const struct core_store *store, enum core_place to)
            layout_count_allocations(store->fixed) > 0;
 }
 
-/* Before nothing is left but what is on the disk: nobody has read there since it was written. */
+/* Returns true if the move would leave the copy on the disk alone, which has not been read since it
+ * was written. */
 static bool needs_look(const struct core_store *store, const struct record *record)
 {
     return record->kind == CORE_PLACE_DISK && store->places.place < CORE_PLACE_DISK &&
@@ -337,12 +338,12 @@ int service_evict(struct service *s, uint64_t store, enum core_place to, uint64_
 {
     int error =
         service_move(s, .store = store, .kind = to, .flags = CORE_MOVE_EVICT, .count = evictor);
-    if (error == -ENOMEM) /* the daemon's own, perhaps: who waits is to be tried again */
+    if (error == -ENOMEM) /* perhaps the daemon's own memory: the waiters try again */
         service_back_off(s, BACKOFF_EVICT, 0, SERVICE_PROMOTE_RETRY_MS);
     return error;
 }
 
-/* ---- that the last worker began ------------------------------------------------------------ */
+/* ---- moves of the last worker -------------------------------------------------------------- */
 
 static struct move_op *find_op(const struct service *s, const struct core_store *store)
 {
@@ -372,7 +373,8 @@ void service_begin_moves_anew(struct service *s)
         struct move_op *op = NULL;
         if (store->places.move.id == 0 || find_op(s, store))
             continue;
-        int error = new_op(s, store, store->places.move.to, &op); /* why it could not be made */
+        int error =
+            new_op(s, store, store->places.move.to, &op); /* repeats the error of restoring it */
         if (!error)
             free_op(s, op);
         service_move_failed(s, store->id, store->places.move.id, error ? error : -ENOMEM);
@@ -405,7 +407,7 @@ void service_end_moves(struct service *s)
     service_resume_moves(s);
 }
 
-/* ---- for those who look ------------------------------------------------------------------- */
+/* ---- views -------------------------------------------------------------------------------- */
 
 bool service_get_moving(const struct service *s, const struct core_store *store,
                         struct service_moving *moving)

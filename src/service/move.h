@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move - where a store's bytes are, and having them moved
+ * move - which tier a store's bytes are in, and orders to move them
  *
- * For front ends. An order only begins a move; who wants to wait for it looks again
- * (service_observer.on_place). A promotion for somebody who waits in the lock begins by itself.
+ * For front ends. An order only begins a move; the front end learns of its end from
+ * service_observer.on_place. A store that a client waits for in the lock comes to the device by
+ * itself.
  */
 #ifndef GMSFS_SERVICE_MOVE_H
 #define GMSFS_SERVICE_MOVE_H
@@ -11,28 +12,29 @@
 #include "service/service.h"
 
 enum service_move_act {
-    SERVICE_MOVE_TO = 0, /* the store's place is to be there */
-    SERVICE_MOVE_COPY,   /* and a spare there */
-    SERVICE_MOVE_DROP,   /* and no spare there */
-    SERVICE_MOVE_CANCEL, /* what is under way is to end */
+    SERVICE_MOVE_TO = 0, /* moves the store to this place */
+    SERVICE_MOVE_COPY,   /* makes a spare copy in this place */
+    SERVICE_MOVE_DROP,   /* drops the spare copy in this place */
+    SERVICE_MOVE_CANCEL, /* ends the move under way */
 };
 
 struct service_move_order {
     enum service_move_act act;
     enum core_place place;
-    bool is_drained; /* TO: only while the store is, by the drain that has this token */
+    bool is_drained; /* TO: only while the drain with this token is on */
     uint8_t token[16];
 };
 
-/* By an open file of the store, whose user has to own it or to be root. 0: it is so, or has begun.
- * -EPERM; -ECANCELED: it is not drained by that drain; -EBUSY: held, a writer is there, or another
- * move is under way, or (cancel) waited for or healing; -ENOMEM: there is no such tier, or no room
- * in it; -EIO: suspect bytes are not copied; -ENODATA: no copy, or no move; -EAGAIN: others' turn
- * for the device's memory comes first; -EINVAL: scratch is not copied; -ENODEV, -ESTALE */
+/* Orders a move by an open file of the store; the file's user has to be the store's owner or root.
+ * 0: the move has begun, or there is nothing to do. -EPERM; -ECANCELED: the drain with that token
+ * is over; -EBUSY: the store is held, being written or being moved, or (cancel) the move heals it
+ * or a client waits for it; -ENOMEM: there is no such tier, or no room in it; -EIO: suspect bytes
+ * are not copied; -ENODATA: no copy, or no move; -EAGAIN: other waiters are ahead in the queue for
+ * device memory; -EINVAL: scratch is not copied; -ENODEV, -ESTALE */
 int service_order_move(struct service *s, uint64_t file, const struct service_move_order *order);
 
-/* All that is committed are chunks of graph pools. What is in them is worth no copy: they leave the
- * device by being given up. */
+/* Returns true if the committed layout has chunks of graph pools alone. Their contents are not
+ * worth a copy: the store leaves the device by giving them up. */
 bool service_is_scratch(const struct core_store *store);
 
 struct service_moving {
@@ -41,7 +43,7 @@ struct service_moving {
     uint64_t done_bytes, all_bytes;
 };
 
-/* False: nothing of this store is under way. */
+/* Returns false if no move of this store is under way. */
 bool service_get_moving(const struct service *s, const struct core_store *store,
                         struct service_moving *moving);
 

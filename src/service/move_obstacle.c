@@ -60,7 +60,7 @@ static bool name_waiter(const struct core *core, const struct core_store *store,
     return false;
 }
 
-/* Each reader of `store`, for whom the text is, may read `other` as well. */
+/* Returns true if every reader of `store` (the text is for them) may read `other` as well. */
 static bool is_seen(const struct core_store *store, const struct core_store *other)
 {
     const uint32_t all = S_IRUSR | S_IRGRP | S_IROTH;
@@ -80,7 +80,7 @@ static bool has_nowhere_to_go(const struct service *s, const struct core_store *
            store->use.used_bytes > service_get_room_beside(s, CORE_PLACE_DISK);
 }
 
-/* In the order in which evict.h rules stores out. */
+/* The order is that in which evict.h rules stores out. */
 static void tell_reason(const struct service *s, const struct core_store *wanted,
                         const struct core_store *store, struct move_obstacle *out)
 {
@@ -114,7 +114,7 @@ static void tell_reason(const struct service *s, const struct core_store *wanted
         tell(out, "did not leave ('events' in the mount may tell why)");
 }
 
-/* The largest stores that use the device. pool NULL: of all pools. Returns how many it found. */
+/* Finds the largest stores on the device. pool NULL: of all pools. Returns how many there are. */
 static size_t find_largest(const struct service *s, const struct core_store *wanted,
                            const struct core_pool *pool, const struct core_store *top[STAYS_MAX])
 {

@@ -10,7 +10,7 @@
 
 #include "service/service.h"
 
-/* Room for three stores of the longest names. */
+/* Room for three stores with the longest names. */
 #define MOVE_OBSTACLE_BYTES 2048u
 
 struct move_obstacle {

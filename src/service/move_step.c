@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move_step - what helper threads do for a move, a little at a time
+ * move_step - the steps of a move on helper threads
  *
- * First its memory, then its bytes, and on a disk what keeps them there. Where a copy is there
- * already, it is looked at, and that is all.
+ * First they make its memory, then copy its bytes, then sync them to the disk if that is the
+ * target. Where the store has a copy in the tier already, they check that copy instead.
  */
 #include "service/client_error.h"
 #include "service/move_op.h"
@@ -40,7 +40,7 @@ static void run_make(struct job *job)
             break;
         part->error = make_memory(part, op->pieces[index]);
     }
-    /* Also what a failed step has made: it goes as all that was kept. */
+    /* The keeper gets the pieces of a failed step as well: they are freed as all others are. */
     if (part->made > 0) {
         int error = host->keep(host->context, part->batch, part->described);
         if (!part->error)
@@ -56,8 +56,8 @@ static uint64_t count_span_bytes(const struct move_op *op, uint32_t index)
                              : op->pieces[index]->moving_bytes;
 }
 
-/* The next bytes that nobody has taken, by turns out of a few pieces: threads that make the pages
- * of one, or write to it, wait for each other in the kernel. */
+/* Takes the next free bytes, by turns out of a few pieces: threads that make the pages of one
+ * piece, or write to it, wait for each other in the kernel. */
 static bool take_span(struct move_op *op, struct move_span *span)
 {
     for (uint32_t tries = 0; tries < MOVE_OPEN_PIECES; tries++) {
@@ -103,7 +103,7 @@ static int copy(struct move_part *part)
                  : vmm_move(vmm, &op->sources[span->index]->memory, to, span->offset, span->bytes);
 }
 
-/* What failed, and is tried again, is the span that it still has. */
+/* A part that failed and is tried again still has the span that failed. */
 static void run_copy(struct job *job)
 {
     struct move_part *part = (struct move_part *)job;
@@ -146,7 +146,7 @@ static void run_settle(struct job *job)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* A transfer that fails once may have had a copier that died. */
+/* Returns true for the first transfer that failed: its copier may have died. */
 static bool may_retry(struct move_op *op, int error)
 {
     bool again = error == -EIO && op->state == MOVE_COPIES;
@@ -162,7 +162,7 @@ static int start_copies(struct move_op *op)
     return start_parts(op, op->count + op->all_bytes / VMM_MOVE_STEP_BYTES, run_copy);
 }
 
-/* Starts what its parts do next. False: nothing is left to do, or no part could start. */
+/* Starts the next phase. Returns false if there is none, or no part could start. */
 static bool begin_next_phase(struct move_op *op)
 {
     bool copies = op->state == MOVE_MAKES,
@@ -177,7 +177,6 @@ static bool begin_next_phase(struct move_op *op)
     return !error;
 }
 
-/* All parts are through with it. */
 static void end_phase(struct move_op *op)
 {
     if (op->error || op->state == MOVE_CANCELLED || !begin_next_phase(op))
@@ -205,7 +204,7 @@ static void end_step(struct service *s, struct task *task)
         end_phase(op);
 }
 
-/* Fails only if none could start. */
+/* Fails only if no part could start. */
 static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct job *job))
 {
     int error = 0;
@@ -220,7 +219,7 @@ static int start_parts(struct move_op *op, uint64_t count, void (*run)(struct jo
     return op->parts_running > 0 ? 0 : error;
 }
 
-/* A copy that is to heal its store is read as a whole, for it may be damaged as well. */
+/* A copy that is to heal its store may be damaged as well, so all of it is read. */
 int move_op_start(struct move_op *op)
 {
     const struct core_store *store = core_find_store(op->service->core, op->store);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move_wait - the memory that a move comes to, and moves that wait for it
+ * move_wait - the memory that a move needs, and moves that wait for it
  *
- * What is on its way is counted on: what is being freed, and what leaves. It may not come after
- * all, when somebody uses who was to leave; so each end of a move, and now and then the clock, has
- * those looked at again that wait.
+ * A move counts on memory that is on its way: bytes that are being freed, and stores that leave.
+ * That memory may not come, for a client may use a store that was to leave; so the waiting moves
+ * are looked at again after each end of a move, and now and then by the clock.
  */
 #include "service/move_op.h"
 
 #include <errno.h>
 
-/* With what was charged for them. */
+/* Makes the pieces, with the bytes charged for each. */
 static int make_pieces(struct service *s, struct move_op *op)
 {
     const struct layout *layout = core_find_store(s->core, op->store)->fixed;
@@ -28,7 +28,7 @@ static int make_pieces(struct service *s, struct move_op *op)
     return 0;
 }
 
-/* What stores that are leaving the device have there. */
+/* Returns the bytes of the stores that are leaving the device. */
 static uint64_t count_leaving(const struct service *s)
 {
     uint64_t bytes = 0;
@@ -41,8 +41,8 @@ static uint64_t count_leaving(const struct service *s)
     return bytes;
 }
 
-/* What is being given back is enough, with what is free and what leaves, and beside the device with
- * what spares would give. */
+/* Returns true if the bytes on their way are enough, with the free ones, and beside the device with
+ * those of unneeded spares. */
 static bool is_coming(const struct service *s, const struct move_op *op)
 {
     if (op->tier != VMM_TIER_DEVICE)
@@ -55,7 +55,7 @@ int move_op_take_memory(struct move_op *op, bool in_turn)
 {
     struct service *s = op->service;
     if (move_op_looks(op))
-        return 0; /* it makes nothing */
+        return 0; /* it needs no memory */
     int error = in_turn ? vmm_reserve_in(s->vmm, op->tier, op->cost_bytes) : -ENOMEM;
     if (error == -ENOMEM && is_coming(s, op)) {
         move_op_go(op, MOVE_WAITS);
@@ -64,18 +64,18 @@ int move_op_take_memory(struct move_op *op, bool in_turn)
     if (error)
         return error;
     error = make_pieces(s, op);
-    if (error) /* what no piece has of it */
+    if (error) /* the rest, which no piece has */
         vmm_unreserve_in(s->vmm, op->tier, op->cost_bytes - op->charged_bytes);
     return error;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* Not what the device has for others by now. Who was to leave for it may have stayed: then others
- * are asked first. */
+/* Charges a waiting move, except for device memory that belongs to others by now. A store that was
+ * to leave for it may have stayed: then others are asked first. */
 static int take_what_came(struct service *s, struct move_op *op)
 {
-    move_op_go(op, MOVE_BEGINS); /* so that it does not wait for itself */
+    move_op_go(op, MOVE_BEGINS); /* so that it does not count as waiting before itself */
     int error = move_op_take_memory(op, true);
     if (move_op_waits(op) || op->tier != VMM_TIER_DEVICE)
         return error;
@@ -89,8 +89,8 @@ static int take_what_came(struct service *s, struct move_op *op)
     return core_check_promotion(s->core, store, vmm_get_free(s->vmm)) < 0 ? -ENOMEM : 0;
 }
 
-/* The first that has not to wait any more: it can begin, or never will. In each tier those that
- * came before go before. */
+/* Returns the first move that has ended its wait: it begins, or fails. In each tier older moves
+ * come first. */
 static struct move_op *find_waited(struct service *s)
 {
     bool is_short[VMM_TIER_COUNT] = {false};
@@ -130,7 +130,7 @@ void service_resume_moves(struct service *s)
         service_back_off(s, BACKOFF_MOVES, 0, SERVICE_PROMOTE_RETRY_MS);
 }
 
-/* ---- that count on nothing any more --------------------------------------------------------- */
+/* ---- moves for which no memory is on its way ---------------------------------------- */
 
 const struct core_store *service_get_short_move(const struct service *s, uint64_t *move)
 {
@@ -141,7 +141,7 @@ const struct core_store *service_get_short_move(const struct service *s, uint64_
     return op ? core_find_store(s->core, op->store) : NULL;
 }
 
-/* What the choice began may have ended it meanwhile, or got it its memory. */
+/* The choice of victims may have ended the move meanwhile, or found memory for it. */
 void service_settle_short_move(struct service *s, uint64_t move, bool comes)
 {
     struct move_op *op = s->moves.all;

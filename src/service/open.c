@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open - opening files that are there: joining, asking for the lock, or neither */
+/* open - opens existing files: by joining a session, by asking for the lock, or by neither */
 #include "service/regions.h"
 #include "service/rights.h"
 #include "service/sessions.h"
@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* How long after a FLUSH a RELEASE may still be on its way for a grace period to make sense. */
+/* Time after a FLUSH within which its RELEASE may still be on its way, so that a grace period makes
+ * sense. */
 #define FLUSH_RECENT_MS 50u
 
 static uint32_t open_flags(const struct service_open *open)
@@ -36,8 +37,8 @@ static bool release_may_be_under_way(const struct service *s, uint64_t store)
     return false;
 }
 
-/* A session that the caller is in ends, when its last transfer has: that is nothing to wait for in
- * vain. */
+/* Returns true if a session of the caller is ending: its lock will be free after its last
+ * transfer. */
 static bool is_leaving(const struct service *s, uint64_t store, const struct service_caller *caller)
 {
     const struct core_session *session =
@@ -45,7 +46,7 @@ static bool is_leaving(const struct service *s, uint64_t store, const struct ser
     return session && service_is_closing(s, session->id);
 }
 
-/* O_TRUNC, or no open file. */
+/* Truncates (O_TRUNC), or closes the file again. */
 static int truncate_opened(struct service *s, const struct service_open *open, uint64_t file)
 {
     const struct core_file *opened = core_find_file(s->core, file);
@@ -57,7 +58,6 @@ static int truncate_opened(struct service *s, const struct service_open *open, u
     return error;
 }
 
-/* In this session, or (0) in none. */
 int service_open_in(struct service *s, const struct service_open *open, uint64_t session,
                     const struct service_caller *caller, struct service_answer *answer)
 {
@@ -116,7 +116,8 @@ int service_open_locking(struct service *s, const struct service_open *open, enu
     return truncate_opened(s, open, outcome.file);
 }
 
-/* Who writes an allocation outside a session destroys nothing that is sealed. */
+/* A writer of an allocation outside a session destroys no sealed bytes: it asks for the bytes
+ * alone. */
 static enum lock_wish wish_of(const struct service_open *open)
 {
     if (!open->write)
@@ -126,7 +127,7 @@ static enum lock_wish wish_of(const struct service_open *open)
     return open->kind == CORE_KIND_LOCK ? LOCK_WISH_RW : LOCK_WISH_DATA;
 }
 
-/* lock, auto, data and allocations: join what the caller belongs to, else ask the lock. */
+/* Opens lock, auto, data and allocations: joins the caller's session, else asks the lock. */
 static int open_session_file(struct service *s, const struct service_open *open,
                              const struct service_caller *caller, struct service_request *request,
                              struct service_answer *answer)
@@ -140,7 +141,7 @@ static int open_session_file(struct service *s, const struct service_open *open,
     return service_open_locking(s, open, wish_of(open), NULL, caller, request, answer);
 }
 
-/* commit, seal, abort and entries belong to the writer's session of the caller, if there is one. */
+/* Opens commit, seal, abort and entries in the caller's writing session, if there is one. */
 static int open_member_file(struct service *s, const struct service_open *open,
                             const struct service_caller *caller, struct service_answer *answer)
 {

@@ -1,51 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parked - whose session it is, and requests that wait for a lock behind a waiter of the core */
+/* parked - the session of a caller, and requests that wait for a lock behind a waiter of the
+ * core */
 #ifndef GMSFS_SERVICE_PARKED_H
 #define GMSFS_SERVICE_PARKED_H
 
 #include "service/service_internal.h"
 #include "service/sessions.h"
 
-struct parked {  /* a waiter of the core that somebody waits behind */
+struct parked {  /* a request that waits behind a waiter of the core */
     uint64_t id; /* the waiter */
     struct service_request *request;
-    struct deadline deadline; /* the request's bound */
+    struct deadline deadline; /* of the request's wait */
     bool acquire, grouped;
-    struct core_process watched; /* of an ACQUIRE: its use of a watch; pid 0: none */
+    struct core_process watched; /* of an ACQUIRE: the process that it has watched; pid 0: none */
     bool truncate;               /* O_TRUNC of the open, done at the grant */
-    const char *create; /* O_CREAT: the allocation's name, added at the grant; else NULL. Owned */
+    const char *create; /* O_CREAT: the allocation's name, added at the grant; NULL: none. Owned */
 };
 
-/* member.c: whose session it is */
+/* member.c: the session of a caller */
 struct core_process service_caller_process(const struct service_caller *caller);
-/* The session of `store` that this caller belongs to and that does not end just now: NULL if there
- * is none. -EACCES: it is a writer's, and the caller may not write the store. */
+/* Finds the session of `store` that this caller belongs to and that is not ending; NULL if there is
+ * none. -EACCES: it is a writer's, and the caller may not write the store. */
 int service_find_membership(const struct service *s, uint64_t store,
                             const struct service_caller *caller,
                             const struct core_session **session);
-/* The RW session that this actor may change the store through. 0, -EBADF (the file is not open for
- * writing), -ENOLCK, -ESTALE, -EACCES */
+/* Finds the RW session through which this actor may change the store. 0, -EBADF (the file is not
+ * open for writing), -ENOLCK, -ESTALE, -EACCES */
 int service_find_writer(const struct service *s, const struct service_actor *by, uint64_t *session);
-/* The same, also where it writes bytes alone (RW_DATA). */
+/* The same, also for a session that writes bytes alone (RW_DATA). */
 int service_find_byte_writer(const struct service *s, const struct service_actor *by,
                              uint64_t *session);
-/* A file that may read. 0, -EBADF */
+/* Finds a file that may read. 0, -EBADF */
 int service_find_reader(const struct service *s, uint64_t file, const struct core_file **found);
 
 /* open.c */
 struct service_open;
-/* In this session, or (0) in none. */
+/* Opens in this session, or (0) in none. */
 int service_open_in(struct service *s, const struct service_open *open, uint64_t session,
                     const struct service_caller *caller, struct service_answer *answer);
-/* Asks the lock, for the file or (create) for the allocation that it is to create. Sets
- * answer->file when granted at once, else parks the request. */
+/* Asks the lock, for the file or (create) for a new allocation. Sets answer->file if granted at
+ * once, else parks the request. */
 int service_open_locking(struct service *s, const struct service_open *open, enum lock_wish wish,
                          const char *create, const struct service_caller *caller,
                          struct service_request *request, struct service_answer *answer);
 
 /* wait.c: requests that wait behind a waiter of the core */
-/* Applies a record that asks for the lock. Where it must wait, the request is parked. True: granted
- * at once, or an error. */
+/* Applies a record that asks for the lock. Parks the request if it must wait. Returns true if it
+ * was granted at once, or failed. */
 bool service_ask(struct service *s, struct record *record, const struct parked *how,
                  struct service_request *request, struct outcome *outcome, int *error);
 void service_on_granted(struct service *s, const struct effect *effect);
@@ -56,33 +57,33 @@ void service_end_wait(struct service *s, struct record *record);
 /* granted.c: the second half of opens */
 void service_fill_granted(const struct service *s, uint64_t file, uint64_t session,
                           struct service_answer *answer);
-/* What it was opened with is given back; what is sealed is not: -ENOLCK. */
+/* Frees the memory of the opened allocation; sealed memory: -ENOLCK. */
 int service_truncate_opened(struct service *s, const struct core_file *file);
-/* An allocation of that name, without memory. */
+/* Adds an allocation of that name, without memory. */
 int service_add_named(struct service *s, uint64_t session, const char *name,
                       struct outcome *outcome);
-/* Of a creation outside a session: the lock is granted, and answer->file is open without a serial.
- * On failure the grant is undone. */
+/* Ends a creation outside a session: the lock is granted, and answer->file is open without a
+ * serial. Undoes the grant on failure. */
 int service_create_granted(struct service *s, const char *name, struct service_answer *answer);
 
-/* watch.c: processes whose exit ends their sessions, and what they can write */
-/* Before an ACQUIRE is applied: its process is watched from now on, until as many calls of
- * service_unwatch. 0, -EDQUOT, -ENFILE, -ENOMEM */
+/* watch.c: processes whose exit ends their sessions, and the memory that they can write */
+/* Before an ACQUIRE is applied: watches its process, until as many calls of service_unwatch. 0,
+ * -EDQUOT, -ENFILE, -ENOMEM */
 int service_watch(struct service *s, const struct core_file *file, const struct record *record);
 void service_unwatch(struct service *s, struct core_process process);
-/* Before this process is handed a writable descriptor of what the session's store has: it is
- * recorded, and watched in the share of `uid`. pid 0: it cannot be seen; one that has exited
- * is the same, for nobody knows who gets what is for it. -EOPNOTSUPP: RW_DATA, and it cannot be
- * seen; -ENOSPC, -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
+/* Before this process gets a writable descriptor of the session's memory: records it, and watches
+ * it in the share of `uid`. pid 0: it is not visible; a process that has exited counts as such, for
+ * another process may have its connection. -EOPNOTSUPP: RW_DATA, and it is not visible; -ENOSPC,
+ * -EDQUOT, -ENFILE, -ENOMEM, -ENOLCK, -ESTALE */
 int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
                         struct core_process process);
-/* After a grant: ends a session whose owner is gone already. */
+/* After a grant: ends the session if its owner has exited. */
 void service_check_owner(struct service *s, uint64_t session);
 void service_free_watches(struct service *s);
 void service_restore_watches(struct service *s);
-/* What those had ends that have exited meanwhile, or cannot be watched. */
+/* Ends the sessions of processes that have exited meanwhile, or cannot be watched. */
 void service_settle_watches(struct service *s);
-/* service_free: waiting requests are answered -ENOTCONN. */
+/* For service_free: answers waiting requests -ENOTCONN. */
 void service_drop_parked(struct service *s);
 
 #endif

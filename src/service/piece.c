@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * piece - the descriptors behind a memory handle: who uses them, and that they are to go
+ * piece - the descriptors behind a memory handle: their uses, and their end
  *
  * The ledger dooms a piece that no record has any more; piece_free.c frees it.
  */

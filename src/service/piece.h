@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* piece - the descriptors behind memory handles, by the handle: no part of the core's state */
+/* piece - the descriptors behind memory handles, by handle: not a part of the core's state */
 #ifndef GMSFS_SERVICE_PIECE_H
 #define GMSFS_SERVICE_PIECE_H
 
@@ -8,7 +8,7 @@
 
 struct spool_op;
 
-struct piece_holder { /* the user whose processes share a descriptor of the piece */
+struct piece_holder { /* the user with the processes that share a descriptor of the piece */
     uint32_t uid;
     bool any;
 };
@@ -16,66 +16,69 @@ struct piece_holder { /* the user whose processes share a descriptor of the piec
 struct piece {
     uint64_t id; /* the memory handle */
     struct vmm_piece memory;
-    uint64_t store; /* which it is for: a reservation that is due gets what it gives back */
-    uint64_t reserved_bytes; /* charged to the account of its tier for it */
-    uint64_t moving_bytes;   /* made by a move: so many come from its source */
-    uint64_t spooled_bytes;  /* charged to the share of `uid` of the spools: whoever began it */
+    uint64_t store;          /* its store; a writer's reservation may get a refund of it */
+    uint64_t reserved_bytes; /* charged to the account of its tier */
+    uint64_t moving_bytes;   /* made by a move: bytes that come from the source */
+    uint64_t spooled_bytes;  /* charged to the spools' bound for `uid`, which began the spool */
     enum vmm_tier tier;
     uint32_t uid;
     struct piece_holder holders[2]; /* of the read-only descriptor, of the writable one */
-    uint64_t new_serial; /* a spool whose first write is under way, for this allocation; else 0 */
-    unsigned running;    /* jobs that use the descriptors */
-    bool exclusive;      /* one of them changes the size: further spool operations queue */
-    bool doomed;         /* to be freed when the last job is done */
-    bool counted;        /* as being freed; one of pieces.freeing, where it is the device's */
-    bool moved;          /* sealed in other memory, of which the keeper has not heard yet */
-    struct spool_op *queue;    /* waiting for `exclusive`, first come first served */
-    struct piece *next_doomed; /* piece_free_doomed's */
+    uint64_t new_serial;       /* a spool with its first write under way: its allocation; else 0 */
+    unsigned running;          /* jobs that use the descriptors */
+    bool exclusive;            /* one of them changes the size: further spool operations queue */
+    bool doomed;               /* to be freed when the last job has ended */
+    bool counted;              /* counted as being freed; device memory is in pieces.freeing */
+    bool moved;                /* sealed into other memory, which the keeper does not have yet */
+    struct spool_op *queue;    /* waiting for `exclusive`, in order */
+    struct piece *next_doomed; /* for piece_free_doomed */
     struct piece *next_freeing, **link_freeing;
 };
 
 struct pieces {
-    struct idvec all;          /* by the memory handle */
-    struct free_job *gathered; /* to be freed, and no job has them yet; NULL: none */
-    struct piece *freeing;     /* being given back */
-    uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* of the other tiers' */
-    size_t doomed; /* that no job uses, to be freed at the end of the step */
+    struct idvec all;                              /* by memory handle */
+    struct free_job *gathered;                     /* to be freed, not in a job yet; NULL: none */
+    struct piece *freeing;                         /* device memory that is being freed */
+    uint64_t freeing_beside_bytes[VMM_TIER_COUNT]; /* being freed in the other tiers */
+    size_t doomed; /* pieces without jobs, to be freed at the end of the step */
 };
 
 /* piece.c */
-/* For an allocation of this session; not yet in s->pieces. */
+/* Makes a piece for an allocation of this session; not yet in s->pieces. */
 struct piece *piece_new(struct service *s, uint64_t session, uint64_t reserved_bytes);
 void piece_begin(struct piece *piece);
-/* All of them into the table, or none: -ENOMEM */
+/* Enters all of them into the table, or none: -ENOMEM */
 int piece_enter_all(struct service *s, struct piece **pieces, uint32_t count);
-/* What was entered is the table's, and NULL here; or (error) is taken out again. */
+/* Leaves the pieces to the table, and sets them to NULL here; or (error) takes them out of it
+ * again. */
 void piece_leave_all(struct service *s, struct piece **pieces, uint32_t count, int error);
-/* Charged for those that have no memory yet. */
+/* Returns the bytes charged for pieces that have no memory yet. */
 uint64_t piece_count_missing(struct piece *const *pieces, uint32_t count);
-/* Returns their memory handles, to be freed; NULL: no memory */
+/* Returns the pieces' memory handles, to be freed; NULL: no memory */
 uint64_t *piece_list_ids(struct piece *const *pieces, uint32_t count);
-/* So much of it counts as spooled from now on: no more than before. */
+/* Lowers the bytes that count as spooled; never raises them. */
 void piece_count_spooled(struct service *s, struct piece *piece, uint64_t bytes);
 #define PIECE_DESCRIPTORS 2u
-/* What the keeper is to hold of it, which has this memory: how many. Any thread. */
+/* Fills in the descriptors of this memory for the keeper, and returns their number. Any thread. */
 size_t piece_describe(const struct piece *piece, const struct vmm_piece *memory,
                       struct service_memory kept[PIECE_DESCRIPTORS]);
-/* Counts it as coming back: it is certain that it goes, so waiters may count on it. */
+/* Counts the piece as being freed: it will surely be, so waiters may count on it. */
 void piece_count_freeing(struct service *s, struct piece *piece);
-/* No record has this memory any more: it is freed at the end of the step, or of its last use. */
+/* Dooms memory that no record has any more: it is freed at the end of the step, or of its last
+ * use. */
 void piece_doom(struct service *s, uint64_t memory);
-/* Is memory still being given back that was this store's? */
+/* Returns true while memory of this store is being freed. */
 bool piece_is_freed_of(const struct service *s, uint64_t store);
 
 /* piece_free.c */
 void piece_end(struct service *s, struct piece *piece);
-/* Gives back what it is charged with beyond this. */
+/* Gives back the bytes that the piece is charged with beyond `reserved_bytes`. */
 void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_bytes);
-/* By a job, which gives the account back. Small pieces are gathered: piece_free_gathered has to
- * follow before control goes back to the loop; piece_free_doomed calls it. */
+/* Frees a piece by a job, and its account when that has ended. Small pieces are gathered:
+ * piece_free_gathered has to follow before control returns to the loop; piece_free_doomed calls
+ * it. */
 void piece_free(struct service *s, struct piece *piece);
 void piece_free_gathered(struct service *s);
-/* All that were doomed at once, for a removal moves what is behind. */
+/* Frees all doomed pieces at once: each removal moves the rest of the table. */
 void piece_free_doomed(struct service *s);
 
 #endif

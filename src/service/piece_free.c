@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * piece_free - giving memory back
+ * piece_free - frees memory
  *
- * A piece that nothing refers to any more is freed by a job, when the last transfer that uses it is
- * done. Its bytes stay charged until then, but count as coming back from the start. Many small
+ * A job frees a piece that nothing refers to any more, when the last transfer that uses it has
+ * ended. Its bytes stay charged until then, but count as being freed from the start. Many small
  * pieces share a job, and so a round trip to the keeper.
  */
 #include "service/account.h"
@@ -20,8 +20,8 @@ void piece_shrink(struct service *s, struct piece *piece, uint64_t reserved_byte
     piece->reserved_bytes = reserved_bytes;
 }
 
-/* A job has so many pieces at most, and no further one once it has so many bytes: there is enough
- * for several threads, and who waits for memory learns of it soon. */
+/* Limits of one job: pieces, and bytes after which no further piece is added. So there is work for
+ * several threads, and waiters for memory hear of it soon. */
 #define FREE_BATCH       64u
 #define FREE_BATCH_BYTES (UINT64_C(256) << 20)
 
@@ -73,7 +73,7 @@ static void end_free(struct service *s, struct task *task)
     free(task);
 }
 
-/* Then giving it back is as urgent as what they want. */
+/* Returns true if a client may be waiting for memory: then freeing is as urgent as the request. */
 static bool is_anybody_waiting(const struct service *s)
 {
     return s->core->index.waited.count > 0 || s->alloc_queue || s->spools.waiting || s->moves.all ||

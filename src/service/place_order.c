@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place_order - what a store's owner writes to `residency` */
+/* place_order - carries out the orders that a store's owner writes to `residency` */
 #include "service/account.h"
 #include "service/move.h"
 #include "service/moves.h"
@@ -8,15 +8,15 @@
 
 #include <errno.h>
 
-/* By a record alone. */
+/* Carries out an order that is a record alone. */
 static int change_at_once(struct service *s, uint64_t store, enum record_type type,
                           enum core_place place)
 {
     return service_record(s, .type = type, .store = store, .kind = place);
 }
 
-/* As for somebody who waits in the lock, others leave the device for it. The move waits for what
- * they give back; a pool's slot, or its bytes, it can only have when they are gone. */
+/* Promotes the store; others leave the device for it, as for a waiter in the lock. The move waits
+ * for the memory that they free; a pool's slot, or its bytes, are free only once they have left. */
 static int promote(struct service *s, const struct core_store *store, struct record *record)
 {
     if (!service_needs_bytes(store, CORE_PLACE_DEVICE))
@@ -55,7 +55,7 @@ int service_order_move(struct service *s, uint64_t file, const struct service_mo
     if (!service_is_owner(s, store->id, opened->uid))
         return -EPERM;
     if (order->is_drained && core_find_drained(s->core, order->token) != store)
-        return -ECANCELED; /* nobody undoes it between this and the record */
+        return -ECANCELED; /* no other request comes between this and the record */
     switch (order->act) {
     case SERVICE_MOVE_TO:
         return move(s, store, order->place, 0);

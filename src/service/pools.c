@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What is guaranteed has to be there. */
+/* Checks that the device has all guaranteed bytes. */
 static int check_minimums(const struct service *s, const struct service_budget *wanted)
 {
     const struct idvec *pools = &s->core->pools.items;
@@ -56,7 +56,7 @@ int service_set_pool(struct service *s, uint64_t file, const struct service_budg
     return error;
 }
 
-/* Whose store it is says what becomes of it. */
+/* Applies a change that the store's owner may make. */
 static int change(struct service *s, struct record *record, const struct service_caller *caller)
 {
     if (!core_find_store(s->core, record->store))
@@ -68,7 +68,7 @@ static int change(struct service *s, struct record *record, const struct service
     return service_apply_record(s, record, NULL);
 }
 
-/* Budgets bind whoever owns the store, so he does not choose. */
+/* Budgets limit the store's owner, so administrators choose the pool. */
 int service_set_store_pool(struct service *s, uint64_t store, const char *pool,
                            const struct service_caller *caller)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * promote - stores come back to the device for those who wait for them in the lock
+ * promote - brings stores back to the device for the clients that wait for them in the lock
  *
- * There is one line for the device's memory: who waits for a store to come, who waits for a lock
- * with memory, and who waits in ALLOC. What lacks it keeps it from those who came later, or a large
- * store would wait for ever while small ones come and go. The core refuses who is behind a waiter
- * (apply_look_along); of ALLOCs it does not know.
+ * There is one queue for device memory: clients that wait for a store to come, clients that wait
+ * for a lock with a reservation, and waiting ALLOCs. A waiter that is short of memory holds newer
+ * ones off, or a large store would wait for ever while small ones come and go. The core refuses
+ * requests that are behind a waiter (apply_look_along); it does not know ALLOCs.
  */
 #include "service/account.h"
 #include "service/plan.h"
 
 #include <stdlib.h>
 
-/* Now there is none, of the device or of its pool. */
+/* Returns true if the device, or the store's pool, has no room now. */
 static bool has_no_room(const struct service *s, const struct core_store *store)
 {
     uint64_t bytes = layout_total_bytes(store->fixed), free_bytes = vmm_get_free(s->vmm);
@@ -20,7 +20,7 @@ static bool has_no_room(const struct service *s, const struct core_store *store)
                                   core_check_promotion(s->core, store, free_bytes - bytes) < 0);
 }
 
-/* ---- the line ------------------------------------------------------------------------------ */
+/* ---- the queue --------------------------------------------------------------------------- */
 
 struct place_turn {
     uint64_t waiter, store;
@@ -52,7 +52,8 @@ bool plan_take_line(const struct service *s, struct plan *plan)
     return plan->line != NULL;
 }
 
-/* Room is made for one store at a time, while it comes or the waiter is patient. */
+/* Makes newer waiters queue behind a store that room is made for, while the room comes or the
+ * store's waiter is patient. */
 static void keep_line(const struct service *s, struct plan *plan)
 {
     uint64_t turn = plan->is_short ? plan->line[plan->line_at - 1].waiter : UINT64_MAX;

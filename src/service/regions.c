@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions - registering named memory, and what goes with a region that is over
+ * regions - registers named memory, and frees the objects of regions that have ended
  *
- * A client's descriptor is kept as it came, and given out as that. It has to be of a file in
- * memory: then nothing that is asked of it waits for anybody, a file system's own process say.
+ * A client's descriptor is kept and given out as it came. It has to be of a file in memory: then no
+ * request on it waits for another process, such as a file system's daemon.
  */
 #include "service/regions.h"
 
@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct object { /* what a region's number of memory stands for */
+struct object { /* the descriptor behind a region's memory number */
     uint64_t id;
     int fd;
 };
@@ -44,7 +44,7 @@ struct object_job {
     struct object *object;
     bool drops;
     int error;
-    /* registering: what it is for, copied from the wish */
+    /* registering: the request, copied from the wish */
     struct service_request *request;
     enum service_region_reason *reason;
     struct record record;
@@ -63,7 +63,7 @@ static void run_object_job(struct job *job)
     struct object_job *work = (struct object_job *)job;
     const struct service_host *host = &work->task.service->host;
     struct object *object = work->object;
-    /* Not the device's, and its owner may make it smaller: it counts for no bytes. */
+    /* Not memory of the device, and its owner may shrink it: it counts as a single byte. */
     struct service_memory memory = {.id = object->id, .bytes = 1, .fd = object->fd};
     if (work->drops) {
         host->drop(host->context, &object->id, 1);
@@ -81,8 +81,8 @@ static void end_drop(struct service *s, struct task *task)
     free(task);
 }
 
-/* The keeper lets go of it first, and only when a next worker would not look for it any more. Where
- * there is no thread for that, later is too late: the keeper is asked from here. */
+/* Drops an object. The keeper drops its duplicate first, and only once a next worker would not look
+ * for it. Without a thread the loop asks the keeper itself. */
 static void drop_object(struct service *s, struct object *object)
 {
     struct object_job *work = s->ending ? NULL : calloc(1, sizeof *work);
@@ -169,7 +169,7 @@ static int fail(enum service_region_reason *reason, enum service_region_reason w
     return error;
 }
 
-/* What the record met; what it says of a bound can be told by its errno alone. */
+/* Returns the reason behind the record's errno; a bound's errno is enough by itself. */
 static enum service_region_reason reason_of(int error)
 {
     switch (error) {
@@ -223,7 +223,7 @@ static int read_key(const struct service_region_wish *wish, enum service_region_
     return 0;
 }
 
-/* All that needs no look at its memory. */
+/* Checks everything but the memory. */
 static int check_wish(const struct service *s, const struct service_peer *peer,
                       const struct service_region_wish *wish, enum service_region_reason *reason,
                       struct key *key)
@@ -250,7 +250,7 @@ static int check_wish(const struct service *s, const struct service_peer *peer,
     return 0;
 }
 
-/* It has to be in memory, of which the kernel alone tells: seals can be asked for. */
+/* Checks that the object is a file in memory: such files have seals. */
 static int check_object(const struct service_region_wish *wish, enum service_region_reason *reason,
                         bool *writable)
 {
@@ -326,8 +326,8 @@ static void end_registering(struct service *s, struct task *task)
     free(work);
 }
 
-/* The keeper has the descriptor before anybody is told that it is registered. 0: answered later;
- * else the descriptor is still the caller's. */
+/* Registers an object. The keeper gets the descriptor before the client gets the answer. 0:
+ * answered later; else the caller still owns the descriptor. */
 static int register_object(struct service *s, const struct service_peer *peer,
                            const struct service_region_wish *wish, bool writable,
                            enum service_region_reason *reason, struct service_request *request)
@@ -401,7 +401,7 @@ static int find_allocation(const struct service *s, const struct service_caller 
     return 0;
 }
 
-/* A reader's session of its own, which nobody can join. */
+/* Takes a reader's session for the region alone, which no process can join. */
 static int take_lock(struct service *s, const struct service_peer *peer,
                      const struct service_caller *owner, uint64_t store, uint64_t *file)
 {
@@ -447,9 +447,9 @@ static int register_allocation(struct service *s, const struct service_peer *pee
     return error;
 }
 
-/* ---- any --------------------------------------------------------------------------------- */
+/* ---- all kinds ---------------------------------------------------------------------------- */
 
-/* Answered now, but for *later; the descriptor is only taken with that. */
+/* Registers. *later: the request is answered later, and only then is the descriptor taken. */
 static int register_now(struct service *s, const struct service_peer *peer,
                         const struct service_region_wish *wish, enum service_region_reason *reason,
                         struct service_request *request, bool *later)
@@ -503,7 +503,7 @@ int service_region_unregister(struct service *s, const struct service_peer *peer
 
 /* ---- references -------------------------------------------------------------------------- */
 
-/* What there is a descriptor for: an object, or an allocation by the region's session. */
+/* Makes a ticket for an object, or for an allocation by the region's session. */
 static int make_ticket(struct service *s, uint64_t file, uint32_t uid, uint8_t ticket[16])
 {
     const struct core_file *held = core_find_file(s->core, file);

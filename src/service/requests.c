@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests - their answers, how long they may wait, the time, and the jobs that they start */
+/* requests - answers, waits, the time, and jobs */
 #include "service/service_internal.h"
 
 #include <errno.h>

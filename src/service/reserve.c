@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reserve - the device's account: charging it, and what is set aside for sessions
+ * reserve - the device's account: charging it, and the reservations of sessions
  *
- * What is set aside is state of the core, and the account follows it (ledger.c). A session draws
- * from its own part first. What its store's memory gives back goes there, as long as some is due;
- * all other memory that comes back is anybody's.
+ * Reservations are state of the core, and the account follows it (ledger.c). A session draws from
+ * its own reservation first. Memory that its store gives back goes there as long as a refund is
+ * due; all other memory that comes back is for everyone.
  */
 #include "service/account.h"
 #include "service/cost.h"
@@ -12,14 +12,14 @@
 
 #include <errno.h>
 
-/* Charges `bytes`, of which `draw` were set aside, and says that they are being made. All or
- * nothing. */
+/* Charges `bytes`, of which `draw` come from the reservation, and records that they are being made.
+ * All or nothing. */
 static int charge(struct service *s, const struct core_session *held, uint64_t bytes, uint64_t draw)
 {
     uint64_t aside_bytes = s->core->reserved_bytes;
     if (!held)
         return vmm_reserve(s->vmm, bytes);
-    vmm_set_aside(s->vmm, aside_bytes - draw); /* less never fails */
+    vmm_set_aside(s->vmm, aside_bytes - draw); /* a smaller reservation never fails */
     int error = vmm_reserve(s->vmm, bytes);
     if (error) {
         vmm_set_aside(s->vmm, aside_bytes);
@@ -42,19 +42,19 @@ static bool give_up(struct service *s, const struct core_session *held)
     return service_record(s, .type = RECORD_GIVE_UP, .session = held->id) == 0;
 }
 
-/* There is not as much free. Gives up what only a rollback would need, if that is enough: -EAGAIN,
- * wait for what is on its way back; -ENOMEM: in vain. */
+/* Makes room where there is too little. Gives up memory that only a rollback would need, if that is
+ * enough. -EAGAIN: memory is on its way, wait; -ENOMEM: waiting does not help. */
 static int make_room(struct service *s, const struct core_session *held, uint64_t bytes)
 {
     struct vmm_info info;
     vmm_get_info(s->vmm, &info);
     uint64_t staying_bytes = info.used_bytes + info.aside_bytes - s->numbers.freeing_bytes;
-    /* What comes back anyhow may do. */
+    /* Memory that comes back anyhow may be enough. */
     if (bytes <= info.total_bytes - staying_bytes)
         return -EAGAIN;
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
     uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
-    /* Not for nothing. */
+    /* Only if it is enough. */
     if (given_up_bytes > 0 && bytes <= info.total_bytes - staying_bytes + given_up_bytes)
         give_up(s, held);
     if (s->numbers.freeing_bytes > 0)
@@ -68,15 +68,15 @@ bool service_give_up(struct service *s, uint64_t session, uint64_t bytes)
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;
     uint64_t given_up_bytes = store ? core_count_given_up_bytes(s->core, store) : 0;
     struct vmm_info info;
-    vmm_get_info(s->vmm, &info); /* measured when the memory could not be made */
+    vmm_get_info(s->vmm, &info); /* measured when making the memory failed */
     if (info.knows_others && bytes > info.free_bytes + s->numbers.freeing_bytes + given_up_bytes)
-        return false; /* not for nothing */
+        return false; /* only if it is enough */
     return given_up_bytes > 0 && give_up(s, held);
 }
 
-/* May the session's pool have so much more? 0: yes, or it is the device that lacks it. Gives up
- * what only a rollback would need, if that is enough. -EAGAIN: when what is on its way back is
- * there; -EDQUOT: in vain. */
+/* Checks whether the session's pool may have so much more. 0: yes, or it is the device that is
+ * short. Gives up memory that only a rollback would need, if that is enough. -EAGAIN: once the
+ * memory on its way is back; -EDQUOT: waiting does not help. */
 static int check_budget(struct service *s, const struct core_session *held, uint64_t bytes)
 {
     const struct core_store *store = held ? core_find_store(s->core, held->store) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserved - what a session has set aside, as a record says it, and what comes back to it */
+/* reserved - the account of a session in a record, and the memory that comes back to it */
 #include "service/account.h"
 
 struct service_reserved service_get_reserved(const struct core_session *held)

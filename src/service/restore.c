@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * restore - a service that goes on where another process has ended
+ * restore - makes a service from the state of a process that has ended
  *
- * The state is what the records tell. What stood beside it is made anew: pieces of the descriptors
- * that the keeper holds, watches of processes. Requests that waited come again from the kernel, and
- * find the places of their waiters kept. Moves between tiers begin anew; what else was under way is
- * begun anew by whoever wants it.
+ * The records tell the state. The rest is made anew: pieces of the keeper's descriptors, watches of
+ * processes. The kernel sends waiting requests again, which find the places of their waiters kept.
+ * Moves between tiers begin anew; other operations begin again when their clients ask again.
  */
 #include "base/log.h"
 #include "service/moves.h"
@@ -21,10 +20,10 @@
 
 struct restoring {
     struct service *service;
-    struct service_kept *kept; /* by their numbers */
+    struct service_kept *kept; /* by number */
     size_t count, next;
-    size_t next_readonly; /* among those for readers, which stand behind the others */
-    uint64_t *spools;     /* numbers of memory that is still written to, without a size */
+    size_t next_readonly; /* among the read-only descriptors, which come after the others */
+    uint64_t *spools;     /* memory of spools, by number */
     size_t spool_count, next_spool;
     uint64_t drops[DROPS_AT_ONCE];
     size_t drop_count;
@@ -40,7 +39,7 @@ static void drop_gathered(struct restoring *r)
     r->drop_count = 0;
 }
 
-/* Of something that was being made, and is in no record. */
+/* Drops memory that was being made, and is in no record. */
 static void drop(struct restoring *r, uint64_t memory)
 {
     r->drops[r->drop_count++] = memory;
@@ -48,7 +47,7 @@ static void drop(struct restoring *r, uint64_t memory)
         drop_gathered(r);
 }
 
-/* The descriptor of this number; those before it that nobody asked for go. */
+/* Finds the descriptor of this number; drops those before it, which no record has. */
 static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
 {
     while (r->next < r->count && r->kept[r->next].id < memory)
@@ -58,7 +57,7 @@ static struct service_kept *find_kept(struct restoring *r, uint64_t memory)
     return NULL;
 }
 
-/* The weaker one, for readers; NULL: there is none. */
+/* Finds the read-only descriptor; NULL: there is none. */
 static struct service_kept *find_kept_readonly(struct restoring *r, uint64_t memory)
 {
     uint64_t id = memory | SERVICE_MEMORY_READONLY;
@@ -69,7 +68,7 @@ static struct service_kept *find_kept_readonly(struct restoring *r, uint64_t mem
     return NULL;
 }
 
-/* NULL: it is none, or has nothing yet. */
+/* Returns the spool of this rank; NULL: it is none, or has no memory yet. */
 static const struct layout_allocation *get_spool(const struct core_store *store, size_t rank)
 {
     const struct layout_allocation *allocation = layout_at_rank(store->working, rank);
@@ -87,7 +86,7 @@ static int compare_numbers(const void *a, const void *b)
     return *left < *right ? -1 : *left > *right;
 }
 
-/* In the order in which memory is gone through. */
+/* Lists the spools in order of memory number. */
 static int find_spools(struct restoring *r)
 {
     const struct idvec *stores = &r->service->core->stores;
@@ -115,7 +114,7 @@ static bool is_spool(struct restoring *r, uint64_t memory)
     return r->next_spool < r->spool_count && r->spools[r->next_spool] == memory;
 }
 
-/* It was sealed in the last moment: that is recorded now. */
+/* Records the sealing of a spool that the last worker could not record any more. */
 static int finish_seal(struct service *s, struct piece *piece,
                        const struct layout_allocation *allocation)
 {
@@ -138,7 +137,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
 {
     struct service *s = r->service;
     struct service_kept *kept = find_kept(r, memory->id);
-    if (!kept) { /* whoever asks for it is told EIO */
+    if (!kept) { /* reads of it fail: EIO */
         log_error("memory %" PRIu64 " (%" PRIu64 " bytes) of store %" PRIu64
                   " has no descriptor: it is lost; load the store anew",
                   memory->id, memory->aligned_bytes, memory->store);
@@ -153,7 +152,7 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     piece->store = memory->store;
     piece->tier = tier;
     piece->reserved_bytes = vmm_align_in(s->vmm, tier, memory->aligned_bytes);
-    /* Some writer may have the same description, with its position and flags. */
+    /* A writer may share this open file description, with its position and flags. */
     piece->holders[1] = (struct piece_holder){.uid = UINT32_MAX, .any = true};
     struct service_kept *readonly = find_kept_readonly(r, memory->id);
     struct vmm_kept fds = {.fd = kept->fd, .fd_readonly = readonly ? readonly->fd : -1};
@@ -173,11 +172,11 @@ static int restore_piece(struct restoring *r, const struct core_memory_view *mem
     return vmm_reserve_in(s->vmm, tier, piece->reserved_bytes);
 }
 
-/* Those that were sealed in the last moment: recorded when all else is as it was. */
+/* Records the sealing of spools once everything else is restored. */
 static int finish_seals(struct service *s, const struct core_store *store)
 {
     int error = 0;
-    /* Each record makes the layout's objects anew, and leaves their number. */
+    /* Each record makes the layout's objects anew, but not fewer. */
     for (size_t rank = 0; rank < count_working(store) && !error; rank++) {
         const struct layout_allocation *spool = get_spool(store, rank);
         struct piece *piece = spool ? idvec_find(&s->pieces.all, spool->memory) : NULL;
@@ -198,7 +197,7 @@ static int restore_pieces(struct restoring *r)
     return error;
 }
 
-/* This number was given away, even if what had it is lost. */
+/* Marks a memory number as used, even if its memory is lost. */
 static void pass_over(struct service *s, uint64_t memory)
 {
     uint64_t number = memory & ~(SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY);
@@ -213,9 +212,9 @@ static int restore_memory(struct restoring *r)
     if (!error)
         error = restore_pieces(r);
     free(r->spools);
-    if (error) /* what was not come to is the next worker's */
+    if (error) /* the next worker finds the rest at the keeper */
         return error;
-    find_kept(r, SERVICE_MEMORY_READONLY); /* what is left of memory goes, and these with it */
+    find_kept(r, SERVICE_MEMORY_READONLY); /* drops the rest, with its read-only descriptors */
     while (r->next < r->count && r->kept[r->next].id < SERVICE_REGION_MEMORY)
         r->next++;
     for (; r->next < r->count && !error; r->next++) {
@@ -225,7 +224,7 @@ static int restore_memory(struct restoring *r)
             object->fd = -1;
         if (error != -ENOENT)
             continue;
-        drop(r, object->id); /* of a region that is over */
+        drop(r, object->id); /* of a region that has ended */
         error = 0;
     }
     drop_gathered(r);
@@ -239,7 +238,7 @@ static int restore_memory(struct restoring *r)
     return error;
 }
 
-/* ---- who uses it ------------------------------------------------------------------------- */
+/* ---- connections, the whole --------------------------------------------------------------- */
 
 void service_close_connections(struct service *s, bool (*is_claimed)(void *context, uint64_t file),
                                void *context)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* revoke - ending what others have: a session, or a wait for one */
+/* revoke - ends the session, or the wait for one, of another user */
 #include "service/sessions.h"
 
 #include "service/ending.h"

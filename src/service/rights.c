@@ -49,7 +49,7 @@ int service_is_in_group(const struct service_caller *caller, uint32_t gid)
     return caller->has_group ? caller->has_group(caller, gid) : 0;
 }
 
-/* The bits of the mode that count for this caller. */
+/* Returns the bits of the mode that count for this caller. */
 static unsigned get_bits(const struct service_caller *caller, uint32_t uid, uint32_t gid,
                          uint32_t mode, unsigned wanted)
 {
@@ -57,11 +57,11 @@ static unsigned get_bits(const struct service_caller *caller, uint32_t uid, uint
 
     if (caller->uid == uid)
         return mode >> 6 & 7u;
-    /* Further groups are looked up only where it makes a difference. */
+    /* Further groups are looked up only if they matter. */
     if ((group & wanted) == (others & wanted))
         return others;
     int member = service_is_in_group(caller, gid);
-    if (member < 0) /* the kernel, which sees its groups, has let it through as one or the other */
+    if (member < 0) /* the kernel knows its groups, and has allowed it as one or the other */
         return group | others;
     return member ? group : others;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rights - who may do what, decided in one place for all front ends
+ * rights - the rights of users, decided in one place for all front ends
  *
- * A store has an owner, a group and mode bits, as a directory has. Root may everything;
- * administrators (root and whoever mounted) make and remove stores, drain and unmount. What an open
- * file may do was fixed when it was opened: its direction, its user. Front ends ask; each call of
- * the service that changes or shows something asks again.
+ * A store has an owner, a group and mode bits, as a directory has. Root may do everything;
+ * administrators (root and the user that mounted) make and remove stores, drain and unmount. The
+ * rights of an open file were fixed when it was opened: its direction, its user. Front ends ask;
+ * each call of the service that changes or shows something asks again.
  */
 #ifndef GMSFS_SERVICE_RIGHTS_H
 #define GMSFS_SERVICE_RIGHTS_H
@@ -16,16 +16,16 @@
 #define SERVICE_WRITE  2u
 #define SERVICE_SEARCH 1u
 
-/* May the caller do all of these with what is in the store (0: with the top of the tree)? 0,
- * -EACCES, -ENOENT */
+/* Checks whether the caller may do all of these with the contents of the store (0: of the top of
+ * the tree). 0, -EACCES, -ENOENT */
 int service_check_right(const struct service *s, uint64_t store,
                         const struct service_caller *caller, unsigned rights);
-/* 1, 0, or a negative errno where the caller's groups are not to be seen. */
+/* Returns 1, 0, or a negative errno if the caller's groups are not visible. */
 int service_is_in_group(const struct service_caller *caller, uint32_t gid);
 bool service_is_admin(const struct service *s, uint32_t uid);
-/* Administrators, and the store's owner. */
+/* Returns true for administrators and for the store's owner. */
 bool service_is_owner(const struct service *s, uint64_t store, uint32_t uid);
-/* The directions in which a file of this kind can be opened at all, by root too. */
+/* Returns the directions in which a file of this kind can be opened at all, by root too. */
 unsigned service_get_directions(enum core_kind kind);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* room - the daemon's own memory, before what a client asks for makes it grow (vmm/room.h) */
+/* room - takes the daemon's own memory before a client's request makes it grow (vmm/room.h) */
 #include "service/cost.h"
 #include "service/views.h"
 
@@ -7,34 +7,34 @@
 
 #define SMALL_BYTES      512u /* a record and its answer */
 #define ALLOCATION_BYTES 1024u
-#define DOCUMENT_COPIES  4u /* and as it is decoded */
+#define DOCUMENT_COPIES  4u /* the bytes, and their decoded form */
 #define LARGE_COPY_BYTES (64u << 10)
 
-/* Of an encoded state: a snapshot's file, its bytes before they are written, and what changes while
- * it is. */
+/* Copies of an encoded state: a snapshot's file, its bytes before they are written, and the changes
+ * meanwhile. */
 #define ASIDE_COPIES      3u
-#define ASIDE_LEAST_BYTES (2u << 20) /* a process that begins */
+#define ASIDE_LEAST_BYTES (2u << 20) /* a new process */
 
 uint64_t service_count_aside(const struct service *s)
 {
     return ASIDE_LEAST_BYTES + ASIDE_COPIES * core_count_encoded(s->core);
 }
 
-/* What a change of a layout copies first. */
+/* Returns the bytes of the layout that a change copies first. */
 static uint64_t count_copy(const struct service *s, const struct record *record)
 {
     const struct layout *copied = core_find_copied(s->core, record);
     return copied ? layout_clone_bytes(copied) : 0;
 }
 
-/* The same where the change gives something back: a small copy is no reason to refuse that. */
+/* The same for a change that frees something: a small copy is no reason to refuse it. */
 static uint64_t count_large_copy(const struct service *s, const struct record *record)
 {
     uint64_t bytes = count_copy(s, record);
     return bytes > LARGE_COPY_BYTES ? bytes : 0;
 }
 
-/* 0: it is never refused, for it ends something, or is the daemon's own. */
+/* 0: the record is never refused, for it ends something, or is the daemon's own. */
 static uint64_t count_cost(const struct service *s, const struct record *record)
 {
     const struct core_file *file;
@@ -83,7 +83,7 @@ static uint64_t count_cost(const struct service *s, const struct record *record)
     }
 }
 
-/* Who asked for what the record says. */
+/* Returns the user that the record is for. */
 static uint32_t find_uid(const struct service *s, const struct record *record)
 {
     const struct core_session *session = core_find_session(s->core, record->session);
@@ -98,8 +98,8 @@ static enum room_rank rank_of(const struct service *s, uint32_t uid, bool looks)
     return looks ? ROOM_LOOK : ROOM_ADMIN;
 }
 
-/* Of `bytes` that were taken `more` are not counted for the user yet. They are given back where its
- * share has no such part. */
+/* Checks the user's share after `bytes` were taken, of which `more` are not counted for the user
+ * yet. Gives them back if the share does not have them. */
 static int check_share(struct service *s, enum room_rank rank, uint32_t uid, uint64_t more,
                        uint64_t bytes)
 {
@@ -143,7 +143,8 @@ int service_hold_room(struct service *s, uint32_t uid, uint64_t document_bytes)
     uint64_t bytes = DOCUMENT_COPIES * document_bytes;
     int error = room_hold(s->host.room, rank, bytes, service_now(s));
     if (!error && s->host.room && rank == ROOM_USER)
-        error = service_check_room_share(s, uid, document_bytes); /* its other copies go */
+        error =
+            service_check_room_share(s, uid, document_bytes); /* the other copies are short-lived */
     if (error == -EDQUOT)
         room_release(s->host.room, bytes);
     return error;

@@ -2,8 +2,8 @@
 /*
  * room_share - each user's part of the daemon's own memory
  *
- * Nobody gives room back, for one look at the machine stands for many requests (vmm/room.h). So
- * what a user has is counted from what the state and the bounds have of it, where memory is short
+ * Room is never given back by requests, for one look at the machine stands for many of them
+ * (vmm/room.h). So a user's part is counted from the state and the bounds when memory is short
  * enough for that to matter, and the rule is that of every bound (base/share.h): a user has at most
  * half of what the others leave over.
  */
@@ -37,7 +37,7 @@ static uint64_t count_all_bounds(const struct service *s)
     return bytes;
 }
 
-/* Of an encoded state, beside texts, keys and values. */
+/* Bytes in an encoded state, beside texts, keys and values. */
 #define ALLOCATION_BYTES 53u
 #define ENTRY_BYTES      32u
 
@@ -50,7 +50,7 @@ static uint64_t count_layout(const struct layout *layout)
                           ALLOCATION_BYTES * layout_count_allocations(layout));
 }
 
-/* A store is its owner's, and what a writer makes more of it than is committed is the writer's. */
+/* Counts a store for its owner, and the bytes that a writer has added to it for the writer. */
 static uint64_t count_stores(const struct core *core, uint32_t uid)
 {
     uint64_t bytes = 0;
@@ -79,7 +79,7 @@ static uint64_t count_user(const struct service *s, uint32_t uid)
            share_get_taken(&core->shares[CORE_BOUND_GATHERED], uid);
 }
 
-/* At least what all users together have: an encoded state is set aside three times. */
+/* Returns at least the bytes of all users: an encoded state is set aside three times. */
 static uint64_t count_all(const struct service *s)
 {
     const struct core *core = s->core;

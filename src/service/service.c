@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service - making it and its end, what the loop calls, and who looks at it */
+/* service - makes and frees the service; calls of the loop; observers */
 #include "base/pages.h"
 #include "service/account.h"
 #include "service/cost.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Is there when the mount is, and is whose the options say. */
+/* Creates a store that exists from the start, with the owner of the options. */
 static int create_first_store(struct service *s, const char *name)
 {
     struct record record = {.type = RECORD_STORE_CREATE,
@@ -119,7 +119,7 @@ void service_get_device(const struct service *s, struct vmm_info *info)
     vmm_get_info(s->vmm, info);
 }
 
-/* ---- who wants to hear of changes --------------------------------------------------------- */
+/* ---- observers --------------------------------------------------------------------------- */
 
 void service_observe(struct service *s, struct service_observer *observer)
 {

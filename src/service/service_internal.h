@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * service_internal - the service: the state, its memory, and what each room of it has beside them
+ * service_internal - the service: the state, its memory, and the data of each part beside them
  *
- * For the files of src/service alone. A room is a header and the files that it names:
- *   step.h       jobs, and what the end of a step has to do (settle.c, deeds.c, plan.h)
+ * For the files of src/service alone. A part is a header and the files that it names:
+ *   step.h       jobs, and the work for the end of a step (settle.c, deeds.c, plan.h)
  *   piece.h      descriptors behind memory handles
  *   parked.h     the lock: openings and requests that wait behind a waiter of the core
- *   ending.h     what sessions have in flight, and how they end
- *   account.h    the device's memory: charged, set aside, waited for by ALLOCs (alloc_op.h)
+ *   ending.h     transfers of sessions in flight, and how sessions end
+ *   account.h    the device's memory: charged, reserved, waited for by ALLOCs (alloc_op.h)
  *   transfers.h  bytes and documents of clients (turns.h)
  *   moves.h      stores on their way from tier to tier (move_op.h)
- *   backoff.h    what failed a moment ago
+ *   backoff.h    operations that failed a moment ago
  *   cost.h       the daemon's own memory, and the users' shares of all bounds
  */
 #ifndef GMSFS_SERVICE_SERVICE_INTERNAL_H
@@ -30,68 +30,68 @@ struct service {
     struct service_host host;
     struct service_observer *observers;
     struct service_numbers numbers;
-    uint64_t changes; /* records that were applied */
+    uint64_t changes; /* records applied so far */
     uint64_t next_memory;
-    bool ending; /* service_stop: effects are dropped, and there are no helpers */
+    bool ending; /* set by service_stop: effects are dropped, and there are no helpers */
     struct step step;
     struct deadline *deadlines;
     struct backoffs backoffs;
     struct pieces pieces;
     struct idvec parked, in_flights;
     struct {
-        struct idvec processes; /* whose sessions end with them, by pid */
-        struct deadline retry;  /* set where some process could not be watched */
+        struct idvec processes; /* by pid: their sessions end when they exit */
+        struct deadline retry;  /* set while a process could not be watched */
     } watches;
     struct {
         struct share shares[SERVICE_BOUND_COUNT];
-        struct bound_note *notes; /* who met which bound of late */
+        struct bound_note *notes; /* users that met a bound of late */
     } bounds;
     struct {
-        struct share slots; /* of transfers that run */
-        struct idvec users; /* whose transfers wait for a slot */
-        uint64_t next_user; /* with the next turn */
+        struct share slots; /* taken by running transfers */
+        struct idvec users; /* users with transfers that wait for a slot */
+        uint64_t next_user; /* the next turn is this user's, or a later one's */
     } turns;
     struct {
-        struct spool_op *waiting; /* writes that wait for what is being freed */
+        struct spool_op *waiting; /* writes that wait for memory that is being freed */
         bool told_bound;
     } spools;
     struct {
         struct brief_wait *measuring; /* requests that wait for a measurement of the device */
-        struct brief_wait *freeing;   /* and for what is being freed */
+        struct brief_wait *freeing;   /* requests that wait for memory that is being freed */
     } brief;
     struct {
-        struct move_op *all; /* under way */
-        bool end;            /* service_end_moves */
+        struct move_op *all; /* moves under way */
+        bool end;            /* set by service_end_moves */
     } moves;
     struct {
-        uint64_t store, bytes; /* the device itself had too little for this one; 0: none */
+        uint64_t store, bytes; /* the device itself was short of memory for this store; 0: none */
     } shortfall;
-    struct alloc_op *alloc_queue; /* waiting for memory, first come first tried */
-    uint64_t last_alloc;          /* id of the last operation on memory for allocations */
+    struct alloc_op *alloc_queue; /* waiting for memory; the oldest is tried first */
+    uint64_t last_alloc;          /* id of the last operation */
     struct bulk_op *bulk_queue;
-    struct idvec region_objects; /* descriptors of regions, by their number of memory */
+    struct idvec region_objects; /* descriptors of regions, by memory number */
 };
 
-/* service.c: with neither state nor memory; NULL: no memory */
+/* service.c: makes a service with neither state nor memory. NULL: no memory */
 struct service *service_make(struct vmm *vmm, const struct service_options *options,
                              const struct service_host *host);
 
-/* ledger.c: writes the journal, changes the state, keeps the account; what follows from it is left
- * to the end of the step (settle.c). outcome: NULL where it does not matter. */
+/* ledger.c: writes the journal, changes the state, keeps the account; everything else that follows
+ * is left to the end of the step (settle.c). outcome: NULL if it does not matter. */
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome);
-/* service_record(s, .type = RECORD_..., ...): the same where only the error matters. */
+/* service_record(s, .type = RECORD_..., ...): the same if only the error matters. */
 #define service_record(s, ...) service_record_for(s, NULL, __VA_ARGS__)
 #define service_record_for(s, outcome, ...) \
     service_apply_record(s, &(struct record){__VA_ARGS__}, outcome)
 
-/* For the end of the step: memory is free again, and what waits for it is tried. */
+/* Has the end of the step try the waiters for memory: some is free again. */
 static inline void service_note_memory(struct service *s)
 {
     s->step.has_memory = s->step.is_unsettled = true;
 }
 
-/* For the end of the step: what moves wait for is made free, where nothing is on its way that would
- * do; moves that can begin do, and moves that never will end. */
+/* Has the end of the step look at the waiting moves: it drops spares for them where no memory is on
+ * its way, starts the moves that can begin, and ends those without a hope. */
 static inline void service_note_moves(struct service *s)
 {
     s->step.has_moves = s->step.is_unsettled = true;
@@ -112,12 +112,12 @@ static inline bool service_can_ever_fit(const struct service *s, uint64_t bytes)
 /* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
-/* struct service_host: for whom it is what is done now; and from here on, which returns the former.
- */
+/* The request that the present work is for (struct service_host); service_work_for sets it and
+ * returns the former one. */
 uint64_t service_works_for(struct service *s);
 uint64_t service_work_for(struct service *s, uint64_t whom);
 uint64_t service_now(const struct service *s);
-/* How long this request may go unanswered; UINT64_MAX: for ever. */
+/* Returns the time until this request must be answered; UINT64_MAX: no limit. */
 uint64_t service_wait_max_ms(const struct service_request *request);
 
 /* tickets.c: applies a TICKET_ADD with a new random ticket. */
@@ -125,15 +125,14 @@ int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[
 
 /* regions.c */
 void service_on_region_over(struct service *s, const struct effect *effect);
-/* -ESTALE: the region is gone. */
+/* -ESTALE: the region has ended. */
 struct service_descriptor;
 int service_get_region_descriptor(const struct service *s, uint64_t region,
                                   struct service_descriptor *descriptor);
 void service_free_region_objects(struct service *s);
-/* service_restore: the descriptor of what a region is on, which becomes the service's. -ENOENT: no
- * region has it */
+/* For service_restore: takes over the descriptor of a region. -ENOENT: no region has this memory */
 int service_restore_region(struct service *s, uint64_t memory, int fd);
-/* Those that nobody has a descriptor of any more: the others, and all else, are as they were. */
+/* Logs the regions that have lost their descriptors; all else stays as it is. */
 void service_tell_lost_regions(const struct service *s);
 
 #endif

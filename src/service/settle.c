@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settle - the end of a step of the loop: all that follows from the records of the step
+ * settle - the end of a step of the loop: everything that follows from the records of the step
  *
- * Ends of jobs first, then effects, then what became free or is over, then what the service decides
- * by itself. Each may apply records, so this goes on until nothing follows any more; nothing below
- * calls it. A record that is refused does not count, or one that cannot be written would keep the
- * step for ever. Where the journal has no room for an answer, the records of the step so far are
- * published without the answers that this still has to give.
+ * Ends of jobs first, then effects, then memory that is free and sessions that are over, then the
+ * service's own decisions. Each may apply records, so this repeats until nothing follows; nothing
+ * below calls it. A refused record does not count, or a record that cannot be written would keep
+ * the step going for ever. Where the journal has no room for an answer, the records of the step so
+ * far are published without the answers that the step still has to give.
  */
 #include "service/account.h"
 #include "service/cost.h"
@@ -59,13 +59,13 @@ static void handle_effect(struct service *s, const struct effect *effect)
     case EFFECT_REGION_OVER:
         service_on_region_over(s, effect);
         break;
-    case EFFECT_FREE_MEMORY: /* the ledger has noted these */
+    case EFFECT_FREE_MEMORY: /* the ledger has handled these */
     case EFFECT_EVENT:
         break;
     }
 }
 
-/* ---- what is over -------------------------------------------------------------------------- */
+/* ---- endings ------------------------------------------------------------------------------ */
 
 static void tell_bounds(struct service *s)
 {
@@ -91,10 +91,10 @@ static void end_what_is_over(struct service *s)
         tell_bounds(s);
 }
 
-/* ---- what the service decides --------------------------------------------------------------- */
+/* ---- decisions --------------------------------------------------------------------------- */
 
-/* Has a planner's deeds done. So many at most, for a deed that failed is named again once the table
- * of back-offs has no row for it. */
+/* Carries out a planner's deeds. Their number is limited, for a planner names a failed deed again
+ * once the table of back-offs has no row for it. */
 static void carry_out(struct service *s, struct plan *plan, service_planner *next)
 {
     struct deed deed;
@@ -132,7 +132,7 @@ static void plan(struct service *s)
     if (has_memory && s->core->reserving > 0)
         service_record(s, .type = RECORD_TIME);
     if (has_memory || has_moves)
-        look_at_moves(s, &plan); /* last: others may wait for longer */
+        look_at_moves(s, &plan); /* last: other waiters may have waited longer */
     carry_out(s, &plan, plan_writer);
     carry_out(s, &plan, plan_alloc);
     carry_out(s, &plan, plan_move);
@@ -159,8 +159,8 @@ void service_end_step(struct service *s)
             handle_effect(s, &effect);
         end_what_is_over(s);
         if (core_peek_effect(s->core, 0))
-            continue;         /* of an ending: what is answered of it comes first */
-        piece_free_doomed(s); /* publishes where no thread frees it */
+            continue;         /* of an ending: its answers come first */
+        piece_free_doomed(s); /* publishes the records if no thread frees it */
         service_discard_garbage(s);
         plan(s);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spare_plan - copies that their tier can do without go when it is short: which is core/evict.h's
- * choice, and which may is spares.c's
+ * spare_plan - drops spares of a tier that is short: core/evict.h chooses them, and spares.c tells
+ * which may go
  *
- * Their memory is free when the jobs are through that give it back, or that look at what is left
- * first: until then who gets it waits (move_wait.c).
+ * Their memory is free when the jobs that free it, or that check the remaining copy first, have
+ * ended: until then the move that gets the memory waits (move_wait.c).
  */
 #include "service/moves.h"
 #include "service/plan.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spares - copies that are not needed, and what their tier has for others: of stores that are on
- * the device anyway, and of those that are on the disk besides
+ * spares - copies that can be dropped, and the room that they give their tier: copies of stores
+ * that are on the device, and host copies of stores that are on the disk as well
  */
 #include "service/move.h"
 #include "service/move_op.h"
@@ -22,8 +22,9 @@ uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier
     return bytes;
 }
 
-/* It is there, has a spare below, and nobody would miss it: it goes down without a copy. Not who
- * failed to a moment ago, or who counts on it would wait for ever. */
+/* Returns true if a store in this tier can go down to its spare without a copy, and no client would
+ * miss it. A store that failed to go a moment ago does not count, or moves would wait for it for
+ * ever. */
 static bool may_go_down(const struct service *s, const struct core_store *store,
                         enum core_place tier)
 {
@@ -40,7 +41,7 @@ static bool can_do_without(const struct service *s, const struct core_store *sto
                                                     : false;
 }
 
-/* As apply_copy_drop and apply_move_begin allow it. */
+/* The same rules as apply_copy_drop and apply_move_begin have. */
 bool service_may_drop_copy(const struct service *s, const struct core_store *store,
                            enum core_place tier)
 {
@@ -66,7 +67,7 @@ uint64_t service_count_cost(const struct service *s, const struct core_store *st
     return bytes;
 }
 
-/* Of stores whose copy below is being looked at: what they have here goes then. */
+/* Counts the copies of stores that check their copy below: they are dropped after that. */
 static uint64_t count_going_down(const struct service *s, enum core_place tier)
 {
     uint64_t bytes = 0;
@@ -119,7 +120,7 @@ void service_drop_copy(struct service *s, uint64_t store, enum core_place tier, 
                    .offset = (uint64_t)-error);
 }
 
-/* It was the place when the reading began: nobody reads a spare. */
+/* The spare was the store's place when the reading began: spares are not read. */
 void service_spare_failed(struct service *s, uint64_t store, const struct piece *piece, int error)
 {
     const struct core_store *found = core_find_store(s->core, store);
@@ -131,10 +132,9 @@ void service_spare_failed(struct service *s, uint64_t store, const struct piece 
     }
 }
 
-/* ---- memory whose contents are worth no copy ---------------------------------------------------
- */
+/* ---- memory with contents that are worth no copy -------------------------------------- */
 
-/* GMSFS_GRAPH_TAG of libgmsfs: chunks of a graph pool say so by it. */
+/* GMSFS_GRAPH_TAG of libgmsfs: the tag of chunks of a graph pool. */
 #define GRAPH_TAG "gmsfs.graph"
 
 bool service_is_scratch(const struct core_store *store)

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Bytes of a committed layout are about to change: no rollback from here on. Sealed ones may. */
+/* Records that bytes of a committed layout change: no rollback from here on. Sealed bytes may
+ * change. */
 static int touch(struct service *s, const struct core_store *store, uint64_t session,
                  uint64_t memory)
 {
@@ -33,8 +34,8 @@ static void spool_answer(struct service *s, struct spool_op *op, int error)
     service_end_use(s, session);
 }
 
-/* Sealed memory may have another descriptor, which the keeper is to have in the old one's place;
- * where that failed, it is done when the spool is to be ended again. */
+/* Seals. Sealed memory may have another descriptor, which the keeper gets in place of the old one;
+ * if that failed, it is done with the next attempt. */
 static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
 {
     const struct service_host *host = &op->turn.task.service->host;
@@ -51,7 +52,8 @@ static int run_seal(const struct spool_op *op, struct vmm_piece *memory)
     return error;
 }
 
-/* New memory is clear; what was there before may have bytes of a write that failed. */
+/* Clears the gap before a write. New memory is clear; older memory may have bytes of a failed
+ * write. */
 static int clear_gap(struct vmm *vmm, struct spool_op *op)
 {
     static const uint8_t zeros[65536];
@@ -103,7 +105,7 @@ static int record_spool(struct service *s, const struct spool_op *op)
                           .offset = op->charged_bytes, .slot = op->drawn_bytes);
 }
 
-/* A failed write leaves the spool as it was; a new one goes away. */
+/* Undoes a failed write: the spool stays as it was; a new one is freed. */
 static void undo_spool(struct service *s, struct spool_op *op)
 {
     struct piece *piece = op->piece;
@@ -114,13 +116,13 @@ static void undo_spool(struct service *s, struct spool_op *op)
         piece->doomed = true; /* freed by piece_end */
         return;
     }
-    /* Memory that was committed beyond the account stays charged: it goes with the spool. */
+    /* Memory that was made beyond the account stays charged, until the spool ends. */
     uint64_t committed = piece->memory.aligned_bytes;
     uint64_t keep = committed > op->reserved_bytes ? committed : op->reserved_bytes;
     piece_shrink(s, piece, keep);
 }
 
-/* The end of a spool frees what was committed beyond its size. */
+/* Frees memory beyond the size of a spool that has ended. */
 static void give_back_excess(struct service *s, struct piece *piece)
 {
     piece_count_spooled(s, piece, 0);
@@ -137,7 +139,8 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
         s->numbers.transfers_in_flight--;
     if (!error && op->kind == SPOOL_SEAL)
         give_back_excess(s, piece);
-    /* Truncated or removed meanwhile: it is as if that had come after, and must not be undone. */
+    /* A spool that was truncated or removed meanwhile: the write counts as older, and must not be
+     * undone. */
     if (!error && !piece->doomed && op->kind != SPOOL_SETTLE)
         error = record_spool(s, op);
     else if (!error)
@@ -156,9 +159,9 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     piece->exclusive = false;
     piece_end(s, piece);
     spool_answer(s, op, error);
-    if (error) /* what it had charged is there again */
+    if (error) /* its charged bytes are free again */
         service_note_memory(s);
-    while (queue) { /* the first takes the next piece for itself, the others queue there again */
+    while (queue) { /* the first takes the piece for itself, the others queue there again */
         struct spool_op *next = queue->next;
         queue->next = NULL;
         steps_go(spool_steps, &queue->state, SPOOL_BEGINS);
@@ -186,8 +189,8 @@ static struct piece *find_spool_piece(struct service *s, const struct layout_all
     return NULL;
 }
 
-/* Where a spool is not yet what it will be, it is host memory, which has a bound of its own. All of
- * it is charged to whoever began it. */
+/* Charges a spool that is still in host memory, which has a bound of its own, to the user that
+ * began it. */
 static int take_spooled(struct service *s, struct piece *piece, const struct spool_op *op,
                         uint64_t bytes)
 {
@@ -202,8 +205,8 @@ static int take_spooled(struct service *s, struct piece *piece, const struct spo
     return error;
 }
 
-/* Charges what a write needs; a full device shortens it to what there is room for. -EAGAIN: memory
- * is coming back just now. */
+/* Charges the bytes that a write needs; on a full device shortens the write to the bytes that fit.
+ * -EAGAIN: memory is coming back just now. */
 static int spool_reserve(struct service *s, struct piece *piece, struct spool_op *op)
 {
     uint64_t end = op->offset + op->bytes;
@@ -231,7 +234,7 @@ static int spool_reserve(struct service *s, struct piece *piece, struct spool_op
     return 0;
 }
 
-/* Once: who writes goes on writing. */
+/* Warns once: writers write again and again. */
 static void tell_spool_bound(struct service *s)
 {
     if (!s->spools.told_bound)
@@ -292,7 +295,7 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
     if (!piece)
         return -EIO;
     if (piece->tier != VMM_TIER_DEVICE)
-        return -EAGAIN; /* of a store that is elsewhere, to be replaced as a whole */
+        return -EAGAIN; /* of a store in another tier, to be replaced as a whole */
     int error = touch(s, store, op->session, allocation->memory);
     if (!error)
         error = service_start_transfer(s, &what, op->request);
@@ -335,7 +338,7 @@ static void spool_start(struct service *s, struct spool_op *op)
         error = write_sized(s, op, store, allocation);
         if (!error) {
             steps_go(spool_steps, &op->state, SPOOL_ENDS);
-            free(op); /* a plain transfer goes on with its request and its use of the session */
+            free(op); /* a plain transfer takes over the request and its use of the session */
             return;
         }
     } else if (!error && !sized) {
@@ -350,7 +353,7 @@ static void spool_start(struct service *s, struct spool_op *op)
         else if (op->piece)
             op->size_bytes = allocation->size_bytes;
     }
-    /* What was freed or given up for it is not yet back: a matter of milliseconds. */
+    /* Memory freed or given up for it is not back yet: a matter of milliseconds. */
     if (error == -EAGAIN) {
         steps_go(spool_steps, &op->state, SPOOL_WAITS);
         LIST_APPEND(s->spools.waiting, op);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step - what the end of a step of the loop has to do: its queue, which settle.c takes
+ * step - the work for the end of a step of the loop: its queue, which settle.c empties
  *
- * For the files of src/service. A task is a job; when it has run its end is an item of the queue.
+ * For the files of src/service. A task is a job with a function for its end: when the job has run,
+ * the task's end is an item of the queue.
  */
 #ifndef GMSFS_SERVICE_STEP_H
 #define GMSFS_SERVICE_STEP_H
@@ -18,24 +19,23 @@ struct task {
 };
 
 struct step {
-    struct task *done; /* their jobs have run */
-    bool is_unsettled; /* there is anything to do */
+    struct task *done; /* tasks after their jobs */
+    bool is_unsettled; /* the end of the step has work */
     bool sets_timer;   /* a deadline was set or cleared */
-    bool has_memory;   /* some is free again: what waits for it is tried */
+    bool has_memory;   /* memory is free again: its waiters are tried */
     bool has_changed;  /* a record may have changed which stores can leave the device */
     bool has_moves;    /* moves that wait for memory are looked at again */
-    bool has_endings;  /* a session's last use is over, and an ending waits for that */
-    bool has_notes;    /* bounds that were met are told */
+    bool has_endings;  /* the last use of a session is over, and an ending waits for that */
+    bool has_notes;    /* bounds that were met have to be recorded */
 };
 
 /* requests.c */
-/* Has task->job.run run. -ENOMEM: no thread is there and none can be had; the caller decides what
- * becomes of the work. */
+/* Has task->job.run run. -ENOMEM: there is no thread, and the caller decides about the work. */
 int service_submit(struct service *s, enum service_pool pool, struct task *task);
-/* The same for work that frees memory: where there is no thread, it is published what was recorded
- * so far, and the job runs and ends at once. */
+/* The same for work that frees memory: without a thread it publishes the records so far, then runs
+ * and ends the job at once. */
 void service_submit_or_run(struct service *s, enum service_pool pool, struct task *task);
-/* For the end of the step: the task ends, as if its job had run. */
+/* Has the task end at the end of the step, as if its job had run. */
 void service_end_task(struct service *s, struct task *task);
 
 #endif

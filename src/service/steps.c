@@ -74,7 +74,7 @@ const struct steps bulk_steps = STEPS("bulk", bulks);
 
 void steps_report(const struct steps *steps, unsigned from, unsigned to)
 {
-    static bool is_told; /* the loop alone goes from state to state */
+    static bool is_told; /* no lock: only the loop's thread changes states */
     if (!is_told)
         log_error("%s: state '%s' must not follow '%s'; the worker goes on. Please report this",
                   steps->name, steps->rows[to].name, steps->rows[from].name);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The top of the tree is a directory of whoever mounted. */
+/* The user that mounted owns the top of the tree. */
 static int check_top(const struct service *s, const struct service_caller *caller)
 {
     return service_check_right(s, 0, caller, SERVICE_WRITE | SERVICE_SEARCH);
@@ -68,7 +68,7 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
 static int check_attr(const struct service_store_attr *attr, const struct core_store *store,
                       const struct service_caller *caller)
 {
-    /* Where it is not to be seen, the kernel has asked. */
+    /* If its groups are not visible, the kernel has checked. */
     bool is_member = service_is_in_group(caller, attr->gid) != 0;
     if (caller->uid == 0)
         return 0;

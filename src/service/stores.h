@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stores - making, removing and renaming stores, and whose they are
+ * stores - making, removing and renaming stores, and their owners
  *
- * For front ends. All answer at once: 0 or a negative errno. Stores come and go by administrators
- * alone (-EACCES), and their events name the caller's process; attributes change by the rules of
+ * For front ends. All answer at once: 0 or a negative errno. Only administrators make and remove
+ * stores (-EACCES), and the events name the caller's process; attributes change by the rules of
  * chmod(2) and chown(2) (-EPERM).
  */
 #ifndef GMSFS_SERVICE_STORES_H
@@ -11,13 +11,13 @@
 
 #include "service/service.h"
 
-/* -EPERM: a name that something else has at the top of the tree; -EEXIST, -EINVAL, -ENAMETOOLONG,
+/* -EPERM: another file at the top of the tree has this name; -EEXIST, -EINVAL, -ENAMETOOLONG,
  * -ENOSPC */
 int service_store_create(struct service *s, const char *name, const struct service_caller *caller,
                          uint32_t mode, uint64_t *id);
 /* -EBUSY while it has sessions or waiters */
 int service_store_remove(struct service *s, uint64_t store, const struct service_caller *caller);
-/* The store of this `ctl`, which its opener may remove, if nothing has ever been committed in it.
+/* Removes the store of this `ctl`, if its opener may, and the store has never had a commit.
  * -ENOTEMPTY; -EBUSY also while others have their `ctl` open; -EBADF, -EACCES, -ESTALE */
 int service_store_remove_unused(struct service *s, uint64_t file);
 /* flags as renameat2(2) */
@@ -29,7 +29,7 @@ struct service_store_attr {
     uint32_t uid, gid, mode;
 };
 
-/* It was changed now: for whoever may write to it. -EACCES */
+/* Marks the store as changed now: for users that may write to it. -EACCES */
 int service_store_touch(struct service *s, uint64_t store, const struct service_caller *caller);
 int service_store_set_attr(struct service *s, uint64_t store, const struct service_store_attr *attr,
                            const struct service_caller *caller);

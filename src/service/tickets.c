@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct export_scope { /* resolved from the file, valid until the next record */
+struct export_scope { /* found by the file, valid until the next record */
     const struct core_file *file;
     const struct core_session *session;
     const struct core_store *store;
@@ -17,7 +17,7 @@ struct export_scope { /* resolved from the file, valid until the next record */
     uint64_t serial; /* one allocation; 0: ranks */
 };
 
-/* One allocation, whatever its rank is when the ticket is used. */
+/* Limits the scope to one allocation; its rank may change until the ticket is used. */
 static void scope_one(struct export_scope *scope, const struct layout_allocation *allocation)
 {
     size_t rank;
@@ -27,7 +27,8 @@ static void scope_one(struct export_scope *scope, const struct layout_allocation
     scope->count = 1;
 }
 
-/* What this handle may export: its allocation, or one or a range of its session's layout. */
+/* Finds the memory that this handle may export: its allocation, or one or a range of its session's
+ * layout. */
 static int find_scope(const struct service *s, uint64_t file, const struct service_export *export,
                       struct export_scope *scope)
 {
@@ -69,9 +70,9 @@ static int find_scope(const struct service *s, uint64_t file, const struct servi
     return 0;
 }
 
-/* All of it has memory that is final, on the device unless the session was let in wherever that is.
- * -EINVAL: one has none; -ENODATA: its bytes were given up; -EAGAIN: it is elsewhere; -EINPROGRESS:
- * it is a spool. */
+/* Checks that all of it has final memory, on the device unless the session reads in any tier.
+ * -EINVAL: one has none; -ENODATA: its bytes were given up; -EAGAIN: it is in another tier;
+ * -EINPROGRESS: it is a spool. */
 static int check_memory(const struct service *s, const struct export_scope *scope,
                         uint64_t *total_bytes)
 {
@@ -90,7 +91,8 @@ static int check_memory(const struct service *s, const struct export_scope *scop
     return 0;
 }
 
-/* What is written through a mapping is not seen here, so it is taken to be written now. */
+/* Forgets the times: writes through a mapping are not visible here, so the bytes count as written
+ * now. */
 static int forget_times(struct service *s, const struct export_scope *scope)
 {
     int error = 0;
@@ -140,7 +142,7 @@ static int make_ticket(struct service *s, uint64_t file, struct service_export *
 
 /* ---- spools first ------------------------------------------------------------------------ */
 
-struct export_wait { /* a sync of one spool after the other, then the ticket */
+struct export_wait { /* a sync of the spool, then the ticket */
     struct service_request sync;
     struct service *service;
     struct service_request *request;
@@ -167,7 +169,7 @@ static int export_spool(struct service *s, uint64_t file, struct service_export 
 {
     const struct core_file *opened = core_find_file(s->core, file);
     if (opened->kind != CORE_KIND_ALLOCATION)
-        return -EBUSY; /* another handle still writes it: it becomes memory at its close */
+        return -EBUSY; /* another handle still writes it: its close turns it into memory */
     struct export_wait *wait = calloc(1, sizeof *wait);
     if (!wait)
         return -ENOMEM;
@@ -220,7 +222,7 @@ int service_redeem(struct service *s, const uint8_t ticket[16], const struct ser
     return 0;
 }
 
-/* Beside the device it is a memfd, as on host memory. */
+/* Beside the device memory is a memfd, as on a mount of host memory. */
 static enum vmm_memory get_kind(const struct service *s, const struct piece *piece)
 {
     struct vmm_info info;
@@ -230,7 +232,8 @@ static enum vmm_memory get_kind(const struct service *s, const struct piece *pie
     return info.memory;
 }
 
-/* The first user that gets a piece shares the service's own descriptor with nobody but itself. */
+/* Lends a descriptor. The first user of a piece gets the service's own, which no other user
+ * shares. */
 static int lend(struct service *s, struct piece *piece, uint32_t uid, bool writable,
                 struct service_descriptor *descriptor)
 {
@@ -283,7 +286,8 @@ int service_get_descriptor(struct service *s, const struct service_redeemed *tic
 
 /* ---- without a ticket -------------------------------------------------------------------- */
 
-/* What is recorded before a writable descriptor leaves: no rollback, and who has it. */
+/* Records, before a writable descriptor leaves, that there is no rollback, and which processes have
+ * it. */
 static int record_writable(struct service *s, const struct export_scope *scope,
                            const struct core_process *processes, size_t count)
 {
@@ -300,7 +304,7 @@ static int record_writable(struct service *s, const struct export_scope *scope,
     return error ? error : forget_times(s, scope);
 }
 
-/* The rank of a slot of the session that this `ctl` has, writable if it writes. */
+/* Finds the rank of a slot of the session that this `ctl` has, writable if it writes. */
 static int find_slot(const struct service *s, uint64_t file, uint64_t slot, bool *writable,
                      struct export_scope *scope)
 {
@@ -330,7 +334,7 @@ int service_lend_descriptor(struct service *s, uint64_t file, uint64_t slot,
     int error = find_slot(s, file, slot, &writable, &scope);
     if (!error && writable) {
         error = record_writable(s, &scope, processes, count);
-        if (!error) /* the records may have changed what was found */
+        if (!error) /* the records may have changed the layout */
             error = find_slot(s, file, slot, &writable, &scope);
     }
     if (error)

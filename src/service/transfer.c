@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transfer - bytes of clients in memory whose size is final
+ * transfer - moves bytes of clients to and from memory of a final size
  *
  * A transfer holds its session in use and its piece alive.
  */
@@ -19,8 +19,8 @@ struct transfer {
     struct turn turn; /* first */
     struct service_request *request;
     struct service_transfer what;
-    struct vmm_piece memory; /* as it is at the start: a spool's becomes another one at its end */
-    struct vmm_loan loan;    /* a read's */
+    struct vmm_piece memory; /* as of the start: a spool that ends gets another */
+    struct vmm_loan loan;    /* of a read */
     int error;
 };
 
@@ -109,7 +109,7 @@ int service_find_open_allocation(struct service *s, uint64_t file, const struct 
     return *allocation ? 0 : -ESTALE;
 }
 
-/* Out of what is there already, without a detour over another thread. */
+/* Reads from memory that is at hand, without a helper thread. */
 static int read_now(struct service *s, const struct piece *piece, const struct vmm_span *span,
                     uint64_t session, struct service_request *request)
 {
@@ -130,7 +130,7 @@ static int start_read(struct service *s, const struct core_file *opened,
     uint64_t session = opened->session;
     if (!piece)
         return -EIO;
-    /* What a writer's engine does with its memory shows at once; what is committed stands still. */
+    /* A writer sees the writes of its engine at once; committed bytes do not change. */
     if (core_find_session(s->core, session)->mode == LOCK_MODE_RO)
         span->reader = opened->id;
     span->end = allocation->size_bytes;
@@ -151,7 +151,7 @@ static int start_read(struct service *s, const struct core_file *opened,
     return error;
 }
 
-/* Where the file's bytes are in its allocation: of a region that it holds, or all of them. */
+/* Finds the bytes of a file in its allocation: those of its region, or all. */
 static int find_bytes(struct service *s, const struct core_file *opened, uint64_t file,
                       const struct layout_allocation **allocation, struct vmm_span *span)
 {

@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* At a time. A read's bytes, a megabyte at most, are in memory while it runs and is answered. */
+/* Transfers at a time. The bytes of a read, a megabyte at most, are in memory while it runs and is
+ * answered. */
 #define SLOTS 16u
 
 struct turn_queue {
-    uint64_t id; /* the user; first for idvec */
+    uint64_t id; /* the user; first, for idvec */
     struct turn *first, **last;
 };
 
@@ -81,7 +82,7 @@ int turn_begin(struct service *s, struct turn *turn, bool must)
                      : service_take(s, SERVICE_BOUND_TRANSFERS, turn->store, turn->uid, 1);
     if (error)
         return error;
-    /* Whoever has some in the queue already waits behind them. */
+    /* A user with queued transfers waits behind them. */
     error = !idvec_find(&s->turns.users, turn->uid) && may_run(s, turn) ? run(s, turn)
                                                                         : enqueue(s, turn);
     if (error)
@@ -108,7 +109,7 @@ static void start_first(struct service *s, struct turn_queue *queue)
     service_end_task(s, &turn->task);
 }
 
-/* Whoever may, each user once around. */
+/* Starts queued transfers as far as slots are free, one of each user in turn. */
 static void start_waiting(struct service *s)
 {
     size_t left = s->turns.users.count;

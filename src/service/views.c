@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* While a writer works nobody can rely on what is committed: it may be changing. What is sealed
- * changes no more. */
+/* While a writer works, the committed layout may be changing, so it is not shown. A sealed layout
+ * does not change. */
 struct blob *service_get_shown_layout(const struct service *s, const struct core_store *store)
 {
     (void)s;
@@ -28,8 +28,8 @@ uint64_t service_count_readers(const struct core_store *store)
     return count;
 }
 
-/* The file, its store and its session, if that is alive. A `ctl` whose session is over has none,
- * and may take another. */
+/* Finds the file, its store and its session, if that is alive. A `ctl` has none after the end of
+ * its session, and may take another. */
 static int find(const struct service *s, uint64_t file, const struct core_file **found,
                 const struct core_store **store, const struct core_session **session)
 {
@@ -59,8 +59,8 @@ int service_view_info(const struct service *s, uint64_t file, struct service_inf
     return 0;
 }
 
-/* While a writer works its session is a part of the name: after a rollback another could count its
- * changes up to the same number. */
+/* Names a layout. A writer's session is a part of the name: after a rollback another writer could
+ * count its changes up to the same number. */
 static void name_layout(const struct service *s, const struct core_store *store,
                         const struct layout *layout, uint8_t name[16])
 {

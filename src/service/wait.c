@@ -2,7 +2,7 @@
 /*
  * wait - requests that wait behind a waiter of the core: parked, granted, refused, interrupted
  *
- * A waiter is state, the request behind it is not: it is found by the waiter's number.
+ * A waiter is part of the state, the request behind it is not: the waiter's number finds it.
  */
 #include "service/sessions.h"
 
@@ -22,7 +22,7 @@ static void parked_free(struct service *s, struct parked *parked)
     free(parked);
 }
 
-/* What happens at the grant is in `how`: acquire, truncate, create (copied). NULL: no memory. */
+/* `how` has the work for the grant: acquire, truncate, create (copied). NULL: no memory */
 static struct parked *parked_new(struct service *s, struct service_request *request,
                                  const struct parked *how)
 {
@@ -38,7 +38,7 @@ static struct parked *parked_new(struct service *s, struct service_request *requ
     return NULL;
 }
 
-/* One whose wait is over already is answered by the effect that says so. */
+/* The effect that ends a wait answers its request, if the wait is over already. */
 void service_end_wait(struct service *s, struct record *record)
 {
     struct effect refused = {
@@ -59,7 +59,7 @@ static void end_wait(struct service *s, uint64_t waiter, int error, uint32_t fla
 static void expire(struct service *s, struct deadline *deadline)
 {
     const struct parked *parked = CONTAINER_OF(deadline, struct parked, deadline);
-    /* The kernel would kill the mount for a request that waits longer. The library asks again. */
+    /* The kernel would end the mount for a request that waits longer. The library asks again. */
     end_wait(s, parked->id, parked->acquire ? -EINTR : -ETIMEDOUT, CORE_WAIT_KEEP);
 }
 
@@ -115,8 +115,7 @@ void service_on_refused(struct service *s, const struct effect *effect)
 void service_on_granted(struct service *s, const struct effect *effect)
 {
     struct parked *parked = idvec_remove(&s->parked, effect->waiter);
-    if (!parked) { /* nobody is there: the core grants no place that is only kept, so this is a bug
-                    */
+    if (!parked) { /* no request: the core grants no place that is only kept, so this is a bug */
         service_close(s, effect->file);
         return;
     }
@@ -170,7 +169,7 @@ void service_interrupt(struct service *s, struct service_request *request)
     if (!parked)
         return;
     const struct core_waiter *waiter = core_find_waiter(s->core, parked->id);
-    /* A grace period is too short to be worth a place. */
+    /* A grace period is too short to keep a place for. */
     uint32_t keep = waiter && (waiter->flags & CORE_OPEN_GRACE) ? 0 : CORE_WAIT_KEEP;
     end_wait(s, parked->id, -EINTR, keep);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch - processes whose exit ends the sessions that they own, and what they can write
+ * watch - watches the owners of sessions, which end with them, and processes that can write memory
  *
  * A process is watched once, however many sessions it has or waits for, and however many stores'
- * memory it can write; each costs a descriptor, so they are a bound that users share. Whoever
- * cannot be watched is told when it asks, not when it is granted.
+ * memory it can write; each watch costs a descriptor, so they are a bound that users share. A
+ * process that cannot be watched is refused when it asks, not when it is granted.
  */
 #include "base/log.h"
 #include "service/ending.h"
@@ -18,11 +18,11 @@
 #define RETRY_MS 1000u
 
 struct watch {
-    uint64_t id; /* pid; first for idvec */
+    uint64_t id; /* pid; first, for idvec */
     struct core_process process;
-    uint32_t uid;  /* whose share it is of */
-    uint64_t uses; /* sessions of it, and requests for one */
-    bool writes;   /* it was lent a writable descriptor: the core knows of which stores */
+    uint32_t uid;  /* charged to this user's share */
+    uint64_t uses; /* its sessions, and its requests for one */
+    bool writes;   /* it got a writable descriptor: the core knows of which stores */
     bool is_gone;
 };
 
@@ -48,7 +48,7 @@ void service_free_watches(struct service *s)
     idvec_free(&s->watches.processes);
 }
 
-/* Its number is another process's by now: the one that had it is gone, whatever was heard of it. */
+/* Ends the watch of a former process with the same pid: it has exited, even without an event. */
 static void drop_namesake(struct service *s, struct core_process process)
 {
     struct watch *old = idvec_find(&s->watches.processes, process.pid);
@@ -65,7 +65,8 @@ static bool is_needed(const struct service *s, const struct watch *watch)
     return watch->uses > 0 || (watch->writes && core_is_writer(s->core, watch->process));
 }
 
-/* Nobody tells when what a process could write has been freed: it is looked at when that counts. */
+/* Ends watches that are not needed any more: no event tells when the memory that a process could
+ * write has been freed. */
 static void make_room(struct service *s, uint64_t store, uint32_t uid)
 {
     enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, store), uid);
@@ -77,7 +78,7 @@ static void make_room(struct service *s, uint64_t store, uint32_t uid)
     }
 }
 
-/* Without a use yet. It may be gone already. */
+/* Starts a watch without a use. The process may have exited already. */
 static int start_watch(struct service *s, uint64_t store, uint32_t uid, struct core_process process,
                        struct watch **started)
 {
@@ -99,7 +100,7 @@ static int start_watch(struct service *s, uint64_t store, uint32_t uid, struct c
         return error;
     }
     error = s->host.watch_process(s->host.context, process);
-    watch->is_gone = error != 0; /* nothing is to be unwatched */
+    watch->is_gone = error != 0; /* the host does not watch it */
     if (error && error != -ESRCH) {
         end_watch(s, watch);
         return error;
@@ -113,7 +114,7 @@ int service_watch(struct service *s, const struct core_file *file, const struct 
     struct watch *watch = find_watch(s, record->process);
     int error = 0;
     if (!(record->flags & CORE_OPEN_OWNED) || record->process.pid == 0)
-        return 0; /* invisible: its files alone tell */
+        return 0; /* not visible: only its files tell */
     if (!watch)
         error = start_watch(s, file->store, file->uid, record->process, &watch);
     if (!error)
@@ -137,7 +138,7 @@ void service_unwatch(struct service *s, struct core_process process)
     end_unneeded(s, process);
 }
 
-/* It writes no more, and its successors may be waiting for that. */
+/* Records that the process writes no more: later writers may be waiting for that. */
 static void note_exit(struct service *s, struct core_process process)
 {
     if (core_is_writer(s->core, process))
@@ -152,7 +153,7 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
     struct watch *watch = process.pid ? find_watch(s, process) : NULL;
     if (!held)
         return -ESTALE;
-    /* It is known by what it was lent before. */
+    /* It is recorded already. */
     if (watch && watch->writes && !watch->is_gone && held->mode != LOCK_MODE_RO &&
         core_is_writer_of(core_find_store(s->core, held->store), process))
         return 0;
@@ -161,8 +162,8 @@ int service_note_writer(struct service *s, uint64_t session, uint32_t uid,
         if (error)
             return error;
     }
-    /* What is for one that is gone gets into the hands of somebody that nobody knows: a child of it
-     * that has its connection. */
+    /* A descriptor for a process that has exited may reach an unknown one: a child that has its
+     * connection. */
     if (watch && !watch->is_gone)
         record.process = process;
     int error = service_apply_record(s, &record, NULL);
@@ -191,7 +192,8 @@ static int restore_writers(struct service *s, const struct core_store *store)
     return error;
 }
 
-/* Whoever cannot be watched now may still be writing: until he can be, nobody succeeds him. */
+/* Watches the writers of all stores. A process that cannot be watched now may still be writing:
+ * until it can be, its stores have no next writer. */
 static void restore_all_writers(struct service *s)
 {
     for (size_t i = 0; i < s->core->stores.count; i++) {
@@ -209,7 +211,8 @@ static void retry(struct service *s, struct deadline *deadline)
     settle_gone(s);
 }
 
-/* Those that have gone meanwhile, or cannot be watched, are told of by service_settle_watches. */
+/* service_settle_watches ends the sessions of processes that have exited meanwhile or cannot be
+ * watched. */
 void service_restore_watches(struct service *s)
 {
     s->watches.retry.pass = retry;
@@ -229,7 +232,8 @@ void service_restore_watches(struct service *s)
     restore_all_writers(s);
 }
 
-/* Nobody would tell of their end: it is as if they had gone. */
+/* Ends the sessions of processes without a watch, as if they had exited: no event would tell of
+ * that. */
 static void end_unwatched(struct service *s)
 {
     const struct core_session *session;
@@ -265,7 +269,7 @@ void service_check_owner(struct service *s, uint64_t session)
         service_end_owned(s, session);
 }
 
-/* Ends one after the other: ending one may end others at once. */
+/* Ends one session after the other: ending one may end others at once. */
 void service_on_exit(struct service *s, struct core_process process)
 {
     struct watch *watch = find_watch(s, process);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write - what clients write, and when it becomes memory of a size
+ * write - writes of clients, and spools that become memory of a size
  *
- * An allocation without a size is written to a spool. What is left out in between is zeros.
+ * An allocation without a size is written to a spool. Bytes that are left out in between are zeros.
  */
 #include "service/allocations.h"
 
@@ -50,7 +50,7 @@ int service_write(struct service *s, uint64_t file, const void *from, size_t byt
     return 0;
 }
 
-/* In how small pieces it is taken where much is under way already. */
+/* The smallest piece of a write that is admitted when the user has much under way. */
 #define LEAST_BYTES 4096u
 
 int service_admit_write(struct service *s, uint64_t file, size_t bytes,
@@ -118,7 +118,7 @@ int service_sync(struct service *s, uint64_t file, struct service_request *reque
     const struct layout_allocation *allocation;
     const struct core_store *store;
     int error = service_find_open_allocation(s, file, &opened, &allocation, &store);
-    /* A handle that cannot write does not end what others write. */
+    /* A handle that cannot write does not end the spools of others. */
     if (!error && allocation->spool && (opened->flags & CORE_OPEN_WRITE)) {
         struct spool_op op = make_op(opened, SPOOL_SEAL, request);
         error = spool_begin(s, &op, false);
