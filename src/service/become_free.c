@@ -36,7 +36,7 @@ static uint64_t count_staying(const struct service *s, const struct core_session
 
 /* Marks the rows as if all sessions had ended and no store were new. The bytes of writers are
  * counted already; so are those of leaving stores, which must not count twice. */
-static void let_all_go(struct service *s, struct evict_table *table)
+static void free_all_rows(struct service *s, struct evict_table *table)
 {
     enum core_place place;
     for (size_t i = 0; i < table->count; i++) {
@@ -61,7 +61,7 @@ static bool could_leave(struct service *s, const struct core_store *store, uint6
                               .bytes = bytes,
                               .is_resident = store->use.used_bytes > 0,
                               .free_bytes = free_bytes};
-    let_all_go(s, &table);
+    free_all_rows(s, &table);
     long chosen =
         evict_choose(table.rows, table.count, table.pools, s->core->pools.items.count, &wish);
     evict_table_free(&table);

@@ -11,14 +11,14 @@
 
 struct discard {
     struct task task; /* first */
-    void (*free_it)(void *what);
-    void *what;
+    void (*free_it)(void *object);
+    void *object;
 };
 
 static void run_discard(struct job *job)
 {
     struct discard *discard = (struct discard *)job;
-    discard->free_it(discard->what);
+    discard->free_it(discard->object);
 }
 
 static void end_discard(struct service *s, struct task *task)
@@ -27,23 +27,24 @@ static void end_discard(struct service *s, struct task *task)
     free(task);
 }
 
-void service_discard(struct service *s, void (*free_it)(void *what), void *what)
+void service_discard(struct service *s, void (*free_it)(void *object), void *object)
 {
-    struct discard *discard = what && !s->ending ? malloc(sizeof *discard) : NULL;
+    struct discard *discard = object && !s->ending ? malloc(sizeof *discard) : NULL;
     if (discard) {
-        *discard = (struct discard){
-            .task = {.job.run = run_discard, .end = end_discard}, .free_it = free_it, .what = what};
+        *discard = (struct discard){.task = {.job.run = run_discard, .end = end_discard},
+                                    .free_it = free_it,
+                                    .object = object};
         if (service_submit(s, SERVICE_POOL_FREE, &discard->task) == 0)
             return;
     }
     free(discard);
-    if (what)
-        free_it(what);
+    if (object)
+        free_it(object);
 }
 
-static void unref_blob(void *what)
+static void unref_blob(void *object)
 {
-    struct blob *blob = what;
+    struct blob *blob = object;
     if (!blob_is_shared(blob))
         pages_drop(blob->bytes, blob->size);
     blob_unref(blob);
@@ -57,9 +58,9 @@ void service_discard_blob(struct service *s, struct blob *blob)
         service_discard(s, unref_blob, blob);
 }
 
-static void free_garbage(void *what)
+static void free_garbage(void *object)
 {
-    struct core_garbage *garbage = what;
+    struct core_garbage *garbage = object;
     for (size_t i = 0; i < garbage->blob_count; i++)
         unref_blob(garbage->blobs[i]);
     garbage->blob_count = 0;

@@ -55,7 +55,7 @@ struct service_host {
     int (*submit)(void *context, enum service_pool pool, struct job *job);
     /* Sets the request that the loop and submitted jobs work on from now on: a number of the
      * host's, 0: none in particular. Returns the former one. May be NULL. */
-    uint64_t (*work_for)(void *context, uint64_t whom);
+    uint64_t (*work_for)(void *context, uint64_t request);
     /* Has service_on_timer called once at or after this time (UINT64_MAX: never); replaces the last
      * time. */
     void (*set_timer)(void *context, uint64_t at_ms);

@@ -33,7 +33,7 @@ __attribute__((format(printf, 2, 3))) static void tell(struct move_obstacle *out
 /* ---- holders --------------------------------------------------------------------------------- */
 
 static bool name_session(const struct core *core, const struct core_store *store,
-                         char who[HOLDER_BYTES])
+                         char holder[HOLDER_BYTES])
 {
     size_t count = store->lock.session_count;
     const struct core_session *first =
@@ -42,19 +42,19 @@ static bool name_session(const struct core *core, const struct core_store *store
     if (first && count > 1)
         snprintf(more, sizeof more, " and %zu more", count - 1);
     if (first)
-        snprintf(who, HOLDER_BYTES, "%.16s (pid %" PRIu64 ")%s", first->comm, first->owner.pid,
+        snprintf(holder, HOLDER_BYTES, "%.16s (pid %" PRIu64 ")%s", first->comm, first->owner.pid,
                  more);
     return first != NULL;
 }
 
 static bool name_waiter(const struct core *core, const struct core_store *store,
-                        char who[HOLDER_BYTES])
+                        char holder[HOLDER_BYTES])
 {
     for (size_t i = 0; i < store->lock.waiter_count; i++) {
         const struct core_waiter *waiter = core_find_waiter(core, store->lock.waiters[i].id);
         if (!waiter || !core_waiter_counts(waiter))
             continue;
-        snprintf(who, HOLDER_BYTES, "%.16s (pid %" PRIu64 ")", waiter->comm, waiter->owner.pid);
+        snprintf(holder, HOLDER_BYTES, "%.16s (pid %" PRIu64 ")", waiter->comm, waiter->owner.pid);
         return true;
     }
     return false;
@@ -89,18 +89,18 @@ static void tell_reason(const struct service *s, const struct core_store *wanted
     uint64_t until_ms = store->places.promoted_ms + s->options.min_stay_ms, now_ms = service_now(s);
     bool is_named = is_seen(wanted, store);
     const char *of = is_named ? " " : "", *pool_name = is_named ? pool->name : "";
-    char who[HOLDER_BYTES];
+    char holder[HOLDER_BYTES];
     if ((core_is_held(store) || core_get_writer(s->core, store->id)) &&
-        name_session(s->core, store, who))
-        tell(out, "is held by %s ('gmsfs drain' asks for it)", is_named ? who : STRANGER);
+        name_session(s->core, store, holder))
+        tell(out, "is held by %s ('gmsfs drain' asks for it)", is_named ? holder : STRANGER);
     else if (store->use.pinned)
         tell(out, "is pinned ('setfattr -x user.gmsfs.pin' unpins it)");
     else if (core_is_fenced(s->core, store->name))
         tell(out, "is fenced for a checkpoint ('gmsfs fence --status')");
     else if (store->places.move.id != 0)
         tell(out, "is being moved or copied: try again when that has ended");
-    else if (name_waiter(s->core, store, who))
-        tell(out, "is waited for by %s", is_named ? who : STRANGER);
+    else if (name_waiter(s->core, store, holder))
+        tell(out, "is waited for by %s", is_named ? holder : STRANGER);
     else if (store->places.promoted_ms > 0 && until_ms > now_ms)
         tell(out, "came a moment ago and stays for %.1f s more (min_stay= of the mount)",
              (double)(until_ms - now_ms) / 1000);
@@ -156,17 +156,17 @@ static void tell_stays(const struct service *s, const struct core_store *wanted,
 static void tell_busy(const struct service *s, const struct core_store *store,
                       struct move_obstacle *out)
 {
-    char who[HOLDER_BYTES];
+    char holder[HOLDER_BYTES];
     if (core_is_fenced(s->core, store->name) || store->places.move.id != 0 ||
-        !name_session(s->core, store, who))
+        !name_session(s->core, store, holder))
         return; /* `info` tells that it is fenced, or moves */
     if (core_get_writer(s->core, store->id))
-        tell(out, "its writer, %s, has its lock; it can move after the commit", who);
+        tell(out, "its writer, %s, has its lock; it can move after the commit", holder);
     else
         tell(out,
              "its lock is held by %s; it can move when that is free: 'gmsfs drain --then "
              "demote' asks for that, and then moves it",
-             who);
+             holder);
 }
 
 static const struct core_store *find_leaving(const struct core *core)
@@ -183,14 +183,14 @@ static void tell_turn(const struct service *s, const struct core_store *store,
 {
     const struct core_store *ahead = service_get_ahead(s, store);
     const struct core_store *leaving = find_leaving(s->core);
-    char who[HOLDER_BYTES] = STRANGER;
+    char holder[HOLDER_BYTES] = STRANGER;
     if (ahead) {
-        if (is_seen(store, ahead) && !name_waiter(s->core, ahead, who))
-            name_session(s->core, ahead, who);
+        if (is_seen(store, ahead) && !name_waiter(s->core, ahead, holder))
+            name_session(s->core, ahead, holder);
         tell(out,
              "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
              "what",
-             who, ahead->name);
+             holder, ahead->name);
     } else if (leaving) {
         tell(out,
              "room is still being made for it: %s is leaving the device; give it more time "
@@ -370,7 +370,7 @@ void service_find_move_end(const struct service *s, const struct core_store *sto
                            enum core_place to, uint64_t event, struct move_obstacle *out)
 {
     const struct core_event *end = find_end(s->core, store, event);
-    char who[HOLDER_BYTES] = STRANGER;
+    char holder[HOLDER_BYTES] = STRANGER;
     *out = (struct move_obstacle){0};
     if (end && end->type == CORE_EVENT_MOVE_FAILED) {
         const char *name = strerrorname_np((int)end->error);
@@ -378,10 +378,10 @@ void service_find_move_end(const struct service *s, const struct core_store *sto
     } else if (end && end->tier != (uint32_t)to) {
         tell(out, "another order moved it elsewhere meanwhile ('events' in the mount tells)");
     } else if (end && end->type == CORE_EVENT_COPIED) {
-        name_session(s->core, store, who);
+        name_session(s->core, store, holder);
         tell(out,
              "%s took it meanwhile; what was copied stays as a spare, so a later demotion is "
              "at once: try again when it is let go",
-             who);
+             holder);
     }
 }

@@ -73,7 +73,7 @@ int move_op_take_memory(struct move_op *op, bool in_turn)
 
 /* Charges a waiting move, except for device memory that belongs to others by now. A store that was
  * to leave for it may have stayed: then others are asked first. */
-static int take_what_came(struct service *s, struct move_op *op)
+static int charge_waiting(struct service *s, struct move_op *op)
 {
     move_op_go(op, MOVE_BEGINS); /* so that it does not count as waiting before itself */
     int error = move_op_take_memory(op, true);
@@ -91,7 +91,7 @@ static int take_what_came(struct service *s, struct move_op *op)
 
 /* Returns the first move that has ended its wait: it begins, or fails. In each tier older moves
  * come first. */
-static struct move_op *find_waited(struct service *s)
+static struct move_op *find_ready(struct service *s)
 {
     bool is_short[VMM_TIER_COUNT] = {false};
     for (struct move_op *op = s->moves.all; op; op = op->next) {
@@ -100,7 +100,7 @@ static struct move_op *find_waited(struct service *s)
         if (!move_op_waits(op))
             continue;
         if (!is_short[op->tier])
-            op->error = take_what_came(s, op);
+            op->error = charge_waiting(s, op);
         if (!move_op_waits(op))
             return op;
         is_short[op->tier] = true;
@@ -119,7 +119,7 @@ static bool any_waits(const struct service *s)
 void service_resume_moves(struct service *s)
 {
     struct move_op *op;
-    while ((op = find_waited(s))) {
+    while ((op = find_ready(s))) {
         bool begins = !op->error && op->state != MOVE_CANCELLED;
         if (begins)
             op->error = move_op_start(op);

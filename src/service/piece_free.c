@@ -74,7 +74,7 @@ static void end_free(struct service *s, struct task *task)
 }
 
 /* Returns true if a client may be waiting for memory: then freeing is as urgent as the request. */
-static bool is_anybody_waiting(const struct service *s)
+static bool may_be_urgent(const struct service *s)
 {
     return s->core->index.waited.count > 0 || s->alloc_queue || s->spools.waiting || s->moves.all ||
            s->brief.freeing;
@@ -86,7 +86,7 @@ void piece_free_gathered(struct service *s)
     if (!freeing)
         return;
     s->pieces.gathered = NULL;
-    service_submit_or_run(s, is_anybody_waiting(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE,
+    service_submit_or_run(s, may_be_urgent(s) ? SERVICE_POOL_MEMORY : SERVICE_POOL_FREE,
                           &freeing->task);
 }
 

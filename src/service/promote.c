@@ -54,7 +54,7 @@ bool plan_take_line(const struct service *s, struct plan *plan)
 
 /* Makes newer waiters queue behind a store that room is made for, while the room comes or the
  * store's waiter is patient. */
-static void keep_line(const struct service *s, struct plan *plan)
+static void hold_off_newer(const struct service *s, struct plan *plan)
 {
     uint64_t turn = plan->is_short ? plan->line[plan->line_at - 1].waiter : UINT64_MAX;
     if (turn < plan->short_turn && (plan->comes || service_holds_off(s, turn)))
@@ -64,7 +64,7 @@ static void keep_line(const struct service *s, struct plan *plan)
 
 bool plan_promotion(const struct service *s, struct plan *plan, struct deed *deed)
 {
-    keep_line(s, plan);
+    hold_off_newer(s, plan);
     while (plan->line_at < plan->line_count) {
         const struct place_turn *turn = &plan->line[plan->line_at++];
         const struct core_store *store = core_find_store(s->core, turn->store);

@@ -24,16 +24,16 @@ void service_answer(struct service_request *request, int error, const struct ser
     request->done(request, error, answer ? answer : &nothing);
 }
 
-uint64_t service_work_for(struct service *s, uint64_t whom)
+uint64_t service_work_for(struct service *s, uint64_t request)
 {
-    return s->host.work_for ? s->host.work_for(s->host.context, whom) : 0;
+    return s->host.work_for ? s->host.work_for(s->host.context, request) : 0;
 }
 
 uint64_t service_works_for(struct service *s)
 {
-    uint64_t whom = service_work_for(s, 0);
-    service_work_for(s, whom);
-    return whom;
+    uint64_t request = service_work_for(s, 0);
+    service_work_for(s, request);
+    return request;
 }
 
 void service_end_task(struct service *s, struct task *task)

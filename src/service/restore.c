@@ -198,7 +198,7 @@ static int restore_pieces(struct restoring *r)
 }
 
 /* Marks a memory number as used, even if its memory is lost. */
-static void pass_over(struct service *s, uint64_t memory)
+static void mark_used(struct service *s, uint64_t memory)
 {
     uint64_t number = memory & ~(SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY);
     if (!(number & SERVICE_CONNECTION) && number >= s->next_memory)
@@ -230,11 +230,11 @@ static int restore_memory(struct restoring *r)
     drop_gathered(r);
     service_tell_lost_regions(s);
     for (size_t i = 0; i < r->count; i++)
-        pass_over(s, r->kept[i].id);
+        mark_used(s, r->kept[i].id);
     for (size_t i = 0; i < core_count_memories(s->core); i++)
-        pass_over(s, core_get_memory(s->core, i).id);
+        mark_used(s, core_get_memory(s->core, i).id);
     for (size_t i = 0; i < s->core->regions.items.count; i++)
-        pass_over(s, ((const struct region *)s->core->regions.items.items[i])->memory);
+        mark_used(s, ((const struct region *)s->core->regions.items.items[i])->memory);
     return error;
 }
 

@@ -115,7 +115,7 @@ void service_answer(struct service_request *request, int error,
 /* The request that the present work is for (struct service_host); service_work_for sets it and
  * returns the former one. */
 uint64_t service_works_for(struct service *s);
-uint64_t service_work_for(struct service *s, uint64_t whom);
+uint64_t service_work_for(struct service *s, uint64_t request);
 uint64_t service_now(const struct service *s);
 /* Returns the time until this request must be answered; UINT64_MAX: no limit. */
 uint64_t service_wait_max_ms(const struct service_request *request);

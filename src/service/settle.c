@@ -83,7 +83,7 @@ static void end_tasks(struct service *s)
     }
 }
 
-static void end_what_is_over(struct service *s)
+static void run_endings_and_notes(struct service *s)
 {
     if (take(&s->step.has_endings))
         service_run_endings(s);
@@ -157,7 +157,7 @@ void service_end_step(struct service *s)
         end_tasks(s);
         while (core_next_effect(s->core, &effect))
             handle_effect(s, &effect);
-        end_what_is_over(s);
+        run_endings_and_notes(s);
         if (core_peek_effect(s->core, 0))
             continue;         /* of an ending: its answers come first */
         piece_free_doomed(s); /* publishes the records if no thread frees it */

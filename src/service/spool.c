@@ -282,23 +282,23 @@ static int write_sized(struct service *s, struct spool_op *op, const struct core
                        const struct layout_allocation *allocation)
 {
     struct piece *piece = idvec_find(&s->pieces.all, allocation->memory);
-    struct service_transfer what = {.piece = piece,
-                                    .session = op->session,
-                                    .store = store->id,
-                                    .uid = op->turn.uid,
-                                    .from = op->from,
-                                    .span = {.offset = op->offset, .bytes = op->bytes}};
+    struct service_transfer wanted = {.piece = piece,
+                                      .session = op->session,
+                                      .store = store->id,
+                                      .uid = op->turn.uid,
+                                      .from = op->from,
+                                      .span = {.offset = op->offset, .bytes = op->bytes}};
     if (op->offset >= allocation->size_bytes)
         return -ENOSPC; /* as at the end of a block device */
     if (op->bytes > allocation->size_bytes - op->offset)
-        what.span.bytes = allocation->size_bytes - op->offset;
+        wanted.span.bytes = allocation->size_bytes - op->offset;
     if (!piece)
         return -EIO;
     if (piece->tier != VMM_TIER_DEVICE)
         return -EAGAIN; /* of a store in another tier, to be replaced as a whole */
     int error = touch(s, store, op->session, allocation->memory);
     if (!error)
-        error = service_start_transfer(s, &what, op->request);
+        error = service_start_transfer(s, &wanted, op->request);
     return error;
 }
 
@@ -376,12 +376,12 @@ static void spool_start(struct service *s, struct spool_op *op)
         finish_spool(s, op, error);
 }
 
-int spool_begin(struct service *s, const struct spool_op *what, bool closing)
+int spool_begin(struct service *s, const struct spool_op *wanted, bool closing)
 {
     struct spool_op *op = malloc(sizeof *op);
     if (!op)
         return -ENOMEM;
-    *op = *what;
+    *op = *wanted;
     int error = closing ? service_begin_use_while_closing(s, op->session)
                         : service_begin_use(s, op->session);
     if (error) {

@@ -18,7 +18,7 @@
 struct transfer {
     struct turn turn; /* first */
     struct service_request *request;
-    struct service_transfer what;
+    struct service_transfer wanted;
     struct vmm_piece memory; /* as of the start: a spool that ends gets another */
     struct vmm_loan loan;    /* of a read */
     int error;
@@ -29,10 +29,11 @@ static void run_transfer(struct job *job)
     struct transfer *t = (struct transfer *)job;
     struct vmm *vmm = t->turn.task.service->vmm;
     struct vmm_piece *memory = &t->memory;
-    if (t->what.from)
-        t->error = vmm_write(vmm, memory, t->what.from, t->what.span.bytes, t->what.span.offset);
+    if (t->wanted.from)
+        t->error =
+            vmm_write(vmm, memory, t->wanted.from, t->wanted.span.bytes, t->wanted.span.offset);
     else
-        t->error = vmm_lend(vmm, memory, &t->what.span, &t->loan);
+        t->error = vmm_lend(vmm, memory, &t->wanted.span, &t->loan);
 }
 
 static void answer_loan(struct service *s, struct service_request *request, struct vmm_loan *loan)
@@ -51,27 +52,27 @@ static void answer_loan(struct service *s, struct service_request *request, stru
 static void end_transfer(struct service *s, struct task *task)
 {
     struct transfer *t = (struct transfer *)task;
-    struct service_answer written = {.bytes = t->what.span.bytes};
-    uint64_t session = t->what.session;
+    struct service_answer written = {.bytes = t->wanted.span.bytes};
+    uint64_t session = t->wanted.session;
     int error = t->turn.error ? t->turn.error : t->error;
     s->numbers.transfers_in_flight--;
-    if (!error && !t->what.from) {
+    if (!error && !t->wanted.from) {
         answer_loan(s, t->request, &t->loan);
     } else {
         s->numbers.transfers_total++;
         if (!error)
-            s->numbers.written_bytes += t->what.span.bytes;
-        if (error == -EIO && !t->what.from)
-            service_spare_failed(s, t->what.store, t->what.piece, error);
+            s->numbers.written_bytes += t->wanted.span.bytes;
+        if (error == -EIO && !t->wanted.from)
+            service_spare_failed(s, t->wanted.store, t->wanted.piece, error);
         service_answer(t->request, error, &written);
     }
-    piece_end(s, t->what.piece);
+    piece_end(s, t->wanted.piece);
     turn_end(s, &t->turn);
     free(t);
     service_end_use(s, session);
 }
 
-int service_start_transfer(struct service *s, const struct service_transfer *what,
+int service_start_transfer(struct service *s, const struct service_transfer *wanted,
                            struct service_request *request)
 {
     struct transfer *t = calloc(1, sizeof *t);
@@ -79,19 +80,19 @@ int service_start_transfer(struct service *s, const struct service_transfer *wha
         return -ENOMEM;
     *t = (struct transfer){
         .turn = {.task = {.job.run = run_transfer, .end = end_transfer},
-                 .store = what->store,
-                 .uid = what->uid},
+                 .store = wanted->store,
+                 .uid = wanted->uid},
         .request = request,
-        .what = *what,
-        .memory = what->piece->memory,
+        .wanted = *wanted,
+        .memory = wanted->piece->memory,
     };
-    piece_begin(what->piece);
+    piece_begin(wanted->piece);
     s->numbers.transfers_in_flight++;
     int error = turn_begin(s, &t->turn, false);
     if (!error)
         return 0;
     s->numbers.transfers_in_flight--;
-    piece_end(s, what->piece);
+    piece_end(s, wanted->piece);
     free(t);
     return error;
 }
@@ -139,12 +140,12 @@ static int start_read(struct service *s, const struct core_file *opened,
         return error;
     error = read_now(s, piece, span, session, request);
     if (error) {
-        struct service_transfer what = {.piece = piece,
-                                        .session = session,
-                                        .store = opened->store,
-                                        .uid = opened->uid,
-                                        .span = *span};
-        error = service_start_transfer(s, &what, request);
+        struct service_transfer wanted = {.piece = piece,
+                                          .session = session,
+                                          .store = opened->store,
+                                          .uid = opened->uid,
+                                          .span = *span};
+        error = service_start_transfer(s, &wanted, request);
     }
     if (error)
         service_end_use(s, session);

@@ -20,7 +20,7 @@ struct service_transfer {
     struct vmm_span span;
 };
 
-int service_start_transfer(struct service *s, const struct service_transfer *what,
+int service_start_transfer(struct service *s, const struct service_transfer *wanted,
                            struct service_request *request);
 
 /* write.c */
@@ -62,9 +62,9 @@ struct spool_op {
     struct spool_op *next;
 };
 
-/* Begins a copy of `op`, which answers its request in the end. closing: also if the session ends.
- * 0, -ESTALE, -ENOMEM: it was not begun, and nothing is answered. */
-int spool_begin(struct service *s, const struct spool_op *what, bool closing);
+/* Begins a copy of `wanted`, which answers its request in the end. closing: also if the session
+ * ends. 0, -ESTALE, -ENOMEM: it was not begun, and nothing is answered. */
+int spool_begin(struct service *s, const struct spool_op *wanted, bool closing);
 void service_retry_spools(struct service *s);
 
 /* metadata.c, bulk.c */
