@@ -152,7 +152,7 @@ at_host() {
         promote "$M/two"
     echo 'chat slots=max' >"$M/pools"
     echo 'kept min=20M' >"$M/pools"
-    refused 1 "two: it needs 8.0 MiB, and what is free is kept for other pools, .*min= in 'pools'" promote "$M/two"
+    refused 1 "two: it needs 8.0 MiB, and the free bytes are kept for other pools, .*min= in 'pools'" promote "$M/two"
 }
 
 @test "who comes first is named, and that it was not waited for any longer is status 3" {
@@ -202,7 +202,7 @@ at_host() {
     rm "$T/gate"
     wait_exit "$demote"
     assert_eq "$status" 1 status
-    assert_match "$(output_of "$demote")" "$W: it stays at device: gmsctl \\(pid $HOLDER\\) took it meanwhile; what was copied stays as a spare"
+    assert_match "$(output_of "$demote")" "$W: it stays at device: gmsctl \\(pid $HOLDER\\) took it meanwhile; the copy stays as a spare"
 }
 
 @test "a move that somebody cancelled says so" {

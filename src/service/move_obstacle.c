@@ -107,7 +107,7 @@ static void tell_reason(const struct service *s, const struct core_store *wanted
     else if (pool->class > own->class)
         tell(out, "is more important (class= of its pool%s%s)", of, pool_name);
     else if (pool != own && pool->used_bytes < pool->min_bytes + store->use.used_bytes)
-        tell(out, "is within what its pool%s%s is guaranteed (min=)", of, pool_name);
+        tell(out, "is within the guaranteed bytes of its pool%s%s (min=)", of, pool_name);
     else if (has_nowhere_to_go(s, store))
         tell(out, "has no place to go: host_size= and spill_size= of the mount are used up");
     else
@@ -164,8 +164,8 @@ static void tell_busy(const struct service *s, const struct core_store *store,
         tell(out, "its writer, %s, has its lock; it can move after the commit", holder);
     else
         tell(out,
-             "its lock is held by %s; it can move when that is free: 'gmsfs drain --then "
-             "demote' asks for that, and then moves it",
+             "its lock is held by %s; it can move when the lock is free: 'gmsfs drain --then "
+             "demote' asks the holder to leave, and then moves it",
              holder);
 }
 
@@ -188,8 +188,7 @@ static void tell_turn(const struct service *s, const struct core_store *store,
         if (is_seen(store, ahead) && !name_waiter(s->core, ahead, holder))
             name_session(s->core, ahead, holder);
         tell(out,
-             "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows who holds "
-             "what",
+             "%s is ahead in the queue for device memory, for %s; 'gmsfs status' shows the holders",
              holder, ahead->name);
     } else if (leaving) {
         tell(out,
@@ -216,8 +215,8 @@ static void tell_budget(const struct service *s, const struct core_store *store,
              needed, pool->name, all);
     } else if (core_check_room(s->core, store, bytes, UINT64_MAX) == 0) {
         tell(out,
-             "it needs %s, and what is free is kept for other pools, which have not used what "
-             "they are guaranteed (min= in 'pools')",
+             "it needs %s, and the free bytes are kept for other pools, which do not use all of "
+             "their guaranteed bytes (min= in 'pools')",
              size_format(bytes, needed));
         return;
     } else if (bytes > free_bytes) {
@@ -266,8 +265,8 @@ static void tell_room(const struct service *s, const struct core_store *store, e
                  beside[to].elsewhere);
     } else if (bytes <= free_bytes) {
         tell(out,
-             "what is free of the %s is promised to other moves, or the daemon lacked memory "
-             "of its own; try again",
+             "the free bytes of the %s are promised to other moves, or the daemon itself was "
+             "short of memory; try again",
              beside[to].noun);
     } else {
         tell(out, "the %s has no room for it: it needs %s, and %s of %s are free", beside[to].noun,
@@ -297,8 +296,8 @@ void service_find_obstacle(const struct service *s, const struct core_store *sto
                       ? "there are no bytes of it: they were given up; 'gmsfs load' brings them"
                       : "nothing is committed in it; 'gmsfs load' fills it");
     else if (error == -EINVAL && service_is_scratch(store))
-        tell(out, "it is memory of CUDA graphs, of which no copies are made; 'gmsfs demote --to "
-                  "none' gives it up, and the next wake makes it anew");
+        tell(out, "it is memory of CUDA graphs, which is never copied; 'gmsfs demote --to none' "
+                  "gives it up, and the next wake makes it anew");
     else if (error == -EDQUOT && store->fixed)
         tell_budget(s, store, out);
     else if (error == -ENOMEM && store->fixed && to < CORE_TIER_COUNT)
@@ -312,14 +311,14 @@ static const char *find_failure(int error, enum core_place to)
     switch (error) {
     case ENOMEM:
         if (to == CORE_PLACE_DEVICE)
-            return "the device itself lacks memory that gmsfs counts as free: other programs have "
-                   "it ('other_bytes' in 'device'); it fits when they have given it back";
+            return "the device itself is short of memory that gmsfs counts as free: other "
+                   "programs have it ('other_bytes' in 'device'); it fits once they free it";
         return to == CORE_PLACE_HOST
-                   ? "the machine lacks the memory that host_size= promises, or the daemon's "
-                     "cgroup does: free some, raise its limit (MemoryMax=), or mount with a "
-                     "smaller host_size="
-                   : "the daemon, or the machine, lacks memory; free some, or raise its limit "
-                     "(MemoryMax=)";
+                   ? "the machine, or the daemon's cgroup, is short of the memory that "
+                     "host_size= promises: free some, raise the limit (MemoryMax=), or mount with "
+                     "a smaller host_size="
+                   : "the daemon, or the machine, is short of memory; free some, or raise the "
+                     "daemon's limit (MemoryMax=)";
     case ENFILE:
         return "the daemon may open no more files, of which each allocation takes one; raise its "
                "limit and mount anew (LimitNOFILE= of its unit, or 'ulimit -Hn' before the mount)";
@@ -380,8 +379,8 @@ void service_find_move_end(const struct service *s, const struct core_store *sto
     } else if (end && end->type == CORE_EVENT_COPIED) {
         name_session(s->core, store, holder);
         tell(out,
-             "%s took it meanwhile; what was copied stays as a spare, so a later demotion is "
-             "at once: try again when it is let go",
+             "%s took it meanwhile; the copy stays as a spare, so a later demotion takes no "
+             "time: try again when its lock is free",
              holder);
     }
 }
