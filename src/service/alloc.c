@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Time until the next try where the machine, not the account, was short of memory: no event tells
- * when it has some again. Also how soon the service notices that a wait has no hope any more. */
+ * when it has some again. Also how late the service notices that memory has stopped coming. */
 #define RETRY_MS 200u
 
 /* ---- ALLOC and resize -------------------------------------------------------------------- */
@@ -324,7 +324,8 @@ static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
     return wished_ms && wished_ms < least_ms ? wished_ms : least_ms;
 }
 
-/* A request that the worker before had waits no longer because of the restart. */
+/* Returns the end of the wait. A restart of the worker does not extend it: the former worker's time
+ * counts. */
 static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
                                   const struct service_request *request)
 {

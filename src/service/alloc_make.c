@@ -8,8 +8,8 @@
  * piece, and the last batch of each thread, when nothing else runs, is small. */
 #define KEEP_BATCH 128u
 
-/* Several threads may take the last descriptors before the first of them learns that it has a spare
- * one. */
+/* Makes a piece. Several threads may take the last descriptors before admit_descriptor refuses the
+ * first of them. */
 static int make_piece(struct service *s, struct piece *piece, uint64_t size_bytes)
 {
     int error = vmm_create(s->vmm, size_bytes, true, &piece->memory);

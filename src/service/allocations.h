@@ -86,14 +86,15 @@ int service_forget_times(struct service *s, uint64_t session, uint64_t serial);
 /* Reads into answer.data/bytes, then answer.rest; short at the end, and beyond a megabyte. */
 int service_read(struct service *s, uint64_t file, size_t bytes, uint64_t offset,
                  struct service_request *request);
-/* Admits bytes of a write, which the front end may keep until they are written: all of them, or a
- * part if this file's user has much under way; the client writes the rest again. At least one byte.
- * They count until service_forget_write. -EBADF, -ENOMEM */
+/* Bytes of a write that service_admit_write has admitted, and the user that they count for. */
 struct service_admitted {
     uint64_t bytes;
     uint32_t uid;
 };
 
+/* Admits bytes of a write, which the front end may keep until they are written: all of them, or a
+ * part if this file's user has much under way; the client writes the rest again. At least one byte.
+ * They count until service_forget_write. -EBADF, -ENOMEM */
 int service_admit_write(struct service *s, uint64_t file, size_t bytes,
                         struct service_admitted *admitted);
 void service_forget_write(struct service *s, const struct service_admitted *admitted);

@@ -60,8 +60,8 @@ void evict_plan_leaves(struct evict_plan *plan);
 void evict_plan_stays(const struct service *s, struct evict_plan *plan);
 /* After the last victim: returns true if all the room is on its way. */
 bool evict_plan_comes(const struct evict_plan *plan);
-/* Returns the time until the first store may leave that is protected because it came a moment ago;
- * 0 if there is none. */
+/* Returns the time until the first protected store (it came a moment ago) may leave; 0 if there is
+ * none. */
 uint64_t evict_plan_stay_ms(const struct evict_plan *plan);
 
 #endif

@@ -28,8 +28,8 @@ void service_move_failed(struct service *s, uint64_t store, uint64_t move, int e
 {
     struct record record = {
         .type = RECORD_MOVE_FAIL, .store = store, .count = move, .offset = (uint64_t)-error};
-    /* Waiters go on waiting as long as there can be enough memory, and after a move to another
-     * place than the device. */
+    /* Waiters wait on as long as there can be enough memory, and after a move to another place than
+     * the device. */
     const struct core_store *failed = core_find_store(s->core, store);
     bool was_away = failed && move != 0 && failed->places.move.id == move &&
                     failed->places.move.to != CORE_PLACE_DEVICE;
@@ -137,7 +137,7 @@ static void end_rest(struct service *s, struct task *task)
     free(task);
 }
 
-/* Has the memory for copies freed, as far as a thread is to be found: nothing depends on it. */
+/* Has the memory for copies freed, if there is a thread for it: nothing depends on it. */
 static void rest(struct service *s)
 {
     struct task *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;

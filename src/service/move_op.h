@@ -16,7 +16,7 @@
 
 /* More than can copy at a time: some make the pages that others fill next. */
 #define MOVE_MAX_PARTS   12u
-#define MOVE_OPEN_PIECES 8u /* spans are taken from these by turns */
+#define MOVE_OPEN_PIECES 8u /* pieces that the parts copy spans of, by turns */
 /* Pieces that one step makes at most; the keeper gets them at its end. */
 #define MOVE_STEP_COUNT 64u
 #define MOVE_DISK_COUNT 4u /* pieces that one step checks or syncs on the disk at most */

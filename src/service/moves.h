@@ -19,7 +19,7 @@ int service_move_store(struct service *s, struct record *record);
 bool service_needs_bytes(const struct core_store *store, enum core_place to);
 /* Records that a move has failed; move 0: it could not begin. */
 void service_move_failed(struct service *s, uint64_t store, uint64_t move, int error);
-/* Makes the operations of the moves that the state tells of; they wait. Before any record. */
+/* Makes operations for the moves of the former worker; they wait. Called before any record. */
 void service_restore_moves(struct service *s);
 /* Starts these moves, or records that they have failed. */
 void service_begin_moves_anew(struct service *s);
@@ -39,13 +39,12 @@ void service_settle_short_move(struct service *s, uint64_t move, bool comes);
 
 /* spares.c */
 extern const enum vmm_tier service_tiers[CORE_TIER_COUNT]; /* by place */
-/* Returns the bytes that the moves to this tier need which wait until some are free there. */
+/* Returns the bytes that the waiting moves to this tier need. */
 uint64_t service_count_waiting_moves(const struct service *s, enum vmm_tier tier);
-/* Returns how many bytes a move may bring to this tier: the free bytes and those of unneeded
- * spares. */
+/* Returns the bytes that a move may bring to this tier: free bytes and those of unneeded spares. */
 uint64_t service_get_room_beside(const struct service *s, enum core_place tier);
-/* Returns the bytes of this tier that no move has been promised; negative if the moves have been
- * promised more than there is. */
+/* Returns the bytes of this tier that are free or being freed, less the need of waiting moves; may
+ * be negative. */
 int64_t service_get_free_beside(const struct service *s, enum core_place tier);
 /* Returns the bytes that a copy of the store takes in this tier. */
 uint64_t service_count_cost(const struct service *s, const struct core_store *store,

@@ -142,10 +142,11 @@ void service_tell_lost_regions(const struct service *s)
     for (size_t i = 0; i < regions->count; i++) {
         const struct region *region = regions->items[i];
         if (region->memory && !idvec_find(&s->region_objects, region->memory))
-            log_error("region %" PRIu64 " of user %u (%" PRIu64
-                      " bytes) has no descriptor: it is lost, and requests for it fail with ESTALE; "
-                      "unregister it and register it anew",
-                      region->id, region->uid, region->byte_size);
+            log_error(
+                "region %" PRIu64 " of user %u (%" PRIu64
+                " bytes) has no descriptor: it is lost, and requests for it fail with ESTALE; "
+                "unregister it and register it anew",
+                region->id, region->uid, region->byte_size);
     }
 }
 

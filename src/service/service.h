@@ -108,7 +108,7 @@ struct service_observer {
 void service_observe(struct service *s, struct service_observer *observer);
 void service_unobserve(struct service *s, struct service_observer *observer);
 
-/* For looking. Only readers of a store may see it: views.h checks that. */
+/* Returns the state, for looking. Only readers of a store may see it: views.h checks that. */
 const struct core *service_get_core(const struct service *s);
 
 struct service_waits {

@@ -91,7 +91,7 @@ static inline void service_note_memory(struct service *s)
 }
 
 /* Has the end of the step look at the waiting moves: it drops spares for them where no memory is on
- * its way, starts the moves that can begin, and ends those without a hope. */
+ * its way, starts the moves that can begin, and fails the moves that never can. */
 static inline void service_note_moves(struct service *s)
 {
     s->step.has_moves = s->step.is_unsettled = true;
@@ -112,8 +112,8 @@ static inline bool service_can_ever_fit(const struct service *s, uint64_t bytes)
 /* requests.c */
 void service_answer(struct service_request *request, int error,
                     const struct service_answer *answer);
-/* The request that the present work is for (struct service_host); service_work_for sets it and
- * returns the former one. */
+/* Returns the request that the present work is for (struct service_host); service_work_for sets it,
+ * and returns the former one. */
 uint64_t service_works_for(struct service *s);
 uint64_t service_work_for(struct service *s, uint64_t request);
 uint64_t service_now(const struct service *s);

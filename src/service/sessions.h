@@ -10,7 +10,7 @@
 
 #include "service/service.h"
 
-#define SERVICE_GRACE_MS 5u /* a RELEASE follows its FLUSH within this time (measured: 0.1) */
+#define SERVICE_GRACE_MS 5u /* a RELEASE follows its FLUSH within this time (measured: 0.1 ms) */
 
 struct service_open {
     uint64_t store; /* 0: a file at the top */

@@ -68,7 +68,7 @@ int service_store_rename(struct service *s, uint64_t store, const char *name, ui
 static int check_attr(const struct service_store_attr *attr, const struct core_store *store,
                       const struct service_caller *caller)
 {
-    /* If its groups are not visible, the kernel has checked. */
+    /* if its groups are not visible, the kernel has checked */
     bool is_member = service_is_in_group(caller, attr->gid) != 0;
     if (caller->uid == 0)
         return 0;

@@ -17,7 +17,7 @@ struct turn {
     struct task task; /* first: runs when it is its turn */
     uint64_t store;
     uint32_t uid;
-    int error;             /* its turn came without a thread: the job did not run */
+    int error;             /* there was no thread when its turn came: the job did not run */
     enum turn_state state; /* from here on owned by turns.c */
     uint64_t works_for;
     struct turn *next;
