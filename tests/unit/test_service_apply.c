@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the slices of a bulk document cost the loop: the chunks of the layout's indexes that each of
- * them touches. */
+/* The cost of a bulk document's slices for the loop: the chunks of the layout's indexes that each
+ * of them touches. */
 #include "service_fixture.h"
 
 #include "meta/layout_internal.h"
@@ -64,7 +64,8 @@ static size_t count_own(const struct layout_index *index, const struct layout_in
     return own;
 }
 
-/* How many chunks the loop's next turn touches: those that a clone of before does not share. */
+/* Returns how many chunks the loop's next turn touches: the chunks that an earlier clone does not
+ * share. */
 static size_t measure_turn(void)
 {
     struct layout *before = layout_clone(get_layout());
@@ -80,7 +81,7 @@ static size_t measure_turn(void)
     return touched;
 }
 
-/* Applies ROWS rows; what each slice touches. */
+/* Applies ROWS rows and tells the chunks that each slice touches. */
 static void apply(unsigned step, char last, size_t touched[SLICES])
 {
     struct service_actor by = {.file = writer.ctl};

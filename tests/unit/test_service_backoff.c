@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What failed is not tried for a while, each for its reason, and the timer knows when it is over.
- */
+/* Operations that failed are not tried for a while, each for its own reason, and the timer knows
+ * when that is over. */
 #include "service_fixture.h"
 
 #include "service/service_internal.h"

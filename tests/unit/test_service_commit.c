@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large commits are computed off the loop: what happens until then, and what is not needed. */
+/* Large commits are computed off the loop: requests until then, and computations that turn out
+ * unneeded. */
 #include "service_fixture.h"
 
 #include "service/admin.h"

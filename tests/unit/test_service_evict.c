@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores that nobody uses leave the device for a writer that waits with its lock, and for ALLOC. */
+/* Idle stores leave the device for a writer that waits with its lock, and for ALLOC. */
 #include "evict_fixture.h"
 
 TAP_TEST(for_a_writer_that_waits_with_its_lock_who_was_used_longest_ago_leaves)
@@ -303,7 +303,7 @@ TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
     end();
 }
 
-/* ---- what is told --------------------------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static uint64_t evictions(void)
 {

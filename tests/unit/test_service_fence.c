@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fence of a checkpoint: what the stores must be like, whose it is to put up, and its token. */
+/* The fence of a checkpoint: the state of the stores that it needs, the users that may put it up,
+ * and its token. */
 #include "service/admin.h"
 #include "service/fence.h"
 #include "service/rights.h"
@@ -181,7 +182,7 @@ TAP_TEST(who_may_write_both_stores_fences_and_ends_that_and_nobody_else)
     set_attr(kv_cache, 0755);
     check_int(put_up(&other), -EACCES);
     check_int(put_up(&member), -EACCES); /* weights alone */
-    check_int(put_up(&admin), -EACCES);  /* who may not write them */
+    check_int(put_up(&admin), -EACCES);  /* this user may not write them */
     check_int(put_up(&owner), 0);
     check_int(in_step(service_unfence(service, &member.caller, fence.token, true)), -EACCES);
     check_int(service_may_fence(service, &member.caller), -EACCES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service decides by itself: planners name the next deed, and change nothing. */
+/* The decisions of the service: planners name the next deed, and change nothing. */
 #include "service_fixture.h"
 
 #include "service/account.h"
@@ -90,8 +90,7 @@ static void end(void)
 
 /* ---- that nothing changes ------------------------------------------------------------------- */
 
-static struct service
-    before; /* with its back-offs, deadlines, numbers and what its step is to do */
+static struct service before; /* with its back-offs, deadlines, numbers and its step */
 
 static void look(void)
 {

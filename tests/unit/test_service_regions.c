@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registering while others register, where descriptors lack, and what becomes of descriptors. */
+/* Registering while others register, a shortage of descriptors, and the life of the descriptors. */
 #include "service/admin.h"
 #include "service/regions.h"
 #include "service/service_internal.h"
@@ -17,7 +17,7 @@
 struct asking {
     struct client client; /* first */
     enum service_region_reason reason;
-    int fd; /* what was given away */
+    int fd; /* the descriptor that was given away */
 };
 
 static struct asking new_asking(uint32_t uid)
@@ -27,7 +27,7 @@ static struct asking new_asking(uint32_t uid)
 
 static void ask(struct asking *asking, const char *name, uint32_t owner)
 {
-    struct service_caller whose = {.uid = owner, .gid = owner};
+    struct service_caller owner_caller = {.uid = owner, .gid = owner};
     const struct service_peer peer = {.uid = asking->client.caller.uid,
                                       .process = asking->client.caller.processes[0]};
     struct service_region_wish wish = {.kind = REGION_SYSTEM,
@@ -36,7 +36,7 @@ static void ask(struct asking *asking, const char *name, uint32_t owner)
                                        .key = "/key",
                                        .key_bytes = 4,
                                        .byte_size = 100,
-                                       .owner = &whose};
+                                       .owner = &owner_caller};
 
     asking->fd = wish.fd = memfd_create("object", MFD_CLOEXEC);
     require(wish.fd >= 0 && ftruncate(wish.fd, 100) == 0);
@@ -149,7 +149,7 @@ TAP_TEST(only_root_acts_for_others)
     check_int(root.client.error, 0);
     check_int(unregister(ANNA, BEN, "r"), -EPERM);
     check_int(unregister(ANNA, BEN, "none"), -EPERM);
-    check_int(unregister(FIXTURE_ADMIN, BEN, "r"), -EPERM); /* who mounted is no root */
+    check_int(unregister(FIXTURE_ADMIN, BEN, "r"), -EPERM); /* the user that mounted is not root */
     check_int(unregister(0, BEN, "r"), 0);
     service_end();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is set aside, drawn and due while memory is made, also for a worker that comes in between.
- */
+/* Memory that is reserved, drawn and due while memory is made, also for a worker that comes in
+ * between. */
 #include "service_fixture.h"
 
 #include <stdlib.h>
@@ -53,8 +53,8 @@ static void allocate(uint32_t count)
     require(in_step(service_alloc(service, &by, &alloc, &writer.request)) == 0);
 }
 
-/* What the core says of the session when another worker goes on with it, with all that was made
- * free again. */
+/* Checks the core's account of the session when another worker resumes it, with all that was being
+ * made free again. */
 static void check_resumed(uint64_t aside)
 {
     struct record record = {.type = RECORD_RESUME};
@@ -82,7 +82,7 @@ TAP_TEST(what_an_alloc_draws_is_known_until_it_is_in_the_layout)
     check_int(writer.error, 0);
     check_numbers(1, 0, 0, 0);
     check_resumed(1);
-    allocate(2); /* one from what is free */
+    allocate(2); /* one from free memory */
     check_numbers(0, 0, 2, 1);
     check_resumed(1);
     run_deferred();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service goes on where another one has ended: what cannot be had again harms nobody else. */
+/* A service resumes the state of one that has ended: memory that is lost harms no other store. */
 #include "service/move.h"
 #include "service/parked.h"
 
@@ -82,7 +82,7 @@ TAP_TEST(a_session_whose_process_cannot_be_watched_ends_and_the_others_go_on)
     service_end();
 }
 
-/* Its end would let in who is to be alone with the bytes. */
+/* Its end would admit a session that must be alone with the bytes. */
 TAP_TEST(a_process_that_may_write_and_cannot_be_watched_is_watched_later)
 {
     const struct core_process lent = {.pid = 8, .start = 1};
@@ -192,7 +192,7 @@ TAP_TEST(a_move_of_memory_that_is_lost_has_failed)
     const struct core_event *last = core_find_event(core_now(), core_now()->next_event - 1);
     check(last->type == CORE_EVENT_MOVE_FAILED && last->error == EIO);
     defers = false;
-    check_int(order(CORE_PLACE_HOST), -EIO); /* and nobody trips over it later */
+    check_int(order(CORE_PLACE_HOST), -EIO); /* and no later request fails because of it */
     service_end();
     fixture_host_bytes = 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rights without a kernel in front of them: what a second front end relies on. */
+/* Rights without a kernel in front of them, which a second front end relies on. */
 #include "service/admin.h"
 #include "service/rights.h"
 #include "service/stores.h"
@@ -203,8 +203,8 @@ TAP_TEST(sessions_are_revoked_by_root_the_owner_and_who_mounted)
         close_file(by.ctl);
         close_file(victim.ctl);
     }
-    struct client nobody = client_of(0);
-    check_int(revoke_by(&nobody, 4711, 1), -EBADF);
+    struct client unopened = client_of(0);
+    check_int(revoke_by(&unopened, 4711, 1), -EBADF);
     service_end();
 }
 
@@ -273,7 +273,7 @@ TAP_TEST(an_unused_store_goes_by_its_ctl_for_administrators)
     service_end();
 }
 
-/* The last event, whose type this has to be. */
+/* Returns the last event, which must have this type. */
 static void check_event_by(enum core_event_type type, const struct client *by)
 {
     const struct core *core = service_get_core(service);
@@ -322,7 +322,7 @@ TAP_TEST(attributes_change_by_the_rules_of_chmod_and_chown)
     service_end();
 }
 
-/* ---- processes whose exit ends sessions ------------------------------------------------------ */
+/* ---- processes that end sessions when they exit ---------------------------------------------- */
 
 TAP_TEST(a_process_is_watched_once_however_many_sessions_it_has)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What clients ask for while the daemon itself has too little memory. */
+/* Requests of clients while the daemon itself is short of memory. */
 #include "service_fixture.h"
 
 #include "service/bounds.h"
@@ -25,7 +25,7 @@ static int look(void *context, struct room_view *view)
     return 0;
 }
 
-/* With all of the reserve, and what the present state needs. */
+/* With all of the reserve, and the memory that the present state needs. */
 static void start(void)
 {
     fixture_host.room = &room;
@@ -382,7 +382,7 @@ TAP_TEST(what_a_user_has_in_stores_is_of_its_share)
     free_bytes = 1024 * MIB;
     fill_store(&user, 2 * MIB);
     leave(0);
-    free_bytes += RESERVE / 4 + 5 * MIB; /* for users, who leave more: less than it has */
+    free_bytes += RESERVE / 4 + 5 * MIB; /* for users, which leave more free: less than it has */
     fixture_now_ms += 2000;
     check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER, 4096)), -EDQUOT);
     check_int(in_step(service_take(service, SERVICE_BOUND_TEXTS, 0, OTHER + 1, MIB)), 0);

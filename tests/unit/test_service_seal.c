@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is handed writable descriptors is recorded and watched, and what is sealed waits for them. */
+/* Processes that get writable descriptors are recorded and watched, and a sealed store waits for
+ * them. */
 #include "service_fixture.h"
 
 #include "service/fence.h"
@@ -235,7 +236,7 @@ TAP_TEST(a_pid_that_is_used_again_is_another_writer)
 TAP_TEST(processes_whose_memory_is_freed_leave_room_for_others)
 {
     start_writing();
-    /* Far more than may be watched at a time: each writes what the next writer drops. */
+    /* Far more than may be watched at a time: each writes memory that the next writer drops. */
     for (unsigned i = 0; i < 200; i++) {
         struct core_process engine = {.pid = 1000 + i, .start = 1};
 
@@ -394,7 +395,7 @@ TAP_TEST(no_fence_is_put_up_while_a_stores_memory_is_still_given_back)
     require(ask(&writer, LOCK_WISH_RW, 0, false) == 0);
     allocate(&writer);
     defers = true;
-    close_file(writer.ctl); /* an abort: what was committed is there, and free */
+    close_file(writer.ctl); /* an abort: the committed layout is there, and free */
     check_int(lock_get_state(&store()->lock), LOCK_STATE_COMMITTED);
     check_int(in_step(service_fence(service, &other.caller, &fence)), -EBUSY);
     check_int(fence.obstacle, SERVICE_OBSTACLE_WEIGHTS_IN_USE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for a lock, or for memory, is there to be answered, whatever happens while its request
- * is served. */
+/* A client that waits for a lock, or for memory, is answered, also if its wait ends while its
+ * request is served. */
 #include "service_fixture.h"
 
 /* ---- tests --------------------------------------------------------------------------------- */
@@ -23,8 +23,8 @@ TAP_TEST(a_waiter_is_parked_and_answered_when_the_lock_is_free)
     service_end();
 }
 
-/* Memory is free again that nobody was told of. The first that waited for it gets the lock because
- * the second asks, has ended already, and so the second can have it: while it is being served. */
+/* Memory is free again without an event. The first waiter gets the lock because the second asks;
+ * the first has ended already, so the second can have the lock, while it is being served. */
 TAP_TEST(a_waiter_that_is_granted_by_what_its_own_request_causes_is_answered)
 {
     struct client first, second;
@@ -63,7 +63,7 @@ TAP_TEST(cancel_ends_the_wait_of_its_own_file_alone)
     check_int(waiter.error, -ECANCELED);
     check(waiter.request.parked == NULL);
     check_int(other.answers, 0);
-    close_file(holder.ctl); /* to whom waits still, not to whom has left */
+    close_file(holder.ctl); /* to a client that still waits, not to one that has left */
     check_int(waiter.answers, 1);
     check_int(other.answers, 1);
     check_int(other.error, 0);
