@@ -196,25 +196,26 @@ static bool op_may_wait(struct service *s, const struct alloc_op *op)
 {
     const struct core_session *held = core_find_session(s->core, op->session);
     uint64_t now_ms = service_now(s);
-    if (!held || op->deadline_ms <= now_ms)
+    if (!held || op->deadline_ms <= now_ms || !service_can_ever_fit(s, op->total_bytes))
         return false;
     return op->waits_for_decision || service_is_backed_off(s, BACKOFF_MAKE, op->id) ||
            service_can_become_free(s, held, alloc_count_short(op, held));
 }
 
+static void queue_or_answer(struct service *s, struct alloc_op *op, int error)
+{
+    if (error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op)))
+        op_queue(s, op);
+    else if (error)
+        op_answer(op, error, NULL);
+}
+
 static void op_start(struct service *s, struct alloc_op *op)
 {
-    bool can_fit = service_can_ever_fit(s, op->total_bytes);
-    int error = can_fit ? op_try(s, op) : -ENOMEM;
-    if (!error)
-        return;
-    bool later = error == -EAGAIN || (error == -ENOMEM && can_fit && op_may_wait(s, op));
+    int error = op_try(s, op);
     if (error == -EAGAIN || error == -ENOMEM)
         complain_once(s, op);
-    if (later)
-        op_queue(s, op);
-    else
-        op_answer(op, error == -EAGAIN ? -ENOMEM : error, NULL);
+    queue_or_answer(s, op, error);
 }
 
 static struct alloc_op *op_new(struct service *s, uint64_t session, uint32_t count,
@@ -478,11 +479,7 @@ void service_retry_allocs(struct service *s)
         steps_go(alloc_steps, &op->state, ALLOC_TRIES);
         /* A failed try gives memory back, which would start the next one at once, without end. */
         int error = service_is_backed_off(s, BACKOFF_MAKE, op->id) ? -EAGAIN : op_try(s, op);
-        bool later = error == -EAGAIN || (error == -ENOMEM && op_may_wait(s, op));
-        if (later)
-            op_queue(s, op);
-        else if (error)
-            op_answer(op, error, NULL);
+        queue_or_answer(s, op, error);
     }
 }
 
