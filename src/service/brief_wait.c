@@ -20,15 +20,8 @@
 struct brief_wait {
     struct deadline deadline; /* first */
     struct service_request *request;
-    struct brief_wait **link, *next;
+    struct brief_wait *next;
 };
-
-static void unlink_wait(struct brief_wait **link, struct brief_wait *wait)
-{
-    *link = wait->next;
-    if (wait->next)
-        wait->next->link = link;
-}
 
 static void answer(struct service *s, struct brief_wait *wait, int error)
 {
@@ -41,7 +34,8 @@ static void answer(struct service *s, struct brief_wait *wait, int error)
 static void pass(struct service *s, struct deadline *deadline)
 {
     struct brief_wait *wait = (struct brief_wait *)deadline;
-    unlink_wait(wait->link, wait);
+    LIST_REMOVE(s->brief.measuring, wait);
+    LIST_REMOVE(s->brief.freeing, wait);
     answer(s, wait, 0);
 }
 
@@ -53,10 +47,8 @@ static int begin(struct service *s, struct brief_wait **queue, struct service_re
     struct brief_wait *wait = malloc(sizeof *wait);
     if (!wait)
         return -ENOMEM;
-    while (*queue)
-        queue = &(*queue)->next;
-    *wait = (struct brief_wait){.deadline.pass = pass, .request = request, .link = queue};
-    *queue = wait;
+    *wait = (struct brief_wait){.deadline.pass = pass, .request = request};
+    LIST_APPEND(*queue, wait);
     deadline_set(s, &wait->deadline, service_now(s) + patience_ms);
     return 0;
 }
@@ -66,7 +58,7 @@ static void end(struct service *s, struct brief_wait **queue, int error)
 {
     struct brief_wait *wait;
     while ((wait = *queue)) {
-        unlink_wait(queue, wait);
+        *queue = wait->next;
         answer(s, wait, error);
     }
 }
