@@ -48,9 +48,9 @@ static int record_one(struct service *s, struct alloc_op *op, uint32_t index,
 
 static int record_each(struct service *s, struct alloc_op *op, uint64_t *slots)
 {
-    uint64_t *serials = calloc(op->count, sizeof *serials);
+    uint64_t serials[SERVICE_MAX_ALLOC_ITEMS];
     uint32_t added = 0;
-    int error = serials ? 0 : -ENOMEM;
+    int error = 0;
     while (!error && added < op->count) {
         struct outcome outcome;
         error = record_one(s, op, added, &outcome);
@@ -61,7 +61,6 @@ static int record_each(struct service *s, struct alloc_op *op, uint64_t *slots)
     }
     if (error)
         remove_added(s, op, added, serials);
-    free(serials);
     return error;
 }
 
