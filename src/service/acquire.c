@@ -8,22 +8,16 @@
 #include <errno.h>
 #include <string.h>
 
-/* Aligns a reservation as memory is. -ENOMEM: it is larger than the device, so waiting would not
- * help */
-static int can_ever_reserve(const struct service *s, uint64_t bytes, uint64_t *aligned_bytes)
-{
-    *aligned_bytes = vmm_align(s->vmm, bytes);
-    return *aligned_bytes < bytes || !service_can_ever_fit(s, *aligned_bytes) ? -ENOMEM : 0;
-}
-
 int service_acquire(struct service *s, uint64_t file, const struct service_acquire *acquire,
                     const struct service_caller *caller, struct service_request *request)
 {
     const struct core_file *ctl = core_find_file(s->core, file);
     struct service_answer answer = {0};
     struct outcome outcome = {0};
-    uint64_t reserve_bytes = 0;
-    int error = can_ever_reserve(s, acquire->reserve_bytes, &reserve_bytes);
+    uint64_t reserve_bytes = vmm_align(s->vmm, acquire->reserve_bytes);
+    int error = 0;
+    if (reserve_bytes < acquire->reserve_bytes || !service_can_ever_fit(s, reserve_bytes))
+        error = -ENOMEM; /* more than the device has: waiting would not help */
     if (!ctl)
         error = -EBADF;
     else if (acquire->wish != LOCK_WISH_RO && !(ctl->flags & CORE_OPEN_WRITE))

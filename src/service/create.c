@@ -97,12 +97,12 @@ static int create_entry(struct service *s, uint64_t store, const struct service_
         return error;
     const struct layout_entry *made = find_entry(s, store, entry);
     bool was_there = made;
-    if (!made)
+    if (!made) {
         error = service_entry_put(s, &by, entry);
-    if (error)
-        return error;
-    if (!made)
+        if (error)
+            return error;
         made = find_entry(s, store, entry);
+    }
     opened.kind = CORE_KIND_ENTRY;
     opened.serial = made->serial;
     opened.truncate = false;
