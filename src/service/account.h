@@ -7,11 +7,6 @@
 
 struct alloc_op;
 
-static inline uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* alloc.c */
 void service_retry_allocs(struct service *s);
 /* Tries the waiting ALLOCs soon: memory may have stopped coming for some of them. */

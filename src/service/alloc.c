@@ -314,24 +314,15 @@ static int op_of_alloc(struct service *s, uint64_t session, const struct service
     return 0;
 }
 
-/* Returns the time that the request may wait: at most the mount's, and the kernel's, which would
- * end the mount for a later answer. wished_ms: 0: none. */
-static uint64_t alloc_timeout_ms(const struct service *s, uint64_t wished_ms,
-                                 const struct service_request *request)
-{
-    uint64_t least_ms = service_wait_max_ms(request);
-    if (s->options.alloc_timeout_ms < least_ms)
-        least_ms = s->options.alloc_timeout_ms;
-    return wished_ms && wished_ms < least_ms ? wished_ms : least_ms;
-}
-
-/* Returns the end of the wait. A restart of the worker does not extend it: the former worker's time
- * counts. */
+/* Returns the end of the wait: at most the mount's limit, and the kernel's, which would end the
+ * mount for a later answer. A restart of the worker does not extend it. wished_ms: 0: no other
+ * limit. */
 static uint64_t alloc_deadline_ms(const struct service *s, uint64_t wished_ms,
                                   const struct service_request *request)
 {
     uint64_t since_ms = request->since_ms ? request->since_ms : service_now(s);
-    return service_deadline_ms(since_ms, alloc_timeout_ms(s, wished_ms, request));
+    uint64_t timeout_ms = smaller(service_wait_max_ms(request), s->options.alloc_timeout_ms);
+    return service_deadline_ms(since_ms, wished_ms ? smaller(wished_ms, timeout_ms) : timeout_ms);
 }
 
 int service_alloc(struct service *s, const struct service_actor *by,

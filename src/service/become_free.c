@@ -73,9 +73,8 @@ bool service_can_become_free(struct service *s, const struct core_session *held,
     if (service_count_try(s, BACKOFF_FREE_LOOKS) > 0)
         return true; /* too many looks of late: assume so */
     uint64_t staying_bytes = count_staying(s, held);
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    uint64_t free_bytes = info.total_bytes > staying_bytes ? info.total_bytes - staying_bytes : 0;
+    uint64_t total_bytes = vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
+    uint64_t free_bytes = total_bytes - smaller(staying_bytes, total_bytes);
     if (bytes <= free_bytes)
         return true;
     return s->options.evicts && !s->ending &&

@@ -149,8 +149,7 @@ void evict_table_free(struct evict_table *table)
 
 static void take_room(struct evict_table *table, enum core_place tier, uint64_t bytes)
 {
-    uint64_t *room_bytes = &table->room_bytes[tier];
-    *room_bytes -= bytes < *room_bytes ? bytes : *room_bytes;
+    table->room_bytes[tier] -= smaller(bytes, table->room_bytes[tier]);
 }
 
 void evict_table_count_room(const struct service *s, struct evict_table *table,

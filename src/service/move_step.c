@@ -69,10 +69,9 @@ static bool take_span(struct move_op *op, struct move_span *span)
             *cursor = (struct move_cursor){.index = op->begun++};
         }
         uint64_t left = count_span_bytes(op, cursor->index) - cursor->offset;
-        *span =
-            (struct move_span){.index = cursor->index,
-                               .offset = cursor->offset,
-                               .bytes = left < VMM_MOVE_STEP_BYTES ? left : VMM_MOVE_STEP_BYTES};
+        *span = (struct move_span){.index = cursor->index,
+                                   .offset = cursor->offset,
+                                   .bytes = smaller(left, VMM_MOVE_STEP_BYTES)};
         cursor->offset += span->bytes;
         if (span->bytes == left)
             cursor->index = op->count;

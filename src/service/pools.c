@@ -11,9 +11,7 @@
 static int check_minimums(const struct service *s, const struct service_budget *wanted)
 {
     const struct idvec *pools = &s->core->pools.items;
-    struct vmm_info info;
-    vmm_get_info(s->vmm, &info);
-    uint64_t left_bytes = info.total_bytes;
+    uint64_t left_bytes = vmm_get_total_in(s->vmm, VMM_TIER_DEVICE);
     if (!(wanted->flags & CORE_POOL_MIN))
         return 0;
     if (wanted->min_bytes > left_bytes)

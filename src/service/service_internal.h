@@ -72,6 +72,11 @@ struct service {
     struct idvec region_objects; /* descriptors of regions, by memory number */
 };
 
+static inline uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* service.c: makes a service with neither state nor memory. NULL: no memory */
 struct service *service_make(struct vmm *vmm, const struct service_options *options,
                              const struct service_host *host);
