@@ -23,6 +23,18 @@ static int touch(struct service *s, const struct core_store *store, uint64_t ses
 
 static void spool_start(struct service *s, struct spool_op *op);
 
+/* Starts operations that have waited. */
+static void start_all(struct service *s, struct spool_op *op)
+{
+    while (op) {
+        struct spool_op *next = op->next;
+        op->next = NULL;
+        steps_go(spool_steps, &op->state, SPOOL_BEGINS);
+        spool_start(s, op);
+        op = next;
+    }
+}
+
 static void spool_answer(struct service *s, struct spool_op *op, int error)
 {
     struct service_request *request = op->request;
@@ -161,13 +173,7 @@ static void finish_spool(struct service *s, struct spool_op *op, int error)
     spool_answer(s, op, error);
     if (error) /* its charged bytes are free again */
         service_note_memory(s);
-    while (queue) { /* the first takes the piece for itself, the others queue there again */
-        struct spool_op *next = queue->next;
-        queue->next = NULL;
-        steps_go(spool_steps, &queue->state, SPOOL_BEGINS);
-        spool_start(s, queue);
-        queue = next;
-    }
+    start_all(s, queue); /* the first takes the piece for itself, the others queue there again */
 }
 
 static void end_spool(struct service *s, struct task *task)
@@ -315,15 +321,9 @@ void service_drop_spools(struct service *s)
 
 void service_retry_spools(struct service *s)
 {
-    struct spool_op *op = s->spools.waiting;
+    struct spool_op *waiting = s->spools.waiting;
     s->spools.waiting = NULL;
-    while (op) {
-        struct spool_op *next = op->next;
-        op->next = NULL;
-        steps_go(spool_steps, &op->state, SPOOL_BEGINS);
-        spool_start(s, op);
-        op = next;
-    }
+    start_all(s, waiting);
 }
 
 /* Runs an operation, or queues it behind the one that has the spool. The session is in use. */
