@@ -101,7 +101,7 @@ static void apply(unsigned step, char last, size_t touched[SLICES])
     free(document);
 }
 
-TAP_TEST(slices_touch_the_same_chunks_in_number_whatever_order_the_keys_have)
+TAP_TEST(slices_touch_equally_many_chunks_in_any_order_of_the_keys)
 {
     size_t touched[2][SLICES];
     size_t chunks;

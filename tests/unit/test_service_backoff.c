@@ -44,7 +44,7 @@ TAP_TEST(the_timer_runs_out_at_the_end_of_each)
     service_end();
 }
 
-TAP_TEST(what_waits_for_memory_is_tried_again_when_one_is_over)
+TAP_TEST(waiters_for_memory_are_tried_again_when_a_back_off_is_over)
 {
     uint64_t choices;
 
@@ -96,7 +96,7 @@ TAP_TEST(only_a_store_that_may_leave_again_makes_another_choice)
     service_end();
 }
 
-TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
+TAP_TEST(a_back_off_for_ever_holds_until_it_is_ended)
 {
     start();
     service_back_off(service, BACKOFF_TELL, store_id(), BACKOFF_FOREVER);
@@ -110,7 +110,7 @@ TAP_TEST(what_holds_for_ever_holds_until_it_is_ended)
     service_end();
 }
 
-TAP_TEST(what_holds_for_ever_of_stores_that_are_gone_is_forgotten)
+TAP_TEST(back_offs_for_ever_of_removed_stores_are_forgotten)
 {
     start();
     service_back_off(service, BACKOFF_LEAVE, CORE_MAX_STORES + 9, 500);
@@ -123,7 +123,7 @@ TAP_TEST(what_holds_for_ever_of_stores_that_are_gone_is_forgotten)
     service_end();
 }
 
-TAP_TEST(beyond_the_table_the_store_whose_time_is_over_first_is_forgotten)
+TAP_TEST(a_full_table_forgets_the_back_off_that_ends_first)
 {
     start();
     for (uint64_t store = 1; store <= SERVICE_BACKOFFS; store++)

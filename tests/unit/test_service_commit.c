@@ -119,7 +119,7 @@ TAP_TEST(a_layout_does_not_change_while_its_commit_is_computed)
     service_end();
 }
 
-TAP_TEST(what_is_changed_all_the_same_is_computed_again)
+TAP_TEST(a_layout_that_changes_all_the_same_is_computed_again)
 {
     struct outcome outcome;
 

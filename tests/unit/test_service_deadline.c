@@ -54,7 +54,7 @@ static uint64_t find_first(unsigned *set)
     return first_ms;
 }
 
-TAP_TEST(the_first_is_known_whatever_is_set_and_cleared)
+TAP_TEST(the_earliest_is_known_after_any_sets_and_clears)
 {
     unsigned set;
 

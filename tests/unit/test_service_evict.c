@@ -2,7 +2,7 @@
 /* Idle stores leave the device for a writer that waits with its lock, and for ALLOC. */
 #include "evict_fixture.h"
 
-TAP_TEST(for_a_writer_that_waits_with_its_lock_who_was_used_longest_ago_leaves)
+TAP_TEST(the_least_recently_used_store_leaves_for_a_writer_that_waits_with_its_lock)
 {
     struct client writer;
 
@@ -19,7 +19,7 @@ TAP_TEST(for_a_writer_that_waits_with_its_lock_who_was_used_longest_ago_leaves)
     end();
 }
 
-TAP_TEST(what_a_writer_replaces_needs_no_room)
+TAP_TEST(the_bytes_that_a_writer_replaces_need_no_room)
 {
     struct client writer;
 
@@ -34,7 +34,7 @@ TAP_TEST(what_a_writer_replaces_needs_no_room)
     end();
 }
 
-TAP_TEST(no_room_is_made_for_a_writer_whose_lock_is_not_free)
+TAP_TEST(no_room_is_made_for_a_writer_until_its_lock_is_free)
 {
     struct client reader, writer;
 
@@ -99,7 +99,7 @@ TAP_TEST(an_alloc_is_made_room_for_and_waits_meanwhile)
     end();
 }
 
-TAP_TEST(an_alloc_that_may_not_wait_takes_what_is_being_freed_for_it)
+TAP_TEST(an_alloc_that_may_not_wait_takes_memory_that_is_being_freed_for_it)
 {
     struct client writer;
 
@@ -114,7 +114,7 @@ TAP_TEST(an_alloc_that_may_not_wait_takes_what_is_being_freed_for_it)
     end();
 }
 
-TAP_TEST(an_alloc_beyond_the_device_has_nobody_leave)
+TAP_TEST(no_store_leaves_for_an_alloc_larger_than_the_device)
 {
     struct client writer;
 
@@ -161,7 +161,7 @@ static void hold_all(struct client holders[STORES])
     }
 }
 
-TAP_TEST(an_alloc_does_not_wait_where_nobody_may_leave_the_device)
+TAP_TEST(an_alloc_does_not_wait_if_no_store_may_leave_the_device)
 {
     struct client writer;
 
@@ -256,7 +256,7 @@ static unsigned choices(bool comes)
     return service->backoffs.of_all[BACKOFF_EVICT_TRIES].tries - before;
 }
 
-TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_changed)
+TAP_TEST(a_choice_without_victims_is_not_made_again_until_something_has_changed)
 {
     struct client holders[STORES];
     struct record time = {.type = RECORD_TIME};
@@ -274,7 +274,7 @@ TAP_TEST(a_choice_that_found_nobody_is_not_made_again_until_something_has_change
     end();
 }
 
-TAP_TEST(a_choice_that_found_nobody_is_made_again_when_somebodys_stay_is_over)
+TAP_TEST(a_choice_without_victims_is_made_again_when_the_stay_of_a_store_is_over)
 {
     struct client holders[STORES];
     struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};
@@ -360,7 +360,7 @@ TAP_TEST(an_eviction_that_did_not_come_to_its_end_is_not_told)
     end();
 }
 
-TAP_TEST(an_eviction_for_a_store_that_is_gone_meanwhile_is_told_for_nobody)
+TAP_TEST(the_event_of_an_eviction_for_a_removed_store_names_no_store)
 {
     struct record gone = {.type = RECORD_STORE_REMOVE};
 
@@ -401,7 +401,7 @@ static void pass(uint64_t ms)
     settle();
 }
 
-TAP_TEST(room_is_made_for_the_second_writer_when_the_first_waits_in_vain_and_is_patient_no_more)
+TAP_TEST(room_is_made_for_the_second_writer_when_the_first_gets_none_and_its_patience_is_over)
 {
     struct client holder, first, second;
 
@@ -430,7 +430,7 @@ TAP_TEST(room_is_made_for_the_second_writer_when_the_first_waits_in_vain_and_is_
     end();
 }
 
-TAP_TEST(a_store_comes_for_its_reader_when_who_waits_for_the_device_is_patient_no_more)
+TAP_TEST(a_store_comes_for_its_reader_when_the_patience_of_an_older_waiter_is_over)
 {
     struct client holder, writer, reader;
     struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};

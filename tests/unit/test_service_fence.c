@@ -170,7 +170,7 @@ static void set_attr(uint64_t store, uint32_t mode)
     require(in_step(service_store_set_attr(service, store, &attr, &root.caller)) == 0);
 }
 
-TAP_TEST(who_may_write_both_stores_fences_and_ends_that_and_nobody_else)
+TAP_TEST(only_users_that_may_write_both_stores_fence_and_end_the_fence)
 {
     struct client owner = new_client(1, OWNER), other = new_client(2, OTHER);
     struct client member = new_client(3, MEMBER), admin = new_client(4, FIXTURE_ADMIN);
@@ -214,7 +214,7 @@ static void check_events(enum core_event_type type, const struct client *by)
     }
 }
 
-TAP_TEST(the_events_of_a_fence_name_who_asked)
+TAP_TEST(the_events_of_a_fence_name_the_process_that_asked)
 {
     struct client owner = new_client(77, OWNER);
 

@@ -256,7 +256,7 @@ static void ask(struct client *client)
         ;
 }
 
-TAP_TEST(stores_with_waiters_come_by_age_and_room_is_made_for_a_store_that_lacks_it)
+TAP_TEST(stores_with_waiters_come_by_age_and_room_is_made_for_a_store_without_it)
 {
     struct client readers[2];
     struct plan plan = {0};
@@ -348,7 +348,7 @@ static void resume(uint64_t freeing_bytes)
     service->numbers.freeing_bytes = 0;
 }
 
-TAP_TEST(others_are_to_leave_for_a_move_until_none_can_and_then_it_waits_for_what_comes)
+TAP_TEST(others_leave_for_a_move_until_none_can_and_then_it_waits_for_memory_on_its_way)
 {
     struct plan plan = {0};
     struct deed deed;

@@ -202,7 +202,7 @@ static void forget_kept_of(const struct region *region)
     forget_kept(i);
 }
 
-TAP_TEST(a_region_whose_descriptor_is_lost_over_a_death_is_stale_and_no_other_is)
+TAP_TEST(only_a_region_that_lost_its_descriptor_with_a_worker_is_stale)
 {
     struct asking anna = new_asking(ANNA), ben = new_asking(BEN);
 

@@ -72,7 +72,7 @@ static void check_resumed(uint64_t aside)
     free(bytes);
 }
 
-TAP_TEST(what_an_alloc_draws_is_known_until_it_is_in_the_layout)
+TAP_TEST(the_bytes_that_an_alloc_draws_are_known_until_they_are_in_the_layout)
 {
     start_writing(4);
     allocate(3);
@@ -95,7 +95,7 @@ static int refuse(void)
     return -ENOSPC;
 }
 
-TAP_TEST(what_an_alloc_drew_that_failed_is_set_aside_again)
+TAP_TEST(the_bytes_that_a_failed_alloc_drew_are_reserved_again)
 {
     start_writing(4);
     allocate(5);
@@ -108,7 +108,7 @@ TAP_TEST(what_an_alloc_drew_that_failed_is_set_aside_again)
     end_writing();
 }
 
-TAP_TEST(what_a_write_draws_is_known_until_it_is_in_the_layout)
+TAP_TEST(the_bytes_that_a_write_draws_are_known_until_they_are_in_the_layout)
 {
     struct service_open open = {.kind = CORE_KIND_ALLOCATION, .read = true, .write = true};
     static const uint8_t bytes[3] = {1, 2, 3};

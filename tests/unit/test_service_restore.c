@@ -64,7 +64,7 @@ static void read_by(struct client *client, uint64_t pid)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-TAP_TEST(a_session_whose_process_cannot_be_watched_ends_and_the_others_go_on)
+TAP_TEST(a_session_ends_if_its_process_cannot_be_watched_and_the_others_stay)
 {
     struct client one, two, three;
 

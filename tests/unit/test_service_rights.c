@@ -61,7 +61,7 @@ static int try_open(uint32_t uid, enum core_kind kind, bool read, bool write)
     return error;
 }
 
-TAP_TEST(the_mode_of_a_store_decides_who_opens_what)
+TAP_TEST(the_mode_of_a_store_decides_which_user_opens_which_file)
 {
     start(0750);
     check_int(try_open(OWNER, CORE_KIND_CTL, true, true), 0);
@@ -83,7 +83,7 @@ TAP_TEST(the_owners_bits_count_for_the_owner_even_where_others_may_more)
     service_end();
 }
 
-TAP_TEST(whose_groups_are_not_to_be_seen_may_what_either_the_group_or_others_may)
+TAP_TEST(a_user_without_visible_groups_has_the_rights_of_the_group_or_of_others)
 {
     start(0760);
     check_int(try_open(HIDDEN, CORE_KIND_LOCK, true, true), 0);
@@ -158,7 +158,7 @@ TAP_TEST(a_files_direction_decides_what_it_may_change_and_see)
     service_end();
 }
 
-TAP_TEST(a_file_without_a_session_acts_for_the_processes_of_who_uses_it)
+TAP_TEST(a_file_without_a_session_acts_for_the_processes_of_its_user)
 {
     start(0777);
     struct client opener = client_of(OTHER), writer = client_of(OWNER);
@@ -184,7 +184,7 @@ static int revoke_by(struct client *by, uint64_t file, uint64_t number)
     return by->error;
 }
 
-TAP_TEST(sessions_are_revoked_by_root_the_owner_and_who_mounted)
+TAP_TEST(sessions_are_revoked_by_root_the_owner_and_the_user_that_mounted)
 {
     const struct {
         uint32_t uid;
@@ -208,7 +208,7 @@ TAP_TEST(sessions_are_revoked_by_root_the_owner_and_who_mounted)
     service_end();
 }
 
-TAP_TEST(administration_is_for_root_and_who_mounted)
+TAP_TEST(administration_is_for_root_and_the_user_that_mounted)
 {
     const uint32_t refused[] = {OWNER, MEMBER, OTHER}, admitted[] = {0, FIXTURE_ADMIN};
     const uint8_t all[16] = {0};
@@ -285,7 +285,7 @@ static void check_event_by(enum core_event_type type, const struct client *by)
     check_int(event->process.pid, by->caller.processes[0].pid);
 }
 
-TAP_TEST(events_of_stores_name_who_asked_and_not_whose_they_are)
+TAP_TEST(events_of_stores_name_the_process_that_asked_and_not_the_owner)
 {
     struct client admin = client_of(FIXTURE_ADMIN), root = client_of(0);
     struct service_store_attr attr = {.which = CORE_ATTR_UID, .uid = OWNER};
@@ -360,7 +360,7 @@ TAP_TEST(a_session_ends_with_its_process_only_where_its_maker_wanted_that)
     service_end();
 }
 
-TAP_TEST(a_pid_that_is_used_again_ends_the_sessions_of_who_had_it_before)
+TAP_TEST(a_pid_that_is_used_again_ends_the_sessions_of_its_former_process)
 {
     struct client before, after;
 

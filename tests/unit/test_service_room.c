@@ -59,7 +59,7 @@ static int put(const struct client *writer, size_t bytes)
     return in_step(service_entry_put(service, &by, &entry));
 }
 
-TAP_TEST(a_user_is_refused_and_that_is_told_as_of_memory)
+TAP_TEST(a_refused_user_has_an_event_that_names_the_bound_on_memory)
 {
     struct client user = new_client(1, OTHER);
 
@@ -87,7 +87,7 @@ TAP_TEST(root_looks_on)
     end();
 }
 
-TAP_TEST(whoever_has_something_can_give_it_back)
+TAP_TEST(a_user_can_always_give_memory_back)
 {
     struct client user;
 
@@ -117,7 +117,7 @@ TAP_TEST(an_entry_is_refused_by_its_size)
     end();
 }
 
-TAP_TEST(what_a_replay_needs_grows_with_the_state)
+TAP_TEST(the_room_for_a_replay_grows_with_the_state)
 {
     struct client writer;
 
@@ -147,7 +147,7 @@ static void make_allocations(struct client *writer, unsigned count, const char *
     writer->session = session;
 }
 
-TAP_TEST(what_a_replay_needs_has_the_names_of_allocations)
+TAP_TEST(the_room_for_a_replay_counts_the_names_of_allocations)
 {
     char tag[256];
     struct client writer;
@@ -277,7 +277,7 @@ TAP_TEST(a_commit_asks_for_its_encoding_and_can_be_repeated)
     end();
 }
 
-TAP_TEST(what_a_share_refuses_takes_no_room)
+TAP_TEST(a_request_that_a_share_refuses_takes_no_room)
 {
     start();
     free_bytes = 1024 * MIB;
@@ -291,7 +291,7 @@ TAP_TEST(what_a_share_refuses_takes_no_room)
     end();
 }
 
-TAP_TEST(what_is_taken_beyond_the_room_counts_as_taken)
+TAP_TEST(bytes_taken_beyond_the_room_count_as_taken)
 {
     uint64_t taken = 0;
 
@@ -329,7 +329,7 @@ TAP_TEST(requests_that_wait_for_their_turn_are_asked_for)
     end();
 }
 
-TAP_TEST(a_user_has_half_of_what_the_others_leave)
+TAP_TEST(a_user_has_half_of_the_room_that_the_others_leave)
 {
     const uint64_t half = 4 * MIB; /* users leave half of the reserve */
 
@@ -374,7 +374,7 @@ static void fill_store(struct client *user, uint64_t bytes)
     require(commit(user) == 0);
 }
 
-TAP_TEST(what_a_user_has_in_stores_is_of_its_share)
+TAP_TEST(the_stores_of_a_user_count_in_its_share)
 {
     struct client user;
 
@@ -390,7 +390,7 @@ TAP_TEST(what_a_user_has_in_stores_is_of_its_share)
     end();
 }
 
-TAP_TEST(what_is_taken_in_pieces_is_taken_in_the_least_of_them)
+TAP_TEST(bytes_taken_in_pieces_are_taken_in_the_smallest_of_them)
 {
     uint64_t taken = 0;
 

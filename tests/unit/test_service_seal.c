@@ -91,7 +91,7 @@ TAP_TEST(sealing_goes_on_with_the_bytes_and_shows_the_layout)
     service_end();
 }
 
-TAP_TEST(whoever_is_lent_a_writable_descriptor_is_waited_for)
+TAP_TEST(a_process_with_a_writable_descriptor_is_waited_for)
 {
     struct core_process engine = {.pid = 7, .start = 1};
 
@@ -134,7 +134,7 @@ TAP_TEST(a_descriptor_is_lent_by_a_ticket_as_without_one)
     service_end();
 }
 
-TAP_TEST(what_is_lent_to_a_process_that_is_gone_already_is_in_hands_that_nobody_knows)
+TAP_TEST(a_descriptor_for_a_process_that_has_exited_is_in_unknown_hands)
 {
     struct core_process gone = {.pid = FIXTURE_GONE, .start = 1};
 
@@ -148,7 +148,7 @@ TAP_TEST(what_is_lent_to_a_process_that_is_gone_already_is_in_hands_that_nobody_
     service_end();
 }
 
-TAP_TEST(a_process_that_is_gone_already_is_lent_nothing_of_what_is_sealed)
+TAP_TEST(a_process_that_has_exited_is_lent_no_sealed_memory)
 {
     struct core_process gone = {.pid = FIXTURE_GONE, .start = 1};
 
@@ -161,7 +161,7 @@ TAP_TEST(a_process_that_is_gone_already_is_lent_nothing_of_what_is_sealed)
     service_end();
 }
 
-TAP_TEST(a_ticket_of_a_process_that_is_gone_already_counts_as_one_of_nobody)
+TAP_TEST(a_ticket_of_a_process_that_has_exited_counts_as_one_of_an_unknown_process)
 {
     struct service_export export = {.writable = true};
     struct service_peer peer = {.process = {.pid = FIXTURE_GONE, .start = 1}};
@@ -177,7 +177,7 @@ TAP_TEST(a_ticket_of_a_process_that_is_gone_already_counts_as_one_of_nobody)
     service_end();
 }
 
-TAP_TEST(each_of_those_that_may_get_a_descriptor_is_waited_for)
+TAP_TEST(every_process_that_may_get_a_descriptor_is_waited_for)
 {
     const struct core_process pair[] = {{.pid = 7, .start = 1}, {.pid = 8, .start = 1}};
     struct service_descriptor descriptor;
@@ -233,7 +233,7 @@ TAP_TEST(a_pid_that_is_used_again_is_another_writer)
     service_end();
 }
 
-TAP_TEST(processes_whose_memory_is_freed_leave_room_for_others)
+TAP_TEST(processes_without_memory_left_to_write_leave_room_for_others)
 {
     start_writing();
     /* Far more than may be watched at a time: each writes memory that the next writer drops. */
@@ -251,7 +251,7 @@ TAP_TEST(processes_whose_memory_is_freed_leave_room_for_others)
     service_end();
 }
 
-TAP_TEST(watched_writers_are_a_bound_and_who_meets_it_is_lent_nothing)
+TAP_TEST(watched_writers_are_a_bound_and_a_process_beyond_it_is_lent_nothing)
 {
     int error = 0;
     unsigned count = 0;
@@ -266,7 +266,7 @@ TAP_TEST(watched_writers_are_a_bound_and_who_meets_it_is_lent_nothing)
     service_end();
 }
 
-TAP_TEST(an_unseen_process_is_lent_what_can_then_only_be_committed)
+TAP_TEST(memory_lent_to_an_unseen_process_can_only_be_committed)
 {
     static const struct core_process unseen;
 
@@ -303,7 +303,7 @@ TAP_TEST(a_descriptor_of_committed_memory_that_is_lent_for_writing_ends_the_roll
     service_end();
 }
 
-TAP_TEST(what_is_not_there_is_not_lent)
+TAP_TEST(missing_memory_is_not_lent)
 {
     struct service_descriptor descriptor;
     struct core_process engine = {.pid = 7, .start = 1};
@@ -333,7 +333,7 @@ static int create(struct client *client, const char *name)
     return client->error;
 }
 
-TAP_TEST(creating_outside_a_session_does_not_even_take_the_lock_of_what_is_sealed)
+TAP_TEST(creating_outside_a_session_does_not_even_take_the_lock_of_a_sealed_store)
 {
     struct client stray = new_client(9, 0);
     uint64_t grants;
@@ -349,7 +349,7 @@ TAP_TEST(creating_outside_a_session_does_not_even_take_the_lock_of_what_is_seale
     service_end();
 }
 
-TAP_TEST(an_implicit_writer_of_what_is_sealed_loses_nothing_by_closing)
+TAP_TEST(an_implicit_writer_of_a_sealed_store_loses_nothing_by_closing)
 {
     struct client stray = new_client(9, 0);
     struct service_open open = {.kind = CORE_KIND_ALLOCATION, .read = true, .write = true};

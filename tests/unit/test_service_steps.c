@@ -60,7 +60,7 @@ static void print(FILE *to, const struct steps *steps)
     }
 }
 
-TAP_TEST(the_tables_are_those)
+TAP_TEST(the_tables_are_as_printed_here)
 {
     char text[sizeof printed + 4096] = "";
     FILE *to = fmemopen(text, sizeof text, "w");
@@ -102,7 +102,7 @@ TAP_TEST(every_state_is_come_to_and_ends)
     }
 }
 
-TAP_TEST(a_transition_that_the_table_lacks_aborts_a_test_build)
+TAP_TEST(a_transition_that_the_table_does_not_have_aborts_a_test_build)
 {
     enum spool_state state = SPOOL_WAITS;
     int status;

@@ -25,7 +25,7 @@ TAP_TEST(a_waiter_is_parked_and_answered_when_the_lock_is_free)
 
 /* Memory is free again without an event. The first waiter gets the lock because the second asks;
  * the first has ended already, so the second can have the lock, while it is being served. */
-TAP_TEST(a_waiter_that_is_granted_by_what_its_own_request_causes_is_answered)
+TAP_TEST(a_waiter_that_its_own_request_causes_to_be_granted_is_answered)
 {
     struct client first, second;
 
@@ -140,7 +140,7 @@ static struct client allocate_interrupted(unsigned at)
     return client;
 }
 
-TAP_TEST(alloc_that_nobody_waits_for_ends_between_two_pieces)
+TAP_TEST(an_alloc_without_a_client_ends_between_two_pieces)
 {
     struct client client = allocate_interrupted(2);
 
