@@ -402,7 +402,7 @@ bench:
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches
 	@O=$(O) bench/run $(BENCH)
 
-# Both on device 0 of this machine; see README.md.
+# Both on device 0 of this machine; see doc/tests.md.
 gpu-bench:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory -j$(shell nproc) all benches

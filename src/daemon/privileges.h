@@ -4,7 +4,7 @@
  *
  * The keeper keeps what it takes to mount, and of that uses most only in a few calls, between
  * privileges_raise and privileges_rest. A worker, which decodes what clients send, has hardly
- * anything, and neither it nor what it starts gets any again (no_new_privs). ARCHITECTURE.md says
+ * anything, and neither it nor what it starts gets any again (no_new_privs). doc/takeover.md says
  * who has what and why. Where the kernel refuses, and for an ordinary user, it stays at what there
  * is. Before a process has threads: capabilities are a thread's.
  */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ARCHITECTURE.md says what else a new one needs. */
+/* doc/recipes.md says what else a new one needs. */
 static const struct backend BACKENDS[] = {
     {BACKENDS_DEFAULT, "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA,
      &vmm_backend_cuda, &copier_gpu_cuda},
