@@ -61,13 +61,19 @@ exists() { # PATH
     ((count > 15)) || fail "only $count commits found"
 }
 
+# Prints the code in DOCUMENT: the lines between fences, and the texts between backticks, a line each.
+code_of() { # DOCUMENT
+    awk '/^ *```/ { on = !on; next } on' "$1"
+    # shellcheck disable=SC2016 # backticks, literally
+    grep -oE '`[^`]+`' "$1" | tr -d '`' || true
+}
+
 # Prints the commands of gmsfs that documents and manual pages name, a line each.
 named_commands() {
     local document
     for document in $(documents); do
-        # shellcheck disable=SC2016 # backticks, literally
-        grep -oE '(^|`)(sudo )?(build/)?gmsfs [a-z][a-z-]+' "$document" | grep -oE '[a-z-]+$' || true
-    done
+        code_of "$document"
+    done | grep -oE '^(sudo )?(build/)?gmsfs [a-z][a-z-]+' | grep -oE '[a-z-]+$'
     grep -hoE '^\.(Ic|Nm) gmsfs [a-z][a-z-]+' man/*.[1-8] | grep -oE '[a-z-]+$'
     grep -hoE '^([#$] )?gmsfs [a-z][a-z-]+' man/*.[1-8] | grep -oE '[a-z-]+$'
 }
@@ -86,12 +92,11 @@ named_commands() {
     done
 }
 
-# Prints the words of DOCUMENT that begin a line or a text between backticks: the target after make, or the program.
+# Prints the target after make, or the program, of the lines of code in DOCUMENT that begin with it.
 named() { # make|PROGRAMS DOCUMENT
     local words=$1
     [[ $words != make ]] || words='make [a-z][a-z-]+'
-    # shellcheck disable=SC2016 # backticks, literally
-    grep -oE '(^|`)'"$words" "$2" | grep -oE '[a-z./-]+$' | sort -u
+    code_of "$2" | grep -oE "^$words" | grep -oE '[a-z./-]+$' | sort -u
 }
 
 @test "each script, target of make and check of the lint that documents name is there" {
