@@ -56,7 +56,7 @@ static void drop_references(struct call *call)
         registry_drop(call->references[--call->reference_count]);
 }
 
-/* References of a call that is gone. */
+/* References of a call that has ended. */
 struct leftovers {
     struct job job;
     struct registry_reference *references[OPENER_MAX_NAMES];
@@ -76,7 +76,7 @@ static void free_leftovers(struct job *job)
     free(job);
 }
 
-/* By a thread; here where there is none. */
+/* Drops the references on a thread, or here if no thread takes the job. */
 static void leave_references(struct call *call)
 {
     struct leftovers *left = call->reference_count > 0 ? malloc(sizeof *left) : NULL;
@@ -122,7 +122,7 @@ static void finish(struct call *call)
     call->done(call);
 }
 
-/* ---- what the opener says ------------------------------------------------------------------ */
+/* ---- the opener's answers -------------------------------------------------------------------- */
 
 static int explain_helper(struct call *call, int error)
 {
@@ -171,7 +171,7 @@ static int explain_refusal(struct call *call, const struct opener_reply *reply)
     }
 }
 
-/* 0, or -EINVAL and the answer says why. */
+/* 0, or -EINVAL and the reason in `answer`. */
 static int judge(struct call *call, const struct opener_reply *reply, int error)
 {
     enum gmsfs_region_reason reason;
@@ -231,14 +231,14 @@ static void on_status(struct opener_call *opener, const struct opener_reply *rep
     if (!error)
         error = keep_regions(call, reply);
     if (error)
-        opener_cancel(opener); /* of what would follow */
+        opener_cancel(opener); /* drops the messages that would follow */
     if (error || !reply->more)
         finish(call);
 }
 
 /* ---- inference ----------------------------------------------------------------------------- */
 
-/* On a thread. */
+/* Runs on a thread. */
 static void run_model(struct job *job)
 {
     struct call *call = CONTAINER_OF(job, struct call, job);
@@ -259,7 +259,8 @@ static void on_worked(struct job *job)
         finish(call);
 }
 
-/* What was asked, or if the answer says already why not, only the end of it. True: it is over. */
+/* Runs the model; if the answer has an error already, only drops the references. Returns true if
+ * the call is over. */
 static bool work(struct call *call)
 {
     if (call->reference_count == 0 && call->answer.code != WIRE_OK)
@@ -281,7 +282,8 @@ static void on_delay(struct event_timeout *timeout)
         call->done(call);
 }
 
-/* Where its regions are at hand. Memory is looked at before the model is. True: it is over. */
+/* Continues when the references are there. Checks regions before the model. Returns true if the
+ * call is over. */
 static bool go_on(struct call *call)
 {
     if (infer_check_regions(&call->request, call->references, &call->answer) ||
@@ -292,7 +294,7 @@ static bool go_on(struct call *call)
     return false;
 }
 
-/* One for each name that was asked for, in order. */
+/* Attaches one reference for each name asked for, in order. */
 static int take_references(struct call *call, const struct opener_reply *reply, const int *fds,
                            size_t fd_count)
 {
@@ -327,7 +329,7 @@ static void on_held(struct opener_call *opener, const struct opener_reply *reply
     else
         error = judge(call, reply, error);
     if (!error) {
-        call->owner = reply->uid; /* it may not have been known before */
+        call->owner = reply->uid; /* the user may have been unknown before */
         error = take_references(call, reply, fds, fd_count);
     }
     if (error ? work(call) : go_on(call))
@@ -349,14 +351,15 @@ static void end_if_uses(struct call *call, uint64_t region)
 
 void call_end_region(const struct call_host *host, uint64_t region)
 {
-    /* Its end may begin the connection's next call, which comes first and is none of these. */
+    /* `done` may begin the connection's next call, which is put at the head of the list, behind
+     * us. */
     for (struct call *next, *call = *host->waiting; call; call = next) {
         next = call->next_waiting;
         end_if_uses(call, region);
     }
 }
 
-/* ---- what is asked ------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bool out_of_memory(struct call *call)
 {
@@ -403,7 +406,7 @@ static bool ask_regions(struct call *call, uint64_t connection, enum opener_op o
     return ask(call);
 }
 
-/* Each region that is named, once. */
+/* Asks for each region that the request names, once. */
 static bool ask_references(struct call *call, uint64_t connection)
 {
     struct opener_request *request = opener_prepare(call->host->opener, &call->opener, OPENER_HOLD);
@@ -419,7 +422,7 @@ static bool ask_references(struct call *call, uint64_t connection)
     return ask(call);
 }
 
-/* Names that no region can have are none. */
+/* A name that no region can have is an unknown region. */
 static int check_names(struct call *call)
 {
     for (unsigned i = 0; i < infer_count_regions(&call->request); i++) {

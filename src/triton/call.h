@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call - one request of a client, from what it asks to what it is answered
+ * call - one request of a client, from its decoded form to its answer
  *
- * For the two protocols: each decodes into `request`, begins the call, and encodes `answer` when it
- * is over. On the loop's thread, which waits for nothing: bytes of regions are moved by workers.
+ * For the two protocols: each decodes into `request`, begins the call, and encodes `answer` when
+ * the call is over. Runs on the loop's thread, which never waits: worker threads move the bytes of
+ * regions.
  */
 #ifndef GMSFS_TRITON_CALL_H
 #define GMSFS_TRITON_CALL_H
@@ -19,43 +20,46 @@ struct call_host {
     struct workers *workers;
     bool has_test_models, has_cuda;
     uint64_t delay_ms;     /* of the test models */
-    struct call **waiting; /* calls in their delay, with all that they hold */
+    struct call **waiting; /* calls in their delay, and the references they hold */
 };
 
-/* Embedded in whoever serves the client. `request` and what it points into must stay as they are
+/* Embedded in the protocol's struct. `request`, and the bytes that it points into, must not change
  * until the call is over or cancelled. */
 struct call {
     const struct call_host *host;
     struct wire_request request;
     struct wire_answer answer;
     void (*done)(struct call *call);     /* once, from the loop, if call_begin returned false */
-    void (*released)(struct call *call); /* instead, where call_end had to leave it to a thread */
+    void (*released)(struct call *call); /* in place of `done`, if call_end returned false: the
+                                            thread is finished */
     bool is_over;
     struct opener_call opener;
     uint64_t owner;
-    struct job job;  /* of an inference: what may wait */
-    bool is_working; /* a thread has it, and all that it points into */
-    bool is_left;    /* nobody waits for it any more */
+    struct job job;  /* the blocking part of an inference */
+    bool is_working; /* a thread uses the call and the bytes that it points into */
+    bool is_left;    /* call_end was called while a thread was working */
     struct registry_reference *references[OPENER_MAX_NAMES];
-    uint64_t regions[OPENER_MAX_NAMES]; /* of the references, by number */
+    uint64_t regions[OPENER_MAX_NAMES]; /* numbers of the regions of `references` */
     unsigned reference_count;
     struct event_timeout delay;
-    struct call *next_waiting, **waiting_link; /* NULL: it is in no delay */
+    struct call *next_waiting, **waiting_link; /* NULL: no delay is running */
 };
 
-/* For a call that is zeroed or was ended. */
+/* The call must be zeroed or ended. */
 void call_init(struct call *call, const struct call_host *host, void (*done)(struct call *call),
                void (*released)(struct call *call));
-/* It waits for something that has a time of its own. */
+/* Returns true while the call waits for the opener, for its delay or for a thread; each has a
+ * deadline of its own. */
 bool call_is_under_way(const struct call *call);
-/* connection: whose request it is; owner: whose turn it takes (opener_client.h). True: it is over
- * already, and `done` is not called. */
+/* Starts the call. connection: number of the client's connection; owner: user whose turn the call
+ * takes (opener_client.h). Returns true if the call is over already; `done` is not called then. */
 bool call_begin(struct call *call, uint64_t connection, uint64_t owner);
-/* Ends it, whether it is over or not; references go, nobody is told. Harmless on a zeroed one.
- * False: a thread works for it; nothing of it may be freed until `released`, and then it is to be
- * ended once more. */
+/* Ends the call, over or not: drops its references and calls nothing. Does nothing to a zeroed
+ * call. Returns false while a thread works for the call: then free nothing of it until `released`,
+ * and call call_end again there. */
 bool call_end(struct call *call);
-/* A region may be used no longer: calls that only hold it are told that there is none. */
+/* Fails the delayed calls that use this region, because its drain time is over: the answer says
+ * that there is no such region. */
 void call_end_region(const struct call_host *host, uint64_t region);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the protocols ask of a connection and of its server. */
+/* Operations on connections and on the server, for the protocols. */
 #include "triton/server_internal.h"
 
 #include "base/test_hooks.h"
@@ -32,7 +32,7 @@ uint64_t server_deadline_ms(uint64_t wait_ms)
     return loop_now_ms() + wait_ms / (haste > 0 ? haste : 1);
 }
 
-/* ---- connections --------------------------------------------------------------------------- */
+/* ---- the log --------------------------------------------------------------------------------- */
 
 bool server_may_warn(struct server *server)
 {
@@ -44,7 +44,7 @@ bool server_may_warn(struct server *server)
     return may;
 }
 
-/* ---- lines: who makes room ----------------------------------------------------------------- */
+/* ---- lines of connections that make room ----------------------------------------------------- */
 
 void server_init_lines(struct server *server)
 {
@@ -86,7 +86,7 @@ static void line_set(struct connection *connection, enum connection_line_name na
         line_remove(connection, name);
 }
 
-/* While a token is looked up, its connection stays. */
+/* Updates the lines. A connection whose token is being looked up is not ended for others. */
 void connection_update_lines(struct connection *connection)
 {
     bool is_stranger =
@@ -108,7 +108,7 @@ bool server_end_stranger(struct server *server, enum connection_line_name name,
     return first != NULL;
 }
 
-/* ---- what connections ask ------------------------------------------------------------------ */
+/* ---- operations on connections --------------------------------------------------------------- */
 
 uint64_t connection_get_owner(const struct connection *connection)
 {
@@ -141,7 +141,7 @@ int connection_hold(struct connection *connection, uint64_t bytes)
     int error = 0;
 
     if (connection->is_ended)
-        return 0; /* what is freed is freed with it */
+        return 0; /* all was given back when it ended */
     if (bytes > connection->held_bytes) {
         error = take_memory(connection, bytes - connection->held_bytes);
     } else {
@@ -181,7 +181,7 @@ void connection_is_free(struct connection *connection)
     loop_set_idle(connection->server->loop);
 }
 
-/* The server counts by what it sees itself; it is the opener that must see it as well. */
+/* Ignores the answer: the server found the user itself; only the opener had to learn of it. */
 static void on_introduced(struct opener_call *call, const struct opener_reply *reply,
                           const int *fds, size_t fd_count, int error)
 {
@@ -192,16 +192,16 @@ static void on_introduced(struct opener_call *call, const struct opener_reply *r
     (void)error;
 }
 
-/* Tells the opener of a connection whose user the kernel knows, once: when its first bytes have
- * come, so that one that says nothing costs the opener nothing.
- * In the turn of its user, and before all that it asks: so a user waits for connections of others
- * no more than for their requests. */
+/* Tells the opener, once, of a connection whose user the kernel knows: after its first bytes, so
+ * that a silent connection costs the opener nothing. The message goes in the user's own turn,
+ * before its requests, so that users wait for each other's connections no longer than for their
+ * requests. */
 static int introduce(struct connection *connection)
 {
     struct opener_request *request;
 
     if (connection->is_introduced || connection->uid == SERVER_STRANGER)
-        return 0; /* the opener knows nobody whom it was not told of */
+        return 0; /* the opener knows only connections that it was told of */
     request =
         opener_prepare(connection->server->host.opener, &connection->identify, OPENER_IDENTIFY);
     if (!request)
@@ -215,7 +215,7 @@ static int introduce(struct connection *connection)
     return error;
 }
 
-/* Of an ended one the number of its descriptor may be another's already. */
+/* Refuses an ended connection, whose descriptor's number may be in use again. */
 int connection_receive(struct connection *connection, void *to, size_t room, size_t *bytes)
 {
     ssize_t got;

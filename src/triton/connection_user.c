@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a connection is: the opener is told when it comes, and asked by a token that a request has.
- */
+/* Finds the user of a connection that the kernel does not know, by asking the opener for its
+ * token. */
 #include "triton/server_internal.h"
 
 #include "base/container.h"
@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* From here on it counts for this user. 0 or a negative errno: it counts as before, but holds
- * nothing, and is to end. */
+/* Counts the connection for this user. 0, or a negative errno: it counts for the old user, holds no
+ * bytes, and must end. */
 static int count_for(struct connection *connection, uint32_t uid)
 {
     struct server *server = connection->server;
@@ -60,7 +60,7 @@ void connection_show_token(struct connection *connection, struct wire_text token
         return;
     request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
     if (!request)
-        return; /* the next request tries it again */
+        return; /* the next request tries again */
     request->connection = connection->id;
     memcpy(request->token, token.at, token.bytes);
     request->token[token.bytes] = '\0';

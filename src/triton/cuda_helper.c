@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process that has CUDA memory of one user open, and a context for it: its user's own, started
- * by the opener (cuda_helpers.h) when that user registers the first handle. It is told by the
- * opener what regions there are, and serves leases. One thread; it waits for nobody who does not
- * read or write. When the opener hangs up, or a context is lost, it ends, and all is closed.
+ * The process that has one user's CUDA memory open, and a context for it. The opener
+ * (cuda_helpers.h) starts it, as that user, when the user registers the first handle, tells it
+ * which regions to open and close, and gives out leases that it serves. One thread, which never
+ * blocks on a lease. It ends, and all memory is closed, when the opener hangs up or a context is
+ * lost.
  */
 #include "triton/cuda_memory.h"
 #include "triton/cuda_message.h"
@@ -24,13 +25,13 @@
 
 struct lease {
     struct cuda_memory *memory; /* NULL: it did not open */
-    int error;                  /* why not */
+    int error;                  /* why it did not open */
 };
 
 struct helper {
     struct cuda_devices devices;
     struct lease leases[CUDA_MAX_LEASES];
-    struct pollfd polled[1 + CUDA_MAX_LEASES]; /* the opener's, then one a lease */
+    struct pollfd polled[1 + CUDA_MAX_LEASES]; /* the opener's, then one for each lease */
     unsigned lease_count;
     struct cuda_move move;
 };
@@ -62,7 +63,7 @@ static void begin_lease(struct helper *helper, const struct cuda_request *reques
     struct lease *lease = &helper->leases[helper->lease_count];
 
     if (helper->lease_count == CUDA_MAX_LEASES) {
-        close(fd); /* who has the other end is told that it is gone */
+        close(fd); /* the other end sees the hangup */
         return;
     }
     *lease = (struct lease){0};
@@ -74,7 +75,7 @@ static void begin_lease(struct helper *helper, const struct cuda_request *reques
     helper->lease_count++;
 }
 
-/* What is to be answered to `move`, there as well; gives how many bytes go along. */
+/* Carries out `move` and makes it the answer; returns the number of data bytes to send with it. */
 static size_t move_bytes(struct helper *helper, const struct lease *lease, size_t got)
 {
     struct cuda_move *move = &helper->move;
@@ -130,12 +131,12 @@ static void close_region(struct helper *helper, const struct cuda_request *reque
     struct cuda_memory *memory = cuda_memory_find(&helper->devices, request->handle);
 
     if (!memory || memory->regions == 0)
-        return; /* it did not open when this process was started anew */
+        return; /* it did not open when this process was started again */
     memory->regions--;
     drop_if_unused(helper, memory);
 }
 
-/* False: the opener has hung up. */
+/* Returns false if the opener has hung up. */
 static bool serve_opener(struct helper *helper)
 {
     struct cuda_request request = {0};
@@ -154,13 +155,13 @@ static bool serve_opener(struct helper *helper)
     return true;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static bool serve_next(struct helper *helper)
 {
     if (poll(helper->polled, 1 + helper->lease_count, -1) < 0)
         return errno == EINTR;
-    /* From the last one on: one that ends puts the last one in its place. */
+    /* Backwards, because ending a lease moves the last one to its place. */
     for (unsigned at = helper->lease_count; at-- > 0;) {
         if (helper->polled[1 + at].revents && !serve_lease(helper, at))
             end_lease(helper, at);
@@ -187,5 +188,5 @@ int triton_cuda_main(void)
     helper->polled[0] = (struct pollfd){.fd = CUDA_HELPER_FD, .events = POLLIN};
     while (!helper->devices.is_broken && serve_next(helper))
         ;
-    _exit(helper->devices.is_broken); /* what libraries do at exit, the driver needs not */
+    _exit(helper->devices.is_broken); /* the driver needs no exit handlers of libraries */
 }

@@ -18,12 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_SLOTS (2 * CUDA_MAX_HELPERS) /* some have ended, and are not waited for yet */
-#define ANSWER_MS 20000u                 /* a driver that starts takes a second or two */
+#define MAX_SLOTS (2 * CUDA_MAX_HELPERS) /* some have ended, and are not reaped yet */
+#define ANSWER_MS 20000u                 /* a starting driver takes a second or two */
 #define IDLE_MS   10000u                 /* a context takes a while to make */
-#define LEASE_S   30                     /* how long a lease waits for its bytes */
+#define LEASE_S   30                     /* timeout of a lease's requests */
 
-struct kept {    /* of a region */
+struct kept {    /* a region whose memory is open */
     uint64_t id; /* first for idvec */
     uint8_t handle[GMSFS_REGION_HANDLE_BYTES];
 };
@@ -31,7 +31,7 @@ struct kept {    /* of a region */
 struct helper {
     uint32_t uid;
     pid_t pid;  /* 0: the slot is free */
-    int socket; /* -1: it has ended, or is to */
+    int socket; /* -1: ended, or being ended */
     bool is_expected;
     struct idvec regions; /* of struct kept */
     struct cuda_ask *asked, **asked_end;
@@ -139,7 +139,7 @@ bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid)
     return false;
 }
 
-/* NULL: there are as many as there may be, and all are of use. */
+/* Returns NULL if the maximum is running and none is idle. */
 static struct helper *find_slot(struct cuda_helpers *helpers)
 {
     struct helper *idle = NULL, *slot = NULL;
@@ -214,9 +214,9 @@ void cuda_helpers_free(struct cuda_helpers *helpers)
     free(helpers);
 }
 
-/* ---- what is asked ------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-/* A helper that does not take what it is told does nothing any more. */
+/* Sends a request. A helper that does not take it is stuck, and is ended. */
 static int tell(struct helper *helper, enum cuda_op op, const struct cuda_what *what, uint64_t id,
                 int fd)
 {
@@ -271,7 +271,8 @@ static void let_go(struct helper *helper, struct kept *kept)
     helper->used_ms = clock_now_ms();
 }
 
-/* Another mount may be there by now, which counts its regions anew. */
+/* Returns true if the helper has the region's memory open. A region of the same number with another
+ * handle belongs to another mount on the same path, and is closed. */
 static bool is_kept(struct helper *helper, const struct cuda_what *what, uint64_t region)
 {
     struct kept *kept = idvec_find(&helper->regions, region);
@@ -294,7 +295,7 @@ void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_what *wha
             return;
     }
     free(kept);
-    cuda_helpers_close(helpers, what); /* it is opened for each request instead */
+    cuda_helpers_close(helpers, what); /* then each request opens it */
 }
 
 static int make_lease(int *ours, int *theirs)
@@ -311,7 +312,8 @@ static int make_lease(int *ours, int *theirs)
     return 0;
 }
 
-/* One that was registered before this helper was there is opened now, once for all requests. */
+/* Opens, once for all requests, the memory of a region that was registered before this helper
+ * started. */
 static int adopt(struct cuda_helpers *helpers, struct helper *helper, const struct cuda_what *what,
                  uint64_t region)
 {
@@ -344,7 +346,7 @@ int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_what *wha
     return error;
 }
 
-/* ---- what is over -------------------------------------------------------------------------- */
+/* ---- ended regions and helpers --------------------------------------------------------------- */
 
 static bool is_among(const struct kept *kept, const struct gmsfs_region_info *list, size_t count)
 {
@@ -356,7 +358,8 @@ static bool is_among(const struct kept *kept, const struct gmsfs_region_info *li
     return false;
 }
 
-/* Where the mount does not answer nothing is a region of its any more. */
+/* Closes the memory of regions that the mount no longer lists; all, if the mount does not
+ * answer. */
 static void look_at(struct cuda_helpers *helpers, struct helper *helper)
 {
     SCOPED_FREE struct gmsfs_region_info *list = NULL;
@@ -394,11 +397,11 @@ void cuda_helpers_tick(struct cuda_helpers *helpers)
         if (helper->socket < 0)
             reap(helper);
         if (helper->pid && helper->socket < 0)
-            kill(helper->pid, SIGKILL); /* it hung up and stayed */
+            kill(helper->pid, SIGKILL); /* it closed its socket, but has not ended */
     }
 }
 
-/* ---- what they answer ---------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 bool cuda_helpers_has_any(const struct cuda_helpers *helpers)
 {
@@ -420,7 +423,8 @@ nfds_t cuda_helpers_list(const struct cuda_helpers *helpers, struct pollfd *poll
     return count;
 }
 
-/* Answers come in the order of what was asked; what else comes is from no helper of ours. */
+/* Answers arrive in the order of the requests; a process that sends anything else is not our
+ * helper. */
 static int serve_answer(struct helper *helper)
 {
     struct cuda_reply reply = {0};
@@ -449,7 +453,7 @@ static void serve(struct helper *helper)
         error = serve_answer(helper);
     if (error == -EAGAIN || helper->socket < 0)
         return;
-    lose(helper, -EPIPE); /* it has hung up, or speaks nonsense */
+    lose(helper, -EPIPE); /* it hung up, or sends nonsense */
 }
 
 void cuda_helpers_serve(struct cuda_helpers *helpers, const struct pollfd *polled, nfds_t count)

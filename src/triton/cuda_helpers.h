@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_helpers - the processes that have CUDA memory open, as the opener starts and asks them
+ * cuda_helpers - the processes that have CUDA memory open, started and asked by the opener
  *
- * One a user, as that user, so that the driver decides by his rights what a handle opens; started
- * when he registers the first one, ended when nothing of his has been open for a while. What a
- * region has open is closed when the mount knows the region no more. A helper that dies takes
- * nothing along but the requests that were using it: its regions are opened anew when they are
- * asked for, by the handles that the mount keeps. For the opener's one thread, which only waits in
- * poll(2).
+ * One helper for each user, running as that user, so that the driver decides by the user's rights
+ * which handles open. A helper starts when its user registers the first handle, and ends when none
+ * of the user's memory has been open for a while. A region's memory is closed when the mount no
+ * longer lists the region. If a helper dies, only the requests that were using it fail: its regions
+ * are opened again on the next request, by the handles that the mount keeps. For the opener's one
+ * thread, which waits in poll(2) alone.
  */
 #ifndef GMSFS_TRITON_CUDA_HELPERS_H
 #define GMSFS_TRITON_CUDA_HELPERS_H
@@ -18,8 +18,8 @@
 #include <stdbool.h>
 
 #define CUDA_MAX_HELPERS 8u   /* at a time: each has a context on every device that it uses */
-#define CUDA_MAX_ASKED   64u  /* of one helper */
-#define CUDA_TICK_MS     1000 /* between two looks at what is over */
+#define CUDA_MAX_ASKED   64u  /* unanswered requests to one helper */
+#define CUDA_TICK_MS     1000 /* between two searches for ended regions and helpers */
 
 struct cuda_helpers;
 
@@ -29,9 +29,9 @@ struct cuda_what {
     const uint8_t *handle;
 };
 
-/* Embedded in whoever asks; it is his until `done`, which is called once, from cuda_helpers_serve
- * or _tick. error: -ENODEV: there is no device; -EINVAL: the handle does not open; -ENOMEM; -EPIPE:
- * the helper has died; -ETIMEDOUT: it does not answer. */
+/* Embedded in the caller's struct, and left alone until `done`, which is called once, by
+ * cuda_helpers_serve or _tick. error: -ENODEV: there is no device; -EINVAL: the handle does not
+ * open; -ENOMEM; -EPIPE: the helper died; -ETIMEDOUT: the helper does not answer. */
 struct cuda_ask {
     uint64_t id, asked_ms;
     void (*done)(struct cuda_ask *ask, int error, uint64_t size_bytes);
@@ -39,24 +39,26 @@ struct cuda_ask {
 };
 
 int cuda_helpers_new(struct registry *registry, struct cuda_helpers **helpers);
-void cuda_helpers_free(struct cuda_helpers *helpers); /* NULL is fine; nobody is told */
+void cuda_helpers_free(struct cuda_helpers *helpers); /* NULL is fine; no `done` is called */
 
-/* Whether one of this user is there: else the next call for him starts one, with his groups. */
+/* Returns true if this user has a helper; if not, the next call for the user starts one, with the
+ * user's groups. */
 bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid);
-/* Opens it for a region that is to be registered. 0: `done` will be called; -EPIPE, -ENOSPC: no
- * more helpers, or asked too much of one; -ENOMEM */
+/* Opens memory for a region that is being registered. 0: `done` will be called; -EPIPE; -ENOSPC:
+ * too many helpers, or too many requests to this one; -ENOMEM */
 int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what,
                       struct cuda_ask *ask);
-/* What was opened is this region's from now on, or nobody's. */
+/* Assigns the memory just opened to this region; closes it if that fails. */
 void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region);
 void cuda_helpers_close(struct cuda_helpers *helpers, const struct cuda_what *what);
-/* A lease of this region's memory (cuda_lease.h); the caller's. Does not wait until it is open. */
+/* Returns a lease of this region's memory (cuda_lease.h), which the caller closes. Does not wait
+ * for the memory to open. */
 int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region,
                        int *lease);
-/* Closes what regions of this user, that there are no longer, had open. */
+/* Closes the memory of this user's regions that no longer exist. */
 void cuda_helpers_look(struct cuda_helpers *helpers, uint32_t uid);
 
-/* What to wait for, at most CUDA_MAX_HELPERS; and while there is any, _tick is to be called every
+/* Describes the sockets to poll, at most CUDA_MAX_HELPERS. While has_any is true, call _tick every
  * CUDA_TICK_MS. */
 bool cuda_helpers_has_any(const struct cuda_helpers *helpers);
 nfds_t cuda_helpers_list(const struct cuda_helpers *helpers, struct pollfd *polled);

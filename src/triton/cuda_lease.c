@@ -17,7 +17,7 @@ static int judge(int error)
     return error == EAGAIN ? -ETIMEDOUT : -error;
 }
 
-/* Asks with `with` bytes, and takes an answer of `back`. */
+/* Sends a request with `with` bytes, and receives an answer with `back` bytes. */
 static int exchange(int lease, struct cuda_move *move, size_t with, size_t back)
 {
     ssize_t got;

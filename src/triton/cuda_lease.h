@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_lease - the bytes of a CUDA region, through the process that has its memory open
+ * cuda_lease - the bytes of a CUDA region, read and written through the helper that has its memory
+ * open
  *
- * For the process that serves clients, on the threads of workers.h: these block until they are
- * answered, for as long as the socket's time says. `lease` is one end of a pair (cuda_message.h),
- * used by one thread at a time. 0; -EPIPE: that process is gone; -ETIMEDOUT: it does not answer;
- * -ESTALE: the memory does not open any more; or what the driver says.
+ * For the process that serves clients, on the threads of workers.h: these calls block until the
+ * helper answers, at most for the socket's timeout. `lease` is one end of a socket pair
+ * (cuda_message.h), used by one thread at a time. 0; -EPIPE: the helper is gone; -ETIMEDOUT: the
+ * helper does not answer; -ESTALE: the memory no longer opens; or the driver's error.
  */
 #ifndef GMSFS_TRITON_CUDA_LEASE_H
 #define GMSFS_TRITON_CUDA_LEASE_H

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After these the context answers nothing else any more. */
+/* Marks the context broken after an error that makes all its later calls fail. */
 static int judge(struct cuda_devices *devices, enum drv_result result)
 {
     switch (result) {
@@ -24,7 +24,7 @@ static int judge(struct cuda_devices *devices, enum drv_result result)
 
 /* ---- devices ------------------------------------------------------------------------------- */
 
-/* The context of a device is this thread's then; *made: it was not there before. */
+/* Makes the device's context current in this thread; *made: the context is new. */
 static int enter(struct cuda_devices *devices, drv_device device, bool *made)
 {
     const struct drv *driver = devices->driver;
@@ -47,8 +47,8 @@ static void leave(struct cuda_devices *devices, drv_device device)
     devices->contexts[device] = NULL;
 }
 
-/* On this device, in its context. What another device's context opens as well is not what is
- * wanted: it would be reached through a peer. *found: whose memory it is; -1: nobody knows. */
+/* Opens the memory in the context of this device. Refuses memory of another device that opens here
+ * too, because every access would go through a peer. *found: the memory's device; -1: unknown. */
 static int open_here(struct cuda_devices *devices, drv_device device, struct cuda_memory *memory,
                      int *found)
 {
@@ -76,7 +76,8 @@ static int open_here(struct cuda_devices *devices, drv_device device, struct cud
     return result == DRV_SUCCESS ? -EXDEV : judge(devices, result);
 }
 
-/* A context costs hundreds of megabytes: one that was made in vain goes. */
+/* Tries one device. A context costs hundreds of megabytes: a new one that opened nothing is
+ * released. */
 static int try_device(struct cuda_devices *devices, drv_device device, struct cuda_memory *memory,
                       int *found)
 {
@@ -92,7 +93,8 @@ static int try_device(struct cuda_devices *devices, drv_device device, struct cu
     return error;
 }
 
-/* Where memory lacks, or a device, it may open another time; all else is the handle's fault. */
+/* Without memory or a device, the handle may open another time; all other errors are the handle's
+ * fault. */
 static int weigh(int before, int error)
 {
     return error == -ENOMEM || error == -ENODEV ? error : before;

@@ -31,7 +31,8 @@ struct user {
     char *chosen[MAX_VARIABLES + 1];
 };
 
-/* Another user may read it: of ours he gets what the driver goes by, and what tests need. */
+/* Chooses the variables that the driver and tests need: the other user may read the process's
+ * environment. */
 static void choose_environment(struct user *user)
 {
     static const char *const passed[] = {"LD_LIBRARY_PATH=", "CUDA_",         "NVIDIA_",
@@ -59,7 +60,7 @@ static int describe(uint32_t uid, struct user *user)
     return error == -ENOENT ? 0 : error;
 }
 
-/* In the child. Of what was ours nothing stays: no descriptor, no terminal, no right. */
+/* Runs in the child: drops all descriptors, the terminal and our rights. */
 static bool become(const struct user *user)
 {
     int nothing = open("/dev/null", O_RDWR);
@@ -87,7 +88,8 @@ static void run(struct user *user, int socket)
     if (socket != CUDA_HELPER_FD && dup2(socket, CUDA_HELPER_FD) < 0)
         _exit(1);
     fcntl(CUDA_HELPER_FD, F_SETFD, 0);
-    syscall(SYS_close_range, CUDA_HELPER_FD + 1, ~0u, 0); /* an old kernel: all close on exec */
+    syscall(SYS_close_range, CUDA_HELPER_FD + 1, ~0u,
+            0); /* in an old kernel this fails, but all close on exec */
     if (become(user) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
         execve(SELF_EXECUTABLE, argv, user->is_own ? environ : user->chosen);
     _exit(1);
@@ -111,7 +113,7 @@ int cuda_start(uint32_t uid, pid_t *pid, int *socket)
     groups_free(&user.groups);
     close(pair[1]);
     if (error)
-        close(pair[0]); /* which ends it */
+        close(pair[0]); /* which ends the child */
     else
         *socket = pair[0];
     return error;

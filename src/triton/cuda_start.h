@@ -7,11 +7,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* `socket`: our end, which does not wait. 0 or a negative errno. */
+/* Starts a helper. `socket`: our end of the pair, not blocking. 0 or a negative errno. */
 int cuda_start(uint32_t uid, pid_t *pid, int *socket);
 
-/* Whether this machine has a driver and a device, asked of it by a process of its own that is given
- * up if the driver hangs. */
+/* Returns true if this machine has a driver and a device. A child process asks the driver, and is
+ * abandoned if the driver hangs. */
 bool cuda_is_there(void);
 
 #endif

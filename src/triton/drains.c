@@ -7,7 +7,7 @@
 
 struct drain {
     uint64_t id;            /* first for idvec; the region's */
-    uint64_t registered_ms; /* another mount may use its number again */
+    uint64_t registered_ms; /* tells apart regions of two mounts with the same number */
     uint64_t end_ms;
     uint32_t uid;
     bool is_over, is_there;
@@ -85,7 +85,7 @@ bool drains_take_over(struct drains *drains, uint64_t now_ms, uint64_t *region)
     return false;
 }
 
-/* ---- those that are gone ------------------------------------------------------------------- */
+/* ---- regions that are gone ------------------------------------------------------------------- */
 
 static void mark(struct drains *drains, struct registry *registry, uint32_t uid)
 {
@@ -117,7 +117,7 @@ void drains_look(struct drains *drains, struct registry *registry)
 {
     for (size_t i = 0; i < drains->items.count; i++) {
         const struct drain *drain = drains->items.items[i];
-        if (!drain->is_there) /* its user's have not been asked for */
+        if (!drain->is_there) /* its user's regions have not been listed yet */
             mark(drains, registry, drain->uid);
     }
     idvec_remove_if(&drains->items, take_gone, NULL);

@@ -13,16 +13,16 @@
 #include <string.h>
 #include <time.h>
 
-#define STACK_BYTES  (256u << 10) /* what a directory's client library may want */
+#define STACK_BYTES  (256u << 10) /* for the client library of a user directory */
 #define PASSWD_BYTES 16384u
 #define FIRST_ROOM   64
 #define MAX_GROUPS   65536 /* NGROUPS_MAX of Linux */
-#define MAX_USERS    256u  /* whose groups are kept */
+#define MAX_USERS    256u  /* in the cache */
 #define MAX_LOOKUPS  4u    /* at a time */
 
 struct user {
     uint32_t uid;
-    bool is_asked, is_known; /* asked: a thread is at it */
+    bool is_asked, is_known; /* asked: a thread is looking it up */
     int error;
     struct groups groups;
     uint64_t found_ms;
@@ -32,9 +32,9 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t answered;
 static struct user users[MAX_USERS];
 static unsigned lookups;
-static bool is_overdue; /* somebody has been waited for in vain */
+static bool is_overdue; /* the last wait ended without an answer */
 
-/* ---- asking -------------------------------------------------------------------------------- */
+/* ---- the lookup ------------------------------------------------------------------------------ */
 
 static int list_groups(const struct passwd *entry, struct groups *groups)
 {
@@ -52,7 +52,7 @@ static int list_groups(const struct passwd *entry, struct groups *groups)
     return -E2BIG;
 }
 
-/* Of the many ways in which POSIX lets it say that there is none. */
+/* The errors by which POSIX allows getpwuid_r to say that there is no such user. */
 static bool is_unknown(int number)
 {
     return number == ENOENT || number == ESRCH || number == EBADF || number == EPERM;
@@ -76,7 +76,7 @@ static void *run_lookup(void *argument)
 {
     struct user *user = argument;
     struct groups groups = {0};
-    int error = look_up(user->uid, &groups); /* which stays as long as it is asked for */
+    int error = look_up(user->uid, &groups); /* find_place does not reuse the entry meanwhile */
 
     if (error)
         groups_free(&groups);
@@ -94,9 +94,10 @@ static void *run_lookup(void *argument)
     return NULL;
 }
 
-/* ---- what is kept -------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
-/* The user's place, or else one that is free, or the oldest. NULL: all of them are asked for. */
+/* Returns the user's entry, or a free one, or the oldest. NULL: a thread is looking up each of
+ * them. */
 static struct user *find_place(uint32_t uid)
 {
     struct user *best = NULL;
@@ -156,7 +157,7 @@ static int refresh(struct user *user)
     return user->is_asked ? -ETIMEDOUT : user->error;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static int find(uint32_t uid, struct groups *groups)
 {
     struct user *user = find_place(uid);
@@ -174,7 +175,7 @@ static int find(uint32_t uid, struct groups *groups)
     return 0;
 }
 
-/* The waiting is by the clock that nobody sets. */
+/* Waits by the monotonic clock, which cannot be set. */
 static void make_condition(void)
 {
     pthread_condattr_t attributes;

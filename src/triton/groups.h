@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * groups - which groups a user is in, as the machine has it, without waiting for long
+ * groups - the groups of a user, as the machine's user database has them, without a long wait
  *
- * For the opener, which serves all users and asks for one of them: a directory of users over a
- * network may take its time, or not answer at all. A thread asks it then, and what it says is kept
- * for a while. Called by one thread.
+ * For the opener, which serves all users and asks for one of them: a network directory of users may
+ * answer late, or never. A thread asks it, and the answer is cached for a while. Called by one
+ * thread.
  */
 #ifndef GMSFS_TRITON_GROUPS_H
 #define GMSFS_TRITON_GROUPS_H
@@ -18,12 +18,13 @@
 
 struct groups {
     gid_t gid;
-    gid_t *list; /* malloc'ed; NULL: there are none */
+    gid_t *list; /* malloc'ed; NULL: none */
     size_t count;
 };
 
-/* 0; -ENOENT: nobody has this number; -ETIMEDOUT: it is not known yet, a later call may find it; or
- * another negative errno. At most GROUPS_WAIT_MS, and while somebody's are overdue at once. */
+/* 0; -ENOENT: no user has this number; -ETIMEDOUT: not known yet, a later call may find it; or
+ * another negative errno. Waits at most GROUPS_WAIT_MS, and not at all while an earlier answer is
+ * overdue. */
 int groups_find(uint32_t uid, struct groups *groups);
 void groups_free(struct groups *groups);
 

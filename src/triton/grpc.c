@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection that speaks gRPC: HTTP/2 by nghttp2, a call a stream. While the client does not take
- * what is for it nothing more is read, so what it can make us keep is bounded by its streams.
+ * A connection that speaks gRPC: HTTP/2 by nghttp2, each call a stream. Nothing is read while the
+ * client does not read its answers, so its streams bound the memory that it can make us use.
  */
 #include "triton/grpc_internal.h"
 #include "triton/wire_http.h"
@@ -15,15 +15,15 @@
 #define READS_PER_TURN     8
 #define MAX_STREAMS        100u
 #define MAX_HEADER_BYTES   16384u /* of a request, as HTTP/2 counts them: 32 more for each field */
-#define MAX_BLOCK_BYTES    65536u /* of any header block; one that goes on ends the connection */
-#define MAX_SETTINGS       16u    /* in a frame of them */
+#define MAX_BLOCK_BYTES    65536u /* of any header block; a longer one ends the connection */
+#define MAX_SETTINGS       16u    /* in a SETTINGS frame */
 #define FIELD_EXTRA_BYTES  32u
 #define STREAM_WINDOW      (1 << 20)
 #define CONNECTION_WINDOW  (4 << 20)
-#define MAX_PATH_BYTES     256u  /* no path that is known is as long */
-#define MAX_CONTROL_FRAMES 1000u /* of ours that the client has not taken */
-/* A client may give up calls, or make us do so by an error; one that does hardly anything else is
- * told to leave. */
+#define MAX_PATH_BYTES     256u  /* longer than every known path */
+#define MAX_CONTROL_FRAMES 1000u /* of ours that the client has not read */
+/* A client may cancel calls, or make us reset them by an error; a client that does little else has
+ * to leave. */
 #define RESETS_AT_ONCE    200u
 #define RESETS_PER_SECOND 20u
 
@@ -50,14 +50,14 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-/* What is longer than it can be is as wrong when it is cut. */
+/* Copies at most `max` bytes: a value that is too long is invalid, and so is its beginning. */
 static char *keep(const uint8_t *value, size_t bytes, size_t max)
 {
     return strndup((const char *)value, bytes < max ? bytes : max);
 }
 
-/* A few bytes may name a field of the table that is thousands long, so a block is decoded no
- * further than to its bound. False: it is there. */
+/* Counts a decoded field, and stops at the bound: a few bytes may name a field of the compression
+ * table that is thousands long. Returns false at the bound. */
 static bool count_field(struct grpc_connection *grpc, size_t name_bytes, size_t value_bytes)
 {
     size_t bytes = name_bytes + value_bytes + FIELD_EXTRA_BYTES;
@@ -66,7 +66,7 @@ static bool count_field(struct grpc_connection *grpc, size_t name_bytes, size_t 
     return grpc->block_bytes <= MAX_BLOCK_BYTES && wire_frames_decode(&grpc->frames, bytes);
 }
 
-/* A field that HTTP/2 forbids: it counts for nothing, but was looked at as well. */
+/* Ignores a field that HTTP/2 forbids, but counts it. */
 static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
                              const uint8_t *name, size_t name_bytes, const uint8_t *value,
                              size_t value_bytes, uint8_t flags, void *context)
@@ -120,7 +120,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     (void)flags;
     (void)context;
     if (!stream || stream->is_answered)
-        return 0; /* it goes by */
+        return 0; /* dropped */
     if (stream->message.size + size > stream->message.limit_bytes) {
         snprintf(text, sizeof text,
                  "the request's message is larger than the %u bytes that are taken",
@@ -139,7 +139,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-/* A bucket that fills as time goes by. True: this one was too many. */
+/* Counts a reset in a bucket that empties over time. Returns true if it was one too many. */
 static bool is_reset_too_often(struct grpc_connection *grpc)
 {
     uint64_t now_ms = server_now_ms(),
@@ -152,7 +152,7 @@ static bool is_reset_too_often(struct grpc_connection *grpc)
     return ++grpc->resets > RESETS_AT_ONCE;
 }
 
-/* True: it was one too many, and the client is told to leave. */
+/* Counts a reset. If it was one too many, tells the client to leave and returns true. */
 static bool count_reset(struct grpc_connection *grpc)
 {
     if (!is_reset_too_often(grpc))
@@ -162,7 +162,7 @@ static bool count_reset(struct grpc_connection *grpc)
     return true;
 }
 
-/* Of ours: it is the client's error, not that he was answered or that there is no room for more. */
+/* Returns false for our own resets that follow an answer or a lack of memory. */
 static bool is_clients_fault(uint32_t code)
 {
     return code != NGHTTP2_NO_ERROR && code != NGHTTP2_REFUSED_STREAM &&
@@ -190,7 +190,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* Who is answered before he has said all is told that nobody listens any more. */
+/* Resets a stream that was answered before its request was complete, so that the client stops
+ * sending. */
 static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
     struct grpc_connection *grpc = context;
@@ -219,7 +220,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *c
 
 /* ---- the connection ------------------------------------------------------------------------ */
 
-/* 0, -EPROTO, or -EDQUOT: the client makes more work than it may. */
+/* 0, -EPROTO, or -EDQUOT: the client causes more work than it may. */
 static int take_input(struct grpc_connection *grpc, const uint8_t *bytes, size_t size)
 {
     bool is_within = wire_frames_take(&grpc->frames, bytes, size, server_now_ms());
@@ -238,7 +239,7 @@ static void grpc_ready(struct connection *connection, uint32_t events)
     uint8_t bytes[READ_BYTES];
     int error = 0;
 
-    if (grpc->has_ended && (events & EVENT_READ)) { /* nothing is read any more: it takes nothing */
+    if (grpc->has_ended && (events & EVENT_READ)) { /* the client neither reads nor sends */
         connection_end(connection);
         return;
     }
@@ -257,7 +258,7 @@ static void grpc_ready(struct connection *connection, uint32_t events)
             break;
     }
     if (error && error != -EAGAIN) {
-        grpc_send_output(grpc); /* why, if it can be said */
+        grpc_send_output(grpc); /* the reason, if it can be sent */
         connection_end(connection);
         return;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grpc_internal - what the files share that speak gRPC
+ * grpc_internal - shared by the files that speak gRPC
  *
- * grpc.c has the connection, as HTTP/2 has it; grpc_stream.c the calls on it, a stream each; both
- * send by grpc_output.c.
+ * grpc.c has the HTTP/2 connection; grpc_stream.c its calls, each a stream; both send through
+ * grpc_output.c.
  */
 #ifndef GMSFS_TRITON_GRPC_INTERNAL_H
 #define GMSFS_TRITON_GRPC_INTERNAL_H
@@ -13,7 +13,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-/* What one costs before a byte of its message has come, and while the opener is asked. */
+/* Cost of a stream before the first byte of its message, and while the opener is asked. */
 #define GRPC_STREAM_BYTES (sizeof(struct stream) + sizeof(struct opener_request))
 
 /* One call. */
@@ -22,12 +22,12 @@ struct stream {
     struct grpc_connection *grpc;
     int32_t id;
     bool is_post, is_grpc, is_answered, is_known, is_over_limit, is_malformed;
-    char *path, *session; /* malloc'ed; NULL: not there */
+    char *path, *session; /* malloc'ed; NULL: absent */
     struct wire_buffer message;
     struct wire_buffer answer; /* with its prefix */
     size_t sent_bytes;
     uint64_t held_bytes;
-    uint64_t deadline_ms; /* for the request to be whole, or the answer to be taken */
+    uint64_t deadline_ms; /* for the whole request to arrive, or the answer to be read */
     struct call call;
 };
 
@@ -35,32 +35,33 @@ struct grpc_connection {
     struct connection base; /* first */
     nghttp2_session *session;
     struct stream *streams;
-    struct stream *left;   /* closed, and a thread still works for them */
-    const uint8_t *output; /* nghttp2's, until the next call of it */
+    struct stream *left;   /* closed streams for which a thread still works */
+    const uint8_t *output; /* nghttp2's, until the next call of nghttp2 */
     size_t output_bytes;
     unsigned resets;
     uint64_t resets_ms;
     struct wire_frames frames;
-    size_t block_bytes; /* decoded, of the header block that is coming */
+    size_t block_bytes; /* of the header block being received, decoded */
     bool has_ended, is_leaving;
 };
 
-/* grpc_output.c. 0: all is sent; -EAGAIN; or it is broken */
+/* grpc_output.c. 0: all is sent; -EAGAIN; or the connection is broken */
 int grpc_send_output(struct grpc_connection *grpc);
-/* Sends what there is to send, and waits for what comes next. */
+/* Sends all pending output, then sets the events and the deadline to wait for. */
 void grpc_flush(struct grpc_connection *grpc);
 
 /* grpc_stream.c */
 struct stream *grpc_stream_new(struct grpc_connection *grpc, int32_t id);
-/* At once, or when the thread that works for it has done so. */
+/* Frees the stream now, or when the thread that works for it is finished. */
 void grpc_stream_free(struct stream *stream);
-/* It takes so many bytes altogether. As connection_hold */
+/* Raises the stream's share of its connection's held bytes to `bytes`. Returns as connection_hold
+ * does. */
 int grpc_stream_hold(struct stream *stream, uint64_t bytes);
-/* Its headers are here: what it is, and whether it is known. */
+/* Called when the headers are complete: refuses an invalid request, or finds the call. */
 void grpc_stream_open(struct stream *stream);
-/* Its message is here. */
+/* Called when the message is complete: decodes it and starts the call. */
 void grpc_stream_serve(struct stream *stream);
-/* Without a message: one block of headers says all. */
+/* Answers with one block of headers: status and text, no message. */
 void grpc_stream_refuse(struct stream *stream, enum wire_code code, struct wire_text text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a gRPC connection sends, and what it waits for then. */
+/* What a gRPC connection sends, and the event it waits for then. */
 #include "triton/grpc_internal.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ int grpc_send_output(struct grpc_connection *grpc)
     }
 }
 
-/* UINT64_MAX: what it waits for is not the client. */
+/* Returns UINT64_MAX if the stream does not wait for the client. */
 static uint64_t get_deadline(const struct stream *stream)
 {
     return call_is_under_way(&stream->call) ? UINT64_MAX : stream->deadline_ms;
 }
 
-/* The whole connection has a time without streams, and one in which it must take something. */
+/* A connection without streams, or with unread output, has a deadline of its own. */
 static void set_deadline(struct grpc_connection *grpc, bool is_blocked)
 {
     uint64_t deadline_ms = UINT64_MAX;

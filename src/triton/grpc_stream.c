@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls: what a stream asks, and what it is answered. */
+/* Calls: the request of a stream, and its answer. */
 #include "triton/grpc_internal.h"
 
 #include "base/container.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELD_STEP 4096u /* asked for more than is needed, so that not every piece asks */
+#define HELD_STEP 4096u /* counted in advance, to ask once for many pieces */
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
@@ -165,7 +165,7 @@ static void answer_call(struct stream *stream)
     }
     wire_put(&stream->answer, prefix, sizeof prefix);
     wire_grpc_encode(&stream->call.request, answer, &stream->answer);
-    wire_answer_free(answer); /* it is not counted, and its message may wait for long */
+    wire_answer_free(answer); /* uncounted, and the message may be queued for long */
     if (stream->answer.has_failed ||
         grpc_stream_hold(stream, GRPC_STREAM_BYTES + stream->message.room + stream->answer.room))
         grpc_stream_refuse(
@@ -181,7 +181,7 @@ static void on_call_done(struct call *call)
     struct grpc_connection *grpc = stream->grpc;
 
     if (grpc->base.is_ended)
-        return; /* answered too late; it is freed soon */
+        return; /* too late; the stream is freed soon */
     answer_call(stream);
     grpc_flush(grpc);
 }
@@ -198,7 +198,7 @@ static void on_call_released(struct call *call)
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-/* The one message that a call has. 0, or -EINVAL and it is answered. */
+/* Finds the one message that a call has. 0, or -EINVAL and the call is answered. */
 static int open_message(struct stream *stream, struct wire_text *message)
 {
     const uint8_t *at = stream->message.bytes;

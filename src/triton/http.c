@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection that speaks HTTP/1.1. One request at a time: the next one, which may be here
- * already, is looked at when the answer is on its way. While an answer is not taken nothing is
- * read.
+ * A connection that speaks HTTP/1.1. One request at a time: the next one, which may be in the
+ * buffer already, is parsed when the answer has been sent. Nothing is read while an answer waits to
+ * be sent.
  */
 #include "triton/server.h"
 
@@ -17,7 +17,7 @@
 
 #define READ_BYTES        16384u
 #define REQUESTS_PER_TURN 8u
-#define HELD_STEP         4096u /* asked for more than is needed, so that not every slice asks */
+#define HELD_STEP         4096u /* counted in advance, to ask once for many slices */
 
 enum http_phase {
     HTTP_HEAD,    /* a head is read */
@@ -25,22 +25,21 @@ enum http_phase {
     HTTP_DISCARD, /* a body is counted and thrown away; the answer is known */
     HTTP_CALL,    /* the call is under way */
     HTTP_ANSWER,  /* the answer is sent */
-    HTTP_LINGER,  /* it is sent, the last one; what still comes is thrown away, or it might be lost
-                   */
+    HTTP_LINGER,  /* the last answer is sent; received bytes are dropped, or it may be lost */
 };
 
 struct http_connection {
     struct connection base; /* first */
     enum http_phase phase;
-    bool is_kept, has_ended; /* ended: the client sends nothing any more */
+    bool is_kept, has_ended; /* ended: the client sends no more */
     bool is_head;            /* the answer has a head alone */
-    unsigned turn;           /* so many requests more before others have their turn */
-    char *input;             /* NULL while nothing is in it */
+    unsigned turn;           /* requests left before other connections get their turn */
+    char *input;             /* NULL while empty */
     size_t input_begin, input_end;
-    size_t scanned;                   /* of a head */
-    struct wire_http_refusal refusal; /* of a request whose body goes by first; status 0: none */
+    size_t scanned;                   /* bytes of a head searched so far */
+    struct wire_http_refusal refusal; /* sent when the body has been dropped; status 0: none */
     struct wire_http_head head;       /* its texts point into `input` until the body comes */
-    char *path;                       /* what the request points into; with its token behind it */
+    char *path;                       /* the path that the request points into, then its token */
     struct wire_http_body body_state;
     struct wire_buffer body, output;
     size_t sent_bytes;
@@ -60,7 +59,7 @@ static void hold_all(struct http_connection *http)
 {
     uint64_t bytes = http->body.room + http->output.room;
 
-    /* More than may be is refused before it is there; this only gives back. */
+    /* A growing count was refused or accepted before the growth; this only lowers it. */
     if (bytes < http->base.held_bytes)
         connection_hold(&http->base, bytes);
 }
@@ -91,7 +90,7 @@ static void end_request(struct http_connection *http)
     hold_all(http);
 }
 
-/* The next request has begun where a piece of it has come with the last one. */
+/* If bytes of the next request came with the last one, that request has begun. */
 static uint64_t wait_for_next_ms(const struct http_connection *http)
 {
     if (!http->is_kept)
@@ -113,7 +112,7 @@ static void next_request(struct http_connection *http)
         connection_end_sending(&http->base);
 }
 
-/* Sends what there is to send. */
+/* Sends the rest of the output. */
 static void http_send(struct http_connection *http)
 {
     int error = 0;
@@ -175,7 +174,7 @@ static void answer_error(struct http_connection *http, unsigned status, const ch
     wire_buffer_free(&body);
 }
 
-/* After it nothing that the client sends can be understood. */
+/* Answers and ends the connection: after a malformed request no byte can be understood. */
 static void refuse(struct http_connection *http, const struct wire_http_refusal *refusal)
 {
     http->is_kept = false;
@@ -188,7 +187,7 @@ static void answer_call(struct http_connection *http)
     size_t json_bytes;
     unsigned status = wire_rest_encode(&http->call.request, &http->call.answer, &body, &json_bytes);
 
-    wire_answer_free(&http->call.answer); /* it is not counted, and its text may wait for long */
+    wire_answer_free(&http->call.answer); /* uncounted, and the body may be queued for long */
     if (!body.has_failed && connection_hold(&http->base, http->body.room + 2 * body.room) == 0)
         answer_with(http, status, &body, json_bytes);
     else
@@ -201,7 +200,7 @@ static void on_call_done(struct call *call)
     struct http_connection *http = CONTAINER_OF(call, struct http_connection, call);
 
     if (http->base.is_ended)
-        return; /* answered too late; it is freed soon */
+        return; /* too late; the connection is freed soon */
     answer_call(http);
     http_serve(http);
 }
@@ -215,7 +214,7 @@ static void on_call_released(struct call *call)
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-/* The request points into memory of its own from here on: the head goes. */
+/* Copies the path and the token, because the head leaves the buffer. */
 static int keep_texts(struct http_connection *http)
 {
     const struct wire_http_head *head = &http->head;
@@ -229,7 +228,7 @@ static int keep_texts(struct http_connection *http)
     return 0;
 }
 
-/* False: it is refused when its body has gone by. */
+/* Returns false if the request must be refused, after its body was read. */
 static bool route(struct http_connection *http)
 {
     struct wire_http_head *head = &http->head;
@@ -257,8 +256,8 @@ static bool route(struct http_connection *http)
     return !error && !is_encoded;
 }
 
-/* The body is not kept, but taken to its end, and then the answer that is known is given: who is
- * still sending would lose it. */
+/* Reads the body to its end, drops it, and then sends the answer that is known already: a client
+ * that is still sending would lose an earlier answer. */
 static void begin_discard(struct http_connection *http)
 {
     wire_buffer_free(&http->body);
@@ -290,7 +289,7 @@ static void begin_call(struct http_connection *http)
                                        &call->request, &call->answer);
 
     http->phase = HTTP_CALL;
-    http->base.deadline_ms = UINT64_MAX; /* what the call waits for has its own */
+    http->base.deadline_ms = UINT64_MAX; /* the call has its own deadlines */
     if (error || call_begin(call, http->base.id, connection_get_owner(&http->base)))
         answer_call(http);
 }
@@ -302,7 +301,7 @@ static void consume(struct http_connection *http, size_t bytes)
         drop_input(http);
 }
 
-/* 0 or -EAGAIN: more must come first. */
+/* 0, or -EAGAIN if more bytes are needed. */
 static int serve_head(struct http_connection *http)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -326,7 +325,7 @@ static int serve_head(struct http_connection *http)
     if (!route(http) || http->body_state.total_bytes > SERVER_MAX_MESSAGE)
         begin_discard(http);
     if (http->head.wants_continue && count_input(http) == http->head.head_bytes) {
-        size_t sent; /* into an empty buffer of the kernel's */
+        size_t sent; /* always fits: nothing else is in the socket's buffer */
         if (connection_send(&http->base, go_on, sizeof go_on - 1, &sent) ||
             sent != sizeof go_on - 1) {
             connection_end(&http->base);
@@ -381,14 +380,15 @@ static int serve_body(struct http_connection *http)
     return 0;
 }
 
-/* As far as it goes with what was read. */
+/* Serves as much as the bytes read so far allow. */
 static void http_serve(struct http_connection *http)
 {
     int error = 0;
 
     while (!error && !http->base.is_ended) {
         if (http->phase == HTTP_HEAD && count_input(http) > 0 && http->turn == 0) {
-            connection_watch(&http->base, EVENT_WRITE); /* nothing is read, and it comes round */
+            connection_watch(&http->base, EVENT_WRITE); /* reads nothing, but calls http_ready again
+                                                           after the other connections */
             return;
         }
         if (http->phase == HTTP_HEAD)
@@ -410,7 +410,7 @@ static void http_serve(struct http_connection *http)
         connection_watch(&http->base, EVENT_READ);
 }
 
-/* Behind requests that wait for their turn. -EAGAIN: they leave no room. */
+/* Reads behind the requests that wait for their turn. -EAGAIN: the buffer is full. */
 static int receive(struct http_connection *http, size_t *got)
 {
     size_t room = WIRE_HTTP_MAX_HEAD_BYTES + READ_BYTES;
@@ -457,8 +457,8 @@ static void http_ready(struct connection *connection, uint32_t events)
     if (http->phase == HTTP_ANSWER) {
         http_send(http);
     } else if (http->phase == HTTP_CALL) {
-        /* Most clients send nothing until they are answered, so reading is waited for on, and only
-         * stopped when somebody does. Without it a client that is gone shows, and nothing else. */
+        /* Most clients send nothing until they are answered, so the first bytes are waited for;
+         * then only for the end of the connection, which is reported in any case. */
         if (connection->events == 0)
             connection_end(connection);
         else

@@ -40,7 +40,7 @@ static bool fill_address(const struct sockaddr_storage *address, __be16 *port, _
     return false;
 }
 
-/* Only here is the socket at the other end one of this network namespace. */
+/* Returns true for an address whose other end is a socket of this network namespace. */
 static bool is_loopback(const struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_INET)
@@ -49,7 +49,7 @@ static bool is_loopback(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-/* The socket whose own address is our peer, and whose peer is our own address. */
+/* Asks for the client's socket: its own address is our peer, its peer is our own address. */
 static bool make_question(int fd, struct question *question)
 {
     struct sockaddr_storage own = {0}, peer = {0};
@@ -71,7 +71,8 @@ static bool make_question(int fd, struct question *question)
            fill_address(&own, &id->idiag_dport, id->idiag_dst) && is_loopback(&peer);
 }
 
-/* A client's socket may be of IPv6 and speak IPv4: its addresses are ::ffff:ADDRESS then. */
+/* Compares addresses. A client's IPv6 socket may speak IPv4: its addresses are then
+ * ::ffff:ADDRESS. */
 static bool is_address(const __be32 *told, bool is_mapped, const __be32 *asked)
 {
     if (!is_mapped)
@@ -79,14 +80,15 @@ static bool is_address(const __be32 *told, bool is_mapped, const __be32 *asked)
     return told[0] == 0 && told[1] == 0 && told[2] == htonl(0xffff) && told[3] == asked[0];
 }
 
-/* Perhaps one direction is at its end: a client may say all at once, and then only listen. */
+/* Includes a connection closed in one direction: a client may send all at once, and then only
+ * read. */
 static bool is_connected(uint8_t state)
 {
     return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 ||
            state == TCP_CLOSE_WAIT;
 }
 
-/* One to an earlier question was perhaps never read. */
+/* The answer to an earlier question may still be unread. */
 static bool is_answer_to(const struct question *question, const char *bytes, size_t size)
 {
     const struct nlmsghdr *header = (const struct nlmsghdr *)bytes;
@@ -94,8 +96,8 @@ static bool is_answer_to(const struct question *question, const char *bytes, siz
     return size >= sizeof *header && header->nlmsg_seq == question->header.nlmsg_seq;
 }
 
-/* A socket that is closed already has no owner that the kernel remembers, and counts as root's in
- * its answer: only one that is open, and exactly the one that was asked for, says anything. */
+/* Reads the user from the answer. The kernel reports a closed socket as root's, so only an open
+ * socket with exactly the addresses asked for counts. */
 static uint32_t read_answer(const struct question *question, const char *bytes, size_t size)
 {
     const struct nlmsghdr *header = (const struct nlmsghdr *)bytes;
@@ -117,7 +119,7 @@ static uint32_t read_answer(const struct question *question, const char *bytes, 
     return answer->idiag_uid;
 }
 
-/* The kernel answers while it is asked, so that the answer is there at once or never comes. */
+/* Asks the kernel, which answers during sendto(2): the answer is there at once, or never comes. */
 static uint32_t ask_kernel(int fd)
 {
     static int diag = -1;
@@ -141,7 +143,7 @@ static uint32_t ask_kernel(int fd)
     return got > 0 ? read_answer(&question, answer, (size_t)got) : IDENTITY_NOBODY;
 }
 
-/* A number from a file of /proc that has nothing but numbers; the `index`th of them. */
+/* Reads number `index` from a file of /proc that contains only numbers. */
 static bool read_number(const char *path, int index, uint64_t *number)
 {
     SCOPED_FILE FILE *file = fopen(path, "re");
@@ -152,8 +154,8 @@ static bool read_number(const char *path, int index, uint64_t *number)
     return good;
 }
 
-/* In a user namespace all who have no number there share one, and are told apart by nothing. The
- * process stays in its namespace, so one look is enough. */
+/* Returns true for the number that all unmapped users of a user namespace share. The process stays
+ * in its namespace, so one look is enough. */
 static bool is_shared(uint32_t uid)
 {
     static uint64_t stand_in, mapped;

@@ -20,7 +20,7 @@ static const char *const output_names[] = {"OUTPUT0", "OUTPUT1"}; /* sum, differ
 
 /* ---- regions ------------------------------------------------------------------------------- */
 
-/* Inputs first, then outputs; NULL behind the last. */
+/* Returns inputs first, then outputs; NULL after the last. */
 static const struct wire_tensor *get_tensor(const struct wire_request *request, unsigned at)
 {
     if (at < request->input_count)
@@ -29,7 +29,7 @@ static const struct wire_tensor *get_tensor(const struct wire_request *request, 
     return at < request->output_count ? &request->outputs[at] : NULL;
 }
 
-/* No tensor before it lies in the same region. */
+/* Returns true if no earlier tensor is in the same region. */
 static bool is_first(const struct wire_request *request, const struct wire_tensor *tensor)
 {
     const struct wire_tensor *before;
@@ -41,7 +41,7 @@ static bool is_first(const struct wire_request *request, const struct wire_tenso
     return true;
 }
 
-/* How many regions there are, each counted once; before the one of this name, if it is given. */
+/* Counts the distinct regions; with `name`, those before the region of that name. */
 static unsigned count_until(const struct wire_request *request, const struct wire_text *name)
 {
     const struct wire_tensor *tensor;
@@ -175,7 +175,7 @@ static int check_shape(const struct wire_request *request, const struct model *m
     return 0;
 }
 
-/* So that no size of a tensor is taken from anything but its shape. */
+/* Checks the size of the data, so that later code can take every size from the shape. */
 static int check_size(const struct model *model, const struct wire_tensor *input,
                       struct wire_answer *answer)
 {
@@ -185,7 +185,7 @@ static int check_size(const struct model *model, const struct wire_tensor *input
         return wire_fail(answer, WIRE_INVALID, "input '%.*s' for model '%s' has no data",
                          WIRE_SHOW(input->name), model->name);
     if (!input->has_region && !input->has_data)
-        return 0; /* its numbers are counted when they are read */
+        return 0; /* its numbers are counted when they are parsed */
     got = input->has_region ? input->region_bytes : input->data.bytes;
     if (got == wanted)
         return 0;
@@ -251,7 +251,7 @@ int infer_check_model(const struct wire_request *request, bool has_test_models,
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* A flat list of numbers, or one nested as the shape is. */
+/* Reads a flat list of numbers, or one nested by the shape. */
 static int read_json(struct wire_text text, int32_t *values, size_t count)
 {
     struct wire_json json;
@@ -318,7 +318,7 @@ static int read_input(const struct wire_request *request, const char *name,
                      bytes / sizeof *values, WIRE_SHOW(request->model));
 }
 
-/* The result's numbers stay in the answer, or go to the region that was named for them. */
+/* Leaves the result in the answer, or moves it into the region named for it. */
 static int give_result(const struct wire_request *request,
                        struct registry_reference *const *references, struct wire_result *result,
                        struct wire_answer *answer)
@@ -335,7 +335,7 @@ static int give_result(const struct wire_request *request,
     return error ? explain_access(result->wanted, reason, error, answer) : 0;
 }
 
-/* Beyond the last number it goes on with the first, as the hardware does. */
+/* Integers wrap around, as in the hardware. */
 static void compute(int32_t *restrict to, const int32_t *restrict left,
                     const int32_t *restrict right, size_t count, bool is_sum)
 {
@@ -367,7 +367,7 @@ static int make_result(const struct wire_request *request, const struct wire_ten
     return give_result(request, references, result, answer);
 }
 
-/* Those that are wanted, in the order in which they are; without any, all. */
+/* Makes the wanted outputs in the order of the request; all, if it names none. */
 static int make_results(const struct wire_request *request, const int32_t *left,
                         const int32_t *right, struct registry_reference *const *references,
                         struct wire_answer *answer)

@@ -23,7 +23,7 @@ static int make_listen(int fd)
 
 /* ---- unix sockets -------------------------------------------------------------------------- */
 
-/* A name that a server left behind is taken over; one that a server answers at is not. */
+/* Removes a name that an ended server left behind, but not that of a running one. */
 static int remove_dead(const struct sockaddr_un *address)
 {
     struct stat facts;
@@ -45,7 +45,7 @@ static int remove_dead(const struct sockaddr_un *address)
     return error;
 }
 
-/* The mode of the socket before bind(2) is that of its name from the beginning. */
+/* Sets the mode before bind(2), so that the name has it from the start. */
 static int bind_unix(int fd, const struct sockaddr_un *address, bool is_shared)
 {
     int error = 0;
@@ -154,7 +154,7 @@ static int open_internet(const struct addrinfo *info, struct listen_socket *list
     return 0;
 }
 
-/* HOST and PORT. -EINVAL */
+/* Splits HOST and PORT. -EINVAL */
 static int split(const char *address, char host[HOST_BYTES], const char **port)
 {
     const char *end = strrchr(address, ':');

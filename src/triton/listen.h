@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listen - the addresses that clients come to
+ * listen - the addresses on which clients connect
  *
- * For triton.c, before any right is given up.
+ * For triton.c, before the process drops its rights.
  */
 #ifndef GMSFS_TRITON_LISTEN_H
 #define GMSFS_TRITON_LISTEN_H
@@ -17,18 +17,18 @@
 struct listen_socket {
     int fd;
     bool is_unix, is_loopback;
-    char text[LISTEN_TEXT_BYTES]; /* as it came to be: with the port that was chosen for port 0 */
+    char text[LISTEN_TEXT_BYTES]; /* the bound address, with the port chosen for port 0 */
 };
 
 /*
- * "ADDRESS:PORT", "[ADDRESS]:PORT", or "unix:PATH" if that is allowed. A name may stand for several
- * addresses; all of them that this machine has are bound. is_shared: the unix socket is for every
- * user, not for the caller's alone. 0 or a negative errno; sockets that were made are the caller's
- * in both cases, *count of them.
+ * Binds "ADDRESS:PORT", "[ADDRESS]:PORT", or "unix:PATH" if that is allowed. A name may stand for
+ * several addresses; all of them that this machine has are bound. is_shared: every user may connect
+ * to the unix socket, not the caller alone. 0 or a negative errno; in both cases the caller owns
+ * the *count sockets made so far.
  */
 int listen_open(const char *address, bool allows_unix, bool is_shared,
                 struct listen_socket *sockets, size_t room, size_t *count, struct failure *failure);
-/* Closes it, and removes a unix socket's name. */
+/* Closes the socket, and removes the name of a unix socket. */
 void listen_close(struct listen_socket *listening);
 
 #endif

@@ -15,9 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MAX_PEERS 16384u /* more than the server takes */
+#define MAX_PEERS 16384u /* more than the server accepts */
 
-/* Who is at a connection, as it was found once and stays. */
+/* The user at a connection: found once, and unchanged then. */
 struct peer_record {
     uint64_t id; /* first for idvec */
     uint32_t uid;
@@ -32,8 +32,8 @@ struct opener {
     struct drains drains;
     struct opener_request request;
     struct opener_reply reply;
-    bool is_later;           /* the request is answered when CUDA memory is open */
-    int fds[OPENER_MAX_FDS]; /* that go with the reply */
+    bool is_later;           /* answer the request later, when CUDA memory is open */
+    int fds[OPENER_MAX_FDS]; /* to send with the reply */
     size_t fd_count;
 };
 
@@ -60,7 +60,7 @@ static int answer(struct opener *opener)
     return error;
 }
 
-/* ---- who asks ------------------------------------------------------------------------------ */
+/* ---- users ----------------------------------------------------------------------------------- */
 
 static void identify(struct opener *opener, int fd)
 {
@@ -82,7 +82,8 @@ static void identify(struct opener *opener, int fd)
         free(peer);
 }
 
-/* A token says who, or else the connection does; a wrong one is never passed over. */
+/* Finds the user by the token, or without one by the connection; a wrong token is always
+ * refused. */
 static uint32_t find_user(struct opener *opener)
 {
     const struct opener_request *request = &opener->request;
@@ -100,7 +101,7 @@ static uint32_t find_user(struct opener *opener)
     return uid;
 }
 
-/* ---- what is asked ------------------------------------------------------------------------- */
+/* ---- system memory --------------------------------------------------------------------------- */
 
 static bool has_name(struct opener *opener, uint32_t uid)
 {
@@ -113,7 +114,7 @@ static bool has_name(struct opener *opener, uint32_t uid)
     return !error && count > 0;
 }
 
-/* The object that a key names; -1 and no error where the mount itself is to look. */
+/* Opens the object that a key names; fd -1 without error if the mount has to find it. */
 static int open_key(const char *key, uint32_t uid, int *fd)
 {
     const char *end;
@@ -126,7 +127,7 @@ static int open_key(const char *key, uint32_t uid, int *fd)
     return end[1] == '\0' || strchr(end + 1, '/') ? -EINVAL : 0; /* STORE/ALLOCATION */
 }
 
-/* For the mount to judge by; a number without a name has none. */
+/* Finds the groups by which the mount decides rights; a number without a name has none. */
 static int find_groups(struct opener *opener, uint32_t uid, struct groups *groups)
 {
     int error = groups_find(uid, groups);
@@ -167,7 +168,7 @@ static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_reg
     return error;
 }
 
-/* That the name is taken is told first, whatever else is wrong. */
+/* Reports a taken name first, before any other error. */
 static int explain(struct opener *opener, uint32_t uid, int error, enum gmsfs_region_reason *reason)
 {
     if (*reason == GMSFS_REGION_EXISTS || !has_name(opener, uid))
@@ -179,7 +180,7 @@ static int explain(struct opener *opener, uint32_t uid, int error, enum gmsfs_re
 
 /* ---- CUDA memory --------------------------------------------------------------------------- */
 
-/* A registration that waits for its memory to be opened. */
+/* A registration that waits until its memory is open. */
 struct opening {
     struct cuda_ask ask; /* first */
     struct opener *opener;
@@ -187,8 +188,8 @@ struct opening {
     struct opener_request request; /* with one name */
 };
 
-/* A process for his CUDA memory starts with his groups: what is said of them is not what is said of
- * a process. They are kept, so the start finds them. */
+/* A new helper starts with the user's groups. They are looked up here, so that a failure is
+ * reported as one of groups and not of the helper; the start finds them in the cache. */
 static int check_helper_groups(struct opener *opener, uint32_t uid)
 {
     struct groups groups = {0};
@@ -210,7 +211,8 @@ static struct cuda_what tell_what(const struct opener_request *request, uint32_t
         .uid = uid, .device_id = request->device_id, .handle = request->handle};
 }
 
-/* What the helper says, where the errno of a mount would mean something else. */
+/* Translates a helper's error, because the mount's errno of the same number means something
+ * else. */
 static int judge_helper(struct opener *opener, int error, enum gmsfs_region_reason *reason)
 {
     if (error == -EINVAL)
@@ -220,7 +222,7 @@ static int judge_helper(struct opener *opener, int error, enum gmsfs_region_reas
     return error;
 }
 
-/* Its number in the mount; 0: it has gone already. */
+/* Returns the region's number in the mount; 0 if it has gone already. */
 static uint64_t find_number(struct opener *opener, uint32_t uid)
 {
     SCOPED_FREE struct gmsfs_region_info *list = NULL;
@@ -278,7 +280,7 @@ static void on_opened(struct cuda_ask *ask, int error, uint64_t size_bytes)
                   : register_opened(opener, uid, size_bytes, &reason);
     opener->reply.error = error ? explain(opener, uid, error, &reason) : 0;
     opener->reply.reason = reason;
-    answer(opener); /* whether the server is still there is seen when it is to ask again */
+    answer(opener); /* if the server is gone, the next receive notices */
 }
 
 static int begin_cuda(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
@@ -323,7 +325,7 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
     return error ? explain(opener, uid, error, reason) : 0;
 }
 
-/* A list may need several messages; the last one is left to the caller. */
+/* A list may need several messages; the caller sends the last one. */
 static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
 {
     const struct opener_request *request = &opener->request;
@@ -345,7 +347,7 @@ static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_r
     return error;
 }
 
-/* One that is over is to nobody's use any more, and the reference goes. */
+/* Refuses a region whose drain time is over, and drops the reference. */
 static int check_drain(struct opener *opener, const struct gmsfs_region_info *info, int file,
                        int fd, enum gmsfs_region_reason *reason)
 {
@@ -359,7 +361,7 @@ static int check_drain(struct opener *opener, const struct gmsfs_region_info *in
     return -ENOENT;
 }
 
-/* On failure the reference goes. */
+/* Drops the reference on failure. */
 static int lease(struct opener *opener, uint32_t uid, struct gmsfs_region_info *info, int *fd,
                  int file)
 {
@@ -415,7 +417,7 @@ static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reaso
     return error;
 }
 
-/* What is unregistered and still there is in use. */
+/* A region that is unregistered but still listed is in use. */
 static void note_drains(struct opener *opener, uint32_t uid)
 {
     const struct opener_request *request = &opener->request;
@@ -505,7 +507,7 @@ static int serve_next(struct opener *opener)
     return error == -EPIPE || error == -ECONNRESET ? 1 : error;
 }
 
-/* The server lets go of those whose time is over. */
+/* Tells the server of regions whose drain time is over. */
 static int end_drains(struct opener *opener)
 {
     struct opener_reply *reply = &opener->reply;
@@ -534,7 +536,7 @@ static int get_wait_ms(const struct opener *opener)
     return wait_ms < 0 || wait_ms > CUDA_TICK_MS ? CUDA_TICK_MS : wait_ms;
 }
 
-/* Only the server is waited for as long as nobody has CUDA memory and nothing drains. */
+/* Returns false if only the server can wake us: no CUDA memory is open, and no region drains. */
 static bool has_more_to_do(const struct opener *opener)
 {
     return cuda_helpers_has_any(opener->helpers) || opener->drains.items.count > 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * opener - the process beside the one that serves clients: it has the rights, and decides by them
+ * opener - the process beside the serving one: it has the rights, and checks them
  *
- * It finds out who is at the other end of a connection, opens shared-memory objects as that user,
- * has CUDA memory opened by a process of that user's (cuda_helpers.h), and asks the mount for its
- * regions. It reads no byte that a client has sent but names and keys in
- * messages of fixed form. One thread; it blocks where the mount does, and the server does not wait
- * for it to answer what needs no mount.
+ * It finds the user at the other end of a connection, opens shared-memory objects as that user, has
+ * CUDA memory opened by a process of that user (cuda_helpers.h), and asks the mount for the user's
+ * regions. Of the bytes that a client sends it reads only names and keys, in messages of fixed
+ * form. One thread; it blocks where the mount does, and the server answers requests that need no
+ * mount meanwhile.
  */
 #ifndef GMSFS_TRITON_OPENER_H
 #define GMSFS_TRITON_OPENER_H
@@ -19,9 +19,9 @@
 
 struct opener_options {
     struct registry *registry;
-    const struct identity_tokens *tokens; /* NULL: there are none */
-    bool serves_all;                      /* root's: for every user, each with his own */
-    uint64_t drain_ms; /* how long one that is unregistered may be used; DRAINS_FOREVER */
+    const struct identity_tokens *tokens; /* NULL: none */
+    bool serves_all;   /* as root: serves every user with the user's own regions */
+    uint64_t drain_ms; /* how long a region may be used after it was unregistered; DRAINS_FOREVER */
 };
 
 /* Serves until the other end of `socket` is closed. 0 or a negative errno */

@@ -13,27 +13,28 @@
 #include <unistd.h>
 
 #define REPLIES_PER_TURN 64
-/* What is sent is in no order of turns any more, so it is little: some requests, one of the largest
- * at least. */
+/* Requests already sent have left the order of turns, so the buffer is small: a few requests, at
+ * least one of the largest. */
 #define SENT_BYTES (2 * (int)sizeof(struct opener_request))
 
-/* What one of those who ask has not been sent yet, in order. */
+/* The unsent requests of one turn, in order. */
 struct opener_turn {
     uint64_t owner; /* first for idvec */
     struct opener_call *first, **end;
     struct opener_turn *next;
-    bool is_in_line; /* it comes up, be it with nothing to send, and is freed then */
+    bool is_in_line; /* it is in the line, even if it has nothing left to send, and is freed when it
+                        leaves */
 };
 
 struct opener_client {
     struct event_watch watch;
-    struct event_timeout timeout; /* of the first of those asked */
+    struct event_timeout timeout; /* of the oldest request in flight */
     struct event_loop loop;
     struct opener_events events;
     struct idvec asked; /* of struct opener_call */
     uint64_t next_id;
     struct idvec turns;
-    struct opener_turn *line, **line_end; /* of those that may be sent, the next one first */
+    struct opener_turn *line, **line_end; /* turns with a request to send, the next first */
     bool is_lost;
     struct opener_reply reply;
 };
@@ -79,7 +80,7 @@ static void stand_in_line(struct opener_client *client, struct opener_turn *turn
     client->line_end = &turn->next;
 }
 
-/* The first one of the line; it may stand there again. */
+/* Takes the first turn of the line; the caller may append it again. */
 static struct opener_turn *leave_line(struct opener_client *client)
 {
     struct opener_turn *turn = client->line;
@@ -112,7 +113,7 @@ static void unlink_call(struct opener_call *call)
     call->turn = NULL;
 }
 
-/* Its request is sent, or never will be. */
+/* Frees the request after it was sent, or will not be. */
 static void take_out(struct opener_call *call)
 {
     struct opener_turn *turn = call->turn;
@@ -146,7 +147,7 @@ static void fail_call(struct opener_call *call, int error)
     call->done(call, NULL, NULL, 0, error);
 }
 
-/* All have the same time, so the first that was asked is the first to be late. */
+/* All requests have the same time limit, so the oldest is the first to be late. */
 static void on_timeout(struct event_timeout *timeout)
 {
     struct opener_client *client = CONTAINER_OF(timeout, struct opener_client, timeout);
@@ -171,7 +172,7 @@ static void lose(struct opener_client *client, int error)
     client->events.on_lost(client->events.context, error);
 }
 
-/* The first request of whose turn it is. 0, or a negative errno and it is his turn still. */
+/* Sends the first request of the first turn. 0, or a negative errno and the line is unchanged. */
 static int send_next(struct opener_client *client)
 {
     struct opener_call *call = client->line->first;
@@ -187,7 +188,7 @@ static int send_next(struct opener_client *client)
     if (call && call->next)
         stand_in_line(client, turn);
     if (call)
-        take_out(call); /* and the turn, where it was its last */
+        take_out(call); /* also the turn, if this was its last request */
     else
         free_turn(client, turn);
     return 0;
@@ -304,8 +305,8 @@ struct opener_request *opener_prepare(struct opener_client *client, struct opene
     return call->request;
 }
 
-/* At once where nobody waits. What goes wrong then is found by the loop when it tries again, so
- * that nobody is told of a failure while he asks. */
+/* Sends at once if no other request waits. After an error the loop tries again, so that opener_ask
+ * itself never calls `done`. */
 static void send_now(struct opener_client *client, const struct opener_call *call)
 {
     bool is_alone =

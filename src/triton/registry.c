@@ -11,15 +11,15 @@
 
 struct registry {
     char *mount;
-    gmsfs_regions_t *regions; /* NULL: the mount was gone; it is looked for again */
+    gmsfs_regions_t *regions; /* NULL: the mount was gone; the next call tries to open it again */
 };
 
 struct registry_reference {
     gmsfs_region_t *region;
-    int lease; /* of CUDA memory; -1: it is of another kind */
+    int lease; /* for CUDA memory; -1: none */
 };
 
-/* A caller's own regions are asked for as such: only root names others. */
+/* A caller asks for its own regions as SELF: only root may name a user. */
 static uint32_t as_owner(uint32_t uid)
 {
     return uid == geteuid() ? GMSFS_REGION_SELF : uid;
@@ -51,7 +51,7 @@ void registry_close(struct registry *registry)
     free(registry);
 }
 
-/* A mount that is gone is let go of, so that another one can take its place. */
+/* Closes a mount that is gone, so that another mount can take its place. */
 static int judge(struct registry *registry, int error)
 {
     static const int gone[] = {ENOTCONN, ECONNABORTED, ECONNREFUSED, ECONNRESET,
@@ -195,7 +195,7 @@ int registry_check(const struct registry_reference *reference, uint64_t offset, 
     return gmsfs_region_check(gmsfs_region_info(reference->region), offset, size_bytes, reason);
 }
 
-/* In the memory that the region is a piece of. */
+/* Returns the offset in the memory that the region is a part of. */
 static uint64_t find_place(const struct registry_reference *reference, uint64_t offset)
 {
     return gmsfs_region_info(reference->region)->offset + offset;

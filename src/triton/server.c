@@ -19,7 +19,7 @@
 
 #define ACCEPTS_PER_TURN 32
 #define SPARE_FDS        64u /* beyond connections and the regions of their requests */
-#define FDS_PER_USE      2u  /* a connection, and what it has open meanwhile on average */
+#define FDS_PER_USE      2u  /* a connection, and its other descriptors on average */
 
 /* ---- connections --------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ static void on_connection(struct event_watch *watch, uint32_t events)
     connection->calls->ready(connection, events);
 }
 
-/* Only a connection that is beyond its own user's share makes nobody else go. */
+/* Makes room by ending another connection, but not for a user beyond its own share. */
 static int check_room(struct server *server, uint32_t uid)
 {
     int error = share_check(&server->share, uid, SHARE_USER, 1);
@@ -56,7 +56,7 @@ static int check_room(struct server *server, uint32_t uid)
     return error;
 }
 
-/* 0 or a negative errno, and the descriptor is the caller's still. */
+/* 0, or a negative errno and the caller still owns the descriptor. */
 static int add_connection(struct listener *listener, int fd, uint32_t uid)
 {
     struct server *server = listener->server;
@@ -99,7 +99,8 @@ static void accept_one(struct listener *listener, int fd)
     uint32_t uid = identity_of_socket(fd);
     int error = add_connection(listener, fd, uid);
     if (!error) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* a unix socket has none */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on,
+                   sizeof on); /* fails on a unix socket, harmlessly */
         return;
     }
     close(fd);
@@ -153,7 +154,7 @@ static void stop(struct server *server)
         next = at->next;
         at->calls->stop(at);
     }
-    loop_set_idle(server->loop); /* which looks whether all are gone */
+    loop_set_idle(server->loop); /* on_idle then ends the loop if no connection is left */
 }
 
 static void on_stop(void *context)
@@ -184,7 +185,7 @@ static void on_idle(void *context)
     stop_if_done(server);
 }
 
-/* Once a second as long as there are connections: whose time is over? */
+/* Looks once a second for connections past their deadline, while there are connections. */
 static bool on_tick(void *context, uint64_t now_ms)
 {
     struct server *server = context;
@@ -199,9 +200,9 @@ static bool on_tick(void *context, uint64_t now_ms)
     return server->connections != NULL;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
-/* As many connections as there may be descriptors for. */
+/* Returns how many connections the limit of open files allows. */
 static uint64_t limit_connections(void)
 {
     struct rlimit files;
@@ -261,8 +262,8 @@ static void free_server(struct server *server)
     free(server);
 }
 
-/* Tensors of some megabytes come and go with each request: their pages are kept, or half of the
- * time would go into clearing them. */
+/* Keeps freed pages in the process: each request allocates tensors of some megabytes, and clearing
+ * new pages would take half of the time. */
 static void keep_pages(void)
 {
     mallopt(M_MMAP_THRESHOLD, 2 * SERVER_MAX_MESSAGE);
@@ -291,7 +292,8 @@ int server_run(const struct server_options *options)
     while (server->connections)
         connection_end(server->connections);
     free_ended(server);
-    if (!server->ended) /* else a thread waits for the mount: all goes with the process */
+    if (!server->ended) /* else a thread waits for the mount, and only the end of the process frees
+                           all */
         free_server(server);
     return error;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What server.c, connection.c and connection_user.c share; nobody else includes it. */
+/* Shared by server.c, connection.c and connection_user.c alone. */
 #ifndef GMSFS_TRITON_SERVER_INTERNAL_H
 #define GMSFS_TRITON_SERVER_INTERNAL_H
 
@@ -24,18 +24,18 @@ struct server {
     uint64_t next_id, stop_at_ms;
     struct share share, held;
     bool is_stopping;
-    uint64_t warned_ms; /* that somebody was turned away */
+    uint64_t warned_ms; /* time of the last warning; 0: none yet */
     int error;
 };
 
 /* connection.c */
-/* Whoever floods us does not flood the log. */
+/* Returns true at most once in a while, so that a flood of clients does not flood the log. */
 bool server_may_warn(struct server *server);
 void server_init_lines(struct server *server);
-/* Enters or removes the connection where its user, its token or its bytes have changed. */
+/* Updates the connection's places in the lines after its user, token lookup or bytes changed. */
 void connection_update_lines(struct connection *connection);
-/* Ends the connection that has stood longest in the line, but not `other`. A connection whose user
- * is not known makes room for newer ones. False: no other one stands there. */
+/* Ends the oldest connection in the line except `other`, to make room for newer ones. Returns false
+ * if there is no such connection. */
 bool server_end_stranger(struct server *server, enum connection_line_name name,
                          const struct connection *other);
 

@@ -14,8 +14,8 @@
 
 #define SHM_DIRECTORY "/dev/shm"
 
-/* Nothing here waits: no FIFO is opened to its other end, no lease is waited for, and no process of
- * a user's who mounted a file system of his own on the object's name. */
+/* Never blocks: on a FIFO, on a file lease, or on a user's file system mounted on the object's
+ * name. */
 static int open_object(const char *key, int *fd)
 {
     const struct open_how how = {.flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -42,8 +42,8 @@ static int check_owner(int fd, uint32_t uid)
     return S_ISREG(facts.st_mode) && facts.st_uid == uid ? 0 : -EACCES;
 }
 
-/* The rights of files alone, which is all that open(2) asks for: whoever else runs as this user
- * can neither signal nor trace us meanwhile. */
+/* Changes the rights for files alone, which open(2) checks: other processes of this user can
+ * neither signal nor trace us meanwhile. */
 static bool become(uint32_t uid)
 {
     setfsuid(uid);
@@ -59,7 +59,7 @@ int shm_object_open(uint32_t uid, const char *key, int *fd)
         return -EPERM;
     error = open_object(key, fd);
     if (uid != own && !become(own))
-        abort(); /* nobody may be served with another's rights */
+        abort(); /* never serve with another user's rights */
     if (error)
         return error;
     error = check_owner(*fd, uid);

@@ -15,7 +15,7 @@
 #define MAX_TOKENS 4096u
 
 struct token {
-    char text[OPENER_TOKEN_BYTES + 1]; /* zeros behind it */
+    char text[OPENER_TOKEN_BYTES + 1]; /* padded with zeros */
     uint32_t uid;
 };
 
@@ -35,7 +35,7 @@ static int add(struct identity_tokens *tokens, const char *text, uint32_t uid)
     return 0;
 }
 
-/* "TOKEN UID"; what is wrong with it, or NULL. */
+/* Parses "TOKEN UID". Returns the reason it is invalid, or NULL. */
 static const char *parse_line(char *line, char **token, uint32_t *uid)
 {
     char *words[3] = {NULL}, *rest = NULL, *end;
@@ -81,7 +81,7 @@ static int read_lines(FILE *file, const char *path, struct identity_tokens *toke
     return error;
 }
 
-/* Whoever could read or replace it would be whom he likes. */
+/* A user that could read or replace the file could act as any user in it. */
 static int check_file(int fd, const char *path, struct failure *failure)
 {
     struct stat facts;

@@ -25,18 +25,18 @@
 #define NOBODY     65534u
 #define TEXT_BYTES 2048u
 
-/* ---- the signals that end it ---------------------------------------------------------------- */
+/* ---- signals that end the process ------------------------------------------------------------ */
 
-/* A thread waits for them: the opener may itself be waiting for a mount that does not answer, and
- * is then left behind after a while. */
+/* A thread waits for the signals: the opener may block on a mount that does not answer, and the
+ * process then exits after a while. */
 
-#define ENDS_GRACE_S 10u /* more than the server takes for what has begun */
+#define ENDS_GRACE_S 10u /* more than the server takes to finish requests in flight */
 
 #define STACK_BYTES (256u << 10)
 
 static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* What was ignored before (nohup) stays ignored: sigwait(3) would take it all the same. */
+/* Signals that were ignored before (nohup) stay ignored: sigwait(3) would take them too. */
 static void list_ends(sigset_t *ends)
 {
     struct sigaction action;
@@ -48,7 +48,7 @@ static void list_ends(sigset_t *ends)
     }
 }
 
-/* Before any process or thread is started: none of them is ended by these signals. */
+/* Called before any process or thread starts, so that these signals end none of them. */
 static void ends_block(void)
 {
     sigset_t ends;
@@ -72,8 +72,8 @@ static void *await_end(void *argument)
     _exit(EXIT_FAILURE);
 }
 
-/* From here on the first of them tells the server at the other end of `opener` to end. If this
- * process has not ended by then as well, it does. 0 or a negative errno */
+/* Starts the thread: the first signal tells the server at the other end of `opener` to end. If this
+ * process has not ended some seconds later, the thread ends it. 0 or a negative errno */
 static int ends_start(int opener)
 {
     return thread_start(NULL, STACK_BYTES, await_end, (void *)(intptr_t)opener);
@@ -82,7 +82,7 @@ static int ends_start(int opener)
 struct triton {
     const struct triton_options *options;
     struct listen_socket sockets[SERVER_MAX_LISTENERS];
-    size_t http_count, count; /* those of HTTP first */
+    size_t http_count, count; /* sockets for HTTP come first */
     pid_t server;
     int opener; /* our end */
     bool has_cuda;
@@ -130,9 +130,9 @@ static void say_where(const struct triton *triton)
     triton->options->on_serving(text);
 }
 
-/* ---- the process that serves --------------------------------------------------------------- */
+/* ---- the serving process --------------------------------------------------------------------- */
 
-/* Nothing is left of root; nor may others who are nobody look into it. */
+/* Gives up all rights of root, and keeps other processes of user nobody from looking in. */
 static int give_up_rights(void)
 {
     uid_t uid = NOBODY;
@@ -163,7 +163,7 @@ static int serve(const struct triton *triton, int opener, pid_t parent)
                                      .delay_ms = triton->options->delay_ms};
     int error = give_up_rights();
 
-    /* Only now: a change of user takes it back. */
+    /* A change of user clears this signal, so it is set afterwards. */
     if (!error && (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent))
         return -ESRCH;
     for (size_t i = 0; i < triton->count; i++) {
@@ -175,7 +175,7 @@ static int serve(const struct triton *triton, int opener, pid_t parent)
     return error;
 }
 
-/* Before anything is opened that the child must not have. */
+/* Called before anything is opened that the child must not have. */
 static int start_server(struct triton *triton, struct failure *failure)
 {
     pid_t parent = getpid();
@@ -193,7 +193,7 @@ static int start_server(struct triton *triton, struct failure *failure)
     if (triton->server == 0) {
         close(pair[0]);
         error = serve(triton, pair[1], parent);
-        if (error && error != -ENOTCONN) /* the opener is gone, and says why */
+        if (error && error != -ENOTCONN) /* the opener is gone, and tells the reason */
             fprintf(stderr, "gmsfs triton: the process that serves clients: %s\n",
                     strerror(-error));
         _exit(error ? 1 : 0);
@@ -203,7 +203,7 @@ static int start_server(struct triton *triton, struct failure *failure)
     return 0;
 }
 
-/* By closing what it is told by; it has only its own to end then. */
+/* Ends the server by closing its socket; the server then only finishes its own requests. */
 static int end_server(struct triton *triton, struct failure *failure)
 {
     int status;

@@ -2,9 +2,9 @@
 /*
  * triton - the front end for clients of NVIDIA Triton: HTTP/REST and gRPC over the mount's regions
  *
- * For `gmsfs triton`. Two processes: one serves clients and has no rights (started by root it is
- * nobody's), the other one opens what they ask for (opener.h), but for CUDA memory, which is opened
- * by a process of each user's own (cuda_helpers.h). The rest of the folder is theirs.
+ * For `gmsfs triton`. Two processes: one serves clients and has no rights (started by root, it runs
+ * as nobody), the other opens objects for it (opener.h), except CUDA memory, which a process of
+ * each user opens (cuda_helpers.h). The rest of the folder belongs to them.
  */
 #ifndef GMSFS_TRITON_TRITON_H
 #define GMSFS_TRITON_TRITON_H
@@ -25,16 +25,16 @@ struct triton_options {
     bool has_test_models;
     uint64_t delay_ms; /* of the test models */
     uint64_t drain_ms; /* how long an unregistered region may be used; UINT64_MAX: no bound */
-    /* It serves; `text` says where. */
+    /* Called when the server listens; `text` names the addresses. */
     void (*on_serving)(const char *text);
 };
 
-/* What the command is called as, to be the process that has CUDA memory open; by no user. */
+/* Command with which the opener starts a process of cuda_helper.c; not for users. */
 #define TRITON_CUDA_COMMAND "triton-cuda"
 int triton_cuda_main(void);
 
-/* Until SIGTERM, SIGINT or SIGHUP comes, which are blocked from here on. 0 or a negative errno with
- * a failure. */
+/* Serves until SIGTERM, SIGINT or SIGHUP, which stay blocked after it returns. 0, or a negative
+ * errno with a failure. */
 int triton_run(const struct triton_options *options, struct failure *failure);
 
 #endif

@@ -35,7 +35,7 @@ static bool take_units(struct wire_frames *frames, uint64_t units)
     return has_enough;
 }
 
-/* The whole units in what has come together so far; the rest stays for the next time. */
+/* Returns the whole units collected so far, and keeps the rest for the next call. */
 static uint64_t count_units(uint32_t *rest_bytes, size_t bytes, uint32_t unit_bytes)
 {
     uint64_t all = *rest_bytes + (uint64_t)bytes;

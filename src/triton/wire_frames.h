@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire_frames - how much work the frames of an HTTP/2 connection make, counted as their bytes come
+ * wire_frames - the work that the frames of an HTTP/2 connection cause, counted as bytes arrive
  *
  * For grpc.c, before nghttp2 sees the bytes. A connection has a credit of units: each frame and
- * each piece of a header block takes some, time and useful traffic give some back. So a client that
- * sends pings, settings, resets, empty frames or compressed headers and hardly anything else runs
- * out of credit, whatever kind of frame it uses and whichever version of nghttp2 serves it, while
- * one that calls or moves data never does. Pure.
+ * each piece of a header block costs some, time and useful traffic give some back. A client that
+ * sends mostly pings, settings, resets, empty frames or compressed headers runs out of credit, with
+ * any kind of frame and any version of nghttp2; a client that calls or moves data never does. Pure.
  */
 #ifndef GMSFS_TRITON_WIRE_FRAMES_H
 #define GMSFS_TRITON_WIRE_FRAMES_H
@@ -15,18 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_FRAMES_CREDIT        8192u /* at most, and at first */
+#define WIRE_FRAMES_CREDIT        8192u /* maximum, and initial credit */
 #define WIRE_FRAMES_PER_SECOND    1000u /* units that time gives back */
 #define WIRE_FRAMES_PER_CALL      128u  /* units that a whole request gives back */
 #define WIRE_FRAMES_PIECE_BYTES   256u  /* of a header block, coded or decoded: one unit */
-#define WIRE_FRAMES_DATA_BYTES    1024u /* moved either way: give one unit back */
+#define WIRE_FRAMES_DATA_BYTES    1024u /* moved in either direction: give one unit back */
 #define WIRE_FRAMES_CONTINUATIONS 8u    /* of one header block; more end the connection */
 #define WIRE_FRAMES_HEAD_BYTES    9u
 
 struct wire_frames {
     uint64_t credit;
     uint64_t refilled_ms;
-    uint32_t skip_bytes; /* of the preface or of a payload, before the next frame */
+    uint32_t skip_bytes; /* left of the preface or of a payload, before the next frame */
     uint32_t moved_bytes, block_bytes;
     uint8_t head[WIRE_FRAMES_HEAD_BYTES], head_bytes;
     uint8_t continuations;
@@ -36,11 +35,11 @@ void wire_frames_begin(struct wire_frames *frames, uint64_t now_ms);
 /* Counts the frames that begin in these bytes. False: the connection has no credit left. */
 bool wire_frames_take(struct wire_frames *frames, const uint8_t *bytes, size_t size,
                       uint64_t now_ms);
-/* Counts what a header block was decoded to. False: as above */
+/* Counts the decoded bytes of a header block. False: as above */
 bool wire_frames_decode(struct wire_frames *frames, size_t bytes);
-/* Counts bytes that were sent. */
+/* Counts bytes sent. */
 void wire_frames_move(struct wire_frames *frames, size_t bytes);
-/* Counts a request that has come whole. */
+/* Counts a complete request. */
 void wire_frames_call(struct wire_frames *frames);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields are those of Triton's grpc_service.proto; their numbers stand beside their use. */
+/* Fields are those of Triton's grpc_service.proto; their numbers stand where they are used. */
 #include "triton/wire_grpc.h"
 
 #include "triton/wire_proto.h"
@@ -48,10 +48,10 @@ struct reader {
     struct wire_tensor *tensor;
     unsigned raw_inputs;
     struct wire_text raw[WIRE_MAX_TENSORS];
-    struct wire_text parameter; /* its key */
+    struct wire_text parameter; /* key of the parameter */
 };
 
-/* One field of a message. */
+/* Reads one field of a message. */
 typedef int read_field(struct reader *reader, const struct wire_field *field);
 
 static int fail_parse(struct reader *reader)
@@ -145,7 +145,7 @@ static int read_cuda(struct reader *reader, const struct wire_field *field)
     }
 }
 
-/* Of a map's entry: key 1, value 2. */
+/* Reads a parameter's value: in a map's entry, field 1 is the key and field 2 the value. */
 static int read_value(struct reader *reader, const struct wire_field *field)
 {
     struct wire_tensor *tensor = reader->tensor;
@@ -283,7 +283,7 @@ static int read_infer(struct reader *reader, const struct wire_field *field)
     }
 }
 
-/* Those that lie in no region have their bytes in the message, in order. */
+/* Gives each input that is in no region its bytes from the message, in order. */
 static int give_raw(struct reader *reader)
 {
     struct wire_request *request = reader->request;
@@ -307,7 +307,7 @@ static int give_raw(struct reader *reader)
                      wanted, reader->raw_inputs);
 }
 
-/* Whoever sends fewer bytes would have us read what is behind them. */
+/* Checks the length: with fewer bytes we would read beyond them. */
 static int take_handle(struct reader *reader)
 {
     struct wire_request *request = reader->request;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* A message within another: made first, for its length stands before it. */
+/* Begins a nested message: it is made first, because its length stands before it. */
 static struct wire_buffer part_begin(void)
 {
     return (struct wire_buffer){.limit_bytes = UINT32_MAX};
@@ -27,7 +27,7 @@ static void put_metadata(struct wire_buffer *message, const struct wire_answer *
         wire_proto_put_text(message, 3, WIRE_TEXT("cuda_shared_memory"));
 }
 
-/* A map of names to regions. */
+/* Writes an entry of the map of names to regions. */
 static void put_region(struct wire_buffer *message, const struct gmsfs_region_info *region)
 {
     struct wire_text name = wire_text_of(region->name);
@@ -47,7 +47,7 @@ static void put_region(struct wire_buffer *message, const struct gmsfs_region_in
     part_end(message, 1, &entry);
 }
 
-/* number: of the parameter's kind; `text` or `value`. */
+/* Writes `text`, or if that is NULL, `value`. */
 static void put_parameter(struct wire_buffer *tensor, struct wire_text key, struct wire_text text,
                           uint64_t value)
 {
@@ -90,7 +90,7 @@ static void put_inference(struct wire_buffer *message, const struct wire_request
     wire_proto_put_text(message, 3, request->id);
     for (unsigned i = 0; i < answer->result_count; i++)
         put_result(message, &answer->results[i]);
-    /* One for each output: clients count them. */
+    /* one for each output: clients count them */
     for (unsigned i = 0; i < answer->result_count; i++) {
         const struct wire_result *result = &answer->results[i];
         wire_proto_put_message(

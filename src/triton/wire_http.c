@@ -14,7 +14,7 @@ static int refuse(struct wire_http_refusal *refusal, unsigned status, const char
     return -EPROTO;
 }
 
-/* What names of methods and fields are made of. */
+/* Checks for characters allowed in names of methods and fields. */
 static bool is_token(struct wire_text text)
 {
     for (size_t i = 0; i < text.bytes; i++) {
@@ -60,7 +60,7 @@ static struct wire_text trim(struct wire_text text)
     return text;
 }
 
-/* What names a proxy would use: http://HOST/PATH. */
+/* Cuts off the origin that clients of a proxy send: http://HOST/PATH. */
 static void cut_origin(struct wire_text *target, struct wire_text *host)
 {
     if (wire_text_cut_front(target, "http://") && cut_at(target, '/', host)) {
@@ -91,7 +91,7 @@ static int parse_request_line(struct wire_text line, struct wire_http_head *head
     return 0;
 }
 
-/* A list of words; is this one among them? */
+/* Returns true if the comma-separated list has this word. */
 static bool has_word(struct wire_text list, const char *word)
 {
     struct wire_text item;
@@ -103,10 +103,10 @@ static bool has_word(struct wire_text list, const char *word)
     return wire_text_is_header(trim(list), word);
 }
 
-/* What a head has said so far that must not be said twice. */
+/* Fields that a head may have once, and were seen. */
 struct seen {
     bool length, encoding, host;
-    bool name; /* the server is asked for by neither an address nor localhost */
+    bool name; /* the client named the server by neither an address nor localhost */
     unsigned fields;
 };
 
@@ -139,8 +139,8 @@ static bool is_ipv4(struct wire_text text)
     return numbers == 3 && digits > 0;
 }
 
-/* Eight groups of up to four digits; `::` stands once, for those that are not there; an IPv4
- * address may be the last two. */
+/* Eight groups of up to four digits; `::` stands once, for one or more groups; an IPv4 address may
+ * replace the last two. */
 static bool is_ipv6(struct wire_text text)
 {
     unsigned groups = 0, digits = 0;
@@ -209,7 +209,7 @@ bool wire_http_is_authority(struct wire_text text)
            is_port((struct wire_text){text.at + host.bytes, text.bytes - host.bytes});
 }
 
-/* No name that somebody else could have made to lead here. */
+/* Returns true if the host is no name that an attacker could point at this server. */
 static bool is_address(struct wire_text host)
 {
     struct wire_text name;
@@ -266,7 +266,8 @@ static int parse_field(struct wire_text name, struct wire_text value, struct wir
             return refuse(refusal, 417, "only 100-continue can be expected");
         head->wants_continue = true;
     } else if (wire_text_is_header(name, "Origin")) {
-        /* A browser is its user's process, whoever wrote the page that makes it ask. */
+        /* A browser runs as its user, but an attacker may have written the page that makes it
+         * ask. */
         return refuse(refusal, 403, "requests of web pages are not served");
     } else if (wire_text_is_header(name, "Host")) {
         if (seen->host || !wire_http_is_authority(value))
@@ -317,7 +318,8 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
         return refuse(refusal, 400, "the target's host is malformed");
     if (head->authority.at)
         seen.name = !is_address(head->authority);
-    /* A page may come from a name that leads here by now; its requests have no Origin then. */
+    /* A page may have been loaded by a name that points here now; its requests have no Origin
+     * then. */
     if (seen.name && !head->session.at)
         return refuse(refusal, 403,
                       "the server is asked for by another name than localhost or an address, as a "
@@ -325,7 +327,8 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
     return 0;
 }
 
-/* Behind the empty line that ends the head, however its lines end; 0: it has not come. */
+/* Returns the position after the empty line that ends the head, by either line end; 0: not received
+ * yet. */
 static size_t find_end(const char *bytes, size_t size, size_t *scanned)
 {
     for (size_t i = *scanned; i < size; i++) {
@@ -344,7 +347,7 @@ int wire_http_parse(const char *bytes, size_t size, size_t *scanned, struct wire
     size_t skipped = 0;
     struct wire_text line, rest;
 
-    /* Some empty lines before a request count for nothing. */
+    /* Some empty lines before a request are allowed. */
     while (size - skipped >= 2 && skipped < 2 * WIRE_HTTP_MAX_EMPTY &&
            memcmp(bytes + skipped, "\r\n", 2) == 0)
         skipped += 2;
@@ -386,7 +389,7 @@ static int take_size_digit(struct wire_http_body *body, char digit)
     return 0;
 }
 
-/* False: the chunks are hardly anything but extensions. */
+/* Returns false if the chunks are mostly extensions. */
 static bool count_excess(struct wire_http_body *body)
 {
     uint64_t needed_bytes = CHUNK_LINE_BYTES + (body->left_bytes < WIRE_HTTP_MAX_EXCESS_BYTES
@@ -414,7 +417,7 @@ static int end_size(struct wire_http_body *body)
     return 0;
 }
 
-/* The phase that follows this byte. A negative errno: it must not come. */
+/* Sets the phase that follows this byte. A negative errno: the byte is not allowed. */
 static int take_mark(struct wire_http_body *body, char byte)
 {
     if (++body->line_bytes > WIRE_HTTP_MAX_LINE_BYTES)

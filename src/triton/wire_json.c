@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What may come next. */
+/* Tokens that may come next. */
 enum {
     WANT_VALUE = 1 << 0,
     WANT_KEY = 1 << 1,
@@ -48,7 +48,7 @@ static bool is_in_array(const struct wire_json *json)
     return json->arrays >> (json->depth - 1) & 1;
 }
 
-/* What follows a whole value. */
+/* Sets the tokens that may follow a complete value. */
 static void value_ended(struct wire_json *json)
 {
     json->wanted = json->depth == 0 ? WANT_END : WANT_COMMA | WANT_CLOSE;
@@ -74,7 +74,7 @@ static enum wire_json_token close_value(struct wire_json *json, bool is_array)
     return is_array ? WIRE_JSON_ARRAY_END : WIRE_JSON_OBJECT_END;
 }
 
-/* Four hex digits. -1: they are none. */
+/* Takes four hex digits. -1: invalid. */
 static int32_t take_unit(struct wire_json *json)
 {
     int32_t unit = 0;
@@ -91,7 +91,7 @@ static int32_t take_unit(struct wire_json *json)
     return unit;
 }
 
-/* Never longer than the escape that it stands for. */
+/* Writes no more bytes than the escape had. */
 static size_t put_utf8(char *to, uint32_t point)
 {
     if (point < 0x80) {
@@ -116,7 +116,7 @@ static size_t put_utf8(char *to, uint32_t point)
     return 4;
 }
 
-/* Behind "\u". 0: it is no character. */
+/* Takes the digits after "\u". 0: not a character. */
 static size_t take_point(struct wire_json *json, char *to)
 {
     int32_t unit = take_unit(json), low;
@@ -133,7 +133,7 @@ static size_t take_point(struct wire_json *json, char *to)
     return put_utf8(to, 0x10000 + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00));
 }
 
-/* Behind a backslash. 0: no escape. */
+/* Takes the rest of an escape after its backslash. 0: invalid. */
 static size_t take_escape(struct wire_json *json, char *to)
 {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -151,7 +151,7 @@ static size_t take_escape(struct wire_json *json, char *to)
     return 1;
 }
 
-/* Behind its quote; to where it ends, unescaped in place. */
+/* Takes the rest of a string after its first quote, and unescapes it in place. */
 static bool take_string(struct wire_json *json)
 {
     size_t begin = json->offset, to = begin;
@@ -314,7 +314,7 @@ int wire_json_int64(const struct wire_json *json, int64_t *number)
     return 0;
 }
 
-/* The character that begins the text; 0: it is no UTF-8. */
+/* Returns the size of the first character; 0: invalid UTF-8. */
 static size_t character_bytes(struct wire_text text)
 {
     for (size_t bytes = 1; bytes <= 4 && bytes <= text.bytes; bytes++) {

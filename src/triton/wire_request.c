@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Triton's texts are matched by its clients' tests, so they stand here to the letter. */
+/* Clients' tests compare Triton's texts, so they are repeated here to the letter. */
 #include "triton/wire_request.h"
 
 #include <errno.h>
@@ -124,7 +124,7 @@ int wire_region_check(struct wire_text name, enum gmsfs_region_reason reason, ui
     }
 }
 
-/* Where the errno alone tells. */
+/* Explains a failure for which the mount gave no reason but the errno. */
 static int explain_errno(const struct wire_request *request, int error, struct wire_answer *answer)
 {
     switch (-error) {
@@ -159,7 +159,7 @@ static int explain_errno(const struct wire_request *request, int error, struct w
     }
 }
 
-/* Of the object that is to be registered. */
+/* Explains a reason that concerns the object to be registered. */
 static int explain_object(const struct wire_request *request, enum gmsfs_region_reason reason,
                           struct wire_answer *answer)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire_request - what a Triton client asks and is answered, whichever protocol it speaks
+ * wire_request - a Triton client's request and its answer, in either protocol
  *
- * Pure. wire_route.c and wire_rest.c make requests of HTTP and JSON, wire_grpc.c of gRPC and
- * protobuf, and both turn answers into their bytes; in between nobody knows which it was. Texts of
- * a request point into what was sent.
+ * Pure. wire_route.c and wire_rest.c decode requests from HTTP and JSON, wire_grpc.c from gRPC and
+ * protobuf, and both encode answers; the code between them does not know the protocol. Texts of a
+ * request point into the received bytes.
  */
 #ifndef GMSFS_TRITON_WIRE_REQUEST_H
 #define GMSFS_TRITON_WIRE_REQUEST_H
@@ -12,7 +12,7 @@
 #include "gmsfs_abi.h"
 #include "triton/wire_text.h"
 
-#define WIRE_MAX_TENSORS    8u /* of an inference, each way */
+#define WIRE_MAX_TENSORS    8u /* of an inference, in each direction */
 #define WIRE_MAX_RANK       8u
 #define WIRE_MAX_TEXT_BYTES 8192u /* of an error */
 
@@ -27,7 +27,7 @@ enum wire_verb {
     WIRE_INFER,
 };
 
-/* gRPC's numbers; the names are Triton's where it has one. */
+/* gRPC's numbers; names are Triton's if it has one. */
 enum wire_code {
     WIRE_OK = 0,
     WIRE_INVALID = 3,
@@ -41,7 +41,7 @@ enum wire_code {
     WIRE_UNAUTHENTICATED = 16,
 };
 
-/* An input, or an output that is wanted. */
+/* An input, or a wanted output. */
 struct wire_tensor {
     struct wire_text name, datatype;
     int64_t shape[WIRE_MAX_RANK];
@@ -49,16 +49,16 @@ struct wire_tensor {
     bool has_region, has_region_bytes, has_region_offset;
     struct wire_text region;
     uint64_t region_offset, region_bytes;
-    bool has_data, has_json; /* data: its bytes; json: an array, as it was sent */
+    bool has_data, has_json; /* data: its bytes; json: an array, as sent */
     struct wire_text data, json;
     bool is_binary, has_binary; /* HTTP, of an output: its bytes follow the JSON */
-    uint64_t binary_bytes;      /* HTTP, of an input: so many of them are its data */
+    uint64_t binary_bytes;      /* HTTP, of an input: size of its bytes behind the JSON */
 };
 
 struct wire_request {
     enum wire_verb verb;
     enum gmsfs_region_kind kind;
-    struct wire_text session; /* a token; at NULL: none was sent */
+    struct wire_text session; /* a token; at NULL: absent */
     struct wire_text name, key;
     uint64_t offset, byte_size;
     int64_t device_id;
@@ -66,23 +66,23 @@ struct wire_request {
     struct wire_text model, version, id;
     struct wire_tensor inputs[WIRE_MAX_TENSORS], outputs[WIRE_MAX_TENSORS];
     unsigned input_count, output_count;
-    bool is_binary; /* HTTP: outputs that are not told apart are */
+    bool is_binary; /* HTTP: default for outputs without their own setting */
 };
 
 struct wire_result {
     struct wire_text name;
     int64_t shape[WIRE_MAX_RANK];
     unsigned rank;
-    const struct wire_tensor *wanted; /* NULL: all outputs are */
+    const struct wire_tensor *wanted; /* NULL: the request names no outputs, so all are wanted */
     uint64_t bytes;
-    int32_t *data; /* malloc'ed; NULL: it lies in the region that was wanted */
+    int32_t *data; /* malloc'ed; NULL: already in the wanted region */
 };
 
 struct wire_answer {
     enum wire_code code;
-    struct wire_buffer text; /* why not */
+    struct wire_buffer text; /* of the error */
     bool has_cuda, is_ready;
-    struct gmsfs_region_info *regions; /* malloc'ed; by name */
+    struct gmsfs_region_info *regions; /* malloc'ed; sorted by name */
     size_t region_count;
     struct wire_result results[WIRE_MAX_TENSORS];
     unsigned result_count;
@@ -90,20 +90,20 @@ struct wire_answer {
 
 void wire_answer_begin(struct wire_answer *answer);
 void wire_answer_free(struct wire_answer *answer);
-/* Says why not; returns -EINVAL, so that a failure is one statement. */
+/* Sets code and text of the error; returns -EINVAL, so that a caller fails in one statement. */
 int wire_fail(struct wire_answer *answer, enum wire_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether what was asked makes sense at all, in Triton's words. 0 or -EINVAL */
+/* Checks that the request makes sense, with Triton's error texts. 0 or -EINVAL */
 int wire_request_check(const struct wire_request *request, struct wire_answer *answer);
 
-/* The region's bytes as an input or output is to lie in them. 0 or -EINVAL */
+/* Turns the result of checking a tensor's range in its region into an error text. 0 or -EINVAL */
 int wire_region_check(struct wire_text name, enum gmsfs_region_reason reason, uint64_t offset,
                       uint64_t bytes, struct wire_answer *answer);
-/* Why the registry did not do what was asked; error: a negative errno. -EINVAL */
+/* Sets the error for a request that the registry refused; error: a negative errno. -EINVAL */
 int wire_explain(const struct wire_request *request, enum gmsfs_region_reason reason, int error,
                  struct wire_answer *answer);
-/* Of an inference: there is no region of this name. -EINVAL */
+/* Sets the error of an inference that names an unknown region. -EINVAL */
 int wire_explain_unknown(struct wire_text name, struct wire_answer *answer);
 
 #endif

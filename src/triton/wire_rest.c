@@ -6,15 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What reads a document: where it reads, what it fills, where it says what is wrong. */
+/* State of a decoding: the reader, the request to fill, the answer for an error. */
 struct reader {
     struct wire_json json;
     struct wire_request *request;
     struct wire_answer *answer;
-    struct wire_tensor *tensor; /* the one that is being read */
+    struct wire_tensor *tensor; /* being read */
 };
 
-/* A member of an object, whose key was just read. */
+/* Reads the value of the member whose key was just read. */
 typedef int read_member(struct reader *reader, struct wire_text key);
 
 static int fail_json(struct reader *reader)
@@ -37,7 +37,7 @@ static int skip(struct reader *reader)
     return wire_json_skip(&reader->json, wire_json_next(&reader->json)) ? 0 : fail_json(reader);
 }
 
-/* The members of an object whose bracket was just read. */
+/* Reads the members of an object after its opening bracket. */
 static int read_members(struct reader *reader, read_member *member)
 {
     enum wire_json_token token;
@@ -106,7 +106,7 @@ static int read_handle(struct reader *reader, struct wire_text key)
         size != sizeof reader->request->handle)
         return wire_fail(reader->answer, WIRE_INVALID,
                          "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t");
-    reader->request->key = text; /* it has come */
+    reader->request->key = text; /* marks the handle as present */
     return 0;
 }
 
@@ -188,7 +188,7 @@ static int read_shape(struct reader *reader, struct wire_text key)
     return token == WIRE_JSON_ARRAY_END ? 0 : fail_type(reader, key, "an array of integers");
 }
 
-/* It is read when it is known what is in it. */
+/* Stores the array's text; it is parsed when the model's type is known. */
 static int read_data(struct reader *reader)
 {
     struct wire_tensor *tensor = reader->tensor;
@@ -260,7 +260,7 @@ static int read_infer(struct reader *reader, struct wire_text key)
     return skip(reader);
 }
 
-/* Which of them would count is nothing that a client can know. */
+/* Refuses an input with several sources: a client cannot know which one would count. */
 static int check_sources(struct reader *reader)
 {
     const struct wire_request *request = reader->request;
@@ -276,7 +276,7 @@ static int check_sources(struct reader *reader)
     return 0;
 }
 
-/* Raw tensors follow the JSON, in the order of the inputs. */
+/* Takes the raw tensors that follow the JSON, in the order of the inputs. */
 static int take_binary(struct reader *reader, struct wire_text binary)
 {
     struct wire_request *request = reader->request;

@@ -2,28 +2,27 @@
 /*
  * wire_rest - Triton's requests as paths and JSON, and its answers as JSON
  *
- * Pure. On top of wire_json and wire_request; wire_http has read what comes in here.
+ * Pure. Built on wire_json and wire_request; wire_http parsed the bytes before.
  */
 #ifndef GMSFS_TRITON_WIRE_REST_H
 #define GMSFS_TRITON_WIRE_REST_H
 
 #include "triton/wire_request.h"
 
-/* What the request line asks for. The path is unquoted in place. 0; -ENOENT: there is no such
- * thing; -EOPNOTSUPP: not by this method; -EINVAL: the path is malformed */
+/* Finds the request that method and path name. Unquotes the path in place. 0; -ENOENT: unknown
+ * path; -EOPNOTSUPP: wrong method; -EINVAL: the path is malformed */
 int wire_rest_route(struct wire_text method, char *path, size_t path_bytes,
                     struct wire_request *request);
 
 /*
- * What the body says, which is changed in place. json_bytes: how many bytes of it are JSON (an
- * inference may have raw tensors behind it); UINT64_MAX: that was not said. 0 or -EINVAL, and
- * `answer` says why.
+ * Decodes the body, and changes it in place. json_bytes: size of the JSON at its start (raw tensors
+ * may follow in an inference); UINT64_MAX: not given. 0, or -EINVAL and the reason in `answer`.
  */
 int wire_rest_decode(char *body, size_t body_bytes, uint64_t json_bytes,
                      struct wire_request *request, struct wire_answer *answer);
 
-/* The status, and the body of the answer. json_bytes: 0, or how many of them are JSON where raw
- * tensors follow. */
+/* Returns the status, and writes the body of the answer. json_bytes: size of the JSON if raw
+ * tensors follow, else 0. */
 unsigned wire_rest_encode(const struct wire_request *request, const struct wire_answer *answer,
                           struct wire_buffer *body, size_t *json_bytes);
 /* {"error":"text"} */

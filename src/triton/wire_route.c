@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths. A name may have slashes in it: clients do not quote those. */
+/* Paths. A name may contain slashes: clients do not quote them. */
 #include "triton/wire_rest.h"
 
 #include <errno.h>

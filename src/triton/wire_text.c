@@ -106,7 +106,8 @@ int wire_unquote(char *text, size_t *bytes)
     return 0;
 }
 
-/* Room behind what is in it, which the caller fills and counts in `size`. NULL: it has failed. */
+/* Returns room for `bytes` more, which the caller fills and adds to `size`. NULL: the buffer has
+ * failed. */
 static uint8_t *wire_reserve(struct wire_buffer *buffer, size_t bytes)
 {
     if (buffer->has_failed || bytes > buffer->limit_bytes - buffer->size) {
@@ -177,7 +178,7 @@ static int base64_value(char digit)
     return at ? (int)(at - digits) : -1;
 }
 
-/* The bytes of four digits; 0: they are none. Padding stands at the very end alone. */
+/* Decodes four digits; returns 0 if they are invalid. Padding is allowed at the very end alone. */
 static size_t base64_group(const char *group, bool is_last, uint8_t bytes[3])
 {
     size_t count = group[3] != '=' ? 3 : group[2] != '=' ? 2 : 1;
@@ -191,7 +192,7 @@ static size_t base64_group(const char *group, bool is_last, uint8_t bytes[3])
             return 0;
         bits = bits << 6 | (uint32_t)value;
     }
-    if (bits & (0xffffffu >> 8 * count) & 0xffffffu) /* bits of no byte */
+    if (bits & (0xffffffu >> 8 * count) & 0xffffffu) /* bits that belong to no byte */
         return 0;
     for (size_t i = 0; i < 3; i++)
         bytes[i] = (uint8_t)(bits >> (16 - 8 * i));

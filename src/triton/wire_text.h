@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire_text - texts that point into what a client sent, and a buffer that answers grow in
+ * wire_text - texts that point into received bytes, and a growing buffer for answers
  *
  * Pure, as all files wire_*: for the front end for Triton clients, its tests and its fuzz targets.
- * A text is bytes with a length, without a terminator, and lives as long as what it points into.
+ * A text is a pointer and a length, without a terminator, valid as long as the bytes it points
+ * into.
  */
 #ifndef GMSFS_TRITON_WIRE_TEXT_H
 #define GMSFS_TRITON_WIRE_TEXT_H
@@ -24,20 +25,20 @@ struct wire_text {
 struct wire_text wire_text_of(const char *text); /* NULL: the empty one */
 bool wire_text_is(struct wire_text text, const char *other);
 bool wire_text_is_same(struct wire_text text, struct wire_text other);
-/* Names of headers: ASCII letters in either case are the same. */
+/* Compares names of headers: ASCII letters without regard to case. */
 bool wire_text_is_header(struct wire_text text, const char *other);
-/* The text begins, or ends, with that, which is then cut off. */
+/* If the text begins (or ends) with that string, cuts it off and returns true. */
 bool wire_text_cut_front(struct wire_text *text, const char *front);
 bool wire_text_cut_back(struct wire_text *text, const char *back);
 bool wire_text_is_utf8(struct wire_text text);
-/* Decimal digits and nothing else. -EINVAL, -ERANGE */
+/* Accepts decimal digits alone. -EINVAL, -ERANGE */
 int wire_text_number(struct wire_text text, uint64_t *number);
 
-/* %XX becomes the byte, in place; *bytes is what is left. -EINVAL */
+/* Replaces %XX by its byte, in place; *bytes shrinks. -EINVAL */
 int wire_unquote(char *text, size_t *bytes);
 
-/* Grows up to `limit_bytes`; what does not fit, or finds no memory, marks it as failed, and nothing
- * is put in any more. Zeroed but for the limit it is empty. */
+/* Grows up to `limit_bytes`; the first write beyond the limit or without memory sets has_failed,
+ * and later writes do nothing. Zeroed but for the limit it is empty. */
 struct wire_buffer {
     uint8_t *bytes;
     size_t size, room;
@@ -49,11 +50,11 @@ void wire_put(struct wire_buffer *buffer, const void *bytes, size_t size);
 void wire_put_text(struct wire_buffer *buffer, struct wire_text text);
 void wire_print(struct wire_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* As gRPC wants a message: %XX for all that is not printable ASCII, and for %. */
+/* Writes a gRPC status message: %XX for every byte that is not printable ASCII, and for %. */
 void wire_put_quoted(struct wire_buffer *buffer, struct wire_text text);
-void wire_buffer_free(struct wire_buffer *buffer); /* empty then, with the same limit */
+void wire_buffer_free(struct wire_buffer *buffer); /* empty afterwards, with the same limit */
 
-/* RFC 4648, with padding, without anything between. -EINVAL; -EMSGSIZE: it is more than `room`. */
+/* RFC 4648, padded, without line breaks. -EINVAL; -EMSGSIZE: more than `room` bytes. */
 int wire_base64_decode(struct wire_text text, uint8_t *bytes, size_t room, size_t *size);
 
 #endif

@@ -21,12 +21,12 @@ struct owner {
 
 struct workers {
     struct loop *loop;
-    pthread_mutex_t mutex; /* of everything below */
+    pthread_mutex_t mutex; /* of all fields below */
     pthread_cond_t work, left;
     unsigned threads, resting, running;
     size_t queued;
-    struct idvec owners;            /* who have work, or threads at it */
-    struct owner *line, **line_end; /* of those who have work, who comes next first */
+    struct idvec owners;            /* with queued or running jobs */
+    struct owner *line, **line_end; /* with queued jobs, in order */
     bool is_ending;
 };
 
@@ -79,8 +79,8 @@ static void stand_in_line(struct workers *workers, struct owner *owner)
     workers->line_end = &owner->next;
 }
 
-/* At most half of the threads that others leave: work of one may wait for long, for a driver or a
- * process that he has stopped. */
+/* An owner gets at most half of the threads that other owners leave free: its jobs may block for
+ * long, on a driver or a stopped process. */
 static bool has_room(const struct workers *workers, const struct owner *owner)
 {
     unsigned others = workers->running - owner->running;
@@ -88,7 +88,7 @@ static bool has_room(const struct workers *workers, const struct owner *owner)
     return owner->running < (MAX_THREADS - others + 1) / 2;
 }
 
-/* The first one in the line who has room; NULL: there is none. */
+/* Takes the first owner in the line that has room; NULL: none. */
 static struct owner *leave_line(struct workers *workers)
 {
     for (struct owner **link = &workers->line; *link; link = &(*link)->next) {
@@ -120,7 +120,7 @@ static struct job *take_job(struct workers *workers, struct owner *owner)
 
 /* ---- threads ------------------------------------------------------------------------------- */
 
-/* Under the mutex; NULL: it is over. */
+/* The caller holds the mutex. NULL: the workers end. */
 static struct owner *await_owner(struct workers *workers)
 {
     struct owner *owner;
@@ -154,7 +154,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static int start_thread(struct workers *workers)
 {
     int error = thread_start(NULL, STACK_BYTES, run_thread, workers);
@@ -172,7 +172,7 @@ int workers_submit(struct workers *workers, uint64_t id, struct job *job)
     job->next = NULL;
     pthread_mutex_lock(&workers->mutex);
     owner = find_owner(workers, id);
-    /* Without a new thread the work waits for one that is there. */
+    /* If no thread can be started, an existing one takes the job later. */
     if (!owner || (workers->queued >= workers->resting && workers->threads < MAX_THREADS &&
                    start_thread(workers) != 0 && workers->threads == 0))
         error = -ENOMEM;
