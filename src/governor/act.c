@@ -48,7 +48,7 @@ static char *quote_path(const char *mount, const char *store, const char *file)
     return path ? shell_quote(path) : NULL;
 }
 
-/* So that its quotes, and what it ends with, stay its own. */
+/* Runs the hook in a shell of its own, so that its quotes and exit status stay its own. */
 static char *make_hook(const char *hook)
 {
     char *quoted = shell_quote(hook), *command = quoted ? print("sh -c %s", quoted) : NULL;
@@ -150,7 +150,7 @@ void governor_deed_name(const struct governor_deed *deed, const struct governor_
     }
 }
 
-/* ---- doing ---------------------------------------------------------------------------------- */
+/* ---- carrying out ---------------------------------------------------------------------------- */
 
 static uint64_t get_limit_ms(const struct governor_deed *deed)
 {
@@ -161,10 +161,10 @@ static uint64_t get_limit_ms(const struct governor_deed *deed)
     case GOVERNOR_SPARE:
     case GOVERNOR_POOL_MAX:
         return GOVERNOR_WRITE_MS;
-    case GOVERNOR_DRAIN: /* the move behind it takes as long as it takes */
+    case GOVERNOR_DRAIN: /* the daemon's move after it may take that long */
         return GOVERNOR_DRAIN_MS + GOVERNOR_MOVE_MS;
     default:
-        return GOVERNOR_MOVE_MS + GOVERNOR_WRITE_MS; /* the command's own limit comes first */
+        return GOVERNOR_MOVE_MS + GOVERNOR_WRITE_MS; /* the command's own limit is reached first */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The questions of a round, side by side: each engine's metrics, and the mount's grants. */
+/* Asks all engines for their metrics, and the mount for its grants, side by side. */
 #include "governor/observe.h"
 
 #include "base/failure.h"
@@ -90,7 +90,8 @@ static char *make_grants_question(const char *mount)
     return command;
 }
 
-/* A hook for each model with metrics, in their order, and one for the mount. How many; -ENOMEM. */
+/* Makes a hook for each model with metrics, in their order, and one for the mount. Returns their
+ * number; -ENOMEM. */
 static int make_questions(const struct governor_config *config, const char *mount,
                           struct hook *hooks)
 {
@@ -117,7 +118,7 @@ static int hear_grants(struct governor_past *past, const struct hook *hook, uint
     struct failure why;
 
     if (hook_check(hook, GOVERNOR_METRICS_MS, &why) != 0)
-        return 0; /* whoever looks at the mount next says why */
+        return 0; /* the next look at the mount reports the reason */
     return governor_grants_take(&past->grants, hook->output ? hook->output : "", hook->bytes,
                                 now_ms);
 }

@@ -26,13 +26,13 @@ enum setting {
 };
 
 struct parser {
-    struct config_words words; /* first: `words` of what is called is this */
+    struct config_words words; /* first: functions cast between both */
     struct governor_config *config;
-    unsigned setting_lines[SETTING_COUNT]; /* 0: not said so far */
+    unsigned setting_lines[SETTING_COUNT]; /* 0: not set so far */
     unsigned adapters_lines[GOVERNOR_MAX_ADAPTERS];
 };
 
-/* What stands behind KEY= of a row: of a model, or of adapters. */
+/* A KEY= of a model or of adapters. */
 struct key {
     const char *name;
     int (*set)(struct parser *parser, void *row, const struct key *key, const char *value);
@@ -142,7 +142,7 @@ static int set_ttft(struct parser *parser, void *row, const struct key *key, con
                               number_field(row, key));
 }
 
-/* That there is such a model is asked at the end: it may come further down. */
+/* The model may follow later in the file, so its existence is checked at the end. */
 static int set_base(struct parser *parser, void *row, const struct key *key, const char *value)
 {
     return copy_text(parser, value, text_field(row, key));
@@ -180,7 +180,7 @@ static void list_keys(const struct key *keys, size_t count, char *text, size_t b
         used += (size_t)snprintf(text + used, bytes - used, "%s%s=", i ? " " : "", keys[i].name);
 }
 
-/* The word is KEY=VALUE. `seen` has a bit for each key. */
+/* Parses the word KEY=VALUE. `seen` has a bit for each key. */
 static int take_key(struct parser *parser, void *row, const struct key *keys, size_t count,
                     unsigned *seen)
 {
@@ -225,7 +225,7 @@ static int find_model(const struct governor_config *config, const char *name)
     return -ENOENT;
 }
 
-/* What only all of its keys tell. */
+/* Checks the combination of keys. */
 static int check_model(const struct parser *parser, const struct governor_model *model)
 {
     const struct config_words *words = &parser->words;
@@ -269,7 +269,7 @@ static int parse_model(struct parser *parser)
     }
     *model = (struct governor_model){.class = POOL_CLASS_STANDARD};
     int error = copy_text(parser, name, &model->name);
-    config->model_count += !error; /* from here on it is freed with the config */
+    config->model_count += !error; /* from here on governor_config_free frees the name */
     if (!error)
         error = take_keys(parser, model, model_keys, sizeof model_keys / sizeof model_keys[0]);
     return error ? error : check_model(parser, model);
@@ -354,7 +354,7 @@ static int parse_setting(struct parser *parser, enum setting setting, const char
     return there;
 }
 
-/* Its first word has been taken. */
+/* Parses a statement after its first word. */
 static int parse_statement(struct parser *parser)
 {
     const char *word = parser->words.word;
@@ -373,9 +373,9 @@ static int parse_statement(struct parser *parser)
                          config_show(word).text);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole file -------------------------------------------------------------------------- */
 
-/* What only the whole file tells, of the line where it was said. */
+/* Checks the whole file; an error names the line of the setting. */
 static int check_whole(struct parser *parser)
 {
     struct config_words *words = &parser->words;

@@ -65,7 +65,7 @@ static void skip_blanks(struct config_words *words)
         words->at++;
 }
 
-/* Behind the quote that ends it. */
+/* Takes a quoted part, with both quotes. */
 static int take_quoted(struct config_words *words, size_t *length)
 {
     char quote = *words->at++;
@@ -134,7 +134,7 @@ int config_next_statement(struct config_words *words)
     }
 }
 
-/* The digits at the beginning; NULL: there are none, or too many. */
+/* Parses the digits at the start; NULL: none, or too many. */
 static const char *parse_digits(const char *text, uint64_t *number)
 {
     size_t digits = strspn(text, "0123456789");

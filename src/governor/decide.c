@@ -12,7 +12,7 @@
 
 #define WHY_BYTES 256u
 
-/* A model that has demand, and is not where it could meet it. */
+/* A model with demand that is not served: not on the device, or asleep. */
 struct wanter {
     size_t model, store;
     enum pool_class class;
@@ -25,9 +25,10 @@ static const char *class_of(const struct decide_round *round, size_t store)
     return core_pool_class_name(round->facts[store].class);
 }
 
-/* ---- who wants what ------------------------------------------------------------------------- */
+/* ---- models with demand ---------------------------------------------------------------------- */
 
-/* What requests say of the engine; who waits for its store's lock is awake. */
+/* Returns true if requests wait for the engine; a waiter for its store's lock shows that it is
+ * awake. */
 static bool has_requests(const struct decide_round *round, size_t model)
 {
     const struct governor_demand *demand = &round->now->demand[model];
@@ -36,7 +37,8 @@ static bool has_requests(const struct decide_round *round, size_t model)
     return demand->waiting > 0 || (target_ms > 0 && demand->ttft_ms > target_ms);
 }
 
-/* It was woken for what waits, and takes its time, or hangs: to wake it again would not help. */
+/* Returns true if it was woken for these requests and is still starting, or hangs: waking again
+ * would not help. */
 static bool is_waking(const struct decide_round *round, size_t model)
 {
     uint64_t woken_ms = round->now->demand[model].woken_ms, now_ms = round->now->now_ms;
@@ -46,7 +48,7 @@ static bool is_waking(const struct decide_round *round, size_t model)
             now_ms - woken_ms < GOVERNOR_WAKING_MS);
 }
 
-/* Nobody holds its store; or somebody does, and of those who wait nobody is served. */
+/* Returns true if no session holds its store, or one does but requests wait and none is served. */
 static bool needs_wake(const struct decide_round *round, size_t model)
 {
     const struct governor_demand *demand = &round->now->demand[model];
@@ -122,7 +124,7 @@ static size_t gather_wanters(struct decide_round *round, struct wanter *wanters)
     return count;
 }
 
-/* ---- bringing one --------------------------------------------------------------------------- */
+/* ---- bringing a store to the device ---------------------------------------------------------- */
 
 static struct governor_deed deed_for(const struct decide_round *round, const struct wanter *wanter,
                                      enum governor_deed_kind kind)
@@ -133,7 +135,7 @@ static struct governor_deed deed_for(const struct decide_round *round, const str
         .kind = kind, .model = wanter->model, .store = seen->name, .bytes = seen->bytes};
 }
 
-/* Nothing can be done for it, and people should know why. */
+/* Reports why nothing can be done for it. */
 static void report(struct decide_round *round, const struct wanter *wanter, const char *why,
                    const char *cause)
 {
@@ -167,7 +169,7 @@ static void report_no_room(struct decide_round *round, const struct wanter *want
     report(round, wanter, why, cause);
 }
 
-/* How many of the leavers are in use. */
+/* Counts the leavers in use. */
 static size_t count_in_use(const struct decide_round *round)
 {
     size_t count = 0;
@@ -186,7 +188,7 @@ static size_t count_deeds(const struct decide_round *round)
     return count;
 }
 
-/* Of the leavers as many as one round may have: all of them, or it is not complete. */
+/* Records as many leavers as a round may have. Returns true if these are all. */
 static bool add_leavers(struct decide_round *round, const char *why)
 {
     bool is_complete = decide_has_room_for(round, count_deeds(round)), follows = false;
@@ -235,8 +237,8 @@ static void add_promotion(struct decide_round *round, const struct wanter *wante
     decide_bring_in(round, wanter->store);
 }
 
-/* Whoever could make room moved a moment ago: nobody less important takes what is free meanwhile.
- */
+/* Returns true if it will fit after the cooldown of recently moved stores: no less important store
+ * may take the free memory meanwhile. */
 static bool is_worth_waiting(struct decide_round *round, const struct wanter *wanter)
 {
     struct decide_room before = round->room;
@@ -274,7 +276,7 @@ static void bring(struct decide_round *round, const struct wanter *wanter)
         add_promotion(round, wanter, why);
 }
 
-/* It left, or was put to sleep, a moment ago. Its room is kept for when it may come back. */
+/* Keeps room for a store that left, or was put to sleep, a moment ago and is wanted again. */
 static void keep_room(struct decide_round *round, const struct wanter *wanter)
 {
     if (decide_is_on_device(round, wanter->store))
@@ -305,7 +307,7 @@ static void serve(struct decide_round *round, const struct wanter *wanter)
     }
     if (decide_is_on_device(round, wanter->store)) {
         add_wake(round, wanter, false, why);
-        round->facts[wanter->store].comes = true; /* nobody's victim in this round */
+        round->facts[wanter->store].comes = true; /* makes room for no other store in this round */
         return;
     }
     if (round->kept_for == NO_INDEX) {
@@ -353,7 +355,7 @@ static void keep_below_high(struct decide_round *round)
     }
 }
 
-/* An engine whose time is over lets go; its store stays where it is until the room is wanted. */
+/* Puts idle engines to sleep; their stores stay until their room is needed. */
 static void put_to_sleep(struct decide_round *round)
 {
     for (size_t i = 0; i < round->config->model_count; i++) {

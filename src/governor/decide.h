@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide - what the governor would do now, and why
+ * decide - which actions the governor takes now, and why
  *
- * One pure function: what was seen and what was configured in, deeds in their order out. No clock,
- * no file, no memory of the rounds before: what has to outlive a round are the moments in the
- * snapshot (moved_ms, done_ms, failed_ms, idle_since_ms, changed_ms), which observe and act fill
- * in.
+ * One pure function: snapshot and configuration in, an ordered list of actions out. No clock, no
+ * file, no memory of earlier rounds: times that outlive a round are in the snapshot (moved_ms,
+ * done_ms, failed_ms, idle_since_ms, changed_ms), filled in by observe and act.
  *
- * The rules, in the order of their weight:
- *  - A model whose metrics are unknown is frozen: nothing is done for it or with its store. So is
- *    one that moved, was put to sleep, woken, or failed to be, less than a cooldown ago.
- *  - Whoever has demand and is not on the device is brought there, the most important first. If it
- *    does not fit, less important ones go, as few as make room; of the same class only who is idle.
- *    Of those in use one goes a round. Never one that is pinned, suspect, moving or draining, nor
- *    one that somebody holds who is no model.
- *  - An engine is woken once. Only where nobody holds its store long after that, it is woken again.
- *  - What cannot fit is reported, and nothing is done for it.
- *  - A model that had no demand for its idle= is put to sleep. It stays on the device until anybody
- *    wants its room, however important it is.
- *  - Above `high` idle ones go, longest unused first, down to `low`; below it nothing does.
- *  - When nobody has to move: spares are made, adapters brought ahead up to `low`.
- *  - Scratch has no spare, and who leaves with it gives it up: never anything else.
- *  - A pool's max is raised only by what no other pool may have or uses; others are lowered first.
+ * The rules, the strongest first:
+ *  - A model with unknown metrics is frozen: the governor leaves it and its store alone. So is a
+ *    model that moved, went to sleep, woke, or failed to, less than a cooldown ago.
+ *  - A model that has demand and is not on the device is brought there, the most important first.
+ *    If it does not fit, less important stores leave, as few as make room; of the same class only
+ *    idle ones. Of stores in use at most one leaves in a round. A store that is pinned, suspect,
+ *    moving or draining never leaves, nor a store without a model while a session holds it.
+ *  - An engine is woken once; again only if no session holds its store long after that.
+ *  - A store that cannot fit is reported, and left alone.
+ *  - A model without demand for its idle= is put to sleep. Its store stays on the device until any
+ *    other store, of any class, needs the room.
+ *  - Above `high` idle stores leave, the longest unused first, down to `low`; not below.
+ *  - If no store has to move: spares are made, and adapters prefetched up to `low`.
+ *  - Scratch has no spare; a scratch store leaves by being discarded. No other store is discarded.
+ *  - A pool's max is raised only by memory that no other pool may have or uses; if there is too
+ *    little, the max of others is lowered first.
  */
 #ifndef GMSFS_GOVERNOR_DECIDE_H
 #define GMSFS_GOVERNOR_DECIDE_H
 
 #include "governor/config.h"
 
-/* Tiers, as bits; and where scratch goes, which is given up. */
+/* Tiers, as bits; NONE: scratch is discarded. */
 #define GOVERNOR_DEVICE 1u
 #define GOVERNOR_HOST   2u
 #define GOVERNOR_DISK   4u
@@ -37,50 +37,53 @@
 #define GOVERNOR_MAX_STORES 4096u /* a mount has no more */
 #define GOVERNOR_MAX_DEEDS  512u
 
-/* So long after its wake nobody holds its store: the wake was lost. */
+/* If no session holds the store this long after the wake, the wake is assumed lost. */
 #define GOVERNOR_WAKING_MS 60000u
 
-/* A store, as its files tell. */
+/* A store, from its files. */
 struct governor_store {
     const char *name, *pool;
     uint64_t bytes;
     bool committed, pinned, draining, suspect;
-    bool scratch;     /* of graph pools: it is never copied, and leaves by being given up */
-    uint64_t held;    /* sessions */
-    uint64_t waiting; /* who waits for its lock */
-    unsigned places;  /* GOVERNOR_… that have a whole copy; 0: none */
+    bool scratch;     /* in graph pools: never copied, discarded to leave the device */
+    uint64_t held;    /* number of sessions */
+    uint64_t waiting; /* number of waiters for its lock */
+    unsigned places;  /* bits of the tiers with a whole copy; 0: none */
     bool moving;
-    uint64_t last_used_ms; /* of the end of its last hold; 0: never */
-    uint64_t moved_ms;     /* when it last came to the device, or left it; 0: never. Not a spare */
-    uint64_t failed_ms;    /* when a deed with it that is of no model failed; 0: none did */
-    uint64_t grants;       /* within the window of late */
+    uint64_t last_used_ms; /* end of its last hold; 0: never held */
+    uint64_t moved_ms;     /* last time it came to the device or left it, spares apart; 0: never */
+    uint64_t failed_ms;    /* last failure of an action on a store without a model; 0: none */
+    uint64_t grants;       /* within the last window (grants.h) */
 };
 
-/* What a model's engine says. By the index of the model in the config. */
+/* State of a model's engine, by the index of the model in the config. */
 struct governor_demand {
-    bool is_known; /* false: its metrics could not be had, or are stale. Without metrics=: true */
+    bool is_known;    /* false: its metrics are missing or stale. Without metrics=: true */
     uint64_t waiting; /* requests in its queue */
     uint64_t running;
-    uint64_t ttft_ms;   /* of late; 0: none came */
-    uint64_t failed_ms; /* when the last deed for it, or with its store, failed; 0: none did */
-    uint64_t done_ms;   /* when its sleep or wake was last run with success; 0: never */
-    uint64_t woken_ms;  /* when its wake was last run with success; 0: it was seen to serve, to have
-                           nothing to serve, or off the device since, or put to sleep */
-    uint64_t idle_since_ms; /* since when there was no demand; 0: there is */
+    uint64_t ttft_ms;   /* recent mean; 0: no requests */
+    uint64_t failed_ms; /* last failed action on it or its store; 0: none */
+    uint64_t done_ms;   /* last successful sleep or wake; 0: never */
+    /* Last successful wake; 0: since then it was seen serving, without requests, off the device, or
+     * was put to sleep */
+    uint64_t woken_ms;
+    uint64_t idle_since_ms; /* start of the time without demand; 0: it has demand */
 };
 
 struct governor_pool {
     const char *name;
     enum pool_class class;
     uint64_t min_bytes, max_bytes, used_bytes; /* max: UINT64_MAX: none */
-    uint64_t slots, resident;                  /* 0: no limit; stores of it that use memory */
-    uint64_t changed_ms;                       /* when we last changed its max; 0: never */
+    /* slots 0: no limit; resident: number of its stores that use memory */
+    uint64_t slots, resident;
+    /* Last change of its max by the governor; 0: never */
+    uint64_t changed_ms;
 };
 
-/* Stores and pools may come in any order. */
+/* Stores and pools may be in any order. */
 struct governor_snapshot {
     uint64_t now_ms;
-    uint64_t device_bytes, device_free; /* free: of the account, and not used by others */
+    uint64_t device_bytes, device_free; /* free in the account, and not used by other programs */
     uint64_t host_bytes, host_free;     /* 0, 0: no such tier */
     uint64_t disk_bytes, disk_free;
     const struct governor_store *stores;
@@ -91,28 +94,29 @@ struct governor_snapshot {
 };
 
 enum governor_deed_kind {
-    GOVERNOR_SLEEP,    /* run the model's hook, after which it lets go of the store */
+    GOVERNOR_SLEEP,    /* run the model's hook, which makes it release the store */
     GOVERNOR_WAKE,     /* run the model's hook; the store is on the device */
-    GOVERNOR_DRAIN,    /* drain, then demote to `tier`: holders are told to leave, waited for */
-    GOVERNOR_DEMOTE,   /* to `tier`; nobody holds it */
+    GOVERNOR_DRAIN,    /* ask holders to leave, wait, then demote to `tier` */
+    GOVERNOR_DEMOTE,   /* to `tier`; no session holds it */
     GOVERNOR_PROMOTE,  /* to the device */
-    GOVERNOR_SPARE,    /* a spare in `tier` */
-    GOVERNOR_POOL_MAX, /* max= of the pool is to be `bytes` */
-    GOVERNOR_REPORT,   /* nothing is done: the reason is for people */
+    GOVERNOR_SPARE,    /* make a spare in `tier` */
+    GOVERNOR_POOL_MAX, /* set max= of the pool to `bytes` */
+    GOVERNOR_REPORT,   /* do nothing; the reason is for people */
 };
 
 struct governor_deed {
     enum governor_deed_kind kind;
-    size_t model;      /* whose cooldown a failure begins; SIZE_MAX: of no model */
-    const char *store; /* or the pool of GOVERNOR_POOL_MAX; the snapshot's or the config's text */
-    uint64_t bytes;    /* GOVERNOR_POOL_MAX: the new max; else of the store */
+    size_t model;      /* starts its cooldown on failure; SIZE_MAX: no model */
+    const char *store; /* or the pool of GOVERNOR_POOL_MAX; owned by snapshot or config */
+    uint64_t bytes;    /* GOVERNOR_POOL_MAX: the new max; else the size of the store */
     unsigned tier;     /* GOVERNOR_HOST, _DISK or _NONE of DRAIN, DEMOTE and SPARE; else 0 */
-    bool follows;      /* only if the deed before was done (which itself may follow another) */
-    char reason[256];  /* one line for people, and nothing that a terminal obeys */
+    /* Run only if the action before it succeeded (which may itself follow one) */
+    bool follows;
+    char reason[256]; /* one line for people, without bytes that control a terminal */
 };
 
-/* Returns how many of `deeds` (GOVERNOR_MAX_DEEDS) were filled; more is for the next round. It is
- * the same for the same input, whatever the order of stores and pools. */
+/* Fills in `deeds` (room for GOVERNOR_MAX_DEEDS) and returns their number; further actions wait for
+ * the next round. The result does not depend on the order of stores and pools. */
 size_t governor_decide(const struct governor_snapshot *now, const struct governor_config *config,
                        struct governor_deed *deeds);
 

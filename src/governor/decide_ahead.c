@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide_ahead - adapters and spares: what is moved before anybody waits for it */
+/* decide_ahead - adapters and spares: moves made before a store is asked for */
 #include "core/core.h"
 #include "governor/decide_round.h"
 
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So that a copy under way never keeps a model waiting for long. */
+/* Few, so that a running copy never delays a model for long. */
 #define SPARES_A_ROUND 4u
 
 /* ---- spares --------------------------------------------------------------------------------- */
 
-/* What would have to be copied when it leaves, and may have to. */
+/* Returns true for a store that would have to be copied when it leaves, and may leave. */
 static bool lacks_spare(const struct decide_round *round, size_t store)
 {
     const struct governor_store *seen = &round->now->stores[store];
@@ -76,7 +76,7 @@ struct adapter {
     const char *name;
 };
 
-/* The most granted first. */
+/* Sorts the most granted first. */
 static int compare_adapters(const void *left, const void *right)
 {
     const struct adapter *a = left, *b = right;
@@ -88,7 +88,7 @@ static int compare_adapters(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Without a base always. This is asked in rounds only in which nobody leaves. */
+/* Returns true without a base. Called only in rounds in which no store leaves. */
 static bool is_base_there(const struct decide_round *round,
                           const struct governor_adapters *adapters)
 {
@@ -117,7 +117,7 @@ static size_t gather_adapters(const struct decide_round *round, const char *pool
     return count;
 }
 
-/* Up to `low`: above it, what came would soon have to go. */
+/* Allows prefetching up to `low`: above it, the store would soon have to leave again. */
 static bool may_come(const struct decide_round *round, size_t store)
 {
     uint64_t bytes = round->now->stores[store].bytes, all = round->now->device_bytes;

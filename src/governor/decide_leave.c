@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide_leave - who leaves the device: for somebody, or because it is too full */
+/* decide_leave - chooses the stores that leave: to make room for another, or above `high` */
 #include "governor/decide_round.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who may ------------------------------------------------------------------------------- */
+/* ---- stores that may leave ------------------------------------------------------------------- */
 
 static const struct governor_model *model_of(const struct decide_round *round, size_t store)
 {
@@ -14,7 +14,7 @@ static const struct governor_model *model_of(const struct decide_round *round, s
     return model == NO_INDEX ? NULL : &round->config->models[model];
 }
 
-/* Whether it could leave at all; with `rested` as if no cooldown were running. */
+/* Returns true if the store could leave at all; with `rested`, ignores cooldowns. */
 static bool may_leave(const struct decide_round *round, size_t store, bool rested)
 {
     const struct governor_store *seen = &round->now->stores[store];
@@ -24,18 +24,18 @@ static bool may_leave(const struct decide_round *round, size_t store, bool reste
         return false;
     if (decide_is_frozen(round, store) || (!rested && decide_is_resting(round, store)))
         return false;
-    /* Of whoever is no model nothing is known but that he holds it, or wants to. */
+    /* The holder of a store without a model gives no signs of being idle. */
     return model_of(round, store) || decide_is_idle(round, store);
 }
 
-/* Once the time of idle= is over, its class protects it no more. */
+/* Returns the class that protects it; after its idle= time, the lowest. */
 static enum pool_class class_for_leaving(const struct decide_round *round, size_t store)
 {
     return decide_is_over(round, store) ? POOL_CLASS_BATCH : round->facts[store].class;
 }
 
-/* It gives room to `wanter`: it is less important, or it is idle and as important; or it had no
- * demand for so long that whoever has some comes first. */
+/* Returns true if the store is less important than `wanter`, or idle and as important. After its
+ * idle= time every store with demand is more important. */
 static bool may_go_for(const struct decide_round *round, size_t store, size_t wanter)
 {
     const struct governor_model *model = model_of(round, store);
@@ -48,7 +48,7 @@ static bool may_go_for(const struct decide_round *round, size_t store, size_t wa
     return decide_is_idle(round, store) && !(model && model->min_one);
 }
 
-/* Idle for a cooldown, so that a moment without requests is none; and nobody has to be told. */
+/* Idle for a cooldown, so that a short pause does not count; and its holder can be put to sleep. */
 static bool may_go_for_being_idle(const struct decide_round *round, size_t store)
 {
     const struct governor_model *model = model_of(round, store);
@@ -60,7 +60,7 @@ static bool may_go_for_being_idle(const struct decide_round *round, size_t store
     return !model->min_one && (round->now->stores[store].held == 0 || model->sleep);
 }
 
-/* ---- in order ------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static struct decide_leaver make_leaver(const struct decide_round *round, size_t store)
 {
@@ -85,7 +85,7 @@ static int compare_use(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* The most expendable first. */
+/* Sorts the most expendable first. */
 static int compare_worth(const void *left, const void *right)
 {
     const struct decide_leaver *a = left, *b = right;
@@ -136,7 +136,7 @@ static void let_stay(struct decide_round *round, struct decide_leaver *leaver)
     decide_put_back(round, leaver->store, leaver->tier);
 }
 
-/* Only those that go, in their order. */
+/* Drops the others, and keeps the order. */
 static void keep_those_who_go(struct decide_round *round)
 {
     size_t kept = 0;
@@ -148,7 +148,7 @@ static void keep_those_who_go(struct decide_round *round)
     round->leaver_count = kept;
 }
 
-/* Its pool is guaranteed what it has, so its leaving would give others nothing. */
+/* Returns true if its pool's min covers it, so that others could not use its room. */
 static bool is_protected(const struct decide_round *round, size_t store, size_t wanter)
 {
     size_t pool = round->facts[store].pool;
@@ -163,7 +163,7 @@ static bool fits(const struct decide_round *round, size_t store)
     return decide_pool_has_room(round, store) && decide_device_has_room(round, store);
 }
 
-/* First those of its own pool, as far as that is what lacks room. */
+/* Takes stores of the wanter's own pool while that pool lacks room, then any. */
 static void take_until_it_fits(struct decide_round *round, size_t wanter)
 {
     size_t pool = round->facts[wanter].pool;
@@ -192,7 +192,7 @@ bool decide_make_room(struct decide_round *round, size_t store, bool rested)
         round->leaver_count = 0;
         return false;
     }
-    /* Who was taken before somebody larger may stay; the most valuable is asked first. */
+    /* A store chosen before a larger one may not be needed; the most valuable stays first. */
     for (size_t i = round->leaver_count; i > 0; i--) {
         struct decide_leaver *leaver = &round->leavers[i - 1];
         if (!leaver->goes)
@@ -223,7 +223,7 @@ void decide_lower_use(struct decide_round *round, uint64_t limit_bytes)
 
 /* ---- deeds --------------------------------------------------------------------------------- */
 
-/* An engine that holds its store and can be told to let go of it. */
+/* Returns true for an engine that holds its store and has a sleep hook. */
 static bool is_put_to_sleep(const struct decide_round *round, size_t store)
 {
     const struct governor_model *model = model_of(round, store);
@@ -254,7 +254,7 @@ void decide_add_leaver(struct decide_round *round, const struct decide_leaver *l
         deed.tier = leaver->tier;
         deed.follows = true;
     }
-    /* Whoever else holds it, or an engine that sleeps a moment later than it says. */
+    /* Another session may hold it too, or the engine releases it late. */
     if (seen->held > 0)
         deed.kind = GOVERNOR_DRAIN;
     decide_add(round, deed, "%s", why);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_pools - whose budget grows, and whose has to come down before
+ * decide_pools - which budgets grow, and which shrink first
  *
- * Of pools that models name by pool= and that have a max. A max is a promise, so what all pools
- * may have, or use where that is more, never exceeds the device through us: a raise takes only what
- * is nobody's. What it lacks is taken off others first, and is there when they use so much less.
+ * Concerns pools that models name by pool= and that have a max. A max is a promise, so the sum of
+ * what all pools may have, or use if that is more, must not exceed the device: a raise takes only
+ * memory that no pool claims. If there is too little, the max of others is lowered first, and the
+ * raise follows when they use less.
  */
 #include "base/size.h"
 #include "governor/decide_round.h"
@@ -12,19 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pool that runs within so much of its max lacks room, and is given so much of it more. */
+/* A pool with less than 1/NEARLY_FULL of its max free is given 1/GROWTH more. */
 #define NEARLY_FULL 16u
 #define GROWTH      8u
 
-/* What of a budget concerns us. */
+/* A pool, with the facts that matter here. */
 struct budget {
     const struct governor_pool *pool;
     bool is_governed, is_frozen, is_idle;
     enum pool_class class;  /* of its most important model */
-    uint64_t lacks_bytes;   /* what its max is too small by */
-    uint64_t floor_bytes;   /* its max is not lowered below */
+    uint64_t lacks_bytes;   /* missing from its max */
+    uint64_t floor_bytes;   /* lowest allowed max */
     uint64_t present_bytes; /* of its models on the device */
-    const char *needy;      /* the model that lacks them */
+    const char *needy;      /* the model that lacks room */
 };
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -37,7 +38,7 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* What the pool may come to have without anybody's asking. */
+/* Returns the bytes that the pool may have without asking. */
 static uint64_t count_claim(const struct budget *budget)
 {
     const struct governor_pool *pool = budget->pool;
@@ -45,7 +46,8 @@ static uint64_t count_claim(const struct budget *budget)
     return most(budget->is_governed ? pool->max_bytes : pool->min_bytes, pool->used_bytes);
 }
 
-/* The store does not fit in the pool; or it runs, has demand, and the pool is nearly full. */
+/* Returns the bytes that the pool lacks: its store does not fit, or runs, has demand, and the pool
+ * is nearly full. */
 static uint64_t count_lack(const struct decide_round *round, size_t model,
                            const struct governor_pool *pool)
 {
@@ -59,7 +61,7 @@ static uint64_t count_lack(const struct decide_round *round, size_t model,
     return left < round->now->stores[store].bytes ? round->now->stores[store].bytes - left : 0;
 }
 
-/* `budget` is of the model's pool. */
+/* Adds a model to the budget of its pool. */
 static void add_model(const struct decide_round *round, size_t model, struct budget *budget)
 {
     size_t store = round->store_of[model];
@@ -72,7 +74,7 @@ static void add_model(const struct decide_round *round, size_t model, struct bud
     budget->is_frozen |= decide_is_frozen(round, store);
     budget->is_idle &=
         decide_is_idle(round, store) && !decide_is_recent(round, decide_last_use(round, store));
-    /* The largest must be able to come back, and all that are here to stay. */
+    /* The largest must be able to return, and all on the device to stay. */
     budget->floor_bytes = most(budget->floor_bytes, round->now->stores[store].bytes);
     if (decide_is_on_device(round, store))
         budget->present_bytes = add(budget->present_bytes, round->now->stores[store].bytes);
@@ -104,7 +106,7 @@ static void read_budgets(const struct decide_round *round, struct budget *budget
     }
 }
 
-/* The most important that lacks anything; NULL: none does. */
+/* Returns the most important pool that lacks room; NULL: none. */
 static const struct budget *find_needy(const struct budget *budgets, size_t count)
 {
     const struct budget *needy = NULL;
@@ -121,7 +123,7 @@ static const struct budget *find_needy(const struct budget *budgets, size_t coun
     return needy;
 }
 
-/* How much the budget could give to the needy one. */
+/* Returns the bytes that the budget could give to the needy one. */
 static uint64_t count_gift(const struct budget *budget, const struct budget *needy)
 {
     if (budget == needy || !budget->is_governed || budget->is_frozen ||
@@ -132,7 +134,7 @@ static uint64_t count_gift(const struct budget *budget, const struct budget *nee
     return budget->pool->max_bytes - budget->floor_bytes;
 }
 
-/* The least important first. */
+/* Sorts the least important first. */
 static int compare_budgets(const void *left, const void *right)
 {
     const struct budget *const *a = left, *const *b = right;
@@ -164,7 +166,7 @@ static void change_max(struct decide_round *round, const struct budget *budget, 
                    needy->needy, needy->pool->name, budget->pool->name, before, after);
 }
 
-/* Takes what is missing off the others; nothing where they have not so much. */
+/* Lowers the others by the missing bytes; does nothing if they cannot give that much. */
 static void lower(struct decide_round *round, const struct budget *budgets, size_t count,
                   const struct budget *needy, uint64_t missing)
 {
@@ -203,7 +205,8 @@ void decide_pools(struct decide_round *round)
         const struct governor_pool *pool = budgets[i].pool;
         claimed = add(claimed, count_claim(&budgets[i]));
         if (&budgets[i] != needy && budgets[i].is_governed && pool->used_bytes > pool->max_bytes)
-            coming = add(coming, pool->used_bytes - pool->max_bytes); /* was lowered before */
+            /* lowered in an earlier round */
+            coming = add(coming, pool->used_bytes - pool->max_bytes);
     }
     uint64_t all = round->now->device_bytes;
     if (claimed <= all && needy->lacks_bytes <= all - claimed) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decide_room - what of device, pools, host and disk is left as the round goes on */
+/* decide_room - room left on the device, in pools, on host and disk during the round */
 #include "governor/decide_round.h"
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -12,8 +12,8 @@ static uint64_t subtract(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What was seen a moment apart may not add up: a pool may lose more than it had, and gets it back.
- */
+/* Reads a negative sum as 0: figures seen a moment apart may not add up, so a pool may seem to lose
+ * more than it had. */
 static uint64_t not_negative(uint64_t value)
 {
     return value > INT64_MAX ? 0 : value;
@@ -38,7 +38,7 @@ void decide_count_room(struct decide_round *round)
     }
 }
 
-/* Of the store's pool, which then has used so much more, or less. */
+/* Changes the use of the store's pool. */
 static void change_pool(struct decide_round *round, size_t store, bool comes)
 {
     struct decide_room *room = &round->room;
@@ -53,7 +53,7 @@ static void change_pool(struct decide_round *round, size_t store, bool comes)
     room->unfilled_bytes = add(room->unfilled_bytes, get_unfilled(round, pool));
 }
 
-/* What a copy in the tier would cost that is not there so far; NULL: nothing. */
+/* Returns the free bytes of the tier if a copy there would be new; NULL: it costs nothing. */
 static uint64_t *tier_to_charge(struct decide_round *round, size_t store, unsigned tier)
 {
     if (round->now->stores[store].places & tier || tier == GOVERNOR_NONE)

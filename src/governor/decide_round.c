@@ -83,7 +83,7 @@ bool decide_has_demand(const struct decide_round *round, size_t model)
            (store != NO_INDEX && round->now->stores[store].waiting > 0);
 }
 
-/* Without metrics nobody knows whether an engine that holds its store does anything with it. */
+/* Without metrics an engine that holds its store counts as in use. */
 bool decide_is_idle(const struct decide_round *round, size_t store)
 {
     const struct governor_store *seen = &round->now->stores[store];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_round - what the files of decide share: one round, as far as it has come
+ * decide_round - the state of one round, shared by the files of decide
  *
- * Pure. decide_round.c knows facts and writes deeds down, decide_room.c counts what goes and comes,
- * decide_leave.c chooses who goes, decide_ahead.c what is made before it is wanted, and
- * decide_pools.c what budgets become; decide.c has the rules.
+ * Pure. decide_round.c finds facts and records actions, decide_room.c counts room, decide_leave.c
+ * chooses the stores that leave, decide_ahead.c makes spares and prefetches, and decide_pools.c
+ * changes budgets; decide.c has the rules.
  */
 #ifndef GMSFS_GOVERNOR_DECIDE_ROUND_H
 #define GMSFS_GOVERNOR_DECIDE_ROUND_H
@@ -13,27 +13,27 @@
 
 #define NO_INDEX SIZE_MAX /* no model, no store, no pool */
 
-/* What is left of each tier, with what was decided so far. */
+/* Room in each tier after the actions decided so far. */
 struct decide_room {
     uint64_t device_free, host_free, disk_free;
-    uint64_t kept_bytes;     /* that are not free and not used either: kept for who comes back */
-    uint64_t unfilled_bytes; /* what pools have not used of their min: the sum */
+    uint64_t kept_bytes;     /* neither free nor used: kept for stores that return soon */
+    uint64_t unfilled_bytes; /* sum of the unused min of all pools */
     uint64_t pool_used[EVICT_MAX_POOLS], pool_resident[EVICT_MAX_POOLS];
 };
 
-/* What follows about a store from all the rest. */
+/* Facts about a store, derived from the snapshot and the config. */
 struct decide_fact {
     size_t model, pool;
     enum pool_class class; /* the model's, else the pool's */
-    bool goes, comes;      /* was decided in this round */
+    bool goes, comes;      /* decided in this round */
 };
 
-/* Somebody who may have to leave. Its sort is what it stands in. */
+/* A store that may have to leave the device, with the keys that it is sorted by. */
 struct decide_leaver {
     size_t store;
     enum pool_class class;
     bool in_use, min_one, goes;
-    unsigned tier; /* where to, once it goes */
+    unsigned tier; /* target tier, if `goes` */
     uint64_t last_use_ms;
     const char *name;
 };
@@ -48,9 +48,9 @@ struct decide_round {
     struct decide_room room;
     struct decide_leaver leavers[GOVERNOR_MAX_STORES];
     size_t leaver_count;
-    bool has_preempted; /* somebody in use */
-    bool has_moved;     /* somebody goes, comes or wakes */
-    size_t kept_for;    /* a store: what is free is kept for it; NO_INDEX: for none */
+    bool has_preempted; /* a store in use leaves */
+    bool has_moved;     /* a store leaves or comes, or an engine wakes */
+    size_t kept_for;    /* store for which free memory is kept; NO_INDEX: none */
 };
 
 /* ---- facts ---------------------------------------------------------------------------------- */
@@ -58,27 +58,28 @@ struct decide_round {
 void decide_begin(struct decide_round *round, const struct governor_snapshot *now,
                   const struct governor_config *config, struct governor_deed *deeds);
 
-/* Whether the moment is less than a cooldown ago. */
+/* Returns true if the time is less than a cooldown ago. */
 bool decide_is_recent(const struct decide_round *round, uint64_t ms);
 
-/* The metrics are unknown, or a deed failed less than a cooldown ago: nothing is done for it. */
+/* Returns true if the metrics are unknown, or an action failed less than a cooldown ago: it is left
+ * alone. */
 bool decide_is_frozen(const struct decide_round *round, size_t store);
 
-/* It moved, or the model was put to sleep or woken, less than a cooldown ago. */
+/* Returns true if it moved, or the model went to sleep or woke, less than a cooldown ago. */
 bool decide_is_resting(const struct decide_round *round, size_t store);
 
 bool decide_has_demand(const struct decide_round *round, size_t model);
 bool decide_is_idle(const struct decide_round *round, size_t store);
 
-/* It is idle, and was for as long as its idle= says. */
+/* Returns true if it has been idle for its idle= time. */
 bool decide_is_over(const struct decide_round *round, size_t store);
 
 bool decide_is_on_device(const struct decide_round *round, size_t store);
 
-/* The end of its last use: of the model's demand, if that is longer ago than its store's. */
+/* Returns the end of its last use: of the store, or of the model's demand if that is earlier. */
 uint64_t decide_last_use(const struct decide_round *round, size_t store);
 
-/* Whole, at rest, and nothing was decided about it so far. */
+/* Returns true if it is whole and at rest, and no action was decided about it so far. */
 bool decide_is_free_to_move(const struct decide_round *round, size_t store);
 
 /* The store's model, else "store NAME". */
@@ -89,10 +90,10 @@ struct decide_name decide_name_of(const struct decide_round *round, size_t store
 
 /* ---- deeds ---------------------------------------------------------------------------------- */
 
-/* Whether so many more can be written down. */
+/* Returns true if so many more actions fit. */
 bool decide_has_room_for(const struct decide_round *round, size_t deeds);
 
-/* Does nothing when there is no room. */
+/* Records an action; does nothing without room. */
 void decide_add(struct decide_round *round, struct governor_deed deed, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -100,42 +101,43 @@ void decide_add(struct decide_round *round, struct governor_deed deed, const cha
 
 void decide_count_room(struct decide_round *round);
 
-/* Where the store would go when it leaves the device; 0: nowhere has room. */
+/* Returns the tier for the store if it leaves the device; 0: no tier has room. */
 unsigned decide_get_tier(const struct decide_round *round, size_t store);
 
 void decide_take_out(struct decide_round *round, size_t store, unsigned tier);
 void decide_put_back(struct decide_round *round, size_t store, unsigned tier);
 void decide_bring_in(struct decide_round *round, size_t store);
 
-/* As bring_in, but it does not come in this round. */
+/* As bring_in, but the store does not come in this round. */
 void decide_keep_room(struct decide_round *round, size_t store);
 
 bool decide_pool_has_room(const struct decide_round *round, size_t store);
-/* What the min of other pools keeps of the device, and they do not use. */
+/* Returns the device memory that other pools' min reserves and they do not use. */
 uint64_t decide_get_reserved(const struct decide_round *round, size_t store);
 bool decide_device_has_room(const struct decide_round *round, size_t store);
-uint64_t decide_get_used(const struct decide_round *round); /* of the device, by whoever */
+uint64_t decide_get_used(const struct decide_round *round); /* of the device, by any program */
 
 /* ---- decide_leave.c ------------------------------------------------------------------------- */
 
 /*
- * Chooses who leaves so that `store` fits: fills in the leavers that go, in the order in which they
- * are to. false: it does not fit, whoever goes, and nobody does. With `rested` as if a cooldown
- * were over for all. Room is counted without those who go.
+ * Chooses the stores that leave so that `store` fits: the leavers with `goes`, in order. With
+ * `rested`, ignores cooldowns. false: it cannot fit, and no store leaves. The room counts the
+ * leavers as gone.
  */
 bool decide_make_room(struct decide_round *round, size_t store, bool rested);
 
-/* Who is idle leaves by last use until the device has `limit_bytes` in use at most. */
+/* Chooses idle stores, the longest unused first, until the device has at most `limit_bytes` in
+ * use. */
 void decide_lower_use(struct decide_round *round, uint64_t limit_bytes);
 
-/* How many deeds the leaver takes, and these. */
+/* Returns how many actions the leaver takes; records them. */
 size_t decide_count_deeds(const struct decide_round *round, const struct decide_leaver *leaver);
 void decide_add_leaver(struct decide_round *round, const struct decide_leaver *leaver, bool follows,
                        const char *why);
 
 /* ---- decide_ahead.c ------------------------------------------------------------------------- */
 
-/* What nobody waits for yet. */
+/* Act before a store is asked for. */
 void decide_spares(struct decide_round *round);
 void decide_prefetch(struct decide_round *round);
 

@@ -17,7 +17,7 @@ static void free_counts(struct governor_counts *counts)
     *counts = (struct governor_counts){0};
 }
 
-/* The lines of a store stand one behind the other. */
+/* Adds a count; the lines of a store follow each other. */
 static int add_count(struct governor_counts *counts, size_t *room, const char *store,
                      uint64_t grants)
 {
@@ -75,7 +75,7 @@ static int copy_counts(const struct governor_counts *from, struct governor_count
     return error;
 }
 
-/* The window begins between half of its length ago and all of it; at first, with the mount. */
+/* Moves the window: it starts between half and all of its length ago; at first, with the mount. */
 static int move_window(struct governor_grants *grants, uint64_t now_ms)
 {
     struct governor_counts copy;
@@ -121,7 +121,7 @@ static uint64_t find_count(const struct governor_counts *counts, const char *sto
     return found ? found->grants : 0;
 }
 
-/* One that was made anew counts from its beginning. */
+/* A store that was made again counts from its start. */
 uint64_t governor_grants_count(const struct governor_grants *grants, const char *store)
 {
     uint64_t now = find_count(&grants->now, store), before = find_count(&grants->before, store);

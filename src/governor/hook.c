@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOOK_EVERY_MS 20 /* where the kernel does not tell of ends */
+#define LOOK_EVERY_MS 20 /* polling period if the kernel gives no pidfd */
 #define SIGNALED      128
 #define PIECE_BYTES   65536u
 #define NOT_FOUND     127
@@ -44,7 +44,7 @@ static void run_shell(const void *context, int to)
     _exit(NOT_FOUND);
 }
 
-/* ---- beginning and end ---------------------------------------------------------------------- */
+/* ---- start and end of a command -------------------------------------------------------------- */
 
 static bool is_running(const struct hook *hook)
 {
@@ -69,7 +69,7 @@ static size_t get_room(const struct hook *hook)
     return most - (hook->bytes < most ? hook->bytes : most);
 }
 
-/* Whatever is there by now. What there is no room for is dropped. */
+/* Reads the available output, and drops what exceeds the room. */
 static void gather(struct hook *hook)
 {
     char piece[PIECE_BYTES], *grown;
@@ -103,7 +103,7 @@ static void let_go(struct hook *hook)
     hook->child = NULL;
 }
 
-/* True when it has ended; what it said before is there then. */
+/* Returns true if it has ended; all its output is read then. */
 static bool look(struct hook *hook)
 {
     int status;
@@ -127,9 +127,9 @@ static void give_up(struct hook *hook)
     let_go(hook);
 }
 
-/* ---- several -------------------------------------------------------------------------------- */
+/* ---- several commands ------------------------------------------------------------------------ */
 
-/* Until something is said, or one of those ends that were started and are before `end`. */
+/* Waits for output, or the end of a command before `end`. */
 static void wait_for_news(const struct hook *hooks, size_t end, uint64_t left_ms)
 {
     struct pollfd news[2 * HOOK_MAX_AT_ONCE];
@@ -182,9 +182,9 @@ void hooks_free(struct hook *hooks, size_t count)
     }
 }
 
-/* ---- what came of it ------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* The last line that is not empty. */
+/* Finds the last line that is not empty. */
 static const char *find_last_line(const struct hook *hook, int *bytes)
 {
     const char *begin = hook->output, *end = begin + hook->bytes, *at;

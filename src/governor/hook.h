@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hook - commands of the shell that somebody configured, within a time
+ * hook - runs configured shell commands, within a time limit
  *
- * They run side by side, each `sh -c` with a process group of its own, nothing on its standard
- * input, and both outputs in one. Whichever has not ended in time is killed with all of its group.
- * What a command leaves behind when it ends by itself goes on, for it may have been told to start
- * something. For one thread.
+ * Commands run side by side, each `sh -c` in a process group of its own, without standard input,
+ * and with both outputs in one pipe. A command that exceeds the limit is killed with its group. If
+ * a command ends by itself, its background processes keep running, because it may have been told to
+ * start one. For one thread.
  */
 #ifndef GMSFS_GOVERNOR_HOOK_H
 #define GMSFS_GOVERNOR_HOOK_H
@@ -15,28 +15,28 @@
 
 struct failure;
 
-#define HOOK_MAX_AT_ONCE  32u        /* the others wait, within the same time */
-#define HOOK_OUTPUT_BYTES (1u << 20) /* of a command; what comes after is dropped */
+#define HOOK_MAX_AT_ONCE  32u        /* the others wait, within the same time limit */
+#define HOOK_OUTPUT_BYTES (1u << 20) /* for each command; the rest is dropped */
 
 struct child;
 
 struct hook {
     const char *command;
     size_t most_bytes; /* of output; 0: HOOK_OUTPUT_BYTES */
-    int error;         /* 0: it ended by itself; -ETIMEDOUT; or why it could not be started */
+    int error;         /* 0: it ended by itself; -ETIMEDOUT; or why it could not start */
     int status;        /* its exit status; 128 + the signal that ended it */
-    char *output;      /* NUL-terminated; NULL: nothing came */
+    char *output;      /* NUL-terminated; NULL: none */
     size_t bytes;
-    struct child *child; /* this and the next are hook.c's own */
+    struct child *child; /* private to hook.c, as is the next */
     int from;
 };
 
-/* Returns when all have ended, at most a moment after limit_ms. hooks_free() afterwards. */
+/* Returns when all have ended, at most a moment after limit_ms. Call hooks_free() afterwards. */
 void hooks_run(struct hook *hooks, size_t count, uint64_t limit_ms);
 void hooks_free(struct hook *hooks, size_t count);
 
-/* 0: it has done what it was to do. Else a negative errno and, in `failure`, one line that says
- * why, with the last line that the command said. */
+/* 0: it succeeded. Else a negative errno and, in `failure`, one line with the reason and the last
+ * line of output. */
 int hook_check(const struct hook *hook, uint64_t limit_ms, struct failure *failure);
 
 #endif

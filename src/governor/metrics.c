@@ -5,14 +5,14 @@
 #include <string.h>
 
 #define VALUE_BYTES 64u
-#define MOST        9007199254740992.0 /* 2^53: more is no count of requests */
+#define MOST        9007199254740992.0 /* 2^53: more is not a count of requests */
 #define MS_PER_S    1000.0
 
-/* A line: what it is of, its labels ("" without), and its value. */
+/* A line: its metric, its labels ("" without), and its value. */
 struct line {
     const char *name, *labels;
     size_t name_bytes, labels_bytes;
-    const char *rest, *end; /* behind the labels */
+    const char *rest, *end; /* after the labels */
 };
 
 static bool is_blank(char c)
@@ -20,7 +20,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Where the quoted value that begins at `at` ends, behind its quote; `end`: it does not. */
+/* Returns the position after the closing quote; `end`: there is none. */
 static const char *skip_quoted(const char *at, const char *end)
 {
     for (at++; at < end; at++) {
@@ -47,7 +47,7 @@ static bool take_byte(const char **at, const char *end, char byte)
     return true;
 }
 
-/* value: between its quotes, as it was written. */
+/* value: between its quotes, still escaped */
 struct label {
     const char *name, *value;
     size_t name_bytes, value_bytes;
@@ -58,7 +58,7 @@ static bool is_name_byte(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* NAME = "VALUE"; newer engines may quote the name, too. False: it is none. */
+/* NAME = "VALUE"; newer engines may quote the name, too. False: no label. */
 static bool take_label(const char **at, const char *end, struct label *label)
 {
     skip_blanks(at, end);
@@ -76,7 +76,7 @@ static bool take_label(const char **at, const char *end, struct label *label)
     return *at < end;
 }
 
-/* False: there is something else between the braces, or no second one. */
+/* Finds the labels. False: invalid text between the braces, or no closing brace. */
 static bool split_labels(struct line *line)
 {
     const char *at = line->rest;
@@ -95,7 +95,7 @@ static bool split_labels(struct line *line)
     return true;
 }
 
-/* The next line of something, with its name alone; *at goes on behind it. */
+/* Takes the next line with text, and splits off its name; moves *at behind it. */
 static bool next_line(const char **at, const char *end, struct line *line)
 {
     while (*at < end) {
@@ -122,7 +122,7 @@ static bool is_named(const struct line *line, const char *name)
     return line->name_bytes == strlen(name) && memcmp(line->name, name, line->name_bytes) == 0;
 }
 
-/* The number that comes next. False: none does. */
+/* Takes the next number. False: there is none. */
 static bool take_number(struct line *line, double *number)
 {
     char text[VALUE_BYTES], *over;
@@ -140,8 +140,8 @@ static bool take_number(struct line *line, double *number)
     return over == text + bytes;
 }
 
-/* A time may stand behind it, and in OpenMetrics an example behind a '#'. False: it is no number,
- * or less than nothing, or beyond all reason. */
+/* Reads the value; a time may follow, and in OpenMetrics an example after a '#'. False: not a
+ * number, negative, or too large. */
 static bool read_value(struct line *line, double *value)
 {
     double time;
@@ -238,9 +238,9 @@ uint64_t governor_metrics_ttft_ms(const struct governor_metrics *before,
     return ms < 1 ? 1 : (uint64_t)ms;
 }
 
-/* ---- of the mount --------------------------------------------------------------------------- */
+/* ---- the mount's metrics --------------------------------------------------------------------- */
 
-/* The label `store` of a line whose labels were split. False: it has none. */
+/* Finds the label `store` in a line after split_labels. False: it has none. */
 static bool find_store(const struct line *line, struct label *label)
 {
     static const char name[] = "store";
@@ -255,7 +255,7 @@ static bool find_store(const struct line *line, struct label *label)
     return false;
 }
 
-/* Its value, whose \\, \" and \n are what they stand for. */
+/* Reads its value, and unescapes \\, \" and \n. */
 static bool read_store(const struct line *line, char store[GOVERNOR_LABEL_BYTES])
 {
     struct label label;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * metrics - what an engine says of its requests, in the text that Prometheus reads
+ * metrics - reads an engine's request counts from Prometheus text
  *
- * Of vLLM's and SGLang's own names; those of several engines in one text are added up. A line that
- * is none of these is passed over, and one of these that makes no sense is counted and passed over,
- * so nothing in a text is an error. Pure; for observe and tests.
+ * Knows the names of vLLM and SGLang; several engines in one text are added up. Other lines are
+ * skipped; known lines with invalid values are counted and skipped, so no text is an error. Pure;
+ * for observe and tests.
  */
 #ifndef GMSFS_GOVERNOR_METRICS_H
 #define GMSFS_GOVERNOR_METRICS_H
@@ -15,22 +15,23 @@
 
 struct governor_metrics {
     bool has_waiting, has_running, has_ttft;
-    uint64_t waiting, running; /* requests: in the queue, and being served */
-    double ttft_sum_s;         /* times to the first token: of all there ever were, and how many */
+    uint64_t waiting, running; /* requests: queued, and being served */
+    double ttft_sum_s;         /* sum and number of all times to the first token */
     double ttft_count;
     uint64_t malformed; /* lines */
 };
 
-/* Of vLLM: vllm:num_requests_waiting, vllm:num_requests_running, vllm:time_to_first_token_seconds;
- * of SGLang: sglang:num_queue_reqs, sglang:num_running_reqs, sglang:time_to_first_token_seconds. */
+/* vLLM: vllm:num_requests_waiting, vllm:num_requests_running, vllm:time_to_first_token_seconds;
+ * SGLang: sglang:num_queue_reqs, sglang:num_running_reqs, sglang:time_to_first_token_seconds. */
 void governor_metrics_parse(const char *text, size_t bytes, struct governor_metrics *metrics);
 
-/* The mean of those that came between two looks; 0: none did, or the engine was started anew. */
+/* Returns the mean of the times between two readings; 0: there were none, or the engine
+ * restarted. */
 uint64_t governor_metrics_ttft_ms(const struct governor_metrics *before,
                                   const struct governor_metrics *now);
 
-/* The mount's own: the next line of gmsfs_store_grants_total from *at on, which goes on behind it.
- * `store`: its name; a store has a line for each mode of the lock. False: there are no more. */
+/* Takes the next line of gmsfs_store_grants_total, a metric of the mount, at *at, and moves *at
+ * behind it. `store`: its name; a store has a line for each lock mode. False: there are no more. */
 #define GOVERNOR_LABEL_BYTES 256u
 bool governor_metrics_next_grants(const char **at, const char *end,
                                   char store[GOVERNOR_LABEL_BYTES], uint64_t *grants);

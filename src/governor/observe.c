@@ -89,7 +89,7 @@ static void see_store(const struct governor_past *past, const json_t *store,
     seen->grants = governor_grants_count(&past->grants, seen->name);
 }
 
-/* One that could not be read is left out. */
+/* Leaves out stores that could not be read. */
 static int see_stores(const struct governor_past *past, const json_t *look,
                       struct governor_seen *seen)
 {
@@ -113,7 +113,8 @@ static int see_stores(const struct governor_past *past, const json_t *look,
 
 static void see_device(const json_t *device, struct governor_snapshot *snapshot)
 {
-    const json_t *others = json_object_get(device, "free_bytes"); /* of what nobody has */
+    /* free on the device, by any program */
+    const json_t *others = json_object_get(device, "free_bytes");
     uint64_t used = get_number(device, "used_bytes") + get_number(device, "reserved_bytes");
 
     snapshot->device_bytes = get_number(device, "total_bytes");
@@ -178,7 +179,7 @@ static const struct governor_store *find_store(const struct governor_snapshot *s
     return NULL;
 }
 
-/* An engine that tells nothing is in use while it holds its store. */
+/* Without metrics an engine is in use while it holds its store. */
 static bool is_idle(const struct governor_model *model, const struct governor_demand *demand,
                     const struct governor_store *store)
 {
@@ -186,8 +187,8 @@ static bool is_idle(const struct governor_model *model, const struct governor_de
            (model->metrics || !store || store->held == 0);
 }
 
-/* Since when: of a store that nobody holds, the end of the last hold. An engine that has just come
- * is not idle since what was there before it. */
+/* Finds the start of idleness: for a store without holder, the end of the last hold. An engine that
+ * has just started is not idle since the time before it. */
 static void see_idleness(struct governor_past_model *past, const struct governor_model *model,
                          const struct governor_store *store, uint64_t now_ms,
                          struct governor_demand *seen)
@@ -195,7 +196,7 @@ static void see_idleness(struct governor_past_model *past, const struct governor
     bool is_held = store && store->held > 0, has_come = is_held && !past->was_held;
     bool idle = is_idle(model, seen, store);
 
-    if (store) /* else it could not be looked at */
+    if (store) /* else it could not be read */
         past->was_held = is_held;
     if (has_come || (seen->is_known && !idle))
         past->idle_since_ms = 0;
@@ -208,7 +209,7 @@ static void see_idleness(struct governor_past_model *past, const struct governor
     seen->idle_since_ms = past->idle_since_ms;
 }
 
-/* Whether what it was woken for has been served, or it may sleep again. */
+/* Forgets the wake when its requests have been served, or it may sleep again. */
 static void see_waking(struct governor_past_model *past, const struct governor_store *store,
                        struct governor_demand *seen)
 {
@@ -250,7 +251,7 @@ static int see_demand(struct governor_past *past, const struct governor_config *
 
 /* ---- the mount ------------------------------------------------------------------------------ */
 
-/* Does it answer, and is it in service? */
+/* Checks that the mount answers and is in service. */
 static int check_look(const json_t *look, struct failure *failure)
 {
     const json_t *device = json_object_get(look, "device");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * observe - what the governor knows when it decides: the engines' metrics, and the mount
+ * observe - collects the governor's input: the engines' metrics, and the state of the mount
  *
- * The metrics are asked for by hooks; what the mount says comes as the object that `gmsfs status`
- * is made of. struct governor_past is all that a governor remembers from round to round, and it
- * goes on without: after a restart only time without demand, and means, are counted anew.
+ * Hooks fetch the metrics; the mount's state is the JSON object behind `gmsfs status`. struct
+ * governor_past is all that a governor remembers between rounds, and it can be lost: after a
+ * restart only idle times and means start anew.
  */
 #ifndef GMSFS_GOVERNOR_OBSERVE_H
 #define GMSFS_GOVERNOR_OBSERVE_H
@@ -15,21 +15,21 @@
 
 #include <jansson.h>
 
-#define GOVERNOR_METRICS_MS 2000u /* that all metrics of a round may take */
+#define GOVERNOR_METRICS_MS 2000u /* for all metrics of a round */
 
 struct failure;
 
 struct governor_past_model {
     char *name;
-    struct governor_metrics metrics; /* when they were last had */
-    bool is_known;                   /* they were, this round */
-    bool is_told;                    /* that they could not be */
-    bool was_held;                   /* its store, in the last round */
-    /* As struct governor_demand has them. */
+    struct governor_metrics metrics; /* from the last successful reading */
+    bool is_known;                   /* read successfully in this round */
+    bool is_told;                    /* a failure was reported */
+    bool was_held;                   /* its store was held in the last round */
+    /* As in struct governor_demand. */
     uint64_t ttft_ms, idle_since_ms, failed_ms, done_ms, woken_ms;
 };
 
-/* Of what has a name. Where there is no room for more, the oldest is forgotten. */
+/* Times by name. The oldest is dropped to make room. */
 #define GOVERNOR_MAX_MOMENTS 256u
 struct governor_moments {
     struct governor_moment {
@@ -40,26 +40,27 @@ struct governor_moments {
 };
 
 struct governor_past {
-    struct governor_past_model *models; /* by the index of the config */
+    struct governor_past_model *models; /* by the index in the config */
     size_t model_count;
     struct governor_grants grants;
-    struct governor_moments pools;  /* when their max was changed last */
-    struct governor_moments stores; /* when a deed with them that is of no model failed last */
+    struct governor_moments pools;  /* last change of their max */
+    struct governor_moments stores; /* last failed action on a store without a model */
 };
 
-/* For this config; what was remembered of models by these names stays. 0 or -ENOMEM: as before. */
+/* Adapts the past to this config; models keep their past by name. 0, or -ENOMEM and nothing
+ * changed. */
 int governor_past_follow(struct governor_past *past, const struct governor_config *config);
 void governor_past_free(struct governor_past *past);
 
-/* One line for people, of what is no reason to stop. */
+/* Reports one line for people, about a problem that does not stop the governor. */
 typedef void governor_tell(const char *text);
 
-/* Asks all engines, and, where there are adapters, the mount for its grants. What cannot be had is
- * told once, and what could be had again, too. 0 or -ENOMEM. */
+/* Asks all engines and, if there are adapters, the mount for its grants. Reports metrics once when
+ * they fail, and once when they return. 0 or -ENOMEM. */
 int governor_ask(struct governor_past *past, const struct governor_config *config,
                  const char *mount, uint64_t now_ms, governor_tell *tell);
 
-/* A snapshot and all that it points to. */
+/* A snapshot, and the arrays that it points to. */
 struct governor_seen {
     struct governor_snapshot snapshot;
     struct governor_store *stores;
@@ -68,16 +69,16 @@ struct governor_seen {
     json_t *look;
 };
 
-/* `look`: as mount_look.h describes it. -EIO: the mount is in no state to be governed, or did not
- * answer: `failure` names it and says why. -ENOMEM. governor_seen_free() after success. */
+/* `look`: as described in mount_look.h. -EIO: the mount cannot be governed now, or did not answer:
+ * `failure` names it and the reason. -ENOMEM. Call governor_seen_free() after success. */
 int governor_see(struct governor_past *past, const struct governor_config *config, json_t *look,
                  uint64_t now_ms, struct governor_seen *seen, struct failure *failure);
 void governor_seen_free(struct governor_seen *seen);
 
-/* 0: none is known. */
+/* Returns 0 if there is none. */
 uint64_t governor_moments_find(const struct governor_moments *moments, const char *name);
 
-/* A deed was done (0), or failed. */
+/* Remembers that an action succeeded (0) or failed. */
 void governor_note(struct governor_past *past, const struct governor_deed *deed, int error,
                    uint64_t now_ms);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a governor remembers from round to round. */
+/* The governor's memory from round to round. */
 #include "governor/observe.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ uint64_t governor_moments_find(const struct governor_moments *moments, const cha
     return 0;
 }
 
-/* That of this name, or else one that is free or the oldest. */
+/* Returns the time of this name, or a free one, or the oldest. */
 static struct governor_moment *find_moment(struct governor_moments *moments, const char *name)
 {
     struct governor_moment *oldest = moments->list;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shell - words for commands of the shell
+ * shell - quotes words for shell commands
  *
- * Pure. Names of stores and paths are others' choice; a quoted word is one word and runs nothing.
+ * Pure. Other users choose names of stores and paths; a quoted word stays one word and runs
+ * nothing.
  */
 #ifndef GMSFS_GOVERNOR_SHELL_H
 #define GMSFS_GOVERNOR_SHELL_H
 
-/* The word as it is where it needs no quotes, else in '...'; free(3). NULL: no memory. */
+/* Returns the word, in '...' if it needs quotes, to be freed. NULL: no memory. */
 char *shell_quote(const char *word);
 
 #endif
