@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image - an image of a store, as it lies in its directory
+ * image - an image of a store, in its directory
  *
- * What this folder offers to the commands that save, load and list images; the headers that are
- * named here and no others. The format is that of gmsfs-image(5); everything of it that is read is
- * taken as foreign.
+ * The commands that save, load and list images include the headers named here, and no others of
+ * this folder. gmsfs-image(5) describes the format; all bytes read are treated as hostile.
  *
- *   image_manifest  what an image consists of, and the text that says so (pure)
- *   image_layout    the canonical layout that it holds, looked into (pure)
- *   image_dir       its directory: names, files, and who may change it
- *   image_entries   its entries into a store
+ *   image_manifest  the parts of an image, and the text that lists them (pure)
+ *   image_layout    the canonical layout in an image, opened for reading (pure)
+ *   image_dir       its directory: names, files, and locks
+ *   image_entries   puts its entries into a store
  *
- * and, here, opening one and checking or taking all its bytes. Which stores are locked, and what
- * they are cleared of, is the commands' business. Prints nothing: functions return 0 or a negative
- * errno, and a `struct failure` says why.
+ * This header opens an image, and checks or loads all its bytes. The commands lock and clear
+ * stores. Prints nothing: functions return 0 or a negative errno, and a `struct failure` says why.
  */
 #ifndef GMSFS_IMAGE_IMAGE_H
 #define GMSFS_IMAGE_IMAGE_H
@@ -36,7 +34,7 @@ struct staging;
 struct staging_memory;
 struct supply;
 
-/* An image that was opened for reading. */
+/* An image opened for reading. */
 struct image {
     struct image_dir dir;
     struct image_manifest manifest;
@@ -45,33 +43,34 @@ struct image {
 };
 
 /*
- * The manifest, `layout` against its hash, both against each other, and that the data files are
- * there in their sizes. image_close() in any case.
+ * Checks the manifest, `layout` against its hash, both against each other, and that the data files
+ * exist with their sizes. Call image_close() in any case.
  */
 int image_open(struct image *image, const char *path, struct failure *failure);
-/* The same, but an unfinished image will do, and files may be missing: then *damage is the error
- * about the first of them, which `failure` tells. */
+/* As image_open, but accepts an unfinished image and missing files: *damage is then the error of
+ * the first of them, which `failure` describes. */
 int image_open_any(struct image *image, const char *path, int *damage, struct failure *failure);
 void image_close(struct image *image);
 
-/* Reads all pieces, compares their sums, and puts them where they are wanted. */
+/* Reads all pieces, compares their sums, and puts the bytes into their sinks. */
 struct image_check {
     const struct image *image;
-    const char *store;                   /* that gets the bytes, to be named; NULL: none does */
-    void *const *into;                   /* into[rank] gets the bytes; NULL: nothing mapped does */
-    struct supply *supply;               /* files of host memory get them, by rank; or NULL */
-    struct staging *staging;             /* NULL where there is no store */
+    const char *store; /* name of the store that gets the bytes; NULL: none */
+    void *const *into; /* into[rank] gets the bytes; NULL: not mapped */
+    /* Its files of host memory, by rank, get the bytes; or NULL */
+    struct supply *supply;
+    struct staging *staging;             /* NULL without a store */
     const struct staging_memory *memory; /* of the store */
     uint64_t threads;                    /* 0: as many as are best */
     enum direct_use direct;
-    uint64_t taken_bytes; /* of memory that the store is about to take from the page cache */
-    /* Several times a second, on any thread, but not two at a time; may be NULL. A negative errno
-     * stops all, and is what image_check returns. */
+    uint64_t taken_bytes; /* memory that the store will take from the page cache */
+    /* Called several times a second, on any thread, never twice at the same time; may be NULL. A
+     * negative errno stops all, and image_check returns it. */
     int (*tick)(void *context, uint64_t read_bytes);
     void *context;
 };
 
-/* -ECANCELED: by tick(), or because the supply's memory was refused, which the supply tells. */
+/* -ECANCELED: from tick(), or because the supply's memory was refused, which the supply reports. */
 int image_check(const struct image_check *check, struct failure *failure);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All bytes of an image through several threads: summed, and put where they are wanted. */
+/* Reads all bytes of an image by several threads, sums them, and puts them into their sinks. */
 #include "image/image.h"
 
 #include "base/failure.h"
@@ -12,16 +12,16 @@
 
 _Static_assert(IMAGE_DIGEST_BYTES == FILL_SUM_BYTES, "a piece's sum is as the engine makes it");
 
-/* Of each piece one range, which is a part. */
+/* Each piece is one range and one part. */
 struct check_run {
     const struct image_check *check;
     enum direct_use use;
     struct fill_range *ranges;
     struct fill_part *parts;
-    uint64_t *sizes; /* 0: a piece that is not done */
+    uint64_t *sizes; /* 0: the piece is not done */
     struct fill_crew crew;
     struct fill fill;
-    struct failure *failure; /* the first */
+    struct failure *failure; /* of the first error */
 };
 
 static const struct image_piece *check_find_piece(const struct check_run *run,
@@ -30,7 +30,7 @@ static const struct image_piece *check_find_piece(const struct check_run *run,
     return &run->check->image->manifest.pieces[range - run->ranges];
 }
 
-/* What a device says comes before what that made of a piece. */
+/* Reports an error of the device first, because it may have caused the error of a piece. */
 static void check_fail(void *context, const struct fill_range *range, uint64_t at,
                        const char *doing, int error)
 {

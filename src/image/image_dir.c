@@ -33,7 +33,7 @@ static uint64_t data_number(const char *name)
     return strtoull(name + strlen(DATA_PREFIX), NULL, 10);
 }
 
-/* Exactly a name that image_data_name makes. */
+/* Returns true for a name that image_data_name makes. */
 static bool is_data_name(const char *name)
 {
     char again[IMAGE_NAME_BYTES];
@@ -67,7 +67,7 @@ int image_dir_explain(const struct image_dir *dir, const char *name, const char 
 
 /* ---- the directory ------------------------------------------------------------------------- */
 
-/* File systems without flock(2) are not refused for that. */
+/* Accepts file systems without flock(2). */
 static int dir_lock(const struct image_dir *dir, enum image_dir_use use, struct failure *failure)
 {
     int kind = use == IMAGE_DIR_WRITE ? LOCK_EX : LOCK_SH;
@@ -104,7 +104,7 @@ void image_dir_close(struct image_dir *dir)
     dir->fd = -1;
 }
 
-/* Calls back for each name but . and ..; a non-zero return ends it. */
+/* Calls `each` for each name but . and ..; a non-zero return stops the walk. */
 static int dir_each(const struct image_dir *dir, int (*each)(void *context, const char *name),
                     void *context)
 {
@@ -135,7 +135,7 @@ static int look_at(void *context, const char *name)
         content->manifest = true;
     else if (strcmp(name, IMAGE_UNFINISHED) == 0)
         content->unfinished = true;
-    else if (strcmp(name, IMAGE_UNFINISHED IMAGE_NEW) != 0) /* of one that had just begun */
+    else if (strcmp(name, IMAGE_UNFINISHED IMAGE_NEW) != 0) /* of a save that had just begun */
         content->others = true;
     if (is_name_of_image(name))
         snprintf(content->in_the_way, sizeof(content->in_the_way), "%s", name);
@@ -180,7 +180,7 @@ void image_dir_undo(const struct image_dir *dir, bool data)
         rmdir(dir->path);
 }
 
-/* Some file systems cannot, and need not. */
+/* Some file systems cannot sync a directory, and need not. */
 static int sync_directory(int fd)
 {
     return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
@@ -193,7 +193,7 @@ int image_dir_sync(const struct image_dir *dir)
     if (error || !dir->created)
         return error;
     above = openat(dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* may be written to, but not read */
+    /* it may be writable, but not readable */
     if (above < 0)
         return errno == EACCES ? 0 : -errno;
     error = sync_directory(above);
@@ -208,7 +208,7 @@ int image_dir_remove(const struct image_dir *dir, const char *name)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* O_NONBLOCK: a pipe of that name must not hang us. */
+/* O_NONBLOCK: opening a pipe must not block. */
 int image_dir_open_file(const struct image_dir *dir, const char *name, int flags)
 {
     int fd = openat(dir->fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, FILE_MODE);
@@ -264,7 +264,7 @@ int image_dir_write(const struct image_dir *dir, const char *name, const void *b
     fd = image_dir_open_file(dir, fresh, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0) {
         if (fd != -EEXIST)
-            /* it may be there all the same */
+            /* it may exist all the same */
             image_dir_remove(dir, fresh);
         return fd;
     }

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define DOCUMENT_BYTES (16u << 20) /* of entries at a time: others are served in between */
+#define DOCUMENT_BYTES (16u << 20) /* at a time: the daemon serves other requests in between */
 
 int image_entries_open(const char *store)
 {
@@ -35,7 +35,7 @@ void image_entries_close(int ctl_fd)
 
 /* ---- one document -------------------------------------------------------------------------- */
 
-/* After a failed write too: APPLY takes what was gathered away, and half a document is none. */
+/* Sends a document. APPLY is called after a failed write too, to drop the incomplete document. */
 static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
                         int (*is_stopped)(void), size_t *culprit)
 {
@@ -54,7 +54,7 @@ static int entries_send(int ctl_fd, const uint8_t *bytes, size_t size_bytes,
     return error;
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all documents --------------------------------------------------------------------------- */
 
 static int entries_join(int ctl_fd, gmsfs_t *handle)
 {

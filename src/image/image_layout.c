@@ -11,7 +11,7 @@
 
 #define WHY_BYTES 256
 
-/* {"v":1, "metadata":[...]} with the array's length in its longest form, which is in order. */
+/* {"v":1, "metadata":[...]} with the array's length in its longest form, which is allowed. */
 static const uint8_t bulk_head[] = "\x82\xa1v\x01\xa8metadata\xdd";
 
 #define BULK_HEAD_BYTES  (sizeof(bulk_head) - 1)
@@ -59,7 +59,7 @@ static int build_entries(struct layout *built, const struct image_layout *layout
     return layout_put_many(built, puts, layout->entry_count, false, &culprit);
 }
 
-/* The layout that a store makes of the document; aligned_bytes NULL: as they are. */
+/* Builds the layout that a store would make of the document; aligned_bytes NULL: unchanged. */
 static int build(const struct image_layout *layout, const uint64_t *aligned_bytes,
                  struct layout **out)
 {
@@ -182,7 +182,7 @@ int image_layout_hash(const struct image_layout *layout, const uint64_t *aligned
 
 /* ---- entries for a store ------------------------------------------------------------------- */
 
-/* An entry ends with its value, and the next one follows. */
+/* Returns the end of the row: of its value. */
 static const uint8_t *row_end(const struct image_layout *layout, size_t index)
 {
     struct layout_row row;
@@ -191,7 +191,8 @@ static const uint8_t *row_end(const struct image_layout *layout, size_t index)
     return row.value + row.value_bytes;
 }
 
-/* Canonical: one byte says that it is an array, and one or two how long the key is. */
+/* Returns the start of the row: before the key, canonical form has one byte for the array, and one
+ * or two for the key's length. */
 static const uint8_t *row_begin(const struct image_layout *layout, size_t index)
 {
     const size_t fixstr_most_bytes = 31;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of an image, and its manifest from text. */
+/* The plan of an image, and decoding of its manifest. */
 #include "image/image_manifest.h"
 
 #include "base/clean.h"
@@ -131,7 +131,7 @@ void image_manifest_free(struct image_manifest *manifest)
 struct parse {
     const char *at, *end;
     const char *begin;
-    size_t line; /* the one that is being read, from 1 */
+    size_t line; /* being read, from 1 */
     struct image_error *error;
 };
 
@@ -158,7 +158,7 @@ static bool parse_take(struct parse *parse, const char *text)
     return true;
 }
 
-/* Decimal, as it is written: no sign, no zeros in front. */
+/* Parses a decimal number in its one spelling: no sign, no leading zeros. */
 static bool parse_number(struct parse *parse, uint64_t *number)
 {
     const char *begin = parse->at;
@@ -200,7 +200,7 @@ static bool is_plain(char byte)
     return (unsigned char)byte > ' ' && byte != 0x7f && byte != '\\';
 }
 
-/* One byte of a text, which is written \xHH where it is not plain; -1: none. */
+/* Parses one byte of a text, written \xHH if it is not plain; -1: invalid. */
 static int parse_byte(struct parse *parse)
 {
     uint8_t byte;
@@ -212,7 +212,7 @@ static int parse_byte(struct parse *parse)
     return byte;
 }
 
-/* To the end of the line, 1..most bytes. */
+/* Parses to the end of the line, 1..most bytes. */
 static int parse_text(struct parse *parse, size_t most, char **text)
 {
     const char *end = memchr(parse->at, '\n', (size_t)(parse->end - parse->at));
@@ -345,7 +345,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*l)->name, (*r)->name);
 }
 
-/* Each is a file of one directory. */
+/* Checks that names are unique, because they are files of one directory. */
 static int decode_check_names(struct parse *parse, const struct image_manifest *manifest)
 {
     size_t count = manifest->allocation_count;
@@ -369,7 +369,7 @@ static int decode_allocations(struct parse *parse, struct image_manifest *manife
 {
     int error = 0;
 
-    if (count > (size_t)(parse->end - parse->at)) /* a line has more bytes than one */
+    if (count > (size_t)(parse->end - parse->at)) /* a line has more than one byte */
         return parse_fail(parse, "cut off");
     manifest->allocations = calloc((size_t)count + 1, sizeof(*manifest->allocations));
     if (!manifest->allocations)
@@ -380,7 +380,7 @@ static int decode_allocations(struct parse *parse, struct image_manifest *manife
     return error ? error : decode_check_names(parse, manifest);
 }
 
-/* Counts first, so that no short text makes a large plan. */
+/* Counts before planning, so that no short text makes a large plan. */
 static int decode_plan(struct parse *parse, struct image_manifest *manifest, bool unfinished)
 {
     uint64_t pieces, files, bytes;
@@ -407,7 +407,7 @@ static int decode_plan(struct parse *parse, struct image_manifest *manifest, boo
     return error;
 }
 
-/* The piece of the plan that the line is about; NULL: of none. */
+/* Finds the planned piece of the line; NULL: none. */
 static struct image_piece *decode_find(const struct image_manifest *manifest,
                                        const struct image_piece *read)
 {
@@ -446,7 +446,7 @@ static int decode_piece(struct parse *parse, struct image_manifest *manifest,
     return parse_end_of_line(parse);
 }
 
-/* All pieces in their order, the sum of the text, and nothing behind it. */
+/* Decodes all pieces in order, the sum of the text, and the end of the text. */
 static int decode_finish(struct parse *parse, struct image_manifest *manifest)
 {
     uint8_t sum[IMAGE_DIGEST_BYTES], read[IMAGE_DIGEST_BYTES];
@@ -471,7 +471,7 @@ static int decode_finish(struct parse *parse, struct image_manifest *manifest)
     return 0;
 }
 
-/* Any pieces in any order; again is allowed, for a piece may be written again. */
+/* Decodes pieces in any order; the same piece may be written again. */
 static int decode_pieces(struct parse *parse, struct image_manifest *manifest)
 {
     struct image_piece *piece;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image_manifest - what an image of a store consists of, and the text that says so
+ * image_manifest - the parts of an image of a store, and the text that lists them
  *
- * Pure: no I/O, no clock. For whoever reads or writes an image, and tests. The format is that of
+ * Pure: no I/O, no clock. For readers and writers of images, and tests. The format is that of
  * gmsfs-image(5): lines of words, in one order and one spelling, so that decoding and encoding give
- * the same bytes. Where a piece lies follows from the sizes alone (image_manifest_plan); the lines
- * must agree with it, so a manifest cannot name a place outside of the files that are its own. A
- * manifest is finished, and then ends with a sum of itself, or unfinished: pieces in any order,
- * perhaps a torn last line.
+ * the same bytes. The places of pieces follow from the sizes alone (image_manifest_plan); the lines
+ * must agree with them, so a manifest cannot name a place outside of its own files. A manifest is
+ * finished, and then ends with a sum of itself, or unfinished: pieces in any order, perhaps a torn
+ * last line.
  */
 #ifndef GMSFS_IMAGE_IMAGE_MANIFEST_H
 #define GMSFS_IMAGE_IMAGE_MANIFEST_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define IMAGE_MANIFEST_MAX_BYTES (256u << 20)
-#define IMAGE_MAX_ALLOCATIONS    65536u     /* as a store has */
+#define IMAGE_MAX_ALLOCATIONS    65536u     /* as of a store */
 #define IMAGE_MAX_PIECES         1048576u   /* and files, which have one or more */
 #define IMAGE_MAX_PIECE_BYTES    (1u << 30) /* a reader may hold a piece in memory */
 #define IMAGE_MAX_NAME_BYTES     255u
@@ -30,7 +30,7 @@
 
 struct image_allocation {
     uint64_t size_bytes;
-    uint64_t stored_bytes; /* size_bytes, or more: what the client wrote behind it */
+    uint64_t stored_bytes; /* size_bytes, or more: bytes that the client wrote behind it */
     char *name;            /* its file in `allocations/` */
     size_t first_piece, piece_count;
 };
@@ -47,17 +47,17 @@ struct image_manifest {
     uint8_t layout_hash[IMAGE_DIGEST_BYTES];
     uint64_t layout_bytes;
     uint64_t granularity_bytes;
-    uint64_t piece_bytes, file_bytes; /* the most that a piece and a file have */
+    uint64_t piece_bytes, file_bytes; /* maximum of a piece and of a file */
     uint64_t generation;
     uint8_t group[IMAGE_DIGEST_BYTES]; /* zeros: none */
     uint8_t store_id[IMAGE_DIGEST_BYTES];
-    char *store; /* as it was called */
+    char *store; /* its name when saved */
     uint64_t saved_s;
     struct image_allocation *allocations; /* by rank */
     size_t allocation_count;
 
-    /* Planned from the above. */
-    struct image_piece *pieces; /* by rank and offset, and so by file and place in it */
+    /* Planned from the fields above. */
+    struct image_piece *pieces; /* by rank and offset, and so by file and offset in it */
     size_t piece_count;
     uint64_t *file_sizes;
     size_t file_count;
@@ -70,29 +70,29 @@ struct image_error {
 };
 
 /*
- * Cuts the allocations into pieces, and puts them side by side into files: a piece that does not
- * fit any more begins the next file. Sets the planned fields, which must be empty. -EINVAL: a size
+ * Cuts the allocations into pieces, and puts them one after the other into files: a piece that no
+ * longer fits begins the next file. Sets the planned fields, which must be empty. -EINVAL: a size
  * is 0 or overflows; -E2BIG: more than IMAGE_MAX_PIECES; -ENOMEM.
  */
 int image_manifest_plan(struct image_manifest *manifest);
 
 /*
- * From text. unfinished: what is wanted; the other kind is an error. The result is to be freed,
- * also after a failure. -EINVAL with `error`; -EPROTONOSUPPORT with it: another version; -ENOMEM.
+ * Decodes a text; unfinished: of that kind, the other is an error. Free the result, even after a
+ * failure. -EINVAL with `wrong`; -EPROTONOSUPPORT with it: another version; -ENOMEM.
  */
 int image_manifest_decode(const char *text, size_t text_bytes, bool unfinished,
                           struct image_manifest *manifest, struct image_error *wrong);
 void image_manifest_free(struct image_manifest *manifest);
 
-/* To text, free(3); unfinished: with the pieces that are done. -ENOMEM. */
+/* Encodes a text, which the caller frees; unfinished: with the pieces that are done. -ENOMEM. */
 int image_manifest_encode(const struct image_manifest *manifest, bool unfinished, char **text,
                           size_t *text_bytes);
 
-/* One line of an unfinished manifest; its length. */
+/* Writes one line of an unfinished manifest; returns its length. */
 size_t image_manifest_piece_line(const struct image_piece *piece,
                                  char line[IMAGE_PIECE_LINE_BYTES]);
 
-/* The number of pieces that are done, and their bytes. */
+/* Returns the number of pieces that are done, and their bytes. */
 size_t image_manifest_count_done(const struct image_manifest *manifest, uint64_t *bytes);
 
 /* XXH3-128, as big-endian bytes; and as 32 hex digits. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manifest of an image to text. */
+/* Encoding of an image's manifest. */
 #include "image/image_manifest.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define FIRST_LINE "gmsfs-image 1\n"
 
-/* A text as parse_text reads it: what is not plain is \xHH. */
+/* Writes a text for parse_text: bytes that are not plain as \xHH. */
 static void write_text(FILE *to, const char *text)
 {
     for (const char *at = text; *at; at++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image as it lies in its directory, before a byte of its data is read. */
+/* Opens an image, before a byte of its data is read. */
 #include "image/image.h"
 
 #include "base/failure.h"
@@ -22,7 +22,7 @@ static int open_damaged(const struct image *image, const char *name, const char 
 
 /* ---- the manifest and the layout ----------------------------------------------------------- */
 
-/* Between two looks an unfinished manifest may have become a whole one: so one look more. */
+/* Looks once more, because an unfinished manifest may have become a finished one in between. */
 static int open_find_manifest(struct image *image, struct failure *failure)
 {
     int error = -ENOENT;
@@ -72,7 +72,7 @@ static int open_layout(struct image *image, struct failure *failure)
     return error ? open_damaged(image, IMAGE_LAYOUT, why, failure) : 0;
 }
 
-/* The manifest has the sizes once more; those who wrote both by hand may have erred. */
+/* Compares sizes that are both in manifest and layout, which may have been edited by hand. */
 static int open_compare(const struct image *image, struct failure *failure)
 {
     const struct image_manifest *manifest = &image->manifest;
@@ -123,7 +123,7 @@ static int open_look_at_files(const struct image *image, struct failure *failure
     return error;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the image ------------------------------------------------------------------------------- */
 
 static int open_image(struct image *image, const char *path, bool any, struct failure *failure)
 {

@@ -19,7 +19,8 @@
 #include <linux/magic.h>
 
 #define FD_PATH_BYTES 32
-#define WINDOW_BYTES  ((size_t)1 << 30) /* of a file that is mapped to be looked at */
+#define WINDOW_BYTES  ((size_t)1 << 30) /* maximum of a file that is mapped to count cached pages \
+                                         */
 
 /* ---- the choice ---------------------------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ enum direct_use direct_decide(enum direct_use use, uint64_t files_bytes, uint64_
     return use == DIRECT_AUTO && fits ? DIRECT_NEVER : use;
 }
 
-/* Where nobody can tell what is free, the kernel decides: through the cache. */
+/* If the free memory is unknown, leaves the choice to the kernel: through the cache. */
 enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_t taken_bytes)
 {
     struct headroom_info info = {0};
@@ -63,16 +64,16 @@ enum direct_use direct_choose(enum direct_use use, uint64_t files_bytes, uint64_
                  : direct_decide(use, files_bytes, taken_bytes, info.available_bytes);
 }
 
-/* ---- what the cache has -------------------------------------------------------------------- */
+/* ---- cached bytes ---------------------------------------------------------------------------- */
 
-/* The kernel counts by itself from 6.5 on. */
+/* Counts by a system call that Linux 6.5 added. */
 static bool count_by_cachestat(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t page,
                                uint64_t *bytes)
 {
 #ifdef SYS_cachestat
     const long number = SYS_cachestat;
 #else
-    const long number = 451; /* the same on every machine that Debian has */
+    const long number = 451; /* the same on every architecture of Debian */
 #endif
     struct {
         uint64_t offset_bytes, size_bytes;
@@ -87,7 +88,8 @@ static bool count_by_cachestat(int fd, uint64_t offset_bytes, uint64_t size_byte
     return true;
 }
 
-/* It shows all as cached to whoever may neither own nor write the file. */
+/* Counts by a mapping. mincore(2) reports all as cached to a user that neither owns nor may write
+ * the file. */
 static uint64_t count_by_mincore(int fd, uint64_t offset_bytes, size_t size_bytes, uint64_t page)
 {
     size_t pages = (size_t)((size_bytes + page - 1) / page);
@@ -116,7 +118,8 @@ uint64_t direct_count_cached(int fd, uint64_t offset_bytes, uint64_t size_bytes)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), bytes = 0;
     uint64_t begin = offset_bytes & ~(page - 1), end = offset_bytes + size_bytes;
 
-    /* It looks at the file of the overlay, which has no pages; a mapping is of the one below. */
+    /* cachestat(2) sees the file of the overlay, which has no pages; a mapping sees the file
+     * below. */
     if (!is_overlay(fd) && count_by_cachestat(fd, begin, end - begin, page, &bytes))
         return bytes;
     for (uint64_t at = begin; at < end; at += WINDOW_BYTES) {
@@ -128,7 +131,7 @@ uint64_t direct_count_cached(int fd, uint64_t offset_bytes, uint64_t size_bytes)
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* A tmpfs is the cache; newer ones take O_DIRECT and mean nothing by it. */
+/* A tmpfs is the cache; newer ones accept O_DIRECT and ignore it. */
 static bool is_cache_alone(int fd)
 {
     struct statfs system;
@@ -137,7 +140,7 @@ static bool is_cache_alone(int fd)
            system.f_type == RAMFS_MAGIC || system.f_type == HUGETLBFS_MAGIC;
 }
 
-/* From Linux 6.1 on a file system says what it asks for; before, a page was always enough. */
+/* Since Linux 6.1 a file system reports its alignment; before, a page was always enough. */
 static bool asks_for_more(int fd)
 {
 #ifdef STATX_DIOALIGN
@@ -152,7 +155,7 @@ static bool asks_for_more(int fd)
     return false;
 }
 
-/* The same file, whatever its name is now. */
+/* Opens the same file again, under any name. */
 static int direct_open_again(int fd, int flags)
 {
     char path[FD_PATH_BYTES];
@@ -239,7 +242,7 @@ size_t direct_fit(const struct direct_file *file, uint64_t offset_bytes, size_t 
     return size_bytes < most ? size_bytes : most;
 }
 
-/* How many of the wanted bytes came, behind `before` others; or a negative errno. */
+/* Returns how many of the wanted bytes were read, after `before` others; or a negative errno. */
 static ssize_t direct_pread(const struct direct_file *file, uint8_t *room, uint64_t begin,
                             size_t before, size_t size_bytes)
 {

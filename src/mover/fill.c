@@ -20,17 +20,17 @@
 /* ---- from the page cache -------------------------------------------------------------------- */
 
 /*
- * Bytes of a file in the page cache into another file, copied once. read(2) into a buffer and
- * write(2) out of it touch each byte twice; splice(2) hands the pages of the one file through a
- * pipe to where they are written from. What refuses that (a file system without it, no descriptors
- * left) is no error: then the caller copies. One thread at a time.
+ * Copies bytes of a file in the page cache into another file, with one copy. read(2) into a buffer
+ * and write(2) from it touch each byte twice; splice(2) passes the pages of the first file through
+ * a pipe to the write. A refusal (a file system without splice, no descriptors left) is no error:
+ * the caller then copies. For one thread at a time.
  */
 
 struct pipe_copy {
-    int ends[2]; /* -1: there is none, or it was refused */
+    int ends[2]; /* -1: none, or splice was refused */
 };
 
-/* Twice what is asked for at once: a page that is wanted in part takes a place of a whole one. */
+/* Twice the size of one request: a page that is wanted in part takes a whole slot. */
 #define PIPE_BYTES (512 << 10)
 
 /* Never fails. */
@@ -39,7 +39,7 @@ static void pipe_copy_open(struct pipe_copy *pipe)
     if (pipe2(pipe->ends, O_CLOEXEC) < 0)
         pipe->ends[0] = pipe->ends[1] = -1;
     else
-        fcntl(pipe->ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* else it is smaller */
+        fcntl(pipe->ends[1], F_SETPIPE_SZ, PIPE_BYTES); /* if that fails, it is smaller */
 }
 
 static void pipe_copy_close(struct pipe_copy *pipe)
@@ -51,7 +51,7 @@ static void pipe_copy_close(struct pipe_copy *pipe)
     }
 }
 
-/* What lies in the pipe goes with it. */
+/* Closes the pipe, with the bytes in it. */
 static int pipe_copy_refuse(struct pipe_copy *pipe)
 {
     pipe_copy_close(pipe);
@@ -69,9 +69,9 @@ static ssize_t splice_again(int from_fd, off_t *from, int to_fd, off_t *to, size
 }
 
 /*
- * Copies the next 1..size_bytes (*copied); as a rule all, if they are no more than 256 KiB.
- * -EOPNOTSUPP: not this way, now or later, and nothing was copied; -ENODATA: the file ends before;
- * or what splice(2) said.
+ * Copies the next 1..size_bytes (*copied); usually all, up to 256 KiB. -EOPNOTSUPP: splice is
+ * refused now and later, and nothing was copied; -ENODATA: the file is shorter; or the error of
+ * splice(2).
  */
 static int pipe_copy_some(struct pipe_copy *pipe, int from_fd, uint64_t from, int to_fd,
                           uint64_t to, size_t size_bytes, size_t *copied)
@@ -100,7 +100,7 @@ static int pipe_copy_some(struct pipe_copy *pipe, int from_fd, uint64_t from, in
     return 0;
 }
 
-/* Of one step. What goes through a buffer, or is summed, stays in the processor's cache. */
+/* Of one step. Bytes that go through a buffer, or are summed, stay in the processor's cache. */
 #define SPLICED_BYTES ((size_t)256 << 10)
 #define WRITTEN_BYTES ((size_t)128 << 10)
 #define SUMMED_BYTES  ((size_t)1 << 20)
@@ -111,22 +111,22 @@ static int pipe_copy_some(struct pipe_copy *pipe, int from_fd, uint64_t from, in
 struct filling {
     struct fill_crew *crew;
     struct staging_lane *lane;
-    XXH3_state_t *sum;              /* NULL: none is asked for */
-    const struct fill_range *range; /* this one now */
-    uint64_t at;                    /* here in its file */
+    XXH3_state_t *sum;              /* NULL: no sum wanted */
+    const struct fill_range *range; /* the current range */
+    uint64_t at;                    /* the current offset in its file */
     struct direct_file *file;
-    /* The sink: memory, or else a file. */
+    /* The sink: memory, or a file. */
     uint8_t *into; /* NULL: not mapped */
     int fd;        /* of the supply; -1: none */
-    void *map;     /* of that file, where it cannot be written; NULL: none */
+    void *map;     /* of that file, if it cannot be written; NULL: none */
     size_t map_bytes;
     struct pipe_copy pipe; /* to that file */
-    const char *doing;     /* what could not be done with it; NULL: nothing has failed */
+    const char *doing;     /* failed operation on the sink; NULL: none */
 };
 
 /* ---- the sink ------------------------------------------------------------------------------ */
 
-/* Huge pages have no write(2), and beyond RLIMIT_FSIZE it is refused. */
+/* Huge pages have no write(2), and RLIMIT_FSIZE refuses larger files. */
 static bool sink_is_written(int fd, uint64_t size_bytes)
 {
     struct rlimit limit;
@@ -182,7 +182,7 @@ static void sink_close(struct filling *filling)
         supply_give_back(filling->crew->fill->supply, filling->range->item);
 }
 
-/* How many bytes one step has at most. Steps end at a page of a file that is written. */
+/* Returns the maximum size of a step. Steps end at a page of a file that is written. */
 static size_t sink_most(const struct filling *filling, uint64_t to)
 {
     if (direct_is_on(filling->file))
@@ -194,8 +194,8 @@ static size_t sink_most(const struct filling *filling, uint64_t to)
     return filling->into && !filling->sum ? SIZE_MAX : SUMMED_BYTES;
 }
 
-/* Where the next bytes are read to: their own place where that may be, a GPU's buffer, or one of
- * the thread's. A direct read takes whole blocks. */
+/* Returns the room for the next bytes: their own place if possible, a GPU's buffer, or one of the
+ * thread's. A direct read needs whole blocks. */
 static int sink_room(struct filling *filling, uint64_t to, size_t most, uint8_t **room,
                      size_t *room_bytes)
 {
@@ -227,8 +227,8 @@ static int sink_put(struct filling *filling, uint64_t to, const uint8_t *bytes, 
 
 /* ---- one part ------------------------------------------------------------------------------ */
 
-/* The next bytes of a range, `left` or less, from their place in the file to that in memory. Where
- * a splice fails, read and write say which of the two it was. */
+/* Moves the next bytes of a range, at most `left`. If a splice fails, read and write are tried and
+ * tell which of the two files is at fault. */
 static int fill_step(struct filling *filling, uint64_t to, uint64_t left, size_t *size_bytes)
 {
     struct direct_file *file = filling->file;
@@ -274,7 +274,7 @@ static int fill_steps(struct filling *filling, uint64_t begin, uint64_t end)
     return 0;
 }
 
-/* The range as far as it is in the piece. */
+/* Fills the part of the range that is in the piece. */
 static int fill_range(struct filling *filling, const struct work_piece *piece)
 {
     const struct fill_range *range = filling->range;
@@ -312,14 +312,14 @@ static int fill_compare_sum(const struct filling *filling, const uint8_t *sum)
     return memcmp(canonical.digest, sum, FILL_SUM_BYTES) == 0 ? 0 : -EBADMSG;
 }
 
-/* True: the supply has refused memory, which is the reason. */
+/* Stops all. Returns true if the reason is that the supply refused memory. */
 static bool fill_stop(struct fill *fill)
 {
     atomic_store(&fill->stopped, true);
     return fill->supply && supply_stop(fill->supply) != 0;
 }
 
-/* Returns the error; -ECANCELED where that is told of the supply. */
+/* Reports the first failure. Returns the error; -ECANCELED if the supply reports it instead. */
 static int fill_fail(const struct filling *filling, int error)
 {
     struct fill *fill = filling->crew->fill;
@@ -367,9 +367,9 @@ static int fill_piece(void *context, const struct work_piece *piece, void *own)
     return error;
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all parts ------------------------------------------------------------------------------- */
 
-/* Of one crew; it counts whole pieces. */
+/* Ticks for one crew; done_bytes of a work counts whole pieces only. */
 static int fill_tick(void *context, uint64_t done_bytes)
 {
     struct fill_crew *crew = context;
@@ -387,7 +387,7 @@ static int fill_tick(void *context, uint64_t done_bytes)
     return error;
 }
 
-/* Items are filled several at a time, half as many as may be open: the next ones come meanwhile. */
+/* Fills several items at a time, half as many as may be open, while the next ones arrive. */
 static int fill_make_order(struct fill_crew *crew)
 {
     size_t *item = calloc(crew->part_count + 1, sizeof(*item));

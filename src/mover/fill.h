@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fill - the memory of stores filled from files: the one engine of all commands that load
+ * fill - fills the memory of stores from files: the one engine of all commands that load
  *
  * For `gmsfs load`, `gmsfs image load` and the check of an image. A caller lists parts; threads
- * take them. A part is some ranges, and each range goes from a *source*, bytes at an offset of a
+ * take them. A part consists of ranges; each range goes from a *source*, bytes at an offset of a
  * file, to a *sink*, an offset in an allocation. There are three sinks: a file of host memory,
- * which a supply hands out while others are filled; memory that is mapped, a GPU's through staging;
- * and none, where the bytes are summed alone. What a part has may be held against a sum.
+ * which a supply hands out while others are filled; mapped memory, a GPU's through staging; and
+ * none, if the bytes are only summed. The bytes of a part may be compared with a sum.
  *
- * Into a file of host memory bytes go by splice(2) from the page cache, or by write(2) through a
+ * Bytes get into a file of host memory by splice(2) from the page cache, or by write(2) from a
  * buffer that stays in the processor's cache: a page that is written whole is never cleared, while
- * one that is touched through a mapping is cleared first, after a fault. A source of another kind
- * than files has its place in fill_step(), which reads into a room that the sink offers.
+ * a page touched through a mapping is cleared first, after a fault. Another kind of source would be
+ * added in fill_step(), which reads into a room that the sink offers.
  *
  * Each device has a crew of threads, so that all are filled at the same time. The first failure
- * stops all, and is told once. Knows nothing of stores, models, images or signals; prints nothing.
+ * stops all, and is reported once. Knows nothing of stores, models, images or signals; prints
+ * nothing.
  */
 #ifndef GMSFS_MOVER_FILL_H
 #define GMSFS_MOVER_FILL_H
@@ -34,32 +35,32 @@
 struct supply;
 struct fill;
 
-/* Bytes that lie side by side in a file and in an allocation. */
+/* Bytes that are contiguous both in a file and in an allocation. */
 struct fill_range {
-    struct direct_file *file; /* NULL: open() of the fill opens it, for this range */
+    struct direct_file *file; /* NULL: fill's open() opens it for this range */
     uint64_t from;            /* offset in the file */
-    uint8_t *into;            /* the allocation, mapped; NULL: it is an item of the supply */
+    uint8_t *into;            /* the mapped allocation; NULL: an item of the supply */
     size_t item;
     uint64_t to; /* offset in the allocation */
     uint64_t size_bytes;
 };
 
-/* One or more ranges that go to one allocation, by one thread. */
+/* One or more ranges of one allocation, filled by one thread. */
 struct fill_part {
     size_t first, end;  /* ranges[first] to ranges[end - 1] of the fill */
-    const uint8_t *sum; /* FILL_SUM_BYTES of XXH3-128; NULL: none is known */
+    const uint8_t *sum; /* FILL_SUM_BYTES of XXH3-128; NULL: unknown */
 };
 
-/* The parts that go to one device, and its threads. */
+/* The parts of one device, and its threads. */
 struct fill_crew {
-    const struct staging_memory *memory; /* of one store there; NULL: there is no store */
+    const struct staging_memory *memory; /* memory of one store there; NULL: no store */
     const struct fill_part *parts;
     const uint64_t *part_bytes; /* the size of each part */
     size_t part_count;
     uint64_t threads; /* 0: as many as are best */
     bool cuts;        /* parts have one range and no sum, and are cut, the last into small pieces */
 
-    /* The machinery's. */
+    /* Private to fill.c. */
     struct fill *fill;
     struct work work;
     size_t *order;
@@ -73,33 +74,33 @@ struct fill {
     struct fill_crew *crews;
     size_t crew_count;
     struct staging *staging;
-    struct supply *supply; /* of the ranges that are not mapped; NULL: those are summed alone */
+    struct supply *supply; /* of the ranges that are not mapped; NULL: they are only summed */
 
-    /* Descriptor of the file of a range, which is closed behind it, and `file` opened; or a
-     * negative errno. On any thread. NULL: ranges have files. */
+    /* Opens the file of a range: returns a descriptor, closed after the range, and opens `file`; or
+     * a negative errno. On any thread. NULL: ranges have files. */
     int (*open)(void *context, const struct fill_range *range, struct direct_file *file);
-    /* The first failure, once, on any thread; no tick comes after it. at: where in the file.
-     * doing: what could not be done with the sink's memory, "write"; NULL: its source has failed;
-     * error: -ENODATA, the file ends before; -EBADMSG, the sum is another one. */
+    /* Called once, with the first failure, on any thread; no tick comes after it. at: offset in the
+     * file. doing: the failed operation on the sink's memory, such as "write"; NULL: the source has
+     * failed; error: -ENODATA, the file is shorter; -EBADMSG, the sum differs. */
     void (*fail)(void *context, const struct fill_range *range, uint64_t at, const char *doing,
                  int error);
-    /* Several times a second for each crew, never two at a time, on any thread. Non-zero (a
-     * negative errno) stops all. May be NULL. */
+    /* Called several times a second for each crew, on any thread, never twice at the same time.
+     * Non-zero (a negative errno) stops all. May be NULL. */
     int (*tick)(void *context, size_t crew, uint64_t done_bytes);
     void *context;
 
-    /* What came of it: the error that fail() was told; 0: none. */
+    /* The error that fail() got; 0: none. */
     int failure;
 
-    /* The machinery's. */
+    /* Private to fill.c. */
     pthread_mutex_t lock; /* of `failure`, and of the calls of fail() and tick() */
     atomic_bool stopped;
 };
 
 /*
- * Does it all; the calling thread supplies. 0, the error that fail() was told, or another that came
- * first: -ECANCELED where the supply's memory was refused, -EAGAIN or -ENOMEM where threads could
- * not be had, or an error of a device, which staging tells.
+ * Fills all; the calling thread supplies. 0; the error that fail() got; or an earlier one:
+ * -ECANCELED if the supply's memory was refused, -EAGAIN or -ENOMEM if no thread could be started,
+ * or an error of a device, which staging reports.
  */
 int fill_run(struct fill *fill);
 

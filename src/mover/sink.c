@@ -14,12 +14,12 @@
 
 #include <linux/magic.h>
 
-/* Pages that are cleared and then written while they are in the processor's cache. */
+/* Few enough pages that, once cleared, they are still in the processor's cache when written. */
 #define POPULATE_BYTES    ((size_t)256 << 10)
 #define BLOCK_BYTES       512u /* of st_blocks */
 #define MAP_LEAST_THREADS 3u
 
-/* Linux 5.14. */
+/* Since Linux 5.14. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -31,14 +31,14 @@ static bool is_tmpfs(int fd, struct statfs *system)
     return fstatfs(fd, system) == 0 && system->f_type == TMPFS_MAGIC;
 }
 
-/* Two threads are no faster by a mapping, which costs more. */
+/* For two threads a mapping is no faster, and costs more. */
 static bool is_mapped(int fd, const struct sink_way *way, struct statfs *system)
 {
     return is_tmpfs(fd, system) &&
            (way->threads ? way->threads : work_default_threads()) >= MAP_LEAST_THREADS;
 }
 
-/* One that has no limit counts no blocks. */
+/* Counts free space; a tmpfs without a limit reports 0 blocks. */
 static int reserve_on_tmpfs(int fd, const struct statfs *system, uint64_t size_bytes,
                             uint64_t *promised_bytes)
 {
@@ -83,7 +83,7 @@ static uint8_t *sink_map(int fd, uint64_t size_bytes, const struct sink_way *way
         return NULL;
     if (madvise(map, page, MADV_POPULATE_WRITE) == 0 || errno != EINVAL)
         return map;
-    munmap(map, (size_t)size_bytes); /* without it a full disk would be a SIGBUS */
+    munmap(map, (size_t)size_bytes); /* without it a full disk would raise SIGBUS */
     return NULL;
 }
 
@@ -116,7 +116,7 @@ bool sink_is_direct(const struct sink *sink)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* Why a page could not be made: the tmpfs is full, or somebody cut the file off. */
+/* Explains a page fault that failed: the tmpfs is full, or the file was truncated. */
 static int explain_fault(const struct sink *sink, int error)
 {
     struct stat known;
@@ -127,7 +127,7 @@ static int explain_fault(const struct sink *sink, int error)
                                                                                       : -ENOSPC;
 }
 
-/* The pages are made first, for that fails with an errno. */
+/* Makes the pages first, because that fails with an errno. */
 static int write_by_map(const struct sink *sink, const uint8_t *bytes, size_t size_bytes,
                         uint64_t at)
 {
@@ -146,7 +146,7 @@ static int write_by_map(const struct sink *sink, const uint8_t *bytes, size_t si
     return 0;
 }
 
-/* By write(2) no page is cleared before it is filled, so a thread that may goes that way. */
+/* Uses write(2), which clears no page before filling it, unless another thread does. */
 static int write_mapped(struct sink *sink, const uint8_t *bytes, size_t size_bytes, uint64_t at)
 {
     int error;
@@ -158,8 +158,8 @@ static int write_mapped(struct sink *sink, const uint8_t *bytes, size_t size_byt
     return error;
 }
 
-/* Whole blocks, all aligned. What is refused, or cut short within a block, goes through the cache.
- */
+/* Writes whole aligned blocks. Writes that are refused, or cut short within a block, go through the
+ * cache. */
 static int write_direct(struct sink *sink, const uint8_t *bytes, size_t size_bytes, uint64_t at)
 {
     size_t done = 0;
@@ -178,7 +178,7 @@ static int write_direct(struct sink *sink, const uint8_t *bytes, size_t size_byt
     return file_write_at(sink->fd, bytes + done, size_bytes - done, at + done);
 }
 
-/* What is held lies behind what is written, and begins at a block. */
+/* Writes the held bytes, which begin at a block, after those already written. */
 static int stream_flush(struct sink_stream *stream)
 {
     size_t blocks = stream->held_bytes & ~(size_t)(DIRECT_ALIGN_BYTES - 1);
@@ -193,7 +193,8 @@ static int stream_flush(struct sink_stream *stream)
     return error;
 }
 
-/* How many of the bytes go on at once, without the room; 0: they have to be gathered. */
+/* Writes bytes directly from the caller's memory, *passed of them; 0: they must be gathered in the
+ * room. */
 static int stream_pass(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                        size_t *passed)
 {
@@ -211,7 +212,8 @@ static int stream_pass(struct sink_stream *stream, const uint8_t *bytes, size_t 
     return *passed ? write_direct(stream->sink, bytes, *passed, stream->at) : 0;
 }
 
-/* A full room is written when the next byte comes, and so can be looked at until then. */
+/* Copies bytes into the room. A full room is written only by the next call, so that its content
+ * stays readable until then. */
 static int stream_hold(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                        size_t *held)
 {
@@ -226,7 +228,7 @@ static int stream_hold(struct sink_stream *stream, const uint8_t *bytes, size_t 
     return error;
 }
 
-/* The next of the bytes, by one of the ways. */
+/* Puts some of the bytes, passed or held. */
 static int stream_put_some(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                            size_t *put)
 {
@@ -236,7 +238,7 @@ static int stream_put_some(struct sink_stream *stream, const uint8_t *bytes, siz
     return error || *put ? error : stream_hold(stream, bytes, size_bytes, put);
 }
 
-/* Also where it gave up meanwhile, for bytes may be held. */
+/* Returns true even after the sink gave up meanwhile, because bytes may be held. */
 static bool is_stream_direct(const struct sink_stream *stream)
 {
     return !stream->sink->map && stream->sink->direct_fd >= 0;
@@ -266,7 +268,8 @@ int sink_put(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes
     return error;
 }
 
-/* Past the cache they are held, unless the place is within a block; else written from the room. */
+/* Past the cache the bytes are held, unless the offset is within a block; else written from the
+ * room. */
 int sink_copy(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
               const uint8_t **copy, size_t *copied)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of memory, the devices that a command works on, and what a work on one goes through. */
+/* The kinds of memory, the devices of a command, and the calls that a work makes on them. */
 #include "mover/staging_parts.h"
 
 #include "base/failure.h"
@@ -38,7 +38,7 @@ staging_make_device(struct staging *staging, const struct staging_kind *kind, co
     return device;
 }
 
-/* What belongs to no store is the machine's. */
+/* devices[0] is the machine, for work that concerns no store. */
 struct staging *staging_new(void)
 {
     struct staging *staging = calloc(1, sizeof(*staging));
@@ -144,7 +144,7 @@ int staging_open_memory(struct staging *staging, enum gmsfs_memory kind, const u
                : staging_add_device(staging, wanted, uuid, store, &memory->device, failure);
 }
 
-/* ---- what differs -------------------------------------------------------------------------- */
+/* ---- differences of kinds -------------------------------------------------------------------- */
 
 bool staging_is_copied(const struct staging_memory *memory)
 {
@@ -193,9 +193,9 @@ void staging_equip(struct staging *staging, struct work *work, const struct stag
     work->end = staging_end_lane;
 }
 
-/* ---- for who chooses threads --------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
-/* Those that have no processors of their own may run on all. */
+/* Devices without processors of their own may run on all. */
 unsigned staging_count_processors(const struct staging_memory *memory)
 {
     const struct staging_device *device = memory->device;

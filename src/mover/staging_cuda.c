@@ -2,10 +2,10 @@
 /*
  * The ring of pinned buffers, and every call of the driver.
  *
- * A buffer goes round like this: wait until the driver is done with it, fill it, ask the driver to
- * copy it, record an event behind that; or the other way: ask for a copy into it, record, wait,
- * hand it out. Its memory is ours, in huge pages where the machine has them, and registered with
- * the driver: that takes a quarter of the time of cuMemHostAlloc.
+ * Use of a buffer: wait until the driver is done with it, fill it, ask the driver to copy it,
+ * record an event after that; or in the other direction: ask for a copy into it, record, wait, hand
+ * it out. The memory is ours, in huge pages if the machine has them, and registered with the
+ * driver: that takes a quarter of the time of cuMemHostAlloc.
  */
 #include "mover/staging_cuda.h"
 
@@ -108,7 +108,7 @@ static void cuda_close(struct staging_device *device)
         own->driver->cuDevicePrimaryCtxRelease_v2(own->device);
 }
 
-/* The ring is shared by the threads, of all devices: each may have some at the same time. */
+/* Chooses the size of buffers: all threads of all devices share the ring bytes. */
 static void cuda_prepare(struct staging_device *device, unsigned threads)
 {
     struct cuda_device *own = cuda_device(device);
@@ -149,7 +149,8 @@ static int stream_create(struct staging_device *device, struct drv_stream **stre
     return CALL(device, DOING_OPEN, cuStreamCreate, (stream, DRV_STREAM_NON_BLOCKING));
 }
 
-/* Small copies, as several devices have them, go faster behind one another than side by side. */
+/* Returns the stream that all lanes of the device share: with several devices, small copies are
+ * faster one after the other than side by side. */
 static int stream_share(struct staging_device *device, struct drv_stream **stream)
 {
     struct cuda_device *own = cuda_device(device);
@@ -175,7 +176,7 @@ static int stream_share(struct staging_device *device, struct drv_stream **strea
     return 0;
 }
 
-/* The context is current, and there is a stream. */
+/* Makes the context current, and a stream. */
 static int cuda_begin(struct staging_lane *lane)
 {
     struct cuda_lane *own = cuda_lane(lane);
@@ -189,7 +190,7 @@ static int cuda_begin(struct staging_lane *lane)
 
 /* ---- buffers ------------------------------------------------------------------------------- */
 
-/* Until the driver is done with it. */
+/* Waits until the driver is done with the buffer. */
 static int buffer_wait(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
     int error;
@@ -201,7 +202,7 @@ static int buffer_wait(struct staging_lane *lane, struct cuda_buffer *buffer, co
     return error;
 }
 
-/* The driver may have begun even where the event could not be recorded: so it counts as busy. */
+/* Marks the buffer busy even if the event cannot be recorded, because the copy may have started. */
 static int buffer_record(struct staging_lane *lane, struct cuda_buffer *buffer, const char *doing)
 {
     buffer->is_busy = true;
@@ -213,7 +214,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
 }
 
-/* Addresses alone, of whole huge pages, which want one that they divide. NULL: errno says why. */
+/* Reserves addresses for whole huge pages, aligned to them. NULL: see errno. */
 static uint8_t *reserve(size_t bytes)
 {
     uint8_t *at = mmap(NULL, bytes + HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE,
@@ -251,8 +252,8 @@ static unsigned ring_size(const struct cuda_lane *own)
     return own->is_whole ? own->pinned : STAGING_BUFFERS;
 }
 
-/* Work needs one buffer. More are for speed: where the driver refuses one of those, the ring stays
- * as it is. */
+/* Handles the driver's refusal: work needs one buffer, more are for speed, so a ring with at least
+ * one stays as it is. */
 static int ring_refused(struct staging_lane *lane, const char *doing, const char *call,
                         enum drv_result result)
 {
@@ -260,7 +261,7 @@ static int ring_refused(struct staging_lane *lane, const char *doing, const char
     return cuda_lane(lane)->is_whole ? 0 : cuda_result(lane->device, doing, call, result);
 }
 
-/* The next one of the ring, or the ring is whole. */
+/* Adds a buffer to the ring, or finds that it cannot grow. */
 static int ring_grow(struct staging_lane *lane)
 {
     const struct drv *driver = cuda_device(lane->device)->driver;
@@ -307,9 +308,9 @@ static void ring_release(struct staging_lane *lane)
 
 /* ---- rings before there is work ------------------------------------------------------------ */
 
-/* The rings of all lanes are one block, mapped, populated and pinned by one call each: calls of the
- * driver exclude one another, and a mapping excludes pages that are made, so that lanes which made
- * their rings themselves did it one after the other, and held up who maps the store's memory. */
+/* Makes one block for the rings of all lanes, mapped, populated and pinned by one call each. Calls
+ * of the driver exclude each other, and so do mapping and making pages: lanes that made their own
+ * rings did so one after the other, and delayed the mapping of the store's memory. */
 static void block_make(struct cuda_device *own, size_t bytes)
 {
     own->block_bytes = whole_pages(bytes);
@@ -318,7 +319,7 @@ static void block_make(struct cuda_device *own, size_t bytes)
         pages_make(own->block, own->block_bytes);
 }
 
-/* How large a buffer will be is not decided yet. */
+/* Makes pages for the largest buffers, because the size is not chosen yet. */
 static void cuda_make_pages(struct staging_device *device, unsigned lanes)
 {
     size_t most = (size_t)lanes * STAGING_BUFFERS * STAGING_BUFFER_MAX_BYTES;
@@ -349,8 +350,8 @@ static bool block_make_events(const struct drv *driver, struct cuda_lane *own)
     return false;
 }
 
-/* A lane for which there is no room, or without events, pins a ring of its own when it is needed.
- */
+/* Gives the lane a ring from the block. A lane without room or events pins a ring of its own
+ * later. */
 static void block_cut(struct staging_lane *lane, unsigned index)
 {
     const struct cuda_device *device = cuda_device(lane->device);
@@ -400,7 +401,7 @@ static int cuda_settle(struct staging_lane *lane)
     }
     for (size_t i = 0; i < STAGING_BUFFERS; i++)
         own->buffers[i].is_busy = false;
-    /* a little work is done by the buffers that are pinned already */
+    /* A short work uses only the buffers that are pinned already. */
     own->turn = 0;
     own->room_bytes = 0;
     own->ahead_bytes = 0;
@@ -408,7 +409,7 @@ static int cuda_settle(struct staging_lane *lane)
     return error;
 }
 
-/* The stream first: what a failure left on it may still be on its way through the buffers. */
+/* Synchronizes the stream first: copies of a failed work may still use the buffers. */
 static void cuda_release(struct staging_lane *lane)
 {
     const struct drv *driver = cuda_device(lane->device)->driver;
@@ -428,7 +429,7 @@ static void cuda_release(struct staging_lane *lane)
 
 /* ---- towards the GPU ----------------------------------------------------------------------- */
 
-/* At the end of a round: whether the first buffer is still under way and there could be more. */
+/* Returns true if, at the end of a round, the first buffer is still busy and the ring may grow. */
 static bool ring_is_short(const struct staging_lane *lane)
 {
     const struct cuda_lane *own = cuda_lane(lane);
@@ -440,7 +441,7 @@ static bool ring_is_short(const struct staging_lane *lane)
              cuda_device(lane->device)->driver->cuEventQuery(first->event) != DRV_SUCCESS));
 }
 
-/* Twice as much each time, up to a buffer. */
+/* Returns twice the size of the room before, up to a buffer. */
 static size_t ring_room_bytes(struct cuda_lane *own, size_t buffer_bytes)
 {
     size_t bytes = own->room_bytes ? own->room_bytes : STAGING_FIRST_BYTES;
@@ -480,7 +481,7 @@ static int cuda_send(struct staging_lane *lane, void *to, const uint8_t *room, s
 
 /* ---- from the GPU -------------------------------------------------------------------------- */
 
-/* What an earlier fetch still had under way is waited for. */
+/* Waits for copies of an earlier fetch. */
 static int cuda_fetch(struct staging_lane *lane)
 {
     size_t buffer_bytes = cuda_device(lane->device)->buffer_bytes;
@@ -496,7 +497,7 @@ static int cuda_fetch(struct staging_lane *lane)
     return error;
 }
 
-/* The part behind those that were asked for. */
+/* Asks for the part after those asked for already. */
 static int cuda_ask(struct staging_lane *lane, unsigned index)
 {
     struct cuda_lane *own = cuda_lane(lane);
@@ -512,7 +513,7 @@ static int cuda_ask(struct staging_lane *lane, unsigned index)
     return error;
 }
 
-/* All buffers but those under way are free: the caller is done with the one it had. */
+/* All buffers without a copy in flight are free: the caller is done with the last one. */
 static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t **part)
 {
     struct cuda_lane *own = cuda_lane(lane);
@@ -523,7 +524,7 @@ static int cuda_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
         unsigned index = (own->turn + i) % ring_size(own);
         if (index == own->pinned)
             error = ring_grow(lane);
-        /* it may be whole now */
+        /* the ring may not have grown */
         index = (own->turn + i) % ring_size(own);
         if (!error && !own->buffers[index].is_busy)
             error = cuda_ask(lane, index);

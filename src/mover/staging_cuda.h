@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * staging_cuda - what a device and a lane have where the memory is a GPU's of CUDA
+ * staging_cuda - a device and a lane for the memory of a CUDA GPU
  *
  * For staging_cuda.c alone, and its tests.
  */
@@ -10,41 +10,41 @@
 #include "cuda/driver.h"
 #include "mover/staging_parts.h"
 
-/* Of all devices together where they are several: what their rings have beyond the processor's
- * cache goes through memory twice, and costs more the more of it is wanted. Measured on 2 x H100
- * and 32 processors, with 12 threads of each: 24 MiB of ring for each take 185 ms where 96 MiB take
- * 330, and one GPU alone 165. */
+/* All rings of several devices together: ring bytes beyond the processor's cache go through memory
+ * twice, which costs more the more bytes are moved. Measured on 2 x H100 and 32 processors, with 12
+ * threads for each GPU: with 24 MiB of ring for each 185 ms, with 96 MiB 330, and one GPU alone
+ * 165. */
 #define STAGING_SHARED_RING_BYTES (48u << 20)
 
 struct cuda_device {
     const struct drv *driver;
     drv_device device;
     struct drv_context *context; /* retained */
-    size_t buffer_bytes;         /* 0: not decided */
-    struct drv_stream *stream;   /* of all lanes, where there are several devices; else NULL */
-    uint8_t *block;              /* the rings of the lanes that were warmed, or NULL */
+    size_t buffer_bytes;         /* 0: not chosen yet */
+    struct drv_stream *stream;   /* shared by all lanes if there are several devices; else NULL */
+    uint8_t *block;              /* rings of the lanes that were warmed, or NULL */
     size_t block_bytes;
     bool is_block_pinned;
 };
 
-/* One of the ring. */
+/* A buffer of the ring. */
 struct cuda_buffer {
     uint8_t *bytes;
     struct drv_event *event; /* NULL: not pinned yet */
-    bool is_busy;            /* the driver reads or writes it until the event */
+    bool is_busy;            /* used by the driver until the event */
 };
 
 struct cuda_lane {
     bool is_current;           /* this thread has the device's context */
     struct drv_stream *stream; /* its own, or the device's */
-    uint8_t *ring;             /* addresses of the buffers; NULL: none yet */
+    uint8_t *ring;             /* memory of the buffers; NULL: none yet */
     struct cuda_buffer buffers[STAGING_BUFFERS];
-    unsigned pinned;      /* buffers, from the first on */
-    bool is_whole;        /* the driver refuses more of them */
+    unsigned pinned;      /* number of pinned buffers, from the first on */
+    bool is_whole;        /* the driver refuses to pin more */
     bool is_of_block;     /* the ring is a part of the device's block */
-    unsigned turn;        /* of the buffer that is used next */
-    size_t room_bytes;    /* of the next room at most; 0: it is the first one of a work */
-    uint64_t ahead_bytes; /* of what the fetch has left: asked of the driver */
+    unsigned turn;        /* index of the next buffer to use */
+    size_t room_bytes;    /* maximum of the next room; 0: first room of a work */
+    uint64_t ahead_bytes; /* bytes of left_bytes already asked of the driver */
 };
 
 static inline struct cuda_device *cuda_device(const struct staging_device *device)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of a device that failed. */
+/* Reports of a device that failed. */
 #include "base/failure.h"
 #include "mover/staging_parts.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of this machine: its bytes are handed over where they lie. */
+/* The memory of this machine: callers work on its bytes in place. */
 #include "base/pages.h"
 #include "mover/staging_parts.h"
 #include "mover/work.h"
@@ -21,7 +21,7 @@ static int host_next(struct staging_lane *lane, size_t size_bytes, const uint8_t
     return 0;
 }
 
-/* No driver has a say in it. */
+/* No driver is involved. */
 static const char *host_way_out(const char *text, int error)
 {
     (void)text;

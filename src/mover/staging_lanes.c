@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lanes of a device's threads, and how many threads it takes. */
+/* Lanes of a device's threads, and the choice of how many threads. */
 #include "mover/staging_parts.h"
 
 #include "base/near.h"
@@ -20,7 +20,7 @@ static struct staging_lane *staging_add_lane(struct staging *staging, struct sta
     return lane;
 }
 
-/* One that is back from an earlier work has its buffers already. */
+/* Prefers a lane of an earlier work, which has its buffers already. */
 static struct staging_lane *staging_find_lane(struct staging *staging,
                                               struct staging_device *device)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * staging_warm - what threads will need, made by a thread of its own before there is work
+ * staging_warm - prepares in the background, before there is work
  *
  * In two steps, each beside something that takes longer: pages while the device is opened, the rest
- * while the store's memory is made. What fails is found by the work that needs it.
+ * while the store's memory is made. The work repeats any part that fails.
  */
 #include "base/thread.h"
 #include "mover/staging_parts.h"
@@ -21,7 +21,7 @@ void staging_await_warm(struct staging_device *device)
     device->warming.is_running = false;
 }
 
-/* One for each thread, but no more than there are pieces for. */
+/* One lane for each thread, but no more than there are pieces. */
 static unsigned warm_count_lanes(unsigned threads, uint64_t size_bytes)
 {
     uint64_t pieces = size_bytes / WORK_PIECE_BYTES + (size_bytes % WORK_PIECE_BYTES > 0);
@@ -58,7 +58,7 @@ void staging_begin_pages(struct staging_device *device)
         warm_start(device, warm_count_lanes(threads, staging->expected_bytes), warm_run_pages);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------ */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static void *warm_run(void *context)
 {
@@ -73,7 +73,7 @@ static void *warm_run(void *context)
         device->kind->warm(device, lanes, count);
     for (unsigned i = 0; i < count; i++)
         staging_give_lane_back(lanes[i]);
-    /* Work on the device begins behind this: whatever failed, failed here, and is tried again. */
+    /* Work begins after this and repeats the failed part, so the failure does not count. */
     staging_forget_failure(device);
     return NULL;
 }
@@ -84,7 +84,7 @@ void staging_warm(const struct staging_memory *memory, uint64_t threads, uint64_
 
     if (!device->kind->warm || device->warming.was_begun)
         return;
-    staging_await_warm(device); /* pages */
+    staging_await_warm(device); /* of pages */
     device->warming.was_begun = true;
     warm_start(device, warm_count_lanes(staging_prepare(device, threads), size_bytes), warm_run);
 }

@@ -47,7 +47,8 @@ void supply_add_part(struct supply *supply, size_t item)
 
 /* ---- the thread that supplies -------------------------------------------------------------- */
 
-/* Returns how many items may be asked for, and begins to ask; 0 after supply_stop(). */
+/* Waits for room. Returns how many items may be asked for, and sets is_getting; 0 after
+ * supply_stop(). */
 static size_t supply_wait_room(struct supply *supply)
 {
     size_t room;
@@ -89,7 +90,7 @@ static void supply_refuse(struct supply *supply, size_t first, size_t count, int
     pthread_mutex_unlock(&supply->mutex);
 }
 
-/* Of those from an item on: how many are asked for together. */
+/* Returns how many items, from `first` on, go into one call of get(). */
 static size_t supply_count_alike(const struct supply *supply, size_t first, size_t room)
 {
     size_t left = supply->count - first, most = left < supply->at_once ? left : supply->at_once;
@@ -154,7 +155,7 @@ void supply_give_back(struct supply *supply, size_t item)
     pthread_mutex_unlock(&supply->mutex);
 }
 
-/* In the mutex, which is given back meanwhile. */
+/* The caller holds the mutex, which is released meanwhile. */
 static void supply_cancel(struct supply *supply)
 {
     pthread_mutex_unlock(&supply->mutex);

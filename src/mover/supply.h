@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * supply - memory that one thread asks for, in order, while others fill what is there already
+ * supply - memory that one thread asks for, in order, while others fill it
  *
- * For the commands that load into memory that is files. One thread supplies: for it alone get() is
- * called, so what get() waits for can be ended as that thread is. It asks for several at a time,
- * which can be made at the same time: the kernel makes one file's pages by one thread. The others
- * fill: each takes parts of the items, in about the order in which these are supplied, and says
- * when one is filled. No more than `most` items are open at a time. Knows nothing of stores.
+ * For the commands that load into memory that is files. Only the supplying thread calls get(), so a
+ * wait in get() can be ended like any wait of that thread. It asks for several items at a time,
+ * which can be made in parallel: the kernel makes one file's pages by one thread. The others fill:
+ * each takes parts of the items, in about the order in which these are supplied, and gives each
+ * back when it is filled. At most `most` items are open at a time. Knows nothing of stores.
  */
 #ifndef GMSFS_MOVER_SUPPLY_H
 #define GMSFS_MOVER_SUPPLY_H
@@ -16,56 +16,57 @@
 #include <stddef.h>
 
 struct supply {
-    /* What to do; set before supply_begin. Items are asked for by their numbers, from 0 on. */
+    /* Set before supply_begin. Items have numbers from 0 on. */
     size_t count;
-    size_t most;    /* that are there and not filled */
-    size_t at_once; /* that are asked for together */
-    /* Whether two items may be asked for together: all of a call are there when the last one is.
-     * NULL: any two. */
+    size_t most;    /* maximum of items supplied and not filled */
+    size_t at_once; /* maximum of items in one call of get() */
+    /* Returns true if two items may be in one call: all items of a call arrive when the last one
+     * does. NULL: any two. */
     bool (*alike)(const void *context, size_t item, size_t other);
-    /* Calls supply_put for each of the items from `first` on, as soon as it is there. Or a negative
-     * errno, which ends the supply; what was put stays. */
+    /* Calls supply_put for each of the items from `first` on, as soon as it exists. Or returns a
+     * negative errno, which ends the supply; items already put stay. */
     int (*get)(void *context, size_t first, size_t count);
-    /* Ends a wait of the get() that is under way; does nothing where get() does not wait yet, so it
-     * is called again until get() returns. By the thread that calls supply_stop. NULL: get() does
-     * not wait for others. */
+    /* Ends the wait of the running get(); does nothing while get() does not wait yet, so it is
+     * called again until get() returns. Called by the thread that calls supply_stop. NULL: get()
+     * does not wait for others. */
     void (*cancel)(void *context);
     void *context;
 
-    /* What came of it; for the supplying thread, after supply_run. */
-    int refusal;                   /* what get() said; 0: nothing was refused */
-    size_t refused, refused_count; /* of which items */
+    /* Result, for the supplying thread, after supply_run. */
+    int refusal;                   /* error of get(); 0: none */
+    size_t refused, refused_count; /* the items of that call */
 
-    /* The machinery's. */
-    pthread_mutex_t mutex; /* of all that follows, and of the outcome */
+    /* Private to supply.c. */
+    pthread_mutex_t mutex; /* of all fields below, and of the result */
     pthread_cond_t changed;
-    int *fds;     /* of each item that is there and not filled; else -1 */
+    int *fds;     /* of each item supplied and not filled; else -1 */
     size_t *left; /* parts of each item that are not filled */
     size_t there, filled;
-    bool is_getting; /* get() is under way */
-    bool is_over;    /* the threads supply and fill no more */
+    bool is_getting; /* get() is running */
+    bool is_over;    /* no more is supplied or filled */
 };
 
-/* -ENOMEM: then there is nothing to end. */
+/* -ENOMEM: do not call supply_end. */
 int supply_begin(struct supply *supply);
-/* Before supply_run: the item has one more part, which a thread fills. One without parts is closed
- * as soon as it is there. */
+/* Called before supply_run: the item has one more part for a thread to fill. An item without parts
+ * is closed as soon as it arrives. */
 void supply_add_part(struct supply *supply, size_t item);
-/* When nobody supplies or fills any more; closes what was not filled. */
+/* Called when all threads have stopped; closes items that were not filled. */
 void supply_end(struct supply *supply);
 
-/* By the supplying thread: until all is there, one is refused, or supply_stop was called. */
+/* Called by the supplying thread: returns when all items arrived, one was refused, or supply_stop
+ * was called. */
 void supply_run(struct supply *supply);
-/* From get() alone; the descriptor is the supply's. */
+/* Called by get() alone; the supply owns the descriptor. */
 void supply_put(struct supply *supply, size_t item, int fd);
 
-/* By a thread that fills: waits for the item. Its descriptor, which is open until all parts were
- * given back; or -ECANCELED: it will not come. */
+/* Called by a filling thread: waits for the item. Returns its descriptor, open until all parts were
+ * given back; or -ECANCELED: it will not arrive. */
 int supply_take(struct supply *supply, size_t item);
-/* One part of an item that was taken is filled, or given up. */
+/* Gives back a part of an item, filled or not. */
 void supply_give_back(struct supply *supply, size_t item);
-/* Nothing more is filled, so nothing more is asked for, and no refusal counts any more. Ends what
- * get() waits for. Returns the refusal that was there before; 0: none. */
+/* Stops filling, so that no more items are asked for and no later refusal counts. Ends the wait of
+ * get(). Returns the earlier refusal; 0: none. */
 int supply_stop(struct supply *supply);
 
 #endif

@@ -59,7 +59,7 @@ void work_order_abreast(const size_t *file, size_t count, unsigned abreast, size
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-/* left_bytes: of the item; all_left_bytes: of it and those behind it. */
+/* left_bytes: of the item; all_left_bytes: of it and all later items. */
 static size_t work_piece_bytes(const struct work *work, uint64_t left_bytes,
                                uint64_t all_left_bytes)
 {
@@ -70,7 +70,7 @@ static size_t work_piece_bytes(const struct work *work, uint64_t left_bytes,
     return (size_t)(work->whole || left_bytes < most ? left_bytes : most);
 }
 
-/* pieces: NULL, or room for as many as there are; how many. */
+/* Cuts all items; pieces: NULL to count, or room for all. Returns their number. */
 static size_t work_cut(const struct work *work, uint64_t all_left_bytes, struct work_piece *pieces)
 {
     size_t count = 0;
@@ -105,7 +105,7 @@ static int work_split(struct work *work)
     return 0;
 }
 
-/* The first error stays. */
+/* Keeps the first error. */
 static void work_stop(struct work *work, int error)
 {
     int none = 0;
@@ -165,7 +165,7 @@ static void work_tick(struct work *work)
         work_stop(work, error);
 }
 
-/* Until all threads have ended; an interrupting signal ticks at once. */
+/* Waits for the end of all threads, with a tick at each timeout and signal. */
 static void work_wait(struct work *work, unsigned started)
 {
     while (started > 0) {
