@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files of a directory are its model. */
+/* Finds the files of a directory that are its model. */
 #include "model/open.h"
 
 #include "base/failure.h"
@@ -20,14 +20,14 @@
 #define USUAL_NAME         "model"
 #define SHOWN_SETS         4u
 
-/* The files of a directory that may be its model, sorted: each set of parts side by side. */
+/* Files of a directory that may be its model, sorted, so that the parts of a set are adjacent. */
 struct candidates {
     struct part_name *list;
     size_t count;
     size_t sets;
 };
 
-/* One set of them. */
+/* One set of candidates. */
 struct part_set {
     const struct part_name *parts;
     size_t length;
@@ -42,7 +42,7 @@ static bool ends_with(const char *name, const char *suffix)
 
 /* ---- sets ---------------------------------------------------------------------------------- */
 
-/* Gives the set behind `set`, or the first one where that has no parts; false: there is none. */
+/* Moves to the next set; to the first, if `set` is empty. Returns false at the end. */
 static bool next_set(const struct candidates *all, struct part_set *set)
 {
     set->parts = set->parts ? set->parts + set->length : all->list;
@@ -65,7 +65,7 @@ static bool pick(const struct file_names *names, const char *suffix, struct cand
     return all->count > 0;
 }
 
-/* model.safetensors, or the parts model-00001-of-... */
+/* Returns true for model.safetensors, or the parts model-00001-of-... */
 static bool is_usual(const struct part_set *set, const char *suffix)
 {
     const struct part_name *part = set->parts;
@@ -78,7 +78,7 @@ static bool is_usual(const struct part_set *set, const char *suffix)
     return part->stem_bytes == usual + 1 && strcmp(part->name + part->tail_at, suffix) == 0;
 }
 
-/* Finds the model among several sets: the one that is called as most are. */
+/* Finds the one complete set with the usual name among several. */
 static bool find_usual(const struct candidates *all, const char *suffix, struct part_set *found)
 {
     struct part_set set = {0};
@@ -94,7 +94,7 @@ static bool find_usual(const struct candidates *all, const char *suffix, struct 
 
 /* ---- refusals ------------------------------------------------------------------------------ */
 
-/* Refuses the one set that is there. */
+/* Refuses an incomplete set. */
 static int refuse_set(const char *directory, const struct part_set *set, struct failure *failure)
 {
     char fault[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
@@ -126,7 +126,7 @@ static void put_set(const struct part_set *set, char text[PART_TEXT_BYTES])
                  before, pattern, set->length, set->parts->count);
 }
 
-/* Refuses what may be several models, and says how to name one of them. */
+/* Refuses a directory with several models, and says how to name one of them. */
 static int refuse_sets(const char *directory, const struct candidates *all, struct failure *failure)
 {
     char found[PART_TEXT_BYTES] = "", pattern[PART_TEXT_BYTES], unfinished[UNFINISHED_BYTES];
@@ -155,7 +155,7 @@ static int refuse_sets(const char *directory, const struct candidates *all, stru
                             found, directory, pattern);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static int make_paths(const char *directory, const struct part_set *set, char ***paths,
                       size_t *count)

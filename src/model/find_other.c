@@ -74,7 +74,7 @@ int file_names_read(const char *directory, struct file_names *names, struct fail
 
 /* ---- downloads ----------------------------------------------------------------------------- */
 
-/* Hidden files are looked at, too: some tools hide what they have not finished. */
+/* Searches hidden files, too: some tools hide unfinished files. */
 static bool find_in(const char *directory, const char *below, char text[UNFINISHED_BYTES])
 {
     static const char *const endings[] = {".incomplete", ".aria2",      ".part",
@@ -136,7 +136,7 @@ static bool has_model(const char *directory, const char *below)
     return is_found;
 }
 
-/* Writes which folders have a model, " 'unet', 'vae'", and how many they are. */
+/* Writes the names of folders with a model, " 'unet', 'vae'", and returns their number. */
 static size_t find_folders(const char *directory, const struct file_names *names,
                            char text[UNFINISHED_BYTES])
 {
@@ -152,7 +152,7 @@ static size_t find_folders(const char *directory, const struct file_names *names
     return count;
 }
 
-/* Reads which snapshot of a repository in the hub's cache is that of its main branch. */
+/* Reads the name of the main branch's snapshot in a repository of the hub's cache. */
 static bool read_main(const char *directory, char commit[COMMIT_BYTES])
 {
     char *path = NULL;
@@ -172,7 +172,7 @@ static bool read_main(const char *directory, char commit[COMMIT_BYTES])
     return commit[0] != '\0' && !strchr(commit, '/');
 }
 
-/* The caches of the hub, and pipelines; 0: it is none that is known. */
+/* Explains caches of the hub, and pipelines; 0: neither. */
 static int say_below(const char *directory, const struct file_names *names, struct failure *failure)
 {
     char text[UNFINISHED_BYTES], commit[COMMIT_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files of one model: their tensors and key-values as a store will have them. */
+/* Adds GGUF files to a model: their tensors, and their key-values as entries of a store. */
 #include "model/gguf.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define SPLIT_PREFIX     "split."
 #define SPLIT_COUNT      "split.count"
 
-/* A file's beginning, as it was read. */
+/* A file whose header is being added. */
 struct gguf_file {
     struct model *model;
     uint32_t index; /* in model.files */
@@ -50,7 +50,7 @@ static int read_some(struct gguf_file *file, size_t size_bytes)
     return error;
 }
 
-/* How long a header is says only its end. */
+/* Reads more and more: only the end of a header shows its length. */
 static int read_header(struct gguf_file *file)
 {
     const struct model_file *from = &file->model->files[file->index];
@@ -71,7 +71,7 @@ static int read_header(struct gguf_file *file)
     return error;
 }
 
-/* Behind the last tensor may stand what makes its length a multiple of the alignment. */
+/* Checks the end: after the last tensor only padding to the alignment is allowed. */
 static int check_end(const struct gguf_file *file)
 {
     const struct model_file *from = &file->model->files[file->index];
@@ -93,7 +93,7 @@ static int check_end(const struct gguf_file *file)
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* Rows are the last dimension in a store, and blocks are bytes. */
+/* Converts the shape: in a store rows are the last dimension, and blocks are bytes. */
 static int take_shape(const struct gguf_file *file, const struct gguf_tensor *from,
                       struct model_tensor *tensor)
 {
@@ -107,7 +107,7 @@ static int take_shape(const struct gguf_file *file, const struct gguf_tensor *fr
         return fail_memory(file);
     for (uint32_t i = 0; i < from->ndim; i++)
         tensor->shape[from->ndim - 1 - i] = from->dims[i];
-    if (from->type.dtype == SAFETENSORS_U8) /* has dimensions, as blocks have */
+    if (from->type.dtype == SAFETENSORS_U8) /* so it has dimensions, as blocks have */
         tensor->shape[from->ndim - 1] = from->dims[0] / from->type.elements * from->type.bytes;
     if (safetensors_size(tensor->dtype, tensor->shape, tensor->ndim, &size_bytes) != 0 ||
         size_bytes != from->size_bytes)
@@ -122,7 +122,7 @@ static bool is_reserved(const char *name)
            strncmp(name, GGUF_KEY_PREFIX, strlen(GGUF_KEY_PREFIX)) == 0;
 }
 
-/* Whatever is set in the tensor belongs to the model, also after a failure. */
+/* Adds a tensor; the model owns its fields, even after a failure. */
 static int add_tensor(const struct gguf_file *file, const struct gguf_tensor *from)
 {
     struct model *model = file->model;
@@ -179,7 +179,7 @@ static int add_long_value(const struct gguf_file *file, const struct gguf_value 
     return 0;
 }
 
-/* Takes key and bytes. */
+/* Takes over key and bytes. */
 static int add_entry(const struct gguf_file *file, char *key, char *bytes, size_t size_bytes)
 {
     struct model *model = file->model;
@@ -202,7 +202,8 @@ static int add_value(const struct gguf_file *file, const struct gguf_value *valu
     return add_entry(file, key, bytes, value->size_bytes);
 }
 
-/* A model in several files says so in each, which is not so of the whole. */
+/* Returns true for keys about the split into several files, which do not concern the whole
+ * model. */
 static bool is_of_split(const struct gguf_file *file, const struct gguf_value *value)
 {
     size_t prefix = strlen(SPLIT_PREFIX);
@@ -211,7 +212,7 @@ static bool is_of_split(const struct gguf_file *file, const struct gguf_value *v
            memcmp(value->key.bytes, SPLIT_PREFIX, prefix) == 0;
 }
 
-/* From 2: of how many files this is one, as it says, in 16 bits. */
+/* Returns the number of files of the model, as this file has it in 16 bits; 0: none. */
 static unsigned split_count(const struct gguf_file *file)
 {
     for (size_t i = 0; i < file->header.value_count; i++) {
@@ -246,7 +247,7 @@ static int check_split(const struct gguf_file *file)
     return 0;
 }
 
-/* How the key-values stand in the file, and what else of it has to be known to write it again. */
+/* Adds the entry with the order of the keys and the other facts needed to write the file again. */
 static int add_order(const struct gguf_file *file)
 {
     json_t *keys = json_array();
@@ -277,7 +278,7 @@ static int add_values(const struct gguf_file *file)
     return error;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static int make_room(const struct gguf_file *file)
 {

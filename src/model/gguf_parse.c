@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From bytes: each read is bounded by what is there, and what is not there yet is -EAGAIN. */
+/* Parses a GGUF header: each read is bounded by the available bytes; -EAGAIN asks for more. */
 #include "model/gguf.h"
 
 #include <endian.h>
@@ -16,7 +16,7 @@
 #define ALIGNMENT_KEY      "general.alignment"
 #define MAX_ALIGNMENT      (1u << 20)
 #define LEAST_VALUE_BYTES  13u /* a key's length, a type, one byte */
-#define MAX_DERIVED        8u  /* types of one file that are not known */
+#define MAX_DERIVED        8u  /* unknown types of one file */
 #define LEAST_TENSOR_BYTES 24u /* a name's length, dimensions, type, offset */
 
 enum value_type {
@@ -26,7 +26,7 @@ enum value_type {
     VALUE_TYPES = 13,
 };
 
-/* Of one value; 0: it says how long it is. */
+/* Size of one value; 0: it begins with its length. */
 static const uint8_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 struct input {
@@ -35,7 +35,7 @@ struct input {
     struct failure *failure;
 };
 
-/* -EAGAIN where so many bytes are not there. */
+/* Takes bytes; -EAGAIN if there are too few. */
 static int input_skip(struct input *input, uint64_t size_bytes, const char **from)
 {
     if (size_bytes > input->size_bytes - input->at)
@@ -84,7 +84,7 @@ static int input_text(struct input *input, struct gguf_text *text)
     return error;
 }
 
-/* A key of a value, or the name of a tensor: it becomes a key of the store. */
+/* Takes a key or the name of a tensor, which becomes a key of the store. */
 static int input_name(struct input *input, const char *what, struct gguf_text *name)
 {
     int error = input_text(input, name);
@@ -96,7 +96,7 @@ static int input_name(struct input *input, const char *what, struct gguf_text *n
         return failure_set(input->failure, -EINVAL,
                            "the name of a %s has a NUL byte; write the file again without it",
                            what);
-    text = json_stringn(name->bytes, name->size_bytes); /* refuses what is no UTF-8 */
+    text = json_stringn(name->bytes, name->size_bytes); /* fails for invalid UTF-8 */
     if (!text)
         return failure_set(input->failure, -EINVAL,
                            "the name of a %s is not UTF-8; write the file again", what);
@@ -221,7 +221,7 @@ static int fail_tensor(struct input *input, const struct gguf_tensor *tensor, co
                        tensor->name.bytes, what);
 }
 
-/* Rows are whole blocks. */
+/* Computes the size; rows must be whole blocks. */
 static int count_bytes(struct input *input, struct gguf_tensor *tensor)
 {
     uint64_t row = tensor->ndim ? tensor->dims[0] : 1, size_bytes;
@@ -243,7 +243,7 @@ static int count_bytes(struct input *input, struct gguf_tensor *tensor)
     return 0;
 }
 
-/* A type that is not known is looked at once all tensors are there. */
+/* Takes the type; the size of an unknown one is derived later from all tensors. */
 static int parse_type(struct input *input, struct gguf_tensor *tensor)
 {
     uint32_t number = 0;
@@ -257,7 +257,7 @@ static int parse_type(struct input *input, struct gguf_tensor *tensor)
     return 0;
 }
 
-/* Types that a file told the sizes of. */
+/* Derived types of a file. */
 struct derived {
     struct gguf_type types[MAX_DERIVED];
     size_t count;
@@ -278,7 +278,7 @@ static bool derive_type(const struct gguf_header *header, uint32_t number, struc
     return true;
 }
 
-/* Finds the sizes of types that are not known, where the places of the tensors tell them. */
+/* Derives the sizes of unknown types from the offsets of the tensors. */
 static int derive_types(struct input *input, struct gguf_header *header)
 {
     struct derived derived = {.count = 0};
@@ -328,7 +328,8 @@ static uint64_t align(uint64_t bytes, uint32_t alignment)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/* Places are from the data's beginning in the file, and from its own in what is returned. */
+/* Checks the offsets, which count from the start of the data, and makes them count from the start
+ * of the file. */
 static int place_tensors(struct input *input, struct gguf_header *header)
 {
     uint64_t end = 0;
@@ -351,7 +352,7 @@ static int place_tensors(struct input *input, struct gguf_header *header)
     return 0;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static int parse_version(struct input *input, uint32_t *version)
 {
@@ -374,7 +375,7 @@ static int parse_version(struct input *input, uint32_t *version)
                                                 : "use a newer gmsfs");
 }
 
-/* So many cannot be in what a header may have. */
+/* Allocates the arrays; rejects counts that cannot fit into a header. */
 static int make_room(struct input *input, struct gguf_header *header, uint64_t values,
                      uint64_t tensors)
 {

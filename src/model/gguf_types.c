@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The types of ggml, by the numbers that files have. */
+/* The types of ggml, by their numbers in files. */
 #include "model/gguf.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 
 #define MAX_BLOCK 65536u /* elements, or bytes, of a block; ggml has 292 at most */
 
-/* ggml.h and ggml-common.h of llama.cpp, and GGML_QUANT_SIZES of its gguf-py, of 2026-11: what is
- * not here was removed there, or is not in files. */
+/* From ggml.h and ggml-common.h of llama.cpp, and GGML_QUANT_SIZES of its gguf-py, of 2026-11.
+ * Types that are missing here were removed there, or do not occur in files. */
 static const struct gguf_type types[] = {
     {0, "F32", 1, 4, SAFETENSORS_F32},        {1, "F16", 1, 2, SAFETENSORS_F16},
     {2, "Q4_0", 32, 18, SAFETENSORS_U8},      {3, "Q4_1", 32, 20, SAFETENSORS_U8},
@@ -90,7 +90,7 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Makes the type of a tensor that takes `room_bytes` with what aligns the next one. */
+/* Derives the type of a tensor that takes `room_bytes`, with the padding before the next one. */
 static bool derive_from(const struct gguf_tensor *tensor, uint64_t room_bytes, uint32_t alignment,
                         struct gguf_type *type)
 {
@@ -101,7 +101,7 @@ static bool derive_from(const struct gguf_tensor *tensor, uint64_t room_bytes, u
             return false;
     if (tensor->ndim == 0 || tensor->dims[0] == 0 || rows < alignment || rows > room_bytes)
         return false;
-    row_bytes = room_bytes / rows; /* no other length of a row fills the room but for alignment */
+    row_bytes = room_bytes / rows; /* any other row length would leave more room than the padding */
     divisor = common_divisor(tensor->dims[0], row_bytes);
     if (room_bytes % rows >= alignment || tensor->dims[0] / divisor > MAX_BLOCK ||
         row_bytes / divisor > MAX_BLOCK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Into a store's entries, and from them into a file again. */
+/* Makes entries of a store from a GGUF header, and a header from them. */
 #include "model/gguf.h"
 
 #include <endian.h>
@@ -56,9 +56,9 @@ int gguf_parse_entry(const void *value, size_t value_bytes, uint32_t *version,
 
 /* ---- a header ------------------------------------------------------------------------------ */
 
-/* Writes where there is room, and counts in any case. */
+/* Counts bytes, and writes them if there is a buffer. */
 struct output {
-    char *bytes; /* NULL: counts only */
+    char *bytes; /* NULL: only counts */
     size_t size_bytes;
 };
 
@@ -112,7 +112,7 @@ static void put_tensor(struct output *output, const struct model_tensor *tensor,
 {
     struct gguf_type type = {0};
 
-    find_type(tensor, &type); /* it has one: find_fault() has looked */
+    find_type(tensor, &type); /* find_fault() checked that it has one */
     output_text(output, tensor->name);
     output_u32(output, tensor->ndim);
     for (uint32_t i = tensor->ndim; i > 0; i--)
@@ -162,7 +162,7 @@ int gguf_make_header(const struct gguf_plan *plan, char **bytes, size_t *size_by
     put_all(&output, plan);
     if (output.size_bytes > GGUF_MAX_HEADER_BYTES)
         return -EFBIG;
-    /* a vocabulary alone ends where it ends */
+    /* a file with only a vocabulary has no padding */
     *size_bytes =
         plan->tensor_count ? align(output.size_bytes, plan->alignment_bytes) : output.size_bytes;
     output.bytes = calloc(1, *size_bytes);

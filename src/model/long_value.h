@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * long_value - what a file has beside its tensors and that is too long for an entry
+ * long_value - values beside a file's tensors that are too long for an entry
  *
- * Pure. Such a value lies in an allocation, and its entry, which is bound to that, says the format
- * of the file and how many bytes the value has. For the readers of model files, and for `gmsfs
- * save`, which gives them back.
+ * Pure. Such a value is in an allocation; its entry, bound to the allocation, has the format of the
+ * file and the length of the value. For the readers of model files, and for `gmsfs save`, which
+ * writes the values back.
  */
 #ifndef GMSFS_MODEL_LONG_VALUE_H
 #define GMSFS_MODEL_LONG_VALUE_H
@@ -12,16 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an entry may have; what is longer lies in an allocation. */
+/* The longest value of an entry; longer ones are in an allocation. */
 #define LONG_VALUE_BYTES (1u << 20)
 
 #define LONG_VALUE_GGUF        "gguf"
 #define LONG_VALUE_SAFETENSORS "safetensors"
 
-/* Makes what the entry says; free(3) by the caller; NULL when out of memory. */
+/* Makes the value of the entry, which the caller frees; NULL: out of memory. */
 char *long_value_json(const char *format, uint64_t size_bytes);
 
-/* Reads it; -EINVAL if it is none of that format. */
+/* Parses the value of the entry; -EINVAL if it is not of that format. */
 int long_value_parse(const char *format, const void *value, size_t value_bytes,
                      uint64_t *size_bytes);
 

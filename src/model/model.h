@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model - model files: what tensors are in them, and what is said of tensors in a store
+ * model - model files: the tensors in them, and the description of tensors in a store
  *
- * What this folder offers to the commands; the headers that are named here and no others.
+ * The commands include the headers named here, and no others of this folder.
  *
- *   open               a model from what a user names: files, an index, a directory
- *   safetensors        a model from its files, validated wholly; its metadata for a store
- *   long_value         what is too long for an entry, and lies in an allocation
- *   gguf               what a GGUF file has beside its tensors, in a store and back
- *   safetensors_write  what a file says, made from what a store says
- *   tensor_value       what the metadata value of a tensor says, whoever wrote it
- *   pack               which tensor goes where in how many allocations
+ *   open               opens a model from a user's paths: files, an index, a directory
+ *   safetensors        a fully validated model from its files; its metadata for a store
+ *   long_value         values too long for an entry, kept in an allocation
+ *   gguf               data of a GGUF file beside its tensors, into a store and back
+ *   safetensors_write  makes the header of a file from the values in a store
+ *   tensor_value       parses the metadata value of a tensor, by any writer
+ *   pack               distributes the tensors over allocations
  *
- * All but the finding and opening of files is pure. Knows no store and moves no tensor's bytes;
- * prints nothing.
+ * Pure, except for finding and opening files. Knows no store and moves no tensor's bytes; prints
+ * nothing.
  */
 #ifndef GMSFS_MODEL_MODEL_H
 #define GMSFS_MODEL_MODEL_H

@@ -24,7 +24,7 @@ static bool is_directory(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* What cannot be opened is no GGUF file, and said by who opens it. */
+/* Returns false for a file that cannot be opened; opening it later reports the error. */
 static bool is_gguf(const char *path)
 {
     char magic[sizeof(GGUF_MAGIC) - 1];
@@ -88,7 +88,7 @@ int model_open(const char *const *paths, size_t count, struct model **model,
     return error;
 }
 
-/* ---- parts that are named ------------------------------------------------------------------ */
+/* ---- parts among a user's paths -------------------------------------------------------------- */
 
 static bool is_index(const char *path)
 {
@@ -97,8 +97,8 @@ static bool is_index(const char *path)
     return length > end && strcmp(path + length - end, INDEX_SUFFIX) == 0;
 }
 
-/* Sorts, and drops what is named again: for another rank, or for nothing, which the tensors tell.
- */
+/* Sorts the parts, and drops repeated names: they are for another rank, or a mistake that the
+ * tensors reveal. */
 static size_t sort_parts(struct part_name *parts, size_t count)
 {
     size_t kept = 0;

@@ -10,7 +10,7 @@
 
 #define PACK_MAX_BYTES (UINT64_MAX / 2)
 
-/* An item with its number, which decides between items at one place (empty ones). */
+/* An item with its index, which decides between items at one place (empty ones). */
 struct ordered {
     struct pack_item item;
     size_t number;
@@ -45,7 +45,7 @@ static int begin_allocation(struct pack_plan *plan, uint32_t *index)
     return 0;
 }
 
-/* `open_chunk` is the allocation that small items go to; UINT32_MAX before the first. */
+/* `open_chunk`: allocation for small items; UINT32_MAX before the first. */
 static int place_item(struct pack_plan *plan, const struct ordered *ordered, uint64_t chunk_bytes,
                       uint32_t *open_chunk)
 {
@@ -77,7 +77,7 @@ static int place_item(struct pack_plan *plan, const struct ordered *ordered, uin
     return 0;
 }
 
-/* What number each allocation gets. */
+/* Chooses the number of each allocation. */
 static void choose_numbers(const struct pack_plan *plan, uint64_t chunk_bytes, uint32_t *numbers)
 {
     uint32_t chunks = 0, number = 0, at = 0;

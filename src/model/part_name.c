@@ -32,7 +32,7 @@ static size_t digits_before(const char *name, size_t end, uint32_t *number)
     return end - at;
 }
 
-/* Reads NUMBER-of-COUNT where the count's digits end at `end`. */
+/* Reads NUMBER-of-COUNT, with the count's last digit before `end`. */
 static bool read_part(struct part_name *part, size_t end)
 {
     uint32_t number, count;
@@ -110,7 +110,7 @@ static uint32_t first_number(const struct part_name *set)
     return set[0].number > 0;
 }
 
-/* Finds a part that another name of the set is too, or whose number the model has not. */
+/* Finds a part that has the number of another one, or a number that the model does not have. */
 static const struct part_name *find_stranger(const struct part_name *set, size_t length)
 {
     for (size_t i = 0; i < length; i++)

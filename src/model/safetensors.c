@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One model: from its files or its index, to its end. */
+/* Opens a model from its files or its index, and closes it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

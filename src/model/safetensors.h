@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors - model files on disk: what tensors they hold and where
+ * safetensors - model files on disk: their tensors, and where these are
  *
  * Opens one model, given as safetensors files or as one index.json that names its shards, and
- * validates it wholly before anything is returned: who holds a `struct model` may copy every tensor
- * from its file descriptor without another check. Strictly as the reference implementation: the
- * tensors of a file cover its data without gap or overlap. Used by `gmsfs load` and `gmsfs verify`.
- * Reads headers only, never a tensor's bytes; never writes, prints or exits. A model is immutable
- * once open and may then be read by many threads.
+ * validates it fully before it returns: a holder of a `struct model` may copy every tensor from its
+ * file descriptor without another check. As strict as the reference implementation: the tensors of
+ * a file cover its data without gap or overlap. Used by `gmsfs load` and `gmsfs verify`. Reads
+ * headers only, never a tensor's bytes; never writes, prints or exits. An open model is immutable
+ * and may be read by many threads.
  *
  * Functions return 0 or a negative errno: -EINVAL for a malformed file, else the system's own
- * (-ENOENT, -EACCES, -EIO, -ENOMEM ...); `error` then holds one line that names the file, the
+ * (-ENOENT, -EACCES, -EIO, -ENOMEM ...); `failure` then holds one line that names the file, the
  * tensor, the cause and the way out.
  */
 #ifndef GMSFS_MODEL_SAFETENSORS_H
@@ -21,11 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The reference implementation's bound for a header; index.json is held to the same. */
+/* The reference implementation's bound for a header; also applied to index.json. */
 #define SAFETENSORS_MAX_HEADER_BYTES 100000000u
 #define SAFETENSORS_MAX_FILES        65536u
 #define SAFETENSORS_MAX_DIMENSIONS   64u
-#define SAFETENSORS_GGML_BYTES       32u /* of the name of a type of ggml */
+#define SAFETENSORS_GGML_BYTES       32u /* of the name of a ggml type */
 #define SAFETENSORS_METADATA_KEY     "__metadata__"
 
 enum safetensors_dtype {
@@ -56,9 +56,9 @@ enum safetensors_dtype {
 
 struct model_file {
     char *path;
-    int fd; /* open for reading as long as the model is: what was validated is what is copied */
+    int fd; /* open as long as the model is, so that the validated file is the one copied */
     uint64_t size_bytes;
-    uint64_t data_offset_bytes; /* where the header ends */
+    uint64_t data_offset_bytes; /* end of the header */
 };
 
 struct model_tensor {
@@ -66,14 +66,14 @@ struct model_tensor {
     enum safetensors_dtype dtype;
     uint32_t file;                          /* index into model.files */
     uint32_t ndim;                          /* 0 for a scalar */
-    uint64_t *shape;                        /* as the file says it, in elements */
+    uint64_t *shape;                        /* as in the file, in elements */
     uint64_t offset_bytes;                  /* from the start of the file */
-    uint64_t size_bytes;                    /* 0 where a dimension is 0 */
-    char ggml_type[SAFETENSORS_GGML_BYTES]; /* of a GGUF file; "": of none */
-    const char *long_format; /* if it is no tensor, but a long value: of long_value.h; else NULL */
+    uint64_t size_bytes;                    /* 0 if a dimension is 0 */
+    char ggml_type[SAFETENSORS_GGML_BYTES]; /* in a GGUF file; "" otherwise */
+    const char *long_format; /* of long_value.h if this is no tensor but a long value; else NULL */
 };
 
-/* An entry that is bound to no memory. */
+/* An entry without memory. */
 struct model_entry {
     char *key;
     char *bytes;
@@ -91,9 +91,9 @@ struct model {
     struct model_file *files; /* in the order given; shards of an index by name; then, if
                                * SAFETENSORS_METADATA_KEY is long, one without a name that has it */
     size_t file_count;
-    struct model_tensor *tensors; /* sorted bytewise by name, no name twice */
+    struct model_tensor *tensors; /* sorted bytewise by name; names are unique */
     size_t tensor_count;
-    size_t value_count;       /* of them, how many are no tensors, but long values */
+    size_t value_count;       /* number of tensors that are long values */
     struct model_pair *pairs; /* by file, then key */
     size_t pair_count;
     struct model_entry *entries; /* of a GGUF file; a safetensors file has pairs */
@@ -111,47 +111,48 @@ int safetensors_open(const char *const *paths, size_t count, struct model **mode
 /* Closes the files and frees the model; NULL is fine. */
 void safetensors_close(struct model *model);
 
-/* The tensor of that name, or NULL. */
+/* Returns the tensor of that name, or NULL. */
 const struct model_tensor *safetensors_find(const struct model *model, const char *name);
 
-/* The name in the file ("BF16") and torch's ("torch.bfloat16"); constant strings. */
+/* Return the name in the file ("BF16") and torch's ("torch.bfloat16"); constant strings. */
 const char *safetensors_dtype_name(enum safetensors_dtype dtype);
 const char *safetensors_torch_name(enum safetensors_dtype dtype);
 
-/* The dtype of that name in a file, or -EINVAL. */
+/* Finds the dtype of that name in a file, or -EINVAL. */
 int safetensors_dtype_parse(const char *name, enum safetensors_dtype *dtype);
 
 /*
- * The size of a tensor. -EOVERFLOW when it does not fit in 63 bits (nor its strides would), -EDOM
- * when a sub-byte dtype leaves a part of a byte over.
+ * Computes the size of a tensor. -EOVERFLOW if it does not fit in 63 bits (or its strides would
+ * not), -EDOM if a sub-byte dtype leaves a part of a byte over.
  */
 int safetensors_size(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t ndim,
                      uint64_t *size_bytes);
 
-/* Row-major strides in elements, as torch counts them: a dimension of 0 counts as 1. */
+/* Computes row-major strides in elements, as torch does: a dimension of 0 counts as 1. */
 void safetensors_stride(const uint64_t *shape, uint32_t ndim, uint64_t *stride);
 
 /*
- * The shape as torch has it. It differs for the sub-byte dtypes alone: torch counts those in whole
+ * Computes torch's shape. It differs for the sub-byte dtypes alone: torch counts those in whole
  * bytes (float4_e2m1fn_x2 is a pair; 6-bit floats have no dtype of their own and are uint8), so the
- * last dimension becomes bytes, or all of them one where a row is no whole number of bytes.
- * `shape` has room for max(ndim, 1). Returns the number of dimensions.
+ * last dimension becomes bytes, or the shape a single dimension of bytes if a row is no whole
+ * number of bytes. `shape` has room for max(ndim, 1). Returns the number of dimensions.
  */
 uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *shape);
 
 /*
- * The metadata value of a tensor, NUL-terminated, free(3) by the caller; NULL when out of memory:
+ * Makes the metadata value of a tensor, NUL-terminated, which the caller frees; NULL: out of
+ * memory:
  * {"dtype":"torch.bfloat16","shape":[2,3],"stride":[3,1],"tensor_type":"parameter"}
- * Of a GGUF file it has "ggml_type" as well; what is a long value says its length alone.
+ * For a tensor of a GGUF file it also has "ggml_type"; for a long value only its length.
  */
 char *safetensors_value_json(const struct model_tensor *tensor);
 
 /*
- * The __metadata__ of all files as one JSON object with sorted keys, free(3) by the caller. Where
- * files differ about a key, the first file's value has the key and that of file N (from 1) `key@N`;
- * where a file has that very key with another value, `key@N@N`, and so on.
- * 0 with *json NULL when no file has any, or where they are a long value, which is a tensor of the
- * model with the key SAFETENSORS_METADATA_KEY; -ENOMEM.
+ * Merges the __metadata__ of all files into one JSON object with sorted keys, which the caller
+ * frees. If files differ about a key, the first file's value keeps the key and file N (from 1) gets
+ * `key@N`; if a file has that very key with another value, `key@N@N`, and so on. 0 with *json NULL
+ * if no file has any, or if it is a long value, a tensor of the model with the key
+ * SAFETENSORS_METADATA_KEY; -ENOMEM.
  */
 int safetensors_metadata_json(const struct model *model, char **json);
 

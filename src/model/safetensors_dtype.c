@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types, sizes and strides, and how a tensor is described to torch. */
+/* Element types, sizes and strides, and the description of a tensor for torch. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "safetensors.h"
 
 #define BITS_PER_BYTE     8u
-#define VALUE_WORDS_BYTES 256u /* of a value, all but its numbers */
+#define VALUE_WORDS_BYTES 256u /* of a value, without its numbers */
 #define NUMBER_BYTES      21u  /* with a comma */
 
 struct dtype_row {
@@ -118,7 +118,7 @@ uint32_t safetensors_torch_shape(const struct model_tensor *tensor, uint64_t *sh
     return 1;
 }
 
-/* A text that is made piece by piece in room that is enough. */
+/* Appends an array of numbers; the caller provides enough room. */
 static char *put_numbers(char *at, const char *name, const uint64_t *numbers, uint32_t count)
 {
     at += sprintf(at, ",\"%s\":[", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of one safetensors file: length, JSON, tensors, and that they cover the data. */
+/* Reads the header of one safetensors file: length, JSON and tensors, which must cover the data. */
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include "safetensors_parts.h"
 
 #define LENGTH_BYTES    8u
-#define BEGINNING_BYTES 256u /* that tell what a file is */
+#define BEGINNING_BYTES 256u /* enough to recognise a file */
 #define FETCH_AGAIN     "fetch the file again"
 #define WRITE_AGAIN     "write the file again with the safetensors library"
 #define EITHER_AGAIN    FETCH_AGAIN ", or if that is the same, " WRITE_AGAIN
@@ -21,14 +21,14 @@
     "is neither a safetensors nor a GGUF file, or its beginning is damaged; name the " \
     "model's files, or fetch this one again"
 
-/* How a file begins: the length of its header, and what that begins with. */
+/* Start of a file: the length of its header, and the header's first bytes. */
 struct beginning {
     uint64_t header_bytes;
     bool is_object;
-    const char *other; /* what else it may be; NULL: not known */
+    const char *other; /* another format that it may be; NULL: unknown */
 };
 
-/* The format wants '{' as the first byte; the reference implementation takes space before it. */
+/* Allows space before '{', as the reference implementation does against the format's text. */
 static bool begins_object(const char *bytes, size_t size_bytes)
 {
     size_t at = 0;
@@ -63,7 +63,7 @@ static int read_beginning(const struct model_file *file, struct beginning *begin
     return 0;
 }
 
-/* What it is not comes before what is wrong with it. */
+/* Checks for another format before it reports errors of this one. */
 static int check_beginning(const struct model_file *file, const struct beginning *beginning,
                            struct failure *failure)
 {
@@ -85,7 +85,7 @@ static int check_beginning(const struct model_file *file, const struct beginning
         "ends within its header of %" PRIu64 " bytes: it is truncated; " FETCH_AGAIN, header_bytes);
 }
 
-/* The header's text, to be freed; sets where the data starts. */
+/* Reads the header's text, which the caller frees, and sets where the data starts. */
 static int read_header(struct model_file *file, char **header, size_t *header_bytes,
                        struct failure *failure)
 {
@@ -108,7 +108,7 @@ static int add_pairs(struct model *model, uint32_t file, json_t *metadata, struc
     const char *key;
     json_t *value;
 
-    if (json_is_null(metadata)) /* what the reference implementation takes for none */
+    if (json_is_null(metadata)) /* the reference implementation ignores it */
         return 0;
     if (!json_is_object(metadata))
         return safetensors_fail(failure, -EINVAL, path, NULL,
@@ -159,7 +159,7 @@ static int parse_shape(struct model_tensor *tensor, const char *path, json_t *sh
     return 0;
 }
 
-/* dtype and shape, and the size that follows from them. */
+/* Parses dtype and shape, and computes the size. */
 static int parse_type(struct model_tensor *tensor, const char *path, json_t *info,
                       struct failure *failure)
 {
@@ -225,7 +225,7 @@ static int parse_offsets(struct model_tensor *tensor, const struct model_file *f
     return 0;
 }
 
-/* Whatever is set in the tensor belongs to the model, also after a failure. */
+/* Adds a tensor; the model owns its fields, even after a failure. */
 static int add_tensor(struct model *model, uint32_t index, const char *name, json_t *info,
                       struct failure *failure)
 {
@@ -261,8 +261,8 @@ static int offset_compare(const void *left, const void *right)
 }
 
 /*
- * The reference reader demands that sorted tensors start where their predecessor ends and that the
- * last ends with the file: hidden bytes and shared ones are how polyglot files are made.
+ * Checks that sorted tensors start where the one before ends and that the last ends with the file,
+ * as the reference reader does: polyglot files need hidden or shared bytes.
  */
 static int check_cover(struct model_tensor *tensors, size_t count, const struct model_file *file,
                        struct failure *failure)
@@ -295,7 +295,7 @@ static int check_cover(struct model_tensor *tensors, size_t count, const struct 
     return 0;
 }
 
-/* By a tree, whatever is in it. */
+/* Adds the header by a full JSON parse, for headers of any form. */
 static int add_header(struct model *model, uint32_t file, const char *bytes, size_t size_bytes,
                       struct failure *failure)
 {
@@ -326,7 +326,7 @@ static int add_header(struct model *model, uint32_t file, const char *bytes, siz
     return error;
 }
 
-/* What all files have is taken in one pass; -EAGAIN: this one has something else. */
+/* Adds a header of the usual form in one pass; -EAGAIN: it has another form. */
 static int pull_header(struct model *model, uint32_t file, const char *bytes, size_t size_bytes,
                        struct failure *failure)
 {
@@ -364,7 +364,7 @@ int safetensors_add_file(struct model *model, const char *path, struct failure *
     free(header);
     if (error != 0)
         return error;
-    /* where no file has had a tensor yet there is no list either */
+    /* without any tensor there is no list either */
     return check_cover(model->tensors ? model->tensors + first : NULL, model->tensor_count - first,
                        &model->files[file], failure);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.safetensors.index.json: which shard holds which tensor, and that both agree. */
+/* Reads model.safetensors.index.json: the shard of each tensor, compared with the shards. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int name_compare(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Shards lie beside the index. Anything else would let a downloaded index read other files. */
+/* Accepts only shards beside the index, because a downloaded index must not read other files. */
 static bool shard_name_is_plain(const char *name)
 {
     return name[0] != '\0' && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
@@ -50,7 +50,7 @@ static int index_read(const char *path, json_t **root, struct failure *failure)
     return error;
 }
 
-/* The map within the index, with every value a plain file name. */
+/* Finds the map in the index, and checks that every value is a plain file name. */
 static int index_check(const char *path, json_t *root, json_t **map, struct failure *failure)
 {
     const char *tensor;
@@ -81,7 +81,7 @@ static int index_check(const char *path, json_t *root, json_t **map, struct fail
     return 0;
 }
 
-/* Every shard once, in the order of their names; the names belong to the map. */
+/* Lists every shard once, sorted by name; the names belong to the map. */
 static int index_shards(json_t *map, const char ***names, size_t *count)
 {
     const char **list = malloc(json_object_size(map) * sizeof(*list));
@@ -105,7 +105,7 @@ static int index_shards(json_t *map, const char ***names, size_t *count)
     return 0;
 }
 
-/* The path of a shard, which lies beside its index; free(3). NULL: out of memory, and said. */
+/* Returns the path of a shard beside its index, to be freed. NULL: out of memory, reported. */
 static char *index_shard_path(const char *path, const char *name, struct failure *failure)
 {
     const char *slash = strrchr(path, '/');
@@ -118,7 +118,7 @@ static char *index_shard_path(const char *path, const char *name, struct failure
     return NULL;
 }
 
-/* Appends the name of a missing shard while there are few. */
+/* Appends the name of a missing shard, up to a limit. */
 static void index_put_missing(size_t missing, const char *name, char *text, size_t size_bytes)
 {
     size_t used = strlen(text);
@@ -127,7 +127,7 @@ static void index_put_missing(size_t missing, const char *name, char *text, size
         snprintf(text + used, size_bytes - used, "%s'%.250s'", missing > 1 ? ", " : "", name);
 }
 
-/* Every shard that the index names is there, be it a symbolic link into a cache. */
+/* Checks that every shard in the index exists; it may be a symbolic link into a cache. */
 static int index_check_shards(const char *path, const char *const *names, size_t count,
                               struct failure *failure)
 {
@@ -168,7 +168,7 @@ static int index_add_shard(struct model *model, const char *path, const char *na
     return shard == NULL ? -ENOMEM : safetensors_add_file(model, shard, failure);
 }
 
-/* Every tensor of the map is in its shard, and the shards hold no others. */
+/* Checks that every tensor of the map is in its shard, and that the shards have no others. */
 static int index_compare(const struct model *model, const char *path, json_t *map,
                          const char *const *shards, struct failure *failure)
 {

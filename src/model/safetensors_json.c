@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON objects of a model, and what a name is that JSON allows and gmsfs does not. */
+/* Parses JSON objects of a model, and finds names that JSON allows and gmsfs does not. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 
 /* ---- NUL bytes ----------------------------------------------------------------------------- */
 
-/* A string of the text, between its quotes. */
+/* A string in the text, without its quotes. */
 struct json_text {
     const char *bytes;
     size_t size_bytes;
-    unsigned depth; /* of objects and arrays around it */
-    bool is_name;   /* a colon follows */
+    unsigned depth; /* number of objects and arrays around it */
+    bool is_name;   /* followed by a colon */
 };
 
-/* The next string, from *at on; false: there is none. Text that is no JSON gives anything, within
- * its bounds. */
+/* Finds the next string from *at on; false: none. For invalid JSON the result is arbitrary, but
+ * within bounds. */
 static bool next_string(const char *bytes, size_t size_bytes, size_t *at, struct json_text *found)
 {
     size_t end;
@@ -49,12 +49,12 @@ static bool has_nul(const struct json_text *text)
             continue;
         if (memcmp(text->bytes + i, NUL_ESCAPED, strlen(NUL_ESCAPED)) == 0)
             return true;
-        i++; /* what is escaped begins nothing */
+        i++; /* skip the escaped character */
     }
     return false;
 }
 
-/* The text has an escaped NUL, which jansson refuses: says where. */
+/* Reports where the text has an escaped NUL, which jansson refuses. */
 static int fail_nul(const char *path, const char *what, const char *bytes, size_t size_bytes,
                     struct failure *failure)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The __metadata__ of all files as one, and where it lies. */
+/* Merges the __metadata__ of all files, and stores it as an entry or a long value. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,9 +13,8 @@
 #include "long_value.h"
 #include "safetensors_parts.h"
 
-/* Under its key; where that has another value already, a key of a file's own that looks so
- * included, with the number of the file, from 1, behind it, as often as it takes: nothing is lost.
- */
+/* Adds a pair under its key; if the key has another value already, under the key with @ and the
+ * number of the file (from 1) appended as often as needed, so that nothing is lost. */
 static int add_pair(json_t *object, const struct model_pair *pair)
 {
     json_auto_t *value = json_string(pair->value);
@@ -37,7 +36,7 @@ static int add_pair(json_t *object, const struct model_pair *pair)
     return error;
 }
 
-/* Makes the JSON, however long; *json NULL where no file has any. */
+/* Makes the JSON, of any length; *json NULL if no file has any. */
 static int make_json(const struct model *model, char **json)
 {
     json_auto_t *object = json_object();
@@ -66,10 +65,9 @@ int safetensors_metadata_json(const struct model *model, char **json)
     return is_long(model) ? 0 : make_json(model, json);
 }
 
-/* ---- beyond an entry ----------------------------------------------------------------------- */
+/* ---- long values ----------------------------------------------------------------------------- */
 
-/* Appends a file that only this process has, called as the model's first, which is read like them.
- */
+/* Appends a file in memory, with the name of the model's first, to be read like the others. */
 static int add_memory_file(struct model *model, const char *bytes, size_t size_bytes)
 {
     struct model_file *files = safetensors_grow(model->files, model->file_count, 1, sizeof(*files));
@@ -96,7 +94,7 @@ static int add_memory_file(struct model *model, const char *bytes, size_t size_b
     return error;
 }
 
-/* Puts the value of the last file among the tensors, in its place by name. */
+/* Inserts the content of the last file into the sorted tensors. */
 static int add_value(struct model *model, size_t size_bytes)
 {
     struct model_tensor *tensors =

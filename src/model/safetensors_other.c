@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file is that is no safetensors file: so that whoever named it learns more than that. */
+/* Recognises other formats, so that a user learns which format the named file has. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@
 #define OLD_GGML     "is a model of llama.cpp from before GGUF" OTHER_FORMAT
 #define LENGTH_BYTES 8u
 
-/* Of a member of a ZIP archive: where its name stands in it. */
+/* Offsets in the first member of a ZIP archive. */
 #define ZIP_MAGIC     "PK\x03\x04"
 #define ZIP_LENGTH_AT 26u
 #define ZIP_NAME_AT   30u
 #define PICKLE_FIRST  2 /* versions of the format that begin with it */
 #define PICKLE_LAST   5
-#define ONNX_PRODUCER 0x12 /* the field behind the version, a text */
+#define ONNX_PRODUCER 0x12 /* the field after the version, a text */
 #define ONNX_VERSION  0x08 /* the first field, a number */
 #define ONNX_LEAST    3u
 
@@ -30,7 +30,7 @@ static bool name_ends(const char *name, size_t name_bytes, const char *suffix)
     return name_bytes >= end && memcmp(name + name_bytes - end, suffix, end) == 0;
 }
 
-/* By the name of its first member. */
+/* Decides by the name of the first member. */
 static const char *other_zip(const char *bytes, size_t size_bytes)
 {
     size_t name_bytes = 0;
@@ -46,7 +46,7 @@ static const char *other_zip(const char *bytes, size_t size_bytes)
     return "is a ZIP archive, as PyTorch writes .bin, .pt and .pth" TORCH_FORMAT;
 }
 
-/* Formats without a magic word. */
+/* Recognises formats without a magic word. */
 static const char *other_shape(const char *bytes, size_t size_bytes)
 {
     if (size_bytes > 2 && bytes[0] == '\x80' && bytes[1] >= PICKLE_FIRST && bytes[1] <= PICKLE_LAST)
@@ -56,7 +56,7 @@ static const char *other_shape(const char *bytes, size_t size_bytes)
     if (size_bytes > ONNX_LEAST && bytes[0] == ONNX_VERSION && bytes[1] > 0 &&
         bytes[2] == ONNX_PRODUCER)
         return "is an ONNX model" OTHER_FORMAT;
-    /* The length of a header is less than 2^32, so a file that is cut off has zeros here. */
+    /* A header is shorter than 2^32 bytes, so a truncated safetensors file has zeros here. */
     if (size_bytes >= LENGTH_BYTES && bytes[0] == '{' && !memchr(bytes, '\0', LENGTH_BYTES))
         return "is JSON and no safetensors file; an index has to be named *.json";
     return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the reader share: files and their bytes, all tensors of a model, and one way to
- * say what is wrong. */
+/* Shared by the parts of the reader: files and their bytes, the model's tensors, and error
+ * reports. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ int safetensors_fail(struct failure *failure, int error, const char *path, const
     return error;
 }
 
-/* Says why a file cannot be opened. Returns `error`. */
+/* Explains why a file cannot be opened. Returns `error`. */
 static int fail_open(const char *path, int error, struct failure *failure)
 {
     struct stat status;
@@ -52,7 +52,8 @@ static int fail_open(const char *path, int error, struct failure *failure)
                             error == -EMFILE ? "" : "; check the path and its permissions");
 }
 
-/* aria2 makes a file in its full size at once; a second one beside it goes when all is there. */
+/* Refuses an unfinished download of aria2, which makes the file in full size at once and removes a
+ * second file beside it at the end. */
 static int check_finished(const char *path, struct failure *failure)
 {
     char *control = NULL;
@@ -129,7 +130,7 @@ void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes
 {
     size_t total_bytes = 0;
 
-    /* Never of size 0, which realloc() may answer with NULL. */
+    /* Never of size 0, for which realloc() may return NULL. */
     if (__builtin_mul_overflow(count + more + 1, item_bytes, &total_bytes))
         return NULL;
     return realloc(array, total_bytes);

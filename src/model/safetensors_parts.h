@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors_parts - what the files of the safetensors reader share
+ * safetensors_parts - shared by the files of the safetensors reader
  *
- * For safetensors*.c alone. The model under construction is owned by safetensors_open(), which
- * closes it when a part fails; a part never frees it.
+ * For safetensors*.c alone. safetensors_open() owns the model under construction, and closes it if
+ * a part fails; a part never frees it.
  */
 #ifndef GMSFS_MODEL_SAFETENSORS_PARTS_H
 #define GMSFS_MODEL_SAFETENSORS_PARTS_H
@@ -33,40 +33,38 @@ int safetensors_read(int fd, const char *path, uint64_t offset_bytes, size_t siz
 int safetensors_parse_object(const char *path, const char *what, const char *bytes,
                              size_t size_bytes, json_t **object, struct failure *failure);
 
-/* What a file that begins so is, and the way out, to stand behind its name; NULL: not known. Pure.
- */
+/* Names the format of a file that begins so, and the way out, to follow the file's name; NULL:
+ * unknown. Pure. */
 const char *safetensors_other(const char *bytes, size_t size_bytes);
 
-/* The array with room for `more` items behind `count`, or NULL: the old array stays then. */
+/* Returns the array with room for `more` items after `count`, or NULL with the array unchanged. */
 void *safetensors_grow(void *array, size_t count, size_t more, size_t item_bytes);
 
-/* Adds a file that is open; nothing of it is read yet. */
+/* Opens a file and adds it, without reading it. */
 int safetensors_add_opened(struct model *model, const char *path, struct failure *failure);
 
-/* Adds one GGUF file, validated, one of `count` that are one model; tensors are appended unsorted.
- */
+/* Adds one validated GGUF file of a model of `count`; appends its tensors unsorted. */
 int gguf_add_file(struct model *model, const char *path, size_t count, struct failure *failure);
 
 /*
- * Adds the tensors of a header that is as all write it, and says where its __metadata__ stands, or
- * NULL. -EAGAIN: it is not, or memory lacks, and nothing was added. Who calls checks what is
- * between tensors.
+ * Adds the tensors of a header in the usual form, and returns its __metadata__, or NULL. -EAGAIN:
+ * another form, or out of memory; nothing was added. The caller checks the bytes between tensors.
  */
 int safetensors_pull_header(struct model *model, uint32_t file, const char *bytes,
                             size_t size_bytes, const char **metadata, size_t *metadata_bytes);
 
-/* Takes back those from `first` on. */
+/* Removes the tensors from `first` on. */
 void safetensors_drop_tensors(struct model *model, size_t first);
 
-/* Adds one safetensors file, validated; tensors are appended unsorted. */
+/* Adds one validated safetensors file; appends its tensors unsorted. */
 int safetensors_add_file(struct model *model, const char *path, struct failure *failure);
 
-/* Sorts the tensors of all files and rejects names that occur twice. */
+/* Sorts the tensors of all files and rejects duplicate names. */
 int safetensors_finish(struct model *model, struct failure *failure);
 
 /*
- * Makes a long value of the __metadata__ of all files where no entry has room for it. Comes last:
- * the value is no tensor that a file or an index names.
+ * Makes a long value of the __metadata__ of all files if it is too long for an entry. Called last,
+ * because no file or index names this value.
  */
 int safetensors_add_metadata(struct model *model, struct failure *failure);
 

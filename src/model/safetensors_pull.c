@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The header of a safetensors file in one pass, without a tree: what every writer writes, that is
- * names of plain ASCII, whole numbers, and exactly the three members of a tensor. Whatever else is
- * in it, fine or not, is left to the tree (safetensors_header.c), which knows all of JSON and all
- * messages: so nothing is taken here that would be refused there.
+ * Reads the header of a safetensors file in one pass, without a JSON tree, if it has the form that
+ * all writers produce: names of plain ASCII, whole numbers, and exactly the three members of a
+ * tensor. Every other header, valid or not, is left to the tree (safetensors_header.c), which knows
+ * all of JSON and has all messages; so nothing is accepted here that would be refused there.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct pull {
     const char *at, *end;
 };
 
-/* A string without escapes, of the text. */
+/* A string of the text, without escapes. */
 struct pull_text {
     const char *bytes;
     size_t size_bytes;
@@ -44,7 +44,7 @@ static void skip_space(struct pull *pull)
         pull->at++;
 }
 
-/* That character, with space around it. */
+/* Takes that character, with space around it. */
 static bool take(struct pull *pull, char wanted)
 {
     skip_space(pull);
@@ -89,7 +89,7 @@ static bool take_number(struct pull *pull, uint64_t *number)
     return pull->at < pull->end && (*pull->at == ',' || *pull->at == ']' || *pull->at == ' ');
 }
 
-/* The object that begins here, as it stands: what is in it, its reader judges. */
+/* Takes the object that begins here as text; its reader checks the content. */
 static bool take_object(struct pull *pull, struct pull_text *object)
 {
     unsigned depth = 0;
@@ -131,7 +131,7 @@ static bool take_dtype(struct pull *pull, struct model_tensor *tensor)
     return safetensors_dtype_parse(name, &tensor->dtype) == 0;
 }
 
-/* [1, 2, 3]: how many, at most `room`; false: something else. */
+/* Takes [1, 2, 3], at most `room` numbers; false: another form. */
 static bool take_numbers(struct pull *pull, uint64_t *numbers, uint32_t room, uint32_t *count)
 {
     *count = 0;
@@ -160,7 +160,7 @@ static bool take_shape(struct pull *pull, struct model_tensor *tensor)
     return true;
 }
 
-/* Each member once, in any order. */
+/* Takes each member once, in any order. */
 static bool take_members(struct pull *pull, struct model_tensor *tensor, uint64_t offsets[2])
 {
     unsigned seen = 0, member;
@@ -225,7 +225,7 @@ static bool take_tensor(struct pull *pull, const struct pull_text *name)
            offsets[1] <= file->size_bytes - file->data_offset_bytes;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static bool take_all(struct pull *pull, struct pull_text *metadata)
 {

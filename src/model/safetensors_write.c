@@ -14,7 +14,7 @@
 
 /* ---- from a value -------------------------------------------------------------------------- */
 
-/* Several dtypes of files share torch.uint8: the first is the one that is bytes. */
+/* Several dtypes of files share torch.uint8; the first of them is U8. */
 static int write_find_dtype(const char *torch_name, enum safetensors_dtype *dtype)
 {
     for (unsigned i = 0; i < SAFETENSORS_DTYPES; i++) {
@@ -26,7 +26,7 @@ static int write_find_dtype(const char *torch_name, enum safetensors_dtype *dtyp
     return -EINVAL;
 }
 
-/* Elements of a dtype in one byte; 1 for all that have whole bytes. */
+/* Returns the elements of a dtype in one byte; 1 for dtypes of whole bytes. */
 static uint64_t write_per_byte(enum safetensors_dtype dtype)
 {
     uint64_t size_bytes;
@@ -50,7 +50,7 @@ static int write_parse_numbers(const json_t *array, uint64_t *numbers)
     return 0;
 }
 
-/* Whether the strides are those of elements in a row; that of a dimension of 1 means nothing. */
+/* Returns true if the strides are contiguous; the stride of a dimension of 1 does not matter. */
 static bool write_is_contiguous(const uint64_t *shape, uint32_t ndim, const json_t *stride)
 {
     uint64_t expected[SAFETENSORS_MAX_DIMENSIONS], given[SAFETENSORS_MAX_DIMENSIONS];
@@ -195,7 +195,7 @@ int safetensors_make_header(const struct model_tensor *const *tensors, size_t co
         memcpy(text, &prefix, sizeof(prefix));
         memset(text + sizeof(prefix), ' ', padded);
 
-        /* It allocates each time, so the second may fail where the first did not. */
+        /* It allocates each time, so the second may fail after the first succeeded. */
         if (json_dumpb(header, text + sizeof(prefix), length, JSON_COMPACT) != length)
             error = -ENOMEM;
     }

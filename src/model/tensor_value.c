@@ -10,7 +10,7 @@
 
 #define TORCH "torch."
 
-/* Bytes of one element as torch counts them: those smaller than a byte come in bytes. 0: unknown */
+/* Returns torch's bytes of one element; sub-byte dtypes come in bytes. 0: unknown */
 static uint64_t tensor_value_element_bytes(const char *dtype)
 {
     const uint64_t one = 1;
@@ -24,7 +24,7 @@ static uint64_t tensor_value_element_bytes(const char *dtype)
     return 0;
 }
 
-/* -EINVAL: a dimension is no number from 0, or the product does not fit. */
+/* -EINVAL: a dimension is not a number from 0 up, or the product overflows. */
 static int tensor_value_count(const json_t *shape, uint64_t *count)
 {
     uint64_t product = 1;
