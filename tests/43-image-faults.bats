@@ -123,7 +123,7 @@ interrupt() {
     cli image save -q "$M/weights" "$T/image"
     cp -r "$T/image" "$T/bad"
     flip "$T/bad/data-00000" 7000000
-    refused weights "$T/bad" 'data-00000: .*are not those that were saved'
+    refused weights "$T/bad" 'data-00000: .*are not the saved bytes'
     fill_store weights u # replaces some, so that there is something to see
     cli image load "$M/weights" "$T/image"
     cli image save -q "$M/weights" "$T/again"

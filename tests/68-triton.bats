@@ -108,7 +108,7 @@ ask() { # METHOD PATH: the status that HTTP answers
     start_table_as_user
     assert_eq "$(as_user curl -s "http://$HTTP/v2/systemsharedmemory/status")" '[]'
     run_logged -0 curl -s "http://$HTTP/v2/systemsharedmemory/status"
-    assert_match "$output" 'serves the user who runs it alone, and not the user 0'
+    assert_match "$output" 'serves only the user that runs it, not user 0'
     assert_eq "$(ask GET /v2/health/live)" 200
     stop_triton
 }
@@ -165,7 +165,7 @@ with H2() as h2:
     local name
     for name in file link dir; do
         run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1:0 "unix:$T/$name"
-        assert_match "$output" 'what is there is no socket, name another path'
+        assert_match "$output" 'the file there is not a socket, name another path'
     done
     assert_eq "$(cat "$T/file")" mine
     [[ -L $T/link && -d $T/dir ]]
@@ -352,7 +352,7 @@ for kind in ("http", "grpc"):
     run_logged -0 as_user cat "$M/regions/$TEST_UID/r"
     assert_match "$output" "\"key\":.*$GMSFS_TEST_SHM"
     run_logged -0 curl -s -d "$body" "$url/region/r/register" # root
-    assert_match "$output" 'serves the user who runs it alone'
+    assert_match "$output" 'serves only the user that runs it'
     run_logged -0 as_user curl -s -X POST "$url/unregister"
     stop_triton
     expect_death # its socket is bound through the mount

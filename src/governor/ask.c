@@ -47,8 +47,8 @@ static int understand(const struct hook *hook, struct governor_metrics *metrics,
     if (metrics->has_waiting)
         return 0;
     return failure_set(failure, -EBADMSG,
-                       metrics->malformed ? "what they say of the queue is no number"
-                                          : "they say nothing of a queue: neither "
+                       metrics->malformed ? "the length of the queue is not a number"
+                                          : "they lack the length of the queue: neither "
                                             "vllm:num_requests_waiting nor sglang:num_queue_reqs");
 }
 
@@ -70,7 +70,8 @@ static void hear(struct governor_past_model *past, const struct governor_model *
         return;
     }
     if (!past->is_told) {
-        failure_set(&text, 0, "%s: its metrics (%.256s): %.1024s; it is left alone until they come",
+        failure_set(&text, 0,
+                    "%s: its metrics (%.256s): %.1024s; it is left alone until they return",
                     model->name, model->metrics, why.text);
         tell(text.text);
     }

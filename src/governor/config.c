@@ -60,7 +60,7 @@ static uint64_t *number_field(void *row, const struct key *key)
 static int set_command(struct parser *parser, void *row, const struct key *key, const char *value)
 {
     if (value[strspn(value, " \t")] == '\0')
-        return config_refuse(&parser->words, "%s= is empty; it is a command, or not said at all",
+        return config_refuse(&parser->words, "%s= is empty; give a command, or leave it out",
                              key->name);
     return copy_text(parser, value, text_field(row, key));
 }
@@ -82,7 +82,7 @@ static int set_pool(struct parser *parser, void *row, const struct key *key, con
     if (!core_is_pool_name(value))
         return config_refuse(&parser->words,
                              "pool=%s: no pool can have this name; the file `pools` of the mount "
-                             "has those that there are",
+                             "lists the pools",
                              config_show(value).text);
     return copy_text(parser, value, text_field(row, key));
 }
@@ -238,7 +238,7 @@ static int check_model(const struct parser *parser, const struct governor_model 
                              name, model->sleep ? "sleep" : "wake",
                              model->sleep ? "wake" : "sleep");
     if (model->ttft_ms && !model->metrics)
-        return config_refuse(words, "model %s has ttft_ms=, which only metrics= can tell", name);
+        return config_refuse(words, "model %s has ttft_ms=, which needs metrics=", name);
     if (model->idle_ms && model->min_one)
         return config_refuse(
             words, "model %s has idle= and min=1, which means never; take one away", name);
@@ -263,7 +263,7 @@ static int parse_model(struct parser *parser)
         return config_refuse(&parser->words,
                              "model %s is there already; each has a name of its own", name);
     if (config->model_count == GOVERNOR_MAX_MODELS) {
-        config_refuse(&parser->words, "model %s is one more than the %u that there may be", name,
+        config_refuse(&parser->words, "model %s is one more than the maximum of %u", name,
                       GOVERNOR_MAX_MODELS);
         return -E2BIG;
     }
@@ -338,9 +338,9 @@ static int parse_setting(struct parser *parser, enum setting setting, const char
     if (there < 0)
         return there;
     if (there == 0)
-        return config_refuse(&parser->words, "%s needs a value behind it", name);
+        return config_refuse(&parser->words, "%s needs a value after it", name);
     if (*line)
-        return config_refuse(&parser->words, "%s was said in line %u already", name, *line);
+        return config_refuse(&parser->words, "%s is set in line %u already", name, *line);
     *line = parser->words.line;
     int error = take_setting(parser, setting, name);
     if (error)
@@ -348,8 +348,7 @@ static int parse_setting(struct parser *parser, enum setting setting, const char
     there = config_next_word(&parser->words);
     if (there > 0)
         return config_refuse(&parser->words,
-                             "\"%s\" is too much behind %s, which has one value; ; divides "
-                             "statements",
+                             "\"%s\" after %s is too much: it has one value; ; divides statements",
                              config_show(parser->words.word).text, name);
     return there;
 }
@@ -368,7 +367,7 @@ static int parse_statement(struct parser *parser)
             return parse_setting(parser, settings[i].setting, settings[i].name);
     }
     return config_refuse(&parser->words,
-                         "\"%s\" begins no statement; those are interval, cooldown, high, low, "
+                         "\"%s\" is not a statement; statements are interval, cooldown, high, low, "
                          "model and adapters",
                          config_show(word).text);
 }

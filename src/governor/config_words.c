@@ -47,8 +47,8 @@ int config_words_begin(struct config_words *words, const char *text, size_t len,
             words->line++;
         else if (((unsigned char)*at < ' ' && *at != '\t') || *at == 0x7f)
             return config_refuse(words,
-                                 "has a byte 0x%02x; only text, blanks and tabs stand in a line%s",
-                                 (unsigned)*at, *at == '\r' ? ", which ends with 0x0a alone" : "");
+                                 "has a byte 0x%02x; a line has only text, blanks and tabs%s",
+                                 (unsigned)*at, *at == '\r' ? ", and ends with 0x0a alone" : "");
     }
     words->line = 1;
     return 0;
@@ -74,8 +74,7 @@ static int take_quoted(struct config_words *words, size_t *length)
     while (words->at < words->end && *words->at != '\n' && *words->at != quote)
         words->at++;
     if (words->at == words->end || *words->at == '\n')
-        return config_refuse(words, "a %c has no other in its line that would end what it quotes",
-                             quote);
+        return config_refuse(words, "a %c is not closed on its line", quote);
     size_t bytes = (size_t)(words->at++ - begin);
     if (*length + bytes > GOVERNOR_MAX_WORD)
         return -E2BIG;
@@ -165,8 +164,8 @@ int config_take_percent(const struct config_words *words, const char *what, cons
     const char *rest = parse_digits(text, &number);
 
     if (!rest || strcmp(rest, *rest == '%' ? "%" : "") != 0 || number > 100)
-        return config_refuse(words, "%s %s: it is per cent of the device, from 0%% to 100%%", what,
-                             config_show(text).text);
+        return config_refuse(words, "%s %s: it is a percentage of the device, from 0%% to 100%%",
+                             what, config_show(text).text);
     *percent = (unsigned)number;
     return 0;
 }

@@ -72,7 +72,7 @@ static void tell_demand(const struct decide_round *round, size_t model, char why
         snprintf(why, WHY_BYTES, "%s takes %" PRIu64 " ms to the first token, not %" PRIu64, name,
                  demand->ttft_ms, round->config->models[model].ttft_ms);
     else
-        snprintf(why, WHY_BYTES, "%s is waited for at its store's lock", name);
+        snprintf(why, WHY_BYTES, "%s has a waiter for its store's lock", name);
 }
 
 static int compare_wanters(const void *left, const void *right)
@@ -156,13 +156,13 @@ static void report_no_room(struct decide_round *round, const struct wanter *want
     if (decide_pool_has_room(round, wanter->store) && reserved > 0 && round->room.device_free > 0)
         snprintf(
             cause, sizeof cause,
-            "it needs %s, %s are free, less %s that other pools' min keeps, and who may go for "
-            "it does not make up for it",
+            "it needs %s, %s are free, less %s that other pools' min keeps, and the stores that "
+            "may leave for it are too small",
             needed, left, kept);
     else if (decide_pool_has_room(round, wanter->store))
         snprintf(cause, sizeof cause,
-                 "it needs %s, %s are free, and who may go for it does not make up for it", needed,
-                 left);
+                 "it needs %s, %s are free, and the stores that may leave for it are too small",
+                 needed, left);
     else
         snprintf(cause, sizeof cause, "it needs %s, which its pool %.40s has no room for", needed,
                  round->now->pools[pool].name);
@@ -202,7 +202,7 @@ static bool add_leavers(struct decide_round *round, const char *why)
         if ((leaver->in_use && round->has_preempted) ||
             !decide_has_room_for(round, decide_count_deeds(round, leaver)))
             continue;
-        snprintf(all, sizeof all, "%.90s and is not on the device; %s (%s%s) goes for it%s", why,
+        snprintf(all, sizeof all, "%.90s and is not on the device; %s (%s%s) leaves for it%s", why,
                  decide_name_of(round, leaver->store).text, class_of(round, leaver->store),
                  leaver->in_use ? "" : ", idle", is_complete ? "" : ", others later");
         decide_add_leaver(round, leaver, follows, all);
@@ -258,7 +258,8 @@ static void bring(struct decide_round *round, const struct wanter *wanter)
     if (!decide_make_room(round, wanter->store, false)) {
         if (is_worth_waiting(round, wanter)) {
             round->kept_for = wanter->store;
-            report(round, wanter, why, "who could go for it moved a moment ago, and stays a while");
+            report(round, wanter, why,
+                   "stores that could leave for it moved a moment ago, and stay for a while");
         } else {
             report_no_room(round, wanter, why);
         }
@@ -267,7 +268,7 @@ static void bring(struct decide_round *round, const struct wanter *wanter)
     if (round->has_preempted && count_in_use(round) > 0) {
         round->room = before;
         round->kept_for = wanter->store;
-        report(round, wanter, why, "somebody in use goes for another one already");
+        report(round, wanter, why, "a store in use leaves for another model already");
         return;
     }
     if (round->leaver_count > 0 && !add_leavers(round, why))
@@ -314,7 +315,7 @@ static void serve(struct decide_round *round, const struct wanter *wanter)
         bring(round, wanter);
         return;
     }
-    snprintf(cause, sizeof cause, "what is free is kept for %s",
+    snprintf(cause, sizeof cause, "the free memory is kept for %s",
              decide_name_of(round, round->kept_for).text);
     report(round, wanter, why, cause);
 }

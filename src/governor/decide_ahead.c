@@ -146,7 +146,7 @@ static void prefetch(struct decide_round *round, const struct governor_adapters 
                                           .model = NO_INDEX,
                                           .store = seen->name,
                                           .bytes = seen->bytes},
-                   "store %.60s was granted %" PRIu64 " times of late, number %zu of its pool%s",
+                   "store %.60s was granted %" PRIu64 " times recently, number %zu of its pool%s",
                    seen->name, seen->grants, i + 1, base_text[adapters->base != NULL]);
         round->facts[rows[i].store].comes = true;
         decide_bring_in(round, rows[i].store);

@@ -162,7 +162,7 @@ static void change_max(struct decide_round *round, const struct budget *budget, 
                    needy->needy, budget->pool->name, before, after);
     else
         decide_add(round, deed,
-                   "%s lacks room in pool %s: first the max of %s comes down from %s to %s",
+                   "%s lacks room in pool %s: first the max of %s is lowered from %s to %s",
                    needy->needy, needy->pool->name, budget->pool->name, before, after);
 }
 

@@ -271,13 +271,12 @@ static int check_look(const json_t *look, struct failure *failure)
                            *error ? error : "no answer");
     if (is_true(device, "draining"))
         return failure_set(failure, -EIO,
-                           "%s: it is drained, and nothing is done meanwhile; 'gmsfs drain --undo' "
-                           "ends that",
+                           "%s: it is drained, and the governor waits; 'gmsfs drain --undo' ends "
+                           "the drain",
                            mount);
     if (is_true(device, "fenced"))
         return failure_set(failure, -EIO,
-                           "%s: it is fenced for a checkpoint, and nothing is done meanwhile",
-                           mount);
+                           "%s: it is fenced for a checkpoint, and the governor waits", mount);
     return 0;
 }
 

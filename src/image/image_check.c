@@ -51,7 +51,7 @@ static void check_fail(void *context, const struct fill_range *range, uint64_t a
     else if (error == -EBADMSG)
         failure_set(run->failure, error,
                     "%s/%s: the %" PRIu64 " bytes from %" PRIu64 " on (allocation %" PRIu64
-                    ", '%s') are not those that were saved: the image is damaged",
+                    ", '%s') are not the saved bytes: the image is damaged",
                     image->dir.path, image_data_name(piece->file, name), piece->size_bytes,
                     piece->file_offset_bytes, piece->rank, allocation);
     else

@@ -40,7 +40,7 @@ static int open_manifest(struct image *image, bool any, struct failure *failure)
 
     if (error == -ENOENT)
         return failure_set(failure, error,
-                           "%s: no image is in it, for there is no file '" IMAGE_MANIFEST "'",
+                           "%s: it has no image: there is no file '" IMAGE_MANIFEST "'",
                            image->dir.path);
     if (!error && image->unfinished && !any)
         return failure_set(failure, -EINVAL,
@@ -64,7 +64,7 @@ static int open_layout(struct image *image, struct failure *failure)
     if (size_bytes != image->manifest.layout_bytes ||
         memcmp(hash, image->manifest.layout_hash, sizeof(hash)) != 0) {
         free(bytes);
-        return open_damaged(image, IMAGE_LAYOUT, "it is not what the manifest tells of", failure);
+        return open_damaged(image, IMAGE_LAYOUT, "it does not match the manifest", failure);
     }
     error = image_layout_open(bytes, size_bytes, &image->layout, &why);
     if (error == -ENOMEM)

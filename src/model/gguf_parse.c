@@ -124,7 +124,7 @@ static int parse_of_type(struct input *input, const struct gguf_text *key, uint3
         return failure_set(input->failure, -EINVAL,
                            "key '%.*s': %s; write the file again, or use a newer gmsfs",
                            (int)(key->size_bytes < 200 ? key->size_bytes : 200), key->bytes,
-                           type == VALUE_ARRAY ? "an array of arrays, which llama.cpp has not"
+                           type == VALUE_ARRAY ? "an array of arrays, which llama.cpp does not have"
                                                : "the type of its value is not known");
     if (type == VALUE_STRING)
         return parse_strings(input, count);

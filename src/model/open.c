@@ -62,7 +62,7 @@ static int open_files(const char *const *paths, size_t count, struct model **mod
     if (gguf && gguf < count) {
         *model = NULL;
         return safetensors_fail(failure, -EINVAL, paths[0], NULL,
-                                "and the others are files of more than one format; load those of "
+                                "and the others are files of more than one format; load files of "
                                 "one");
     }
     return gguf ? open_gguf(paths, count, model, failure)

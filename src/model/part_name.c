@@ -187,8 +187,9 @@ void part_set_fault(const struct part_name *set, size_t length, const char *lack
         return;
     }
     if (stranger) {
-        snprintf(text, PART_TEXT_BYTES, "'%.*s' has a number that a model of %u parts has not",
-                 SHOWN_BYTES, stranger->name, set->count);
+        snprintf(text, PART_TEXT_BYTES,
+                 "'%.*s' has a number that a model of %u parts does not have", SHOWN_BYTES,
+                 stranger->name, set->count);
         return;
     }
     snprintf(text, PART_TEXT_BYTES, "of %u parts these %s: ", set->count, lack);

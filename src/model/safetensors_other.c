@@ -70,7 +70,7 @@ const char *safetensors_other(const char *bytes, size_t size_bytes)
         size_t magic_bytes;
         const char *text;
     } others[] = {
-        {BEGINS("GGUF"), "is a GGUF file, and the others are not; load those of one format"},
+        {BEGINS("GGUF"), "is a GGUF file, and the others are not; load files of one format"},
         {BEGINS("lmgg"), OLD_GGML},
         {BEGINS("fmgg"), OLD_GGML},
         {BEGINS("tjgg"), OLD_GGML},

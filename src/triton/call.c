@@ -139,14 +139,13 @@ static int explain_helper(struct call *call, int error)
 static int explain_groups(struct call *call, const struct opener_reply *reply)
 {
     if (reply->error == -E2BIG)
-        return wire_fail(
-            &call->answer, WIRE_EXHAUSTED,
-            "the user %u is in more than %u groups, and no more can be told the mount; "
-            "run gmsfs triton as that user",
-            reply->uid, GMSFS_REGION_GROUPS_MAX);
+        return wire_fail(&call->answer, WIRE_EXHAUSTED,
+                         "the user %u is in more than %u groups, the most that the mount takes; "
+                         "run gmsfs triton as that user",
+                         reply->uid, GMSFS_REGION_GROUPS_MAX);
     return wire_fail(&call->answer, WIRE_UNAVAILABLE,
-                     "which groups the user %u is in cannot be told: the machine's directory of "
-                     "users says %s; ask again",
+                     "the groups of user %u are unknown: the machine's directory of users answers "
+                     "%s; ask again",
                      reply->uid, reply->error == -ETIMEDOUT ? "nothing" : strerror(-reply->error));
 }
 
@@ -159,15 +158,14 @@ static int explain_refusal(struct call *call, const struct opener_reply *reply)
         return explain_helper(call, reply->error);
     case OPENER_UNKNOWN_PEER:
         return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
-                         "which user this connection is of cannot be told: it is not of this "
-                         "machine's loopback or network namespace; send a token as gmsfs-session");
+                         "the user of this connection is unknown: it does not come from this "
+                         "machine's loopback and network namespace; send a token as gmsfs-session");
     case OPENER_UNKNOWN_TOKEN:
         return wire_fail(&call->answer, WIRE_UNAUTHENTICATED,
                          "the token that was sent as gmsfs-session is unknown");
     default:
         return wire_fail(&call->answer, WIRE_DENIED,
-                         "this server serves the user who runs it alone, and not the user %u",
-                         reply->uid);
+                         "this server serves only the user that runs it, not user %u", reply->uid);
     }
 }
 

@@ -86,7 +86,7 @@ static void end(struct helper *helper, int error)
 
 static void report(const struct helper *helper, int status)
 {
-    static const char rest[] = "its regions are opened anew when they are asked for";
+    static const char rest[] = "the next requests open its regions again";
 
     if (helper->is_expected)
         return;

@@ -130,7 +130,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
                0) {
         grpc_stream_refuse(
             stream, WIRE_EXHAUSTED,
-            WIRE_TEXT("the requests of this user take more memory than he may have here"));
+            WIRE_TEXT("the requests of this user take more memory than one user may have"));
     } else {
         wire_put(&stream->message, bytes, size);
         return 0;

@@ -170,7 +170,7 @@ static void answer_call(struct stream *stream)
         grpc_stream_hold(stream, GRPC_STREAM_BYTES + stream->message.room + stream->answer.room))
         grpc_stream_refuse(
             stream, WIRE_EXHAUSTED,
-            WIRE_TEXT("the answers of this user take more memory than he may have here"));
+            WIRE_TEXT("the answers of this user take more memory than one user may have"));
     else
         answer_message(stream);
 }
@@ -205,18 +205,18 @@ static int open_message(struct stream *stream, struct wire_text *message)
     size_t size = stream->message.size;
 
     if (stream->message.has_failed || size < WIRE_GRPC_PREFIX_BYTES) {
-        grpc_stream_refuse(stream, WIRE_INTERNAL, WIRE_TEXT("the request's message is not whole"));
+        grpc_stream_refuse(stream, WIRE_INTERNAL, WIRE_TEXT("the request's message is incomplete"));
         return -EINVAL;
     }
     uint32_t bytes = (uint32_t)at[1] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 8 | at[4];
     if (at[0] != 0) {
         grpc_stream_refuse(stream, WIRE_UNSUPPORTED,
-                           WIRE_TEXT("compressed messages are not served; send them as they are"));
+                           WIRE_TEXT("compressed messages are not served; send them uncompressed"));
         return -EINVAL;
     }
     if (bytes != size - WIRE_GRPC_PREFIX_BYTES) {
         grpc_stream_refuse(stream, bytes < size ? WIRE_UNSUPPORTED : WIRE_INTERNAL,
-                           WIRE_TEXT("a call has one message, and all of it"));
+                           WIRE_TEXT("a call must have one complete message"));
         return -EINVAL;
     }
     *message = (struct wire_text){(const char *)at + WIRE_GRPC_PREFIX_BYTES, bytes};

@@ -191,7 +191,7 @@ static void answer_call(struct http_connection *http)
     if (!body.has_failed && connection_hold(&http->base, http->body.room + 2 * body.room) == 0)
         answer_with(http, status, &body, json_bytes);
     else
-        answer_error(http, 429, "the answers of this user take more memory than he may have here");
+        answer_error(http, 429, "the answers of this user take more memory than one user may have");
     wire_buffer_free(&body);
 }
 
@@ -244,7 +244,7 @@ static bool route(struct http_connection *http)
         request->session = (struct wire_text){http->path + head->path.bytes, head->session.bytes};
     if (!error && is_encoded)
         http->refusal = (struct wire_http_refusal){
-            501, "compressed requests are not served; send them as they are"};
+            501, "compressed requests are not served; send them uncompressed"};
     else if (error == -ENOENT)
         http->refusal = (struct wire_http_refusal){404, "Not Found"};
     else if (error == -EOPNOTSUPP)
@@ -347,7 +347,7 @@ static void keep_body(struct http_connection *http, struct wire_text data)
     if (2 * wanted > http->base.held_bytes &&
         connection_hold(&http->base, 2 * wanted + HELD_STEP) != 0) {
         wire_fail(&http->call.answer, WIRE_EXHAUSTED,
-                  "the requests of this user take more memory than he may have here");
+                  "the requests of this user take more memory than one user may have");
         begin_discard(http);
         return;
     }
@@ -475,7 +475,7 @@ static void http_expired(struct connection *connection)
 {
     struct http_connection *http = http_of(connection);
     static const struct wire_http_refusal late = {
-        408, "the request has not come whole in the time that it may take"};
+        408, "the request was not complete within the time limit"};
 
     if ((http->phase == HTTP_HEAD && count_input(http) > 0) || http->phase == HTTP_BODY ||
         http->phase == HTTP_DISCARD)

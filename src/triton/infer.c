@@ -283,13 +283,14 @@ static int explain_access(const struct wire_tensor *tensor, enum gmsfs_region_re
     if (error == -EPIPE)
         return wire_fail(answer, WIRE_UNAVAILABLE,
                          "the process that had the CUDA memory of shared memory region '%.*s' open "
-                         "has ended; asked again, it is opened anew",
+                         "has ended; the next request opens it again",
                          WIRE_SHOW(tensor->region));
     if (error == -ESTALE)
-        return wire_fail(answer, WIRE_INVALID,
-                         "the CUDA memory of shared memory region '%.*s' opens no longer: whoever "
-                         "shared it has freed it or ended",
-                         WIRE_SHOW(tensor->region));
+        return wire_fail(
+            answer, WIRE_INVALID,
+            "the CUDA memory of shared memory region '%.*s' opens no longer: the process "
+            "that shared it has freed it or ended",
+            WIRE_SHOW(tensor->region));
     return wire_fail(answer, WIRE_INTERNAL, "shared memory region '%.*s': %s",
                      WIRE_SHOW(tensor->region), strerror(-error));
 }

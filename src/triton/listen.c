@@ -63,7 +63,7 @@ static const char *explain_unix(int error)
 {
     switch (-error) {
     case EEXIST:
-        return "; what is there is no socket, name another path";
+        return "; the file there is not a socket, name another path";
     case EADDRINUSE:
         return "; another server is there, name another path";
     case ENAMETOOLONG:
@@ -182,8 +182,7 @@ static int open_all(const struct addrinfo *list, const char *address, struct lis
 
     for (const struct addrinfo *at = list; at; at = at->ai_next) {
         if (*count == room)
-            return failure_set(failure, -ENOSPC, "%s: these are more addresses than are served",
-                               address);
+            return failure_set(failure, -ENOSPC, "%s: too many addresses", address);
         error = open_internet(at, &sockets[*count]);
         if (!error)
             (*count)++;
@@ -192,7 +191,7 @@ static int open_all(const struct addrinfo *list, const char *address, struct lis
     }
     if (*count > before && (error == 0 || error == -EADDRNOTAVAIL || error == -EAFNOSUPPORT))
         return 0;
-    return failure_set(failure, error, "%s: cannot be listened at: %s%s", address, strerror(-error),
+    return failure_set(failure, error, "%s: cannot listen there: %s%s", address, strerror(-error),
                        error == -EADDRINUSE ? "; another server is there, name another port" : "");
 }
 
@@ -209,7 +208,7 @@ int listen_open(const char *address, bool allows_unix, bool is_shared,
                               : -ENOSPC;
         if (!error)
             (*count)++;
-        return error ? failure_set(failure, error, "%s: cannot be listened at: %s%s", address,
+        return error ? failure_set(failure, error, "%s: cannot listen there: %s%s", address,
                                    strerror(-error), explain_unix(error))
                      : 0;
     }

@@ -105,12 +105,12 @@ static void accept_one(struct listener *listener, int fd)
     }
     close(fd);
     if (server_may_warn(server))
-        log_warning("triton: a connection of %s is closed as it comes: %s (there are %d at most, "
-                    "and half of what others leave over for one user)",
-                    uid == SERVER_STRANGER ? "an unknown user" : "a user",
-                    error == -EDQUOT ? "this user has as many as one user may have"
-                                     : failure_reason(error),
-                    (int)server->share.limit);
+        log_warning(
+            "triton: a new connection of %s is closed: %s (there are at most %d, and for one "
+            "user half of the number that others leave free)",
+            uid == SERVER_STRANGER ? "an unknown user" : "a user",
+            error == -EDQUOT ? "this user has as many as one user may have" : failure_reason(error),
+            (int)server->share.limit);
 }
 
 static void on_listener(struct event_watch *watch, uint32_t events)

@@ -68,7 +68,7 @@ static void *await_end(void *argument)
         return NULL;
     opener_send((int)(intptr_t)argument, &stop, OPENER_REPLY_BYTES(0), NULL, 0);
     sleep(ENDS_GRACE_S);
-    log_error("triton: the mount does not answer, and what was asked of it is left undone");
+    log_error("triton: the mount does not answer; requests to it are abandoned");
     _exit(EXIT_FAILURE);
 }
 
@@ -106,8 +106,8 @@ static int listen_all(struct triton *triton, struct failure *failure)
     for (size_t i = 0; !error && i < triton->count; i++) {
         if (!triton->sockets[i].is_loopback && !options->token_file)
             error = failure_set(failure, -EINVAL,
-                                "%s is not of this machine's loopback, and who connects there is "
-                                "known by a token alone: give --token-file",
+                                "%s is not a loopback address, so its clients need tokens: give "
+                                "--token-file",
                                 triton->sockets[i].text);
     }
     return error;
@@ -231,9 +231,8 @@ static const char *explain_mount(int error)
         return "not the top of a gmsfs mount, or its daemon knows no regions";
     case -ENOTCONN:
     case -ECONNABORTED:
-        return "the mount is dead, for its daemon has ended; clear it away with 'gmsfs umount -l' "
-               "and "
-               "mount anew";
+        return "the mount is dead, for its daemon has ended; remove it with 'gmsfs umount -l' and "
+               "mount again";
     case -ENOENT:
         return "No such file or directory; 'gmsfs status' lists the mounts there are";
     default:

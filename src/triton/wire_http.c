@@ -79,7 +79,7 @@ static int parse_request_line(struct wire_text line, struct wire_http_head *head
         return refuse(refusal, 400, "the request line is malformed");
     if (!wire_text_is(line, "HTTP/1.1") && !wire_text_is(line, "HTTP/1.0")) {
         if (wire_text_cut_front(&line, "HTTP/"))
-            return refuse(refusal, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+            return refuse(refusal, 505, "only HTTP/1.1 and HTTP/1.0 are served");
         return refuse(refusal, 400, "the request line is malformed");
     }
     head->is_kept = wire_text_is(line, "HTTP/1.1");
@@ -313,7 +313,7 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
     if (seen.encoding && head->is_old)
         return refuse(refusal, 400, "HTTP/1.0 has no Transfer-Encoding");
     if (!seen.host && !head->is_old)
-        return refuse(refusal, 400, "there is no Host");
+        return refuse(refusal, 400, "Host is missing");
     if (head->authority.at && !wire_http_is_authority(head->authority))
         return refuse(refusal, 400, "the target's host is malformed");
     if (head->authority.at)
@@ -322,8 +322,8 @@ static int parse_fields(struct wire_text rest, struct wire_http_head *head,
      * then. */
     if (seen.name && !head->session.at)
         return refuse(refusal, 403,
-                      "the server is asked for by another name than localhost or an address, as a "
-                      "web page might do: use one of these, or send gmsfs-session");
+                      "the request names the server by neither localhost nor an address, as a web "
+                      "page might do: use one of these, or send gmsfs-session");
     return 0;
 }
 

@@ -68,7 +68,7 @@ static enum wire_json_token open_value(struct wire_json *json, bool is_array)
 static enum wire_json_token close_value(struct wire_json *json, bool is_array)
 {
     if (!(json->wanted & WANT_CLOSE) || is_in_array(json) != is_array)
-        return fail(json, "a bracket closes what is not open");
+        return fail(json, "a bracket closes nothing");
     json->depth--;
     value_ended(json);
     return is_array ? WIRE_JSON_ARRAY_END : WIRE_JSON_OBJECT_END;

@@ -133,8 +133,8 @@ static int explain_errno(const struct wire_request *request, int error, struct w
     case ENFILE:
     case EMFILE:
         return wire_fail(answer, WIRE_EXHAUSTED,
-                         "no more shared memory regions or references are to be had for this user: "
-                         "%s; the mount's events name the bound",
+                         "this user can have no more shared memory regions or references: %s; the "
+                         "mount's events name the bound",
                          strerror(-error));
     case EPERM:
     case EACCES:

@@ -215,12 +215,12 @@ class Cuda(TritonTest):
                     self.assertNotIn(old, helpers())
             with open(LOG, encoding="utf-8") as file:
                 self.assertRegex(file.read(), r"CUDA memory of user \d+ open was ended by signal 9")
-            sharer.close()  # and without whoever shared it nothing opens
+            sharer.close()  # and without the process that shared it nothing opens
             os.kill(helpers()[0], signal.SIGKILL)
             with Client("grpc") as client:
                 wait_until(lambda: not helpers())
                 self.refused(client, 400, "the CUDA memory of shared memory region 'in' opens no longer: "
-                             "whoever shared it has freed it or ended", self.infer, client)
+                             "the process that shared it has freed it or ended", self.infer, client)
 
     def load(self, kind, source, over, seen):
         """Inferences until it is over: how many were answered, and what was said of the others."""
@@ -268,7 +268,7 @@ class Cuda(TritonTest):
             for kind in KINDS:
                 self.assertIn(None, seen["in", kind], kind)
                 for answer in filter(None, seen["in", kind]):
-                    self.assertRegex(answer, "has ended; (ask again|asked again, it is opened anew)")
+                    self.assertRegex(answer, "has ended; (ask again|the next request opens it again)")
             self.infer(client, target="in")
             client.unregister_cuda_shared_memory()
             self.assertEqual(client.status(cuda=True), {})

@@ -112,9 +112,9 @@ TAP_TEST(a_max_is_lowered_before_another_is_raised)
 {
     make_pools();
     check_str(decide(), "max batch=55");
-    check_str(deeds[0].reason, "m.code lacks room in pool code: first the max of batch comes down "
+    check_str(deeds[0].reason, "m.code lacks room in pool code: first the max of batch is lowered "
                                "from 60.0 GiB to 55.0 GiB");
-    /* The next round: it has come down, and its 55 GiB are all that it uses. */
+    /* The next round: its max is lowered, and it uses all of its 55 GiB. */
     world.pools[1].max_bytes = 55 * GIB;
     world.pools[1].changed_ms = MOMENT_AGO;
     check_str(decide(), "max code=45");

@@ -154,7 +154,7 @@ TAP_TEST(low_is_below_high)
 TAP_TEST(per_cent_are_0_to_100)
 {
     refused("high 101%", "high 101%", "0% to 100%");
-    refused("high 95%%", "high 95%%", "per cent");
+    refused("high 95%%", "high 95%%", "percentage");
     refused("high ninety", "high ninety");
     refused("low -1", "low -1");
 }
@@ -232,14 +232,14 @@ TAP_TEST(adapters_have_a_pool_of_their_own_and_a_base_that_is_a_model)
 
 TAP_TEST(a_quote_ends_in_its_line)
 {
-    refused("model a store=s sleep='curl\nwake=x'", "line 1: ", "a ' has no other");
-    refused("\ninterval \"10", "line 2: ", "a \" has no other");
+    refused("model a store=s sleep='curl\nwake=x'", "line 1: ", "a ' is not closed");
+    refused("\ninterval \"10", "line 2: ", "a \" is not closed");
 }
 
 TAP_TEST(bytes_that_are_no_text_are_refused)
 {
     check_int(parse_bytes("high 90\nlow\0 80", 14), -EINVAL);
-    check_str(failure.text, "line 2: has a byte 0x00; only text, blanks and tabs stand in a line");
+    check_str(failure.text, "line 2: has a byte 0x00; a line has only text, blanks and tabs");
     refused("interval 10\r\n", "line 1: ", "0x0d", "ends with 0x0a");
     refused("model a store=\033[31m", "0x1b");
     check_int(parse("model a store=k\xc3\xa4se"), 0);
@@ -284,7 +284,7 @@ TAP_TEST(models_and_adapters_are_bounded)
     check_int(config.model_count, GOVERNOR_MAX_MODELS);
     snprintf(text + used, sizeof text - used, "model more store=more");
     check_int(parse(text), -E2BIG);
-    check(strstr(failure.text, "line 257: model more is one more than the 256") != NULL);
+    check(strstr(failure.text, "line 257: model more is one more than the maximum of 256") != NULL);
     used = 0;
     for (unsigned i = 0; i < GOVERNOR_MAX_ADAPTERS; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "adapters pool=p%u\n", i);

@@ -174,7 +174,7 @@ TAP_TEST(who_goes_for_whom_is_told)
     wants("code", 12);
     decide();
     check_str(deeds[0].reason,
-              "code has 12 requests waiting and is not on the device; batch (batch) goes for it");
+              "code has 12 requests waiting and is not on the device; batch (batch) leaves for it");
     check_str(deeds[2].reason,
               "code has 12 requests waiting and is not on the device; room was made for it");
     check_int(deeds[0].model, model_named("batch") - world.models);
@@ -255,7 +255,7 @@ TAP_TEST(nobody_goes_for_the_less_important)
     check_int(deed_count, 1);
     check_str(deeds[0].reason,
               "batch has 1000 requests waiting and is not on the device: it needs 40.0 GiB, 20.0 "
-              "GiB are free, and who may go for it does not make up for it");
+              "GiB are free, and the stores that may leave for it are too small");
 }
 
 TAP_TEST(who_lacks_room_is_told_what_of_it_the_min_of_other_pools_keeps)
@@ -268,8 +268,8 @@ TAP_TEST(who_lacks_room_is_told_what_of_it_the_min_of_other_pools_keeps)
     check_str(decide(), "");
     check_str(deeds[0].reason,
               "batch has 1000 requests waiting and is not on the device: it needs 40.0 GiB, 50.0 "
-              "GiB are free, less 20.0 GiB that other pools' min keeps, and who may go for it does "
-              "not make up for it");
+              "GiB are free, less 20.0 GiB that other pools' min keeps, and the stores that may "
+              "leave for it are too small");
 }
 
 TAP_TEST(of_the_same_class_only_the_idle_go)
@@ -398,7 +398,7 @@ TAP_TEST(what_is_free_is_kept_while_room_comes)
     store_named("batch")->moved_ms = MOMENT_AGO;
     check_str(decide(), "");
     check(strstr(deeds[0].reason, "moved a moment ago") != NULL);
-    check(strstr(deeds[1].reason, "what is free is kept for code") != NULL);
+    check(strstr(deeds[1].reason, "the free memory is kept for code") != NULL);
     demand_of("batch")->is_known = false; /* nobody knows when: small need not wait for that */
     check_str(decide(), "promote small, +wake small");
 }
@@ -469,7 +469,7 @@ TAP_TEST(reasons_hold_nothing_that_a_terminal_obeys)
     wants("code", 1);
     decide();
     check_int(deeds[0].kind, GOVERNOR_DEMOTE);
-    check(strstr(deeds[0].reason, "store ?[2Jx (standard, idle) goes for it") != NULL);
+    check(strstr(deeds[0].reason, "store ?[2Jx (standard, idle) leaves for it") != NULL);
 }
 
 /* ---- what a round holds

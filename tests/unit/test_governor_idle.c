@@ -172,7 +172,7 @@ TAP_TEST(the_adapters_with_most_grants_are_brought)
 {
     make_adapters();
     check_str(decide(), "promote l2, promote l4");
-    check_str(deeds[0].reason, "store l2 was granted 7 times of late, number 2 of its pool; its "
+    check_str(deeds[0].reason, "store l2 was granted 7 times recently, number 2 of its pool; its "
                                "base is on the device");
 }
 

@@ -123,7 +123,7 @@ TAP_TEST(what_is_no_json_says_why)
     check_str(error_of("{\"a\":1,}"), "a key is expected");
     check_str(error_of("[1,]"), "a value is expected");
     check_str(error_of("[1 2]"), "a comma is expected");
-    check_str(error_of("[1}"), "a bracket closes what is not open");
+    check_str(error_of("[1}"), "a bracket closes nothing");
     check_str(error_of("1 1"), "more follows its end");
     check_str(error_of("01"), "more follows its end");
     check_str(error_of("-"), "a value is expected");
