@@ -103,15 +103,30 @@ static uint32_t find_user(struct opener *opener)
 
 /* ---- system memory --------------------------------------------------------------------------- */
 
-static bool has_name(struct opener *opener, uint32_t uid)
+/* Lists the regions that the request names: all of its kind, or one. */
+static int list_named(struct opener *opener, uint32_t uid, struct gmsfs_region_info **list,
+                      size_t *count, enum gmsfs_region_reason *reason)
+{
+    const struct opener_request *request = &opener->request;
+
+    return registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
+                         request->name_count ? request->names[0] : NULL, list, count, reason);
+}
+
+/* Finds the request's region in the mount. */
+static bool find_region(struct opener *opener, uint32_t uid, enum gmsfs_region_kind kind,
+                        uint64_t *id)
 {
     SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
-    int error = registry_list(opener->options->registry, uid, GMSFS_REGION_ANY,
-                              opener->request.names[0], &list, &count, &reason);
+    int error = registry_list(opener->options->registry, uid, kind, opener->request.names[0], &list,
+                              &count, &reason);
 
-    return !error && count > 0;
+    if (error || count == 0)
+        return false;
+    *id = list[0].id;
+    return true;
 }
 
 /* Opens the object that a key names; fd -1 without error if the mount has to find it. */
@@ -171,7 +186,9 @@ static int register_system(struct opener *opener, uint32_t uid, struct gmsfs_reg
 /* Reports a taken name first, before any other error. */
 static int explain(struct opener *opener, uint32_t uid, int error, enum gmsfs_region_reason *reason)
 {
-    if (*reason == GMSFS_REGION_EXISTS || !has_name(opener, uid))
+    uint64_t id;
+
+    if (*reason == GMSFS_REGION_EXISTS || !find_region(opener, uid, GMSFS_REGION_ANY, &id))
         return error;
     opener->reply.refusal = OPENER_FINE;
     *reason = GMSFS_REGION_EXISTS;
@@ -222,21 +239,6 @@ static int judge_helper(struct opener *opener, int error, enum gmsfs_region_reas
     return error;
 }
 
-/* Returns the region's number in the mount; 0 if it has gone already. */
-static uint64_t find_number(struct opener *opener, uint32_t uid)
-{
-    SCOPED_FREE struct gmsfs_region_info *list = NULL;
-    enum gmsfs_region_reason reason;
-    size_t count = 0;
-    uint64_t id = 0;
-
-    if (registry_list(opener->options->registry, uid, GMSFS_REGION_CUDA, opener->request.names[0],
-                      &list, &count, &reason) == 0 &&
-        count == 1)
-        id = list[0].id;
-    return id;
-}
-
 static int register_opened(struct opener *opener, uint32_t uid, uint64_t size_bytes,
                            enum gmsfs_region_reason *reason)
 {
@@ -254,11 +256,11 @@ static int register_opened(struct opener *opener, uint32_t uid, uint64_t size_by
     bool is_inside =
         request->offset <= size_bytes && request->byte_size <= size_bytes - request->offset;
     int error = is_inside ? registry_register(opener->options->registry, &wanted, reason) : -EINVAL;
-    uint64_t id = error ? 0 : find_number(opener, uid);
+    uint64_t id;
 
     if (!is_inside)
         *reason = GMSFS_REGION_BAD_RANGE;
-    if (id != 0)
+    if (!error && find_region(opener, uid, GMSFS_REGION_CUDA, &id))
         cuda_helpers_keep(opener->helpers, &what, id);
     else
         cuda_helpers_close(opener->helpers, &what);
@@ -328,13 +330,10 @@ static int register_region(struct opener *opener, uint32_t uid, enum gmsfs_regio
 /* A list may need several messages; the caller sends the last one. */
 static int list_regions(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
 {
-    const struct opener_request *request = &opener->request;
     struct opener_reply *reply = &opener->reply;
     SCOPED_FREE struct gmsfs_region_info *list = NULL;
     size_t count = 0;
-    int error =
-        registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
-                      request->name_count ? request->names[0] : NULL, &list, &count, reason);
+    int error = list_named(opener, uid, &list, &count, reason);
 
     for (size_t at = 0; !error && at < count; at += reply->info_count) {
         reply->info_count =
@@ -420,13 +419,11 @@ static int hold_all(struct opener *opener, uint32_t uid, enum gmsfs_region_reaso
 /* A region that is unregistered but still listed is in use. */
 static void note_drains(struct opener *opener, uint32_t uid)
 {
-    const struct opener_request *request = &opener->request;
     SCOPED_FREE struct gmsfs_region_info *list = NULL;
     enum gmsfs_region_reason reason;
     size_t count = 0;
 
-    registry_list(opener->options->registry, uid, (enum gmsfs_region_kind)request->kind,
-                  request->name_count ? request->names[0] : NULL, &list, &count, &reason);
+    list_named(opener, uid, &list, &count, &reason);
     drains_note(&opener->drains, list, count, clock_now_ms());
 }
 
