@@ -47,13 +47,6 @@ struct cuda_helpers {
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
-static void forget_regions(struct helper *helper)
-{
-    for (size_t i = 0; i < helper->regions.count; i++)
-        free(helper->regions.items[i]);
-    helper->regions.count = 0;
-}
-
 static void fail_asks(struct helper *helper, int error)
 {
     struct cuda_ask *ask = helper->asked;
@@ -73,7 +66,7 @@ static void lose(struct helper *helper, int error)
         return;
     close(helper->socket);
     helper->socket = -1;
-    forget_regions(helper);
+    idvec_free_items(&helper->regions);
     fail_asks(helper, error);
 }
 
@@ -107,7 +100,6 @@ static void reap(struct helper *helper)
     if (waitpid(helper->pid, &status, WNOHANG) != helper->pid)
         return;
     report(helper, status);
-    idvec_free(&helper->regions);
     *helper = (struct helper){.socket = -1};
 }
 
@@ -116,27 +108,19 @@ static bool is_idle(const struct helper *helper)
     return helper->pid && helper->socket >= 0 && helper->regions.count == 0 && !helper->asked;
 }
 
-static bool is_of(const struct helper *helper, uint32_t uid)
-{
-    return helper->pid && helper->socket >= 0 && helper->uid == uid;
-}
-
 static struct helper *find(struct cuda_helpers *helpers, uint32_t uid)
 {
     for (size_t i = 0; i < MAX_SLOTS; i++) {
-        if (is_of(&helpers->slots[i], uid))
-            return &helpers->slots[i];
+        struct helper *helper = &helpers->slots[i];
+        if (helper->pid && helper->socket >= 0 && helper->uid == uid)
+            return helper;
     }
     return NULL;
 }
 
-bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid)
+bool cuda_helpers_has(struct cuda_helpers *helpers, uint32_t uid)
 {
-    for (size_t i = 0; i < MAX_SLOTS; i++) {
-        if (is_of(&helpers->slots[i], uid))
-            return true;
-    }
-    return false;
+    return find(helpers, uid) != NULL;
 }
 
 /* Returns NULL if the maximum is running and none is idle. */
@@ -208,8 +192,7 @@ void cuda_helpers_free(struct cuda_helpers *helpers)
         kill(helper->pid, SIGKILL);
         if (helper->socket >= 0)
             close(helper->socket);
-        forget_regions(helper);
-        idvec_free(&helper->regions);
+        idvec_free_items(&helper->regions);
     }
     free(helpers);
 }

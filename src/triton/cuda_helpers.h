@@ -43,7 +43,7 @@ void cuda_helpers_free(struct cuda_helpers *helpers); /* NULL is fine; no `done`
 
 /* Returns true if this user has a helper; if not, the next call for the user starts one, with the
  * user's groups. */
-bool cuda_helpers_has(const struct cuda_helpers *helpers, uint32_t uid);
+bool cuda_helpers_has(struct cuda_helpers *helpers, uint32_t uid);
 /* Opens memory for a region that is being registered. 0: `done` will be called; -EPIPE; -ENOSPC:
  * too many helpers, or too many requests to this one; -ENOMEM */
 int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what,
