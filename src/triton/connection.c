@@ -181,17 +181,6 @@ void connection_is_free(struct connection *connection)
     loop_set_idle(connection->server->loop);
 }
 
-/* Ignores the answer: the server found the user itself; only the opener had to learn of it. */
-static void on_introduced(struct opener_call *call, const struct opener_reply *reply,
-                          const int *fds, size_t fd_count, int error)
-{
-    (void)call;
-    (void)reply;
-    (void)fds;
-    (void)fd_count;
-    (void)error;
-}
-
 /* Tells the opener, once, of a connection whose user the kernel knows: after its first bytes, so
  * that a silent connection costs the opener nothing. The message goes in the user's own turn,
  * before its requests, so that users wait for each other's connections no longer than for their
@@ -207,8 +196,7 @@ static int introduce(struct connection *connection)
     if (!request)
         return -ENOMEM;
     request->connection = connection->id;
-    connection->identify.done = on_introduced;
-    connection->identify.owner = connection_get_owner(connection);
+    connection->identify.owner = connection->uid;
     connection->identify.passed_fd = connection->watch.fd;
     int error = opener_ask(&connection->identify);
     connection->is_introduced = !error;

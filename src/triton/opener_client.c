@@ -144,7 +144,8 @@ static void forget_call(struct opener_call *call)
 static void fail_call(struct opener_call *call, int error)
 {
     forget_call(call);
-    call->done(call, NULL, NULL, 0, error);
+    if (call->done)
+        call->done(call, NULL, NULL, 0, error);
 }
 
 /* All requests have the same time limit, so the oldest is the first to be late. */
@@ -220,14 +221,14 @@ static void give_reply(struct opener_client *client, const int *fds, size_t fd_c
         return;
     }
     call = idvec_find(&client->asked, reply->id);
-    if (!call) {
-        for (size_t i = 0; i < fd_count; i++)
-            close(fds[i]);
+    if (call && !reply->more)
+        forget_call(call);
+    if (call && call->done) {
+        call->done(call, reply, fds, fd_count, 0);
         return;
     }
-    if (!reply->more)
-        forget_call(call);
-    call->done(call, reply, fds, fd_count, 0);
+    for (size_t i = 0; i < fd_count; i++)
+        close(fds[i]);
 }
 
 static void on_ready(struct event_watch *watch, uint32_t events)

@@ -24,8 +24,8 @@ struct opener_client;
 struct opener_call {
     uint64_t id; /* first for idvec; set by opener_ask, 0: not in flight */
     struct opener_client *client;
-    /* Called once; with `more` set, once for each message. The call owns `fds` then. reply NULL: no
-     * answer came in time, or none will; `error` says why. */
+    /* NULL: ignore the answer. Called once; with `more` set, once for each message. The call owns
+     * `fds` then. reply NULL: no answer came in time, or none will; `error` says why. */
     void (*done)(struct opener_call *call, const struct opener_reply *reply, const int *fds,
                  size_t fd_count, int error);
     struct opener_request *request; /* until it is sent */
