@@ -110,11 +110,6 @@ bool server_end_stranger(struct server *server, enum connection_line_name name,
 
 /* ---- operations on connections --------------------------------------------------------------- */
 
-uint64_t connection_get_owner(const struct connection *connection)
-{
-    return connection->uid;
-}
-
 void connection_watch(struct connection *connection, uint32_t events)
 {
     if (connection->is_ended || connection->events == events)

@@ -65,7 +65,7 @@ void connection_show_token(struct connection *connection, struct wire_text token
     memcpy(request->token, token.at, token.bytes);
     request->token[token.bytes] = '\0';
     connection->who.done = on_who;
-    connection->who.owner = connection_get_owner(connection);
+    connection->who.owner = connection->uid;
     opener_ask(&connection->who);
     connection_update_lines(connection);
 }

@@ -233,7 +233,7 @@ void grpc_stream_serve(struct stream *stream)
         return;
     call->request.session = wire_text_of(stream->session);
     if (wire_grpc_decode(message, &call->request, &call->answer) != 0 ||
-        call_begin(call, base->id, connection_get_owner(base)))
+        call_begin(call, base->id, base->uid))
         answer_call(stream);
 }
 

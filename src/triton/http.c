@@ -290,7 +290,7 @@ static void begin_call(struct http_connection *http)
 
     http->phase = HTTP_CALL;
     http->base.deadline_ms = UINT64_MAX; /* the call has its own deadlines */
-    if (error || call_begin(call, http->base.id, connection_get_owner(&http->base)))
+    if (error || call_begin(call, http->base.id, http->base.uid))
         answer_call(http);
 }
 

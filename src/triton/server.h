@@ -61,8 +61,8 @@ struct connection {
     struct server *server;
     const struct connection_calls *calls;
     uint64_t id;
-    uint32_t uid;         /* user it counts for; SERVER_STRANGER until a token tells */
-    uint32_t events;      /* watched by the loop */
+    uint32_t uid;    /* user it counts for, and turn of its requests; SERVER_STRANGER: unknown */
+    uint32_t events; /* watched by the loop */
     uint64_t deadline_ms; /* UINT64_MAX: none */
     uint64_t held_bytes;  /* set by connection_hold */
     bool is_ended;
@@ -87,8 +87,6 @@ uint64_t server_deadline_ms(uint64_t wait_ms);
 /* Reports the token of a request; at NULL: it has none. A connection without a known user then
  * counts for the token's user, if there is one. */
 void connection_show_token(struct connection *connection, struct wire_text token);
-/* Returns the turn that its requests take (opener_client.h). */
-uint64_t connection_get_owner(const struct connection *connection);
 /* Sets the events that the loop watches for. */
 void connection_watch(struct connection *connection, uint32_t events);
 /* Sets the bytes counted for the connection's requests and answers. 0; -EDQUOT or -ENOSPC: more
