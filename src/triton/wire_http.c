@@ -119,7 +119,7 @@ static bool is_digit(char at)
 
 static bool is_hex(char at)
 {
-    return is_digit(at) || ((at | 0x20) >= 'a' && (at | 0x20) <= 'f');
+    return hex_digit(at) >= 0;
 }
 
 /* Four numbers below 256. */
@@ -221,7 +221,7 @@ static bool is_address(struct wire_text host)
     if (wire_text_is_header(name, "localhost"))
         return true;
     for (size_t i = 0; i < name.bytes; i++) {
-        if (name.at[i] != '.' && (name.at[i] < '0' || name.at[i] > '9'))
+        if (name.at[i] != '.' && !is_digit(name.at[i]))
             return false;
     }
     return true;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct wire_text wire_text_of(const char *text)
 {
@@ -27,20 +28,9 @@ bool wire_text_is(struct wire_text text, const char *other)
     return wire_text_is_same(text, wire_text_of(other));
 }
 
-static char to_lower(char letter)
-{
-    return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
-}
-
 bool wire_text_is_header(struct wire_text text, const char *other)
 {
-    if (text.bytes != strlen(other))
-        return false;
-    for (size_t i = 0; i < text.bytes; i++) {
-        if (to_lower(text.at[i]) != to_lower(other[i]))
-            return false;
-    }
-    return true;
+    return text.bytes == strlen(other) && strncasecmp(text.at, other, text.bytes) == 0;
 }
 
 bool wire_text_cut_front(struct wire_text *text, const char *front)
