@@ -97,12 +97,11 @@ static int check_parameters(const struct wire_tensor *tensor, struct wire_answer
 
 int infer_check_tensors(const struct wire_request *request, struct wire_answer *answer)
 {
+    const struct wire_tensor *tensor;
     int error = 0;
 
-    for (unsigned i = 0; !error && i < request->input_count; i++)
-        error = check_parameters(&request->inputs[i], answer);
-    for (unsigned i = 0; !error && i < request->output_count; i++)
-        error = check_parameters(&request->outputs[i], answer);
+    for (unsigned at = 0; !error && (tensor = get_tensor(request, at)); at++)
+        error = check_parameters(tensor, answer);
     return error;
 }
 
