@@ -58,18 +58,15 @@ bool drains_is_over(const struct drains *drains, const struct gmsfs_region_info 
 
 int drains_get_wait_ms(const struct drains *drains, uint64_t now_ms)
 {
-    uint64_t wait_ms = INT32_MAX;
-    bool has_any = false;
+    int wait_ms = -1;
 
     for (size_t i = 0; i < drains->items.count; i++) {
         const struct drain *drain = drains->items.items[i];
         uint64_t left_ms = drain->end_ms > now_ms ? drain->end_ms - now_ms : 0;
-        if (drain->is_over)
-            continue;
-        has_any = true;
-        wait_ms = left_ms < wait_ms ? left_ms : wait_ms;
+        if (!drain->is_over && (wait_ms < 0 || left_ms < (uint64_t)wait_ms))
+            wait_ms = left_ms < INT32_MAX ? (int)left_ms : INT32_MAX;
     }
-    return has_any ? (int)wait_ms : -1;
+    return wait_ms;
 }
 
 bool drains_take_over(struct drains *drains, uint64_t now_ms, uint64_t *region)
