@@ -130,7 +130,7 @@ ask() { # METHOD PATH: the status that HTTP answers
 
 @test "an address that is not of the loopback needs tokens, and one that is taken says so" {
     run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 0.0.0.0:0 127.0.0.1:0
-    assert_match "$output" 'known by a token alone: give --token-file'
+    assert_match "$output" 'its clients need tokens: give --token-file'
     run_logged -1 timeout 10 "$BUILD/tests/tools/triton_table" 127.0.0.1 127.0.0.1:0
     assert_match "$output" "'127.0.0.1' is not ADDRESS:PORT"
     start_table

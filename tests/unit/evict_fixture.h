@@ -28,7 +28,7 @@ __attribute__((unused)) static enum core_place place_of(const char *name)
     return store_of(name)->places.place;
 }
 
-/* Jobs end one after the other, and what they begin as well. */
+/* Runs jobs one after the other, and the jobs that they begin. */
 __attribute__((unused)) static void settle(void)
 {
     settle_step();
@@ -78,7 +78,7 @@ __attribute__((unused)) static void commit(struct client *client)
     require(in_step(service_apply_record(service, &record, NULL)) == 0);
 }
 
-/* One after the other, with time between: that is the order of their last uses. */
+/* Uses them one after the other, with time between, which sets the order of their last uses. */
 __attribute__((unused)) static void fill_device(void)
 {
     for (size_t i = 0; i < STORES; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_cuda - a machine with GPUs that are none, for unit tests (tests/fake_cuda/fake.h)
+ * fake_cuda - a machine with fake GPUs, for unit tests (tests/fake_cuda/fake.h)
  *
  * fake_cuda_make, then fake_cuda_control as often as needed, fake_cuda_remove at the end. The
  * driver is initialised once a process, so CUDA_VISIBLE_DEVICES and the count of devices are those
- * of its first use; everything else is looked at anew at each call.
+ * of its first use; everything else is read again at each call.
  */
 #ifndef GMSFS_TESTS_UNIT_FAKE_CUDA_H
 #define GMSFS_TESTS_UNIT_FAKE_CUDA_H
@@ -13,7 +13,7 @@
 
 static char fake_cuda_dir[FAKE_PATH_BYTES];
 
-/* What the machine is now, one `word numbers` a line. */
+/* Describes the machine, one `word numbers` a line. */
 __attribute__((unused)) static bool fake_cuda_control(const char *text)
 {
     return fake_root_put(fake_cuda_dir, "/control", text);

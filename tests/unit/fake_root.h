@@ -3,7 +3,7 @@
  * fake_root - a made-up machine for tests: a temporary directory to read instead of "/"
  *
  * fake_root_make, then fake_root_put for each file, fake_root_remove at the end. For unit tests of
- * what reads /proc, /sys or /etc; never touches the real ones.
+ * readers of /proc, /sys or /etc; never touches the real ones.
  */
 #ifndef GMSFS_TESTS_UNIT_FAKE_ROOT_H
 #define GMSFS_TESTS_UNIT_FAKE_ROOT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frozen_file - bytes that are kept in tests/data, by name
+ * frozen_file - bytes kept in tests/data, by name
  *
- * A name stands at the begin of a line, and its bytes below it, in hex, indented. For
+ * A name stands at the start of a line, and its bytes below it, in hex, indented. For
  * test_core_frozen.c.
  */
 #ifndef GMSFS_TESTS_UNIT_FROZEN_FILE_H
@@ -41,7 +41,7 @@ static void frozen_take_line(struct frozen *frozen, const char *line)
     }
 }
 
-/* The next one; false: there is none. `line` is kept between calls, and empty at first. */
+/* Reads the next one; false: none. `line` is kept between calls, and empty at first. */
 static bool frozen_read(FILE *file, char line[256], struct frozen *frozen)
 {
     if (line[0] == '\0' && !fgets(line, 256, file))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor_fixture - a GPU with models as the governor sees it, and its deeds as one line
+ * governor_fixture - a GPU with models as the governor sees it, and its actions as one line
  *
- * Included once by a test program. Sizes are in GiB, and it is 1,000,000 s past the beginning.
+ * Included once by a test program. Sizes are in GiB, and the time is 1,000,000 s after the epoch.
  */
 #ifndef GMSFS_TESTS_UNIT_GOVERNOR_FIXTURE_H
 #define GMSFS_TESTS_UNIT_GOVERNOR_FIXTURE_H
@@ -35,7 +35,7 @@ static struct world world;
 static struct governor_deed deeds[GOVERNOR_MAX_DEEDS];
 static size_t deed_count;
 
-/* The pointers of a world that was copied are the copy's own. */
+/* Points the pointers of a copied world into the copy. */
 __attribute__((unused)) static void world_own(struct world *copy)
 {
     copy->config.models = copy->models;
@@ -69,7 +69,7 @@ __attribute__((unused)) static void world_add_pool(const char *name, uint64_t mi
                                .max_bytes = max ? max * GIB : UINT64_MAX};
 }
 
-/* It counts for device and pool when it is on the device. */
+/* Adds a store; on the device, it counts for device and pool. */
 __attribute__((unused)) static struct governor_store *
 world_add_store(const char *name, const char *pool, uint64_t gib, unsigned places)
 {
@@ -95,7 +95,7 @@ world_add_store(const char *name, const char *pool, uint64_t gib, unsigned place
     return store;
 }
 
-/* Its store has its name, and is of pool `default`. Idle since long; awake where it is on the
+/* Adds a model with a store of its name in pool `default`. Idle for long; awake if it is on the
  * device. */
 __attribute__((unused)) static size_t world_add_model(const char *name, enum pool_class class,
                                                       uint64_t gib, unsigned places)
@@ -141,14 +141,14 @@ __attribute__((unused)) static struct governor_model *model_named(const char *na
     return &world.models[demand_of(name) - world.demand];
 }
 
-/* Requests wait for it. */
+/* Makes requests wait for it. */
 __attribute__((unused)) static void wants(const char *name, uint64_t requests)
 {
     demand_of(name)->waiting = requests;
     demand_of(name)->idle_since_ms = 0;
 }
 
-/* It serves requests right now. */
+/* Makes it serve requests now. */
 __attribute__((unused)) static void serves(const char *name)
 {
     demand_of(name)->running = 2;
@@ -156,7 +156,7 @@ __attribute__((unused)) static void serves(const char *name)
     store_named(name)->last_used_ms = NOW;
 }
 
-/* "sleep batch, +drain batch>host, +promote code, +wake code": + follows. */
+/* "sleep batch, +drain batch>host, +promote code, +wake code": + means that it follows. */
 __attribute__((unused)) static const char *tell_deeds(bool with_reports)
 {
     static const char *const kinds[] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor_laws - what holds of any round's deeds, whatever was seen
+ * governor_laws - laws that the actions of every round obey
  *
- * Written apart from what decides: memory is counted anew from the snapshot and the deeds. A law
- * that does not hold is named; NULL: all do. Law by law over the deeds in their order, with the
- * world as it is when the deeds before were done.
+ * Written apart from the code that decides: memory is counted anew from the snapshot and the
+ * actions. Returns the name of a broken law; NULL: none. Checks law by law over the actions in
+ * their order, each in the world as it is after the actions before.
  */
 #ifndef GMSFS_TESTS_UNIT_GOVERNOR_LAWS_H
 #define GMSFS_TESTS_UNIT_GOVERNOR_LAWS_H
@@ -42,7 +42,7 @@ static bool law_recent(const struct world *seen, uint64_t ms)
     return ms > 0 && ms + seen->config.cooldown_ms > seen->now.now_ms;
 }
 
-/* Nothing is to be done with it: unknown, failed or moved a moment ago. */
+/* Returns true if it must be left alone: unknown, failed or moved a moment ago. */
 static bool law_is_untouchable(const struct world *seen, size_t store)
 {
     size_t model = law_model(seen, store);
@@ -118,7 +118,7 @@ static void law_pool(const struct course *course, size_t pool, uint64_t *used, u
     }
 }
 
-/* Of device and pools: there is room for the store now. */
+/* Returns true if the store fits now, on the device and in its pool. */
 static bool law_fits(const struct course *course, size_t store)
 {
     const struct world *seen = course->seen;
@@ -137,7 +137,7 @@ static bool law_fits(const struct course *course, size_t store)
     return bytes + kept <= law_free(course);
 }
 
-/* As if all had come that have demand and left a moment ago: room may be kept for them. */
+/* Counts as come all models with demand that left a moment ago: room may be kept for them. */
 static void law_keep_room(struct course *course)
 {
     const struct world *seen = course->seen;
@@ -162,25 +162,25 @@ static const char *law_of_victim(const struct world *seen, const struct governor
     const struct governor_store *store = &seen->stores[index];
 
     if (!(store->places & GOVERNOR_DEVICE) || !store->committed)
-        return "who leaves is on the device";
+        return "a store that leaves is on the device";
     if (store->pinned)
-        return "nobody leaves who is pinned";
+        return "no pinned store leaves";
     if (store->moving || store->suspect || store->draining)
-        return "nobody leaves who moves, is suspect, or is drained";
+        return "no store leaves that moves, is suspect, or is drained";
     if (law_is_untouchable(seen, index))
-        return "nobody leaves who is frozen or in his cooldown";
+        return "no store leaves that is frozen or in its cooldown";
     if (store->held > 0 && law_model(seen, index) == SIZE_MAX)
-        return "nobody leaves who is held and no model";
+        return "no held store without a model leaves";
     if ((store->held > 0) != (deed->kind == GOVERNOR_DRAIN))
-        return "who is held is drained, and nobody else";
+        return "held stores are drained, and no others";
     if (store->scratch != (deed->tier == GOVERNOR_NONE))
         return "scratch is given up, and nothing else";
     if (!store->scratch && deed->tier != GOVERNOR_HOST && deed->tier != GOVERNOR_DISK)
-        return "who leaves goes somewhere";
+        return "a store that leaves has a tier to go to";
     return NULL;
 }
 
-/* The host tier and the disk have room for all that come without a copy there. */
+/* The host tier and the disk have room for all stores that go there without a copy. */
 static const char *law_of_tiers(const struct course *course)
 {
     uint64_t host = 0, disk = 0;
@@ -197,11 +197,11 @@ static const char *law_of_tiers(const struct course *course)
             *(deed->tier == GOVERNOR_HOST ? &host : &disk) += store->bytes;
     }
     if (host > course->seen->now.host_free || disk > course->seen->now.disk_free)
-        return "what leaves has room where it goes";
+        return "a store that leaves has room in its tier";
     return NULL;
 }
 
-/* The promotion of a model that these deeds make room for; SIZE_MAX: none. */
+/* Returns the promotion for which these actions make room; SIZE_MAX: none. */
 static size_t law_chain_end(const struct course *course, size_t at)
 {
     for (; at < course->count; at++) {
@@ -228,8 +228,8 @@ static bool law_may_go_for(const struct world *seen, size_t victim, size_t wante
     return law_is_idle(seen, victim) && (model == SIZE_MAX || !seen->models[model].min_one);
 }
 
-/* Somebody waits, is not there, and the store may go for him. */
-static bool law_somebody_wants(const struct world *seen, size_t victim)
+/* Returns true if a model waits off the device, and the store may leave for it. */
+static bool law_is_wanted(const struct world *seen, size_t victim)
 {
     for (size_t i = 0; i < seen->config.model_count; i++) {
         size_t store = law_store(seen, seen->models[i].store);
@@ -247,23 +247,24 @@ static bool law_is_above(const struct course *course, unsigned percent)
     return (seen->now.device_bytes - law_free(course)) > seen->now.device_bytes / 100 * percent;
 }
 
-/* Leaves for nobody who comes in this round: the device is too full, or more rounds are needed. */
+/* Checks a leaver without a store that comes in this round: the device is too full, or more rounds
+ * are needed. */
 static const char *law_of_lonely(const struct course *course, size_t store, bool above_high)
 {
     const struct world *seen = course->seen;
 
-    if (law_somebody_wants(seen, store))
+    if (law_is_wanted(seen, store))
         return NULL;
     if (!above_high)
-        return "below high nobody leaves but for somebody";
+        return "below high a store leaves only for another";
     if (!law_is_idle(seen, store))
         return "above high only the idle leave";
     if (!law_is_above(course, seen->config.low))
-        return "nobody leaves below low";
+        return "no store leaves below low";
     return NULL;
 }
 
-/* Without one of these who go for it, it would not fit. */
+/* Checks that the wanter would not fit if one of the leavers stayed. */
 static const char *law_of_need(const struct course *course, size_t from, size_t end)
 {
     struct course without = *course;
@@ -271,16 +272,16 @@ static const char *law_of_need(const struct course *course, size_t from, size_t 
 
     law_keep_room(&without);
     if (!law_fits(course, wanter))
-        return "room is made before somebody comes";
+        return "room is made before a store comes";
     for (size_t i = from; i < end; i++) {
         if (!law_leaves(&course->deeds[i]))
             continue;
         size_t victim = law_store(course->seen, course->deeds[i].store);
         if (!law_may_go_for(course->seen, victim, wanter))
-            return "nobody goes for the less important, nor in use for his like";
+            return "no store leaves for a less important one, nor in use for an equal";
         without.gone[victim] = false;
         if (law_fits(&without, wanter))
-            return "nobody goes who could stay";
+            return "no store leaves that could stay";
         without.gone[victim] = true;
     }
     return NULL;
@@ -291,8 +292,7 @@ static const char *law_of_leaving(struct course *course)
     const struct world *seen = course->seen;
     size_t in_use = 0, from = 0;
     const char *broken = NULL;
-    struct course last =
-        *course; /* as it is in the end: what use there is without leaves above high */
+    struct course last = *course; /* as at the end: the use without leaves above high */
 
     for (size_t i = 0; i < course->count; i++) {
         size_t store = law_store(seen, course->deeds[i].store);
@@ -308,7 +308,7 @@ static const char *law_of_leaving(struct course *course)
         from = deed->follows ? from : i;
         if (deed->kind == GOVERNOR_PROMOTE) {
             if (!deed->follows && !law_fits(course, store))
-                return "who comes fits";
+                return "a store that comes fits";
             broken = deed->follows ? law_of_need(course, from, i) : NULL;
             course->come[store] = true;
         }
@@ -336,24 +336,25 @@ static const char *law_of_coming(const struct course *course, const struct gover
     const struct governor_store *store = &seen->stores[index];
 
     if (law_is_untouchable(seen, index))
-        return "nobody comes, sleeps or wakes who is frozen or in his cooldown";
+        return "no model comes, sleeps or wakes that is frozen or in its cooldown";
     if (store->moving || store->draining || store->suspect || !store->committed ||
         store->places == 0)
-        return "who comes, sleeps or wakes is at rest and has bytes";
+        return "a store that comes, sleeps or wakes is at rest and has bytes";
     if (deed->kind == GOVERNOR_PROMOTE && store->places & GOVERNOR_DEVICE)
-        return "who comes is not there";
+        return "a store that comes is not on the device";
     if (deed->kind != GOVERNOR_SLEEP && model != SIZE_MAX && !law_has_demand(seen, model))
-        return "who comes or wakes has demand";
+        return "a model that comes or wakes has demand";
     if (deed->kind == GOVERNOR_WAKE && !(store->places & GOVERNOR_DEVICE) && !deed->follows)
-        return "who wakes has come before";
+        return "a model that wakes is on the device";
     if (deed->kind == GOVERNOR_WAKE && store->places & GOVERNOR_DEVICE &&
         seen->demand[model].woken_ms > 0 &&
         (store->held > 0 || seen->demand[model].woken_ms + GOVERNOR_WAKING_MS > seen->now.now_ms))
-        return "nobody is woken twice";
+        return "no model is woken twice";
     return NULL;
 }
 
-/* Most important first: who fits as it is, and may come, is not left waiting where nobody moves. */
+/* The most important first: a model that fits and may come does not wait in a round without
+ * moves. */
 static const char *law_of_service(const struct course *course)
 {
     const struct world *seen = course->seen;
@@ -379,13 +380,12 @@ static const char *law_of_service(const struct course *course)
         if (!law_fits(&before, index))
             return NULL;
     }
-    return is_wanted ? "who fits and has demand comes" : NULL;
+    return is_wanted ? "a model that fits and has demand comes" : NULL;
 }
 
 /* ---- laws of budgets ------------------------------------------------------------------------ */
 
-/* What the pool may come to have: its max where models name it, else what it uses or is promised.
- */
+/* Returns the most that the pool may have: its max if models name it, else its use or its min. */
 static uint64_t law_claim(const struct world *seen, const struct governor_pool *pool)
 {
     bool is_named = false;
@@ -419,7 +419,7 @@ static const char *law_of_pools(const struct world *seen, const struct governor_
         lowered += all[i].bytes < pool->max_bytes;
         if (all[i].bytes > pool->max_bytes &&
             claims - law_claim(seen, pool) + all[i].bytes > seen->now.device_bytes)
-            return "a max is raised only by what is nobody's";
+            return "a max is raised only by unclaimed memory";
     }
     return raised + (lowered > 0) > 1 ? "nothing is raised while something is lowered" : NULL;
 }

@@ -43,7 +43,7 @@ static int open_path(const char *name, struct model **model)
     return safetensors_open(&name, 1, model, &error);
 }
 
-/* A file without a directory, reachable at `path` as long as it is open. */
+/* Makes a file without a directory entry, readable at `path` as long as it is open. */
 __attribute__((unused)) static int new_file(void)
 {
     int fd = memfd_create("safetensors", MFD_CLOEXEC);
@@ -53,7 +53,7 @@ __attribute__((unused)) static int new_file(void)
     return fd;
 }
 
-/* Opens a file of that header and so much data. */
+/* Opens a file with that header and so much data. */
 __attribute__((unused)) static int open_text(const char *header, size_t data_bytes,
                                              struct model **model)
 {

@@ -2,8 +2,8 @@
 /*
  * staging_fixture - bytes to and from two GPUs of the fake driver, for test_staging*.c
  *
- * begin, then jobs as often as needed, end, which checks that nothing is left. With LAZY the driver
- * does its copies as late as it may.
+ * Call begin, then jobs as often as needed, then end, which checks that nothing is left. With LAZY
+ * the driver does its copies as late as it may.
  */
 #ifndef GMSFS_TESTS_UNIT_STAGING_FIXTURE_H
 #define GMSFS_TESTS_UNIT_STAGING_FIXTURE_H
@@ -23,17 +23,17 @@
 
 static const struct drv *cu;
 
-/* What one work of the tests does: each item is sent from `source` to `to`, or fetched to `got`. */
+/* One work of the tests: each item is sent from `source` to `to`, or fetched to `got`. */
 struct job {
     const struct staging_memory *memory;
     uint8_t *const *to;
     const uint8_t *source;
     uint8_t *got;
     const uint64_t *starts; /* in source and got, of each item */
-    bool gives_up;          /* begins each fetch twice, and hands out one part of the first */
+    bool gives_up;          /* begins each fetch twice, and reads one part of the first */
 };
 
-/* What begin says is to come. */
+/* Announced by begin. */
 static uint64_t expected_threads, expected_bytes;
 
 __attribute__((unused)) static struct staging *begin(const char *control,
@@ -54,7 +54,7 @@ __attribute__((unused)) static struct staging *begin(const char *control,
     return staging;
 }
 
-/* Contexts, streams and pinned memory are given back. */
+/* Checks that contexts, streams and pinned memory were released. */
 __attribute__((unused)) static void end(struct staging *staging)
 {
     char path[FAKE_PATH_BYTES + 64];
@@ -156,7 +156,7 @@ __attribute__((unused)) static int job_run(struct staging *staging, struct job *
     return work_run(&work);
 }
 
-/* Items of these sizes there and back. */
+/* Sends items of these sizes, and fetches them back. */
 __attribute__((unused)) static void go_round(struct staging *staging,
                                              const struct staging_memory *memory,
                                              const uint64_t *sizes, size_t count, unsigned threads)

@@ -33,7 +33,7 @@ static int tap_test_count;
 static bool tap_failed;
 static jmp_buf tap_give_up;
 
-/* Constructors may come in any order; the line says where the test stands. */
+/* Constructors may run in any order; the line gives the order in the file. */
 __attribute__((unused)) static void tap_register(const char *name, int line, void (*run)(void))
 {
     int at = tap_test_count;
@@ -132,7 +132,7 @@ __attribute__((unused)) static bool tap_check_bytes(const void *actual, size_t a
     tap_check_bytes((actual), (actual_size), (expected), (expected_size), __FILE__, __LINE__, \
                     #actual " == " #expected)
 
-/* As check, but a failure ends the test: for what the rest of it stands on. */
+/* As check, but a failure ends the test, because the rest of it would make no sense. */
 #define require(condition)                                           \
     do {                                                             \
         if (!tap_check((condition), __FILE__, __LINE__, #condition)) \

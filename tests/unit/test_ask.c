@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's end of `.fds`, against a socket of the test's own. */
+/* Tests the client's end of `.fds`, against a socket of the test's own. */
 #include "ask/ask.h"
 
 #include "tap.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that look at what may hang. */
+/* Tests child processes for calls that may hang. */
 #include "base/child.h"
 
 #include "tap.h"
@@ -38,14 +38,14 @@ static size_t read_all(int fd, char *text, size_t room)
     return used;
 }
 
-/* Neither running nor a zombie. */
+/* Returns true if it is neither running nor a zombie. */
 static void check_no_children(void)
 {
     check_int(waitpid(-1, NULL, WNOHANG), -1);
     check_int(errno, ECHILD);
 }
 
-TAP_TEST(what_a_child_says_comes_out_and_nothing_of_it_stays)
+TAP_TEST(the_output_of_a_child_is_read_and_nothing_of_it_stays)
 {
     struct child *child;
     char text[16];
@@ -113,7 +113,7 @@ int kill(pid_t pid, int signal)
     return kills_nobody ? 0 : (int)syscall(SYS_kill, pid, signal);
 }
 
-static void say_who_and_hang(const void *context, int to)
+static void say_pid_and_hang(const void *context, int to)
 {
     pid_t self = getpid();
 
@@ -130,7 +130,7 @@ static pid_t leave_one_behind(void)
     pid_t pid = 0;
     int fd;
 
-    require(child_start(&child, say_who_and_hang, NULL, &fd) == 0);
+    require(child_start(&child, say_pid_and_hang, NULL, &fd) == 0);
     check_int(read(fd, &pid, sizeof pid), sizeof pid);
     close(fd);
     kills_nobody = 1;
@@ -151,7 +151,7 @@ TAP_TEST(a_child_that_cannot_be_ended_yet_is_waited_for_later)
     check_no_children();
 }
 
-TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_then_nobodys_to_wait_for)
+TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_not_waited_for)
 {
     int next = dup(STDERR_FILENO), after;
     pid_t pid = leave_one_behind();
@@ -159,7 +159,7 @@ TAP_TEST(a_child_left_behind_can_be_forgotten_and_is_then_nobodys_to_wait_for)
     close(next);
     child_forget_left();
     after = dup(STDERR_FILENO);
-    check_int(after, next); /* nothing of it is open */
+    check_int(after, next); /* no descriptor of it is open */
     close(after);
     check(!child_is_left_behind(pid));
     check_int(kill(pid, SIGKILL), 0);

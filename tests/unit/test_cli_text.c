@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands parse and print, as far as it is pure. */
+/* Tests the pure part of the commands' parsing and printing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ TAP_TEST(control_characters_are_made_harmless_and_utf8_stays)
     check_str(text, "a?[1m??b\xc3\xa4??z");
 }
 
-TAP_TEST(what_turns_text_around_and_what_is_not_utf8_is_made_harmless)
+TAP_TEST(direction_marks_and_invalid_utf8_are_made_harmless)
 {
     static const char *const harmful[] = {
         "\xd8\x9c",         "\xe2\x80\x8e", "\xe2\x80\x8f",     "\xe2\x80\xa8", "\xe2\x80\xa9",
@@ -47,7 +47,7 @@ TAP_TEST(what_turns_text_around_and_what_is_not_utf8_is_made_harmless)
     check_str(text, harmless);
 }
 
-TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_what_is_asked_for)
+TAP_TEST(bytes_are_cleaned_behind_a_nul_and_keep_the_wanted_ones)
 {
     char bytes[] = "a\tb\n\0\033\xc3";
 
@@ -350,7 +350,7 @@ struct tally {
     atomic_ullong bytes;
     atomic_uint pieces;
     unsigned fail_at; /* piece that fails, counted from 1; 0: none */
-    atomic_int out;   /* threads that have something of their own */
+    atomic_int out;   /* threads that have state of their own */
 };
 
 static int tally_begin(void *shared, void **own)
@@ -382,7 +382,7 @@ static int tally_piece(void *context, const struct work_piece *piece, void *own)
     return number == tally->fail_at ? -EIO : 0;
 }
 
-TAP_TEST(work_does_every_byte_once_whatever_the_threads)
+TAP_TEST(work_does_every_byte_once_with_any_number_of_threads)
 {
     static const uint64_t sizes[] = {0, 1, WORK_PIECE_BYTES, WORK_PIECE_BYTES + 1, 0};
     static const size_t order[] = {4, 3, 2, 1, 0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pure parts of libgmsfs: mapping table, msgpack, layout decoder, bulk documents, names. */
+/* Tests the pure parts of libgmsfs: mapping table, msgpack, layout decoder, bulk documents,
+ * names. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -305,7 +306,7 @@ TAP_TEST(layout_decodes_allocations_and_entries)
     gmsfs_free_layout(NULL);
 }
 
-/* Every cut and every changed byte: a layout or -EPROTO, and nothing read outside (ASan). */
+/* After every cut and every changed byte: a layout or -EPROTO, and no read outside (ASan). */
 TAP_TEST(layout_decoder_survives_every_cut_and_flip)
 {
     struct gfs_writer writer = {0};
@@ -456,7 +457,7 @@ TAP_TEST(tokens_are_32_hex_digits)
 
 /* ---- calls without a mount ------------------------------------------------------------------ */
 
-TAP_TEST(open_tells_what_is_no_store)
+TAP_TEST(open_refuses_a_path_that_is_no_store)
 {
     gmsfs_t *handle = NULL;
 
@@ -480,7 +481,7 @@ TAP_TEST(calls_without_a_handle_are_refused)
     gmsfs_close(NULL);
 }
 
-/* Without a handle there is nobody to be asked, and no byte at the value's address. */
+/* Without a handle no daemon is asked, and no byte is at the value's address. */
 TAP_TEST(values_beyond_the_bound_are_refused_before_anything_is_looked_at)
 {
     static const size_t beyond[] = {GMSFS_VALUE_MAX + 1, (size_t)1 << 31, SIZE_MAX / 2,

@@ -14,7 +14,7 @@ TAP_TEST(every_kind_has_some_however_few_there_are)
     }
 }
 
-TAP_TEST(memory_leaves_over_what_the_others_do_not_have_yet)
+TAP_TEST(memory_leaves_room_for_the_missing_kinds)
 {
     struct descriptors d = descriptors_divide(1024); /* 64, 128, 256 */
 

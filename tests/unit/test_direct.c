@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads past the page cache: the bytes are the same as through it, wherever they begin and end. */
+/* Tests reads past the page cache: the bytes are the same as through it, at any offset and size. */
 #include "mover/direct.h"
 
 #include "tap.h"
@@ -16,7 +16,7 @@
 
 static uint8_t *bytes_of_file;
 
-/* A file without a name, on the file system that the tests have; sync: the disk has it, too. */
+/* Makes a file without a name, on the tests' file system; sync: also on the disk. */
 static int make_file(bool is_kept_in_cache)
 {
     const char *dir = getenv("TMPDIR");
@@ -40,7 +40,7 @@ static void drop_file(int fd)
     free(bytes_of_file);
 }
 
-/* By as many reads as it takes. */
+/* Reads by as many calls as needed. */
 static bool reads_right(struct direct_file *file, uint8_t *room, uint64_t at, size_t size_bytes)
 {
     while (size_bytes > 0) {
@@ -124,7 +124,7 @@ TAP_TEST(a_read_begins_aligned_unless_it_is_the_first)
     check(direct_fit(&file, 100, 1000000, ROOM_BYTES) == ROOM_BYTES);
 }
 
-/* Pieces of any size side by side, moved: they still cover the whole, without gap or overlap. */
+/* Moved pieces of any size still cover the whole, without gap or overlap. */
 TAP_TEST(moved_pieces_cover_the_whole)
 {
     for (uint64_t offset = 0; offset < 10000; offset += 333) {
@@ -141,7 +141,7 @@ TAP_TEST(moved_pieces_cover_the_whole)
     }
 }
 
-TAP_TEST(what_the_cache_can_hold_is_read_through_it)
+TAP_TEST(files_that_the_cache_can_hold_are_read_through_it)
 {
     check(direct_decide(DIRECT_AUTO, 8 * GIB, 0, 8 * GIB) == DIRECT_NEVER);
     check(direct_decide(DIRECT_AUTO, 8 * GIB, 0, 8 * GIB - 1) == DIRECT_AUTO);
@@ -153,7 +153,7 @@ TAP_TEST(what_the_cache_can_hold_is_read_through_it)
     check(direct_decide(DIRECT_NEVER, GIB, 0, 0) == DIRECT_NEVER);
 }
 
-TAP_TEST(what_the_cache_has_is_read_through_it)
+TAP_TEST(cached_bytes_are_read_through_the_cache)
 {
     int fd = make_file(true);
     struct direct_file file;
@@ -165,7 +165,7 @@ TAP_TEST(what_the_cache_has_is_read_through_it)
     drop_file(fd);
 }
 
-TAP_TEST(what_the_cache_has_is_counted_in_the_part_that_is_read)
+TAP_TEST(cached_bytes_are_counted_in_the_part_that_is_read)
 {
     const char *dir = getenv("TMPDIR");
     int fd = open(dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -173,7 +173,7 @@ TAP_TEST(what_the_cache_has_is_counted_in_the_part_that_is_read)
     char *part = calloc(1, PART_BYTES);
     struct direct_file file;
 
-    /* A hole, but for the second part. */
+    /* A hole, except for the second part. */
     require(fd >= 0 && part && ftruncate(fd, (off_t)whole) == 0);
     require(pwrite(fd, part, PART_BYTES, PART_BYTES) == (ssize_t)PART_BYTES);
     free(part);

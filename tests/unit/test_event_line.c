@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of events: each is JSON, whatever is in it, and as long for every reader. */
+/* Tests lines of events: each is JSON, with any content, and has the same length for every
+ * reader. */
 #include "core/event_line.h"
 #include "tap.h"
 
@@ -25,7 +26,7 @@ static void fill(struct core_event *event, enum core_event_type type, const char
     strcpy(event->comm, "a\"\\\n\x01\xff");
 }
 
-/* What `reader` sees, which the caller frees; of as many bytes as were counted. */
+/* Returns the line that `reader` sees, to be freed; its size was counted before. */
 static json_t *read_line(const struct core_event *event, uint32_t reader, size_t *size)
 {
     char *line;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who leaves the device: random tables against laws written apart, a search through all subsets,
- * and a simulator of least recently used.
+ * Tests which stores leave the device: random tables against laws written apart, a search through
+ * all subsets, and a simulator of least recently used.
  */
 #include "core/evict.h"
 #include "tap.h"
@@ -45,7 +45,7 @@ static void make_pools(struct table *table, bool with_min)
                                               .slots = one_in(3) ? 1 + below(6) : 0};
 }
 
-/* Everything that can be is rare enough for most tables to have an answer. */
+/* Every obstacle is rare, so that most tables have an answer. */
 static void make_table(struct table *table, size_t most_rows, bool with_min)
 {
     make_pools(table, with_min);
@@ -90,8 +90,8 @@ static bool is_in(const uint64_t *gone, size_t count, uint64_t store)
     return false;
 }
 
-/* The table as it would be without these stores: is there room? Counted anew, in the words of the
- * formula: what a pool has not taken of its minimum is nobody else's. */
+/* Returns true if there is room in the table without these stores. Counted anew by the formula: the
+ * unused minimum of a pool belongs to that pool alone. */
 static bool makes_room(const struct table *table, const uint64_t *gone, size_t count)
 {
     struct evict_pool pools[MOST_POOLS];
@@ -140,7 +140,7 @@ static bool may_go(const struct table *table, const struct evict_row *row)
     return row->promoted_ms == 0 || row->promoted_ms + table->wish.min_stay_ms <= 100;
 }
 
-/* Other pools keep what they are guaranteed. */
+/* Other pools keep their minimum. */
 static void check_minimums(const struct table *table, const uint64_t *gone, size_t count)
 {
     for (size_t pool = 0; pool < table->pool_count; pool++) {
@@ -175,7 +175,7 @@ static void shuffle(struct table *table)
     }
 }
 
-TAP_TEST(whoever_goes_makes_room_and_none_of_them_could_stay)
+TAP_TEST(the_leavers_make_room_and_none_of_them_could_stay)
 {
     uint64_t gone[MOST_ROWS], fewer[MOST_ROWS];
     unsigned chosen = 0;
@@ -201,7 +201,7 @@ TAP_TEST(whoever_goes_makes_room_and_none_of_them_could_stay)
     check(chosen > 1000);
 }
 
-TAP_TEST(nobody_goes_who_is_held_pinned_stuck_waited_for_moving_new_or_more_important)
+TAP_TEST(no_store_leaves_that_is_held_pinned_stuck_waited_for_moving_new_or_more_important)
 {
     uint64_t gone[MOST_ROWS];
     unsigned chosen = 0;
@@ -241,7 +241,7 @@ TAP_TEST(the_choice_does_not_depend_on_the_order_of_the_rows)
     }
 }
 
-/* It is on its way, and its room is as good as free. */
+/* It is leaving, and its room counts as free. */
 static void let_go(struct table *table, uint64_t store)
 {
     for (size_t i = 0; i < table->row_count; i++) {
@@ -256,8 +256,8 @@ static void let_go(struct table *table, uint64_t store)
     }
 }
 
-/* So whoever lets them go one after the other need not choose again in between. */
-TAP_TEST(when_the_first_has_gone_the_others_are_chosen_still)
+/* So a caller that evicts one after the other need not choose again in between. */
+TAP_TEST(when_the_first_has_left_the_others_are_chosen_still)
 {
     uint64_t gone[MOST_ROWS], again[MOST_ROWS];
     unsigned chosen = 0;
@@ -279,7 +279,7 @@ TAP_TEST(when_the_first_has_gone_the_others_are_chosen_still)
     check(chosen > 1000);
 }
 
-/* Without minimums of others, everybody who may go goes before nobody is found. */
+/* Without minimums of other pools, every store that may leave is taken before the choice fails. */
 TAP_TEST(nothing_is_chosen_only_where_no_subset_would_make_room)
 {
     unsigned refused = 0;
@@ -308,7 +308,7 @@ TAP_TEST(nothing_is_chosen_only_where_no_subset_would_make_room)
 
 /* ---- order ---------------------------------------------------------------------------------- */
 
-/* One pool of each class, and a device that is full. */
+/* One pool of each class, and a full device. */
 static struct table full_device(uint64_t wanted_bytes)
 {
     struct table table = {.pool_count = POOL_CLASS_COUNT,
@@ -380,7 +380,7 @@ TAP_TEST(a_pool_without_a_slot_lets_one_go_unless_the_store_has_its_own)
     check_int(choose(&table, gone), 0);
 }
 
-TAP_TEST(who_was_passed_for_a_larger_one_stays)
+TAP_TEST(a_store_passed_for_a_larger_one_stays)
 {
     struct table table = full_device(10);
     uint64_t gone[MOST_ROWS];
@@ -413,7 +413,7 @@ static unsigned draw_adapter(void)
     return adapter;
 }
 
-/* The list of who was used last, the latest first; whether it was among the first. */
+/* Keeps the list of uses, the latest first; returns true if the store was among the first. */
 static bool simulate(unsigned *list, unsigned *length, unsigned adapter)
 {
     unsigned at = 0;
@@ -431,7 +431,7 @@ static bool simulate(unsigned *list, unsigned *length, unsigned adapter)
     return hit;
 }
 
-/* The same by the choice: whoever is not there comes, for 64 MB. */
+/* The same by the choice: a store that is not there comes, for 64 MB. */
 static bool use(struct evict_row rows[ADAPTERS], unsigned adapter, uint64_t now_ms)
 {
     static struct evict_row there[ADAPTERS];
@@ -503,7 +503,7 @@ static size_t make_spares(struct evict_spare *rows)
     return count;
 }
 
-TAP_TEST(spares_go_that_are_enough_and_none_of_them_could_stay_or_none_at_all)
+TAP_TEST(enough_spares_go_and_none_of_them_could_stay_or_none_at_all)
 {
     random_state = 7;
     for (unsigned round = 0; round < 20000; round++) {
@@ -525,7 +525,7 @@ TAP_TEST(spares_go_that_are_enough_and_none_of_them_could_stay_or_none_at_all)
     }
 }
 
-TAP_TEST(places_go_after_spares_and_who_was_used_longest_ago_first_of_them)
+TAP_TEST(places_go_after_spares_and_the_longest_unused_first)
 {
     struct evict_spare rows[] = {
         {.store = 1, .bytes = 1, .last_used_ms = 5, .is_place = true, .doubled = true},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that the copier keeps mapped and pinned. */
+/* Tests the files that the copier keeps mapped and pinned. */
 #include "copier/files.h"
 
 #include "tap.h"
@@ -86,7 +86,7 @@ static struct copier_request move_of(uint64_t file, uint64_t offset, uint64_t by
         .act = COPIER_MOVE_OUT, .file = file, .offset = offset, .bytes = bytes};
 }
 
-/* As one that begins and ends. */
+/* Begins and ends one move. */
 static struct file_view try_move(struct files *files, const struct copier_request *move, int fd)
 {
     struct file_view view = files_enter(files, move, fd);
@@ -157,7 +157,7 @@ TAP_TEST(files_of_other_numbers_stay)
     close(fd);
 }
 
-TAP_TEST(what_is_not_pinned_is_moved_another_way)
+TAP_TEST(a_span_that_is_not_pinned_is_moved_another_way)
 {
     struct files *files = fresh_files();
     int fd = make_file(2 * SPAN_BYTES), small = make_file(FILES_MIN_BYTES - 1), ends[2];
@@ -181,7 +181,7 @@ TAP_TEST(what_is_not_pinned_is_moved_another_way)
     close(ends[1]);
 }
 
-TAP_TEST(what_the_driver_refuses_is_not_asked_for_again)
+TAP_TEST(a_span_that_the_driver_refuses_is_not_asked_for_again)
 {
     struct files *files = fresh_files();
     struct copier_request move = move_of(7, 0, 2u << 20), other = move_of(8, 0, 2u << 20);

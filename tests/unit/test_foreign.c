@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that clients sent are closed by somebody who can wait; who that costs what is shown
- * by tests/31-bad-fds.bats, with files whose end is never answered. */
+/* Descriptors that clients sent are closed by a thread that may wait; tests/31-bad-fds.bats shows
+ * the cost, with files that never answer the close. */
 #include "daemon/foreign.h"
 #include "tap.h"
 
 #include <poll.h>
 #include <unistd.h>
 
-/* Sends the one end of a pipe to be closed; returns the other, at which that shows. */
+/* Sends one end of a pipe to be closed; returns the other, which shows the close. */
 static int send_away(uint32_t uid)
 {
     int ends[2];
@@ -24,7 +24,7 @@ static bool is_closed(int other_end)
     return poll(&end, 1, 5000) == 1 && (end.revents & POLLHUP);
 }
 
-TAP_TEST(what_is_sent_away_is_closed)
+TAP_TEST(a_descriptor_that_is_sent_away_is_closed)
 {
     int end = send_away(7);
 
@@ -40,7 +40,7 @@ TAP_TEST(places_are_free_again_when_it_is_done)
         require(is_closed(end));
         close(end);
         for (unsigned tries = 0; tries < 1000 && !foreign_may_take(NULL, (i + 1) % 2); tries++)
-            usleep(1000); /* the thread says so after the close */
+            usleep(1000); /* the thread reports it after the close */
     }
     check(foreign_may_take(NULL, 0) && foreign_may_take(NULL, 1));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where GMS clients look for sockets: what the environment says. */
+/* Tests where GMS clients look for sockets, by the environment. */
 #include "daemon/gms_dir.h"
 #include "tap.h"
 
@@ -19,7 +19,7 @@ static void clear_environment(void)
         unsetenv(NAMES[i]);
 }
 
-/* In a directory of its own, which is gone when it returns. */
+/* Runs in a directory of its own, which is removed afterwards. */
 static void within(void (*test)(const char *dir))
 {
     const char *tmpdir = getenv("TMPDIR");

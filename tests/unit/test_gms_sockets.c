@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sockets of GMS clients: where they come to be, over what, and what is taken away. */
+/* Tests the sockets of GMS clients: where they are made, what they replace, and when they are
+ * removed. */
 #include "daemon/gms_sockets.h"
 #include "wire_fixture.h"
 
@@ -38,7 +39,7 @@ static void dir_make(void)
     };
 }
 
-/* Files in it, with whatever begins with a dot. */
+/* Counts the files in it, hidden ones too. */
 static int count_files(void)
 {
     DIR *at = opendir(dir);
@@ -120,7 +121,7 @@ TAP_TEST(there_is_one_for_each_domain_and_protocol_and_each_listens)
     dir_remove();
 }
 
-TAP_TEST(the_mode_is_what_was_asked_for_whatever_the_umask)
+TAP_TEST(the_mode_does_not_depend_on_the_umask)
 {
     static const mode_t MODES[] = {0600, 0660, 0666, 0777, 0}, UMASKS[] = {0, 022, 0777};
     struct stat found;
@@ -168,7 +169,7 @@ TAP_TEST(dead_ones_are_replaced)
     dir_remove();
 }
 
-/* With something at the last path: nothing comes of it, and what was there stays as it was. */
+/* With a file at the last path, no socket stays and the file is unchanged. */
 static void check_is_left(int error)
 {
     struct stat before, after;
@@ -184,7 +185,7 @@ static void check_is_left(int error)
     check_int(unlink(path_of(3)), 0);
 }
 
-TAP_TEST(one_that_somebody_listens_at_is_left_and_no_other_remains)
+TAP_TEST(a_live_one_is_left_and_no_other_remains)
 {
     static const int TYPES[] = {SOCK_STREAM, SOCK_SEQPACKET};
 
@@ -201,7 +202,7 @@ TAP_TEST(one_that_somebody_listens_at_is_left_and_no_other_remains)
     dir_remove();
 }
 
-TAP_TEST(one_whose_queue_is_full_is_taken_for_no_dead_one)
+TAP_TEST(one_with_a_full_queue_is_not_taken_for_dead)
 {
     dir_make();
     struct sockaddr_un address = address_of(path_of(3));
@@ -217,7 +218,7 @@ TAP_TEST(one_whose_queue_is_full_is_taken_for_no_dead_one)
     dir_remove();
 }
 
-TAP_TEST(what_is_no_socket_is_left)
+TAP_TEST(a_file_that_is_no_socket_is_left)
 {
     dir_make();
     FILE *file = fopen(path_of(3), "we");
@@ -230,7 +231,7 @@ TAP_TEST(what_is_no_socket_is_left)
     char target[200];
     snprintf(target, sizeof target, "%s.dead", path_of(0));
     require(rename(path_of(0), target) == 0 && symlink(target, path_of(3)) == 0);
-    check_int(gms_sockets_open(&options, &sockets), -EEXIST); /* nor what a link points to */
+    check_int(gms_sockets_open(&options, &sockets), -EEXIST); /* nor the target of a link */
     check_int(unlink(path_of(3)), 0);
     check_int(unlink(target), 0);
     dir_remove();
@@ -280,7 +281,7 @@ TAP_TEST(the_longest_path_is_taken_and_one_byte_more_is_refused)
 
 /* ---- going ----------------------------------------------------------------------------------- */
 
-TAP_TEST(only_what_is_still_its_own_is_taken_away)
+TAP_TEST(only_its_own_sockets_are_removed)
 {
     dir_make();
     check_int(gms_sockets_open(&options, &sockets), 0);
@@ -296,8 +297,8 @@ TAP_TEST(only_what_is_still_its_own_is_taken_away)
 
 /* ---- several at a time ----------------------------------------------------------------------- */
 
-/* In a child: tries when the pipe's end is closed, says how it went, and stays until it is killed.
- */
+/* Runs in a child: tries when the pipe's end is closed, reports the result, and stays until it is
+ * killed. */
 static void race(int start_fd, int said_fd)
 {
     char byte;
@@ -332,7 +333,7 @@ static void check_race(void)
         losers += error == -EADDRINUSE;
     }
     check_int(winners + losers, RACERS);
-    check(winners <= 1); /* none: each had one that another wanted */
+    check(winners <= 1); /* none if each had one that another wanted */
     for (size_t i = 0; winners && i < GMS_SOCKETS_MAX; i++)
         check_int(connect_to(path_of(i)), 0);
     for (size_t i = 0; i < RACERS; i++) {
@@ -348,7 +349,7 @@ TAP_TEST(of_those_that_begin_together_one_has_them_all_or_none_has_any)
 
     dir_make();
     for (size_t i = 0; i < RACES; i++) {
-        check_race(); /* over what the last winner left, dead */
+        check_race(); /* over the dead sockets of the last winner */
         won += count_files() > 0;
     }
     check(won > 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor would do about pools: what they allow, and what their max becomes. */
+/* Tests what pools allow the governor, and how it changes their max. */
 #include "governor_fixture.h"
 
 /* ---- pools' limits -------------------------------------------------------------------------- */
 
-TAP_TEST(what_lacks_room_in_its_pool_gets_it_from_its_pool)
+TAP_TEST(a_store_without_room_in_its_pool_gets_it_from_its_pool)
 {
     world_begin(200);
     world_add_pool("small", 0, 50);
@@ -32,7 +32,7 @@ TAP_TEST(slots_of_a_pool_count)
     check_str(decide(), "demote c>host, +promote a, +wake a");
 }
 
-TAP_TEST(what_other_pools_are_guaranteed_is_not_taken)
+TAP_TEST(the_min_of_other_pools_is_not_taken)
 {
     world_begin(100);
     world_add_pool("mine", 0, 0);
@@ -46,7 +46,7 @@ TAP_TEST(what_other_pools_are_guaranteed_is_not_taken)
     check_str(decide(), "promote a, +wake a");
 }
 
-TAP_TEST(nobody_goes_of_whom_his_pool_is_guaranteed_a_part)
+TAP_TEST(no_store_leaves_that_its_pools_min_covers_in_part)
 {
     world_begin(100);
     world_add_pool("mine", 0, 0);
@@ -63,7 +63,7 @@ TAP_TEST(nobody_goes_of_whom_his_pool_is_guaranteed_a_part)
     check_str(decide(), "demote t>host, +promote a, +wake a");
 }
 
-TAP_TEST(what_a_pool_is_guaranteed_shrinks_by_what_comes)
+TAP_TEST(the_unused_min_of_a_pool_shrinks_when_a_store_comes)
 {
     world_begin(100);
     world_add_pool("p", 40, 0);
@@ -120,7 +120,7 @@ TAP_TEST(a_max_is_lowered_before_another_is_raised)
     check_str(decide(), "max code=45");
 }
 
-TAP_TEST(a_max_is_not_raised_before_the_use_has_come_down)
+TAP_TEST(a_max_is_not_raised_before_the_use_is_lower)
 {
     make_pools();
     world.pools[1].max_bytes = 50 * GIB;
@@ -135,7 +135,7 @@ TAP_TEST(a_max_is_not_raised_before_the_use_has_come_down)
     check_str(decide(), "max code=45");
 }
 
-TAP_TEST(a_max_is_never_lowered_below_min_or_what_its_models_need)
+TAP_TEST(a_max_is_never_lowered_below_min_or_the_need_of_its_models)
 {
     make_pools();
     world.pools[1].min_bytes = 58 * GIB;
@@ -147,7 +147,7 @@ TAP_TEST(a_max_is_never_lowered_below_min_or_what_its_models_need)
     check_str(decide(), "");
 }
 
-TAP_TEST(the_more_important_gives_only_what_it_does_not_use)
+TAP_TEST(the_more_important_gives_only_unused_memory)
 {
     make_pools();
     wants("m.code", 0);

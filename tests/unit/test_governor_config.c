@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What governor.conf says, and how what is wrong in it is told. */
+/* Tests parsing of governor.conf, and the reports of its errors. */
 #include "base/failure.h"
 #include "governor/config.h"
 #include "tap.h"
@@ -10,7 +10,7 @@
 static struct governor_config config;
 static struct failure failure;
 
-/* A block of its own, so that a sanitizer sees a step over its end. */
+/* A block of its own, so that a sanitizer sees a read beyond its end. */
 static int parse_bytes(const char *text, size_t bytes)
 {
     char *exact = malloc(bytes ? bytes : 1);
@@ -30,7 +30,7 @@ static int parse(const char *text)
     return parse_bytes(text, strlen(text));
 }
 
-/* Refused, and all of these are in what is told. */
+/* Checks that it is refused, and that the message has all of these. */
 static void check_told(const char *text, int error, const char *const *parts, const char *file,
                        int line)
 {
@@ -46,7 +46,7 @@ static void check_told(const char *text, int error, const char *const *parts, co
 #define refused(text, ...) \
     check_told(text, -EINVAL, (const char *const[]){__VA_ARGS__, NULL}, __FILE__, __LINE__)
 
-TAP_TEST(a_whole_file_says_what_it_says)
+TAP_TEST(a_whole_file_is_read)
 {
     check_int(parse("# of gpu0\n"
                     "interval 5 ; high 90%; low 80% ;cooldown 1m # short ones\n"
@@ -81,7 +81,7 @@ TAP_TEST(a_whole_file_says_what_it_says)
     check_int(config.adapters[0].prefetch, 7);
 }
 
-TAP_TEST(what_is_not_said_has_its_default)
+TAP_TEST(missing_settings_have_their_default)
 {
     check_int(parse("model a store=s\nadapters pool=p"), 0);
     check_int(config.interval_ms, 10000);
@@ -120,7 +120,7 @@ TAP_TEST(a_base_may_come_after_its_adapters)
     check_int(parse("adapters pool=p base=late\nmodel late store=s"), 0);
 }
 
-TAP_TEST(quotes_keep_what_would_divide_words)
+TAP_TEST(quotes_keep_blanks_and_separators)
 {
     check_int(parse("model a store=s sleep='x; y # z' wake=pre'fix ed'\"'\"post # wake=no"), 0);
     check_str(config.models[0].sleep, "x; y # z");
@@ -133,7 +133,7 @@ TAP_TEST(a_number_sign_within_a_word_is_no_comment)
     check_str(config.models[0].store, "s#1");
 }
 
-TAP_TEST(the_line_and_the_word_are_told)
+TAP_TEST(the_line_and_the_word_are_reported)
 {
     refused("interval 10\n\nmodell a store=s", "line 3: ", "\"modell\"", "model and adapters");
     refused("# a\nmodel a store=s colour=red", "line 2: ", "\"colour=red\"", "store= class=");
@@ -159,7 +159,7 @@ TAP_TEST(per_cent_are_0_to_100)
     refused("low -1", "low -1");
 }
 
-TAP_TEST(a_setting_is_said_once_and_has_one_value)
+TAP_TEST(a_setting_is_there_once_and_has_one_value)
 {
     refused("interval 1\ninterval 1", "line 2: ", "interval", "line 1");
     refused("interval", "interval needs a value");
@@ -196,13 +196,13 @@ TAP_TEST(a_model_has_a_name_and_a_store)
     refused("model a store=..", "store=..");
 }
 
-TAP_TEST(a_key_is_said_once)
+TAP_TEST(a_key_is_there_once)
 {
     refused("model a store=s store=t", "store= is there twice");
     refused("adapters pool=p pool=p", "pool= is there twice");
 }
 
-TAP_TEST(values_are_what_their_keys_take)
+TAP_TEST(values_fit_their_keys)
 {
     refused("model a store=s class=low", "class=low", "critical, high, standard or batch");
     refused("model a store=s min=2", "min 2", "from 0 to 1");
@@ -236,7 +236,7 @@ TAP_TEST(a_quote_ends_in_its_line)
     refused("\ninterval \"10", "line 2: ", "a \" is not closed");
 }
 
-TAP_TEST(bytes_that_are_no_text_are_refused)
+TAP_TEST(bytes_that_are_not_text_are_refused)
 {
     check_int(parse_bytes("high 90\nlow\0 80", 14), -EINVAL);
     check_str(failure.text, "line 2: has a byte 0x00; a line has only text, blanks and tabs");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A day of a GPU of 80 GiB with four models that do not fit together, second by second in virtual
- * time: requests come by a trace, engines on the device serve them, and what the governor decides
- * is carried out, one deed after the other, at the rates below. Nothing flaps, the critical model
- * waits for a bounded time, and batch gets the rest. Governors that are broken in one respect have
- * such a day, too, and it shows.
+ * time: requests come by a trace, engines on the device serve them, and the governor's actions are
+ * carried out one after the other, at the rates below. No model flaps, the critical model waits for
+ * a bounded time, and batch gets the rest. Governors that are broken in one respect run the same
+ * day, and break one of these bounds.
  */
 #include "governor_fixture.h"
 
@@ -17,13 +17,13 @@
 #define MODELS     4u
 #define CAPACITY   8u  /* requests a second of an engine that is awake */
 #define UP_GIB_S   50u /* host to device */
-#define DOWN_GIB_S 10u /* a first copy to the host; with a spare a store only drops */
+#define DOWN_GIB_S 10u /* a first copy to the host; with a spare a store is only dropped */
 #define HOOK_MS    1000u
 #define COOLDOWN_S 30u
 #define INTERVAL_S 10u
-#define MOVES_S    10u /* that a round of deeds takes at most; a test says so */
+#define MOVES_S    10u /* maximum of a round of actions; a test checks it */
 #define MOST_MOVES (HOUR / (COOLDOWN_S + INTERVAL_S)) /* of a store in an hour */
-/* Who could go came a moment ago; then a round begins, behind one that is under way. */
+/* Possible leavers came a moment ago; then a round begins, after the one in progress. */
 #define CODE_WAIT_S   (COOLDOWN_S + INTERVAL_S + MOVES_S)
 #define OTHERS_WAIT_S 300u /* chat and docs take turns, when the other one has a pause */
 #define DAYS          5u
@@ -33,19 +33,20 @@ struct engine {
     bool is_active; /* its users send requests */
     uint64_t until_s;
     uint64_t queue, served;
-    uint16_t came[DAY]; /* in that second */
-    uint32_t oldest_s;  /* who waits first came then */
+    uint16_t came[DAY]; /* requests that arrived in that second */
+    uint32_t oldest_s;  /* arrival of the oldest waiting request */
     uint64_t longest_wait_s;
-    unsigned moves, most_moves; /* in this hour; in any */
+    unsigned moves, most_moves; /* in this hour; maximum of any hour */
     uint64_t present_s;
 };
 
 struct day {
     struct engine engines[MODELS];
     uint64_t now_ms;     /* since midnight */
-    uint64_t done_at_ms; /* of the deed under way */
+    uint64_t done_at_ms; /* of the action in progress */
     uint64_t longest_round_ms;
-    uint64_t rest_s, batch_rest_s; /* nobody else has demand; batch serves meanwhile */
+    /* Time without demand of other models; of it, time in which batch serves */
+    uint64_t rest_s, batch_rest_s;
     size_t at, count;
     bool last_done;
 };
@@ -53,7 +54,7 @@ struct day {
 static struct day day;
 static struct governor_deed todo[GOVERNOR_MAX_DEEDS];
 
-/* When users are there, how long they are active then, and how long they are not. */
+/* Times at which users are active, and how long they are active and pause. */
 static const struct {
     const char *name;
     enum pool_class class;
@@ -220,7 +221,7 @@ static bool do_deed(const struct governor_deed *deed)
     }
 }
 
-/* What is done by now; false: nothing is under way any more. */
+/* Finishes actions that are done by now; false: none is in progress. */
 static bool go_on(void)
 {
     uint64_t now_ms = day.now_ms;
@@ -305,7 +306,7 @@ static void tell_day(void)
             day.batch_rest_s);
 }
 
-/* Of the time that the others left, four fifths; and nothing is left over from the day. */
+/* Four fifths of the time that the others leave; and no request is left over at the end. */
 static bool batch_got_the_rest(void)
 {
     return day.batch_rest_s * 5 >= day.rest_s * 4 && day.engines[BATCH].queue < 60 * CAPACITY;
@@ -334,9 +335,9 @@ static void forget_batch(struct world *w)
     w->demand[BATCH].idle_since_ms = LONG_AGO;
 }
 
-/* Held for each of some days; false: told, with the day. */
+/* Checks a bound for each of some days; false: reported, with the day. */
 static void check_days(bool (*holds)(void), void (*forget)(struct world *w), bool expected,
-                       const char *what)
+                       const char *name)
 {
     bool all = true;
 
@@ -344,7 +345,7 @@ static void check_days(bool (*holds)(void), void (*forget)(struct world *w), boo
         live_a_day(seed, forget);
         all = holds();
     }
-    if (!tap_check(all == expected, __FILE__, __LINE__, what))
+    if (!tap_check(all == expected, __FILE__, __LINE__, name))
         tell_day();
 }
 
@@ -364,7 +365,7 @@ static bool chat_and_docs_take_turns(void)
            day.engines[DOCS].longest_wait_s <= OTHERS_WAIT_S;
 }
 
-/* Else the bounds would hold of a day on which there was nothing to decide. */
+/* Without this the bounds would hold on a day with nothing to decide. */
 static bool everybody_comes_and_goes(void)
 {
     bool all = day.longest_round_ms > 0 && day.longest_round_ms <= MOVES_S * 1000;
@@ -374,7 +375,7 @@ static bool everybody_comes_and_goes(void)
     return all;
 }
 
-TAP_TEST(everybody_is_served_and_has_to_come_and_go_for_it)
+TAP_TEST(every_model_is_served_and_has_to_come_and_go_for_it)
 {
     check_days(everybody_comes_and_goes, NULL, true, "everybody comes and goes");
 }
@@ -402,5 +403,5 @@ TAP_TEST(batch_gets_the_rest_as_it_would_not_unseen_or_behind_idle_models)
     check_days(batch_got_the_rest, NULL, true, "batch gets the rest");
     check_days(batch_got_the_rest, forget_batch, false, "unseen, batch gets nothing");
     check_days(batch_got_the_rest, forget_idle, false,
-               "without idle= batch waits behind who is idle");
+               "without idle= batch waits behind idle models");
 }

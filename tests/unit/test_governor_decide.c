@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor would do: one situation, and the deeds that it leads to. Who comes, and who
- * goes for whom; what becomes of who is idle, and of pools, are test_governor_idle and _budgets. */
+/* Tests the governor's actions in one situation each: which models come, and which stores leave for
+ * them. Idle models and pools are in test_governor_idle and _budgets. */
 #include "governor_fixture.h"
 
 /* A device that batch and other, which both serve, nearly fill; code is on the host. */
@@ -40,7 +40,7 @@ TAP_TEST(a_model_whose_metrics_are_unknown_is_no_victim)
     check_int(deeds[0].kind, GOVERNOR_REPORT);
 }
 
-TAP_TEST(who_moved_less_than_a_cooldown_ago_is_no_victim)
+TAP_TEST(a_store_that_moved_less_than_a_cooldown_ago_is_no_victim)
 {
     make_full();
     wants("code", 12);
@@ -50,7 +50,7 @@ TAP_TEST(who_moved_less_than_a_cooldown_ago_is_no_victim)
     check_str(decide(), "sleep batch, +drain batch>host, +promote code, +wake code");
 }
 
-TAP_TEST(who_left_less_than_a_cooldown_ago_does_not_come_back)
+TAP_TEST(a_store_that_left_less_than_a_cooldown_ago_does_not_come_back)
 {
     make_full();
     wants("code", 12);
@@ -58,7 +58,7 @@ TAP_TEST(who_left_less_than_a_cooldown_ago_does_not_come_back)
     check_str(decide(), "");
 }
 
-TAP_TEST(who_was_woken_less_than_a_cooldown_ago_is_no_victim)
+TAP_TEST(a_model_woken_less_than_a_cooldown_ago_is_no_victim)
 {
     make_full();
     wants("code", 12);
@@ -81,7 +81,7 @@ TAP_TEST(a_failure_is_not_repeated_for_a_cooldown)
 /* ---- who has demand
  * ------------------------------------------------------------------------------- */
 
-TAP_TEST(who_waits_and_fits_comes_and_is_woken)
+TAP_TEST(a_model_that_waits_and_fits_comes_and_is_woken)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -102,7 +102,7 @@ TAP_TEST(a_first_token_that_takes_too_long_is_demand)
     check_str(decide(), "");
 }
 
-TAP_TEST(a_waiter_at_the_lock_is_demand_of_who_is_awake)
+TAP_TEST(a_waiter_at_the_lock_is_demand_of_an_awake_model)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_HIGH, 40, GOVERNOR_HOST);
@@ -110,7 +110,7 @@ TAP_TEST(a_waiter_at_the_lock_is_demand_of_who_is_awake)
     check_str(decide(), "promote code");
 }
 
-TAP_TEST(who_sleeps_over_a_store_on_the_device_is_only_woken)
+TAP_TEST(a_sleeper_with_its_store_on_the_device_is_only_woken)
 {
     make_full();
     wants("other", 1);
@@ -119,7 +119,7 @@ TAP_TEST(who_sleeps_over_a_store_on_the_device_is_only_woken)
     check_str(decide(), "wake other");
 }
 
-TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
+TAP_TEST(a_sleeper_whose_store_others_hold_is_woken)
 {
     make_full();
     wants("other", 1);
@@ -130,20 +130,20 @@ TAP_TEST(who_sleeps_over_a_store_that_others_hold_is_woken)
     check_str(decide(), "");
 }
 
-TAP_TEST(who_was_woken_is_not_woken_again_while_it_takes_its_time)
+TAP_TEST(a_model_is_not_woken_again_while_it_starts)
 {
     make_full();
     wants("other", 1);
     demand_of("other")->running = 0;
     demand_of("other")->woken_ms = NOW - 10 * GOVERNOR_WAKING_MS;
-    check_str(decide(), ""); /* somebody holds its store */
+    check_str(decide(), ""); /* a session holds its store */
     store_named("other")->held = 0;
     check_str(decide(), "wake other");
     demand_of("other")->woken_ms = NOW - GOVERNOR_WAKING_MS + 1;
     check_str(decide(), "");
 }
 
-TAP_TEST(who_was_woken_and_has_left_the_device_is_woken_when_it_is_back)
+TAP_TEST(a_woken_model_that_left_the_device_is_woken_when_it_is_back)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_HIGH, 40, GOVERNOR_HOST);
@@ -152,7 +152,7 @@ TAP_TEST(who_was_woken_and_has_left_the_device_is_woken_when_it_is_back)
     check_str(decide(), "promote code, +wake code");
 }
 
-TAP_TEST(who_is_on_the_device_and_awake_gets_nothing)
+TAP_TEST(a_model_on_the_device_and_awake_gets_nothing)
 {
     make_full();
     wants("batch", 100);
@@ -168,7 +168,7 @@ TAP_TEST(without_hooks_the_store_alone_moves)
     check_str(decide(), "drain batch>host, +promote code");
 }
 
-TAP_TEST(who_goes_for_whom_is_told)
+TAP_TEST(the_reason_names_the_leaver_and_the_model_it_leaves_for)
 {
     make_full();
     wants("code", 12);
@@ -181,7 +181,7 @@ TAP_TEST(who_goes_for_whom_is_told)
     check_int(deeds[2].model, model_named("code") - world.models);
 }
 
-TAP_TEST(a_store_that_nobody_holds_is_demoted_at_once)
+TAP_TEST(a_store_without_holder_is_demoted_at_once)
 {
     make_full();
     wants("code", 12);
@@ -191,7 +191,7 @@ TAP_TEST(a_store_that_nobody_holds_is_demoted_at_once)
     check_str(decide(), "demote batch>host, +promote code, +wake code");
 }
 
-TAP_TEST(only_as_many_go_as_are_needed)
+TAP_TEST(only_as_many_leave_as_are_needed)
 {
     world_begin(100);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -207,7 +207,7 @@ TAP_TEST(only_as_many_go_as_are_needed)
     check_str(decide(), "demote c>host, +promote code, +wake code");
 }
 
-TAP_TEST(the_least_important_go_first_and_of_these_the_idle_ones)
+TAP_TEST(the_least_important_leave_first_and_of_these_the_idle_ones)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 20, GOVERNOR_HOST);
@@ -228,7 +228,7 @@ TAP_TEST(the_least_important_go_first_and_of_these_the_idle_ones)
     check_str(decide(), "sleep high, +drain high>host, +promote code, +wake code");
 }
 
-TAP_TEST(of_one_class_the_idle_go_before_those_in_use_and_min_one_behind_the_other_idle)
+TAP_TEST(in_a_class_the_idle_leave_before_stores_in_use_and_min_one_after_the_other_idle)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 20, GOVERNOR_HOST);
@@ -245,7 +245,7 @@ TAP_TEST(of_one_class_the_idle_go_before_those_in_use_and_min_one_behind_the_oth
     check_str(decide(), "sleep kept, +drain kept>host, +promote code, +wake code");
 }
 
-TAP_TEST(nobody_goes_for_the_less_important)
+TAP_TEST(no_store_leaves_for_a_less_important_one)
 {
     world_begin(80);
     world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
@@ -258,7 +258,7 @@ TAP_TEST(nobody_goes_for_the_less_important)
               "GiB are free, and the stores that may leave for it are too small");
 }
 
-TAP_TEST(who_lacks_room_is_told_what_of_it_the_min_of_other_pools_keeps)
+TAP_TEST(the_report_of_no_room_names_the_min_of_other_pools)
 {
     world_begin(80);
     world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
@@ -272,7 +272,7 @@ TAP_TEST(who_lacks_room_is_told_what_of_it_the_min_of_other_pools_keeps)
               "leave for it are too small");
 }
 
-TAP_TEST(of_the_same_class_only_the_idle_go)
+TAP_TEST(of_the_same_class_only_the_idle_leave)
 {
     world_begin(80);
     world_add_model("a", POOL_CLASS_HIGH, 50, GOVERNOR_HOST);
@@ -307,7 +307,7 @@ TAP_TEST(an_engine_without_metrics_that_holds_its_store_is_in_use)
     check_str(decide(), "demote b>host, +promote a, +wake a");
 }
 
-TAP_TEST(of_models_in_use_one_goes_a_round_and_the_room_is_kept)
+TAP_TEST(of_models_in_use_one_leaves_a_round_and_the_room_is_kept)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 70, GOVERNOR_HOST);
@@ -330,7 +330,7 @@ TAP_TEST(of_models_in_use_one_goes_a_round_and_the_room_is_kept)
               "sleep b, +drain b>host, +promote code, +wake code, promote small, +wake small");
 }
 
-TAP_TEST(a_second_one_in_use_does_not_go_for_another_wanter)
+TAP_TEST(a_second_one_in_use_does_not_leave_for_another_wanter)
 {
     world_begin(80);
     world_add_model("c1", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -344,7 +344,7 @@ TAP_TEST(a_second_one_in_use_does_not_go_for_another_wanter)
     check_str(decide(), "sleep a, +drain a>host, +promote c1, +wake c1");
 }
 
-TAP_TEST(the_most_important_comes_first_then_who_was_away_for_longest)
+TAP_TEST(the_most_important_comes_first_then_the_longest_away)
 {
     world_begin(80);
     world_add_model("a", POOL_CLASS_BATCH, 50, GOVERNOR_HOST);
@@ -358,7 +358,7 @@ TAP_TEST(the_most_important_comes_first_then_who_was_away_for_longest)
     check_str(decide(), "promote c, +wake c");
 }
 
-TAP_TEST(what_may_not_leave_is_no_victim)
+TAP_TEST(a_store_that_may_not_leave_is_no_victim)
 {
     make_full();
     model_named("other")->class = POOL_CLASS_STANDARD;
@@ -376,7 +376,7 @@ TAP_TEST(what_may_not_leave_is_no_victim)
     check_str(decide(), "");
 }
 
-TAP_TEST(a_store_of_no_model_goes_only_when_nobody_holds_it)
+TAP_TEST(a_store_of_no_model_leaves_only_without_holder)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -389,7 +389,7 @@ TAP_TEST(a_store_of_no_model_goes_only_when_nobody_holds_it)
     check_str(decide(), "");
 }
 
-TAP_TEST(what_is_free_is_kept_while_room_comes)
+TAP_TEST(free_memory_is_kept_while_room_is_made)
 {
     make_full();
     world_add_model("small", POOL_CLASS_HIGH, 10, GOVERNOR_HOST);
@@ -399,11 +399,11 @@ TAP_TEST(what_is_free_is_kept_while_room_comes)
     check_str(decide(), "");
     check(strstr(deeds[0].reason, "moved a moment ago") != NULL);
     check(strstr(deeds[1].reason, "the free memory is kept for code") != NULL);
-    demand_of("batch")->is_known = false; /* nobody knows when: small need not wait for that */
+    demand_of("batch")->is_known = false; /* unknown for how long: small need not wait for that */
     check_str(decide(), "promote small, +wake small");
 }
 
-TAP_TEST(room_is_kept_for_who_may_come_back_soon)
+TAP_TEST(room_is_kept_for_a_store_that_may_return_soon)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -416,7 +416,7 @@ TAP_TEST(room_is_kept_for_who_may_come_back_soon)
     check_str(decide(), "promote batch, +wake batch");
 }
 
-TAP_TEST(it_goes_where_there_is_a_copy_or_room)
+TAP_TEST(it_leaves_to_the_tier_with_a_copy_or_room)
 {
     make_full();
     model_named("other")->class = POOL_CLASS_STANDARD;
@@ -435,12 +435,12 @@ TAP_TEST(it_goes_where_there_is_a_copy_or_room)
     check(strstr(decide(), "drain batch>disk") != NULL);
 }
 
-TAP_TEST(memory_of_graphs_is_given_up_and_never_copied)
+TAP_TEST(memory_of_graphs_is_discarded_and_never_copied)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
     world_add_store("graphs", "default", 70, GOVERNOR_DEVICE)->scratch = true;
-    check_str(decide(), ""); /* no spare is made ahead */
+    check_str(decide(), ""); /* no spare is made */
     wants("code", 1);
     check_str(decide(), "demote graphs>none, +promote code, +wake code");
     world.now.host_free = world.now.host_bytes = 0; /* it needs no room elsewhere */
@@ -461,7 +461,7 @@ TAP_TEST(a_store_without_bytes_is_reported)
     check_str(deeds[0].reason, "code has demand, and the mount has no store code");
 }
 
-TAP_TEST(reasons_hold_nothing_that_a_terminal_obeys)
+TAP_TEST(reasons_hold_no_control_characters)
 {
     world_begin(80);
     world_add_model("code", POOL_CLASS_CRITICAL, 40, GOVERNOR_HOST);
@@ -498,7 +498,7 @@ static void make_many(void)
     wants("code", 1);
 }
 
-TAP_TEST(what_a_round_cannot_hold_is_for_the_next)
+TAP_TEST(actions_beyond_a_round_are_for_the_next)
 {
     make_many();
     decide();

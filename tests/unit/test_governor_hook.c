@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands that the governor was given: what they say, and how they are ended. */
+/* Tests the governor's commands: their output, and how they are ended. */
 #include "governor/hook.h"
 
 #include "base/failure.h"
@@ -40,7 +40,7 @@ static void check_no_children(void)
     check_int(errno, ECHILD);
 }
 
-TAP_TEST(what_a_command_says_on_both_outputs_comes_out)
+TAP_TEST(both_outputs_of_a_command_are_kept)
 {
     check_int(run("echo one; echo two >&2; cat", LONG_MS), 0);
     check_str(hook.output, "one\ntwo\n");
@@ -48,7 +48,7 @@ TAP_TEST(what_a_command_says_on_both_outputs_comes_out)
     check_no_children();
 }
 
-TAP_TEST(what_fails_is_told_with_its_last_line)
+TAP_TEST(a_failure_is_reported_with_its_last_line)
 {
     check_int(run("echo first; echo 'connection refused' >&2; exit 7", LONG_MS), -EIO);
     check_int(hook.status, 7);
@@ -60,7 +60,7 @@ TAP_TEST(what_fails_is_told_with_its_last_line)
     check_no_children();
 }
 
-TAP_TEST(what_does_not_end_is_killed_with_all_that_it_started)
+TAP_TEST(a_late_command_is_killed_with_all_that_it_started)
 {
     uint64_t begin_ms = now_ms();
     int ends[2];
@@ -70,14 +70,14 @@ TAP_TEST(what_does_not_end_is_killed_with_all_that_it_started)
     check_int(run("sleep 600 & echo begun; sleep 600", 300), -ETIMEDOUT);
     check(now_ms() - begin_ms < 10000);
     check_str(failure.text, "did not end within 300 ms: begun");
-    /* Both had the end that is written to: it is closed when both are gone. */
+    /* Both had the write end: it is closed when both are gone. */
     close(ends[1]);
     check_int(read(ends[0], &byte, 1), 0);
     close(ends[0]);
     check_no_children();
 }
 
-TAP_TEST(what_a_command_leaves_behind_goes_on_and_is_not_waited_for)
+TAP_TEST(background_processes_go_on_and_are_not_waited_for)
 {
     uint64_t begin_ms = now_ms();
     long pid;
@@ -109,7 +109,7 @@ TAP_TEST(many_run_side_by_side_within_one_time)
     check_no_children();
 }
 
-TAP_TEST(who_has_no_turn_in_the_time_is_late_too)
+TAP_TEST(a_command_without_a_turn_in_the_time_is_late_too)
 {
     static struct hook many[HOOK_MAX_AT_ONCE + 1];
 
@@ -122,7 +122,7 @@ TAP_TEST(who_has_no_turn_in_the_time_is_late_too)
     check_no_children();
 }
 
-TAP_TEST(output_is_bounded_and_who_says_more_is_not_held_up)
+TAP_TEST(output_is_bounded_and_a_command_with_more_is_not_delayed)
 {
     hooks_free(&hook, 1);
     hook = (struct hook){.command = "head -c 300000 /dev/zero | tr '\\0' x; echo end >&2",

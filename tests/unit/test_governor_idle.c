@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor would do of its own accord: who is idle leaves and sleeps, and what is made or
- * brought ahead. */
+/* Tests actions without demand: idle models leave and sleep, spares are made, and adapters
+ * prefetched. */
 #include "governor_fixture.h"
 
 /* A device that batch and other, which both serve, nearly fill; code is on the host. */
@@ -45,7 +45,7 @@ TAP_TEST(above_high_the_idle_leave_by_last_use_down_to_low)
               "more than 95% of the device is in use; i0 (high) is idle and unused for longest");
 }
 
-TAP_TEST(above_high_nobody_goes_who_could_stay)
+TAP_TEST(above_high_no_store_leaves_that_could_stay)
 {
     world_begin(100);
     world_add_store("old", "default", 5, ALL_BUT_DISK)->last_used_ms = LONG_AGO - 1;
@@ -64,7 +64,7 @@ TAP_TEST(a_moment_without_requests_is_not_idle)
     check_str(decide(), "sleep i3, +drain i3>host");
 }
 
-TAP_TEST(above_high_only_who_is_idle_for_a_cooldown_and_may_go_does)
+TAP_TEST(above_high_only_stores_idle_for_a_cooldown_leave)
 {
     make_idle(10);
     serves("i0");
@@ -89,7 +89,7 @@ TAP_TEST(an_idle_model_whose_time_is_over_sleeps_and_its_store_stays)
     check_str(decide(), "");
 }
 
-TAP_TEST(whose_idle_time_is_over_goes_for_anybody)
+TAP_TEST(after_its_idle_time_a_store_leaves_for_any_model)
 {
     world_begin(80);
     world_add_model("batch", POOL_CLASS_BATCH, 40, GOVERNOR_HOST);
@@ -106,7 +106,7 @@ TAP_TEST(whose_idle_time_is_over_goes_for_anybody)
 /* ---- ahead
  * ---------------------------------------------------------------------------------------- */
 
-TAP_TEST(spares_are_made_of_what_is_not_critical_while_the_host_has_room)
+TAP_TEST(spares_are_made_of_uncritical_stores_while_the_host_has_room)
 {
     world_begin(100);
     world_add_model("code", POOL_CLASS_CRITICAL, 20, GOVERNOR_DEVICE);
@@ -130,7 +130,7 @@ TAP_TEST(four_spares_are_made_a_round)
     check_str(decide(), "spare s1>host, spare s2>host, spare s3>host, spare s4>host");
 }
 
-TAP_TEST(spares_wait_while_somebody_moves)
+TAP_TEST(spares_wait_while_a_store_moves)
 {
     make_full();
     model_named("other")->class = POOL_CLASS_HIGH;
@@ -186,7 +186,7 @@ TAP_TEST(adapters_come_only_with_their_base)
     check_str(decide(), "promote l2, promote l4");
 }
 
-TAP_TEST(adapters_come_up_to_low_and_to_what_their_pool_may_have)
+TAP_TEST(adapters_come_up_to_low_and_to_the_max_of_their_pool)
 {
     make_adapters();
     world.config.low = 54;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rounds over random GPUs against laws written apart. Whoever decides without seeing one thing (a
- * pin, a holder, a cooldown, ...) has to break a law, or that law would say nothing.
+ * Checks rounds over random GPUs against laws written apart. A governor that cannot see one thing
+ * (a pin, a holder, a cooldown, ...) must break a law, or that law would say nothing.
  */
 #include "governor_laws.h"
 
@@ -102,7 +102,7 @@ static void make_random_world(void)
         if (!one_in(3))
             make_random_model(i);
     }
-    uint64_t others = below(10) * GIB; /* what engines use beside their stores */
+    uint64_t others = below(10) * GIB; /* used by engines beside their stores */
     world.now.device_free -= others < world.now.device_free ? others : world.now.device_free;
     if (one_in(2)) {
         world.adapters[0] =
@@ -216,7 +216,7 @@ static void forget_classes(struct world *w)
         w->models[i].class = w->demand[i].waiting ? POOL_CLASS_CRITICAL : POOL_CLASS_BATCH;
 }
 
-/* Whoever serves looks idle. */
+/* Makes serving models look idle. */
 static void forget_use(struct world *w)
 {
     for (size_t i = 0; i < w->config.model_count; i++) {
@@ -312,12 +312,12 @@ static const struct {
              {"pools' min", forget_guarantees},
              {"pools' max", forget_limits},
              {"pools' slots", forget_slots},
-             {"what pools use", forget_use_of_pools},
+             {"the use of pools", forget_use_of_pools},
              {"room of the tiers", forget_tiers},
              {"high", forget_high},
-             {"who was woken", forget_wakes}};
+             {"wakes", forget_wakes}};
 
-TAP_TEST(whoever_does_not_see_one_thing_breaks_a_law)
+TAP_TEST(a_governor_blind_to_one_thing_breaks_a_law)
 {
     for (size_t i = 0; i < sizeof blind / sizeof blind[0]; i++) {
         const char *broken = NULL;
@@ -332,7 +332,7 @@ TAP_TEST(whoever_does_not_see_one_thing_breaks_a_law)
             broken = find_broken_law(&seen, deeds, deed_count);
         }
         if (!tap_check(broken != NULL, __FILE__, __LINE__, blind[i].name))
-            fprintf(stderr, "# nobody notices who does not see %s\n", blind[i].name);
+            fprintf(stderr, "# no law notices a governor that does not see %s\n", blind[i].name);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What engines say of their requests. */
+/* Tests parsing of engines' metrics. */
 #include "governor/metrics.h"
 #include "tap.h"
 
@@ -7,7 +7,7 @@
 
 static struct governor_metrics metrics;
 
-/* A block of its own, so that a sanitizer sees a step over its end. */
+/* A block of its own, so that a sanitizer sees a read beyond its end. */
 static void parse(const char *text)
 {
     size_t bytes = strlen(text);
@@ -55,14 +55,14 @@ TAP_TEST(several_engines_in_one_text_are_added_up)
     check_int(metrics.waiting, 7);
 }
 
-TAP_TEST(labels_may_have_what_ends_them_elsewhere)
+TAP_TEST(labels_may_have_quoted_delimiters)
 {
     parse("vllm:num_requests_waiting{model_name=\"a\\\"} 9 \\\\\",b=\"{ }\"} 5\n");
     check_int(metrics.waiting, 5);
     check_int(metrics.malformed, 0);
 }
 
-TAP_TEST(what_makes_no_sense_is_counted_and_passed_over)
+TAP_TEST(invalid_lines_are_counted_and_skipped)
 {
     parse("vllm:num_requests_waiting\n"
           "vllm:num_requests_waiting -1\n"
@@ -100,7 +100,7 @@ TAP_TEST(blanks_stand_where_the_format_lets_them)
     }
 }
 
-TAP_TEST(what_the_format_does_not_have_is_malformed)
+TAP_TEST(lines_outside_the_format_are_malformed)
 {
     static const char *const lines[] = {"vllm:num_requests_waiting 5 x",
                                         "vllm:num_requests_waiting 5 1 2",
@@ -137,7 +137,7 @@ static struct governor_metrics of_ttft(double sum_s, double count)
     return (struct governor_metrics){.has_ttft = true, .ttft_sum_s = sum_s, .ttft_count = count};
 }
 
-TAP_TEST(the_time_to_the_first_token_is_that_of_what_came_between_two_looks)
+TAP_TEST(the_time_to_the_first_token_is_the_mean_between_two_readings)
 {
     struct governor_metrics before = of_ttft(100, 50), none = {0};
     struct governor_metrics more = of_ttft(101, 54), anew = of_ttft(1, 2), fast = of_ttft(100, 60);
@@ -147,7 +147,7 @@ TAP_TEST(the_time_to_the_first_token_is_that_of_what_came_between_two_looks)
     check_int(governor_metrics_ttft_ms(&before, &anew), 0);
     check_int(governor_metrics_ttft_ms(&none, &more), 0);
     check_int(governor_metrics_ttft_ms(&more, &none), 0);
-    check_int(governor_metrics_ttft_ms(&before, &fast), 1); /* 0 would be: none came */
+    check_int(governor_metrics_ttft_ms(&before, &fast), 1); /* 0 would mean that there were none */
 }
 
 TAP_TEST(grants_are_found_by_store)

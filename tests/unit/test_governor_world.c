@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the governor sees of a mount and its engines, and the commands that it makes of deeds. */
+/* Tests the governor's snapshot of a mount and its engines, and the commands that it makes of
+ * actions. */
 #include "governor/act.h"
 #include "governor/observe.h"
 #include "governor/shell.h"
@@ -80,7 +81,7 @@ TAP_TEST(a_mount_is_seen_as_its_files_tell)
     const struct governor_snapshot *now = &seen.snapshot;
     check_int(now->now_ms, 99);
     check_int(now->device_bytes, 100);
-    check_int(now->device_free, 50); /* others have some */
+    check_int(now->device_free, 50); /* other programs use some */
     check_int(now->host_free, 140);
     check_int(now->disk_free, 0);
     require(now->store_count == 2 && now->pool_count == 2);
@@ -127,7 +128,7 @@ TAP_TEST(a_mount_that_cannot_be_governed_is_named_with_the_reason)
     end();
 }
 
-TAP_TEST(an_engine_whose_metrics_fail_is_unknown_and_told_of_once)
+TAP_TEST(an_engine_whose_metrics_fail_is_unknown_and_reported_once)
 {
     configure("model a store=a metrics='echo refused >&2; exit 7'\n"
               "model b store=b metrics='echo vllm:num_requests_waiting 4'\n"
@@ -144,7 +145,7 @@ TAP_TEST(an_engine_whose_metrics_fail_is_unknown_and_told_of_once)
     end();
 }
 
-TAP_TEST(without_metrics_demand_is_who_waits_and_an_engine_that_holds_is_no_idle_one)
+TAP_TEST(without_metrics_waiters_are_demand_and_an_engine_that_holds_is_not_idle)
 {
     configure("model a store=a; model b store=b; model c store=c");
     ask(1);
@@ -213,7 +214,7 @@ TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
     check_int(seen.demand[0].idle_since_ms, 50);
     require(see(held, 60) == 0);
     check_int(seen.demand[0].idle_since_ms, 50);
-    /* What is known of a model goes on under another config that has it. */
+    /* The past of a model goes on under another config that has it. */
     governor_note(&past, &sleep, 0, 70);
     governor_note(&past, &sleep, -EIO, 80);
     configure("model z store=z; model a store=a metrics='echo vllm:num_requests_running 1; echo "
@@ -241,7 +242,7 @@ TAP_TEST(an_engine_that_comes_is_not_idle_since_the_one_before_it)
     check_int(seen.demand[0].idle_since_ms, 55);
     require(see(held, 70) == 0);
     check_int(seen.demand[0].idle_since_ms, 70);
-    /* It tells nothing until it has its store. */
+    /* It has no metrics until it has its store. */
     configure("model a store=a metrics=false");
     ask(80);
     require(see(left, 80) == 0);
@@ -251,7 +252,7 @@ TAP_TEST(an_engine_that_comes_is_not_idle_since_the_one_before_it)
     ask(100);
     require(see(held, 100) == 0);
     check_int(seen.demand[0].idle_since_ms, 100);
-    /* That it tells nothing for a moment is not that it came anew. */
+    /* Missing metrics for a moment do not mean that it restarted. */
     configure("model a store=a metrics=false");
     ask(110);
     require(see(held, 110) == 0);
@@ -344,7 +345,7 @@ TAP_TEST(deeds_are_commands_of_the_shell)
     end();
 }
 
-TAP_TEST(a_deed_that_fails_is_told_with_its_name_its_cause_and_what_comes_next)
+TAP_TEST(a_deed_that_fails_is_reported_with_its_name_its_cause_and_the_next_attempt)
 {
     const struct governor_place place = {.mount = "/m", .program = "gmsfs"};
     struct governor_deed deed = {.kind = GOVERNOR_WAKE, .store = "a"};

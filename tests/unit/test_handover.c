@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes from one process to the next: all of it comes out as it went in, what does not fit is
+/* Tests the handover from one process to the next: all of it arrives unchanged, too large ones are
  * refused, and no descriptor is left over. */
 #include "daemon/handover.h"
 #include "wire_fixture.h"
@@ -75,7 +75,7 @@ TAP_TEST(all_of_it_comes_out_under_other_numbers)
     check_int(count_open(), before);
 }
 
-TAP_TEST(what_is_cut_off_is_refused_and_leaves_nothing_open)
+TAP_TEST(a_truncated_handover_is_refused_and_leaves_nothing_open)
 {
     int before = count_open(), fds[FDS];
     struct handover handover, got;

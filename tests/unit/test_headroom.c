@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory may still be taken: of the machine, and of the cgroups above this process. */
+/* Tests how much memory may still be taken: of the machine, and of the cgroups above this
+ * process. */
 #include "headroom_fixture.h"
 
 /* ---- reserve --------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known beside free memory: swap, huge pages, and how many processes the kernel killed. */
+/* Tests swap, huge pages, and the number of processes that the kernel killed. */
 #include "headroom_fixture.h"
 
 /* ---- swap ------------------------------------------------------------------------------------ */
@@ -29,14 +29,14 @@ static void expect_swap(uint64_t bytes)
     fake_root_remove(root);
 }
 
-TAP_TEST(swap_is_what_the_machine_has_where_no_cgroup_says_less)
+TAP_TEST(swap_is_the_machines_unless_a_cgroup_has_less)
 {
     swapping_machine(V2_MOUNT, "0::/job\n", 8 * GIB);
     put("/sys/fs/cgroup/job/memory.swap.max", "max\n");
     expect_swap(8 * GIB);
 }
 
-TAP_TEST(a_machine_without_swap_has_none_whatever_cgroups_allow)
+TAP_TEST(a_machine_without_swap_has_none_even_if_cgroups_allow_it)
 {
     machine(V2_MOUNT, "0::/job\n");
     put_number("/sys/fs/cgroup/job/memory.swap.max", GIB);
@@ -58,7 +58,7 @@ TAP_TEST(a_unit_that_forbids_swap_has_none)
     expect_swap(0);
 }
 
-TAP_TEST(swap_of_a_v1_group_is_what_its_second_limit_has_beyond_the_first)
+TAP_TEST(swap_of_a_v1_group_is_the_rest_of_its_second_limit_beyond_the_first)
 {
     swapping_machine(V1_MOUNT, "4:memory:/job\n", 8 * GIB);
     put_number("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", 4 * GIB);
@@ -123,7 +123,7 @@ static uint64_t count_kills(void)
 TAP_TEST(kills_of_the_machine_are_counted)
 {
     machine(NULL, NULL);
-    check_int(count_kills(), 0); /* an old kernel does not tell */
+    check_int(count_kills(), 0); /* an old kernel has no count */
     put("/proc/vmstat", "pgfault 17\noom_kill 3\nnr_unstable 0\n");
     check_int(count_kills(), 3);
     fake_root_remove(root);

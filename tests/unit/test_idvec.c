@@ -28,7 +28,7 @@ static bool take(void *item, void *context)
     return at->goes;
 }
 
-TAP_TEST(what_is_taken_out_at_once_leaves_the_others_in_order)
+TAP_TEST(items_taken_out_at_once_leave_the_others_in_order)
 {
     struct idvec vec = all_items();
     size_t taken = 0;
@@ -43,7 +43,7 @@ TAP_TEST(what_is_taken_out_at_once_leaves_the_others_in_order)
     idvec_free(&vec);
 }
 
-TAP_TEST(a_walk_goes_on_behind_the_last_id_whatever_was_taken_out)
+TAP_TEST(a_walk_goes_on_after_the_last_id_even_if_items_were_taken_out)
 {
     struct idvec vec = all_items();
 

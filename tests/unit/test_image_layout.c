@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout in an image: what opens, what it has at other sizes, and its entries for a store. */
+/* Tests the layout in an image: which bytes open, its hash at other sizes, and its entries for a
+ * store. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static void refuse(uint8_t *bytes, size_t size_bytes, const char *reason)
     image_layout_close(&layout);
 }
 
-TAP_TEST(what_a_store_commits_opens)
+TAP_TEST(a_layout_that_a_store_commits_opens)
 {
     struct image_layout_allocation allocation;
     struct image_layout_entry entry;
@@ -97,7 +98,7 @@ TAP_TEST(what_a_store_commits_opens)
     image_layout_close(&layout);
 }
 
-TAP_TEST(what_is_cut_or_not_canonical_does_not_open)
+TAP_TEST(a_layout_that_is_cut_or_not_canonical_does_not_open)
 {
     static const uint8_t long_form[] = "\x83\xa1v\xcc\x01\xab"
                                        "allocations\x90\xa8metadata\x90";
@@ -123,7 +124,7 @@ TAP_TEST(what_is_cut_or_not_canonical_does_not_open)
     refuse(bytes, sizeof(long_form) - 1, "not a canonical layout");
 }
 
-TAP_TEST(what_no_store_commits_does_not_open)
+TAP_TEST(a_layout_that_no_store_commits_does_not_open)
 {
     struct layout *layout = example(4096);
     size_t size_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of an image, and its manifest to text and back. */
+/* Tests the plan of an image, and its manifest to text and back. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static struct image_error error;
 
-/* Allocations of these sizes with nothing behind them, and a plan. */
+/* Makes allocations of these sizes, with no stored bytes behind them, and a plan. */
 static void make(struct image_manifest *manifest, const uint64_t *sizes, size_t count)
 {
     memset(manifest, 0, sizeof(*manifest));
@@ -60,7 +60,7 @@ static void refuse(const char *text, bool unfinished, const char *why)
     image_manifest_free(&manifest);
 }
 
-/* The text with `from` replaced once by `to`, and a sum that agrees; free(3). */
+/* Returns the text with `from` replaced once by `to`, and a matching sum; to be freed. */
 static char *changed(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from), *end;

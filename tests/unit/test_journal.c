@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal: transactions and snapshots, as the next worker finds them. */
+/* Tests the journal: transactions and snapshots, as the next worker finds them. */
 #include "journal/journal.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static struct journal_files files;
 static struct journal *journal;
-static char found[1u << 20]; /* what journal_read told, as text */
+static char found[1u << 20]; /* output of journal_read, as text */
 
 static void reopen(void)
 {
@@ -103,7 +103,7 @@ TAP_TEST(a_new_journal_has_nothing)
     check(journal_is_new(journal));
 }
 
-TAP_TEST(what_was_published_is_there_for_the_next_worker_and_nothing_else)
+TAP_TEST(published_entries_and_no_others_are_there_for_the_next_worker)
 {
     begin();
     add("one");
@@ -131,7 +131,7 @@ TAP_TEST(all_parts_of_an_entry_are_its_bytes)
     check_found("abcdef");
 }
 
-TAP_TEST(what_is_taken_back_is_not_there)
+TAP_TEST(withdrawn_entries_are_not_there)
 {
     begin();
     add("one");
@@ -183,7 +183,7 @@ TAP_TEST(a_snapshot_stands_for_the_turns_before_it)
     check_found("d");
 }
 
-TAP_TEST(a_snapshot_that_nobody_finished_changes_nothing)
+TAP_TEST(an_unfinished_snapshot_changes_nothing)
 {
     begin();
     publish("a");
@@ -265,7 +265,7 @@ TAP_TEST(more_than_a_file_holds_is_refused_and_harms_nothing)
     check_found("a");
 }
 
-/* With files of this size. */
+/* Runs with files of this size. */
 static void begin_small(off_t bytes)
 {
     begin();
@@ -279,7 +279,8 @@ static bool fits(size_t size)
     return journal_reserve(journal, journal_entry_room(size)) == 0;
 }
 
-/* Large ones fail where small ones still have what was kept in hand; these to the last byte. */
+/* Large entries fail while small ones still fit into the reserve; these fill it to the last
+ * byte. */
 TAP_TEST(a_file_is_filled_to_its_end_and_never_beyond)
 {
     enum {
@@ -316,7 +317,7 @@ TAP_TEST(a_file_is_filled_to_its_end_and_never_beyond)
     check_int(read_all(), 0);
 }
 
-TAP_TEST(beyond_its_bound_it_takes_what_is_small_alone_until_there_is_a_snapshot)
+TAP_TEST(beyond_its_bound_it_takes_only_small_entries_until_a_snapshot)
 {
     static char large[JOURNAL_SMALL_BYTES * 2], small[JOURNAL_SMALL_BYTES / 2];
     unsigned count = 0;
@@ -339,7 +340,7 @@ TAP_TEST(beyond_its_bound_it_takes_what_is_small_alone_until_there_is_a_snapshot
     check(!journal_is_at_bound(journal) && fits(sizeof large - 1));
 }
 
-TAP_TEST(what_is_reserved_beside_an_entry_is_there_when_the_file_is_full)
+TAP_TEST(bytes_reserved_beside_an_entry_are_there_when_the_file_is_full)
 {
     begin_small(1 << 20);
     while (journal_reserve_with(journal, journal_entry_room(1), 20000) == 0)
@@ -376,7 +377,7 @@ TAP_TEST(memory_that_a_dead_worker_has_made_is_given_back)
     require(journal_write_snapshot(journal, "half", 4) == 0);
     reopen();
     check_int(memory_of(files.snapshots[1]), 0);
-    check(memory_of(files.transactions[0]) > 80u << 20); /* it is all that there is */
+    check(memory_of(files.transactions[0]) > 80u << 20); /* that is all of it */
     journal_begin_snapshot(journal);
     require(journal_write_snapshot(journal, "S", 1) == 0);
     require(journal_end_snapshot(journal) == 0);
@@ -401,7 +402,7 @@ TAP_TEST(memory_of_a_file_that_is_not_in_use_is_given_back)
     check_found("");
 }
 
-TAP_TEST(trimmed_it_has_little_more_memory_than_what_is_in_use)
+TAP_TEST(trimmed_it_has_little_more_memory_than_it_uses)
 {
     begin();
     publish_much();
@@ -411,7 +412,7 @@ TAP_TEST(trimmed_it_has_little_more_memory_than_what_is_in_use)
     require(journal_end_snapshot(journal) == 0);
     journal_begin_snapshot(journal);
     publish("a");
-    journal_trim(journal); /* a snapshot is under way: the former one counts */
+    journal_trim(journal); /* a snapshot is in progress: the former one counts */
     check(memory_of(files.transactions[1]) > 80u << 20);
     require(journal_write_snapshot(journal, "T", 1) == 0);
     require(journal_end_snapshot(journal) == 0);
@@ -424,7 +425,7 @@ TAP_TEST(trimmed_it_has_little_more_memory_than_what_is_in_use)
     check_found("a bc");
 }
 
-TAP_TEST(what_is_the_callers_own_outlives_it)
+TAP_TEST(memory_of_the_caller_outlives_it)
 {
     unsigned char zeros[JOURNAL_OWN_BYTES] = {0};
 
@@ -438,7 +439,7 @@ TAP_TEST(what_is_the_callers_own_outlives_it)
     check_found("a");
 }
 
-/* Where there is no memory nothing was published, whatever the head says. */
+/* Without memory nothing was published, even if the head says so. */
 TAP_TEST(an_end_where_there_is_no_memory_is_refused)
 {
     struct journal *other = NULL;
@@ -452,7 +453,7 @@ TAP_TEST(an_end_where_there_is_no_memory_is_refused)
     check(strstr(failure.text, "damaged") != NULL);
 }
 
-/* Every byte that was published, one at a time. */
+/* Changes every published byte, one at a time. */
 TAP_TEST(damage_is_refused_and_told)
 {
     struct stat head;
@@ -516,8 +517,8 @@ static void check_numbers(uint64_t from, uint64_t to)
     check_found(wanted);
 }
 
-/* Against a list of what was published: at any time the next worker finds that, as a snapshot of a
- * beginning and the rest. */
+/* Compares with a list of published entries: at any time the next worker finds all of them, as a
+ * snapshot of a prefix and the rest. */
 TAP_TEST(random_turns_snapshots_and_deaths_lose_nothing)
 {
     enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of files as JSON: to the byte as jansson writes them, an item a line. */
+/* Tests texts of files as JSON: byte for byte as jansson writes them, an item a line. */
 #include "fs/json_text.h"
 #include "tap.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As jansson would write what it reads. */
+/* Returns the text as jansson would write it after reading it. */
 static void check_text(struct json_text *json)
 {
     char *text = NULL, *again;
@@ -61,7 +61,7 @@ TAP_TEST(an_empty_object_is_a_text)
     check_text(&json);
 }
 
-TAP_TEST(a_text_may_be_longer_than_what_is_reserved_at_first)
+TAP_TEST(a_text_may_be_longer_than_the_first_reservation)
 {
     struct json_text json;
     char longest[5000];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker's helpers and the keeper: descriptors of memory, in batches, until they are dropped.
- */
+/* Tests the worker's helpers and the keeper: descriptors of memory, in batches, until they are
+ * dropped. */
 #include "daemon/keep.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 #define MANY 600u
 
-/* A keeper that a thread runs as keeper.c would; one test at a time looks into it. */
+/* A keeper run by a thread as keeper.c would; one test at a time inspects it. */
 struct served {
     struct keeper keeper;
     struct keeper_setup setup;
@@ -50,7 +50,7 @@ static void served_start(struct served *served)
     require(pthread_create(&served->thread, NULL, serve, served) == 0);
 }
 
-/* The worker is gone: what its keeper still holds goes, and nothing else is left. */
+/* Ends the worker: its keeper closes all it holds, and no descriptor is left. */
 static void served_end(struct served *served)
 {
     keep_close(&served->keep);
@@ -99,7 +99,7 @@ TAP_TEST(hundreds_of_pieces_take_a_question_for_each_batch)
     check_int(holdings_count(&served.keeper.holdings), 0);
     check_int(count_open(), open);
     served_end(&served);
-    /* The last one is that we have hung up. */
+    /* The last request is our hangup. */
     check_int(served.questions, 2 * ((MANY + WIRE_BATCH_MAX - 1) / WIRE_BATCH_MAX) + 1);
     memories_close(memories, MANY);
 }
@@ -130,7 +130,7 @@ TAP_TEST(connections_are_held_beside_memory_and_are_none)
     memories_close(memories, 2);
 }
 
-TAP_TEST(what_the_keeper_never_held_can_be_dropped)
+TAP_TEST(memory_that_the_keeper_never_held_can_be_dropped)
 {
     struct service_memory memories[3];
     struct served served;
@@ -182,7 +182,7 @@ TAP_TEST(a_batch_beyond_the_limit_of_descriptors_is_kept_in_no_part)
     memories_close(memories, 40);
 }
 
-/* A worker that asks and reads no answer; what is asked next is answered again. */
+/* A worker that asks and reads no answer; the next question is answered again. */
 TAP_TEST(an_answer_that_is_not_taken_is_given_up_in_a_second)
 {
     struct wire_batch batch = {.head = {.type = WIRE_DROP, .value = 1}, .memories = {{.id = 1}}};
@@ -206,7 +206,7 @@ TAP_TEST(an_answer_that_is_not_taken_is_given_up_in_a_second)
     fcntl(ends.here, F_SETFL, O_NONBLOCK);
     while (wire_receive(ends.here, &answer, &fd) == 0)
         last = answer.id;
-    check_int((long long)last, (long long)batch.head.id - 2); /* all but the last one's */
+    check_int((long long)last, (long long)batch.head.id - 2); /* all but the last answer */
     require(wire_send_batch(ends.here, &batch, NULL) == 0);
     check(keeper_on_keep(&keeper));
     check_int(wire_receive(ends.here, &answer, &fd), 0);
@@ -214,7 +214,7 @@ TAP_TEST(an_answer_that_is_not_taken_is_given_up_in_a_second)
     ends_close(&ends);
 }
 
-TAP_TEST(what_the_worker_had_handed_over_ends_with_it)
+TAP_TEST(descriptors_that_the_worker_handed_over_end_with_it)
 {
     struct service_memory memories[MANY];
     struct wire_batch batch = {.head = {.type = WIRE_KEEP, .id = 1, .value = 2},
@@ -224,7 +224,7 @@ TAP_TEST(what_the_worker_had_handed_over_ends_with_it)
     memories_make(memories, 1, MANY);
     served_start(&served);
     check_int(keep_add(&served.keep, memories, MANY), 0);
-    /* A batch that nobody waits for any more. */
+    /* A batch whose answer is no longer wanted. */
     int fds[2] = {memories[0].fd, memories[1].fd};
     check_int(wire_send_batch(served.keep.fd, &batch, fds), 0);
     keep_close(&served.keep);
@@ -252,7 +252,7 @@ static void check_hangs_up(const void *bytes, size_t size, size_t count)
     memories_close(memories, 3);
 }
 
-TAP_TEST(who_says_what_means_nothing_is_not_listened_to_any_more)
+TAP_TEST(a_sender_of_nonsense_is_not_served_any_more)
 {
     struct wire_batch batch = {.head = {.type = WIRE_KEEP, .value = 3}};
 

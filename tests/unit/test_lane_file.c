@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The other side of a move, as lanes read and write it. */
+/* Tests the file side of a move, as lanes read and write it. */
 #include "copier/lane_file.h"
 
 #include "tap.h"
@@ -56,9 +56,9 @@ TAP_TEST(a_file_that_ends_before_is_an_error_and_does_not_grow)
     close(file.fd);
 }
 
-/* Blocks go past the page cache as long as the file system takes them; where it has no such files,
- * all goes through it. */
-TAP_TEST(what_a_file_system_refuses_past_the_page_cache_goes_through_it)
+/* Blocks go past the page cache as long as the file system accepts them; without such files, all go
+ * through it. */
+TAP_TEST(blocks_refused_past_the_page_cache_go_through_it)
 {
     int fd = open("/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
     char *block = aligned_alloc(4096, 4096), got[5];
@@ -81,7 +81,7 @@ TAP_TEST(what_a_file_system_refuses_past_the_page_cache_goes_through_it)
     free(block);
 }
 
-TAP_TEST(what_cannot_be_done_is_said_by_errno)
+TAP_TEST(failures_are_reported_by_errno)
 {
     file = (struct lane_file){.fd = open("/dev/null", O_RDONLY | O_CLOEXEC)};
     require(file.fd >= 0);
@@ -93,7 +93,7 @@ TAP_TEST(what_cannot_be_done_is_said_by_errno)
     close(file.fd);
 }
 
-TAP_TEST(a_mapped_file_is_written_there_when_somebody_is_at_write)
+TAP_TEST(a_mapped_file_is_written_there_while_another_thread_writes)
 {
     atomic_bool is_written = false;
     char *at;
@@ -114,8 +114,8 @@ TAP_TEST(a_mapped_file_is_written_there_when_somebody_is_at_write)
     close(file.fd);
 }
 
-/* On a machine without such pages a page cannot be had, and nobody dies of it. */
-TAP_TEST(a_page_that_cannot_be_had_is_an_errno)
+/* On a machine without such pages the result is an errno, not a signal. */
+TAP_TEST(a_page_that_cannot_be_made_is_an_errno)
 {
     int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB | MFD_HUGE_2MB);
     char *at;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lifeline hangs up when its process is killed, whoever still has the rest of its descriptors. */
+/* Tests that a lifeline hangs up when its process is killed, even if others share its
+ * descriptors. */
 #include "daemon/lifeline.h"
 
 #include "tap.h"
@@ -49,7 +50,7 @@ static int receive(pid_t *sharer)
     return fd;
 }
 
-/* A process that has the descriptors of this one, and lives on after it. */
+/* A process that has the descriptors of this one, and outlives it. */
 static pid_t share_descriptors(void)
 {
     pid_t pid = (pid_t)syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);

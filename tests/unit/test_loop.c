@@ -64,7 +64,7 @@ static void end(unsigned count)
     loop_free(loop);
 }
 
-TAP_TEST(however_many_sockets_of_a_user_are_ready_one_of_another_user_is_served_second)
+TAP_TEST(with_many_ready_sockets_of_a_user_one_of_another_user_is_served_second)
 {
     watch_all(ALL);
     require(loop_turn(loop, 0) == 0);
@@ -87,7 +87,7 @@ static void check_turns_go_on(uint32_t events)
     end(LOUD_COUNT);
 }
 
-TAP_TEST(a_turn_has_an_end_and_whom_it_leaves_over_comes_in_the_next_ones)
+TAP_TEST(a_turn_has_an_end_and_the_others_come_in_the_next_ones)
 {
     check_turns_go_on(EVENT_READ);
 }
@@ -104,7 +104,7 @@ static void stop_reading(struct event_watch *watch, uint32_t events)
     require(loop_watch(loop, &watches[1], 0) == 0);
 }
 
-TAP_TEST(what_waits_for_nothing_since_an_event_of_this_turn_is_not_told_of_an_older_one)
+TAP_TEST(a_watch_for_nothing_since_this_turn_gets_no_older_event)
 {
     watch_all(2);
     watches[0].ready = stop_reading;
@@ -118,7 +118,7 @@ TAP_TEST(what_waits_for_nothing_since_an_event_of_this_turn_is_not_told_of_an_ol
     end(2);
 }
 
-TAP_TEST(what_is_nobodys_is_served_in_each_turn)
+TAP_TEST(watches_without_a_user_are_served_in_each_turn)
 {
     watch_all(ALL);
     watches[QUIET_AT].whose = 0;
@@ -137,7 +137,7 @@ TAP_TEST(what_is_nobodys_is_served_in_each_turn)
 #define OF_USER(i)   ((i) / EACH)
 #define ALL_OF_USERS (USERS * EACH)
 
-TAP_TEST(however_many_users_have_events_each_is_served_in_each_turn)
+TAP_TEST(each_of_many_users_with_events_is_served_in_each_turn)
 {
     unsigned of_user[USERS] = {0};
 

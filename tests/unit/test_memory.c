@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory in libgmsfs: ranges that are filled while other threads map what they like. */
+/* Tests host memory in libgmsfs: ranges that are filled while other threads map at will. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -38,7 +38,7 @@ static int append_piece(struct gfs_memory *memory, struct gfs_range *range, char
     return r;
 }
 
-/* Does the kernel know a mapping there? */
+/* Returns true if the kernel has a mapping there. */
 static int is_mapped(uintptr_t va)
 {
     unsigned char here;
@@ -85,7 +85,7 @@ TAP_TEST(range_is_filled_side_by_side)
     }
 }
 
-/* Where the next piece would go: the part that is open, as after a first append. */
+/* Returns the address of the next piece: the open part, as after a first append. */
 static void *take_next_address(const struct gfs_range *range)
 {
     void *va = (void *)(range->base + range->mapped_bytes);
@@ -93,7 +93,7 @@ static void *take_next_address(const struct gfs_range *range)
     return mmap(va, GRANULE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
-TAP_TEST(address_that_somebody_took_is_noticed_and_left_alone)
+TAP_TEST(address_that_was_taken_is_noticed_and_left_alone)
 {
     enter_host_memory();
     struct gfs_range range = {0};

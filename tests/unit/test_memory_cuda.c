@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's memory in libgmsfs, over the fake driver: rights, contexts, and no leak. */
+/* Tests a GPU's memory in libgmsfs, over the fake driver: rights, contexts, and no leak. */
 #include "memory_cuda_fixture.h"
 
 /* ---- the device ----------------------------------------------------------------------------- */
@@ -167,7 +167,7 @@ TAP_TEST(private_copy_is_writable_and_is_given_back)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Everything once, with the way back that a caller takes. Negative: something failed. */
+/* Does everything once, with a caller's clean-up. Negative: a call failed. */
 static int use_everything(const int fds[2])
 {
     struct gfs_range range = {0};
@@ -200,7 +200,7 @@ static int use_everything(const int fds[2])
     return r;
 }
 
-/* But for those of the way back itself. */
+/* Calls of the clean-up itself are left out. */
 TAP_TEST(each_call_fails_once_and_nothing_is_left)
 {
     static const char *const calls[] = {
@@ -233,7 +233,8 @@ TAP_TEST(each_call_fails_once_and_nothing_is_left)
             snprintf(control, sizeof control, "fail %s %d %d 1\n", calls[i], DRV_UNKNOWN, at);
             require(fake_cuda_control(control));
             r = use_everything(fds);
-            /* The first allocation is the anchor's, and what it is is asked: all works without. */
+            /* The first allocation is the anchor's, and its kind is queried: all works without
+             * it. */
             may_pass = at == 2 || strcmp(calls[i], "cuMemAlloc_v2") == 0 ||
                        strcmp(calls[i], "cuPointerGetAttribute") == 0;
             check(r == -EIO || (r == 0 && may_pass));
@@ -264,7 +265,7 @@ TAP_TEST(nothing_is_left_after_many_cycles)
     close(fds[1]);
     check_int(used_bytes(), 0);
     fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    check(fds[0] <= before); /* no descriptor more */
+    check(fds[0] <= before); /* no new descriptor */
     close(fds[0]);
     fake_cuda_remove();
 }

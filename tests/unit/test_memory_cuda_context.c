@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's memory in libgmsfs, over the fake driver: contexts that the program ends or chooses. */
+/* Tests a GPU's memory in libgmsfs, over the fake driver: contexts that the program ends or
+ * chooses. */
 #include "memory_cuda_fixture.h"
 
 #define STRANGERS 16
@@ -20,7 +21,7 @@ static void pop(void)
     check_int(cu->cuCtxPopCurrent_v2(&context), DRV_SUCCESS);
 }
 
-/* Fills the addresses that came free: one of them was ours. */
+/* Fills the freed addresses: one of them was ours. */
 static void allocate_strangers(drv_pointer strangers[STRANGERS], size_t bytes)
 {
     for (int i = 0; i < STRANGERS; i++)
@@ -99,7 +100,7 @@ TAP_TEST(reset_of_the_primary_context_is_survived)
     fake_cuda_remove();
 }
 
-/* What waits on a full device is the anchor, if it still is one. */
+/* A full device waits with the anchor, if that still exists. */
 TAP_TEST(full_device_after_a_reset_takes_nothing_of_others)
 {
     drv_pointer strangers[STRANGERS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's memory that other devices may touch: the fake driver's rights, and who libgmsfs gives
- * them to and takes them from. */
+/* Tests a GPU's memory that other devices may access: the fake driver's rights, and the devices to
+ * which libgmsfs grants them. */
 #include "memory_cuda_fixture.h"
 
 static enum drv_result set_rights(uintptr_t va, drv_device device, enum drv_access access)
@@ -27,7 +27,7 @@ static enum drv_result read_byte_by(drv_device device, uintptr_t va)
 
 /* ---- the fake driver ------------------------------------------------------------------------ */
 
-/* As two H200s do it, driver 580. */
+/* Two H200s behave so with driver 580. */
 TAP_TEST(rights_are_each_devices_own_and_stay_until_they_are_set_again)
 {
     drv_memory imported;
@@ -63,7 +63,7 @@ TAP_TEST(rights_are_each_devices_own_and_stay_until_they_are_set_again)
 
 /* ---- libgmsfs ------------------------------------------------------------------------------- */
 
-/* From now on they may touch what is mapped, too. */
+/* From now on they may access mapped memory, too. */
 static void name_devices(struct gfs_memory *memory, const drv_device *devices, size_t count)
 {
     struct drv_uuid uuid;
@@ -75,7 +75,7 @@ static void name_devices(struct gfs_memory *memory, const drv_device *devices, s
     memory->wishes.device_count = count;
 }
 
-TAP_TEST(rights_are_changed_for_those_who_were_let_in_whoever_is_named_since)
+TAP_TEST(rights_are_changed_for_the_devices_let_in_at_mapping)
 {
     struct gfs_range range = {0};
     struct gfs_memory memory;

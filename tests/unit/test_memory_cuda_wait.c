@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's memory in libgmsfs, over the fake driver: what is waited for, and captures. */
+/* Tests a GPU's memory in libgmsfs, over the fake driver: waits, and captures. */
 #include "memory_cuda_fixture.h"
 
 /* ---- captures ------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static struct capture start_capture(unsigned flags)
     return capture;
 }
 
-/* 1: nobody broke it. */
+/* Returns 1 if the capture was not broken. */
 static int end_capture_whole(struct capture *capture)
 {
     void *graph = NULL;
@@ -70,7 +70,7 @@ TAP_TEST(named_stream_that_captures_is_busy)
     fake_cuda_remove();
 }
 
-/* Nobody told of it: it is not noticed, and not harmed by mappings either. */
+/* An unannounced capture is not noticed, and mappings do not harm it either. */
 TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
 {
     struct gfs_range range = {0};
@@ -93,7 +93,7 @@ TAP_TEST(mapping_breaks_no_capture_that_it_does_not_know)
     fake_cuda_remove();
 }
 
-/* Gives the byte at `from` to a stream that does it when it is waited for. */
+/* Gives the byte at `from` to a stream that copies it when it is waited for. */
 static struct drv_stream *ask_for_byte(void *to, uintptr_t from, unsigned flags)
 {
     struct drv_stream *stream;
@@ -103,7 +103,7 @@ static struct drv_stream *ask_for_byte(void *to, uintptr_t from, unsigned flags)
     return stream;
 }
 
-/* As gmsfs_close does it: what other streams do with the memory is done before it goes. */
+/* As gmsfs_close does: other streams finish with the memory before it goes. */
 static void check_work_is_waited_for(unsigned capture_flags, int is_named)
 {
     unsigned char byte = 0;

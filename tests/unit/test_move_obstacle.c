@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of why a store does not move. */
+/* Tests the reasons reported for a store that does not move. */
 #include "evict_fixture.h"
 
 #include "service/move_obstacle.h"
@@ -60,7 +60,7 @@ TAP_TEST(processes_of_another_store_are_named_if_each_reader_may_read_that_store
 {
     static const struct {
         uint32_t uid, mode; /* of the store that does not move; its group is uid */
-        uint32_t other_uid, other_gid, other; /* of the one that a process holds */
+        uint32_t other_uid, other_gid, other; /* of the store that a process holds */
         bool is_named;
     } rows[] = {
         {7, 0755, 8, 8, 0755, true},  {7, 0700, 8, 8, 0755, true},  {7, 0755, 7, 7, 0700, false},
@@ -87,7 +87,7 @@ TAP_TEST(processes_of_another_store_are_named_if_each_reader_may_read_that_store
     end();
 }
 
-TAP_TEST(the_first_move_that_ends_after_an_order_tells_what_became_of_it)
+TAP_TEST(the_first_move_that_ends_after_an_order_gives_its_result)
 {
     struct move_obstacle obstacle;
     struct record to_host = {.type = RECORD_MOVE_BEGIN, .kind = CORE_PLACE_HOST};

@@ -104,7 +104,7 @@ TAP_TEST(utf8_cut_short_is_refused_without_reading_on)
     static const char text[] = "\xf0\x9f\x92\xbe";
 
     for (size_t bytes = 1; bytes < 4; bytes++) {
-        char *exact = malloc(bytes); /* so that the sanitizer sees a read behind it */
+        char *exact = malloc(bytes); /* so that the sanitizer sees a read beyond it */
         require(exact != NULL);
         memcpy(exact, text, bytes);
         check(!name_is_utf8(exact, bytes));
@@ -144,7 +144,7 @@ TAP_TEST(a_name_of_more_than_255_bytes_is_too_long)
     check_int(name_decode_key(text, key), -ENAMETOOLONG);
 }
 
-TAP_TEST(what_decodes_encodes_to_the_same_name)
+TAP_TEST(a_name_that_decodes_encodes_to_itself)
 {
     static const char letters[] = "%%%022255EFefa./.\x01";
     char text[12];
@@ -165,7 +165,7 @@ TAP_TEST(what_decodes_encodes_to_the_same_name)
     }
 }
 
-/* Each byte at each place of keys shorter than, as long as, and longer than a block. */
+/* Tests each byte at each place of keys shorter than, as long as, and longer than a block. */
 TAP_TEST(a_key_is_checked_as_it_is_encoded)
 {
     static const size_t sizes[] = {1, 15, 16, 17, 32, 33, 50, 253, 254, 255};
@@ -219,7 +219,7 @@ TAP_TEST(utf8_is_judged_at_every_place_of_a_text)
     }
 }
 
-TAP_TEST(what_a_copying_tool_calls_its_file_before_it_renames_it_is_no_key_but_is_known)
+TAP_TEST(temporary_names_of_copying_tools_are_no_keys_but_are_known)
 {
     char longest[NAME_MAX_BYTES + 2];
 
@@ -228,12 +228,12 @@ TAP_TEST(what_a_copying_tool_calls_its_file_before_it_renames_it_is_no_key_but_i
     check(name_is_temporary(".lora%2Fa.AbCdEf"));
     check_int(name_decode_key(".a.XyZ019", key), -EINVAL);
     check(!name_is_temporary("a.XyZ019"));
-    check(!name_is_temporary("..XyZ019"));   /* of no name */
+    check(!name_is_temporary("..XyZ019"));   /* without a name */
     check(!name_is_temporary(".a.XyZ01"));   /* five */
     check(!name_is_temporary(".a.XyZ0190")); /* seven */
     check(!name_is_temporary(".a.XyZ0_9"));
     check(!name_is_temporary(".aXyZ0199"));
-    check(!name_is_temporary(".%41.XyZ019")); /* of what is no name */
+    check(!name_is_temporary(".%41.XyZ019")); /* not an encoded name */
     check(!name_is_temporary(""));
     memset(longest, 'a', sizeof longest);
     memcpy(longest, ".", 1);

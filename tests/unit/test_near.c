@@ -73,7 +73,7 @@ TAP_TEST(a_device_without_a_node_is_near_nothing)
     check_int(find("1\n", "0-3\n", "no such device", &cpus), -ENOENT);
 }
 
-TAP_TEST(what_is_no_list_of_processors_is_refused)
+TAP_TEST(malformed_lists_of_processors_are_refused)
 {
     static const char *const lists[] = {
         "\n", "", "x", "1-", "3,,4", "0-3;", "99999999999999999999"};

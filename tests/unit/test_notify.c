@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a service manager is told arrives, and nobody waits for one that is busy. */
+/* Tests that messages to a service manager arrive, and that a busy one is not waited for. */
 #include "daemon/notify.h"
 
 #include <stddef.h>
@@ -35,7 +35,8 @@ static void check_hears(const char *wanted)
     check_str(text, wanted);
 }
 
-/* By several, as each may have so much under way; how many messages it has. */
+/* Sent by several processes, because each may have a limited number in flight; returns the number
+ * of messages. */
 static unsigned fill_manager(void)
 {
     unsigned messages = 0, before;
@@ -50,7 +51,7 @@ static unsigned fill_manager(void)
     return messages;
 }
 
-TAP_TEST(what_a_busy_manager_does_not_take_is_said_later)
+TAP_TEST(messages_that_a_busy_manager_refuses_are_sent_later)
 {
     begin();
     unsigned others = fill_manager();

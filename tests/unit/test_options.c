@@ -12,7 +12,7 @@
 static struct daemon_options options;
 static char error_text[OPTIONS_ERROR_BYTES];
 
-/* Arguments behind the command's name, ended by NULL. */
+/* Arguments after the command's name, ended by NULL. */
 static int parse(const char *first, ...)
 {
     char copies[MAX_ARGUMENTS][512];
@@ -73,7 +73,7 @@ TAP_TEST(sizes_are_powers_of_1024)
     }
 }
 
-TAP_TEST(what_is_no_size_is_refused_and_changes_nothing)
+TAP_TEST(invalid_sizes_are_refused_and_change_nothing)
 {
     static const char *const BAD[] = {"",  " 1", "-1", "+1",  "1.5G",  "4GB",  "4 G",
                                       "G", "1Q", "1E", "1Gi", "1GiBx", "0x10", "50%"};
@@ -111,7 +111,7 @@ static void check_apart(uint64_t one, uint64_t other, const char *one_text, cons
     check_str(c, one_text);
 }
 
-TAP_TEST(sizes_that_differ_are_written_with_what_tells_them_apart)
+TAP_TEST(sizes_that_differ_are_written_differently)
 {
     check_apart(1280ull << 20, 512ull << 20, "1.2 GiB", "512.0 MiB");
     check_apart(4ull << 30, 4ull << 30, "4.0 GiB", "4.0 GiB");
@@ -225,7 +225,7 @@ TAP_TEST(the_ordinal_of_gms_clients_is_the_index_of_the_device_where_none_is_giv
     check_int(options.gms_ordinal, 0);
 }
 
-TAP_TEST(what_is_for_gms_clients_needs_the_option_gms)
+TAP_TEST(options_for_gms_clients_need_the_option_gms)
 {
     refused("gms_dir=/run/gms", "option gms_dir=/run/gms: is for GMS clients: give the option gms");
     refused("gms_ordinal=1", "option gms_ordinal=1: is for GMS clients");
@@ -242,7 +242,7 @@ TAP_TEST(gms_clients_need_the_uuid_of_a_gpu_on_host_memory_too)
     check_int(parse("-o", "backend=host,gms", "--help", NULL), 0);
 }
 
-TAP_TEST(what_mount_passes_on_is_accepted)
+TAP_TEST(words_that_mount_passes_on_are_accepted)
 {
     check_int(parse_list("rw,nosuid,nodev,noatime,user,_netdev,nofail,x-systemd.automount,"
                          "x-a=1,X-b,comment=mine,defaults,,dev,suid,size=1G"),
@@ -371,7 +371,7 @@ TAP_TEST(long_words_and_wrong_flags_are_refused)
     check(strstr(error_text, "mount point is missing") != NULL);
 }
 
-TAP_TEST(an_error_is_one_line_whatever_the_arguments_hold)
+TAP_TEST(an_error_is_one_line_for_any_arguments)
 {
     refused("size=1\n\033[2J", "option size=1??[2J: expected");
     check_int(parse("-o", "a\nb", "/mnt", NULL), -EINVAL);

@@ -96,7 +96,7 @@ TAP_TEST(an_item_larger_than_a_chunk_has_its_own_allocation)
     pack_free(&plan);
 }
 
-TAP_TEST(what_is_larger_than_a_chunk_is_numbered_behind_sixteen_chunks)
+TAP_TEST(items_larger_than_a_chunk_are_numbered_after_sixteen_chunks)
 {
     enum {
         ITEMS = 20
@@ -162,7 +162,7 @@ TAP_TEST(sizes_that_overflow_are_refused)
     check(plan.places == NULL && plan.allocation_bytes == NULL);
 }
 
-/* What must hold for any plan: aligned, inside, nothing overlaps, chunks kept. */
+/* Laws of any plan: aligned, inside, nothing overlaps, chunks kept. */
 static void check_plan(const struct pack_item *items, size_t count, uint64_t chunk_bytes,
                        const struct pack_plan *plan)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which parts a model must have, by the names of its files. */
+/* Tests which parts a model must have, by the names of its files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ struct set {
     size_t length;
 };
 
-/* Makes the parts first + bit of `bits`, in an order that nobody chose. */
+/* Makes the parts first + bit of `bits`, in an arbitrary order. */
 static void make_set(struct set *set, const char *format, uint32_t bits, uint32_t first,
                      uint32_t count)
 {
@@ -104,7 +104,7 @@ TAP_TEST(a_set_is_whole_if_and_only_if_every_part_is_there)
         }
 }
 
-/* Every part that is not there is named, or counted where there are many. */
+/* Every missing part is named, or counted if there are many. */
 TAP_TEST(the_parts_that_are_missing_are_named)
 {
     char text[PART_TEXT_BYTES], name[NAME_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call that does not come back is said once; one that does is not. */
+/* Tests that a call that hangs is reported once, and others are not. */
 #include "vmm/patience.h"
 
 #include "tap.h"
@@ -51,7 +51,7 @@ static unsigned wait_for_line(const char *word)
     return log_count(word);
 }
 
-TAP_TEST(call_that_hangs_is_said_once_by_name_and_that_it_came_back)
+TAP_TEST(call_that_hangs_is_reported_once_by_name_and_again_when_it_returns)
 {
     struct patience *patience;
     unsigned said, came, others;
@@ -60,7 +60,7 @@ TAP_TEST(call_that_hangs_is_said_once_by_name_and_that_it_came_back)
     require(patience_new("device cuda", SOON_MS, &patience) == 0);
     patience_begin(patience, "cuMemCreate");
     said = wait_for_line("cuMemCreate has not come back");
-    usleep(5 * SOON_MS * 1000); /* time for another line, which there must not be */
+    usleep(5 * SOON_MS * 1000); /* time for another line, which must not come */
     others = log_count("cuMemCreate has not come back");
     patience_end(patience);
     came = log_count("cuMemCreate came back after");
@@ -71,7 +71,7 @@ TAP_TEST(call_that_hangs_is_said_once_by_name_and_that_it_came_back)
     check_int(came, 1);
 }
 
-TAP_TEST(second_call_that_hangs_is_said_too)
+TAP_TEST(second_call_that_hangs_is_reported_too)
 {
     struct patience *patience;
     unsigned said, came;
@@ -90,7 +90,7 @@ TAP_TEST(second_call_that_hangs_is_said_too)
     check_int(came, 1);
 }
 
-TAP_TEST(calls_that_come_back_are_not_spoken_of)
+TAP_TEST(calls_that_come_back_are_not_reported)
 {
     struct patience *patience;
     unsigned said;
@@ -107,7 +107,7 @@ TAP_TEST(calls_that_come_back_are_not_spoken_of)
     check_int(said, 0);
 }
 
-TAP_TEST(without_one_nobody_looks)
+TAP_TEST(without_a_call_no_thread_looks)
 {
     patience_begin(NULL, "cuMemCreate");
     patience_end(NULL);

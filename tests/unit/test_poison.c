@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the things that workers were at when they ended is refused, and after how many of them.
- */
+/* Tests which tasks of dead workers are refused, and after how many deaths. */
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define ENDED  (1 << 8) /* as waitpid tells exit status 1 */
+#define ENDED  (1 << 8) /* exit status 1, as waitpid reports it */
 #define KILLED SIGKILL
 
 static struct keeper_setup setup = {.mountpoint = "/mount"};
@@ -32,7 +31,7 @@ static void end(struct keeper *keeper)
     free(keeper);
 }
 
-/* A worker is at these, 0: at no more, when it ends so. */
+/* A worker ends this way during these tasks; 0: no more. */
 static void die(struct keeper *keeper, int status, uint64_t first, uint64_t second)
 {
     atomic_store(&keeper->ledger->at[0], first);
@@ -41,10 +40,10 @@ static void die(struct keeper *keeper, int status, uint64_t first, uint64_t seco
     keeper_refuse_poison(keeper);
 }
 
-static bool refuses_asker(const struct keeper *keeper, uint64_t what)
+static bool refuses_asker(const struct keeper *keeper, uint64_t asker)
 {
     for (unsigned i = 0; i < FS_REFUSED_ASKERS; i++)
-        if (keeper->ledger->refused_askers[i].what == what &&
+        if (keeper->ledger->refused_askers[i].what == asker &&
             keeper->ledger->refused_askers[i].until_ms > clock_now_ms() + 50000)
             return true;
     return false;
@@ -118,16 +117,16 @@ TAP_TEST(a_gms_client_that_works_on_is_let_go_after_ten)
     end(keeper);
 }
 
-TAP_TEST(what_a_process_asks_on_fds_is_refused_after_three)
+TAP_TEST(requests_of_a_process_on_fds_are_refused_after_three)
 {
     struct keeper *keeper = begin();
-    uint64_t what = fs_at_asker(1000, 4711, 11);
+    uint64_t asker = fs_at_asker(1000, 4711, 11);
 
     for (int i = 0; i < 3; i++) {
-        check(!refuses_asker(keeper, what));
-        die(keeper, ENDED, what, 0);
+        check(!refuses_asker(keeper, asker));
+        die(keeper, ENDED, asker, 0);
     }
-    check(refuses_asker(keeper, what));
+    check(refuses_asker(keeper, asker));
     check(!refuses_asker(keeper, fs_at_asker(1000, 4711, 1)));
     check(!refuses_asker(keeper, fs_at_asker(1000, 4712, 11)));
     check(!refuses_asker(keeper, fs_at_any_asker(1000)));
@@ -135,7 +134,7 @@ TAP_TEST(what_a_process_asks_on_fds_is_refused_after_three)
     end(keeper);
 }
 
-/* More would be the end of the mount (KEEPER_MAX_IN_ROW). */
+/* More would end the mount (KEEPER_MAX_IN_ROW). */
 TAP_TEST(a_user_whose_processes_ask_one_after_the_other_is_refused_after_ten)
 {
     struct keeper *keeper = begin();

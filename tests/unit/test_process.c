@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon reads in /proc: processes, the mount table, the kernel's bounds. */
+/* Tests what the daemon reads in /proc: processes, the mount table, the kernel's bounds. */
 #include "daemon/mountinfo.h"
 #include "daemon/process.h"
 #include "daemon/timeouts.h"
@@ -102,8 +102,8 @@ TAP_TEST(this_process_and_its_ancestors_are_found)
     check_int(caller.uid, 5);
 }
 
-/* A connection that a child made, which has ended and is reaped unless it stays; *child is its
- * number. */
+/* A connection made by a child, which has ended and is reaped unless it stays; *child is its
+ * pid. */
 static int connect_from_child(bool stays, pid_t *child)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -151,7 +151,7 @@ TAP_TEST(a_peer_is_found_by_its_connection)
     close(fd);
 }
 
-/* A process with this number, which waits; -1 where nobody may choose it. */
+/* Starts a waiting process with this pid; -1 if pids cannot be chosen. */
 static pid_t fork_as(pid_t number)
 {
     struct clone_args args = {
@@ -165,7 +165,7 @@ static pid_t fork_as(pid_t number)
     return child;
 }
 
-TAP_TEST(a_peer_that_is_gone_is_nobody_also_when_its_number_is_anothers)
+TAP_TEST(a_peer_that_is_gone_is_not_found_even_if_its_number_is_used_again)
 {
     struct service_caller caller = {.process_count = 7, .comm = "before"};
     pid_t child, other;
@@ -207,7 +207,7 @@ TAP_TEST(a_thread_is_its_process)
     check_int(caller.processes[0].pid, getpid());
 }
 
-TAP_TEST(who_is_not_there_is_nobody)
+TAP_TEST(a_missing_process_is_not_found)
 {
     struct service_caller caller = {.process_count = 3};
     int fd = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A journal alone tells the state that it led to, whoever reads it. */
+/* Tests that a journal alone gives the state that it led to, to any reader. */
 #include "daemon/replay.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static void begin(const struct core_options *options)
         require(replay_begin(&transaction, options) == 0);
 }
 
-/* In the journal, and applied to `core` if there is one. */
+/* Appends to the journal, and applies to `core` if there is one. */
 static void record(struct core *core, const struct record *record)
 {
     struct outcome outcome = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon itself may grow by: who is refused when, and how seldom one has to look. */
+/* Tests how much the daemon itself may grow: which users are refused when, and how seldom it
+ * measures. */
 #include "vmm/room.h"
 
 #include "tap.h"
@@ -12,7 +13,7 @@
 #define ASIDE    (6 * MIB)
 #define STALE_MS 1000u
 
-static struct room_view there; /* what a look finds */
+static struct room_view there; /* result of a measurement */
 static int look_error;
 static struct room room;
 static uint64_t now_ms;
@@ -33,7 +34,7 @@ static void begin(uint64_t free_bytes)
     room_init(&room, look, &room);
 }
 
-/* What is granted is taken at once. */
+/* Takes the granted bytes at once. */
 static int take(enum room_rank rank, uint64_t bytes)
 {
     int error = room_take(&room, rank, bytes, now_ms);
@@ -49,7 +50,7 @@ static void give(uint64_t bytes)
     room_give(&room, bytes);
 }
 
-TAP_TEST(without_a_room_nobody_is_refused)
+TAP_TEST(without_a_room_no_user_is_refused)
 {
     check_int(room_take(NULL, ROOM_USER, UINT64_MAX, 0), 0);
     check_int(room_hold(NULL, ROOM_USER, UINT64_MAX, 0), 0);
@@ -57,7 +58,7 @@ TAP_TEST(without_a_room_nobody_is_refused)
     check(!room_is_short(NULL));
 }
 
-TAP_TEST(where_it_cannot_be_told_nobody_is_refused)
+TAP_TEST(with_unknown_memory_no_user_is_refused)
 {
     begin(0);
     look_error = -EIO;
@@ -78,7 +79,7 @@ TAP_TEST(each_rank_has_a_floor_of_its_own)
     check_int(take(ROOM_LOOK, 1), -ENOMEM);
 }
 
-TAP_TEST(allocations_leave_something_for_everybody)
+TAP_TEST(allocations_leave_something_for_every_user)
 {
     begin(RESERVE + ASIDE);
     check_int(take(ROOM_USER, RESERVE / 2), 0);
@@ -118,7 +119,7 @@ TAP_TEST(a_look_grows_old)
     check_int(take(ROOM_USER, KIB), -ENOMEM);
 }
 
-TAP_TEST(who_is_refused_again_and_again_has_no_look_done_each_time)
+TAP_TEST(a_user_refused_again_and_again_causes_no_look_each_time)
 {
     begin(0);
     for (int i = 0; i < 1000; i++)
@@ -129,7 +130,7 @@ TAP_TEST(who_is_refused_again_and_again_has_no_look_done_each_time)
     check_int(take(ROOM_USER, KIB), 0);
 }
 
-TAP_TEST(one_user_who_is_refused_does_not_stop_an_administrator)
+TAP_TEST(a_refused_user_does_not_stop_an_administrator)
 {
     begin(RESERVE / 2 + ASIDE);
     check_int(take(ROOM_USER, KIB), -ENOMEM);
@@ -137,7 +138,7 @@ TAP_TEST(one_user_who_is_refused_does_not_stop_an_administrator)
     check_int(take(ROOM_LOOK, KIB), 0);
 }
 
-TAP_TEST(what_is_given_back_can_be_had_again)
+TAP_TEST(bytes_given_back_can_be_taken_again)
 {
     begin(RESERVE / 2 + ASIDE + MIB);
     check_int(take(ROOM_USER, MIB), 0);
@@ -145,11 +146,11 @@ TAP_TEST(what_is_given_back_can_be_had_again)
     give(MIB);
     check_int(take(ROOM_USER, MIB), 0);
     check_int(take(ROOM_USER, 1), -ENOMEM);
-    room_give(&room, 100 * MIB); /* more than was granted since the last look */
+    room_give(&room, 100 * MIB); /* more than was granted since the last measurement */
     check_int(take(ROOM_USER, 2 * MIB), -ENOMEM);
 }
 
-TAP_TEST(what_is_held_counts_beyond_a_look)
+TAP_TEST(held_bytes_count_beyond_a_look)
 {
     begin(RESERVE / 2 + ASIDE + 4 * MIB);
     check_int(room_hold(&room, ROOM_USER, 3 * MIB, now_ms), 0);
@@ -161,7 +162,7 @@ TAP_TEST(what_is_held_counts_beyond_a_look)
     check_int(take(ROOM_USER, 2 * MIB), 0);
 }
 
-TAP_TEST(what_is_never_refused_counts_as_well)
+TAP_TEST(bytes_that_are_never_refused_count_as_well)
 {
     begin(RESERVE / 2 + ASIDE + MIB);
     check_int(take(ROOM_USER, KIB), 0);
@@ -169,7 +170,7 @@ TAP_TEST(what_is_never_refused_counts_as_well)
     check_int(take(ROOM_USER, KIB), -ENOMEM);
 }
 
-TAP_TEST(it_is_short_before_anybody_is_refused)
+TAP_TEST(it_is_short_before_any_user_is_refused)
 {
     begin(RESERVE + ASIDE);
     check_int(take(ROOM_USER, RESERVE / 4), 0);
@@ -178,7 +179,7 @@ TAP_TEST(it_is_short_before_anybody_is_refused)
     check(room_is_short(&room));
 }
 
-TAP_TEST(what_was_set_aside_is_there_until_administrators_took_it)
+TAP_TEST(bytes_set_aside_are_there_until_administrators_take_them)
 {
     begin(RESERVE / 8 + ASIDE);
     check(room_has_aside(&room, now_ms));

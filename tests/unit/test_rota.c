@@ -42,7 +42,7 @@ static void end(void)
     count = 0;
 }
 
-/* How many are taken before this one. */
+/* Counts the items taken before this one. */
 static unsigned count_before(const struct work *wanted)
 {
     unsigned before = 0;
@@ -60,7 +60,7 @@ TAP_TEST(nothing_waits_in_an_empty_one)
     end();
 }
 
-TAP_TEST(a_user_who_comes_last_waits_for_one_turn_of_each_other_one)
+TAP_TEST(the_last_user_waits_for_one_turn_of_each_other_one)
 {
     for (unsigned i = 0; i < MANY; i++)
         add(0, 1 + i % 3, 7);
@@ -77,7 +77,7 @@ TAP_TEST(a_look_waits_for_one_of_the_others)
     end();
 }
 
-TAP_TEST(however_many_groups_a_user_has_it_has_one_turn_among_users)
+TAP_TEST(a_user_with_many_groups_has_one_turn_among_users)
 {
     unsigned of_one = 0;
 
@@ -99,7 +99,7 @@ TAP_TEST(groups_of_a_user_take_turns)
     end();
 }
 
-TAP_TEST(what_has_one_path_keeps_its_order)
+TAP_TEST(items_of_one_path_keep_their_order)
 {
     unsigned last[3][2] = {{0}};
 
@@ -114,9 +114,9 @@ TAP_TEST(what_has_one_path_keeps_its_order)
     end();
 }
 
-/* Who waits, by path: from the arrival of an item that is the first of its path to its turn each
- * other party beside it, or beside one of its parents, is served once at most. */
-TAP_TEST(whatever_comes_and_goes_nobody_is_passed_over_twice)
+/* By path: between the arrival of the first item of its path and its turn, each other party beside
+ * it, or beside one of its parents, is served at most once. */
+TAP_TEST(no_party_is_passed_over_twice_in_any_traffic)
 {
     unsigned waiting[2][3][4] = {{{0}}}, passed[2] = {0};
 

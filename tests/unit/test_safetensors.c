@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of one safetensors file: what it accepts, and what it makes of that. What it refuses
- * is in test_safetensors_refused.c. */
+/* Tests the reader of one safetensors file: accepted files, and the model it makes of them. Refused
+ * files are in test_safetensors_refused.c. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define FLIP_ROUNDS 50000
 
-/* One file's data of that dtype: opens it, and gives its only tensor's value. */
+/* Opens one file with data of that dtype, and returns the value of its only tensor. */
 static void check_value(const char *dtype, const char *shape, size_t bytes, const char *value)
 {
     char header[256];
@@ -204,7 +204,7 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* Whatever is accepted lies within the file; whatever is not has its reason in words. */
+/* An accepted file's tensors lie within the file; a refused file has a reason in words. */
 static void check_outcome(int err, const struct model *model, uint64_t size_bytes)
 {
     if (err != 0) {

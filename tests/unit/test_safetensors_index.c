@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of several safetensors files, and the index that names them. */
+/* Tests models of several safetensors files, and the index that names them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -69,7 +69,8 @@ static void write_shards(void)
         3);
 }
 
-/* The index of that text over two good shards must be refused, in words that hold `cause`. */
+/* Checks that the index of that text over two good shards is refused, in words that hold
+ * `cause`. */
 static void check_index_refused(const char *text, int err, const char *cause)
 {
     struct model *model = NULL;

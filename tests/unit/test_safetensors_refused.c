@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of one safetensors file: every way in which it refuses. */
+/* Tests every way in which the reader of one safetensors file refuses. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "safetensors_fixture.h"
 #include "tap.h"
 
-/* The file must be refused, in words that hold `cause`. */
+/* Checks that the file is refused, in words that hold `cause`. */
 static void check_refused(const char *header, size_t data_bytes, const char *cause)
 {
     struct model *model = NULL;
@@ -176,7 +176,7 @@ TAP_TEST(metadata_that_is_not_strings_is_refused)
     check_refused("{\"__metadata__\":{\"a\":{\"b\":\"c\"}}}", 0, "key 'a'");
 }
 
-TAP_TEST(what_the_reference_implementation_takes_for_an_empty_header_is_none)
+TAP_TEST(an_empty_header_of_the_reference_implementation_is_refused)
 {
     static const char *const headers[] = {"{}", " {}", "\n\t\r {}", "{\"__metadata__\":null}"};
     struct model *model = NULL;
@@ -264,7 +264,7 @@ TAP_TEST(a_file_of_another_format_is_named)
         put(fd, files[i].bytes, files[i].size_bytes, 0);
         check_int(open_path(path, &model), -EINVAL);
         check(strstr(error.text, files[i].says) != NULL);
-        /* Also where the length that its bytes make is one that the file could have. */
+        /* Also if its first bytes make a header length that the file could have. */
         require(ftruncate(fd, 200 << 20) == 0);
         check_int(open_path(path, &model), -EINVAL);
         check(strstr(error.text, files[i].says) != NULL);

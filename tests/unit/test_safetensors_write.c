@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From metadata values to tensors, to the header of a file, and to shards. */
+/* Tests the way from metadata values to tensors, to the header of a file, and to shards. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void refuse(const char *value, int error)
         free(tensor.shape);
 }
 
-/* A tensor of that dtype and shape comes back from the value that is made of it. */
+/* Checks that a tensor of that dtype and shape comes back from its value. */
 static void come_back(enum safetensors_dtype dtype, const uint64_t *shape, uint32_t ndim)
 {
     uint64_t dimensions[4] = {0};
@@ -74,7 +74,7 @@ TAP_TEST(a_pair_of_4_bit_floats_is_two_elements)
     free(tensor.shape);
 }
 
-TAP_TEST(what_is_no_tensor_is_told_from_what_no_file_can_hold)
+TAP_TEST(values_without_a_tensor_differ_from_tensors_that_no_file_can_hold)
 {
     refuse("", -ENOENT);
     refuse("7", -ENOENT);

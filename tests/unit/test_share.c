@@ -15,7 +15,7 @@ static void start(uint64_t limit)
     share_init(&share, limit);
 }
 
-/* One at a time, as far as it goes. */
+/* Takes one at a time until it is refused. */
 static uint64_t fill(uint32_t uid, enum share_rank rank)
 {
     uint64_t count = 0;
@@ -68,7 +68,7 @@ TAP_TEST(much_at_once_counts_as_the_same_one_by_one)
     check_int(share_check(&share, 0, SHARE_ADMIN, 1601), -ENOSPC);
 }
 
-TAP_TEST(what_is_given_back_is_there_for_others)
+TAP_TEST(shares_given_back_are_there_for_others)
 {
     start(1600);
     fill(HOG, SHARE_USER);
@@ -81,7 +81,7 @@ TAP_TEST(what_is_given_back_is_there_for_others)
     check_int(share.users.count, 0);
 }
 
-TAP_TEST(where_there_is_ample_room_nobody_is_refused)
+TAP_TEST(with_ample_room_no_user_is_refused)
 {
     start(1600);
     while (share_is_ample(&share)) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What processes of two builds share beside states, records and the ledger (test_core_frozen.c,
- * test_fs_frozen.c) is what this release has recorded in tests/data/shared: it is written so, and
- * read. A change that these tests notice is another number in src/daemon/abi.c, and then
- * `tests/data/freeze`. Whatever is recorded bears its number: "wire-batch-2".
+ * Tests data that processes of two builds share, beside states, records and the ledger
+ * (test_core_frozen.c, test_fs_frozen.c), against the bytes that this release recorded in
+ * tests/data/shared: writing gives the same bytes, and reading them works. A change that these
+ * tests notice needs another number in src/daemon/abi.c, and then `tests/data/freeze`. Every
+ * recorded name has that number: "wire-batch-2".
  */
 #include "frozen_file.h"
 #include "wire_fixture.h"
@@ -17,12 +18,12 @@
 #include <sys/un.h>
 
 #define PATH       "tests/data/shared"
-#define HEAD_BYTES 144u /* of the journal's head: what is in use */
+#define HEAD_BYTES 144u /* of the journal's head: the used part */
 #define FDS        8
 
 static struct frozen frozen;
 
-/* As it was recorded; in the mode of tests/data/freeze it is recorded now. */
+/* Returns the recorded bytes; in the mode of tests/data/freeze it records them now. */
 static void check_frozen(const char *name, unsigned version, const void *bytes, size_t size)
 {
     char full[64], line[256] = "";
@@ -118,7 +119,7 @@ TAP_TEST(a_journal_is_written_as_it_was_and_read)
     journal_close_files(&files);
 }
 
-TAP_TEST(types_of_entries_and_what_is_noted_are_what_they_were)
+TAP_TEST(types_of_entries_and_notes_are_unchanged)
 {
     const struct rpc_note note = {1, 2, 3, 4, 5, 6};
 
@@ -132,7 +133,7 @@ TAP_TEST(types_of_entries_and_what_is_noted_are_what_they_were)
 
 /* ---- from process to process ---------------------------------------------------------------- */
 
-TAP_TEST(messages_are_what_they_were)
+TAP_TEST(messages_are_unchanged)
 {
     const struct wire_message message = {
         .type = WIRE_VISITOR, .error = -5, .id = 0x0102030405060708, .value = 9};
@@ -175,9 +176,9 @@ static void fill_handover(struct handover *handover, const int fds[FDS])
     require(holdings_add(&handover->holdings, 77, fds[7], 4096) == 0);
 }
 
-/* Descriptors have the numbers that come: 100 and on. The first entry, the numbers of the build
- * (abi), is none of it. */
-TAP_TEST(what_is_handed_over_is_what_it_was_and_is_understood)
+/* Descriptors get the numbers from 100 on. The first entry, the numbers of the build (abi), is left
+ * out. */
+TAP_TEST(the_handover_is_unchanged_and_understood)
 {
     struct handover handover, got;
     struct handover_text text;
@@ -215,7 +216,7 @@ static void fill_place(struct kept *kept)
     input->size_bytes = 5;
     input->sender_count = 1;
     input->brought_descriptor = true;
-    input->senders[0].pid = 6; /* one by one: nothing is said of what lies between the fields */
+    input->senders[0].pid = 6; /* one by one: bytes between the fields are arbitrary */
     input->senders[0].process = (struct core_process){7, 8};
     strcpy(input->senders[0].comm, "comm");
     input->senders[0].end_bytes = 9;
@@ -227,7 +228,7 @@ static void fill_place(struct kept *kept)
     check_int((long long)kept_get_asked_us(kept, 14, 15), 15);
 }
 
-TAP_TEST(a_place_of_a_connection_is_what_it_was_and_is_found)
+TAP_TEST(a_place_of_a_connection_is_unchanged_and_found)
 {
     struct kept_memory *memory = NULL;
     uint8_t head[32], place[sizeof(struct kept)];
@@ -275,13 +276,13 @@ static int receive_stored(int manager, char text[256])
     return fd;
 }
 
-TAP_TEST(the_index_of_the_descriptor_store_is_what_it_was)
+TAP_TEST(the_index_of_the_descriptor_store_is_unchanged)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int manager = socket(AF_UNIX, SOCK_DGRAM, 0);
     struct fdstore store;
     char text[256];
-    uint8_t bytes[16 + 34 * 32]; /* places of the mount's own come first, then what is kept */
+    uint8_t bytes[16 + 34 * 32]; /* the mount's own places come first, then the kept ones */
 
     snprintf(address.sun_path, sizeof address.sun_path, "%cgmsfs-test-%d", 0, (int)getpid());
     require(bind(manager, (struct sockaddr *)&address,

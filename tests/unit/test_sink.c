@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file filled by streams that meet anywhere, on a disk and on a tmpfs, by every way there is. */
+/* Tests a file filled by streams that meet anywhere, on a disk and on a tmpfs, in every way. */
 #include "mover/sink.h"
 
 #include "tap.h"
@@ -22,10 +22,10 @@ static const struct sink_way ways[] = {
 
 struct part {
     struct sink *sink;
-    const uint8_t *from; /* what the whole file is to have */
+    const uint8_t *from; /* the whole content */
     size_t begin, end;
     uint64_t random;
-    bool is_aligned; /* the parts that are put */
+    bool is_aligned; /* of the parts that are put */
     bool is_copied;
     int result;
 };
@@ -46,7 +46,7 @@ static int make_file(const char *dir, size_t size_bytes, const struct sink_way *
     return fd;
 }
 
-/* What is said to be the copy has to be one. */
+/* Checks that the reported copy is a copy. */
 static int copy_some(struct sink_stream *stream, const uint8_t *bytes, size_t size_bytes,
                      size_t *copied)
 {
@@ -106,7 +106,7 @@ static bool file_is(int fd, const uint8_t *bytes)
     return same;
 }
 
-/* ends: where the streams meet. */
+/* ends: offsets at which the streams meet. */
 static void fill(const char *dir, const struct sink_way *way, const size_t ends[STREAMS],
                  bool is_aligned, bool is_copied)
 {
@@ -162,7 +162,7 @@ TAP_TEST(streams_of_whole_blocks_arrive_whole)
     }
 }
 
-TAP_TEST(what_is_copied_is_what_is_written)
+TAP_TEST(the_copied_bytes_are_the_written_ones)
 {
     static const size_t ends[STREAMS] = {4u << 20, 9999999, 16u << 20, FILE_BYTES};
 
@@ -172,7 +172,7 @@ TAP_TEST(what_is_copied_is_what_is_written)
     }
 }
 
-/* What would be a SIGBUS is an error. */
+/* An error in place of a SIGBUS. */
 TAP_TEST(a_file_that_is_cut_off_while_it_is_filled_is_an_error)
 {
     static const struct sink_way way = {DIRECT_AUTO, 8};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of slabs, against a map of 512-byte cells that is searched the slow way. */
+/* Tests pieces of slabs against a map of 512-byte cells that is searched the slow way. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -84,7 +84,7 @@ TAP_TEST(pieces_go_to_the_oldest_open_slab_of_their_tag)
 /* ---- random calls against the model --------------------------------------------------------- */
 
 struct model {
-    uint16_t owner[SLABS][CELLS]; /* 0: free; else the number of the piece that lies there */
+    uint16_t owner[SLABS][CELLS]; /* 0: free; else the number of the piece there */
     struct {
         uintptr_t va;
         uint64_t size_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When a snapshot of the state is tried, and when again after it could not be made. */
+/* Tests when a snapshot of the state is tried, and when again after a failure. */
 #include "daemon/snapshot.h"
 
 #include "tap.h"
@@ -16,7 +16,7 @@ static struct core *core;
 static struct snapshot snapshot;
 static unsigned forks;
 
-/* In place of the library's: there is never a process to be had. */
+/* In place of the library's: no process can be started. */
 pid_t fork(void)
 {
     forks++;
@@ -53,7 +53,7 @@ static void begin(void)
     forks = 0;
 }
 
-/* It is worth a snapshot with each step. */
+/* Each step makes a snapshot worthwhile. */
 static void step(void)
 {
     publish_much();
@@ -106,7 +106,7 @@ TAP_TEST(each_failure_in_a_row_has_the_next_try_wait_longer)
     begin();
     for (unsigned i = 0; i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
         uint64_t before_ms = loop_now_ms();
-        snapshot.retry_ms = 0; /* it has passed */
+        snapshot.retry_ms = 0; /* the wait is over */
         step();
         check_int(forks, i + 1);
         check(snapshot.retry_ms >= before_ms + pauses_ms[i]);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes to and from store memory: as they are on host memory, through the ring over the fake
- * driver. What the ring is made of is in test_staging_ring.c. */
+/* Tests bytes to and from store memory: in place on host memory, through the ring over the fake
+ * driver. The ring itself is in test_staging_ring.c. */
 #include "staging_fixture.h"
 
 #include <errno.h>
 #include <pthread.h>
 
-/* Where the room is, and the first part that is handed out. */
+/* Returns the place of the room, and of the first part. */
 struct places {
     const struct staging_memory *memory;
     uint8_t *to, *room;

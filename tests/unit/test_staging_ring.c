@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring that bytes go to a GPU through: its lanes and buffers, what of it is made before there
- * is work, and for how many threads. */
+/* Tests the ring through which bytes go to a GPU: its lanes and buffers, their preparation before
+ * there is work, and the number of threads. */
 #include "staging_fixture.h"
 
 /* ---- lanes and buffers --------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ TAP_TEST(threads_that_come_again_find_their_buffers)
 
     go_round(staging, memory, sizes, 1, 1);
     check(staging->lanes != NULL && staging->lanes->next == NULL);
-    /* Pinning anew would fail. */
+    /* Pinning again would fail. */
     check(fake_cuda_control(LAZY "fail cuMemHostRegister_v2 2\n"));
     go_round(staging, memory, sizes, 1, 1);
     end(staging);
@@ -87,7 +87,7 @@ TAP_TEST(a_buffer_that_is_for_speed_alone_may_be_refused)
     }
 }
 
-/* What staging_room gives one thread, in order. */
+/* Lists the sizes that staging_room gives one thread, in order. */
 static size_t rooms[16], room_count;
 
 static int job_note_rooms(void *context, const struct work_piece *piece, void *own)
@@ -107,7 +107,7 @@ static int job_note_rooms(void *context, const struct work_piece *piece, void *o
     return r;
 }
 
-TAP_TEST(what_a_thread_sends_first_is_small_in_each_work)
+TAP_TEST(the_first_bytes_of_a_thread_are_few_in_each_work)
 {
     static const uint64_t sizes[] = {2 * WORK_PIECE_BYTES};
     struct staging_memory memory[2];
@@ -137,7 +137,7 @@ static unsigned count_pinned(const struct staging *staging)
     return pinned;
 }
 
-TAP_TEST(what_threads_need_is_made_before_there_is_work)
+TAP_TEST(buffers_of_threads_are_made_before_there_is_work)
 {
     static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES};
     struct staging_memory memory[2];
@@ -164,7 +164,7 @@ TAP_TEST(all_that_threads_need_is_pinned_by_one_call)
     end(staging);
 }
 
-/* As for a load of one store: pages before the device is open, as much as its threads will use. */
+/* As for a load of one store: pages before the device is open, as many as its threads will use. */
 TAP_TEST(pages_that_were_made_early_are_pinned)
 {
     static const struct {
@@ -212,7 +212,7 @@ TAP_TEST(no_more_is_made_before_than_there_are_bytes)
     }
 }
 
-TAP_TEST(what_cannot_be_made_before_is_made_by_the_work)
+TAP_TEST(buffers_that_fail_early_are_made_by_the_work)
 {
     static const char *const calls[] = {"cuMemHostRegister_v2 2 1 1", "cuEventCreate 2 2 1"};
     static const uint64_t sizes[] = {3 * WORK_PIECE_BYTES};
@@ -264,7 +264,7 @@ TAP_TEST(a_device_takes_no_more_threads_than_are_fast_unless_asked)
     end(staging);
 }
 
-TAP_TEST(what_failed_while_buffers_were_made_early_is_not_told_of_a_later_failure)
+TAP_TEST(a_failure_of_early_buffers_is_not_reported_for_a_later_one)
 {
     static const uint64_t sizes[] = {WORK_PIECE_BYTES};
     struct staging_memory memory[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers that the kernel killed for want of memory: which they are, and that they count as no
- * others do. */
+/* Tests workers that the kernel killed for lack of memory: which they are, and that their tasks do
+ * not count. */
 #include "daemon/keeper_internal.h"
 #include "tap.h"
 
@@ -9,17 +9,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define ENDED (1 << 8) /* as waitpid tells exit status 1 */
+#define ENDED (1 << 8) /* exit status 1, as waitpid reports it */
 
 TAP_TEST(a_kill_is_for_want_of_memory_only_if_the_kernel_counted_one)
 {
     check(keeper_is_starved(SIGKILL, 4, 5));
     check(keeper_is_starved(SIGKILL, 0, 3));
     check(!keeper_is_starved(SIGKILL, 4, 4));
-    check(!keeper_is_starved(SIGKILL, 4, 0)); /* it cannot be read any more */
+    check(!keeper_is_starved(SIGKILL, 4, 0)); /* the count cannot be read any more */
 }
 
-TAP_TEST(another_end_is_not_though_the_kernel_killed_somebody_meanwhile)
+TAP_TEST(another_end_is_not_though_the_kernel_killed_a_process_meanwhile)
 {
     check(!keeper_is_starved(SIGSEGV, 4, 5));
     check(!keeper_is_starved(SIGTERM, 4, 5));
@@ -27,7 +27,7 @@ TAP_TEST(another_end_is_not_though_the_kernel_killed_somebody_meanwhile)
     check(!keeper_is_starved(0, 4, 5));
 }
 
-TAP_TEST(whatever_starved_workers_were_at_is_refused_to_nobody)
+TAP_TEST(tasks_of_starved_workers_are_not_refused)
 {
     static struct keeper_setup setup = {.mountpoint = "/mount"};
     struct keeper *keeper = calloc(1, sizeof *keeper);

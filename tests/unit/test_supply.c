@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that one thread asks for while others fill it; any file takes its place here. */
+/* Tests memory that one thread asks for while others fill it; any file takes its place here. */
 #include "mover/supply.h"
 
 #include "tap.h"
@@ -16,16 +16,16 @@
 struct asked {
     struct supply *supply;
     size_t items[MANY], count, most_at_once;
-    size_t enough; /* so many come, and then none */
+    size_t enough; /* so many arrive, and no more */
     atomic_int open, most_open;
 };
 
 struct filler {
     struct supply *supply;
     struct asked *asked;
-    size_t enough; /* so many are filled, and then none */
+    size_t enough; /* so many are filled, and no more */
     size_t filled;
-    int last; /* what supply_take said */
+    int last; /* result of supply_take */
 };
 
 static int get(void *context, size_t first, size_t count)
@@ -75,7 +75,8 @@ static int count_descriptors(void)
     return count;
 }
 
-/* One that fills, beside the thread of the test, which supplies. Nothing stays open. */
+/* Runs one filling thread beside the test's thread, which supplies. Checks that nothing stays
+ * open. */
 static void go(struct supply *supply, struct asked *asked, struct filler *filler)
 {
     int before = count_descriptors();
@@ -131,7 +132,7 @@ TAP_TEST(items_that_are_not_alike_are_asked_for_apart)
     check_int(supply.refused_count, 5);
 }
 
-TAP_TEST(what_is_there_is_filled_also_where_the_next_is_refused)
+TAP_TEST(items_that_arrived_are_filled_even_if_the_next_is_refused)
 {
     struct asked asked = {.enough = 2};
     struct filler filler = {.enough = MANY};
@@ -144,7 +145,7 @@ TAP_TEST(what_is_there_is_filled_also_where_the_next_is_refused)
     check_int(supply.refused, 2);
 }
 
-TAP_TEST(who_fills_no_more_ends_the_supply)
+TAP_TEST(a_stopped_filling_ends_the_supply)
 {
     struct asked asked = {.enough = MANY};
     struct filler filler = {.enough = 5};
@@ -169,7 +170,7 @@ TAP_TEST(several_are_asked_for_at_once_as_far_as_there_is_room)
     check(atomic_load(&asked.most_open) <= 10);
 }
 
-TAP_TEST(several_that_are_refused_leave_what_was_there)
+TAP_TEST(refused_items_leave_the_earlier_ones)
 {
     struct asked asked = {.enough = 10};
     struct filler filler = {.enough = MANY};
@@ -229,7 +230,7 @@ static int get_none(void *context, size_t first, size_t count)
 {
     (void)first;
     (void)count;
-    supply_stop(context); /* as a thread does whose filling fails meanwhile */
+    supply_stop(context); /* as by a thread whose filling fails meanwhile */
     return -ENOSPC;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one step records and answers: both are there for a next worker, or neither. */
+/* Tests that the records and the answer of one step are both there for the next worker, or
+ * neither. */
 #include "daemon/transaction.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "tap.h"
 
 #define FILE_BYTES (1 << 20)
-#define LONGEST    16384u /* of what an ioctl answers */
+#define LONGEST    16384u /* of an ioctl's answer */
 
 static struct journal_files files;
 static struct journal *journal;
@@ -34,8 +35,8 @@ static int count_answers(void *context, const struct journal_entry *entry)
     return 0;
 }
 
-/* Where the last record fits, its answer does. */
-TAP_TEST(whatever_was_recorded_has_its_answer_kept_up_to_a_full_journal)
+/* If the last record fits, its answer does. */
+TAP_TEST(every_recorded_step_has_its_answer_kept_up_to_a_full_journal)
 {
     static char answer[LONGEST];
     const struct iovec part = {answer, sizeof answer};

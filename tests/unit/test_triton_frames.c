@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work of HTTP/2 frames, counted as bytes come. */
+/* Tests how the work of HTTP/2 frames is counted as bytes arrive. */
 #include "tap.h"
 #include "triton/wire_frames.h"
 
@@ -9,8 +9,8 @@
 
 static struct wire_frames frames;
 
-/* In pieces of `step` bytes, each a block of its own, so that a sanitizer sees a step over its end.
- */
+/* Feeds pieces of `step` bytes, each a block of its own, so that a sanitizer sees a read beyond its
+ * end. */
 static bool take(const uint8_t *bytes, size_t size, size_t step)
 {
     bool is_within = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which groups a user is in, where the machine's directory of users is this file: it has many
- * groups, or takes its time, or fails. */
+/* Tests the look-up of a user's groups. This file is the machine's user database: it has many
+ * groups, is slow, or fails. */
 #include "tap.h"
 #include "triton/groups.h"
 
@@ -68,7 +68,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* How many, or a negative errno. */
+/* Returns the number of groups, or a negative errno. */
 static int count(uint32_t uid)
 {
     struct groups groups;
@@ -82,13 +82,13 @@ static int count(uint32_t uid)
     return error ? error : found;
 }
 
-TAP_TEST(all_groups_are_told_however_many_they_are)
+TAP_TEST(all_groups_are_returned)
 {
     check_int(count(FEW), 2);
     check_int(count(MANY), 1000);
 }
 
-TAP_TEST(what_was_told_is_kept_for_a_while)
+TAP_TEST(an_answer_is_cached_for_a_while)
 {
     count(FEW);
     count(NAMELESS);
@@ -98,7 +98,7 @@ TAP_TEST(what_was_told_is_kept_for_a_while)
     check_int(asked, before);
 }
 
-TAP_TEST(a_failure_is_not_taken_for_nobody_and_is_asked_again)
+TAP_TEST(a_failure_is_not_an_unknown_user_and_is_asked_again)
 {
     check_int(count(FAILING), -EIO);
     unsigned before = asked;
@@ -116,7 +116,7 @@ TAP_TEST(a_directory_that_does_not_answer_is_waited_for_once_and_not_for_long)
     check(end - start < 5 * GROUPS_WAIT_MS);
     for (int i = 0; i < 20; i++)
         check_int(count(SLOW), -ETIMEDOUT);
-    check_int(count(FEW), 2); /* it is kept */
+    check_int(count(FEW), 2); /* from the cache */
     check(now_ms() - end < GROUPS_WAIT_MS);
     hold(false);
     int found = -ETIMEDOUT;
@@ -125,5 +125,5 @@ TAP_TEST(a_directory_that_does_not_answer_is_waited_for_once_and_not_for_long)
         found = count(SLOW);
     }
     check_int(found, 2);
-    check_int(count(OTHER), 2); /* who was not known waits again */
+    check_int(count(OTHER), 2); /* an unknown user waits again */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protobuf messages of Triton's gRPC interface, held against bytes that its Python client and
+/* Tests the protobuf messages of Triton's gRPC interface against bytes that its Python client and
  * its own server put on the wire. */
 #include "tap.h"
 #include "triton/wire_grpc.h"
@@ -139,14 +139,14 @@ TAP_TEST(raw_contents_are_those_of_inputs_in_no_region)
     check_int(answer.code, WIRE_UNSUPPORTED);
 }
 
-TAP_TEST(what_is_no_message_is_refused)
+TAP_TEST(malformed_messages_are_refused)
 {
     static const char *const bad[] = {
         "0a",                     /* no length */
         "0a0261",                 /* cut off */
         "08",                     /* no varint */
         "0801",                   /* a name that is a number */
-        "0a01ff",                 /* a name that is no UTF-8 */
+        "0a01ff",                 /* a name that is not UTF-8 */
         "0b",                     /* a group */
         "00",                     /* field 0 */
         "20ffffffffffffffffff02", /* 2^64 and more */

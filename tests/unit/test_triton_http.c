@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 as the front end for Triton clients reads it. */
+/* Tests the HTTP/1.1 parser of the front end for Triton clients. */
 #include "tap.h"
 #include "triton/wire_http.h"
 
@@ -73,7 +73,7 @@ TAP_TEST(a_path_may_come_with_its_origin)
     check_text(head.path, "/v2");
 }
 
-TAP_TEST(what_leaves_room_for_two_readings_is_refused)
+TAP_TEST(ambiguous_requests_are_refused)
 {
     check_int(refuse("GET /v2 HTTP/1.1\nHost: localhost\n\n"), 400);
     check_int(refuse(HOSTLESS "Host: localhost\n\r\n"), 400);
@@ -100,7 +100,7 @@ TAP_TEST(what_leaves_room_for_two_readings_is_refused)
     check_int(refuse(GET "gmsfs-session: a\r\ngmsfs-session: b\r\n\r\n"), 400);
 }
 
-TAP_TEST(what_a_web_page_makes_a_browser_send_is_refused)
+TAP_TEST(requests_of_web_pages_are_refused)
 {
     check_int(refuse("POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: localhost:8000\r\n"
                      "Origin: https://example.org\r\nContent-Length: 0\r\n\r\n"),
@@ -196,7 +196,7 @@ TAP_TEST(an_encoding_that_is_not_known_counts_beside_one_that_is)
     check_text(head.encoding, "gzip");
 }
 
-TAP_TEST(request_lines_that_are_none_are_refused)
+TAP_TEST(malformed_request_lines_are_refused)
 {
     check_int(refuse("GET /v2\r\n\r\n"), 400);
     check_int(refuse("GET  /v2 HTTP/1.1\r\n\r\n"), 400);
@@ -231,7 +231,7 @@ static char body_text[256];
 static size_t body_bytes;
 static struct wire_http_body body;
 
-/* Feeds `text` in pieces of `step` bytes; what is left of it is in *rest. */
+/* Feeds `text` in pieces of `step` bytes; *rest is the unread part. */
 static int feed(const char *text, size_t step, const char **rest)
 {
     size_t size = strlen(text), at = 0;
@@ -281,7 +281,7 @@ TAP_TEST(a_body_with_a_length_ends_where_the_next_request_begins)
     check_int(wire_http_body_take(&body, NULL, 0, &taken, &data, &refusal), 0);
 }
 
-TAP_TEST(chunks_are_put_together_however_they_come)
+TAP_TEST(chunks_are_put_together_in_any_pieces)
 {
     static const char text[] =
         "5\r\nhello\r\n00000001;name=\"v\"\r\n \r\n6 \r\nthere!\r\n0\r\nTrailer: x\r\n\r\nGET";
@@ -323,7 +323,7 @@ TAP_TEST(chunks_and_their_lines_have_bounds)
     check_int(error, -EPROTO);
 }
 
-/* Of the bytes that are taken, extensions are never more than data by much. */
+/* Bounds the excess of extensions over data in all bytes taken. */
 TAP_TEST(extensions_of_chunks_have_a_bound_together)
 {
     static const char extended[] = "1;0123456789012345678901234567890123456789\r\na\r\n";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON reader and writer of the front end for Triton clients. */
+/* Tests the JSON reader and writer of the front end for Triton clients. */
 #include "tap.h"
 #include "triton/wire_json.h"
 
@@ -24,7 +24,7 @@ static void want(enum wire_json_token token, const char *text)
         check_bytes(json.text.at, json.text.bytes, text, strlen(text));
 }
 
-/* The error of a document, or "" where it has none. */
+/* Returns the error of a document, or "" if it has none. */
 static const char *error_of(const char *text)
 {
     enum wire_json_token token;
@@ -33,7 +33,7 @@ static const char *error_of(const char *text)
     do
         token = wire_json_next(&json);
     while (token != WIRE_JSON_END && token != WIRE_JSON_ERROR);
-    check_int(wire_json_next(&json), token); /* and so it stays */
+    check_int(wire_json_next(&json), token); /* and it stays so */
     return token == WIRE_JSON_END ? "" : json.error;
 }
 
@@ -112,7 +112,7 @@ TAP_TEST(whole_documents_have_no_error)
     check_str(error_of(" [true,false,null,-1.5e-3,0E+1,{\"\":[{}]}] "), "");
 }
 
-TAP_TEST(what_is_no_json_says_why)
+TAP_TEST(invalid_json_says_why)
 {
     check_str(error_of(""), "it is empty");
     check_str(error_of("  "), "it is empty");

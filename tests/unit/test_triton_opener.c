@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The opener, asked by a server that strangers have taken over: whatever it is told, it acts for
- * those alone whom it has found at a connection, or whose token it was shown. */
+/* Tests the opener against a server that an attacker has taken over: whatever the server asks, the
+ * opener acts only for users found at a connection, or named by a token. */
 #include "tap.h"
 #include "triton/opener.h"
 #include "triton/opener_message.h"
@@ -16,7 +16,7 @@
 #define TOKEN      "0123456789abcdef0123456789abcdef"
 #define TOKEN_UID  4242u
 #define LOST_TOKEN "fedcba9876543210fedcba9876543210"
-#define LOST_UID   4343u /* of whom the machine's directory of users says nothing but an error */
+#define LOST_UID   4343u /* the machine's user database answers with an error */
 #define CRASH_CODE 99
 
 /* ---- a registry that says who it was asked for --------------------------------------------- */
@@ -57,7 +57,7 @@ int registry_unregister(struct registry *registry, uint32_t uid, enum gmsfs_regi
     return name ? 0 : -EBUSY;
 }
 
-/* As many as the kind says, or every name but "new", each with the owner that was asked for. */
+/* Lists as many as the kind has, or every name but "new", each owned by the user asked for. */
 int registry_list(struct registry *registry, uint32_t uid, enum gmsfs_region_kind kind,
                   const char *name, struct gmsfs_region_info **list, size_t *count,
                   enum gmsfs_region_reason *reason)
@@ -153,7 +153,7 @@ static void start(bool serves_all)
     opener = pair[0];
 }
 
-/* How it ended when nobody asks any more. */
+/* Returns how the opener ended when its socket was closed. */
 static int stop(void)
 {
     int status;
@@ -183,7 +183,7 @@ static void ask(struct opener_request request, int fd)
     check_int(reply.id, 7);
 }
 
-/* Who is at the other end of a socket of ours: we are. */
+/* Our own socket: we are at its other end. */
 static void identify(uint64_t connection)
 {
     int pair[2];
@@ -220,7 +220,7 @@ TAP_TEST(nothing_is_done_for_a_connection_that_was_not_identified)
     check_int(stop(), 0);
 }
 
-TAP_TEST(who_a_connection_is_of_is_found_by_its_descriptor_and_stays_so)
+TAP_TEST(the_user_of_a_connection_is_found_by_its_descriptor_and_stays_so)
 {
     start(true);
     ask((struct opener_request){.op = OPENER_IDENTIFY, .connection = 5}, -1);
@@ -232,7 +232,7 @@ TAP_TEST(who_a_connection_is_of_is_found_by_its_descriptor_and_stays_so)
     check_int(reply.infos[0].uid, getuid());
     identify(5); /* once more */
     check_int(reply.error, -ENOSPC);
-    identify(4); /* in no order: each user's connections are told in his turn */
+    identify(4); /* in any order: each user's connections are told in the user's turn */
     check_int(reply.error, 0);
     ask(status(5, ""), -1);
     check_int(reply.infos[0].uid, getuid());
@@ -242,7 +242,7 @@ TAP_TEST(who_a_connection_is_of_is_found_by_its_descriptor_and_stays_so)
     check_int(stop(), 0);
 }
 
-TAP_TEST(a_descriptor_that_is_no_socket_is_nobodys)
+TAP_TEST(a_descriptor_that_is_no_socket_has_no_user)
 {
     start(true);
     ask((struct opener_request){.op = OPENER_IDENTIFY, .connection = 1}, STDIN_FILENO);
@@ -267,7 +267,7 @@ TAP_TEST(a_token_counts_before_the_connection_and_a_wrong_one_is_none)
     check_int(stop(), 0);
 }
 
-TAP_TEST(a_users_own_serves_nobody_else)
+TAP_TEST(a_users_own_serves_no_other_user)
 {
     start(false);
     identify(1);
@@ -338,7 +338,7 @@ TAP_TEST(keys_lead_to_objects_of_the_user_alone)
     check_int(stop(), 0);
 }
 
-TAP_TEST(a_user_of_more_groups_than_can_be_told_is_not_taken_for_one_of_fewer)
+TAP_TEST(a_user_of_too_many_groups_is_not_taken_for_one_of_fewer)
 {
     struct opener_request request = status(1, TOKEN);
     start(true);
@@ -352,7 +352,7 @@ TAP_TEST(a_user_of_more_groups_than_can_be_told_is_not_taken_for_one_of_fewer)
 }
 
 /* No process was started that could have ended. */
-TAP_TEST(a_user_whose_groups_are_not_told_is_told_so_of_cuda_memory_too)
+TAP_TEST(a_user_of_unknown_groups_is_told_so_for_cuda_memory_too)
 {
     struct opener_request request = status(1, LOST_TOKEN);
     start(true);
@@ -368,7 +368,7 @@ TAP_TEST(a_user_whose_groups_are_not_told_is_told_so_of_cuda_memory_too)
 
 /* ---- malformed ----------------------------------------------------------------------------- */
 
-/* What is not as it must be ends it: only somebody who is not our server can have sent it. */
+/* A malformed request ends the opener: only another program than our server can have sent it. */
 static void refused(const struct opener_request *request, size_t bytes)
 {
     start(true);

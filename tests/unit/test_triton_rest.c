@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths and JSON of Triton's HTTP interface: what clients send, and what they are answered. */
+/* Tests paths and JSON of Triton's HTTP interface: clients' requests, and their answers. */
 #include "tap.h"
 #include "triton/wire_rest.h"
 
@@ -99,7 +99,7 @@ TAP_TEST(models_may_have_versions_and_slashes)
     check_text(request.version, "2");
 }
 
-TAP_TEST(what_is_not_there_and_what_is_not_so_asked)
+TAP_TEST(unknown_paths_and_wrong_methods_are_refused)
 {
     check_int(route("GET", "/"), -ENOENT);
     check_int(route("GET", "/v3"), -ENOENT);
@@ -144,7 +144,7 @@ TAP_TEST(a_cuda_handle_is_64_bytes_of_base64)
     check_answer("attempt to access non-existing object member 'raw_handle'");
 }
 
-TAP_TEST(what_no_registration_says_is_told)
+TAP_TEST(errors_of_registrations_are_reported)
 {
     check_int(decode_region(""), -EINVAL);
     check_answer("failed to parse the request JSON buffer: it is empty at 0");
@@ -249,7 +249,7 @@ TAP_TEST(tensors_and_dimensions_have_bounds)
 
 /* ---- answers ------------------------------------------------------------------------------- */
 
-TAP_TEST(status_is_an_array_of_what_was_registered)
+TAP_TEST(status_is_an_array_of_the_registered_regions)
 {
     wire_answer_free(&answer);
     check_int(route("GET", "/v2/systemsharedmemory/status"), 0);
@@ -283,7 +283,7 @@ TAP_TEST(each_code_has_its_status)
     wire_answer_free(&answer);
 }
 
-TAP_TEST(metadata_names_what_is_served)
+TAP_TEST(metadata_names_the_extensions)
 {
     wire_answer_free(&answer);
     check_int(route("GET", "/v2"), 0);

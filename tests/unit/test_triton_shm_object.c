@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the opener opens in /dev/shm, and what it leaves alone. */
+/* Tests which objects in /dev/shm the opener opens, and which it leaves alone. */
 #include "tap.h"
 #include "triton/shm_object.h"
 
@@ -48,9 +48,9 @@ TAP_TEST(a_link_and_a_fifo_are_not_opened)
     unlink(path);
 }
 
-/* What is mounted there may be a user's file system, whose process never answers. In mount
- * namespaces of its own, which a user may not make everywhere. */
-TAP_TEST(what_is_mounted_on_the_name_is_not_opened)
+/* The mount there may be a user's file system that never answers. Uses mount namespaces of its own,
+ * which a user may not make everywhere. */
+TAP_TEST(a_mount_on_the_name_is_not_opened)
 {
     int status, fd = -1;
     make_object();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts, quoting, base64 and the buffer of the front end for Triton clients. */
+/* Tests texts, quoting, base64 and the buffer of the front end for Triton clients. */
 #include "tap.h"
 #include "triton/wire_text.h"
 
@@ -34,7 +34,7 @@ TAP_TEST(names_in_paths_are_unquoted_once)
     check_int(unquote("", ""), 0);
 }
 
-TAP_TEST(what_is_no_quoting_is_refused)
+TAP_TEST(malformed_quoting_is_refused)
 {
     check_int(unquote("%", ""), -EINVAL);
     check_int(unquote("a%2", ""), -EINVAL);
@@ -112,7 +112,7 @@ TAP_TEST(base64_is_decoded_as_rfc_4648_has_it)
     check_int(decode("+/+/", "\xfb\xff\xbf"), 0);
 }
 
-TAP_TEST(what_is_no_base64_is_refused)
+TAP_TEST(malformed_base64_is_refused)
 {
     check_int(decode("Zg", ""), -EINVAL);
     check_int(decode("Zg=", ""), -EINVAL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader of msgpack: what it takes, what it refuses, and that it stays where it refused. */
+/* Tests the msgpack reader: values it accepts and refuses, and its position after a refusal. */
 #include "meta/unpack.h"
 #include "tap.h"
 
@@ -60,7 +60,7 @@ TAP_TEST(an_integer_comes_in_every_width_and_keeps_its_sign)
     expect_int(LITERAL("\xd3\x80\x00\x00\x00\x00\x00\x00\x00"), UINT64_C(1) << 63, true);
 }
 
-TAP_TEST(what_is_no_integer_is_refused_where_it_stands)
+TAP_TEST(a_value_that_is_no_integer_is_refused_in_place)
 {
     static const char *const others[] = {"",     "\xc0", "\xc2",     "\xca\1\1\1\1", "\xa0", "\x90",
                                          "\x80", "\xcc", "\xcd\x01", "\xd3\1\1\1",   "\xd4"};
@@ -94,7 +94,7 @@ TAP_TEST(a_bool_is_one_of_two_bytes_and_no_number)
     free((void *)start);
 }
 
-/* Skipped whole with a byte behind it; refused with any of its bytes missing. */
+/* Skipped whole with a byte after it; refused with any of its bytes missing. */
 static void expect_skipped(const void *bytes, size_t size)
 {
     uint8_t longer[700];
@@ -117,7 +117,7 @@ static void expect_skipped(const void *bytes, size_t size)
     }
 }
 
-/* A first byte, a number of so many bytes with this value, and zeros behind it. */
+/* A first byte, a number of so many bytes with this value, and zeros after it. */
 static void expect_sized(int first, size_t width, uint64_t number, size_t zeros)
 {
     uint8_t bytes[600] = {(uint8_t)first};
@@ -156,7 +156,7 @@ TAP_TEST(every_kind_of_value_is_skipped_to_its_last_byte)
     }
 }
 
-TAP_TEST(what_is_skipped_may_hold_anything_in_any_depth)
+TAP_TEST(a_skipped_value_may_hold_anything_in_any_depth)
 {
     size_t depth = 1000000;
     uint8_t *bytes = malloc(depth + 1);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between keeper and worker: batches of descriptors, and what is none. */
+/* Tests messages between keeper and worker: batches of descriptors, and invalid ones. */
 #include "wire_fixture.h"
 
 #include <sys/syscall.h>
 #include <time.h>
 
-/* The kernel's, when this user has too many descriptors under way already. */
+/* The kernel's error if this user has too many descriptors in flight. */
 static bool has_too_many;
 static int sent_flags, pauses;
 
@@ -89,7 +89,8 @@ TAP_TEST(a_batch_of_none_or_too_many_is_not_sent)
     ends_close(&ends);
 }
 
-/* `said` memories in the head, `size` bytes, `count` descriptors: refused, and nothing is left. */
+/* `said` memories in the head, `size` bytes, `count` descriptors: refused, and no descriptor
+ * stays. */
 static void check_refused(enum wire_type type, uint64_t said, size_t size, size_t count)
 {
     struct {
@@ -141,7 +142,7 @@ TAP_TEST(another_number_of_descriptors_than_memories_is_refused)
     check_refused(WIRE_DROP, 3, bytes_of(3), 3);
 }
 
-TAP_TEST(at_the_limit_a_batch_leaves_no_descriptor_and_says_which_it_was)
+TAP_TEST(at_the_limit_a_batch_leaves_no_descriptor_and_says_which_one)
 {
     struct wire_batch sent = batch_of(WIRE_KEEP, 20), got;
     int fds[20], passed[WIRE_BATCH_MAX];
@@ -177,7 +178,7 @@ static int send_one(int (*send)(int fd, const struct wire_batch *batch, const in
     return error;
 }
 
-TAP_TEST(what_is_tried_once_neither_waits_nor_tries_again)
+TAP_TEST(a_single_try_neither_waits_nor_tries_again)
 {
     has_too_many = true;
     check_int(send_one(wire_try_batch), -ENFILE);

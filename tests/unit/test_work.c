@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order several threads take the items of several files, and in which pieces. */
+/* Tests in which order several threads take the items of several files, and in which pieces. */
 #include "mover/work.h"
 
 #include "tap.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver's error numbers say of memory that is kept. */
+/* Tests the meaning of the driver's error numbers for memory that is kept. */
 #include "tap.h"
 #include "vmm/xid.h"
 
 static enum xid_kind kind(unsigned long long number)
 {
-    const char *what = NULL;
-    enum xid_kind judged = xid_judge(number, &what);
+    const char *meaning = NULL;
+    enum xid_kind judged = xid_judge(number, &meaning);
 
-    check(what && *what);
+    check(meaning && *meaning);
     return judged;
 }
 
@@ -36,10 +36,10 @@ TAP_TEST(exceptions_of_copy_and_video_engines_are_a_programs)
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         for (unsigned number = ranges[i][0]; number <= ranges[i][1]; number++)
             check_int(kind(number), XID_HARMLESS);
-    check_int(kind(87), XID_SUSPECT); /* in none of them, nor known */
+    check_int(kind(87), XID_SUSPECT); /* in none of them, and unknown */
 }
 
-TAP_TEST(what_takes_a_reset_of_the_gpu_is_suspect)
+TAP_TEST(errors_that_need_a_reset_of_the_gpu_are_suspect)
 {
     static const unsigned numbers[] = {46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 158};
 
@@ -64,7 +64,7 @@ TAP_TEST(off_the_bus_is_lost)
     check_int(kind(79), XID_LOST);
 }
 
-TAP_TEST(what_nobody_knows_is_suspect)
+TAP_TEST(unknown_errors_are_suspect)
 {
     check_int(kind(0), XID_SUSPECT);
     check_int(kind(9999), XID_SUSPECT);

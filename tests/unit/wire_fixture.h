@@ -37,7 +37,7 @@ static inline void ends_close(struct wire_ends *ends)
     close(ends->there);
 }
 
-/* Descriptors of this process; -1: there was none for looking. */
+/* Counts the descriptors of this process; -1: none was free to count with. */
 static inline int count_open(void)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -75,7 +75,7 @@ static inline bool same_file(int a, int b)
     return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_ino == other.st_ino;
 }
 
-/* This many more descriptors can be opened. Gives the limit as it was. */
+/* Leaves room for this many more descriptors. Returns the limit before. */
 static inline struct rlimit limit_open(int more)
 {
     struct rlimit before, limit;
@@ -89,7 +89,7 @@ static inline struct rlimit limit_open(int more)
     return before;
 }
 
-/* What no sender of ours sends: `bytes` of the batch, and so many descriptors. */
+/* Sends a malformed message: `bytes` of the batch, and so many descriptors. */
 static inline void send_raw(int fd, const void *bytes, size_t size, const int *fds, size_t count)
 {
     union {
