@@ -33,13 +33,6 @@ struct part_set {
     size_t length;
 };
 
-static bool ends_with(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), end = strlen(suffix);
-
-    return length > end && strcmp(name + length - end, suffix) == 0;
-}
-
 /* ---- sets ---------------------------------------------------------------------------------- */
 
 /* Moves to the next set; to the first, if `set` is empty. Returns false at the end. */
@@ -57,7 +50,7 @@ static bool pick(const struct file_names *names, const char *suffix, struct cand
     all->count = 0;
     all->sets = 0;
     for (size_t i = 0; i < names->count; i++)
-        if (ends_with(names->list[i], suffix))
+        if (part_name_ends_with(names->list[i], suffix))
             all->list[all->count++] = part_name_read(names->list[i]);
     qsort(all->list, all->count, sizeof(*all->list), part_name_compare);
     while (next_set(all, &set))

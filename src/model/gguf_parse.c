@@ -45,28 +45,30 @@ static int input_skip(struct input *input, uint64_t size_bytes, const char **fro
     return 0;
 }
 
-static int input_u32(struct input *input, uint32_t *number)
+static int input_copy(struct input *input, void *to, size_t size_bytes)
 {
     const char *from;
-    int error = input_skip(input, sizeof(*number), &from);
+    int error = input_skip(input, size_bytes, &from);
 
-    if (error)
-        return error;
-    memcpy(number, from, sizeof(*number));
-    *number = le32toh(*number);
-    return 0;
+    if (!error)
+        memcpy(to, from, size_bytes);
+    return error;
+}
+
+static int input_u32(struct input *input, uint32_t *number)
+{
+    int error = input_copy(input, number, sizeof(*number));
+
+    *number = error ? 0 : le32toh(*number);
+    return error;
 }
 
 static int input_u64(struct input *input, uint64_t *number)
 {
-    const char *from;
-    int error = input_skip(input, sizeof(*number), &from);
+    int error = input_copy(input, number, sizeof(*number));
 
-    if (error)
-        return error;
-    memcpy(number, from, sizeof(*number));
-    *number = le64toh(*number);
-    return 0;
+    *number = error ? 0 : le64toh(*number);
+    return error;
 }
 
 static int input_text(struct input *input, struct gguf_text *text)

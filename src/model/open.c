@@ -90,13 +90,6 @@ int model_open(const char *const *paths, size_t count, struct model **model,
 
 /* ---- parts among a user's paths -------------------------------------------------------------- */
 
-static bool is_index(const char *path)
-{
-    size_t length = strlen(path), end = strlen(INDEX_SUFFIX);
-
-    return length > end && strcmp(path + length - end, INDEX_SUFFIX) == 0;
-}
-
 /* Sorts the parts, and drops repeated names: they are for another rank, or a mistake that the
  * tensors reveal. */
 static size_t sort_parts(struct part_name *parts, size_t count)
@@ -120,7 +113,7 @@ int model_check_parts(const char *const *paths, size_t count, struct failure *fa
     if (!parts)
         return safetensors_fail(failure, -ENOMEM, "model", NULL, "out of memory");
     for (size_t i = 0; i < count; i++)
-        if (!is_index(paths[i]) && !is_directory(paths[i]))
+        if (!part_name_ends_with(paths[i], INDEX_SUFFIX) && !is_directory(paths[i]))
             parts[used++] = part_name_read(paths[i]);
     used = sort_parts(parts, used);
     for (size_t i = 0; !error && i < used; i += length) {

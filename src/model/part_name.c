@@ -66,6 +66,13 @@ struct part_name part_name_read(const char *path)
     return part;
 }
 
+bool part_name_ends_with(const char *path, const char *suffix)
+{
+    size_t length = strlen(path), end = strlen(suffix);
+
+    return length >= end && strcmp(path + length - end, suffix) == 0;
+}
+
 /* ---- sets ---------------------------------------------------------------------------------- */
 
 static int bytes_compare(const char *left, size_t left_bytes, const char *right, size_t right_bytes)

@@ -29,6 +29,9 @@ struct part_name {
 /* Reads a name or a path, and points into it. Files of two directories are never one set. */
 struct part_name part_name_read(const char *path);
 
+/* Returns true if the name or path ends with the suffix. */
+bool part_name_ends_with(const char *path, const char *suffix);
+
 /* Compares for qsort(3): by set, then number, then name. */
 int part_name_compare(const void *left, const void *right);
 

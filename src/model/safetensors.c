@@ -5,23 +5,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "part_name.h"
 #include "safetensors_parts.h"
 
 #define INDEX_SUFFIX ".json"
-
-static int path_is_index(const char *path)
-{
-    size_t length = strlen(path);
-    size_t suffix = strlen(INDEX_SUFFIX);
-
-    return length >= suffix && strcmp(path + length - suffix, INDEX_SUFFIX) == 0;
-}
 
 static int add_files(struct model *model, const char *const *paths, size_t count,
                      struct failure *failure)
 {
     for (size_t i = 0; i < count; i++) {
-        if (path_is_index(paths[i]))
+        if (part_name_ends_with(paths[i], INDEX_SUFFIX))
             return safetensors_fail(failure, -EINVAL, paths[i], NULL,
                                     "an index stands for a whole model; name it alone, or the "
                                     "safetensors files without it");
@@ -48,7 +41,7 @@ int safetensors_open(const char *const *paths, size_t count, struct model **mode
     else if (count == 0)
         error = safetensors_fail(failure, -EINVAL, "model", NULL,
                                  "no file; name *.safetensors files or one index.json");
-    else if (count == 1 && path_is_index(paths[0]))
+    else if (count == 1 && part_name_ends_with(paths[0], INDEX_SUFFIX))
         error = safetensors_add_index(opened, paths[0], failure);
     else
         error = add_files(opened, paths, count, failure);
