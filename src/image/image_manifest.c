@@ -3,6 +3,7 @@
 #include "image/image_manifest.h"
 
 #include "base/clean.h"
+#include "base/hex.h"
 #include "base/xxh3.h"
 #include "meta/name.h"
 
@@ -30,11 +31,7 @@ void image_digest(const void *bytes, size_t size_bytes, uint8_t digest[IMAGE_DIG
 const char *image_digest_text(const uint8_t digest[IMAGE_DIGEST_BYTES],
                               char text[IMAGE_DIGEST_TEXT_BYTES])
 {
-    for (size_t i = 0; i < IMAGE_DIGEST_BYTES; i++) {
-        text[2 * i] = HEX_DIGITS[digest[i] >> 4];
-        text[2 * i + 1] = HEX_DIGITS[digest[i] & 15];
-    }
-    text[2 * IMAGE_DIGEST_BYTES] = '\0';
+    hex_format(digest, IMAGE_DIGEST_BYTES, text);
     return text;
 }
 
