@@ -137,7 +137,7 @@ static void let_stay(struct decide_round *round, struct decide_leaver *leaver)
 }
 
 /* Drops the others, and keeps the order. */
-static void keep_those_who_go(struct decide_round *round)
+static void drop_stayers(struct decide_round *round)
 {
     size_t kept = 0;
 
@@ -201,7 +201,7 @@ bool decide_make_room(struct decide_round *round, size_t store, bool rested)
         if (!fits(round, store))
             let_go(round, leaver);
     }
-    keep_those_who_go(round);
+    drop_stayers(round);
     return true;
 }
 
@@ -218,7 +218,7 @@ void decide_lower_use(struct decide_round *round, uint64_t limit_bytes)
         if (decide_get_used(round) > limit_bytes)
             let_go(round, leaver);
     }
-    keep_those_who_go(round);
+    drop_stayers(round);
 }
 
 /* ---- deeds --------------------------------------------------------------------------------- */

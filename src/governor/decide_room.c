@@ -90,13 +90,11 @@ void decide_take_out(struct decide_round *round, size_t store, unsigned tier)
 
 void decide_put_back(struct decide_round *round, size_t store, unsigned tier)
 {
-    uint64_t bytes = round->now->stores[store].bytes;
     uint64_t *tier_free = tier_to_charge(round, store, tier);
 
-    round->room.device_free = subtract(round->room.device_free, bytes);
     if (tier_free)
-        *tier_free = add(*tier_free, bytes);
-    change_pool(round, store, true);
+        *tier_free = add(*tier_free, round->now->stores[store].bytes);
+    decide_bring_in(round, store);
 }
 
 void decide_bring_in(struct decide_round *round, size_t store)

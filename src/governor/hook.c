@@ -111,7 +111,6 @@ static bool look(struct hook *hook)
     gather(hook);
     if (!child_is_over(hook->child, &status))
         return false;
-    hook->child = NULL;
     gather(hook);
     hook->status = WIFSIGNALED(status) ? SIGNALED + WTERMSIG(status) : WEXITSTATUS(status);
     let_go(hook);
