@@ -89,8 +89,8 @@ static void line_set(struct connection *connection, enum connection_line_name na
 /* Updates the lines. A connection whose token is being looked up is not ended for others. */
 void connection_update_lines(struct connection *connection)
 {
-    bool is_stranger =
-        !connection->is_ended && connection->uid == SERVER_STRANGER && connection->who.id == 0;
+    bool is_stranger = !connection->is_ended && connection->uid == SERVER_STRANGER &&
+                       connection->user_lookup.id == 0;
 
     line_set(connection, LINE_STRANGERS, is_stranger);
     line_set(connection, LINE_HOLDERS, is_stranger && connection->held_bytes > 0);
@@ -160,7 +160,7 @@ void connection_end(struct connection *connection)
     close(connection->watch.fd);
     if (connection->is_introduced && !opener_cancel(&connection->identify))
         opener_forget(server->host.opener, connection->id);
-    opener_cancel(&connection->who);
+    opener_cancel(&connection->user_lookup);
     connection_update_lines(connection);
     share_give(&server->share, connection->uid, 1);
     *connection->link = connection->next;

@@ -29,10 +29,10 @@ static int count_for(struct connection *connection, uint32_t uid)
     return connection_hold(connection, held_bytes);
 }
 
-static void on_who(struct opener_call *call, const struct opener_reply *reply, const int *fds,
-                   size_t fd_count, int error)
+static void on_user(struct opener_call *call, const struct opener_reply *reply, const int *fds,
+                    size_t fd_count, int error)
 {
-    struct connection *connection = CONTAINER_OF(call, struct connection, who);
+    struct connection *connection = CONTAINER_OF(call, struct connection, user_lookup);
 
     (void)fds;
     (void)fd_count;
@@ -56,16 +56,17 @@ void connection_show_token(struct connection *connection, struct wire_text token
     struct opener_request *request;
 
     if (!token.at || token.bytes > OPENER_TOKEN_BYTES || connection->is_ended ||
-        connection->uid != SERVER_STRANGER || connection->who.id != 0)
+        connection->uid != SERVER_STRANGER || connection->user_lookup.id != 0)
         return;
-    request = opener_prepare(connection->server->host.opener, &connection->who, OPENER_WHO);
+    request =
+        opener_prepare(connection->server->host.opener, &connection->user_lookup, OPENER_FIND_USER);
     if (!request)
         return; /* the next request tries again */
     request->connection = connection->id;
     memcpy(request->token, token.at, token.bytes);
     request->token[token.bytes] = '\0';
-    connection->who.done = on_who;
-    connection->who.owner = connection->uid;
-    opener_ask(&connection->who);
+    connection->user_lookup.done = on_user;
+    connection->user_lookup.owner = connection->uid;
+    opener_ask(&connection->user_lookup);
     connection_update_lines(connection);
 }

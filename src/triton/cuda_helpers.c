@@ -200,13 +200,13 @@ void cuda_helpers_free(struct cuda_helpers *helpers)
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* Sends a request. A helper that does not take it is stuck, and is ended. */
-static int tell(struct helper *helper, enum cuda_op op, const struct cuda_what *what, uint64_t id,
-                int fd)
+static int tell(struct helper *helper, enum cuda_op op, const struct cuda_target *target,
+                uint64_t id, int fd)
 {
-    struct cuda_request request = {.id = id, .op = op, .device_id = what->device_id};
+    struct cuda_request request = {.id = id, .op = op, .device_id = target->device_id};
     int error;
 
-    memcpy(request.handle, what->handle, sizeof request.handle);
+    memcpy(request.handle, target->handle, sizeof request.handle);
     error = opener_send(helper->socket, &request, sizeof request, &fd, fd >= 0);
     if (!error)
         return 0;
@@ -214,18 +214,18 @@ static int tell(struct helper *helper, enum cuda_op op, const struct cuda_what *
     return -EPIPE;
 }
 
-int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what,
+int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_target *target,
                       struct cuda_ask *ask)
 {
     struct helper *helper;
-    int error = find_or_start(helpers, what->uid, &helper);
+    int error = find_or_start(helpers, target->uid, &helper);
 
     if (!error && helper->asked_count == CUDA_MAX_ASKED)
         error = -ENOSPC;
     if (error)
         return error;
     ask->id = helpers->next_id++;
-    error = tell(helper, CUDA_OPEN, what, ask->id, -1);
+    error = tell(helper, CUDA_OPEN, target, ask->id, -1);
     if (error)
         return error;
     ask->asked_ms = clock_now_ms();
@@ -236,49 +236,50 @@ int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what
     return 0;
 }
 
-void cuda_helpers_close(struct cuda_helpers *helpers, const struct cuda_what *what)
+void cuda_helpers_close(struct cuda_helpers *helpers, const struct cuda_target *target)
 {
-    struct helper *helper = find(helpers, what->uid);
+    struct helper *helper = find(helpers, target->uid);
 
     if (helper)
-        tell(helper, CUDA_CLOSE, what, 0, -1);
+        tell(helper, CUDA_CLOSE, target, 0, -1);
 }
 
 static void let_go(struct helper *helper, struct kept *kept)
 {
-    const struct cuda_what what = {.uid = helper->uid, .handle = kept->handle};
+    const struct cuda_target target = {.uid = helper->uid, .handle = kept->handle};
 
     idvec_remove(&helper->regions, kept->id);
-    tell(helper, CUDA_CLOSE, &what, 0, -1);
+    tell(helper, CUDA_CLOSE, &target, 0, -1);
     free(kept);
     helper->used_ms = clock_now_ms();
 }
 
 /* Returns true if the helper has the region's memory open. A region of the same number with another
  * handle belongs to another mount on the same path, and is closed. */
-static bool is_kept(struct helper *helper, const struct cuda_what *what, uint64_t region)
+static bool is_kept(struct helper *helper, const struct cuda_target *target, uint64_t region)
 {
     struct kept *kept = idvec_find(&helper->regions, region);
 
-    if (!kept || memcmp(kept->handle, what->handle, sizeof kept->handle) == 0)
+    if (!kept || memcmp(kept->handle, target->handle, sizeof kept->handle) == 0)
         return kept != NULL;
     let_go(helper, kept);
     return false;
 }
 
-void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region)
+void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_target *target,
+                       uint64_t region)
 {
-    struct helper *helper = find(helpers, what->uid);
-    struct kept *kept = helper && !is_kept(helper, what, region) ? malloc(sizeof *kept) : NULL;
+    struct helper *helper = find(helpers, target->uid);
+    struct kept *kept = helper && !is_kept(helper, target, region) ? malloc(sizeof *kept) : NULL;
 
     if (kept) {
         kept->id = region;
-        memcpy(kept->handle, what->handle, sizeof kept->handle);
+        memcpy(kept->handle, target->handle, sizeof kept->handle);
         if (idvec_insert(&helper->regions, kept) == 0)
             return;
     }
     free(kept);
-    cuda_helpers_close(helpers, what); /* then each request opens it */
+    cuda_helpers_close(helpers, target); /* then each request opens it */
 }
 
 static int make_lease(int *ours, int *theirs)
@@ -297,32 +298,32 @@ static int make_lease(int *ours, int *theirs)
 
 /* Opens, once for all requests, the memory of a region that was registered before this helper
  * started. */
-static int adopt(struct cuda_helpers *helpers, struct helper *helper, const struct cuda_what *what,
-                 uint64_t region)
+static int adopt(struct cuda_helpers *helpers, struct helper *helper,
+                 const struct cuda_target *target, uint64_t region)
 {
     int error;
 
-    if (is_kept(helper, what, region))
+    if (is_kept(helper, target, region))
         return 0;
-    error = helper->socket < 0 ? -EPIPE : tell(helper, CUDA_OPEN, what, 0, -1);
+    error = helper->socket < 0 ? -EPIPE : tell(helper, CUDA_OPEN, target, 0, -1);
     if (!error)
-        cuda_helpers_keep(helpers, what, region);
+        cuda_helpers_keep(helpers, target, region);
     return error;
 }
 
-int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region,
-                       int *lease)
+int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_target *target,
+                       uint64_t region, int *lease)
 {
     struct helper *helper;
-    int theirs = -1, error = find_or_start(helpers, what->uid, &helper);
+    int theirs = -1, error = find_or_start(helpers, target->uid, &helper);
 
     if (!error)
-        error = adopt(helpers, helper, what, region);
+        error = adopt(helpers, helper, target, region);
     if (!error)
         error = make_lease(lease, &theirs);
     if (error)
         return error;
-    error = tell(helper, CUDA_LEASE, what, 0, theirs);
+    error = tell(helper, CUDA_LEASE, target, 0, theirs);
     close(theirs);
     if (error)
         close(*lease);

@@ -23,7 +23,7 @@
 
 struct cuda_helpers;
 
-struct cuda_what {
+struct cuda_target {
     uint32_t uid;
     int64_t device_id;
     const uint8_t *handle;
@@ -46,15 +46,16 @@ void cuda_helpers_free(struct cuda_helpers *helpers); /* NULL is fine; no `done`
 bool cuda_helpers_has(struct cuda_helpers *helpers, uint32_t uid);
 /* Opens memory for a region that is being registered. 0: `done` will be called; -EPIPE; -ENOSPC:
  * too many helpers, or too many requests to this one; -ENOMEM */
-int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_what *what,
+int cuda_helpers_open(struct cuda_helpers *helpers, const struct cuda_target *target,
                       struct cuda_ask *ask);
 /* Assigns the memory just opened to this region; closes it if that fails. */
-void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region);
-void cuda_helpers_close(struct cuda_helpers *helpers, const struct cuda_what *what);
+void cuda_helpers_keep(struct cuda_helpers *helpers, const struct cuda_target *target,
+                       uint64_t region);
+void cuda_helpers_close(struct cuda_helpers *helpers, const struct cuda_target *target);
 /* Returns a lease of this region's memory (cuda_lease.h), which the caller closes. Does not wait
  * for the memory to open. */
-int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_what *what, uint64_t region,
-                       int *lease);
+int cuda_helpers_lease(struct cuda_helpers *helpers, const struct cuda_target *target,
+                       uint64_t region, int *lease);
 /* Closes the memory of this user's regions that no longer exist. */
 void cuda_helpers_look(struct cuda_helpers *helpers, uint32_t uid);
 

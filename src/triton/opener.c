@@ -222,9 +222,9 @@ static int check_helper_groups(struct opener *opener, uint32_t uid)
     return error;
 }
 
-static struct cuda_what tell_what(const struct opener_request *request, uint32_t uid)
+static struct cuda_target target_of(const struct opener_request *request, uint32_t uid)
 {
-    return (struct cuda_what){
+    return (struct cuda_target){
         .uid = uid, .device_id = request->device_id, .handle = request->handle};
 }
 
@@ -243,7 +243,7 @@ static int register_opened(struct opener *opener, uint32_t uid, uint64_t size_by
                            enum gmsfs_region_reason *reason)
 {
     const struct opener_request *request = &opener->request;
-    const struct cuda_what what = tell_what(request, uid);
+    const struct cuda_target target = target_of(request, uid);
     const struct gmsfs_region_request wanted = {.kind = GMSFS_REGION_CUDA,
                                                 .uid = uid,
                                                 .name = request->names[0],
@@ -261,9 +261,9 @@ static int register_opened(struct opener *opener, uint32_t uid, uint64_t size_by
     if (!is_inside)
         *reason = GMSFS_REGION_BAD_RANGE;
     if (!error && find_region(opener, uid, GMSFS_REGION_CUDA, &id))
-        cuda_helpers_keep(opener->helpers, &what, id);
+        cuda_helpers_keep(opener->helpers, &target, id);
     else
-        cuda_helpers_close(opener->helpers, &what);
+        cuda_helpers_close(opener->helpers, &target);
     return error;
 }
 
@@ -287,7 +287,7 @@ static void on_opened(struct cuda_ask *ask, int error, uint64_t size_bytes)
 
 static int begin_cuda(struct opener *opener, uint32_t uid, enum gmsfs_region_reason *reason)
 {
-    const struct cuda_what what = tell_what(&opener->request, uid);
+    const struct cuda_target target = target_of(&opener->request, uid);
     int error = check_helper_groups(opener, uid);
     struct opening *opening;
 
@@ -300,7 +300,7 @@ static int begin_cuda(struct opener *opener, uint32_t uid, enum gmsfs_region_rea
     opening->opener = opener;
     opening->uid = uid;
     memcpy(&opening->request, &opener->request, OPENER_REQUEST_BYTES(1));
-    error = cuda_helpers_open(opener->helpers, &what, &opening->ask);
+    error = cuda_helpers_open(opener->helpers, &target, &opening->ask);
     opener->is_later = !error;
     if (!error)
         return 0;
@@ -364,13 +364,13 @@ static int check_drain(struct opener *opener, const struct gmsfs_region_info *in
 static int lease(struct opener *opener, uint32_t uid, struct gmsfs_region_info *info, int *fd,
                  int file)
 {
-    const struct cuda_what what = {
+    const struct cuda_target target = {
         .uid = uid, .device_id = info->device_id, .handle = info->raw_handle};
     int error = check_helper_groups(opener, uid);
 
     info->flags |= GMSFS_REGION_DESCRIPTOR | GMSFS_REGION_WRITABLE;
     if (!error) {
-        error = cuda_helpers_lease(opener->helpers, &what, info->id, fd);
+        error = cuda_helpers_lease(opener->helpers, &target, info->id, fd);
         if (!error)
             return 0;
         opener->reply.refusal = OPENER_NO_HELPER;
@@ -471,7 +471,7 @@ static int serve(struct opener *opener, int fd)
     case OPENER_IDENTIFY:
         identify(opener, fd);
         break;
-    case OPENER_WHO:
+    case OPENER_FIND_USER:
         reply->error = find_user(opener) == IDENTITY_NOBODY ? -EPERM : 0;
         break;
     case OPENER_FORGET:

@@ -21,7 +21,7 @@
 
 enum opener_op {
     OPENER_IDENTIFY = 1, /* passes the connection's descriptor: find the user at its other end */
-    OPENER_WHO,          /* the user of this token, or of this connection if there is none */
+    OPENER_FIND_USER,    /* the user of this token, or of this connection if there is none */
     OPENER_FORGET,       /* the connection is gone */
     OPENER_PING,
     OPENER_REGISTER,
@@ -65,7 +65,7 @@ struct opener_reply {
     uint32_t reason;  /* enum gmsfs_region_reason */
     uint32_t failed;  /* HOLD: index of the name that failed */
     uint64_t region;  /* ENDED: number of the region */
-    uint32_t uid;     /* IDENTIFY, WHO: UINT32_MAX: unknown */
+    uint32_t uid;     /* IDENTIFY, FIND_USER: UINT32_MAX: unknown */
     uint32_t more;    /* STATUS: another message follows */
     uint32_t info_count;
     struct gmsfs_region_info infos[OPENER_MAX_INFOS]; /* only info_count of them are sent */

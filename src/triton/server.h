@@ -66,8 +66,8 @@ struct connection {
     uint64_t deadline_ms; /* UINT64_MAX: none */
     uint64_t held_bytes;  /* set by connection_hold */
     bool is_ended;
-    bool is_introduced;               /* the opener was told of it */
-    struct opener_call identify, who; /* who: asks for the user of a token */
+    bool is_introduced;                       /* the opener was told of it */
+    struct opener_call identify, user_lookup; /* user_lookup: by a token */
     struct connection *next, **link;
     struct connection_place places[LINE_COUNT];
 };
