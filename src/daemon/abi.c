@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a module reads what an older one of it has written, it says so by a constant of its own
- * beside the number, which stands here as the oldest. */
+/* A module that reads formats of an older build has a constant for the oldest number beside its
+ * own, which stands here as the oldest. */
 #define ONLY(number) (number), (number)
 
 static const struct abi_number numbers[] = {
@@ -51,7 +51,7 @@ void abi_write(char text[ABI_TEXT_BYTES])
                              numbers[i].name, abi_own_numbers(&numbers[i]).number);
 }
 
-/* The number behind "NAME="; 0: there is none. */
+/* Returns the number after "NAME="; 0 if there is none. */
 static uint32_t find_number(const char *text, const char *name)
 {
     size_t bytes = strlen(name);

@@ -69,7 +69,7 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
     snprintf(options, sizeof options,
              "fsname=gmsfs(%s),subtype=gmsfs,default_permissions,nosuid,nodev,noatime%s", backend,
              allow_other ? ",allow_other" : "");
-    /* Only to mount: the session that serves is the worker's. */
+    /* Used only to mount: the session that serves is the worker's. */
     struct fuse_session *session =
         fuse_session_new(&args, &no_operations, sizeof no_operations, NULL);
     fuse_opt_free_args(&args);
@@ -88,14 +88,14 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
         return -EPERM;
     }
     *fuse_fd = fcntl(fuse_session_fd(session), F_DUPFD_CLOEXEC, 3);
-    /* The keeper reads it too, behind a worker that died, and must not wait there. */
+    /* The keeper reads it too, after a worker died, and must not wait there. */
     if (*fuse_fd < 0 || fcntl(*fuse_fd, F_SETFL, O_NONBLOCK) != 0)
         error = -errno;
     else
         error = mountinfo_find_path(mountpoint, mount);
     if (!error && strcmp(mount->type, MOUNTINFO_TYPE) != 0)
         error = -EBUSY;
-    fuse_session_destroy(session); /* closes its descriptor and leaves the mount */
+    fuse_session_destroy(session); /* closes its own descriptor; the mount stays */
     if (error) {
         log_error("%s was mounted, but it cannot be found again: %s", mountpoint, strerror(-error));
         if (*fuse_fd >= 0)
@@ -106,7 +106,8 @@ int attach_mount(const char *mountpoint, const char *backend, bool allow_other, 
     return error;
 }
 
-/* The kernel's directory of connections, in no tree, for it need not be mounted in ours. */
+/* Opens the kernel's directory of FUSE connections outside every tree, because it need not be
+ * mounted in ours. */
 static int open_connections(void)
 {
     int fs = (int)syscall(SYS_fsopen, "fusectl", 1u /* FSOPEN_CLOEXEC */), fd = -1;
@@ -140,18 +141,18 @@ void attach_widen(const struct mountinfo *mount, unsigned max_background)
     int error = connections < 0 ? -errno : 0;
     if (!error)
         error = write_limit(connections, mount->minor, "max_background", max_background);
-    if (!error) /* as libfuse divides it */
+    if (!error) /* the share that libfuse uses */
         error =
             write_limit(connections, mount->minor, "congestion_threshold", max_background * 3 / 4);
     privileges_rest();
     if (connections >= 0)
         close(connections);
-    if (error) /* root of a container, as a rule */
+    if (error) /* usually root of a container */
         log_debug("requests in the background stay bounded as an ordinary user's: %s",
                   strerror(-error));
 }
 
-/* In a child. Ends with its parent. */
+/* Prepares a child, which ends with its parent. */
 static void begin_child(pid_t parent)
 {
     sigset_t none;
@@ -164,8 +165,8 @@ static void begin_child(pid_t parent)
     privileges_raise();
 }
 
-/* A descriptor of the mount's root. As root it is a clone that is in no tree, so that the socket,
- * which holds its mount for good, does not make umount(8) say EBUSY. */
+/* Opens the mount's root. As root this is a clone of the mount in no tree: a socket keeps its mount
+ * busy for good, and umount(8) would say EBUSY. */
 static int open_root(const char *mountpoint)
 {
     int fd = (int)syscall(SYS_open_tree, AT_FDCWD, mountpoint,
@@ -186,7 +187,8 @@ static int bind_socket(const char *mountpoint, int *listen_fd)
     /* Also reaches paths that are longer than an address may be. */
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/.fds", root);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* Connections have SO_PASSCRED from their first message on: who sends it counts. */
+    /* Connections inherit SO_PASSCRED, so it covers their first message: rights depend on the
+     * sender. */
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         listen(fd, ATTACH_BACKLOG) != 0)
@@ -212,7 +214,7 @@ int attach_start_bind(const char *mountpoint, pid_t *child, int *fd)
         struct wire_message message = {.type = WIRE_LISTENER};
         int listen_fd = -1;
         begin_child(parent);
-        /* Nothing of the keeper, /dev/fuse least of all, may live on in here. */
+        /* The keeper's descriptors, above all /dev/fuse, must not stay open in this child. */
         dup2(ends[1], 3);
         close_range(4, ~0u, 0);
         message.error = bind_socket(mountpoint, &listen_fd);
@@ -234,7 +236,7 @@ int attach_finish_bind(pid_t child, int fd, int *listen_fd)
     int error = wire_receive(fd, &message, listen_fd);
 
     close(fd);
-    kill(child, SIGKILL); /* it has nothing left to do */
+    kill(child, SIGKILL); /* it has finished */
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         ;
     if (!error && message.error)
@@ -246,7 +248,7 @@ int attach_finish_bind(pid_t child, int fd, int *listen_fd)
     return error;
 }
 
-/* In a child. As root by itself, else by fusermount3, which may. */
+/* Runs in a child. Unmounts directly as root, else by fusermount3, which has the right to. */
 static int unmount_once(const char *mountpoint, bool lazy, bool quiet)
 {
     if (geteuid() == 0)

@@ -2,8 +2,9 @@
 /*
  * descriptors - how the worker's descriptors are divided
  *
- * Memory, connections and watched processes each cost some, and whichever grows must leave the
- * others theirs, and the worker its own, without which no caller could be looked up in /proc. Pure.
+ * Memory, connections and watched processes need descriptors. Growth of one kind must leave the
+ * shares of the others, and the worker's own: without it no caller could be looked up in /proc.
+ * Pure.
  */
 #ifndef GMSFS_DAEMON_DESCRIPTORS_H
 #define GMSFS_DAEMON_DESCRIPTORS_H
@@ -12,17 +13,17 @@
 #include <stdint.h>
 
 struct descriptors {
-    uint64_t limit; /* RLIMIT_NOFILE */
-    uint64_t own;   /* for what comes and goes within a request, and what is there from start */
-    uint64_t connections; /* at most */
-    uint64_t watches;     /* at most */
-    uint64_t regions;     /* at most: of what memory may have */
+    uint64_t limit;       /* RLIMIT_NOFILE */
+    uint64_t own;         /* for use within a request, and for those open from the start */
+    uint64_t connections; /* most */
+    uint64_t watches;     /* most */
+    uint64_t regions;     /* most; part of the share of memory */
 };
 
 struct descriptors descriptors_divide(uint64_t limit);
-/* May memory have this descriptor, while so many are watched by the loop (connections, processes,
- * and a few of the worker's own)? New ones take the lowest free number, so it tells how many there
- * are. */
+/* Returns true if memory may have this descriptor while the loop watches this many (connections,
+ * processes, and a few of the worker's own). A new descriptor has the lowest free number, so `fd`
+ * is about the number of open descriptors. */
 bool descriptors_admit(const struct descriptors *descriptors, int fd, uint64_t watched);
 
 #endif

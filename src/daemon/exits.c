@@ -47,7 +47,7 @@ static void on_ready(struct event_watch *ready, uint32_t events)
     exits->on_exit(exits->context, process);
 }
 
-/* A pidfd of exactly this process. -ESRCH: it has exited, though it may not be reaped. */
+/* Opens a pidfd of exactly this process. -ESRCH: it has exited, even if it was not reaped. */
 static int open_process(struct core_process process, int *fd)
 {
     uint64_t start = 0;

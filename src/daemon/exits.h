@@ -2,7 +2,7 @@
 /*
  * exits - tells the loop when a process that owns sessions exits
  *
- * One pidfd for each watched process. Loop's thread.
+ * One pidfd for each watched process. For the loop's thread.
  */
 #ifndef GMSFS_DAEMON_EXITS_H
 #define GMSFS_DAEMON_EXITS_H
@@ -21,9 +21,9 @@ struct exits {
 void exits_init(struct exits *exits, struct loop *loop,
                 void (*on_exit)(void *context, struct core_process process), void *context);
 void exits_free(struct exits *exits);
-/* Once for each process. -ESRCH: it is gone already, or its number belongs to another by now. */
+/* Call it once for each process. -ESRCH: the process has gone, or its number belongs to another. */
 int exits_watch(struct exits *exits, struct core_process process);
 void exits_unwatch(struct exits *exits,
-                   struct core_process process); /* fine if it is not watched */
+                   struct core_process process); /* no effect if it is not watched */
 
 #endif

@@ -143,8 +143,8 @@ static void end_due(struct fdstore *store, uint32_t place)
         log_info("the service manager has taken what was due for its descriptor store");
 }
 
-/* False: the manager is still busy. A place that it does not want stays taken: somebody knows it.
- */
+/* False: the manager is still busy. A place that it does not want stays taken: somebody knows
+ * it. */
 static bool deliver(struct fdstore *store, uint32_t place)
 {
     char name[MESSAGE_BYTES];

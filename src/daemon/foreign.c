@@ -11,11 +11,11 @@
 
 enum {
     IDLE,
-    WAITING, /* for a thread, until somebody sends the next one */
+    WAITING, /* waits for a thread, until the next client sends one */
     CLOSING,
 };
 
-/* A thread may outlive all that could be freed, so they are nobody's. */
+/* Static, because a thread may outlive any owner that could be freed. */
 static struct closing {
     atomic_int state;
     uint32_t uid;

@@ -286,8 +286,8 @@ void gms_free(struct gms *gms)
     free(gms);
 }
 
-/* ---- those of the last worker ----------------------------------------------------------------
- */
+/* ---- those of the last worker
+ * ---------------------------------------------------------------- */
 
 static int restore_note(void *context, const struct journal_entry *entry)
 {

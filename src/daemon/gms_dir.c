@@ -20,7 +20,7 @@ static const char *read_variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Python makes a file there to find out; that it may is near enough. */
+/* Python's tempfile creates a file to find this out; access(2) is close enough. */
 static bool is_usable(const char *dir)
 {
     struct stat found;

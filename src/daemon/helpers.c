@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BACKGROUND_NICE     10
-#define HELPERS_STACK_BYTES (1024u * 1024) /* for drivers and sanitizers; untouched, it is free */
+#define BACKGROUND_NICE 10
+/* For drivers and sanitizers; untouched pages cost nothing. */
+#define HELPERS_STACK_BYTES (1024u * 1024)
 
 struct pool {
     struct helpers *helpers;
@@ -23,7 +24,7 @@ struct pool {
     unsigned max_threads, threads, resting;
     struct job *queue, **queue_end;
     size_t queued, running;
-    size_t promised; /* jobs that will be queued: no last thread leaves */
+    size_t promised; /* jobs that will follow; the last thread stays for them */
     pthread_cond_t work;
 };
 
@@ -31,7 +32,7 @@ struct helpers {
     struct loop *loop;
     struct fs_ledger *ledger;
     bool loop_is_prompt;
-    pthread_mutex_t mutex; /* of everything below */
+    pthread_mutex_t mutex; /* guards the fields below */
     pthread_cond_t left;
     bool ending;
     struct pool pools[SERVICE_POOL_COUNT];
@@ -50,8 +51,8 @@ static void init_pool(struct helpers *helpers, enum service_pool which, unsigned
     pthread_condattr_destroy(&clock);
 }
 
-/* The kernel may be long about freeing and cannot be interrupted everywhere, so a processor is left
- * to the loop and its clients. */
+/* Leaves a processor to the loop and its clients: the kernel may free for a long time and cannot
+ * always be interrupted. */
 static unsigned count_freeing(void)
 {
     unsigned half = thread_count_processors() / 2;
@@ -82,7 +83,7 @@ int helpers_new(struct loop *loop, struct fs_ledger *ledger, struct helpers **he
     return 0;
 }
 
-/* Under the mutex; NULL: there was nothing to do for a while. */
+/* Returns the next job; NULL if there was none for a while. The caller holds the mutex. */
 static struct job *next_job(struct pool *pool)
 {
     const struct timespec until = clock_after_ms(CLOCK_MONOTONIC, HELPERS_REST_S * 1000);
@@ -122,10 +123,10 @@ static void *run_thread(void *argument)
     struct helpers *helpers = pool->helpers;
     struct job *job;
 
-    /* Where processors are few, the loop must not wait for its turn behind this. With short slices
-     * it does not; and then this must not step back: it frees what the loop has allocated, and
-     * would hold malloc's lock, or that of a mapping, while it waits for a processor behind
-     * everybody. */
+    /* With few processors the loop must not wait behind this thread. With short time slices it does
+     * not; then this thread keeps its priority, because it frees memory that the loop allocated,
+     * and a thread of low priority would hold malloc's lock, or a mapping's, while it waits for a
+     * processor. */
     if (!helpers->loop_is_prompt &&
         (pool->which == SERVICE_POOL_COMPUTE || pool->which == SERVICE_POOL_FREE))
         setpriority(PRIO_PROCESS, (id_t)gettid(), BACKGROUND_NICE);
@@ -142,7 +143,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static int start_thread(struct pool *pool)
 {
     int error = thread_start(NULL, HELPERS_STACK_BYTES, run_thread, pool);
@@ -164,7 +165,7 @@ int helpers_promise(struct helpers *helpers, enum service_pool which, struct job
     int error = 0;
 
     pthread_mutex_lock(&helpers->mutex);
-    /* Without a new thread the work waits for one that is there. */
+    /* If no thread can be started, the job waits for a running one. */
     if (pool->queued + pool->promised >= pool->resting && pool->threads < pool->max_threads &&
         start_thread(pool) != 0 && pool->threads == 0)
         error = -ENOMEM;
@@ -208,7 +209,7 @@ size_t helpers_count_jobs(struct helpers *helpers)
     return count;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static unsigned count_threads(const struct helpers *helpers)
 {
     unsigned count = 0;

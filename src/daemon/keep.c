@@ -23,7 +23,8 @@ void keep_close(struct keep *keep)
     keep->fd = -1;
 }
 
-/* Under the mutex. An answer that an earlier call could not receive still lies before ours. */
+/* Receives the answer to this question; answers that earlier calls failed to receive come first and
+ * are skipped. The caller holds the mutex. */
 static int receive_ack(struct keep *keep, uint64_t question)
 {
     struct wire_message answer;
@@ -75,7 +76,7 @@ int keep_add(struct keep *keep, const struct service_memory *memories, size_t co
     return error;
 }
 
-/* Nobody's question (0): it is not answered. */
+/* Sends without an answer: question 0 is never answered. */
 static bool say_ahead(struct keep *keep, enum wire_type type, struct wire_memory memory,
                       const int *fd)
 {

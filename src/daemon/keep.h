@@ -2,10 +2,10 @@
 /*
  * keep - the worker's side of the `keep` channel
  *
- * For helper threads of the worker: hands descriptors of new memory, and of connections of GMS
- * clients, to the keeper and waits until it holds them; says when they are given back. Any thread;
- * they take turns. One question and one answer for up to WIRE_BATCH_MAX pieces, so callers gather
- * them.
+ * For helper threads of the worker. Hands descriptors of new memory, and of connections of GMS
+ * clients, to the keeper and waits until the keeper holds them; tells it when they are freed. Any
+ * thread; they take turns. One question and one answer cover up to WIRE_BATCH_MAX pieces, so
+ * callers gather them.
  */
 #ifndef GMSFS_DAEMON_KEEP_H
 #define GMSFS_DAEMON_KEEP_H
@@ -20,20 +20,20 @@
 struct keep {
     pthread_mutex_t mutex;
     int fd;
-    uint64_t questions; /* so far: their numbers */
+    uint64_t questions; /* number of the last question */
 };
 
 void keep_init(struct keep *keep, int fd);
 void keep_close(struct keep *keep);
-/* The keeper holds duplicates of all when this returns 0, else it may hold some: drop them all.
- * -EMFILE: it has too many */
+/* When this returns 0 the keeper holds duplicates of all; else it may hold some, and the caller
+ * must drop all. -EMFILE: the keeper has too many. */
 int keep_add(struct keep *keep, const struct service_memory *memories, size_t count);
-/* One, which the keeper is told of without waiting, and not at all where its queue is full: for
- * what keep_add follows for, or what can be done without. False: it was not. */
+/* Tells the keeper of one descriptor without waiting, for a caller that calls keep_add later or can
+ * do without. Returns false if the keeper's queue is full: it was not told. */
 bool keep_add_ahead(struct keep *keep, const struct service_memory *memory);
-/* The same of one that it is to let go of. False: its queue is full. */
+/* Tells the keeper to drop one, without waiting. Returns false if its queue is full. */
 bool keep_drop_ahead(struct keep *keep, uint64_t memory);
-/* It holds none of these any more; those that it never held do no harm. */
+/* Makes the keeper drop all of these; numbers that it does not hold are ignored. */
 void keep_drop(struct keep *keep, const uint64_t *memories, size_t count);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a mount consists of, as another worker, another keeper or the service manager gets it. */
+/* Describes a mount for another worker, another keeper or the service manager. */
 #include "daemon/keeper_internal.h"
 
 #include "base/file_io.h"

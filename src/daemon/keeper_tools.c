@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all files of the keeper use. */
+/* Tools that all files of the keeper use. */
 #include "daemon/keeper_internal.h"
 
 #include "base/child.h"
@@ -23,9 +23,9 @@ void keeper_close(int *fd)
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
 {
     int error = keeper->control_fd >= 0 ? wire_send(keeper->control_fd, message, passed_fd)
-                                        : -EPIPE; /* there is none just now */
+                                        : -EPIPE; /* there is no worker at the moment */
 
-    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
+    if (error && error != -EPIPE) /* SIGCHLD reports the end of the worker */
         log_error("%s: cannot tell the worker anything: %s", keeper->setup->mountpoint,
                   strerror(-error));
 }
@@ -42,7 +42,7 @@ bool keeper_is_own(const struct keeper *keeper, pid_t child)
     for (size_t i = 0; i < keeper->dead_count; i++)
         if (keeper->dead[i] == child)
             return true;
-    if (child_is_left_behind(child)) /* the one that woke the device: have_device_woken */
+    if (child_is_left_behind(child)) /* the child that woke the device (have_device_woken) */
         return true;
     return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
 }
@@ -60,7 +60,7 @@ void keeper_describe_end(int status, char *text, size_t room)
 
 void keeper_note_recovery(struct fs_ledger *ledger, const char *cause)
 {
-    if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it goes on */
+    if (!ledger->recovery.noticed_us || ledger->recovery.took_us) /* else it is the same recovery */
         ledger->recovery =
             (struct fs_recovery){.noticed_us = clock_now_us(), .wall_ms = clock_wall_ms()};
     snprintf(ledger->recovery.cause, sizeof ledger->recovery.cause, "%s", cause);

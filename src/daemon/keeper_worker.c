@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker is started: by fork alone, or as another program. */
+/* Starts a worker, by fork alone or as another program. */
 #include "daemon/keeper_internal.h"
 
 #include "daemon/at_work.h"
@@ -45,7 +45,7 @@ int keeper_start_worker(struct keeper *keeper)
         keeper_close(&keeper->audit_fd);
         keeper_close(&keeper->visit.fd);
         keeper_close(&keeper->lifeline_fd);
-        keeper_close(&keeper->fuse_fd); /* these come by messages, as they did to the first */
+        keeper_close(&keeper->fuse_fd); /* messages bring these, as for the first worker */
         keeper_close(&keeper->listen_fd);
         keeper_close(&keeper->binder_fd);
         gms_sockets_forget(&keeper->gms);

@@ -13,12 +13,13 @@
 #define STACK_BYTES ((size_t)64 << 10)
 
 struct lifeline {
-    int end;     /* of the pipe, which the thread keeps */
-    sem_t ready; /* the thread has its own table, or has failed */
+    int end;     /* the end of the pipe that the thread keeps */
+    sem_t ready; /* posted when the thread has its own table, or has failed */
     int error;
 };
 
-/* What is above is not even copied; below are the few descriptors that a program begins with. */
+/* Closes every descriptor but `fd` in a table of its own. The descriptors above `fd` are not even
+ * copied; below it are the few that a program starts with. */
 static int close_all_but(int fd)
 {
     if (close_range((unsigned)fd + 1, ~0u, CLOSE_RANGE_UNSHARE) != 0 ||
@@ -33,7 +34,7 @@ static void *run(void *argument)
     int error = close_all_but(lifeline->end);
 
     lifeline->error = error;
-    sem_post(&lifeline->ready); /* the caller's memory from here on */
+    sem_post(&lifeline->ready); /* `lifeline` is on the caller's stack and ends here */
     if (error)
         return NULL;
     for (;;)

@@ -2,16 +2,17 @@
 /*
  * lifeline - a descriptor that hangs up as soon as the threads of this process end
  *
- * For the worker, which passes it to its keeper. A process whose leader has exited cannot be reaped
- * while one of its threads waits in the kernel, nor are the descriptors that its threads share
- * closed. So one thread that does nothing has a descriptor table of its own, with nothing in it but
- * one end of a pipe: that end is closed when SIGKILL or exit(3) ends the thread.
+ * The worker passes it to its keeper. While one thread of a process waits in the kernel, a leader
+ * that has exited cannot be reaped, and the descriptors that the threads share stay open. So one
+ * idle thread has a descriptor table of its own, with nothing in it but one end of a pipe: the
+ * kernel closes that end when SIGKILL or exit(3) ends the thread.
  */
 #ifndef GMSFS_DAEMON_LIFELINE_H
 #define GMSFS_DAEMON_LIFELINE_H
 
-/* Starts the thread. Returns the other end of the pipe (POLLHUP tells), which is the caller's, or a
- * negative errno. -ENOSYS: this kernel has no close_range(2) (Linux 5.9 has). Once per process. */
+/* Starts the thread. Returns the other end of the pipe, which reports POLLHUP and belongs to the
+ * caller, or a negative errno. -ENOSYS: this kernel has no close_range(2) (Linux 5.9 has it). Once
+ * per process. */
 int lifeline_start(void);
 
 #endif

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #define LOOP_EVENTS_PER_TURN 512
-#define LOOP_TURN_US         300u /* for all users, beyond one event of each */
+#define LOOP_TURN_US         300u /* for all users together, beyond one event of each */
 #define LOOP_TICK_MS         1000u
 
-/* The events of a user, by their places among the turn's; -1: no more. */
+/* The events of one user, as indexes into the turn's events; -1 at the end. */
 struct line {
     uint64_t whose;
     int first, last;
@@ -27,19 +27,21 @@ struct loop {
     int epoll_fd, event_fd;
     bool stopping, idle_wanted;
     uint64_t tick_ms;
-    struct event_timeout *timeouts; /* the next one first */
-    /* The turn's events; those of a descriptor that is unwatched meanwhile are struck out. */
+    struct event_timeout *timeouts; /* the next to expire first */
+    /* The events of this turn; the entry of a descriptor that is unwatched meanwhile becomes
+     * NULL. */
     struct epoll_event events[LOOP_EVENTS_PER_TURN];
     int event_count;
-    int next[LOOP_EVENTS_PER_TURN];          /* of the same line */
-    struct line lines[LOOP_EVENTS_PER_TURN]; /* one for each user with events */
+    int next[LOOP_EVENTS_PER_TURN];          /* next event of the same line, for each event */
+    struct line lines[LOOP_EVENTS_PER_TURN]; /* one for each user that has events */
     int line_count;
-    unsigned
-        first_event; /* the turn's first one: who was left over in the last turn is not again */
+    /* Index that the turn starts at. It moves on by the number of events served, so that an event
+     * left over in the last turn is among the first now. */
+    unsigned first_event;
     struct event_watch posted; /* event_fd */
     atomic_uint_fast64_t watches;
     pthread_mutex_t mutex;
-    struct job *done, **done_end; /* under the mutex */
+    struct job *done, **done_end; /* guarded by the mutex */
 };
 
 uint64_t loop_now_ms(void)
@@ -69,7 +71,7 @@ static void on_posted(struct event_watch *watch, uint32_t events)
     uint64_t count;
     ssize_t got = read(loop->event_fd, &count, sizeof count);
 
-    (void)got; /* only rings; the list says what came */
+    (void)got; /* the counter only wakes the loop; the jobs are in the list */
     (void)events;
     for (struct job *next, *job = take_done(loop); job; job = next) {
         next = job->next;
@@ -244,10 +246,10 @@ void loop_post(struct loop *loop, struct job *job)
     loop->done_end = &job->next;
     pthread_mutex_unlock(&loop->mutex);
     ssize_t put = write(loop->event_fd, &one, sizeof one);
-    (void)put; /* a counter never refuses one more before 2^64 */
+    (void)put; /* the counter has room for 2^64 - 2 */
 }
 
-/* In milliseconds as epoll_wait takes them. */
+/* Returns the time to sleep, in milliseconds as epoll_wait takes them. */
 static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_ms)
 {
     uint64_t until_ms = timeout_ms == UINT64_MAX ? UINT64_MAX : now_ms + timeout_ms;
@@ -264,7 +266,8 @@ static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_m
     return rest_ms > INT_MAX ? INT_MAX : (int)rest_ms;
 }
 
-/* Serves one event, unless an earlier one of this turn changed what the watch waits for. */
+/* Serves one event, unless an earlier one of this turn changed the events that the watch waits
+ * for. */
 static void serve_event(struct loop *loop, const struct epoll_event *event)
 {
     struct event_watch *watch = event->data.ptr;
@@ -310,8 +313,8 @@ static void line_up(struct loop *loop, int event, uint64_t whose)
     line->last = event;
 }
 
-/* The kernel tells an edge (EVENT_TAKEN) once: it is asked to tell those again that this turn did
- * not come to. All other events come again by themselves. */
+/* Makes the kernel report again each edge (EVENT_TAKEN) that this turn did not serve: it reports an
+ * edge only once. It repeats all other events by itself. */
 static void ask_for_edges_again(struct loop *loop)
 {
     for (int i = 0; i < loop->line_count; i++) {
@@ -323,7 +326,7 @@ static void ask_for_edges_again(struct loop *loop)
     }
 }
 
-/* One of each user, and so on as long as a turn lasts. */
+/* Serves one event of each user, and repeats that as long as a turn lasts. */
 static void serve_lines(struct loop *loop)
 {
     uint64_t until_us = clock_now_us() + LOOP_TURN_US;
@@ -362,7 +365,8 @@ static void serve_events(struct loop *loop)
     loop->event_count = 0;
 }
 
-/* After a rest the first tick comes before the event, so that nobody measures from long ago. */
+/* Runs the first tick after a rest before the event, so that no interval that is measured starts
+ * before the rest. */
 static void note_events(struct loop *loop)
 {
     if (loop->tick_ms == UINT64_MAX) {
@@ -373,7 +377,8 @@ static void note_events(struct loop *loop)
     }
 }
 
-/* One that is set again for now has its turn at the next look: others are served in between. */
+/* Calls the expired timeouts. A timeout that is set again for now expires in the next turn, so that
+ * other events are served in between. */
 static void expire_timeouts(struct loop *loop, uint64_t now_ms)
 {
     struct event_timeout *due = NULL, **end = &due;
@@ -400,7 +405,8 @@ static void serve_times(struct loop *loop)
 
     expire_timeouts(loop, now_ms);
     if (loop->tick_ms <= now_ms) {
-        loop->tick_ms = UINT64_MAX; /* at rest nothing wakes us up: the next event sets it again */
+        /* Nothing wakes the loop at rest; the next event sets it again. */
+        loop->tick_ms = UINT64_MAX;
         if (loop->calls.on_tick(loop->calls.context, now_ms))
             loop->tick_ms = now_ms + LOOP_TICK_MS;
         end_step(loop);

@@ -15,8 +15,8 @@ static bool is_octal(char c)
     return c >= '0' && c <= '7';
 }
 
-/* Up to the next space, with \040 and its like resolved. Returns what stands behind, NULL if it
- * does not fit or nothing follows. */
+/* Copies up to the next space, with \040 and its like resolved. Returns the text after it; NULL if
+ * it does not fit or nothing follows. */
 static const char *parse_field(const char *at, char *to, size_t room)
 {
     size_t bytes = 0;
@@ -35,7 +35,7 @@ static const char *parse_field(const char *at, char *to, size_t room)
     return *at == ' ' ? at + 1 : NULL;
 }
 
-/* Of the options of a file system; 0: it has none of this name. */
+/* Returns the number of this option; 0 if it is not there. */
 static unsigned find_number(const char *options, const char *name)
 {
     size_t bytes = strlen(name);
@@ -61,13 +61,13 @@ int mountinfo_parse_line(const char *line, struct mountinfo *mount)
     at = at ? parse_field(at + 3, mount->type, sizeof mount->type) : NULL;
     if (!at)
         return -EINVAL;
-    at = strchr(at, ' '); /* behind the source */
+    at = strchr(at, ' '); /* after the source */
     mount->uid = find_number(at ? at + 1 : NULL, "user_id=");
     mount->gid = find_number(at ? at + 1 : NULL, "group_id=");
     return 0;
 }
 
-/* Calls `see` for each mount until it returns true. 0, or a negative errno. */
+/* Calls `see` for each mount until it returns true. Returns 0 or a negative errno. */
 static int each_mount(bool (*see)(void *context, const struct mountinfo *mount), void *context)
 {
     SCOPED_FILE FILE *table = fopen(MOUNTINFO_FILE, "re");
@@ -103,7 +103,7 @@ static bool see_path(void *context, const struct mountinfo *mount)
     struct search *search = context;
 
     if (strcmp(mount->path, search->path) == 0) {
-        *search->found = *mount; /* the last one lies on top */
+        *search->found = *mount; /* the last one is on top */
         search->is_found = true;
     }
     return false;
@@ -138,7 +138,7 @@ static bool see_mount(void *context, const struct mountinfo *mount)
 {
     struct mount_search *search = context;
 
-    /* Ids are used again, so the device has to be the same too. */
+    /* Ids are used again, so the device has to match too. */
     search->is_found = mount->id == search->mount->id && mount->major == search->mount->major &&
                        mount->minor == search->mount->minor;
     return search->is_found;

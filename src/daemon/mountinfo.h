@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mountinfo - what is mounted where, from /proc/self/mountinfo
+ * mountinfo - the table of mounts in /proc/self/mountinfo
  *
  * Asks the kernel's table, never a mount itself, so it cannot hang. The line parser is pure.
  */
@@ -15,23 +15,25 @@
 #define MOUNTINFO_TYPE "fuse.gmsfs"
 
 struct mountinfo {
-    int id; /* of the mount, as long as it is in the tree */
+    int id; /* the mount's number while it is in the tree */
     unsigned major, minor;
     char path[PATH_MAX];
     char type[32];
-    unsigned uid, gid; /* of FUSE: who mounted; 0 where it does not tell */
+    unsigned uid, gid; /* the user that mounted, for FUSE; 0 if the line has none */
 };
 
-/* One line; a trailing newline is fine. -EINVAL */
+/* Parses one line; a trailing newline is allowed. -EINVAL */
 int mountinfo_parse_line(const char *line, struct mountinfo *mount);
 
-/* The mount on top at this path (absolute, without links). -ENOENT: nothing is mounted there */
+/* Finds the topmost mount at this path (absolute, without links). -ENOENT: nothing is mounted
+ * there. */
 int mountinfo_find_path(const char *path, struct mountinfo *mount);
-/* The first mount of the file system that a stat(2) named. -ENOENT */
+/* Finds the first mount of the file system with this st_dev. -ENOENT */
 int mountinfo_find_device(dev_t device, struct mountinfo *mount);
-/* True if this mount is still in the tree, wherever; true as well when that cannot be read. */
+/* Returns true if this mount is still in the tree, at any path; also if the table cannot be
+ * read. */
 bool mountinfo_has(const struct mountinfo *mount);
-/* Whether /proc is mounted so that other users' processes cannot be looked at (hidepid=). */
+/* Returns true if /proc hides the processes of other users (hidepid=). */
 bool mountinfo_hides_processes(void);
 
 #endif

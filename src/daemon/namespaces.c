@@ -20,7 +20,7 @@ void namespaces_write(char text[NAMESPACES_TEXT_BYTES])
     char pid[LINK_BYTES], user[LINK_BYTES];
 
     read_link("/proc/self/ns/pid", pid);
-    read_link("/proc/self/ns/user", user); /* a kernel may have none */
+    read_link("/proc/self/ns/user", user); /* a kernel may have no user namespaces */
     snprintf(text, NAMESPACES_TEXT_BYTES, "%s%s%s", pid, *user ? " " : "", user);
 }
 

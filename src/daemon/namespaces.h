@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * namespaces - by whose numbers a process knows users and processes
+ * namespaces - which PID and user namespace this process counts in
  *
- * The kernel tells the server of a mount who calls by the numbers of the PID and user namespaces
- * that it was mounted in, and of a unix socket by those of whoever reads. A keeper that is in
- * others would take one for another. Each process says its own, for what /proc tells of others
- * depends on rights and on hidepid=.
+ * The kernel gives the server of a mount the pid and uid of a caller as numbers of the namespaces
+ * that mounted it, and the reader of a unix socket as numbers of the reader's own. A keeper in
+ * other namespaces would take one process for another. Each process writes its own namespaces,
+ * because reading those of another process in /proc depends on rights and on hidepid=.
  */
 #ifndef GMSFS_DAEMON_NAMESPACES_H
 #define GMSFS_DAEMON_NAMESPACES_H
@@ -14,9 +14,10 @@
 
 #define NAMESPACES_TEXT_BYTES 96u
 
-/* Those of this process, "pid:[4026531836] user:[4026531837]"; empty where there is no /proc. */
+/* Writes those of this process, "pid:[4026531836] user:[4026531837]"; an empty text where there is
+ * no /proc. */
 void namespaces_write(char text[NAMESPACES_TEXT_BYTES]);
-/* Whether they are those that another process has written. -EXDEV */
+/* Returns 0 if another process that wrote `text` is in the same namespaces, else -EXDEV. */
 int namespaces_check(const char *text, struct failure *failure);
 
 #endif

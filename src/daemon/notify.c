@@ -17,7 +17,7 @@
 
 #define RETRY_MS 100
 
-static char due[128]; /* what is to be said yet; "": nothing */
+static char due[128]; /* state to send again; "" if none */
 
 int notify_connect(void)
 {
@@ -66,7 +66,7 @@ void notify_send(const char *state)
     if (is_busy)
         memmove(due, state, strlen(state) + 1);
     else
-        due[0] = '\0'; /* what is said later counts */
+        due[0] = '\0'; /* a newer state replaces it */
 }
 
 void notify_go_on(void)

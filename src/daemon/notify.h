@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * notify - tells systemd how the service is (sd_notify(3), written by hand: one datagram)
+ * notify - tells systemd the state of the service (sd_notify(3), written by hand: one datagram)
  *
- * Does nothing where $NOTIFY_SOCKET is not set, never fails visibly, and never waits for a manager
- * that is busy: what that does not take is said again later.
+ * Does nothing if $NOTIFY_SOCKET is not set, never fails visibly, and never waits for a busy
+ * manager: a state that the manager does not take is sent again later.
  */
 #ifndef GMSFS_DAEMON_NOTIFY_H
 #define GMSFS_DAEMON_NOTIFY_H
 
 void notify_send(const char *state); /* such as "READY=1" */
-/* Once more, what was not taken yet, if it was. */
+/* Sends the state again that the manager did not take, if there is one. */
 void notify_go_on(void);
-/* When to call that, from now; -1: nothing is due. */
+/* Returns the time until notify_go_on is to be called; -1 if nothing is to be sent again. */
 int notify_next_ms(void);
 
-/* For who says more: a connected socket that does not block, closed on exec. -ENOENT: nobody
- * listens; or why not */
+/* Returns a connected socket that does not block and is closed on exec, for longer conversations.
+ * -ENOENT: there is no manager; or another negative errno. */
 int notify_connect(void);
-/* With a descriptor, or without: -1. 0 or a negative errno */
+/* Sends a state with a descriptor; -1: without. Returns 0 or a negative errno. */
 int notify_send_to(int fd, const char *state, int passed_fd);
 
 #endif

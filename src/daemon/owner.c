@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Those of the user, as at a login; a user without a name has none. */
+/* Takes the user's groups, as at a login; none for a user without a name. */
 static int take_groups(uid_t uid, gid_t gid)
 {
     const struct passwd *user = getpwuid(uid);
@@ -19,8 +19,8 @@ static int take_groups(uid_t uid, gid_t gid)
 
 extern char **environ;
 
-/* Where messages go, what a service manager or the GPU's libraries are told; a name that ends with
- * `=` is a whole one. */
+/* Returns true for variables of messages, of the service manager and of the GPU's libraries. A name
+ * that ends with `=` is whole, another is a prefix. */
 static bool is_kept(const char *variable)
 {
     static const char *const kept[] = {
@@ -34,8 +34,8 @@ static bool is_kept(const char *variable)
     return false;
 }
 
-/* Whatever else root's environment has may be a secret, and is readable in there by whoever comes
- * to read this process's memory: so it is written over. */
+/* Overwrites the rest of root's environment: it may hold secrets, and a process that reads this
+ * process's memory would find them. */
 static void drop_environment(void)
 {
     char **left = environ;
@@ -50,7 +50,7 @@ static void drop_environment(void)
         *left = NULL;
 }
 
-/* This is root, and the mount somebody else's. */
+/* Returns true if this is root and the mount belongs to another user. */
 static bool owner_is_another(const struct mountinfo *mount)
 {
     return geteuid() == 0 && mount->uid != 0;
@@ -69,9 +69,10 @@ int owner_become(const struct mountinfo *mount)
     int error = take_groups(uid, gid);
     if (!error && (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0))
         error = -errno;
-    /* Whatever the sysctl fs.suid_dumpable says: what root's process still has, as the terminal
-     * that messages go to, is not for that user's debugger. Of its own /proc/self it reads all that
-     * it needs; it only cannot have a snapshot be killed first where memory is short. */
+    /* Independent of the sysctl fs.suid_dumpable: a debugger of that user must not reach the things
+     * that root's process still has, such as the terminal that messages go to. This process still
+     * reads all that it needs in its own /proc/self; it only cannot have the kernel kill a
+     * snapshot's process first when memory is short. */
     if (!error && prctl(PR_SET_DUMPABLE, 0) != 0)
         error = -errno;
     return error;

@@ -2,8 +2,9 @@
 /*
  * owner - root becomes the user who mounted
  *
- * Before it takes a mount over: what goes on has to have that one's rights and no others, for they
- * are whose files and GPU the mount is served with, and who may administer it.
+ * Called before root takes a mount over: the process that continues must have the rights of the
+ * mount's owner and no others, because the mount is served with them and they decide who may
+ * administer it.
  */
 #ifndef GMSFS_DAEMON_OWNER_H
 #define GMSFS_DAEMON_OWNER_H
@@ -12,9 +13,10 @@
 
 #include <stdbool.h>
 
-/* For good; the working directory and most of the environment go. Which descriptors that user may
- * have is the caller's to see to. Nothing is done where this is not root, or the mount is root's. A
- * negative errno: part of it may be done, and the process is to end. */
+/* Changes the user for good; the working directory and most of the environment go. The caller has
+ * to close the descriptors that this user must not have. Does nothing if this process is not root
+ * or if the mount is root's. After a negative errno part of the change may be done, and the process
+ * must end. */
 int owner_become(const struct mountinfo *mount);
 
 #endif

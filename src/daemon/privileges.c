@@ -14,15 +14,15 @@
 
 #define BIT(capability) (UINT64_C(1) << (capability))
 
-/* Looks at any file by its path, and has more descriptors under way than RLIMIT_NOFILE says. */
+/* For looking at any file by its path, and for more descriptors in flight than RLIMIT_NOFILE. */
 #define AT_REST (BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_SYS_RESOURCE))
-/* Of other processes, where /proc hides those: else it is not permitted (for_callers). */
+/* For seeing the processes of others where /proc hides them; else not permitted (for_callers). */
 #define SEES_HIDDEN BIT(CAP_SYS_PTRACE)
-/* Mounts; writes the audit and binds GMS's sockets in directories of others, also sticky ones;
- * narrows what a worker may come to have. */
+/* For mounting, for writing the audit and binding GMS's sockets in directories of other users, also
+ * sticky ones, and for narrowing the capabilities that a worker can gain. */
 #define RAISED (BIT(CAP_SYS_ADMIN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_SETPCAP))
 
-static bool is_keeper; /* or a child that has just been forked */
+static bool is_keeper; /* true in its just forked children too */
 
 struct sets {
     uint64_t effective, permitted, inheritable;
@@ -55,9 +55,9 @@ static void set_sets(const struct sets *sets)
         log_warning("cannot give up capabilities: %s", strerror(errno));
 }
 
-/* Where /proc hides the processes of others, who calls is found with this one only, and whether a
- * worker is dead or has left something behind: root's own are hidden too, for a worker can have
- * capabilities that are not in effect here. */
+/* Where /proc hides the processes of others, only this capability lets the worker find callers, and
+ * the keeper find out whether a worker is dead or has left a process behind: even root's own
+ * processes are hidden, because a worker can have capabilities that are not in effect here. */
 static uint64_t for_callers(const struct sets *sets)
 {
     bool has = sets->permitted & SEES_HIDDEN;
@@ -65,8 +65,8 @@ static uint64_t for_callers(const struct sets *sets)
     return has && mountinfo_hides_processes() ? SEES_HIDDEN : 0;
 }
 
-/* The ordinary user has none, and cannot: nothing is lost, for a program that he starts with its
- * setuid bit (fusermount3) needs them all. */
+/* Drops the other capabilities from the bounding set. An ordinary user cannot, and has none to
+ * drop; nothing is lost, because fusermount3, which runs with its setuid bit, needs them all. */
 static void narrow_bounds(uint64_t kept)
 {
     for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)

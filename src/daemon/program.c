@@ -17,7 +17,7 @@
 
 #define ANSWER_BYTES 512u
 #define ANSWER_MS    5000
-#define DELETED      " (deleted)" /* the kernel's word behind the path of one that was replaced */
+#define DELETED      " (deleted)" /* the kernel appends this to the path of a replaced program */
 
 int program_find(char *path, size_t room)
 {
@@ -40,7 +40,7 @@ int program_execute(int fd, char *const argv[])
     return -errno;
 }
 
-/* In a child. */
+/* Runs in a child. */
 static void ask(int program_fd, const char *abi, int to)
 {
     char flag[sizeof PROGRAM_FOLLOW_FLAG + ABI_TEXT_BYTES];
@@ -56,7 +56,7 @@ static void ask(int program_fd, const char *abi, int to)
     _exit(127);
 }
 
-/* All that it says within its time. False: it has not come to an end. */
+/* Reads the answer up to its end. Returns false if the program does not finish in time. */
 static bool read_answer(int fd, char answer[ANSWER_BYTES])
 {
     struct pollfd said = {.fd = fd, .events = POLLIN};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program - the gmsfs that is installed, as another build than the one that runs
+ * program - the installed gmsfs, which may be another build than the running one
  *
- * Keeper only. Looks into no file of a client's choosing: the path is that of the keeper's own
- * program.
+ * Keeper only. Opens no file of a client's choosing: the path is that of the keeper's own program.
  */
 #ifndef GMSFS_DAEMON_PROGRAM_H
 #define GMSFS_DAEMON_PROGRAM_H
@@ -12,22 +11,22 @@
 
 #include <stddef.h>
 
-/* The word behind `gmsfs mount` that makes it a worker that goes on, and the descriptor's number.
- */
+/* The flag of `gmsfs mount` that makes it a worker that continues a mount; a descriptor's number
+ * follows. */
 #define PROGRAM_WORKER_FLAG "--worker="
-/* And that behind `gmsfs version`: can this build go on with what has these numbers? It prints its
- * own behind this word, or why not. */
+/* The flag of `gmsfs version` that asks whether this build can continue a mount with these format
+ * numbers. The answer is PROGRAM_FOLLOWS and its own numbers, or the reason against it. */
 #define PROGRAM_FOLLOW_FLAG "--can-follow="
 #define PROGRAM_FOLLOWS     "follows "
 
-/* Of the running process: where its program is installed. A negative errno */
+/* Finds the installed path of the running program. A negative errno on failure. */
 int program_find(char *path, size_t room);
-/* Opens it, and asks it whether it can go on with what has the numbers `abi`: then *fd is it, and
- * `own` are its numbers. Takes some milliseconds, at most some seconds. A negative errno, and why.
- */
+/* Opens the program and asks it whether it can continue a mount with the numbers `abi`; if so, *fd
+ * is the program and `own` its numbers. Takes some milliseconds, at most some seconds. A negative
+ * errno on failure, with the reason. */
 int program_open(const char *path, const char *abi, int *fd, char own[ABI_TEXT_BYTES],
                  struct failure *failure);
-/* Becomes it. Returns only on failure: a negative errno */
+/* Replaces this process by the program. Returns only on failure, a negative errno. */
 int program_execute(int fd, char *const argv[]);
 
 #endif

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The kernel hands out requests only into room for the largest: a write of 1 MiB and its headers.
- */
+/* The kernel hands out a request only to a buffer with room for the largest: a write of 1 MiB and
+ * its headers. */
 #define REQUEST_BYTES ((1u << 20) + 4096u)
-#define MOST_REQUESTS 65536u /* a flood must not keep the keeper from aborting */
+/* Bounds a flood of requests, which could keep the keeper from aborting. */
+#define MOST_REQUESTS 65536u
 
-/* One that was answered or given up meanwhile is ENOENT to the kernel: nothing to do about it. */
-/* One of them, with this error (negative). */
+/* Answers one request with this error (negative). A request that was answered or cancelled
+ * meanwhile is ENOENT to the kernel, which is harmless. */
 static void refuse_one(int fuse_fd, uint64_t unique, int error)
 {
     struct fuse_out_header answer = {.len = sizeof answer, .error = error, .unique = unique};
@@ -29,7 +30,7 @@ static bool expects_answer(const struct fuse_in_header *request)
            request->opcode != FUSE_INTERRUPT;
 }
 
-/* What the worker had not read. */
+/* Answers the requests that the worker did not read. */
 static void refuse_unread(int fuse_fd)
 {
     SCOPED_FREE uint8_t *buffer = malloc(REQUEST_BYTES);
@@ -38,7 +39,7 @@ static void refuse_unread(int fuse_fd)
         ssize_t bytes = read(fuse_fd, buffer, REQUEST_BYTES);
         const struct fuse_in_header *request = (const struct fuse_in_header *)(void *)buffer;
         if (bytes < 0 && (errno == EINTR || errno == ENOENT))
-            continue; /* ENOENT: it was interrupted while it was being read */
+            continue; /* ENOENT: it was interrupted during the read */
         if (bytes < (ssize_t)sizeof *request)
             break;
         if (expects_answer(request))

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * refuse - answering for a worker that is dead
+ * refuse - answers requests in the place of a dead worker
  *
- * When a connection is aborted, the kernel tells those who wait in it ECONNABORTED, and those who
- * come later ENOTCONN. Users are to see one error for one cause: so the keeper, before it aborts,
- * answers ENOTCONN to what the worker had not answered (struct fs_ledger) and to what nobody has
- * read yet. Of a request it looks at the number and the kind in its header, at nothing that a
- * client chose.
+ * When a connection is aborted, the kernel answers waiting requests with ECONNABORTED and later
+ * ones with ENOTCONN. Users should see one error for one cause: so, before it aborts, the keeper
+ * answers ENOTCONN to the requests that the worker had not answered (struct fs_ledger) and to the
+ * unread ones. Of a request it looks at the number and the kind in its header only, never at bytes
+ * that a client chose.
  */
 #ifndef GMSFS_DAEMON_REFUSE_H
 #define GMSFS_DAEMON_REFUSE_H
 
 #include "fs/fs.h"
 
-/* `fuse_fd` does not block. Bounded in time; what is left over is the abort's. */
+/* `fuse_fd` must not block. Bounded in time; the abort ends the requests that remain. */
 void refuse_all(int fuse_fd, const struct fs_ledger *ledger);
 
 #endif

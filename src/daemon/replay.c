@@ -12,7 +12,8 @@ struct replaying {
     uint64_t records;
 };
 
-/* Its effects were the last worker's, and what is left of them is found by looking at the state. */
+/* Drops the effects of the record: the last worker ran them, and looking at the state finds the
+ * ones that it did not finish. */
 static void forget_effects(struct core *core)
 {
     struct effect effect;
@@ -24,8 +25,8 @@ static void forget_effects(struct core *core)
         core_garbage_free(&garbage);
 }
 
-/* The options are in it: those of who replays may be others, by another limit of descriptors, say.
- */
+/* The state includes its options: those of this process may differ, by another limit of
+ * descriptors, for example. */
 static int begin_with_state(struct replaying *replaying, const struct journal_entry *entry)
 {
     if (replaying->core)
@@ -73,7 +74,7 @@ static int on_entry(void *context, const struct journal_entry *entry)
     case TRANSACTION_ANSWER:
     case TRANSACTION_NOTE:
     case TRANSACTION_CONNECTION:
-        return 0; /* not of the state */
+        return 0; /* no part of the state */
     default:
         return failure_set(replaying->failure, -EPROTONOSUPPORT,
                            "the journal has an entry of type %" PRIu32

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay - the state that a journal tells of
+ * replay - rebuilds the state from a journal
  *
- * The snapshot decoded, or the state that the journal begins with, and all records applied that
- * came after it. Nothing else decides it: not this build's bounds, this process's limits or
- * options.
+ * Decodes the snapshot, or the state that the journal begins with, and applies all later records.
+ * Nothing else affects the result: not this build's bounds, nor this process's limits or options.
  */
 #ifndef GMSFS_DAEMON_REPLAY_H
 #define GMSFS_DAEMON_REPLAY_H
@@ -13,13 +12,12 @@
 #include "daemon/transaction.h"
 #include "journal/journal.h"
 
-/* A fresh core of these options, before any record: the journal begins with it. -ENOMEM */
+/* Notes a fresh core with these options as the start of the journal. -ENOMEM */
 int replay_begin(struct transaction *transaction, const struct core_options *options);
-/* -EPROTO, -EPROTONOSUPPORT: the journal is damaged or of
- * another version; -ENOMEM. */
+/* -EPROTO: the journal is damaged; -EPROTONOSUPPORT: it is of another version; -ENOMEM. */
 int replay_journal(const struct journal *journal, struct core **core, struct failure *failure);
 
-/* Aborts if the journal does not tell of the state of this core: tests/hooks.c. */
+/* Aborts if replaying the journal does not give the state of this core (tests/hooks.c). */
 #ifdef GMSFS_TEST_HOOKS
 void replay_check(const struct core *core, const struct journal_files *files);
 #else

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * signals - which of them mean something to the daemon's processes
+ * signals - blocks the signals that must not end the daemon's processes
  *
- * A mount is ended by SIGTERM and SIGINT alone, sent to the keeper. Anything else that somebody
- * may send by mistake must not take the memory of every model with it.
+ * Only SIGTERM and SIGINT, sent to the keeper, end a mount. Any other signal, sent by mistake, must
+ * not take the memory of every model with it.
  */
 #ifndef GMSFS_DAEMON_SIGNALS_H
 #define GMSFS_DAEMON_SIGNALS_H
 
-/* Blocks all that would end this process, but for what its own faults raise and SIGKILL; stopping
- * and going on stay as they are. */
+/* Blocks every signal that would end this process, except SIGKILL and the signals that its own
+ * faults raise. Stopping and continuing (SIGTSTP, SIGCONT) stay as they are. */
 void signals_block_others(void);
 
 #endif

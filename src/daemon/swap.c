@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "vmm/headroom.h"
 
-/* 0: none, or it cannot be told. */
+/* Returns 0 if there is no swap or its size cannot be read. */
 static uint64_t read_swap(void)
 {
     struct headroom *headroom;

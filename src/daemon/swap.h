@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap - a warning at mount: what stores have beside the device may be swapped out
+ * swap - warns at mount if memory of stores outside the device may be swapped out
  *
- * It then comes back at the speed of swap, which nobody would look for there. Never fails.
+ * Promoting it then takes as long as reading swap does, a cause that is hard to find later. Never
+ * fails.
  */
 #ifndef GMSFS_DAEMON_SWAP_H
 #define GMSFS_DAEMON_SWAP_H

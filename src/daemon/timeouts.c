@@ -7,14 +7,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define TIMEOUTS_MARGIN_MS 1000u /* beside the half: the answer has to get there */
+#define TIMEOUTS_MARGIN_MS 1000u /* besides the half, for the answer to arrive */
 #define TIMEOUTS_LEAST_MS  200u
 
 uint64_t timeouts_get_parking_ms(uint64_t default_s, uint64_t max_s)
 {
     uint64_t bound_s = default_s;
 
-    /* As the kernel does: the maximum counts as well where there is no default. */
+    /* As in the kernel, the maximum is in force even if there is no default. */
     if (max_s > 0 && (bound_s == 0 || max_s < bound_s))
         bound_s = max_s;
     if (bound_s == 0 || bound_s > UINT32_MAX)

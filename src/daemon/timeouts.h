@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timeouts - how long the kernel lets a request of FUSE go unanswered
+ * timeouts - how long the kernel lets a FUSE request go unanswered
  *
- * Where an administrator set a bound, the kernel ends the whole mount when one request stays
+ * If an administrator has set a bound, the kernel ends the whole mount when one request stays
  * unanswered that long, and an open that waits for a lock is such a request.
  */
 #ifndef GMSFS_DAEMON_TIMEOUTS_H
@@ -10,11 +10,12 @@
 
 #include <stdint.h>
 
-/* How long a request may be parked, UINT64_MAX: for ever. The two arguments in seconds, 0 where
- * there is no bound. Pure. */
+/* Returns how long a request may be parked; UINT64_MAX means for ever. The arguments are in
+ * seconds, 0 if there is no bound. Pure. */
 uint64_t timeouts_get_parking_ms(uint64_t default_s, uint64_t max_s);
 
-/* The same from /proc/sys/fs/fuse, whose files older kernels lack; warns if there is a bound. */
+/* Reads the bounds from /proc/sys/fs/fuse (older kernels do not have these files) and warns if
+ * there is one. */
 uint64_t timeouts_read_parking_ms(void);
 
 #endif

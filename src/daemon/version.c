@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `gmsfs version`: for people, and for a keeper that asks whether this build can go on. */
+/* `gmsfs version`, for people and for a keeper that asks whether this build can continue its
+ * mount. */
 #include "daemon/abi.h"
 #include "daemon/daemon.h"
 #include "daemon/program.h"

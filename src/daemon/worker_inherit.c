@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker that is another program than its keeper: it has no memory in common with that, and reads
- * what it needs from what it inherits (handover.h). */
+/* A worker that runs another program than its keeper: it shares no memory with the keeper and reads
+ * all that it needs from the handover that it inherits (handover.h). */
 #include "base/log.h"
 #include "daemon/handover.h"
 #include "daemon/worker.h"
