@@ -16,20 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A connection that the keeper holds or is about to: all that letting go of it takes. */
+/* A connection that the keeper holds or is about to hold, with all that dropping it needs. */
 struct kept {
     uint64_t id; /* the connection's; first for idvec */
     struct job job;
     struct gms *gms;
-    struct rpc_keeping *keeping; /* NULL: it was answered */
+    struct rpc_keeping *keeping; /* NULL if it was answered */
     int error;
-    struct kept *next; /* while it is to be let go, and no helper was there for it */
+    struct kept *next; /* next in to_drop, when no helper was free to drop it */
 };
 
 struct gms {
     struct gms_setup setup;
     struct rpc *rpc;
-    struct idvec kept;    /* of those that the keeper holds; the loop's thread alone */
+    struct idvec kept;    /* those that the keeper holds; only the loop's thread uses it */
     struct kept *to_drop; /* tried again at the tick */
     bool ending;
 };
@@ -68,11 +68,11 @@ static void drop(struct kept *kept)
 static void run_keep(struct job *job)
 {
     struct kept *kept = kept_of(job);
-    hook_kill_once("GMSFS_DIE_ACCEPTED"); /* one that has just accepted a connection */
+    hook_kill_once("GMSFS_DIE_ACCEPTED"); /* a worker that has just accepted a connection */
     struct service_memory connection = {.id = WIRE_CONNECTION | kept->id, .fd = kept->keeping->fd};
 
     kept->error = keep_add(kept->gms->setup.keep, &connection, 1);
-    if (kept->error) /* it may be held all the same: the answer was lost */
+    if (kept->error) /* the keeper may hold it all the same: the answer was lost */
         run_drop(job);
 }
 
@@ -91,7 +91,7 @@ static void on_kept(struct job *job)
     keeping->done(keeping, error);
 }
 
-/* NULL: no memory for it. */
+/* Returns NULL if there is no memory. */
 static struct kept *enter(struct gms *gms, uint64_t id)
 {
     struct kept *kept = gms->ending ? NULL : malloc(sizeof *kept);
@@ -114,7 +114,7 @@ static void host_keep_ahead(void *context, uint64_t id, int fd)
         keep_add_ahead(gms->setup.keep, &connection);
 }
 
-/* After a failure it is the connection's to drop: what went ahead may be held. */
+/* After a failure the connection has to be dropped: the keeper may hold it from host_keep_ahead. */
 static int host_keep(void *context, struct rpc_keeping *keeping)
 {
     struct gms *gms = context;
@@ -132,7 +132,7 @@ static int host_keep(void *context, struct rpc_keeping *keeping)
     return error;
 }
 
-/* One that is not held is fine. */
+/* Connections that are not held are ignored. */
 static void host_drop(void *context, uint64_t id)
 {
     struct gms *gms = context;
@@ -142,7 +142,7 @@ static void host_drop(void *context, uint64_t id)
         drop(kept);
 }
 
-/* Those for which there was no helper. */
+/* Drops the connections for which no helper was free. */
 static bool drop_again(struct gms *gms)
 {
     struct kept *next, *kept = gms->to_drop;
@@ -276,7 +276,7 @@ void gms_free(struct gms *gms)
 {
     if (!gms)
         return;
-    gms->ending = true; /* the keeper ends as well, and with it what it holds */
+    gms->ending = true; /* the keeper ends too, with all that it holds */
     rpc_free(gms->rpc);
     idvec_free_items(&gms->kept);
     for (struct kept *next, *kept = gms->to_drop; kept; kept = next) {
@@ -286,8 +286,7 @@ void gms_free(struct gms *gms)
     free(gms);
 }
 
-/* ---- those of the last worker
- * ---------------------------------------------------------------- */
+/* ---- the connections of the last worker ----------------------------------------------------- */
 
 static int restore_note(void *context, const struct journal_entry *entry)
 {

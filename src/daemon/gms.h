@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gms - what the front end for GMS clients needs of the worker
+ * gms - the front end for GMS clients, connected to the worker
  *
- * Makes it (rpc.h) and gives it the loop, who is at the other end of a connection, and a keeper
- * that holds every connection as well. For worker.c. Loop's thread.
+ * Makes the front end (rpc.h) and gives it the loop, the process at the other end of each
+ * connection, and a keeper that holds every connection too. For worker.c, on the loop's thread.
  */
 #ifndef GMSFS_DAEMON_GMS_H
 #define GMSFS_DAEMON_GMS_H
@@ -26,26 +26,24 @@ struct gms_setup {
     struct keep *keep;
     struct transaction *transaction;
     struct fs_ledger *ledger;
-    int memory_fd; /* rpc_make_memory's */
+    int memory_fd; /* from rpc_make_memory */
 };
 
 int gms_new(const struct gms_setup *setup, struct gms **gms);
-/* In a worker that goes on where another has ended: so do its connections, which `kept` has, as far
- * as they can. Takes the descriptors. */
+/* Continues the last worker's connections in `kept`, as far as they can. Takes the descriptors. */
 void gms_resume(struct gms *gms, const struct journal *journal, const struct service_kept *kept,
                 size_t count);
-/* One of them has this file. NULL is fine. */
+/* Returns true if one of them has this file. `gms` may be NULL, here and below. */
 bool gms_has_file(const struct gms *gms, uint64_t file);
-/* After a snapshot has begun. NULL is fine. */
+/* Call it after a snapshot has begun. */
 void gms_note_all(struct gms *gms);
-/* After the helpers have nothing to do any more, or are gone: from now on nothing is handed to
- * them. NULL is fine. */
+/* Call it when the helpers are idle or gone: it gives them no more work. */
 void gms_free(struct gms *gms);
 /* Takes a listening socket. */
 int gms_listen(struct gms *gms, uint64_t domain, uint64_t protocol, int listen_fd);
-/* NULL is fine; so is a second time. */
+/* Calling it twice is harmless. */
 void gms_close_listeners(struct gms *gms);
-/* True: there is something to wait for. NULL is fine. */
+/* Returns true while there is something to wait for. */
 bool gms_on_tick(struct gms *gms, uint64_t now_ms);
 
 #endif

@@ -21,12 +21,12 @@
 #include <unistd.h>
 
 #define GMS_BACKLOG       4096
-#define GMS_MAX_TRIES     100u /* of coming into a place that others take and leave meanwhile */
+#define GMS_MAX_TRIES     100u /* at a place that other mounts take and leave meanwhile */
 #define GMS_LOCK_PAUSE_NS 5000000
 
-/* ---- saying why not -------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
-/* Returns `error`. */
+/* Logs why the mount fails. Returns `error`. */
 __attribute__((format(printf, 3, 4))) static int refuse(const struct gms_sockets_options *options,
                                                         int error, const char *format, ...)
 {
@@ -97,7 +97,7 @@ static int make_path(const struct gms_sockets_options *options, struct gms_socke
     return 0;
 }
 
-/* In the same directory, and nobody else's. */
+/* Makes a path in the same directory that no other process uses. */
 static int make_own_path(const struct gms_sockets_options *options,
                          char path[GMS_SOCKETS_PATH_BYTES])
 {
@@ -118,9 +118,10 @@ static struct sockaddr_un make_address(const char path[GMS_SOCKETS_PATH_BYTES])
     return address;
 }
 
-/* ---- what is there already ------------------------------------------------------------------- */
+/* ---- the file that is there already --------------------------------------------------------- */
 
-/* -EADDRINUSE: somebody listens; 0: nobody does; else it cannot be told. */
+/* Returns -EADDRINUSE if a process listens, 0 if none does, or an error if that cannot be found
+ * out. */
 static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
 {
     struct sockaddr_un address = make_address(path);
@@ -132,7 +133,7 @@ static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
     if (fd >= 0)
         close(fd);
     if (error == -EPROTOTYPE || (fd >= 0 && error == -EAGAIN))
-        return -EADDRINUSE; /* of another kind; with a full queue */
+        return -EADDRINUSE; /* a socket of another kind; one with a full queue */
     return error == -ECONNREFUSED || error == -ENOENT ? 0 : error;
 }
 
@@ -152,7 +153,8 @@ static const char *name_type(mode_t mode)
     }
 }
 
-/* 0: what stands at the place is a socket that nobody listens at, or (*is_there) nothing. */
+/* Returns 0 if the place is free: there is a socket without a listener, or (*is_there false) no
+ * file. */
 static int judge_place(const struct gms_sockets_options *options, const struct gms_socket *socket,
                        struct stat *found, bool *is_there)
 {
@@ -175,7 +177,7 @@ static int judge_place(const struct gms_sockets_options *options, const struct g
     return 0;
 }
 
-/* ---- into its place -------------------------------------------------------------------------- */
+/* ---- moving into place ---------------------------------------------------------------------- */
 
 static bool is_same(const char *path, dev_t device, ino_t inode)
 {
@@ -189,22 +191,23 @@ static int exchange(const char *one, const char *other)
     return renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0 ? 0 : -errno;
 }
 
-/* Takes the place of the dead one. -EAGAIN: it was another one by now, and is there again. */
+/* Takes the place of the dead socket. -EAGAIN: another one had replaced it, and is back in its
+ * place. */
 static int replace(const char *own_path, const struct gms_socket *socket, const struct stat *dead)
 {
     int error = exchange(own_path, socket->path);
 
     if (!error && is_same(own_path, dead->st_dev, dead->st_ino))
         return unlink(own_path) == 0 ? 0 : -errno;
-    /* Others may be doing the same: it is over for each when it has its own back. */
+    /* Other mounts may be doing the same: each is done when it has its own socket back. */
     for (unsigned left = GMS_MAX_TRIES;
          !error && left > 0 && !is_same(own_path, socket->device, socket->inode); left--)
         error = exchange(own_path, socket->path);
     return error == 0 || error == -ENOENT ? -EAGAIN : error;
 }
 
-/* What comes there listens already: a mount that begins at the same moment does not take it for a
- * dead one. */
+/* Puts a socket into its place that listens already, so that a mount that starts at the same moment
+ * does not take it for a dead one. */
 static int put_in_place(const struct gms_sockets_options *options, const char *own_path,
                         const struct gms_socket *socket)
 {
@@ -224,8 +227,8 @@ static int put_in_place(const struct gms_sockets_options *options, const char *o
     return refuse_call(options, socket, -EBUSY);
 }
 
-/* The file has its mode from the moment that it is there, which is the socket's own less the umask:
- * nobody whom it keeps out can connect before. */
+/* Binds so that the file has its mode from the start, the socket's own less the umask: no user that
+ * the mode excludes can connect before. */
 static int bind_with_mode(int fd, const char own_path[GMS_SOCKETS_PATH_BYTES], mode_t mode)
 {
     struct sockaddr_un address = make_address(own_path);
@@ -254,7 +257,7 @@ static int bind_own(const struct gms_sockets_options *options, struct gms_socket
     error = bind_with_mode(made->fd, own_path, options->mode);
     if (error)
         return error;
-    /* Connections have it from their first byte on: who sends counts. */
+    /* Connections inherit it, so it covers their first byte: rights depend on the sender. */
     if (setsockopt(made->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
         listen(made->fd, GMS_BACKLOG) != 0 || lstat(own_path, &file) != 0) {
         error = -errno;
@@ -266,7 +269,7 @@ static int bind_own(const struct gms_sockets_options *options, struct gms_socket
     return 0;
 }
 
-/* As long as the socket is open, its inode is nobody else's. */
+/* While the socket is open, no other file has its inode. */
 static void remove_if_same(const struct gms_socket *socket, const char *path)
 {
     if (is_same(path, socket->device, socket->inode))
@@ -295,9 +298,9 @@ static int open_one(const struct gms_sockets_options *options, struct gms_socket
     return error;
 }
 
-/* One mount at a time looks at the sockets of a directory and takes their places. Who cannot lock
- * it, or only while somebody holds it for good, goes on without: what follows stands others' doing
- * the same. Returns a descriptor, or -1. */
+/* Locks the directory, so that one mount at a time looks at its sockets and takes their places.
+ * Without the lock (not permitted, or another process holds it for good) the mount continues: the
+ * steps after this stand two mounts at once. Returns a descriptor, or -1. */
 static int lock_dir(const struct gms_sockets_options *options)
 {
     const struct timespec pause = {.tv_nsec = GMS_LOCK_PAUSE_NS};

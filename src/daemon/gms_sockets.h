@@ -2,9 +2,9 @@
 /*
  * gms_sockets - the sockets where GMS clients look for the mount's stores
  *
- * One for each domain and protocol, where the clients' own names for them say. For the keeper: it
- * binds them before it mounts, so that a directory where that cannot be is no mount, has the worker
- * accept, and takes away at the end what is still its own. Never accepts, never reads.
+ * One for each domain and protocol, at the names where the clients look. For the keeper: it binds
+ * them before it mounts, so that an unusable directory fails the mount, has the worker accept, and
+ * at the end removes the sockets that are still its own. Never accepts, never reads.
  */
 #ifndef GMSFS_DAEMON_GMS_SOCKETS_H
 #define GMSFS_DAEMON_GMS_SOCKETS_H
@@ -24,7 +24,7 @@ struct gms_socket {
     enum message_protocol protocol;
     int fd; /* listening, non-blocking */
     char path[GMS_SOCKETS_PATH_BYTES];
-    dev_t device; /* of what was bound: whether `path` still is that */
+    dev_t device; /* of the bound file, to check that `path` is still the same */
     ino_t inode;
 };
 
@@ -41,10 +41,10 @@ struct gms_sockets_options {
     const char *mountpoint; /* for messages */
 };
 
-/* All of them or none. A negative errno; the reason was logged: what the path is, what is wrong
- * with it, and the way out. The process must have one thread: the umask is another for a moment. */
+/* Opens all of them or none. A negative errno on failure; the log has the path, the cause and the
+ * way out. The process must have one thread, because the umask changes for a moment. */
 int gms_sockets_open(const struct gms_sockets_options *options, struct gms_sockets *sockets);
-/* Takes the files away that are still these sockets, and closes. */
+/* Removes the files that are still these sockets, and closes. */
 void gms_sockets_close(struct gms_sockets *sockets);
 /* Closes, in a process that has inherited them. */
 void gms_sockets_forget(struct gms_sockets *sockets);

@@ -10,13 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Connections, what a region's client gave, and what readers of memory get. */
+/* Returns true for connections, for a region's descriptor from its client, and for the descriptors
+ * of memory's readers. */
 static bool is_no_memory(uint64_t id)
 {
     return (id & (WIRE_CONNECTION | SERVICE_REGION_MEMORY | SERVICE_MEMORY_READONLY)) != 0;
 }
 
-/* Is it a connection of `.fds`? These come last, are in no store, and hold the mount. */
+/* Returns true for a connection of `.fds`. These come last, are in no store, and keep the mount
+ * busy. */
 static bool holdings_is_unread(uint64_t id)
 {
     return (id & WIRE_UNREAD) == WIRE_UNREAD;
@@ -34,7 +36,7 @@ static void drop_one(struct holdings *holdings, uint64_t id)
     }
 }
 
-/* Its former place, if it had one, is another descriptor's. */
+/* Stores a descriptor; its former place, if any, holds another descriptor and is freed. */
 static void store_one(struct holdings *holdings, struct holding *holding)
 {
     uint32_t former = holding->place;
@@ -46,7 +48,7 @@ static void store_one(struct holdings *holdings, struct holding *holding)
     fdstore_remove(holdings->store, former);
 }
 
-/* NULL: no memory for it, and its descriptor is closed. */
+/* Returns NULL if there is no memory, after closing the descriptor. */
 static struct holding *insert(struct holdings *holdings, struct holding value)
 {
     struct holding *holding = malloc(sizeof *holding);
@@ -73,13 +75,14 @@ int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes)
 {
     struct holding *holding = idvec_find(&holdings->items, id);
 
-    if (holding && is_same_connection(id, fd, holding->fd)) { /* it came ahead (keep_add_ahead) */
+    /* It was told ahead (keep_add_ahead). */
+    if (holding && is_same_connection(id, fd, holding->fd)) {
         close(fd);
         return 0;
     }
-    if (holding && !is_no_memory(id)) /* what its readers got was of what it was before */
+    if (holding && !is_no_memory(id)) /* its readers' descriptor belongs to the former memory */
         drop_one(holdings, id | SERVICE_MEMORY_READONLY);
-    if (holding) { /* a piece that was made anew under its number */
+    if (holding) { /* memory that was made again with the same number */
         close(holding->fd);
         holding->fd = fd;
         holding->bytes = bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * holdings - every descriptor that the keeper holds for its worker: of memory, and of connections
+ * holdings - the descriptors that the keeper holds for its worker, of memory and of connections
  *
  * Keeper only; never looks into the memory, nor reads from a connection.
  */
@@ -17,35 +17,36 @@
 
 struct holding {
     uint64_t id;    /* first for idvec */
-    uint64_t bytes; /* 0: its file tells */
+    uint64_t bytes; /* 0 if fstat of the file has to say */
     int fd;
-    uint32_t place; /* in the descriptor store; 0: none */
+    uint32_t place; /* in the descriptor store; 0 if none */
 };
 
 struct holdings {
-    struct idvec items;    /* by number; what is no memory (connections, regions) behind it */
-    struct fdstore *store; /* has them as well; NULL: there is none */
+    struct idvec items;    /* by number; connections and regions come after all memory */
+    struct fdstore *store; /* holds them too; NULL if there is none */
 };
 
-/* Takes the descriptor, on failure too. */
+/* Takes the descriptor, even on failure. */
 int holdings_add(struct holdings *holdings, uint64_t id, int fd, uint64_t bytes);
-/* As holdings_add, of what the store gave back; what was there under its number goes. */
+/* Like holdings_add, for a descriptor that the store gave back; replaces the one with the same
+ * number. */
 int holdings_add_stored(struct holdings *holdings, const struct fdstore_item *item);
-/* From now on they are in this store as well. */
+/* Stores them, and later ones, in this store too. */
 void holdings_store(struct holdings *holdings, struct fdstore *store);
-/* Of memory its weaker descriptor, for readers, goes too. */
+/* Drops memory together with its read-only descriptor for readers. */
 void holdings_drop(struct holdings *holdings, uint64_t id);
 void holdings_drop_unread(struct holdings *holdings);
-/* All of them, in the order of their numbers, as malloc'ed `kept`; the descriptors are the
- * caller's then, and there are no holdings. For a process that has inherited them. -ENOMEM */
+/* Moves all, in the order of their numbers, into a malloc'ed `kept`: the caller owns the
+ * descriptors, and the holdings are empty. For a process that has inherited them. -ENOMEM */
 int holdings_take(struct holdings *holdings, struct service_kept **kept, size_t *count);
 void holdings_free(struct holdings *holdings);
-/* All of them, and each: to be looked at. */
+/* Both cover every kind of holding. */
 size_t holdings_count_all(const struct holdings *holdings);
 struct holding holdings_at(const struct holdings *holdings, size_t index);
-/* Pieces of memory. */
+/* Counts pieces of memory. */
 size_t holdings_count(const struct holdings *holdings);
-/* What they cost, as fstat says it. */
+/* Sums the memory's sizes, read by fstat if none was given. */
 uint64_t holdings_count_bytes(const struct holdings *holdings);
 
 #endif

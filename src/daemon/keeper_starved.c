@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workers that the kernel kills for want of memory. Such an end says nothing about the worker, and
- * passes when the machine or the cgroup has memory again: the keeper goes on for as long as it
- * takes, and must not be killed in the worker's place.
+ * Workers that the kernel kills for lack of memory. Such an end says nothing about the worker, and
+ * passes when the machine or the cgroup has memory again: so the keeper keeps trying, and must not
+ * be killed in the worker's place.
  */
 #include "daemon/keeper_internal.h"
 
@@ -22,9 +22,11 @@
 #define SCORE_BYTES 16u
 #define SCORE_MAX   1000
 #define SPARED      "-1000" /* OOM_SCORE_ADJ_MIN: never chosen */
-#define EXPOSED     50 /* above a keeper that is not spared: as if by 5 % of all memory larger */
+/* Added to the score of a keeper that is not spared, as if the worker were larger by 5 % of all
+ * memory. */
+#define EXPOSED 50
 
-static char former_score[SCORE_BYTES]; /* "": it cannot be read */
+static char former_score[SCORE_BYTES]; /* "" if it cannot be read */
 static bool is_spared;
 
 bool keeper_is_starved(int status, uint64_t kills_before, uint64_t kills_now)
@@ -32,7 +34,7 @@ bool keeper_is_starved(int status, uint64_t kills_before, uint64_t kills_now)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && kills_now > kills_before;
 }
 
-/* Opened once: where the cgroups are mounted does not change. NULL: it cannot be */
+/* Opens the headroom once: the paths of the cgroups do not change. Returns NULL if that fails. */
 static struct headroom *get_headroom(void)
 {
     static struct headroom *headroom;

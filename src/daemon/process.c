@@ -18,9 +18,9 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* What is wanted of status stands in its first 400 bytes; stat has less than this in all. */
+/* The fields of status that are read stand in its first 400 bytes; stat is shorter than this. */
 #define PROCESS_TEXT_BYTES 1024u
-/* A field of stat, counted as in proc(5). */
+/* The number of a field of stat, counted as in proc(5). */
 #define STAT_START          22u
 #define PROCESS_PIDFS_MAGIC 0x50494446
 
@@ -28,7 +28,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5; older headers do not have it */
 #endif
 
-/* A decimal number with something behind it that ends it. */
+/* Parses a decimal number that a terminator follows. */
 static int parse_number(const char *text, uint64_t *value)
 {
     uint64_t number = 0;
@@ -46,7 +46,8 @@ static int parse_number(const char *text, uint64_t *value)
     return 0;
 }
 
-/* The value behind "\nKEY:\t"; NULL: there is none. A newline in a name is written as \n. */
+/* Returns the value after "\nKEY:\t"; NULL if there is none. A newline in a name is written as
+ * \n. */
 static const char *find_field(const char *text, size_t bytes, const char *key)
 {
     const char *at = memmem(text, bytes, key, strlen(key));
@@ -83,7 +84,7 @@ int process_parse_status(const char *text, size_t bytes, struct process_status *
 
 int process_parse_start(const char *text, size_t bytes, uint64_t *start)
 {
-    const char *close = memrchr(text, ')', bytes); /* a name may hold any number of them */
+    const char *close = memrchr(text, ')', bytes); /* a name may contain any number of these */
 
     if (!close || close[1] != ' ')
         return -EINVAL;
@@ -97,7 +98,7 @@ int process_parse_start(const char *text, size_t bytes, uint64_t *start)
     return parse_number(at, start);
 }
 
-/* Bytes read, terminated; or a negative errno. */
+/* Returns the number of bytes read, terminated by NUL; or a negative errno. */
 static ssize_t read_proc(uint64_t pid, const char *file, char text[PROCESS_TEXT_BYTES])
 {
     char path[64];
@@ -135,10 +136,10 @@ int process_open(uint64_t pid, int *pidfd)
     return 0;
 }
 
-/* Asked once: it is the kernel's. */
+/* Asks the kernel once: the answer never changes. */
 static int has_pidfs(int pidfd, bool *has)
 {
-    static int known; /* 1: yes, -1: no */
+    static int known; /* 1 if it has, -1 if not */
     struct statfs fs;
 
     if (!known) {
@@ -160,7 +161,7 @@ int process_read_start(uint64_t pid, int pidfd, uint64_t *start)
 
     if (error)
         return error;
-    if (has) { /* or nothing: the other source counts otherwise */
+    if (has) { /* if this fails, the other source is no replacement: its numbers differ */
         if (fstat(pidfd, &stat) != 0)
             return -errno;
         *start = stat.st_ino;
@@ -183,7 +184,7 @@ _Static_assert(sizeof(struct process_info) == 64, "PIDFD_INFO_SIZE_VER0");
 #define PROCESS_GET_INFO _IOWR(0xff, 11, struct process_info)
 #define PROCESS_INFO_PID 1u
 
-/* Pid and parent, by a pidfd of the process. -ENOTTY: this kernel cannot say. */
+/* Reads pid and parent through a pidfd of the process. -ENOTTY: this kernel cannot. */
 static int read_info(int pidfd, struct process_status *status)
 {
     struct process_info info = {.mask = PROCESS_INFO_PID};
@@ -197,7 +198,7 @@ static int read_info(int pidfd, struct process_status *status)
     return 0;
 }
 
-/* The process `pid`, and who its parent is; -ENOENT or -EINVAL: `pid` is a thread of another. */
+/* Identifies the process `pid` and its parent. -ENOENT or -EINVAL: `pid` is a thread of another. */
 static int identify(uint64_t pid, struct core_process *process, struct process_status *status)
 {
     int fd = -1;
@@ -213,7 +214,7 @@ static int identify(uint64_t pid, struct core_process *process, struct process_s
     return error;
 }
 
-/* The process that `tid` belongs to: mostly `tid` is its number. */
+/* Identifies the process of the thread `tid`; mostly `tid` is its number. */
 static int identify_caller(uint32_t tid, struct core_process *process,
                            struct process_status *status)
 {
@@ -233,11 +234,12 @@ static void copy_comm(const char *text, ssize_t bytes, char comm[CORE_COMM_BYTES
     memcpy(comm, text, bytes < (ssize_t)CORE_COMM_BYTES ? (size_t)bytes : CORE_COMM_BYTES - 1);
 }
 
-/* The process that asked last asks again, as a rule. Its name may change, and is read each time, by
- * a descriptor that stands for the very process: once that is reaped the read fails (ESRCH), and so
- * the number is nobody else's yet. Its parent is asked for where somebody wants to know. */
+/* The last caller, because it usually asks again. Its name may change, and is read each time
+ * through a descriptor of this very process: after it was reaped the read fails (ESRCH), so a read
+ * that succeeds proves that no other process has the number. Its parent is read only if the caller
+ * wants it. */
 static struct {
-    uint32_t tid; /* 0: nobody */
+    uint32_t tid; /* 0 if none */
     int pidfd, comm_fd;
     struct core_process process;
 } last_caller;
@@ -283,7 +285,7 @@ static void remember_caller(uint32_t tid, const struct service_caller *caller)
     last_caller.tid = tid;
 }
 
-/* Not for want of the process, but of what it takes to look. */
+/* Returns true if the process may exist and the means to look at it are missing. */
 static bool is_shortage(int error)
 {
     return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
@@ -293,7 +295,7 @@ static int find_caller(uint32_t tid, bool wants_parent, struct service_caller *c
                        struct process_status *status)
 {
     char text[PROCESS_TEXT_BYTES];
-    static uint32_t before; /* worth remembering is who comes twice */
+    static uint32_t before; /* a caller is remembered at its second request */
 
     if (recall_caller(tid, wants_parent, caller, status))
         return 0;
@@ -322,8 +324,8 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
         return is_shortage(error) ? error : 0;
     if (max > SERVICE_MAX_ANCESTORS)
         max = SERVICE_MAX_ANCESTORS;
-    /* The caller is blocked; its ancestors may die meanwhile, and their numbers pass to others. But
-     * those are younger, and both kinds of `start` grow. */
+    /* The caller is blocked; its ancestors may end meanwhile, and their numbers pass to other
+     * processes. But those are younger, and both kinds of `start` grow. */
     for (count = 1; count < max && status.parent > 1; count++) {
         struct core_process *process = &caller->processes[count];
         error = identify(status.parent, process, &status);
@@ -336,7 +338,7 @@ int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
     return 0;
 }
 
-/* The peer's pidfd; -1: it is gone, or (*knows false) this kernel gives none. */
+/* Opens the peer's pidfd; -1 if it has ended or (*knows false) this kernel gives none. */
 static int open_peer(int connection, int *pidfd, bool *knows)
 {
     socklen_t size = sizeof *pidfd;
@@ -349,7 +351,7 @@ static int open_peer(int connection, int *pidfd, bool *knows)
     return is_shortage(-errno) ? -errno : 0;
 }
 
-/* As long as it is not reaped, its number is nobody else's. */
+/* While it is not reaped, no other process has its number. */
 static bool is_there(int pidfd)
 {
     return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0 || errno != ESRCH;
@@ -375,7 +377,7 @@ int process_resolve_peer(int connection, size_t max, struct service_caller *call
     if (error || peer.pid <= 0)
         goto out;
     error = process_resolve((uint32_t)peer.pid, max, caller);
-    /* It is still there: what was found by its number meanwhile was it. */
+    /* It still exists: it had the number during the search. */
     if (knows && (pidfd < 0 || !is_there(pidfd)))
         find_nobody(caller);
     if (caller->process_count > 0 && caller->processes[0].pid != (uint64_t)peer.pid)
@@ -401,7 +403,7 @@ bool process_peer_has_exited(int connection)
     if (open_peer(connection, &pidfd, &knows) || !knows)
         return false;
     if (pidfd < 0)
-        return true; /* the kernel gives none of one that is gone */
+        return true; /* the kernel gives no pidfd of a process that has gone */
     has_exited = process_has_exited(pidfd);
     close(pidfd);
     return has_exited;

@@ -17,7 +17,7 @@ int relay_open(struct relay *relay)
     int error = 0;
 
     *relay = (struct relay){.fd = -1, .terminal_fd = -1};
-    relay->terminal_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3); /* -1: none was open */
+    relay->terminal_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3); /* -1 if none was open */
     if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0 || dup2(fds[1], STDERR_FILENO) < 0)
         error = -errno;
     if (fds[1] > STDERR_FILENO)
@@ -28,7 +28,7 @@ int relay_open(struct relay *relay)
         return error;
     }
     relay->fd = fds[0];
-    /* Makes the log say each line's level, as it does for the journal; show_line takes it off. */
+    /* Makes the log put each line's level in front, as for the journal; show_line removes it. */
     setenv("JOURNAL_STREAM", "pipe", 1);
     openlog("gmsfs", LOG_PID, LOG_DAEMON);
     return 0;
@@ -37,13 +37,13 @@ int relay_open(struct relay *relay)
 static void show_line(const struct relay *relay)
 {
     const char *text = relay->line;
-    int level = LOG_WARNING; /* of libraries */
+    int level = LOG_WARNING; /* for messages of libraries */
 
     if (text[0] == '<' && text[1] >= '0' && text[1] <= '7' && text[2] == '>') {
         level = text[1] - '0';
         text += 3;
     }
-    /* A mount that works says nothing to who asked for it. */
+    /* The mounting user sees warnings and errors only. */
     if (relay->terminal_fd >= 0 && level <= LOG_WARNING)
         dprintf(relay->terminal_fd, "gmsfs: %s\n", text);
     else

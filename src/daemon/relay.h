@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relay - where the messages of a daemon in the background go
+ * relay - passes on the messages of a daemon in the background
  *
- * Standard error of keeper and worker becomes a pipe, which the keeper empties: to the terminal of
- * whoever mounts until the mount answers, then to syslog. So messages of libraries arrive as well,
- * and a worker that floods loses lines instead of waiting. Keeper only.
+ * Standard error of keeper and worker becomes a pipe. The keeper empties it: to the terminal of the
+ * mounting user until the mount answers, then to syslog. So messages of libraries arrive too, and a
+ * worker that floods the pipe loses lines instead of waiting. Keeper only.
  */
 #ifndef GMSFS_DAEMON_RELAY_H
 #define GMSFS_DAEMON_RELAY_H
@@ -12,18 +12,18 @@
 #include <stddef.h>
 
 struct relay {
-    int fd;          /* to poll for reading; -1: not in the background */
-    int terminal_fd; /* -1: syslog */
+    int fd;          /* poll this for reading; -1 in the foreground */
+    int terminal_fd; /* -1 if messages go to syslog */
     char line[1100];
     size_t bytes;
 };
 
 int relay_open(struct relay *relay);
-/* Passes on what there is; never waits. */
+/* Passes on all lines in the pipe; never waits. */
 void relay_drain(struct relay *relay);
-/* In a process that only writes. */
+/* For a process that only writes. */
 void relay_close(struct relay *relay);
-/* From now on to syslog. */
+/* Sends later messages to syslog. */
 void relay_leave_terminal(struct relay *relay);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The longest of an ioctl, and what stands before it. What tells more changes nothing. */
+/* The longest answer of an ioctl, with its head. Requests with longer answers change nothing. */
 #define ANSWER_BYTES (16384u + 128)
 
 struct transaction_answer {
@@ -45,8 +45,8 @@ static void tell_refusal(struct transaction *transaction)
     transaction->told_refusal = is_at_bound;
 }
 
-/* What is answered because of it has its room as well: one that is not kept would be asked for, and
- * the record made, once more by a next worker's. */
+/* Reserves room for the answer to the record too: if the answer were lost, the kernel would ask
+ * again, and the next worker would make the record once more. */
 int transaction_record(struct transaction *transaction, const struct record *record, size_t *mark)
 {
     size_t most_bytes = record_most_bytes(record);
@@ -85,7 +85,7 @@ int transaction_note(struct transaction *transaction, enum transaction_entry typ
     return error;
 }
 
-/* ---- what leaves ------------------------------------------------------------------------- */
+/* ---- release -------------------------------------------------------------------------------- */
 
 static void hold_job(struct transaction *transaction, enum service_pool pool, struct job *job)
 {
@@ -108,7 +108,7 @@ int transaction_submit(struct transaction *transaction, enum service_pool pool, 
     return 0;
 }
 
-/* Those that were held so far: what is held from now on is of the next transaction. */
+/* Takes the jobs held so far; later ones belong to the next transaction. */
 static void take_jobs(struct transaction *transaction, struct job *jobs[SERVICE_POOL_COUNT])
 {
     for (unsigned pool = 0; pool < SERVICE_POOL_COUNT; pool++) {
@@ -139,7 +139,7 @@ static int hold_answer(struct transaction *transaction, const struct transaction
     return error;
 }
 
-/* All of it as one message: /dev/fuse takes an answer whole. */
+/* Adds all of it as one entry: /dev/fuse takes an answer whole. */
 static const void *add_answer(struct transaction *transaction, const struct iovec *parts, int count,
                               size_t size)
 {
@@ -171,8 +171,8 @@ ssize_t transaction_answer(struct transaction *transaction, int fd, const struct
     answer.bytes = add_answer(transaction, parts, count, answer.size);
     if (answer.bytes && hold_answer(transaction, &answer) == 0)
         return (ssize_t)answer.size;
-    /* There is no room to keep the answer, which then is sent after the records: a next worker
-     * would be asked again. */
+    /* There is no room to keep the answer, so it is sent after the records: the next worker would
+     * be asked again. */
     if (answer.bytes)
         journal_rewind(transaction->journal, mark);
     transaction_end(transaction);
@@ -191,7 +191,7 @@ static void send_answer(struct transaction *transaction, const struct transactio
         log_warning("an answer to the kernel failed: %s", strerror(errno));
 }
 
-/* What on_unwanted records and answers meanwhile is the next transaction. */
+/* Records and answers that on_unwanted makes meanwhile belong to the next transaction. */
 static void send_answers(struct transaction *transaction)
 {
     struct transaction_answer *answers = transaction->answers;
@@ -237,7 +237,8 @@ void transaction_unhold(struct transaction *transaction, struct event_held *held
     held->link = NULL;
 }
 
-/* Who is held from now on waits for the next transaction; who goes meanwhile is struck out. */
+/* Items that are held from here on wait for the next transaction; items that are cancelled
+ * meanwhile leave the list. */
 static void release_held(struct transaction *transaction)
 {
     struct event_held *due = transaction->held, *held;

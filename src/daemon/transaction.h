@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transaction - what one step of the worker records, and what leaves the process because of it
+ * transaction - the records of one step of the worker, and the effects that wait for them
  *
- * Records go to the journal as they are applied. Answers to the kernel, jobs that follow from them
- * and what is sent by sockets are held until the step is over; then the transaction is published,
- * and they leave. So whoever has an answer, or sees memory gone, can rely on a next worker to know
- * of it. Where nothing was recorded nothing is held: who only looks costs no more than before. One
- * thread: the loop's.
+ * Records go to the journal as they are applied. Answers to the kernel, jobs that follow from the
+ * records and data sent on sockets wait until the step has ended; then the transaction is
+ * published, and they are released. So a client that has an answer, or sees memory freed, can rely
+ * on the next worker to know of it. A step without records holds nothing back: reading costs no
+ * more than before. One thread: the loop's.
  */
 #ifndef GMSFS_DAEMON_TRANSACTION_H
 #define GMSFS_DAEMON_TRANSACTION_H
@@ -23,16 +23,16 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Of what the entries are, those of fs_note (gather_note.c) and rpc_note too. */
+/* Version of the entries' contents, including those of fs_note (gather_note.c) and rpc_note. */
 #define TRANSACTION_VERSION 2u
 
-/* Types of entries in the journal. They are kept by one build for another: append only. */
+/* Types of entries in the journal. One build keeps them for another: only append. */
 enum transaction_entry {
     TRANSACTION_RECORD = 1,     /* record_pack's bytes */
-    TRANSACTION_ANSWER = 2,     /* to the kernel: struct fuse_out_header and what follows */
-    TRANSACTION_NOTE = 3,       /* the file system's own: fs_note */
-    TRANSACTION_CONNECTION = 4, /* of a GMS client: rpc_note */
-    TRANSACTION_STATE = 5,      /* core_encode's bytes: what the records begin with */
+    TRANSACTION_ANSWER = 2,     /* to the kernel: struct fuse_out_header and its data */
+    TRANSACTION_NOTE = 3,       /* the file system's: fs_note */
+    TRANSACTION_CONNECTION = 4, /* a GMS client's: rpc_note */
+    TRANSACTION_STATE = 5,      /* core_encode's bytes: the state before the first record */
 };
 
 struct transaction_answer;
@@ -43,11 +43,12 @@ struct transaction {
     struct transaction_answer *answers; /* held */
     size_t answer_count, answer_room;
     struct job *jobs[SERVICE_POOL_COUNT], **last_job[SERVICE_POOL_COUNT]; /* held */
-    bool has_jobs;                                                        /* some are */
-    struct event_held *held, **last_held; /* who have something to send */
+    /* True if some are held. */
+    bool has_jobs;
+    struct event_held *held, **last_held; /* connections with data to send */
     bool told_refusal;
-    struct room *room; /* what the journal may grow by; NULL: there is no bound */
-    /* The kernel does not want an answer any more (ENOENT): who asked has gone. */
+    struct room *room; /* the memory that the journal may take; NULL if it is not bounded */
+    /* The kernel rejected an answer (ENOENT): the caller has gone. */
     void (*on_unwanted)(void *context, uint64_t tag);
     void *context;
 };
@@ -56,28 +57,28 @@ void transaction_init(struct transaction *transaction, struct journal *journal,
                       struct helpers *helpers);
 void transaction_free(struct transaction *transaction);
 
-/* As struct service_host has them. */
+/* For struct service_host. */
 int transaction_record(struct transaction *transaction, const struct record *record, size_t *mark);
 void transaction_unrecord(struct transaction *transaction, size_t mark);
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job);
 
-/* For a next worker, with the records of this step. -ENOMEM */
+/* Notes an entry for the next worker, with the records of this step. -ENOMEM */
 int transaction_note(struct transaction *transaction, enum transaction_entry type,
                      const struct iovec *parts, int count);
 
-/* An answer for the kernel, to `fd`, as writev(2) would have it, and what writev(2) returns, or a
- * negative errno. `tag`: on_unwanted's; 0: nobody's. */
+/* Answers the kernel on `fd`, like writev(2), and returns its result or a negative errno. `tag` is
+ * passed to on_unwanted; 0 if there is no one to tell. */
 ssize_t transaction_answer(struct transaction *transaction, int fd, const struct iovec *parts,
                            int count, uint64_t tag);
 
-/* Has the step recorded anything? Then it is released when that counts, in the order in which they
- * came, after the answers to the kernel. False: nothing has to wait. Once more before it is
- * released is fine. */
+/* Returns true if the step has recorded anything: then `held` is released when the records are
+ * published, in the order of these calls, after the answers to the kernel. Returns false if nothing
+ * has to wait. Calling it again before the release is harmless. */
 bool transaction_hold(struct transaction *transaction, struct event_held *held);
-/* It is not released any more. Harmless where it is not held. */
+/* Cancels the release. Harmless if it is not held. */
 void transaction_unhold(struct transaction *transaction, struct event_held *held);
 
-/* Publishes the transaction, and lets out what was held. */
+/* Publishes the transaction, and releases all that was held. */
 void transaction_end(struct transaction *transaction);
 
 #endif

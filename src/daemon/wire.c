@@ -27,8 +27,8 @@ static void close_all(const int *fds, size_t count)
 
 /* ---- one packet ---------------------------------------------------------------------------- */
 
-/* The kernel's want of memory passes, as does that others of this user have too many descriptors
- * under way; and a message that is lost would not come again. */
+/* Tries again because a shortage of memory in the kernel passes, as does the moment when this user
+ * has too many descriptors in flight, and a lost message would not be sent again. */
 static bool try_again(ssize_t done, unsigned *tries)
 {
     const struct timespec pause = {.tv_nsec = WIRE_PAUSE_NS};
@@ -46,7 +46,7 @@ static bool try_again(ssize_t done, unsigned *tries)
     return true;
 }
 
-/* once: neither waits nor tries again. */
+/* `once`: neither waits nor tries again. */
 static int send_packet(int fd, const void *bytes, size_t size, const int *fds, size_t count,
                        bool once)
 {
@@ -67,7 +67,8 @@ static int send_packet(int fd, const void *bytes, size_t size, const int *fds, s
     return sent == (ssize_t)size ? 0 : -EPROTO;
 }
 
-/* That the peer has ended without reading all is said once, and before what it had sent. */
+/* The kernel reports once, before the data of the peer, that the peer has ended without reading
+ * all. */
 static ssize_t receive_once(int fd, struct msghdr *packet)
 {
     ssize_t received = recvmsg(fd, packet, MSG_CMSG_CLOEXEC);
@@ -75,8 +76,8 @@ static ssize_t receive_once(int fd, struct msghdr *packet)
     return received < 0 && errno == ECONNRESET ? recvmsg(fd, packet, MSG_CMSG_CLOEXEC) : received;
 }
 
-/* *got: bytes; a longer packet is -EPROTO. *count: descriptors, the caller's. *lost: there were
- * more of them. */
+/* *got: bytes; a longer packet is -EPROTO. *count: descriptors, which belong to the caller. *lost:
+ * there were more descriptors. */
 static int receive_packet(int fd, void *bytes, size_t room, size_t *got, int fds[WIRE_BATCH_MAX],
                           size_t *count, bool *lost)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the worker share; nobody else includes it. */
+/* Shared by the files of the worker; no other file includes it. */
 #ifndef GMSFS_DAEMON_WORKER_INTERNAL_H
 #define GMSFS_DAEMON_WORKER_INTERNAL_H
 
@@ -19,18 +19,18 @@
 
 #include <stdatomic.h>
 
-/* Beside the journal's transactions, zeros at first. It is kept by one build for another: append
- * only. */
+/* Lies beside the journal's transactions, all zeros at first. One build keeps it for another: only
+ * append fields. */
 struct worker_own {
     struct audit_position audit;
-    _Atomic uint32_t has_device; /* the next is whole */
+    _Atomic uint32_t has_device; /* 1 when `device` is complete */
     uint32_t reserved;
     struct vmm_description device;
     uint64_t former_kills; /* unused: earlier builds kept a count of OOM kills here */
 };
 
 struct worker_random {
-    size_t left; /* the first so many bytes were not given yet */
+    size_t left; /* number of bytes, from the start, that were not given out yet */
     uint8_t bytes[512];
 };
 
@@ -43,58 +43,56 @@ struct worker {
     struct keep keep;
     struct journal *journal;
     bool resumes;                     /* another worker served before */
-    struct service_kept *kept;        /* what the keeper has held, until all is restored */
-    size_t kept_count, kept_memories; /* these come first, and connections behind */
+    struct service_kept *kept;        /* the keeper's descriptors, until all is restored */
+    size_t kept_count, kept_memories; /* of these, memory comes first; connections follow */
     uint64_t began_us;
-    int lifeline_fd; /* on its way to the keeper; negative: none */
+    int lifeline_fd; /* to be sent to the keeper; negative if there is none */
     struct transaction transaction;
     struct worker_random random;
     struct snapshot snapshot;
     struct vmm *vmm;
-    struct headroom *headroom; /* NULL: it cannot be told how much memory there is */
+    struct headroom *headroom; /* NULL if the free memory cannot be read */
     struct room room;
-    uint64_t trimmed_ms; /* when the heap last gave back all that it can */
+    uint64_t trimmed_ms; /* when malloc_trim(3) last ran */
     struct service *service;
     struct fs *fs;
-    struct gms *gms;     /* NULL: no GMS clients were asked for */
-    struct audit *audit; /* NULL: none was asked for */
+    struct gms *gms;     /* NULL if GMS clients are not served */
+    struct audit *audit; /* NULL if there is no audit */
     struct event_watch control;
     struct event_timeout timeout; /* the service's */
-    struct job measurement;       /* posted when one is over */
+    struct job measurement;       /* posted when a measurement has ended */
     atomic_bool measurement_posted;
-    struct job health; /* posted when there is news, and not again before it is done */
+    struct job health; /* posted when there is news; not posted again before it is done */
     int status;
 };
 
-/* ---- worker_host.c: what the service and the file system ask of the daemon ---------------------
- */
+/* ---- worker_host.c: the daemon's functions that the service and the file system call -------- */
 
 struct service_host worker_service_host(struct worker *worker);
 struct fs_host worker_fs_host(struct worker *worker);
 /* Settles the service, then publishes the step's records. */
 void worker_end_step(struct worker *worker);
-/* Sends the message, and `fd` unless it is negative. A keeper that does not answer is gone, and
- * then so is this process in a moment. */
+/* Sends the message, with `fd` unless it is negative. If the keeper does not answer, it has ended,
+ * and this process will end in a moment too. */
 void worker_tell_keeper(struct worker *worker, const struct wire_message *message, int fd);
 
-/* ---- worker_room.c: what this process itself may grow by --------------------------------------
- */
+/* ---- worker_room.c: the memory that this process may still take ----------------------------- */
 
-/* First of all. */
+/* Call it before all else. */
 void worker_bound_heap(void);
-/* With the journal, which tells of a worker that was killed for want of memory. */
+/* Needs the journal, which says whether a worker was killed for lack of memory. */
 void worker_open_room(struct worker *worker);
 void worker_close_room(struct worker *worker);
 
-/* ---- worker_resume.c: a worker that goes on where another has ended ----------------------------
- */
+/* ---- worker_resume.c: a worker that continues where another one ended ----------------------- */
 
-/* Where another worker had it before, its driver is not waited for. `text`: why not */
+/* Opens the device; without waiting for its driver if an earlier worker had opened it. On failure
+ * `text` is the reason. */
 int worker_open_device(struct worker *worker, char *text, size_t text_bytes);
 int worker_restore_service(struct worker *worker, const struct service_options *options,
                            const struct service_host *host);
-/* Those of GMS clients. Before the kernel sends its requests again: who waits comes back in time.
- */
+/* Restores the connections of GMS clients. Call it before the kernel sends its requests again, so
+ * that waiting clients are back in time. */
 void worker_resume_connections(struct worker *worker);
 int worker_resume_fuse(struct worker *worker);
 

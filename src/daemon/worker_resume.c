@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker that goes on where another has ended: what the journal tells and the keeper holds. */
+/* A worker that continues where another one ended: it reads the journal and takes the descriptors
+ * that the keeper holds. */
 #include "daemon/worker_internal.h"
 
 #include "base/log.h"
@@ -39,7 +40,7 @@ static void close_kept(struct service_kept *kept, size_t count)
     }
 }
 
-/* Those before the first with such a number: they are in order. */
+/* Counts the descriptors before the first with at least this number: they are in order. */
 static size_t count_below(const struct worker *worker, uint64_t id)
 {
     size_t count = 0;
@@ -99,7 +100,8 @@ void worker_resume_connections(struct worker *worker)
 
 /* ---- requests of the kernel ---- */
 
-/* What the last worker may not have got through to the kernel, and what it noted for us. */
+/* Sends the last worker's answers again that may not have reached the kernel, and restores its
+ * notes. */
 static int answer_again(void *context, const struct journal_entry *entry)
 {
     struct worker *worker = context;
@@ -111,7 +113,7 @@ static int answer_again(void *context, const struct journal_entry *entry)
     return 0;
 }
 
-/* The rest of what was held. */
+/* Takes the remaining descriptors, which are connections of `.fds`. */
 static void take_unread(struct worker *worker)
 {
     for (size_t i = count_below(worker, WIRE_UNREAD); i < worker->kept_count; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this process itself may grow by, and how it gives back: what machine and cgroups have, as
- * the room sees it. */
+/* The memory that this process may still take, and how it gives memory back: reads the machine and
+ * its cgroups for the room (vmm/room.h). */
 #include "daemon/worker_internal.h"
 
 #include "base/log.h"
@@ -11,8 +11,9 @@
 
 #define TRIM_MS 1000u
 
-/* Gives back what was freed and stays in the heap (worker_bound_heap), where requests are about to
- * be refused for want of it: malloc_trim(3) stops the loop. True: some may have gone back. */
+/* Gives freed memory of the heap (worker_bound_heap) back to the kernel when requests are about to
+ * be refused for lack of memory; not earlier, because malloc_trim(3) stops the loop. Returns true
+ * if the kernel may have got some. */
 static bool give_back(struct worker *worker, const struct headroom_info *info)
 {
     uint64_t now_ms = loop_now_ms();
@@ -38,11 +39,11 @@ static int look(void *context, struct room_view *view)
     *view = (struct room_view){.free_bytes = info.free_bytes, .reserve_bytes = info.reserve_bytes};
     if (worker->service)
         view->aside_bytes = service_count_aside(worker->service);
-    headroom_set_aside(view->aside_bytes); /* allocations leave it over */
+    headroom_set_aside(view->aside_bytes); /* allocations leave this much free */
     return 0;
 }
 
-/* True if the keeper says that the former worker was killed for want of memory. */
+/* Returns true if the keeper notes that the former worker was killed for lack of memory. */
 static bool was_starved(const struct worker *worker)
 {
     const struct fs_recovery *recovery = &worker->setup->ledger->recovery;
@@ -50,17 +51,16 @@ static bool was_starved(const struct worker *worker)
     return recovery->took_us == 0 && strcmp(recovery->cause, FS_RECOVERY_STARVED) == 0;
 }
 
-/* What is freed goes back in small steps: large blocks by themselves, the heap by so much at a
- * time. (Else glibc returns hundreds of megabytes at once, while every thread waits for malloc, as
- * it would in malloc_trim(3), for 0.2 ms a megabyte: so 184 MB that a million entries had wait for
- * the next.) */
+/* Makes the heap give back freed memory in small steps: large blocks by themselves, the rest a
+ * limited amount at a time. Else glibc returns hundreds of megabytes at once, and every thread
+ * waits for malloc, as during malloc_trim(3), for 0.2 ms a megabyte: freeing 184 MB of a million
+ * entries delayed the next request. */
 void worker_bound_heap(void)
 {
     mallopt(M_MMAP_THRESHOLD, 256 << 10);
     mallopt(M_TRIM_THRESHOLD, 24 << 20);
-    mallopt(M_TOP_PAD,
-            16 << 20); /* of which so much stays: what is needed again is not mapped anew */
-    mallopt(M_MMAP_MAX, 16384); /* a quarter of what the kernel lets a process have */
+    mallopt(M_TOP_PAD, 16 << 20); /* kept, so that memory needed again is not mapped anew */
+    mallopt(M_MMAP_MAX, 16384);   /* a quarter of the mappings that the kernel allows a process */
 }
 
 void worker_open_room(struct worker *worker)
@@ -73,7 +73,7 @@ void worker_open_room(struct worker *worker)
         log_warning("%s: cannot look how much memory there is: %s; what clients ask for is not "
                     "refused before the machine has no more",
                     worker->setup->mountpoint, strerror(-error));
-    worker->room.is_strict = was_starved(worker); /* clients get nothing before there is room */
+    worker->room.is_strict = was_starved(worker); /* clients get no memory until there is room */
     if (worker->room.is_strict)
         log_warning("%s: a worker was killed for want of memory; clients get nothing that takes "
                     "more before there is room for it (ENOMEM)",
