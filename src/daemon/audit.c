@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit - writes each event's line; core/event_line.c decides what is in it */
+/* audit - writes each event's line; core/event_line.c renders it */
 #include "daemon/audit.h"
 #include "base/clock.h"
 #include "core/event_line.h"
@@ -17,13 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define QUEUE_BYTES (1u << 20) /* of lines that nobody has written yet */
+#define QUEUE_BYTES (1u << 20) /* of lines waiting for the thread */
 #define STACK_BYTES (256u * 1024)
 #define ENDING_S    1
 
 struct line {
     struct line *next;
-    uint64_t seq; /* of the event */
+    uint64_t seq; /* the event's */
     size_t size;
     char *text;
 };
@@ -32,15 +32,15 @@ struct audit {
     struct service *service;
     struct service_observer observer;
     uint64_t seq;                   /* of the next event */
-    struct line *held, **last_held; /* of events that are not published yet */
-    pthread_mutex_t mutex;          /* of what follows */
+    struct line *held, **last_held; /* lines of events that are not published yet */
+    pthread_mutex_t mutex;          /* guards the fields below */
     pthread_cond_t work, idle;
     struct line *first, **last;
     size_t queued_bytes;
-    int next_fd; /* to be taken over; -1: none */
+    int next_fd; /* the descriptor to continue in; -1 if none */
     bool ending, ended;
     struct audit_numbers numbers;
-    /* the thread's */
+    /* used by the thread only */
     struct audit_position *position;
     int fd;
     bool is_torn, complained;
@@ -61,7 +61,7 @@ static void drop(struct audit *audit)
 
 /* ---- the thread that writes ----------------------------------------------------------------- */
 
-/* A part of a line is taken back, or else ended by the next one's newline. */
+/* Removes a part of a line; where that fails, the next line starts with a newline. */
 static void mend(struct audit *audit, const struct stat *before)
 {
     audit->is_torn = !S_ISREG(before->st_mode) || ftruncate(audit->fd, before->st_size) != 0;
@@ -87,7 +87,8 @@ static int write_all(struct audit *audit, const char *text, size_t size, const s
     return 0;
 }
 
-/* Whole, or -errno. When it is there, all before the event `after` is. */
+/* Writes all of the text, or returns -errno. When it is written, so is every event before
+ * `after`. */
 static int write_text(struct audit *audit, const char *text, size_t size, uint64_t after)
 {
     struct audit_position *position = audit->position;
@@ -109,7 +110,7 @@ static int write_text(struct audit *audit, const char *text, size_t size, uint64
     return error;
 }
 
-/* What the last worker was writing when it died is there, or not at all. */
+/* Decides whether the last worker's final line is in the file; removes a part of it. */
 static void settle_position(struct audit_position *position, int fd)
 {
     uint64_t offset = position->offset, size = position->size;
@@ -124,7 +125,7 @@ static void settle_position(struct audit_position *position, int fd)
         log_warning("the audit has a part of a line: %s", strerror(errno));
 }
 
-/* Of the events before this one that have no line. */
+/* Writes a line with the number of events before this one that have no line. */
 static int tell_dropped(struct audit *audit, uint64_t seq)
 {
     uint64_t next = audit->position->next;
@@ -158,7 +159,7 @@ static void write_line(struct audit *audit, const struct line *line)
     pthread_mutex_unlock(&audit->mutex);
 }
 
-/* Under the mutex; not closing, which may hang where the file's disk does. */
+/* The caller holds the mutex; it is free during close, which may hang with the file's disk. */
 static void take_descriptor(struct audit *audit)
 {
     int old_fd = audit->fd;
@@ -205,7 +206,7 @@ static void *run(void *argument)
 
 /* ---- the loop's thread ---------------------------------------------------------------------- */
 
-/* False: there is no room. Else the line is the queue's. */
+/* Returns false if there is no room; else the queue owns the line. */
 static bool queue_line(struct audit *audit, struct line *line)
 {
     bool fits;
@@ -268,7 +269,7 @@ static void on_event(void *context)
     }
 }
 
-/* Where the last worker came to, or now. */
+/* Returns where the last worker stopped, or the next event. */
 static uint64_t choose_seq(const struct service *service, struct audit_position *position, int fd)
 {
     uint64_t next_event = service_get_core(service)->next_event;
@@ -334,7 +335,7 @@ struct audit_numbers audit_get_numbers(struct audit *audit)
     return numbers;
 }
 
-/* A disk that hangs keeps its thread, and what it needs, until the process ends. */
+/* If the disk hangs, the thread and its memory stay until the process ends. */
 void audit_free(struct audit *audit)
 {
     struct timespec until;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * audit - every event as a line of a file, for those who have to know later who did what
+ * audit - every event as a line of a file, to tell later which client did what
  *
- * The loop's thread hands over lines; a thread of its own writes them, so a disk that is slow or
- * full holds nothing up. What does not fit into the queue, or cannot be written, is dropped and
- * counted, and a line says how many were when one can be written again. How far it has come is
- * noted in memory that outlives the worker: the next one goes on there, and no line is missing or
- * twice in a file that only this mount writes to. (Of a pipe nobody can say whether the last line
- * went through: it may come twice.) The file is the keeper's to open: the worker may not be allowed
- * to. What has a line, and who is named in it, is decided where it happens (src/core:
- * core_add_event in core_events.c); how a line looks, for `events` too, in core/event_line.c.
+ * The loop's thread hands over lines; a thread of its own writes them, so that a slow or full disk
+ * delays nothing else. Lines that do not fit into the queue, or cannot be written, are dropped and
+ * counted, and when writing works again a line says how many. The position is noted in memory that
+ * outlives the worker: the next worker continues there, and no line is missing or twice in a file
+ * that only this mount writes to. (In a pipe the last line may come twice, because it is unknown
+ * whether it was written.) The keeper opens the file, because the worker may not be allowed to. The
+ * code at each event decides whether it has a line and which client it names (src/core:
+ * core_add_event in core_events.c); core/event_line.c renders it, for `events` too.
  */
 #ifndef GMSFS_DAEMON_AUDIT_H
 #define GMSFS_DAEMON_AUDIT_H
@@ -21,26 +21,27 @@
 
 struct audit;
 
-/* Of struct audit_position, which the journal's own bytes are. */
+/* Version of struct audit_position, which is kept in the journal's own bytes. */
 #define AUDIT_VERSION 1u
 
-/* Of one thread, which may end at any instruction. Zeros: nothing was ever written. */
+/* Written by one thread, which may end at any instruction. All zeros if nothing was ever
+ * written. */
 struct audit_position {
-    _Atomic uint64_t next; /* the first event of which nothing is in the file yet */
-    /* While `size` bytes are being written at `offset` of a file: when all are there, `next` is
-     * `after`. 0: none are. */
+    _Atomic uint64_t next; /* the first event that has no byte in the file yet */
+    /* While `size` bytes are being written at `offset` of the file: when all are written, `next`
+     * becomes `after`. 0 if none are. */
     _Atomic uint64_t after, offset, size;
 };
 
-/* Lines go to `fd`, which becomes its own: those of events from `position` on, which stays the
- * caller's; where nothing was ever written, from now on. -ENOMEM, -EAGAIN */
+/* Writes lines to `fd`, which it owns from here, for the events from `position` on; if nothing was
+ * ever written, for later events only. `position` stays the caller's. -ENOMEM, -EAGAIN */
 int audit_new(struct service *service, int fd, struct audit_position *position,
               struct audit **audit);
-/* All events so far are published: their lines may be written, and not before. NULL is fine. */
+/* Allows the lines of all events so far to be written: the events are published. NULL is fine. */
 void audit_release(struct audit *audit);
-/* The file was renamed away, or is another one: takes the descriptor. */
+/* Continues in this descriptor, after the file was renamed or replaced. Takes the descriptor. */
 void audit_reopen(struct audit *audit, int fd);
-/* Writes what is there, in a second at most. NULL is fine. */
+/* Writes the remaining lines, in at most a second. NULL is fine. */
 void audit_free(struct audit *audit);
 
 struct audit_numbers {

@@ -135,11 +135,11 @@ void handover_text_free(struct handover_text *text)
 
 struct entry {
     char key[32];
-    int fd; /* -1: none */
+    int fd; /* -1 if none */
     const char *value;
 };
 
-/* The next one; false: there is none, or it is none. */
+/* Reads the next entry. Returns false at the end, or if it is damaged. */
 static bool next_entry(const char *bytes, size_t size, size_t *at, struct entry *entry)
 {
     char number[16];
@@ -193,7 +193,7 @@ static bool take_gms(struct handover *handover, const struct entry *entry)
     return true;
 }
 
-/* False: it is none that has a descriptor. *ok: it is one that is understood, and taken. */
+/* Returns false if this key has no descriptor. *ok: the entry was valid, and was taken. */
 static bool take_descriptor(struct handover *handover, const struct entry *entry, bool *ok)
 {
     uint64_t id, bytes;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handover - all that a mount consists of, on its way to a process that goes on with it
+ * handover - all parts of a mount, for a process that continues it
  *
- * To a program that the keeper executes as its next worker (`gmsfs upgrade`), which inherits the
- * descriptors, and to another keeper (`gmsfs mount --takeover`), which receives them by a socket.
- * The rest is text, which names each descriptor by its number in the process that hands over:
- * entries "KEY NUMBER VALUE", each ended by a zero; NUMBER is "-" where there is none.
+ * Goes to a program that the keeper executes as its next worker (`gmsfs upgrade`), which inherits
+ * the descriptors, and to another keeper (`gmsfs mount --takeover`), which receives them on a
+ * socket. The rest is text, which names each descriptor by its number in the sending process:
+ * entries "KEY NUMBER VALUE", each ended by NUL; NUMBER is "-" if there is no descriptor.
  */
 #ifndef GMSFS_DAEMON_HANDOVER_H
 #define GMSFS_DAEMON_HANDOVER_H
@@ -25,19 +25,19 @@
 #define HANDOVER_VERSION       1u
 #define HANDOVER_MAX_ARGUMENTS 64u
 
-enum handover_fd { /* those of which there is one, or none: -1 */
+enum handover_fd { /* single descriptors; -1 if none */
     HANDOVER_FUSE,
     HANDOVER_LISTENER,
     HANDOVER_AUDIT,
     HANDOVER_LEDGER,
     HANDOVER_GMS_MEMORY,
-    HANDOVER_CONTROL, /* to a worker: its channels */
+    HANDOVER_CONTROL, /* the channels of a worker */
     HANDOVER_KEEP,
     HANDOVER_FDS,
 };
 
 struct handover {
-    char abi[ABI_TEXT_BYTES]; /* of who wrote what is handed over */
+    char abi[ABI_TEXT_BYTES]; /* of the sender */
     char mountpoint[PATH_MAX];
     char gms_dir[OPTIONS_PATH_BYTES];
     bool allow_other, is_detached;
@@ -58,17 +58,17 @@ struct handover_text {
 };
 
 void handover_init(struct handover *handover); /* empty */
-/* -ENOMEM. `text` is freed by handover_text_free. */
+/* Free `text` with handover_text_free. -ENOMEM */
 int handover_encode(const struct handover *handover, struct handover_text *text);
 void handover_text_free(struct handover_text *text);
-/* `fds`: those that have come, in the order of the text; NULL: they have kept their numbers. They
- * are close-on-exec then, and those of *handover, on failure closed. -EPROTO, -EPROTONOSUPPORT,
- * -ENOMEM: as `failure` says */
+/* `fds`: the received descriptors, in the order of the text; NULL if they have kept their numbers.
+ * They become close-on-exec and belong to *handover; on failure they are closed. -EPROTO,
+ * -EPROTONOSUPPORT, -ENOMEM, with the reason in `failure`. */
 int handover_decode(const char *bytes, size_t size, const int *fds, size_t count,
                     struct handover *handover, struct failure *failure);
-/* How many descriptors belong to the text. */
+/* Counts the descriptors that the text names. */
 size_t handover_count_fds(const char *bytes, size_t size);
-/* Closes what it has. */
+/* Closes all its descriptors. */
 void handover_close(struct handover *handover);
 
 #endif

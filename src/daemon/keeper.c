@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAKING_MS 60000 /* then the worker tries, and says what is wrong */
+#define WAKING_MS 60000 /* after that the worker tries, and logs the cause */
 
 static const char *keeper_path(const struct keeper *keeper)
 {
@@ -51,7 +51,8 @@ static int open_signals(struct keeper *keeper)
     sigset_t signals;
 
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* ignored by a parent, it would take the worker's status away */
+    /* A parent may have set SIG_IGN, which would take the worker's status away. */
+    signal(SIGCHLD, SIG_DFL);
     signals_block_others();
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -63,7 +64,7 @@ static int open_signals(struct keeper *keeper)
     return keeper->signal_fd < 0 ? -errno : 0;
 }
 
-/* Before anything is mounted: an audit that was asked for and cannot be is no mount. */
+/* Opens the audit before anything is mounted: a mount whose audit cannot be opened fails. */
 static int open_audit(struct keeper *keeper)
 {
     const char *path = keeper->setup->options->audit;
@@ -84,8 +85,8 @@ static void wake_device(const void *options, int to)
     vmm_wake(options);
 }
 
-/* The first use of a GPU after the machine has started may load modules and make device files,
- * which takes rights that are about to go. */
+/* Wakes the device. The first use of a GPU after the machine has started may load modules and make
+ * device files, which needs rights that are dropped next. */
 static void have_device_woken(const struct keeper *keeper)
 {
     const struct vmm_options *options = &keeper->setup->options->vmm;
@@ -113,7 +114,7 @@ static int make_anew(struct keeper *keeper)
     return error;
 }
 
-/* -ECANCELED: it has said why. */
+/* -ECANCELED: the reason was logged. */
 static int begin(struct keeper *keeper)
 {
     raise_limits();
@@ -126,7 +127,7 @@ static int begin(struct keeper *keeper)
         error = program_find(keeper->program_path, sizeof keeper->program_path);
     if (error)
         return error;
-    keeper->restarts.served_ms = clock_now_ms(); /* or is about to, for the first time */
+    keeper->restarts.served_ms = clock_now_ms(); /* it is about to, for the first time */
     abi_write(keeper->program.abi);
     keeper->mounts_fd = open(MOUNTINFO_FILE, O_RDONLY | O_CLOEXEC);
     if (keeper->mounts_fd < 0)
@@ -162,8 +163,7 @@ static int how_long(const struct keeper *keeper)
     return now_ms < until_ms ? (int)(until_ms - now_ms) : 0;
 }
 
-/* Waits for one event or more and serves them. Descriptors that are not there are -1, which poll
- * passes over. */
+/* Waits for one event or more and serves them. poll(2) skips descriptors that are -1. */
 static void serve_turn(struct keeper *keeper)
 {
     struct pollfd events[] = {
@@ -204,7 +204,7 @@ static void serve_turn(struct keeper *keeper)
         keeper_on_signal(keeper);
 }
 
-/* The worker has ended: what it said before that counts. */
+/* Reads the messages that the worker sent before it ended. */
 static void take_last_words(struct keeper *keeper)
 {
     struct wire_message message;
@@ -220,7 +220,7 @@ static void take_last_words(struct keeper *keeper)
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-/* The worker is gone although nobody asked it to: nobody who waits on it may hang. */
+/* Reports a worker that ended without having been told to. */
 static void clean_up(struct keeper *keeper)
 {
     char how[128], size[SIZE_TEXT_BYTES];
@@ -229,7 +229,7 @@ static void clean_up(struct keeper *keeper)
     keeper_describe_end(keeper->worker_status, how, sizeof how);
     keeper->status = 1;
     if (!keeper->is_serving && WIFEXITED(keeper->worker_status))
-        return; /* it has said why */
+        return; /* the worker has logged the cause */
     if (!keeper->is_serving) {
         log_error("%s: not mounted: the worker %s", keeper_path(keeper), how);
         return;
@@ -260,12 +260,12 @@ static void report_end(struct keeper *keeper)
 static bool ended_in_order(struct keeper *keeper)
 {
     if ((keeper->end_ms || keeper->is_detached) && keeper->restarts.next_ms)
-        return true; /* there was no worker just then, and none is needed to end */
+        return true; /* there was no worker at that moment, and none is needed to end */
     return WIFEXITED(keeper->worker_status) && WEXITSTATUS(keeper->worker_status) == 0 &&
            (keeper->is_detached || keeper->end_ms);
 }
 
-/* Whatever there is, another keeper has it as well. */
+/* Closes without cleaning up: another keeper has all of it too. */
 static void end_given(struct keeper *keeper)
 {
     log_info("%s: another process is the keeper now", keeper_path(keeper));
@@ -291,10 +291,10 @@ static void end(struct keeper *keeper)
         refuse_all(keeper->fuse_fd, keeper->ledger);
     if (keeper->fuse_fd >= 0)
         keeper_end_dead(keeper);
-    /* While it is in the tree, its number cannot be another connection's. */
+    /* While it is in the tree, no other connection can have its number. */
     if (keeper->is_mounted && !keeper->is_detached)
         attach_abort(&keeper->mount);
-    keeper_close(&keeper->fuse_fd); /* the last one: the kernel ends what still waits */
+    keeper_close(&keeper->fuse_fd); /* the last one: the kernel ends the waiting requests */
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
     journal_close_files(&keeper->journal);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workers that are dead and cannot be reaped: a thread of theirs waits in the kernel for something
- * that no signal ends. The answer to a request of this very mount, for one: whoever has a file of
- * it closes that as he ends (FUSE_FLUSH), and clients send such files to be registered as regions.
- * Only the next worker answers. So it is started beside what is left of the last one, which runs no
+ * Dead workers that cannot be reaped: one of their threads waits in the kernel for an event that no
+ * signal ends. For example, for the answer to a request of this very mount: a process closes its
+ * files as it ends (FUSE_FLUSH), and clients send files of the mount to be registered as regions.
+ * Only the next worker answers. So it is started beside the remains of the last one, which run no
  * instruction of ours any more.
  */
 #include "daemon/keeper_internal.h"
@@ -22,15 +22,15 @@
 #include <unistd.h>
 
 #define LOOK_MS              1000u
-#define GRACE_MS             500u /* for what an end takes: memory and descriptors are given back */
-#define LAST_MS              2000u /* at the end of the mount, to those that are left */
+#define GRACE_MS             500u  /* for the kernel to free memory and descriptors */
+#define LAST_MS              2000u /* for the remaining ones, at the end of the mount */
 #define LAST_TURN_MS         5u
 #define STAT_BYTES           1024u
 #define FLAG_EXITING         0x4u /* PF_EXITING of the kernel's sched.h, in proc_pid_stat(5) */
 #define STATE_IS_OVER(state) ((state) == 'Z' || (state) == 'X')
 
-/* Its leader has ended, so all its threads were killed. `status` is as waitpid tells it, where that
- * can be told. */
+/* Its leader has ended, so all its threads were killed. `status` is as waitpid gives it, if
+ * known. */
 bool keeper_is_dead(pid_t pid, int *status)
 {
     char path[64], text[STAT_BYTES] = "", state = 0;
@@ -52,7 +52,7 @@ bool keeper_is_dead(pid_t pid, int *status)
 static void leave_dead(struct keeper *keeper, int status)
 {
     if (waitpid(keeper->worker, &keeper->worker_status, WNOHANG) > 0) {
-        keeper->worker = -1; /* and nothing is left of it */
+        keeper->worker = -1; /* it was reaped after all */
         return;
     }
     bool may_be_told = status || keeper->end_ms || keeper->is_detached;
@@ -82,7 +82,7 @@ void keeper_trust_lifeline(struct keeper *keeper, int fd)
 void keeper_on_lifeline(struct keeper *keeper)
 {
     keeper_close(&keeper->lifeline_fd);
-    keeper->look_ms = clock_now_ms() + GRACE_MS; /* mostly it is reaped before */
+    keeper->look_ms = clock_now_ms() + GRACE_MS; /* usually it is reaped before */
 }
 
 void keeper_look_at_worker(struct keeper *keeper)
@@ -120,7 +120,7 @@ static bool is_of_dead(const struct keeper *keeper, pid_t parent)
     return false;
 }
 
-/* False: it is gone, or as good as that. */
+/* Reads the parent. Returns false if the process has gone, or is a zombie. */
 static bool read_parent(pid_t pid, pid_t *parent)
 {
     char path[64], line[128], state = 'X';
@@ -154,7 +154,7 @@ pid_t keeper_search_orphan(const struct keeper *keeper)
     return found;
 }
 
-/* What they wait for is answered, or the mount would not end either. */
+/* Answers the requests that they wait for; else the mount would not end either. */
 void keeper_end_dead(struct keeper *keeper)
 {
     uint64_t until_ms = clock_now_ms() + LAST_MS;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keeper_internal - what the files of the keeper share: keeper.c begins, waits and ends,
- * keeper_restart.c starts the next worker where one has ended, keeper_events.c does what the
- * worker, the mount table, signals and children ask for, keeper_visit.c has others go on,
- * keeper_takeover.c goes on for another keeper, keeper_store.c for one that has ended,
- * keeper_poison.c gives it nothing that others have died of, keeper_worker.c starts a worker,
- * keeper_dead.c leaves one that is dead and does not go, keeper_starved.c tells which one the
- * kernel killed for want of memory, keeper_describe.c writes what is handed over, keeper_tools.c is
- * below all of them.
+ * keeper_internal - shared by the files of the keeper
+ *
+ * keeper.c begins, waits and ends; keeper_restart.c starts the next worker after one has ended;
+ * keeper_events.c handles the messages of the worker, changes of the mount table, signals and
+ * children; keeper_visit.c hands the mount to another worker or keeper; keeper_takeover.c continues
+ * for another keeper, keeper_store.c for one that has ended; keeper_poison.c withholds requests
+ * that have killed workers; keeper_worker.c starts a worker; keeper_dead.c leaves dead workers
+ * behind that cannot be reaped; keeper_starved.c recognizes workers that the kernel killed for lack
+ * of memory; keeper_describe.c writes the handover; keeper_tools.c is below all of them.
  */
 #ifndef GMSFS_DAEMON_KEEPER_INTERNAL_H
 #define GMSFS_DAEMON_KEEPER_INTERNAL_H
@@ -25,62 +26,68 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define KEEPER_ENDING_MS 10000u /* for the worker, then SIGKILL */
-/* Restarts in a row whose worker ended before it served; or soon after: some two minutes, for they
- * are started more and more slowly. */
+#define KEEPER_ENDING_MS 10000u /* for the worker to end, then SIGKILL */
+/* Bounds on workers in a row that ended before they served, and on those that ended soon after they
+ * were started. The latter takes about two minutes, because the pauses grow. */
 #define KEEPER_MAX_VAIN   5u
 #define KEEPER_MAX_IN_ROW 20u
-#define KEEPER_MAX_DEAD   8u    /* workers that cannot be reaped; one more is waited for */
-#define KEEPER_YIELD_MS   5000u /* for a worker that is to end because another one goes on */
+#define KEEPER_MAX_DEAD   8u    /* workers that cannot be reaped; it waits for one more */
+#define KEEPER_YIELD_MS   5000u /* for a worker to end so that another one continues */
 
 struct keeper_restarts {
-    unsigned in_vain;    /* since a worker served */
-    uint64_t served_ms;  /* when one last did */
-    unsigned in_row;     /* since one served for a while, or was killed by somebody */
-    uint64_t resumed_ms; /* since when the present one serves; 0: it does not */
-    uint64_t next_ms;    /* there is no worker until then; 0: there is one */
-    unsigned starved; /* workers in a row that ended for want of memory, which count as no other */
-    bool was_starved; /* the last one did */
+    unsigned in_vain;   /* workers in a row that ended before they served */
+    uint64_t served_ms; /* when a worker last served */
+    /* Restarts since a worker served for a while, or was killed from outside. */
+    unsigned in_row;
+    uint64_t resumed_ms; /* since when the present worker serves; 0 if it does not */
+    uint64_t next_ms;    /* when the next worker is started; 0 if there is a worker */
+    /* Workers in a row that the kernel killed for lack of memory; the other counts ignore them. */
+    unsigned starved;
+    bool was_starved; /* the last worker was one of these */
     uint64_t kills;   /* the kernel's count of OOM kills when the present worker was started */
 };
 
-/* What the last worker was at when it ended, of those that the ledger tells. */
+/* A request or client that the dead worker served, with its history. */
 struct keeper_suspect {
-    uint64_t what;          /* of a connection: fs_at_connection with this frame, or 0 for any */
-    unsigned killed, ended; /* workers in a row; those of them that nobody killed */
-    unsigned in_vain;       /* and those that had not served before */
-    uint64_t first;         /* at the how manieth death of a worker it was first among them */
-    uint64_t first_ms;      /* when that was */
+    /* For a connection: fs_at_connection with this frame, or 0 for all its frames. */
+    uint64_t what;
+    /* Workers in a row that ended here; those of them that were not killed from outside. */
+    unsigned killed, ended;
+    unsigned in_vain;  /* those of them that had not served before */
+    uint64_t first;    /* number of the worker's death at which it was first seen */
+    uint64_t first_ms; /* time of that death */
 };
 
 struct keeper_suspects {
     uint64_t deaths;
     size_t count;
-    struct keeper_suspect items[2 * FS_LEDGER_AT]; /* a connection's frame, and the connection */
+    /* A connection's frame, and the connection as a whole. */
+    struct keeper_suspect items[2 * FS_LEDGER_AT];
 };
 
-/* What the worker runs. */
+/* The program that the worker runs. */
 struct keeper_program {
-    int fd;                   /* -1: this process's own, by fork */
+    int fd;                   /* -1 for this process's own, by fork */
     char abi[ABI_TEXT_BYTES]; /* its numbers */
 };
 
-/* Somebody who has asked the keeper for another worker, or to be the keeper: one at a time. */
+/* The stages of a visitor that asked the keeper for another worker, or to become the keeper; one at
+ * a time. */
 enum keeper_visit_stage {
     VISIT_NONE,
-    VISIT_UPGRADE, /* the worker is to end, the next one to serve */
-    VISIT_OFFERED, /* the next keeper looks whether it can go on */
-    VISIT_GIVING,  /* the worker is to end, then all goes to the next keeper */
+    VISIT_UPGRADE, /* the worker has to end, so that the next one serves */
+    VISIT_OFFERED, /* the next keeper checks whether it can continue */
+    VISIT_GIVING,  /* the worker has to end, then the next keeper gets everything */
 };
 
-/* Of what the present keeper answers, behind the header: why not, or what there is and where it is
- * (abi.h, namespaces.h), each ended by NUL. */
+/* Room of the present keeper's answer after the header: the reason against it, or its numbers and
+ * namespaces (abi.h, namespaces.h), each ended by NUL. */
 #define KEEPER_ANSWER_BYTES 512u
 
-/* Which keeper goes on is one byte behind the text that is given, in memory that both see: a
- * message may not arrive. The former writes it; as long as it is open, the next one waits for its
- * word. */
-#define KEEPER_UNDECIDED 'u' /* a former that is dead by then will not go on */
+/* Which keeper continues is a byte after the text of the handover, in memory that both map, because
+ * a message may get lost. The former keeper writes it; while that keeper has the connection open,
+ * the next one waits for its decision. */
+#define KEEPER_UNDECIDED 'u' /* a former keeper that is dead by then will not continue */
 #define KEEPER_GIVEN     'g'
 #define KEEPER_KEPT      'k'
 
@@ -88,44 +95,47 @@ struct keeper_visit {
     enum keeper_visit_stage stage;
     int fd;
     uint64_t
-        until_ms;  /* of the worker, or of the offer: when it is killed; 0: it was, or is gone */
-    bool is_trial; /* the worker is new, and has not served yet: */
-    bool is_late;  /* and was killed, for it did not in its time */
-    struct keeper_program next, former; /* what it becomes, and goes back to if that never serves */
+        /* When the worker is killed, or the offer ends; 0 if that was done, or there is nothing to
+         * wait for. */
+        until_ms;
+    bool is_trial; /* the worker is new, and has not served yet */
+    bool is_late;  /* and it was killed because it took too long */
+    /* The program to continue with, and to go back to if that never serves. */
+    struct keeper_program next, former;
 };
 
-/* In the service manager's descriptor store, but for `holdings`. */
+/* Parts in the service manager's descriptor store, besides `holdings`. */
 #define KEEPER_PARTS 24u
 
 struct keeper_part {
     int fd;
     dev_t device;
     ino_t inode;
-    uint32_t place; /* 0: none */
+    uint32_t place; /* 0 if none */
 };
 
 struct keeper {
     const struct keeper_setup *setup;
-    pid_t worker, binder, unmounter;                          /* -1: none */
-    int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1: none */
+    pid_t worker, binder, unmounter;                          /* -1 if none */
+    int signal_fd, mounts_fd, control_fd, keep_fd, binder_fd; /* -1 if none */
     int fuse_fd, listen_fd;
-    int audit_fd;           /* for the worker, which has it after that */
-    struct gms_sockets gms; /* our copies: the worker accepts */
+    int audit_fd;           /* until the worker has it */
+    struct gms_sockets gms; /* the keeper's copies; the worker accepts */
     struct mountinfo mount;
     struct holdings holdings;
     struct journal_files journal;
-    int gms_memory_fd; /* of the connections of GMS clients; -1: none are served */
+    int gms_memory_fd; /* memory of GMS clients' connections; -1 if none are served */
     int ledger_fd;
     struct fs_ledger *ledger; /* shared with the worker */
-    bool is_mounted;          /* it was, once */
-    bool is_serving;          /* it answered, once */
+    bool is_mounted;          /* stays true once it was mounted */
+    bool is_serving;          /* stays true once the mount answered */
     bool is_detached;
-    uint64_t end_ms; /* when an end in order has to be over; 0: nobody asked for one */
+    uint64_t end_ms; /* when an ordered end has to be over; 0 if none was asked for */
     uint64_t files_lost;
     int worker_status;
-    int lifeline_fd;  /* of the worker (lifeline.h); -1: none, it is looked at once a second */
-    uint64_t look_ms; /* when the worker is looked at again; UINT64_MAX: when its lifeline ends */
-    bool seems_dead;  /* as it did the last time, though it cannot be reaped */
+    int lifeline_fd;  /* the worker's (lifeline.h); -1 if none, then it is checked once a second */
+    uint64_t look_ms; /* when the worker is checked next; UINT64_MAX: when its lifeline ends */
+    bool seems_dead;  /* the last check found it dead, but it cannot be reaped */
     pid_t dead[KEEPER_MAX_DEAD];
     size_t dead_count;
     struct keeper_restarts restarts;
@@ -142,92 +152,95 @@ struct keeper {
 };
 
 void keeper_on_signal(struct keeper *keeper);
-/* One message. False: there is none, or will be none any more. */
+/* Handles one message. Returns false if there is none, now or ever. */
 bool keeper_on_control(struct keeper *keeper);
 bool keeper_on_keep(struct keeper *keeper);
 void keeper_on_mounts(struct keeper *keeper);
 void keeper_on_bound(struct keeper *keeper);
 
-/* ---- keeper_visit.c: others go on --------------------------------------------------------- */
+/* ---- keeper_visit.c: another worker or keeper continues ------------------------------------- */
 
 /* Takes the descriptor. */
 void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd);
-/* There is something to read on visit.fd. */
+/* Call it when visit.fd is readable. */
 void keeper_on_visitor(struct keeper *keeper);
-/* visit.until_ms is over. */
+/* Call it at visit.until_ms. */
 void keeper_on_visit_late(struct keeper *keeper);
-/* The worker was told to end because another one goes on. */
+/* Returns true if the worker was told to end because another one continues. */
 bool keeper_is_yielding(const struct keeper *keeper);
-/* The worker has ended while another one was to go on. False: none of this keeper's. */
+/* Call it when the worker has ended so that another one continues. Returns false if no worker of
+ * this keeper follows. */
 bool keeper_succeed_worker(struct keeper *keeper);
-/* The worker serves. */
+/* Call it when the worker serves. */
 void keeper_end_trial(struct keeper *keeper);
-/* The new worker has ended before it served. True: the former program goes on. */
+/* Call it when the new worker has ended before it served. Returns true if the former program
+ * continues. */
 bool keeper_go_back(struct keeper *keeper);
-/* In the child that is to be the worker: becomes visit's program. Returns on failure only. */
+/* Replaces this child, which is to be the worker, by the visit's program. Returns only on
+ * failure. */
 void keeper_execute_worker(struct keeper *keeper, int control_fd, int keep_fd);
-/* From another keeper, all of it: keeper_takeover.c. The reason of a failure was logged. */
+/* Takes everything from another keeper (keeper_takeover.c). On failure the reason was logged. */
 int keeper_take_over(struct keeper *keeper);
-/* What came by a handover is the keeper's; `handover` stays for good. */
+/* Makes the parts of a handover this keeper's; `handover` has to stay. */
 int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failure *failure);
-/* The worker of a keeper that has ended was killed by that; it is gone when this returns. */
+/* Waits until the worker of an ended keeper, which the kernel kills with it, has gone. */
 void keeper_fence(const struct keeper *keeper);
 
-/* ---- keeper_describe.c: what a mount consists of, for whoever goes on with it --------------- */
+/* ---- keeper_describe.c: the parts of a mount, for a process that continues it --------------- */
 
-/* All that there is, and stays the keeper's. */
+/* Fills in all parts; they stay the keeper's. */
 int keeper_describe(const struct keeper *keeper, int control_fd, int keep_fd,
                     struct handover *handover);
-/* Into a file without a name: `head`, and the text. Its descriptor, or a negative errno. */
+/* Writes `head` and the text into an unnamed file. Returns its descriptor, or a negative errno. */
 int keeper_write_text(const void *head, size_t head_size, const struct handover_text *text);
 
-/* ---- keeper_store.c: what the service manager holds ---------------------------------------- */
+/* ---- keeper_store.c: the service manager's copies ------------------------------------------- */
 
-/* The mount serves. */
+/* Call it when the mount serves. */
 void keeper_store_begin(struct keeper *keeper);
-/* Something else than `holdings` has changed. */
+/* Call it when a part other than `holdings` has changed. */
 void keeper_store_update(struct keeper *keeper);
-/* Where fdstore_is_offered. The reason of a failure was logged. */
+/* Continues a stored mount (fdstore_is_offered). On failure the reason was logged. */
 int keeper_go_on_stored(struct keeper *keeper);
 
-/* ---- keeper_dead.c: workers that are dead and do not go ------------------------------------ */
+/* ---- keeper_dead.c: dead workers that cannot be reaped -------------------------------------- */
 
-/* All its threads were killed; `status` is as waitpid tells it, 0 where it cannot be told. */
+/* Returns true if all its threads were killed; `status` is as waitpid gives it, 0 if unknown. */
 bool keeper_is_dead(pid_t pid, int *status);
-/* The worker was started. */
+/* Call it when the worker was started. */
 void keeper_expect_worker(struct keeper *keeper);
-/* Takes the worker's lifeline: until that hangs up nobody looks at the worker. */
+/* Takes the worker's lifeline; the keeper checks the worker when it hangs up, not every second. */
 void keeper_trust_lifeline(struct keeper *keeper, int fd);
-/* The lifeline has hung up: the worker is looked at from now on. */
+/* Call it when the lifeline has hung up: the worker is checked from now on. */
 void keeper_on_lifeline(struct keeper *keeper);
-/* At keeper->look_ms: a worker that is dead and does not go is none any more. */
+/* Checks the worker at keeper->look_ms, and leaves behind one that is dead and cannot be reaped. */
 void keeper_look_at_worker(struct keeper *keeper);
-/* Children have ended. */
+/* Call it when children have ended. */
 void keeper_reap_dead(struct keeper *keeper);
-/* The mount is at its end. */
+/* Call it at the end of the mount. */
 void keeper_end_dead(struct keeper *keeper);
-/* A process that the worker, or what is left of one, had started and that lives; 0: none. */
+/* Returns a living process that the worker, or a dead one, had started; 0 if none. */
 pid_t keeper_search_orphan(const struct keeper *keeper);
 
-/* ---- keeper_starved.c: workers that the kernel kills for want of memory --------------------- */
+/* ---- keeper_starved.c: workers that the kernel kills for lack of memory --------------------- */
 
-/* A process ended with this status (waitpid), and the kernel's count of OOM kills rose meanwhile:
- * was that process one of them? Pure. */
+/* Returns true if a process that ended with this status (waitpid), while the kernel's count of OOM
+ * kills rose, was one of those kills. Pure. */
 bool keeper_is_starved(int status, uint64_t kills_before, uint64_t kills_now);
-/* The kernel's count of OOM kills; 0 where it tells none. */
+/* Returns the kernel's count of OOM kills; 0 if it has none. */
 uint64_t keeper_read_kills(void);
-/* May a worker be started now? Where memory is short even fork(2) has the kernel kill a process:
- * this one, if it is the last. */
+/* Returns true if a worker may be started now. When memory is short even fork(2) makes the kernel
+ * kill a process: this one, if it is the last. */
 bool keeper_has_room(const struct keeper *keeper);
-/* Has the OOM killer spare this process, whose end is the end of all memory; and not spare the
- * worker, which another one follows. Where the keeper may not say so (CAP_SYS_RESOURCE), the worker
- * is preferred to it. */
+/* Make the OOM killer spare this process, because its end frees all memory, and not spare the
+ * worker, because another one follows. A keeper without CAP_SYS_RESOURCE makes the worker more
+ * likely to be killed than itself. */
 void keeper_spare_itself(void);
 void keeper_expose_worker(void);
 
 /* ---- keeper_poison.c ---------------------------------------------------------------------- */
 
-/* A worker has ended although nobody asked it to. */
+/* Call it when a worker has ended without having been told to. */
 void keeper_refuse_poison(struct keeper *keeper);
 
 /* ---- keeper_tools.c ----------------------------------------------------------------------- */
@@ -235,16 +248,17 @@ void keeper_refuse_poison(struct keeper *keeper);
 struct wire_message;
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd);
 void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd);
-/* A child that the keeper has started itself. */
+/* Returns true for a child that the keeper has started itself. */
 bool keeper_is_own(const struct keeper *keeper, pid_t child);
 int keeper_start_worker(struct keeper *keeper);
-/* There is no worker. True: another one goes on, or will after a pause; false: none does. */
+/* Call it when there is no worker. Returns true if another one was started, or will be after a
+ * pause. */
 bool keeper_restart_worker(struct keeper *keeper);
-/* For the next worker, which tells of it in the mount. */
+/* For the next worker, which reports it in the mount. */
 void keeper_note_recovery(struct fs_ledger *ledger, const char *cause);
 void keeper_describe_end(int status, char *text, size_t room);
 void keeper_close(int *fd);
-/* For appending. A descriptor, or a negative errno */
+/* Opens the audit for appending. Returns a descriptor, or a negative errno. */
 int keeper_open_audit(const char *path);
 /* Takes the mount out of the tree if it is on top of its directory. */
 bool keeper_detach(struct keeper *keeper);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers die of: whatever several of them in a row were at when they ended is given to no
- * other one. */
+/* Requests that kill workers: a request that several workers in a row served when they ended is not
+ * given to another one. */
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
@@ -11,25 +11,25 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* So many workers in a row, of those that were at it; 0: however many. */
+/* Workers in a row that ended while they served it; 0 for no limit. */
 struct limits {
-    unsigned ended;   /* of themselves: by signals of faults, with exit statuses */
-    unsigned in_vain; /* killed as from outside, as the kernel does where memory is short, before
-                         they served */
-    unsigned killed;  /* or after that, which says little of what they were at; and so for */
+    unsigned ended; /* ended by themselves: by signals of faults, with exit statuses */
+    /* Killed from outside before they served, as the kernel does when memory is short. */
+    unsigned in_vain;
+    /* Killed from outside later, which says little about the request; so also for. */
+    unsigned killed;
     uint64_t killed_ms;
 };
 
 static const struct limits one_request = {
     .ended = 3, .in_vain = 5, .killed = 6, .killed_ms = 60000};
-/* A client works on, and is at another request at each death, but so is one that only was there as
- * well. */
+/* A client continues, and is at another request at each death; but an innocent client is too. */
 static const struct limits whole_client = {.ended = 10};
 
-#define REFUSED_MS 60000u /* what is asked on `.fds` */
+#define REFUSED_MS 60000u /* for requests on `.fds` */
 
-/* It is one of those without an answer now, for the next worker is not at it yet. Where they have
- * taken all places it stays: so does the place of one that waits. */
+/* Moves the request that was being served to those without an answer, because the next worker does
+ * not serve it yet. If these take all places it stays, as does the place of one that waits. */
 static void shelve_served(struct fs_ledger *ledger)
 {
     struct fs_kept_request *requests = ledger->requests;
@@ -68,8 +68,8 @@ static bool is_asker(uint64_t what)
     return (what & (FS_AT_CONNECTION | FS_AT_ASKER)) == FS_AT_ASKER;
 }
 
-/* Of a GMS connection whatever it sends, of a user whatever he asks on `.fds`; 0: there is none of
- * a request of the kernel. */
+/* Returns the whole client: any frame of a GMS connection, any request of a user on `.fds`; 0 for a
+ * request of the kernel. */
 static uint64_t whole_of(uint64_t what)
 {
     if (what & FS_AT_CONNECTION)
@@ -98,7 +98,8 @@ static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, ui
     found->items[found->count++] = now;
 }
 
-/* Those that the dead worker was at, with what is known of each; there are no others now. */
+/* Makes suspects of the requests that the dead worker served, with the history of each; there are
+ * no others now. */
 static void suspect(struct keeper *keeper)
 {
     struct keeper_suspects found = {.deaths = keeper->suspects.deaths + 1};
@@ -112,7 +113,7 @@ static void suspect(struct keeper *keeper)
             add_suspect(keeper, &found, whole_of(what));
     }
     if (found.count == 0 && keeper->restarts.in_vain > 0)
-        return; /* it came to none, and says nothing of one */
+        return; /* it served none yet, so its end says nothing about one */
     keeper->suspects = found;
 }
 
@@ -130,9 +131,9 @@ static bool is_due(const struct keeper_suspect *one)
             clock_now_ms() - one->first_ms >= most->killed_ms);
 }
 
-/* Where there are several, the one that came last: what only was there as well, and takes long, had
- * come before the first death. Of those that came between the same two deaths nothing tells which
- * was the later one, but among the kernel's numbers, which grow. */
+/* Of several, prefers the one that came last: an innocent request that takes long had come before
+ * the first death. Of those that came between the same two deaths only the kernel's numbers, which
+ * grow, tell which one is later. */
 static bool is_likelier(const struct keeper_suspect *one, const struct keeper_suspect *other)
 {
     if (!other || one->first != other->first)
@@ -151,7 +152,7 @@ static struct keeper_suspect *choose_culprit(struct keeper *keeper)
     return culprit;
 }
 
-/* For a while: it is asked again by another connection. */
+/* Refuses it for a while: the client can ask again on another connection. */
 static void refuse_asker(struct fs_ledger *ledger, uint64_t what)
 {
     struct fs_refused_asker *place = ledger->refused_askers;
@@ -187,7 +188,7 @@ void keeper_refuse_poison(struct keeper *keeper)
 
     shelve_served(ledger);
     if (keeper->restarts.was_starved)
-        return; /* whatever it was at when there was no memory left */
+        return; /* its request does not matter: there was no memory left */
     suspect(keeper);
     struct keeper_suspect *culprit = choose_culprit(keeper);
     if (!culprit)
@@ -199,8 +200,8 @@ void keeper_refuse_poison(struct keeper *keeper)
         ledger->refused = culprit->what;
     culprit->killed = culprit->ended = culprit->in_vain = 0;
     if (is_asker(culprit->what))
-        return; /* other processes of that user count for him */
-    for (size_t i = 0; i < keeper->suspects.count; i++) /* these ends were that one's */
+        return; /* other processes of that user count for the user */
+    for (size_t i = 0; i < keeper->suspects.count; i++) /* these workers died of that one */
         if (is_whole(&keeper->suspects.items[i]))
             keeper->suspects.items[i].killed = keeper->suspects.items[i].ended = 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker that is gone although nobody asked it to: whether, when and how another one goes on. */
+/* Workers that end without having been told to: whether, when and how the next one starts. */
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
@@ -17,11 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ORPHANS_MS       5000u /* for those whom a worker leaves, then the next one is started */
-#define ORPHAN_TURN_MS   5u
-#define STEADY_MS        10000u /* who has served so long begins with a clean slate */
-#define FREE_RESTARTS    2u     /* so many in a row are started at once, later ones wait */
-#define FIRST_PAUSE_MS   100u   /* and each twice as long as the one before */
+/* For processes that a worker leaves behind, before the next one is started. */
+#define ORPHANS_MS     5000u
+#define ORPHAN_TURN_MS 5u
+#define STEADY_MS      10000u /* a worker that served this long resets the counts */
+#define FREE_RESTARTS  2u     /* restarts in a row without a pause */
+/* Before the next restart; each pause is twice as long as the one before. */
+#define FIRST_PAUSE_MS   100u
 #define LONGEST_PAUSE_MS 10000u
 #define PATIENCE_MS      60000u /* without a worker that serves */
 
@@ -30,11 +32,11 @@ static const char *keeper_path(const struct keeper *keeper)
     return keeper->setup->mountpoint;
 }
 
-/* ---- what a worker leaves behind --------------------------------------------------------- */
+/* ---- processes that a worker leaves behind -------------------------------------------------- */
 
-/* A process that the dead worker has left to us; 0: there is none. Where the kernel keeps no list
- * of children (CONFIG_PROC_CHILDREN), or what is left of a worker has them still, all are looked
- * at. */
+/* Returns a process that the dead worker has left to the keeper; 0 if there is none. Looks at all
+ * processes if the kernel has no list of children (CONFIG_PROC_CHILDREN), or if a dead worker still
+ * has children. */
 static pid_t find_orphan(const struct keeper *keeper)
 {
     char path[64];
@@ -52,11 +54,11 @@ static pid_t find_orphan(const struct keeper *keeper)
     return pid;
 }
 
-/* What the worker had started dies with it, though not at once: a copier that still moves bytes, or
- * who writes a snapshot, must not meet the next worker. They are ours by now
- * (PR_SET_CHILD_SUBREAPER). One that a driver does not let go of can hold up nobody for long: it
- * has memory imported, which therefore becomes nobody else's before it is gone; what it may still
- * write to is the piece that it was told to write. */
+/* Ends the processes that the worker had started. They die with it, though not at once, and a
+ * copier that still moves bytes, or a process that writes a snapshot, must not meet the next
+ * worker. They are children of the keeper by now (PR_SET_CHILD_SUBREAPER). A process that a driver
+ * keeps alive cannot delay the mount for long: no other store gets the memory that it has imported
+ * before it has gone, and it can still write only to the piece that it was told to write. */
 static void reap_orphans(struct keeper *keeper)
 {
     uint64_t until_ms = clock_now_ms() + ORPHANS_MS;
@@ -80,7 +82,8 @@ static void reap_orphans(struct keeper *keeper)
     }
 }
 
-/* What it said and asked for before it died counts, and nobody would say it again. */
+/* Handles the messages that the worker sent before it died, because no other process repeats
+ * them. */
 static void hear_last_words(struct keeper *keeper)
 {
     while (keeper->control_fd >= 0 && keeper_on_control(keeper))
@@ -91,7 +94,7 @@ static void hear_last_words(struct keeper *keeper)
 
 /* ---- the next one -------------------------------------------------------------------------- */
 
-/* No worker follows sooner than the last time, but none of the other counts rises. */
+/* Lengthens the pause before the next worker, but raises no other count. */
 static void count_starved(struct keeper *keeper)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
@@ -104,7 +107,7 @@ static void count_starved(struct keeper *keeper)
     restarts->resumed_ms = 0;
 }
 
-/* One that served for a while, or that somebody killed, says nothing about the next one. */
+/* A worker that served for a while, or was killed from outside, says nothing about the next one. */
 static void count_restart(struct keeper *keeper)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
@@ -141,8 +144,8 @@ static bool may_restart(const struct keeper *keeper)
     return keeper->is_serving && !keeper->end_ms && !ended_itself;
 }
 
-/* Of those that ended one after the other. What keeps a worker from serving may be over in a
- * moment: memory that is short, a driver that is being loaded. */
+/* The cause that keeps workers from serving may pass in a moment: memory that is short, a driver
+ * that is being loaded. */
 static bool are_too_many(const struct keeper *keeper)
 {
     const struct keeper_restarts *restarts = &keeper->restarts;
@@ -167,7 +170,7 @@ static void leave_worker(struct keeper *keeper)
     reap_orphans(keeper);
 }
 
-/* The worker has just ended. False: none follows. */
+/* Call it when the worker has just ended. Returns false if none follows. */
 static bool plan_restart(struct keeper *keeper)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
@@ -218,7 +221,7 @@ static bool plan_restart(struct keeper *keeper)
     return true;
 }
 
-/* No process could be had: that may be over in a moment. */
+/* No process could be started, which may pass in a moment. */
 static bool try_later(struct keeper *keeper, int error)
 {
     struct keeper_restarts *restarts = &keeper->restarts;
@@ -242,7 +245,8 @@ static bool try_later(struct keeper *keeper, int error)
     return true;
 }
 
-/* The mount is out of the tree, and no file of it is open: the kernel has ended the connection. */
+/* Returns true if the mount has left the tree and no file of it is open: the kernel has ended the
+ * connection. */
 static bool is_wanted_by_nobody(const struct keeper *keeper)
 {
     struct pollfd connection = {.fd = keeper->fuse_fd};
@@ -271,7 +275,7 @@ bool keeper_restart_worker(struct keeper *keeper)
         return false;
     if (keeper->end_ms || is_wanted_by_nobody(keeper))
         return false;
-    if (keeper_is_yielding(keeper)) { /* asked for while there was none: nobody has to end */
+    if (keeper_is_yielding(keeper)) { /* asked for while there was no worker, so none has to end */
         if (!keeper_succeed_worker(keeper))
             return false;
         if (keeper->visit.is_trial)

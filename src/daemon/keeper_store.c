@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service manager holds for a keeper that it starts again (fdstore.h): what a takeover
- * hands over, kept up to date while the mount serves. */
+/* Parts of the mount in the service manager's descriptor store (fdstore.h), for a keeper that it
+ * starts again: the same parts as a takeover hands over, kept up to date while the mount serves. */
 #include "daemon/keeper_internal.h"
 
 #include "base/file_io.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The text, behind the places of the descriptors that it names. */
+/* Head of the stored text: the places of the descriptors that it names. */
 struct stored_head {
     uint32_t count;
     uint32_t places[KEEPER_PARTS];
@@ -25,8 +25,8 @@ static const char *keeper_path(const struct keeper *keeper)
 
 /* ---- storing ------------------------------------------------------------------------------- */
 
-/* The part's place; one that was stored already is not again, for the manager would take them for
- * one. */
+/* Stores a part and returns its place. A part that was stored already is not stored again, because
+ * the manager would take both for one. */
 static struct keeper_part store_part(struct keeper *keeper, int fd)
 {
     struct stat stat = {0};
@@ -85,7 +85,7 @@ void keeper_store_update(struct keeper *keeper)
     if (keeper->store.notify_fd < 0 || !keeper->is_serving)
         return;
     int error = keeper_describe(keeper, -1, -1, &handover);
-    handover.holdings = (struct holdings){0}; /* their places say what they are */
+    handover.holdings = (struct holdings){0}; /* their places describe them */
     if (!error)
         error = handover_encode(&handover, &text);
     if (!error)
@@ -111,7 +111,7 @@ void keeper_store_begin(struct keeper *keeper)
     keeper_store_update(keeper);
 }
 
-/* ---- a keeper that was started again ------------------------------------------------------- */
+/* ---- a restarted keeper --------------------------------------------------------------------- */
 
 struct stored {
     struct fdstore_item *items;
@@ -133,7 +133,7 @@ static struct fdstore_item *find_item(const struct stored *stored, uint32_t plac
     return NULL;
 }
 
-/* The parts' descriptors in the order of the text. */
+/* Finds the parts' descriptors, in the order of the text. */
 static int find_parts(struct keeper *keeper, const struct stored *stored,
                       const struct stored_head *head, int fds[KEEPER_PARTS])
 {
@@ -170,7 +170,7 @@ static int read_text(struct keeper *keeper, const struct stored *stored,
         failure_set(failure, error, "what is stored is not all there: %s", strerror(-error));
     else {
         error = handover_decode(text, size, fds, head.count, handover, failure);
-        for (uint32_t i = 0; i < head.count; i++) /* they are the handover's, or closed */
+        for (uint32_t i = 0; i < head.count; i++) /* they belong to the handover, or were closed */
             find_item(stored, head.places[i])->fd = -1;
     }
     free(text);
@@ -178,7 +178,7 @@ static int read_text(struct keeper *keeper, const struct stored *stored,
     return error;
 }
 
-/* The last one that was stored: one before it was about to be removed. */
+/* Returns the text that was stored last: an earlier one was about to be removed. */
 static struct fdstore_item *find_text(const struct stored *stored)
 {
     struct fdstore_item *found = NULL;
@@ -189,7 +189,8 @@ static struct fdstore_item *find_text(const struct stored *stored)
     return found;
 }
 
-/* In the order in which they were stored: a later one of a number replaces it. */
+/* Takes them in the order in which they were stored: a later one replaces an earlier one with the
+ * same number. */
 static int take_kept(struct keeper *keeper, struct stored *stored)
 {
     keeper->holdings.store = &keeper->store;
@@ -205,7 +206,8 @@ static int take_kept(struct keeper *keeper, struct stored *stored)
     return 0;
 }
 
-/* What belongs to nothing any more; the text as well, which is stored and read. */
+/* Closes the descriptors that belong to nothing any more; the text too, which has been read and
+ * stays stored. */
 static void close_rest(struct keeper *keeper, struct stored *stored)
 {
     for (size_t i = 0; i < stored->count; i++) {
@@ -236,7 +238,8 @@ static int take(struct keeper *keeper, struct stored *stored, struct failure *fa
     return error ? failure_set(failure, error, "%s", strerror(-error)) : 0;
 }
 
-/* Nothing goes on: the manager lets go of it, and who waits is answered by the kernel. */
+/* The mount cannot continue: the manager closes its copies, and the kernel answers waiting
+ * requests. */
 static void let_go(struct keeper *keeper)
 {
     fdstore_clear(&keeper->store);

@@ -21,21 +21,21 @@
 
 #define SNAPSHOT_NICE    10
 #define MOST_ADDED_BYTES (UINT64_C(256) << 20)
-/* So much is recorded while a snapshot is under way, then large records have to wait for it. */
+/* Thresholds that may be recorded while a snapshot is being written; then large records have to
+ * wait for it. */
 #define MOST_THRESHOLDS 64u
 #define RETRY_MS        1000u
-#define QUIET_MS        1000u /* then there is a snapshot, if at all */
-#define TRIM_MS         2000u /* and then memory is given back */
-/* Of the journal, beside what snapshots take: so much is given back where memory is short. */
+#define QUIET_MS        1000u /* before the snapshot of a quiet time */
+#define TRIM_MS         2000u /* before memory is freed in a quiet time */
+/* Bytes of the journal, besides two snapshots, above which it frees memory when memory is short. */
 #define SHORT_BYTES      (UINT64_C(1) << 20)
 #define SHORT_RETRY_MS   100u
 #define LONGEST_RETRY_MS 10000u
-/* Where it is quiet and there is no snapshot yet, transactions of so many bytes are reason for one.
- */
+/* Bytes of transactions that are reason for a first snapshot in a quiet time. */
 #define FIRST_QUIET_BYTES (UINT64_C(1) << 20)
 
-/* In proportion to what a snapshot costs: large states are not written again and again for the sake
- * of a few records, and reading these takes about as long as reading the snapshot. */
+/* Grows with the cost of a snapshot, so that a large state is not written again for a few records;
+ * reading that many records takes about as long as reading the snapshot. */
 static uint64_t threshold_bytes(const struct journal *journal)
 {
     uint64_t last_bytes = journal_get_numbers(journal).snapshot_bytes;
@@ -52,7 +52,7 @@ static void set_bound(const struct snapshot *snapshot)
     journal_set_bound(snapshot->journal, hook_number("GMSFS_JOURNAL_BOUND", bytes));
 }
 
-/* Memory that the worker frees meanwhile must not live on in the child's descriptors. */
+/* The child must not keep memory alive, by its descriptors, that the worker frees meanwhile. */
 static void close_all_but(int kept)
 {
     if (kept > 3)
@@ -60,7 +60,8 @@ static void close_all_but(int kept)
     syscall(SYS_close_range, (unsigned)kept + 1, UINT_MAX, 0u);
 }
 
-/* It can be had again: where memory runs out it goes before the worker and its clients. */
+/* Makes the kernel kill this process before the worker and its clients when memory runs out: a
+ * snapshot can be made again. */
 static void be_expendable(void)
 {
     SCOPED_CLOSE int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -87,7 +88,7 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
     _exit(0);
 }
 
-/* Each failure in a row has the next try wait twice as long: a fork costs the loop's time. */
+/* Doubles the wait for the next try with each failure in a row: a fork costs the loop's time. */
 static void put_off(struct snapshot *snapshot)
 {
     uint64_t pause_ms = room_is_short(snapshot->room) ? SHORT_RETRY_MS : RETRY_MS;
@@ -147,7 +148,7 @@ void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal 
         set_bound(snapshot);
 }
 
-/* Where memory is short the journal gives back what it has beyond a snapshot. */
+/* Returns true if memory is short and the journal would free memory by a snapshot. */
 static bool is_worth_its_room(const struct snapshot *snapshot)
 {
     return room_is_short(snapshot->room) &&
@@ -155,7 +156,7 @@ static bool is_worth_its_room(const struct snapshot *snapshot)
                                   SHORT_BYTES + 2 * snapshot->seen.snapshot_bytes);
 }
 
-/* At the bound it is tried again soon: others are refused for want of it. */
+/* At the bound it tries again soon, because requests are refused until there is a snapshot. */
 static bool is_time(struct snapshot *snapshot, bool is_amid_document)
 {
     const struct journal *journal = snapshot->journal;
@@ -193,8 +194,9 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core, bool is_a
     return false;
 }
 
-/* Twice what the state needs is no reason: else a large one would be written for each change. But
- * the first one is written once, after a model was loaded as a rule, and then nothing is. */
+/* Returns true if the journal is much larger than the state needs. Twice the size is not enough:
+ * else a large state would be written for each change. But the first snapshot is always written,
+ * usually after a model was loaded and nothing changes any more. */
 static bool has_outlived(const struct snapshot *snapshot, const struct core *core)
 {
     if (snapshot->seen.snapshot_bytes == 0)
@@ -207,7 +209,8 @@ static bool has_outlived(const struct snapshot *snapshot, const struct core *cor
                                   snapshot_bytes < most ? most - snapshot_bytes : 1);
 }
 
-/* The one that was made when it was quiet shows what the state takes beside its entries. */
+/* Notes the size of the state without its entries, from a snapshot that was made in a quiet
+ * time. */
 static void note_base(struct snapshot *snapshot, const struct core *core)
 {
     uint64_t bytes = snapshot->seen.snapshot_bytes, entry_bytes = core_count_entry_bytes(core);

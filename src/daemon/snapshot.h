@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * snapshot - has the journal's snapshots written, while the worker goes on serving
+ * snapshot - writes snapshots of the state for the journal while the worker serves
  *
- * A child of the worker has a copy of the state as it was at the fork, encodes and writes it, and
- * ends; the loop is held up for the fork alone. Where that fails, the journal goes on growing until
- * the next try, for which each failure in a row waits longer. One thread: the loop's.
+ * A child of the worker has a copy of the state at the moment of the fork, encodes and writes it,
+ * and ends; only the fork delays the loop. If that fails, the journal grows until the next try, and
+ * each failure in a row doubles the wait for it. One thread: the loop's.
  *
- * Once nothing has been written for a while the journal gives back what memory it has of busier
- * times, and so it does where memory is short. Before that it makes a snapshot where there is none
- * yet, or where the last one, and what was written since, are much more than the state is now.
+ * When nothing has been written for a while, the journal frees the memory that it took in busier
+ * times; it does so too when memory is short. First it makes a snapshot if there is none, or if the
+ * last one and the entries since are much larger than the state now.
  */
 #ifndef GMSFS_DAEMON_SNAPSHOT_H
 #define GMSFS_DAEMON_SNAPSHOT_H
@@ -24,29 +24,31 @@
 struct snapshot {
     struct loop *loop;
     struct journal *journal;
-    struct room *room;           /* what the journal takes of it; NULL: there is no bound */
-    pid_t child;                 /* 0: none */
-    struct event_watch watch;    /* its pidfd */
-    uint64_t retry_ms;           /* not before, where others are refused for want of it */
-    struct journal_numbers seen; /* at the last tick, */
-    uint64_t quiet_since_ms;     /* since when they are the same */
-    uint64_t base_bytes;         /* of the last one that was made then, beside the entries */
-    unsigned failures;           /* tries in a row that began and failed */
-    bool lacks_room;             /* there was no memory for one at the last try */
-    bool is_wanted;              /* it is quiet, and most of what the journal has is of the past */
-    bool is_tried, is_trimmed;   /* since it is quiet */
+    struct room *room;        /* bounds the journal's memory; NULL if it is not bounded */
+    pid_t child;              /* 0 if none */
+    struct event_watch watch; /* the child's pidfd */
+    /* No try before this, where other requests are refused until there is a snapshot. */
+    uint64_t retry_ms;
+    struct journal_numbers seen; /* the numbers at the last tick */
+    uint64_t quiet_since_ms;     /* since when the numbers are unchanged */
+    /* Size of the last snapshot made in a quiet time, without its entries. */
+    uint64_t base_bytes;
+    unsigned failures;         /* failed tries in a row */
+    bool lacks_room;           /* the last try found no memory for a snapshot */
+    bool is_wanted;            /* nothing is being written, and most of the journal is outdated */
+    bool is_tried, is_trimmed; /* since nothing is being written */
 };
 
 void snapshot_init(struct snapshot *snapshot, struct loop *loop, struct journal *journal,
                    struct room *room);
-/* After a step, its transaction published: begins one if it is time. Amid a document, that is with
- * slices of it ready to be applied, that is at twice the bytes: each page that a slice writes would
- * be copied for the child, and the document's end is near. True: it began, and what is not of the
- * state has to be noted anew. */
+/* Call it after a step whose transaction is published; begins a snapshot if it is time. In the
+ * middle of a document (slices of it are ready to be applied) it waits for twice the bytes: each
+ * page that a slice writes would be copied for the child, and the end of the document is near.
+ * Returns true if a snapshot began: then notes outside the state must be noted again. */
 bool snapshot_step(struct snapshot *snapshot, const struct core *core, bool is_amid_document);
-/* Once a second or so. True: something is to be done at the next ones. */
+/* Call it about once a second. Returns true while it has to be called again. */
 bool snapshot_on_tick(struct snapshot *snapshot, const struct core *core, uint64_t now_ms);
-/* None is under way when it returns. */
+/* No snapshot is being written when it returns. */
 void snapshot_stop(struct snapshot *snapshot);
 
 #endif

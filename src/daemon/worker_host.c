@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service and the file system ask of the daemon. */
+/* The daemon's functions for the service and the file system. */
 #include "daemon/worker_internal.h"
 
 #include "base/clock.h"
@@ -47,8 +47,8 @@ static int read_random(uint8_t *to, size_t size)
     return 0;
 }
 
-/* Each lock that is asked for needs some: the kernel is asked for more at a time. No byte is given
- * twice, nor kept after it was given. */
+/* Asks the kernel for many bytes at a time, because each lock needs some. No byte is given out
+ * twice, nor kept after it was given out. */
 static int host_get_random(void *context, void *bytes, size_t size)
 {
     struct worker_random *random = &((struct worker *)context)->random;
@@ -148,7 +148,7 @@ static int host_keep(void *context, const struct service_memory *memories, size_
     struct worker *worker = context;
 
     int error = keep_add(&worker->keep, memories, count);
-    if (error == -EPIPE) /* the keeper is gone: nobody is told of a failure that is none */
+    if (error == -EPIPE) /* the keeper has gone: no client must see a failure that did not happen */
         _exit(1);
     return error;
 }
@@ -185,7 +185,8 @@ struct service_host worker_service_host(struct worker *worker)
 
 void worker_end_step(struct worker *worker)
 {
-    /* An answer that finds no reader, and a client that goes on in its turn, make records too. */
+    /* An answer that the kernel rejects, and a client that continues in its turn, make records
+     * too. */
     do {
         if (worker->service)
             service_end_step(worker->service);
@@ -232,7 +233,7 @@ static void host_request_unmount(void *context)
     struct worker *worker = context;
     struct wire_message message = {.type = WIRE_UNMOUNT};
 
-    /* The socket may hold the mount, so it goes first. */
+    /* The socket may keep the mount busy, so it closes first. */
     fs_set_listener(worker->fs, -1);
     worker_tell_keeper(worker, &message, -1);
 }
@@ -322,7 +323,7 @@ static void host_session_resumed(void *context)
     service_end_restore(worker->service, recovery->cause, took_us);
     worker_end_step(worker);
     atomic_store(&worker->setup->ledger->refused, 0);
-    recovery->took_us = took_us; /* until here it goes on with a next worker */
+    recovery->took_us = took_us; /* until this it is the next worker's recovery too */
     worker_tell_keeper(worker, &message, -1);
     if (hook_has_file("GMSFS_DIE_RESUMED"))
         _exit(1);
