@@ -23,9 +23,9 @@
 #define DEAF_MS       10000u
 #define CLEAR_MS      2000u
 #define PATIENCE_MS   500u /* with a manager that was not busy before */
-#define BATCH         256u /* of what is due, at a time */
-#define NEXT_MS       5u   /* then the next batch */
-#define RETRY_MS      100u /* where it took nothing */
+#define BATCH         256u /* pending messages at a time */
+#define NEXT_MS       5u   /* until the next batch */
+#define RETRY_MS      100u /* after the manager took nothing */
 #define DUE_NONE      (-1)
 #define DUE_REMOVAL   (-2)
 #define MESSAGE_BYTES 64u
@@ -38,7 +38,7 @@ struct place {
 
 struct fdstore_index {
     uint32_t version;
-    uint64_t serial; /* the last one */
+    uint64_t serial; /* the last one given */
     struct place places[FDSTORE_PLACES + 1];
 };
 
@@ -54,7 +54,7 @@ static void give_up(struct fdstore *store, const char *cause)
     store->is_incomplete = true;
 }
 
-/* What may be over in a moment. */
+/* Returns true for errors that may pass in a moment. */
 static bool is_busy(int error)
 {
     return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM || error == -ETOOMANYREFS;
@@ -65,8 +65,9 @@ static bool is_any_due(const struct fdstore *store)
     return store->due_adds + store->due_removals > 0;
 }
 
-/* What is acknowledged is stored: so who is only slow is waited for, in all for half a second a
- * turn of the keeper's. Where something is due it was in vain. */
+/* Waits for a slow manager, because a message that it takes is as good as stored; in all at most
+ * half a second in each turn of the keeper. Does not wait if messages are pending: then the wait
+ * has already failed. */
 static int send_patiently(struct fdstore *store, const char *text, int fd)
 {
     struct pollfd manager = {.fd = store->notify_fd, .events = POLLOUT};
@@ -110,7 +111,7 @@ static int removal_message(struct fdstore *store, const char *name)
     return send_patiently(store, text, -1);
 }
 
-/* ---- what is due --------------------------------------------------------------------------- */
+/* ---- pending messages ----------------------------------------------------------------------- */
 
 static bool make_due(struct fdstore *store)
 {
@@ -143,8 +144,8 @@ static void end_due(struct fdstore *store, uint32_t place)
         log_info("the service manager has taken what was due for its descriptor store");
 }
 
-/* False: the manager is still busy. A place that it does not want stays taken: somebody knows
- * it. */
+/* Returns false if the manager is still busy. A place whose message the manager rejects stays
+ * taken, because its owner knows the number. */
 static bool deliver(struct fdstore *store, uint32_t place)
 {
     char name[MESSAGE_BYTES];
@@ -160,7 +161,8 @@ static bool deliver(struct fdstore *store, uint32_t place)
     return true;
 }
 
-/* Nothing is removed before all is stored that is to be: what replaces it may be among that. */
+/* Sends pending messages. Removals come after all additions, because an addition may replace a
+ * removed descriptor. */
 static bool deliver_some(struct fdstore *store)
 {
     uint32_t sent = 0, seen = 0;
@@ -264,7 +266,7 @@ static int map_index(struct fdstore *store)
     return 0;
 }
 
-/* The index has a place in the store too. */
+/* The index needs a place in the store too. */
 static uint32_t count_room(void)
 {
     const char *text = getenv("FDSTORE"); /* since systemd 254 */
@@ -273,7 +275,7 @@ static uint32_t count_room(void)
     return most > FDSTORE_PLACES ? FDSTORE_PLACES : most > 0 ? (uint32_t)most - 1 : 0;
 }
 
-/* Now or later. */
+/* Sends it now, or makes it pending. */
 static int add_message(struct fdstore *store, uint32_t place, int fd)
 {
     int error = is_any_due(store) ? -EAGAIN : store_message(store, place, fd);
@@ -315,7 +317,7 @@ void fdstore_open(struct fdstore *store)
     fdstore_close(store);
 }
 
-/* The first places are for the mount itself, without which what is kept is of no use. */
+/* Keeps the first places for the mount itself, without which stored memory is useless. */
 static uint32_t find_free(struct fdstore *store, enum fdstore_kind kind)
 {
     uint32_t first = kind == FDSTORE_KEPT ? OWN_PLACES + 1 : 1;
@@ -389,9 +391,9 @@ void fdstore_clear(struct fdstore *store)
     fdstore_close(store);
 }
 
-/* ---- what has come ------------------------------------------------------------------------- */
+/* ---- a restarted keeper --------------------------------------------------------------------- */
 
-/* The name at *at, and *at behind it. False: there is none. */
+/* Copies the name at *at, and moves *at past it. Returns false if there is none. */
 static bool next_name(const char **at, char *name, size_t room)
 {
     size_t bytes = strcspn(*at, ":");
@@ -433,7 +435,7 @@ struct arrivals {
     const char *names;
 };
 
-/* Finds the index, before the others can be understood. */
+/* Finds the index, which describes the others. */
 static int find_index(struct fdstore *store, const struct arrivals *arrivals)
 {
     const char *at = arrivals->names;
@@ -445,7 +447,7 @@ static int find_index(struct fdstore *store, const struct arrivals *arrivals)
     return -ENOENT;
 }
 
-/* Whose place is free was about to be removed. */
+/* A descriptor whose place is free was about to be removed. */
 static bool take_one(struct fdstore *store, const char *name, int fd, struct fdstore_item *item)
 {
     unsigned long number = strtoul(name, NULL, 10);
@@ -484,7 +486,7 @@ static size_t take_each(struct fdstore *store, const struct arrivals *arrivals,
     return taken;
 }
 
-/* Places that nothing has come for: the last keeper ended before it sent that. */
+/* Frees the places without a descriptor: the last keeper ended before it sent them. */
 static void free_others(struct fdstore *store, const struct fdstore_item *items, size_t count)
 {
     SCOPED_FREE uint8_t *has_come = calloc(FDSTORE_PLACES + 1, 1);

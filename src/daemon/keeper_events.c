@@ -40,9 +40,9 @@ bool keeper_detach(struct keeper *keeper)
     return attach_detach(keeper_path(keeper));
 }
 
-/* ---- in order ---------------------------------------------------------------------------- */
+/* ---- an ordered end ------------------------------------------------------------------------- */
 
-/* Ends the worker when it is asked to; SIGKILL when it does not within its time. */
+/* Ends the worker; with SIGKILL if it does not end in time. */
 static void end_in_order(struct keeper *keeper)
 {
     if (keeper->end_ms)
@@ -56,7 +56,7 @@ static void end_in_order(struct keeper *keeper)
     keeper_tell_worker(keeper, WIRE_END, -1);
 }
 
-/* A new mount without its socket is of no use; one that serves already goes on. */
+/* Ends a new mount, which is useless without its socket; one that serves already continues. */
 static void end_without_socket(struct keeper *keeper)
 {
     if (keeper->is_serving || keeper->end_ms)
@@ -96,7 +96,7 @@ static void announce(struct keeper *keeper)
     if (keeper->setup->ready_fd < 0)
         return;
     relay_leave_terminal(keeper->setup->relay);
-    dup2(STDIN_FILENO, STDOUT_FILENO); /* /dev/null: whoever reads our output need not wait */
+    dup2(STDIN_FILENO, STDOUT_FILENO); /* /dev/null, so that a reader of our output sees its end */
     ssize_t put = write(keeper->setup->ready_fd, &byte, 1);
     (void)put;
     close(keeper->setup->ready_fd);
@@ -118,7 +118,8 @@ void keeper_on_bound(struct keeper *keeper)
     }
     keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
     if (!keeper->is_serving) {
-        /* What was bound waited for FUSE_INIT's answer; at WIRE_READY that may be on its way. */
+        /* The bind waited for the answer to FUSE_INIT, which at WIRE_READY may still be on its
+         * way. */
         attach_widen(&keeper->mount, FS_INIT_MAX_BACKGROUND);
         announce(keeper);
     } else {
@@ -134,7 +135,7 @@ int keeper_open_audit(const char *path)
 
     privileges_rest();
 
-    /* A FIFO without a reader is refused by that; a file is to be waited for. */
+    /* O_NONBLOCK makes open(2) fail on a FIFO without a reader; writes to the file may wait. */
     if (!error && fcntl(fd, F_SETFL, O_APPEND) != 0)
         error = -errno;
     if (!error)
@@ -150,7 +151,7 @@ static void pass_audit(struct keeper *keeper)
         keeper_tell_worker(keeper, WIRE_AUDIT, keeper->audit_fd);
 }
 
-/* After the file was renamed away; where it cannot be opened the old one goes on. */
+/* Opens the audit again after the file was renamed; keeps the old one if that fails. */
 static void reopen_audit(struct keeper *keeper)
 {
     const char *path = keeper->setup->options->audit;
@@ -158,7 +159,7 @@ static void reopen_audit(struct keeper *keeper)
     if (!*path || keeper->end_ms)
         return;
     int fd = keeper_open_audit(path);
-    if (fd < 0) { /* also a next worker's */
+    if (fd < 0) { /* for a next worker too */
         log_error("%s: the audit %s cannot be opened again: %s; it goes on where it was",
                   keeper_path(keeper), path, strerror(-fd));
         return;
@@ -199,7 +200,7 @@ static void tell_gms_sockets(const struct keeper *keeper)
         log_info("%s: serves GMS clients at %s", keeper_path(keeper), keeper->gms.items[i].path);
 }
 
-/* A next worker gets what the last one had. */
+/* Passes everything that a worker needs, which is the same for the next one. */
 static void pass_all(struct keeper *keeper)
 {
     pass_audit(keeper);
@@ -254,7 +255,8 @@ static void on_unmount_asked(struct keeper *keeper)
         return;
     log_info("%s: a client asks for the unmount", keeper_path(keeper));
     keeper_close(&keeper->listen_fd);
-    keeper_store_update(keeper); /* a bound socket may hold the mount, whoever has it */
+    /* A bound socket may keep the mount busy, in any process that holds it. */
+    keeper_store_update(keeper);
     keeper->unmounter = attach_start_unmount(keeper_path(keeper), false);
     if (keeper->unmounter < 0) {
         log_error("%s: cannot start a process to unmount: %s", keeper_path(keeper),
@@ -267,7 +269,7 @@ static void on_unmounter_gone(struct keeper *keeper, int status)
 {
     keeper->unmounter = -1;
     if (status == 0)
-        return; /* the mount table says the rest */
+        return; /* the change of the mount table does the rest */
     log_warning("%s: not unmounted, somebody holds a file in it (fuser -vm %s tells who)",
                 keeper_path(keeper), keeper_path(keeper));
     start_bind(keeper);
@@ -275,7 +277,7 @@ static void on_unmounter_gone(struct keeper *keeper, int status)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-/* The message is not there yet, or is there still. */
+/* Returns true if the message has not arrived yet, or can be received later. */
 static bool will_come_again(int error)
 {
     return error == -EAGAIN || error == -ENOMEM || error == -ENOBUFS;
@@ -292,11 +294,11 @@ bool keeper_on_control(struct keeper *keeper)
         return true;
     }
     if (error == -EMFILE && message.type == WIRE_PREPARED)
-        error = 0; /* it goes without a lifeline */
+        error = 0; /* it works without a lifeline */
     if (!error && message.type == WIRE_PREPARED && fd >= 0)
         keeper_trust_lifeline(keeper, fd);
     else if (fd >= 0)
-        close(fd); /* nothing else on this channel has one */
+        close(fd); /* no other message on this channel has one */
     if (will_come_again(error))
         return false;
     if (error) {
@@ -325,7 +327,7 @@ bool keeper_on_control(struct keeper *keeper)
     return true;
 }
 
-/* Takes the descriptors. All or none. */
+/* Takes the descriptors: holds all of them, or none. */
 static int keep_batch(struct holdings *holdings, const struct wire_batch *batch, const int *fds)
 {
     size_t count = (size_t)batch->head.value, kept = 0;
@@ -345,8 +347,8 @@ static int keep_batch(struct holdings *holdings, const struct wire_batch *batch,
     return error;
 }
 
-/* Whoever asked waits for it without end; a worker that is stopped reads none, and the keeper has
- * more to do than to wait for that one. */
+/* Answers a helper, which waits for it without a limit. A stopped worker reads no answer, and the
+ * keeper must not wait for that for long. */
 static void answer_helper(struct keeper *keeper, const struct wire_message *answer)
 {
     struct pollfd helper = {.fd = keeper->keep_fd, .events = POLLOUT};
@@ -356,7 +358,7 @@ static void answer_helper(struct keeper *keeper, const struct wire_message *answ
         poll(&helper, 1, ANSWER_MS);
         error = wire_send(keeper->keep_fd, answer, -1);
     }
-    if (error && error != -EPIPE) /* its end is seen by SIGCHLD */
+    if (error && error != -EPIPE) /* SIGCHLD reports the end of the worker */
         log_error("%s: worker %d takes no answer: %s", keeper_path(keeper), (int)keeper->worker,
                   strerror(-error));
 }
@@ -372,14 +374,14 @@ bool keeper_on_keep(struct keeper *keeper)
     if (!error && batch.head.type != WIRE_KEEP && batch.head.type != WIRE_DROP)
         error = -EPROTO;
     if (error && error != -EMFILE) {
-        if (error != -EPIPE) /* its end is seen by SIGCHLD */
+        if (error != -EPIPE) /* SIGCHLD reports the end of the worker */
             log_error("%s: what the worker's helpers say means nothing: %s", keeper_path(keeper),
                       strerror(-error));
         keeper_close(&keeper->keep_fd);
         return false;
     }
     struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
-    if (batch.head.type == WIRE_DROP) { /* answered: until then the memory is not free */
+    if (batch.head.type == WIRE_DROP) { /* it is answered, because the memory is free only then */
         for (size_t i = 0; i < batch.head.value; i++)
             holdings_drop(&keeper->holdings, batch.memories[i].id);
     } else {
@@ -391,7 +393,9 @@ bool keeper_on_keep(struct keeper *keeper)
     fdstore_settle(&keeper->store);
     if (keeper->is_detached)
         holdings_drop_unread(&keeper->holdings);
-    if (answer.id) /* else nobody asked (keep_add_ahead), nor reads: it would fill the socket */
+    /* Else it was sent without a question (keep_add_ahead), and unread answers would fill the
+     * socket. */
+    if (answer.id)
         answer_helper(keeper, &answer);
     return true;
 }
@@ -402,7 +406,7 @@ void keeper_on_mounts(struct keeper *keeper)
         return;
     log_info("%s: unmounted", keeper_path(keeper));
     keeper->is_detached = true;
-    gms_sockets_close(&keeper->gms); /* where nobody accepts any more, nobody is to wait */
+    gms_sockets_close(&keeper->gms); /* no client can wait at a socket that nothing serves */
     keeper_close(&keeper->listen_fd);
     holdings_drop_unread(&keeper->holdings);
     keeper_tell_worker(keeper, WIRE_DETACHED, -1);
@@ -413,7 +417,7 @@ static void reap_strangers(struct keeper *keeper)
 {
     siginfo_t child = {0};
 
-    /* Orphans that a worker has left while it lives: whoever exits. */
+    /* Reaps every orphan of a living worker that exits. */
     while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid > 0 &&
            !keeper_is_own(keeper, child.si_pid))
         waitid(P_PID, (id_t)child.si_pid, &child, WEXITED);

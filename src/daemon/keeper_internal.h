@@ -94,10 +94,9 @@ enum keeper_visit_stage {
 struct keeper_visit {
     enum keeper_visit_stage stage;
     int fd;
-    uint64_t
-        /* When the worker is killed, or the offer ends; 0 if that was done, or there is nothing to
-         * wait for. */
-        until_ms;
+    /* When the worker is killed, or the offer ends; 0 if that was done, or there is nothing to wait
+     * for. */
+    uint64_t until_ms;
     bool is_trial; /* the worker is new, and has not served yet */
     bool is_late;  /* and it was killed because it took too long */
     /* The program to continue with, and to go back to if that never serves. */

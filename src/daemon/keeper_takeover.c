@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `gmsfs mount --takeover`: a keeper that begins with what another one has (keeper_visit.c is the
- * other side). */
+/* `gmsfs mount --takeover`: a keeper that starts with everything of another one (keeper_visit.c is
+ * the other side). */
 #include "daemon/keeper_internal.h"
 
 #include "ask/ask.h"
@@ -22,16 +22,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OFFER_S                                                                      \
-    30 /* for each message of the present keeper, whose worker may have to be killed \
-        */
+/* For each message of the present keeper, whose worker may have to be killed. */
+#define OFFER_S       30
 #define FENCE_MS      5000u
-#define FENCE_DEAD_MS 500u /* for one that is dead to go */
+#define FENCE_DEAD_MS 500u /* for a dead one to be reaped */
 #define FENCE_TURN_MS 2u
 #define MAX_TEXT      (UINT64_C(256) << 20)
 #define MAX_TAKEN_FDS (UINT64_C(1) << 22)
 
-/* The text is why not, or two: the formats, and the namespaces. */
+/* The text is a reason against it, or two texts: the formats, and the namespaces. */
 struct offer {
     struct gmsfs_fds_header header;
     char text[KEEPER_ANSWER_BYTES];
@@ -43,7 +42,7 @@ static const char *keeper_path(const struct keeper *keeper)
     return keeper->setup->mountpoint;
 }
 
-/* What the kernel and a worker refuse has no words. */
+/* Explains errors of the kernel and of a worker, which have no text of their own. */
 static const char *explain_refusal(int error)
 {
     if (error == -EPERM || error == -EACCES)
@@ -60,7 +59,7 @@ static int connect_to(const char *path)
     int fd = root < 0 ? -errno : ask_socket(0);
     int error = fd < 0 ? fd : 0;
 
-    /* Before the connection, which waits while the backlog is full. */
+    /* Set before connecting, which waits while the backlog is full. */
     if (!error && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
                    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0))
         error = -errno;
@@ -73,7 +72,7 @@ static int connect_to(const char *path)
     return error ? error : fd;
 }
 
-/* The command has been killed meanwhile: what was given up is not done later. */
+/* Returns true if the command was killed meanwhile: then the takeover must not happen later. */
 static bool is_given_up(const struct keeper *keeper)
 {
     struct pollfd caller = {.fd = keeper->setup->ready_fd};
@@ -81,7 +80,7 @@ static bool is_given_up(const struct keeper *keeper)
     return poll(&caller, 1, 0) > 0 && caller.revents & POLLERR;
 }
 
-/* Asks, and looks at what is there before anything goes. */
+/* Asks, and checks the answer before the present keeper gives anything up. */
 static int agree(const struct keeper *keeper, int fd, struct failure *failure)
 {
     const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
@@ -111,10 +110,10 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
     return error;
 }
 
-/* ---- what is given ----------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------ */
 
 struct taking {
-    int text_fd; /* -1: none */
+    int text_fd; /* -1 if none */
     char *text;
     size_t size;
     int *fds;
@@ -172,8 +171,8 @@ static int receive_descriptors(int fd, struct taking *taking)
     return taking->count == taking->expected ? 0 : -EPROTO;
 }
 
-/* True: the mount is ours. If the other keeper is dead before it has decided it cannot go on, and
- * so it is as well. Older builds decide by the message alone. */
+/* Returns true if the mount belongs to this keeper. It does too if the other keeper died before it
+ * decided, because that one cannot continue. Older builds decide by the message alone. */
 static bool is_ours(int fd, const struct taking *taking)
 {
     const struct wire_message everything = {.type = WIRE_ACK};
@@ -193,9 +192,9 @@ static bool is_ours(int fd, const struct taking *taking)
     return error == -EPIPE || (!error && message.type == WIRE_YIELD);
 }
 
-/* ---- what is taken ----------------------------------------------------------------------- */
+/* ---- taking --------------------------------------------------------------------------------- */
 
-/* A mount may have another number here, in another mount namespace. */
+/* In another mount namespace the mount may have another number. */
 static int find_mount(struct keeper *keeper, const struct handover *handover)
 {
     unsigned minor = handover->mount.minor;
@@ -205,7 +204,7 @@ static int find_mount(struct keeper *keeper, const struct handover *handover)
     return error ? error : keeper->mount.minor == minor ? 0 : -EXDEV;
 }
 
-/* The options are those of the mount, whatever build had read them. They stay for good. */
+/* Takes the options of the mount, whichever build had parsed them. They stay for good. */
 static int take_setup(struct keeper *keeper, struct handover *handover, struct failure *failure)
 {
     static struct daemon_options options;
@@ -245,16 +244,17 @@ int keeper_adopt(struct keeper *keeper, struct handover *handover, struct failur
     return error ? failure_set(failure, error, "cannot map the ledger: %s", strerror(-error)) : 0;
 }
 
-/* The first of the locks from there on; false: there is none. */
+/* Finds the first lock from this offset on. Returns false if there is none. */
 static bool find_lock(const struct keeper *keeper, off_t from, struct flock *lock)
 {
     *lock = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = from};
     return fcntl(keeper->journal.head, F_GETLK, lock) == 0 && lock->l_type != F_UNLCK;
 }
 
-/* The locks are the workers' own (worker.c) and go with them. Whom the worker had started ends with
- * it, and under a service manager before another keeper is started. One that is dead and does not
- * go acts no more (keeper_dead.c), and may wait for what this keeper's worker is to answer. */
+/* Kills the former keeper's workers and waits until their locks on the journal, which they hold
+ * until they end (worker.c), are gone. Processes that a worker had started end with it, and a
+ * service manager starts no other keeper before. A dead worker that cannot be reaped does nothing
+ * any more (keeper_dead.c), and may wait for an answer of this keeper's worker. */
 void keeper_fence(const struct keeper *keeper)
 {
     uint64_t began_ms = clock_now_ms(), waited_ms = 0;
@@ -284,7 +284,8 @@ void keeper_fence(const struct keeper *keeper)
     }
 }
 
-/* What its worker is to open by a name, which may not be there in another mount namespace. */
+/* Checks the directories that the worker opens by name, which may not exist in another mount
+ * namespace. */
 static int find_directories(const struct keeper *keeper, struct failure *failure)
 {
     const char *spill = keeper->setup->options->vmm.spill;
@@ -315,7 +316,7 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
     return find_directories(keeper, failure);
 }
 
-/* From here on the mount stands still, until one of the two keepers goes on. */
+/* Nothing serves the mount from here until one of the two keepers continues. */
 static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
 {
     struct taking taking = {.text_fd = -1};

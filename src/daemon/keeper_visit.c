@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Others go on: another program as the worker (`gmsfs upgrade`), another process as the keeper
- * (`gmsfs mount --takeover`), which receives here what the present one gives. */
+/* Hands the mount on: to another program as the worker (`gmsfs upgrade`), or to another process as
+ * the keeper (`gmsfs mount --takeover`; keeper_takeover.c is the other side). */
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
@@ -20,9 +20,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define OFFER_MS 10000u /* for the next keeper to look at what it is offered */
+#define OFFER_MS 10000u /* for the next keeper to check the offer */
 #define TRIAL_MS 30000u /* for another program to serve; a GPU's driver takes seconds */
-#define GIVING_S 5      /* for each message of what is given */
+#define GIVING_S 5      /* for each message of the handover */
 #define GO_ON    'g'
 
 #define BEFORE_IT_SERVED " before it served"
@@ -68,9 +68,9 @@ static void end_visit(struct keeper *keeper, int error, const char *text)
     visit->until_ms = 0;
 }
 
-/* ---- who asks ---------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
-/* Of two keepers both have the owner's rights: root has become the owner (owner.h). */
+/* Between two keepers both have the owner's rights, because root has become the owner (owner.h). */
 static int check_peer(int fd, bool only_owner)
 {
     struct ucred peer;
@@ -81,7 +81,7 @@ static int check_peer(int fd, bool only_owner)
     return peer.uid == geteuid() || (peer.uid == 0 && !only_owner) ? 0 : -EPERM;
 }
 
-/* NULL: nothing is in the way. */
+/* Returns NULL if there is none. */
 static const char *find_obstacle(const struct keeper *keeper)
 {
     if (keeper->visit.stage != VISIT_NONE)
@@ -147,7 +147,8 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
         begin_upgrade(keeper);
 }
 
-/* The next keeper has looked; or whoever asked for an upgrade has gone, which does not matter. */
+/* The next keeper has checked the offer; or the process that asked for an upgrade has gone, which
+ * does not matter. */
 void keeper_on_visitor(struct keeper *keeper)
 {
     char said;
@@ -160,12 +161,12 @@ void keeper_on_visitor(struct keeper *keeper)
     } else if (keeper->visit.stage == VISIT_OFFERED) {
         log_warning("%s: the other process has not gone on; this keeper does", keeper_path(keeper));
         end_visit(keeper, -ECANCELED, "not taken over");
-    } else if (got <= 0) { /* one that is to get all is then found gone */
+    } else if (got <= 0) { /* a next keeper that has gone is found out when it should receive */
         keeper_close(&keeper->visit.fd);
     }
 }
 
-/* The new worker has not come to serve. */
+/* The new worker has failed to serve. */
 static void go_back(struct keeper *keeper, const char *why)
 {
     struct keeper_visit *visit = &keeper->visit;
@@ -189,7 +190,7 @@ void keeper_on_visit_late(struct keeper *keeper)
     } else if (visit->is_trial && keeper->worker > 0) {
         visit->is_late = true;
         kill(keeper->worker, SIGKILL);
-    } else if (visit->is_trial) { /* no process could be had for it */
+    } else if (visit->is_trial) { /* no process could be started for it */
         go_back(keeper, "cannot be started");
     } else if (keeper->worker > 0) {
         log_warning("%s: the worker does not end its step; it is killed, which loses nothing",
@@ -268,7 +269,7 @@ bool keeper_go_back(struct keeper *keeper)
     return true;
 }
 
-/* ---- another keeper: what the present one does ------------------------------------------- */
+/* ---- another keeper: the present one's side ------------------------------------------------- */
 
 static int send_descriptors(int fd, const struct handover_text *text)
 {
@@ -284,9 +285,9 @@ static int send_descriptors(int fd, const struct handover_text *text)
     return error;
 }
 
-/* What the other one gets beside descriptors, and sees change. */
+/* The file that the other keeper receives with the descriptors, in memory that both map. */
 struct given {
-    int fd; /* -1: none */
+    int fd; /* -1 if none */
     size_t size;
 };
 
@@ -323,7 +324,8 @@ static int hear_everything_came(int fd)
     return error ? error : message.type == WIRE_ACK ? message.error : -EPROTO;
 }
 
-/* The byte counts. The message wakes the other one, and so does the end of the connection. */
+/* Writes the decision into the byte, which counts. The message wakes the other keeper, as the end
+ * of the connection does. */
 static void tell_decision(int fd, const struct given *given, int error)
 {
     const struct wire_message message = {.type = error ? WIRE_END : WIRE_YIELD, .error = error};
@@ -344,8 +346,9 @@ static void bound_waits(int fd)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
-/* There is no worker. Whether the other one is the keeper now is decided here alone, when it is
- * heard to have everything; it begins when it is told so, or this process is dead. */
+/* Gives everything to the other keeper; there is no worker. This keeper alone decides which of them
+ * continues, when the other one confirms that it has everything; that one starts when it reads the
+ * decision, or when this process is dead. */
 static bool give(struct keeper *keeper)
 {
     struct given given = {.fd = -1};
@@ -361,7 +364,7 @@ static bool give(struct keeper *keeper)
     if (error)
         log_error("%s: not taken over: the other process did not take it all: %s; this one goes on",
                   keeper_path(keeper), strerror(-error));
-    if (!error) /* the next one stores the same descriptors, which the manager takes for those */
+    if (!error) /* the next one stores the same descriptors, which the manager takes for these */
         fdstore_clear(&keeper->store);
     if (fd >= 0)
         tell_decision(fd, &given, error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `gmsfs mount`: arguments, the mount point, the way into the background. */
+/* `gmsfs mount`: its arguments, the mount point, and the start in the background. */
 #include "daemon/daemon.h"
 
 #include "base/child.h"
@@ -35,7 +35,7 @@
 
 #define EXIT_WRONG_ARGUMENTS 2
 #define MOUNT_PROBE_MS       3000
-#define MOUNT_MAX_DEAD       16 /* mounts that died on top of each other */
+#define MOUNT_MAX_DEAD       16 /* dead mounts on top of each other */
 
 static void print_backends(void)
 {
@@ -108,7 +108,8 @@ static void print_help(void)
 
 /* ---- the mount point --------------------------------------------------------------------- */
 
-/* realpath() of something whose last component may be a dead mount, which cannot be looked at. */
+/* Resolves a path like realpath(), even if its last component is a dead mount, which cannot be
+ * looked at. */
 static int resolve_path(const char *path, char resolved[PATH_MAX])
 {
     char copy[PATH_MAX], parent[PATH_MAX];
@@ -145,7 +146,8 @@ static void read_device(const void *path, int to)
     (void)put;
 }
 
-/* In a child, for a mount that hangs would hang us: the error of reading its `device`. */
+/* Returns the error of reading the mount's `device`, from a child, because a mount that hangs would
+ * hang this process. */
 static int probe_mount(const char *path)
 {
     struct child *child;
@@ -167,7 +169,7 @@ static bool is_dead(int error)
     return error == -ENOTCONN || error == -ECONNABORTED || error == -ENODEV;
 }
 
-/* Detaches dead mounts; refuses a live one of ours. */
+/* Detaches dead mounts; refuses a live gmsfs. */
 static int clear_mountpoint(const char *path)
 {
     struct mountinfo mount;
@@ -193,7 +195,8 @@ static int clear_mountpoint(const char *path)
     return -EBUSY;
 }
 
-/* It would hide a store there, and keep the mount around it busy. */
+/* Refuses a mount point in a gmsfs mount: it would hide a store there, and keep the mount around it
+ * busy. */
 static int refuse_inside(const char *given, dev_t device)
 {
     struct mountinfo mount;
@@ -206,7 +209,7 @@ static int refuse_inside(const char *given, dev_t device)
     return -EBUSY;
 }
 
-/* What is mounted where, and who calls, only /proc tells. */
+/* Only /proc lists the mounts and the callers. */
 static int check_proc(const char *given)
 {
     if (access(MOUNTINFO_FILE, R_OK) == 0)
@@ -246,7 +249,7 @@ static int check_mountpoint(const char *given, char path[PATH_MAX])
     return refuse_inside(given, stat_.st_dev);
 }
 
-/* One whose keeper is to be another. */
+/* Checks a mount that this process is to take over. */
 static int check_live_mount(const char *given, char path[PATH_MAX], struct mountinfo *mount)
 {
     int error = check_proc(given);
@@ -264,7 +267,7 @@ static int check_live_mount(const char *given, char path[PATH_MAX], struct mount
     return error;
 }
 
-/* Before anything of the mount is asked for. */
+/* Call it before the mount is asked for anything. */
 static int become_owner(const char *path, const struct mountinfo *mount)
 {
     int error = owner_become(mount);
@@ -275,7 +278,7 @@ static int become_owner(const char *path, const struct mountinfo *mount)
     return error;
 }
 
-/* ---- who may enter ----------------------------------------------------------------------- */
+/* ---- the rights of other users -------------------------------------------------------------- */
 
 static bool fuse_conf_allows_other(void)
 {
@@ -305,7 +308,7 @@ static int decide_allow_other(const struct daemon_options *options, bool *allow_
 
 /* ---- GMS clients ------------------------------------------------------------------------- */
 
-/* While the caller's directory is still ours. */
+/* Call it before leaving the caller's directory. */
 static int decide_gms_dir(struct daemon_options *options)
 {
     int error = options->gms && !*options->gms_dir
@@ -324,7 +327,7 @@ static int decide_gms_dir(struct daemon_options *options)
 
 /* ---- into the background ----------------------------------------------------------------- */
 
-/* In the parent: 0 when the child says that the mount answers, else the child's exit status. */
+/* Waits in the parent. Returns 0 when the mount answers, else the child's exit status. */
 static int wait_ready(pid_t child, int fd)
 {
     int status = 0;
@@ -343,7 +346,8 @@ static int wait_ready(pid_t child, int fd)
     return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status) : 1;
 }
 
-/* In the child: nothing of who called stays open but standard error, until the mount answers. */
+/* Closes in the child everything of the caller but standard error, which stays until the mount
+ * answers. */
 static int leave_caller(struct keeper_setup *setup, int ready_fd)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -385,7 +389,7 @@ static int run_in_background(struct keeper_setup *setup, const struct mountinfo 
     int error = leave_caller(setup, ends[1]);
     if (error)
         log_error("cannot leave the terminal: %s", strerror(-error));
-    else if (taken) /* not before: the caller's session is not for that user */
+    else if (taken) /* not earlier: that user must not get the caller's session */
         error = become_owner(setup->mountpoint, taken);
     relay_drain(setup->relay);
     exit(error ? 1 : keeper_main(setup));
@@ -402,11 +406,12 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
             "%s: does not answer, and is waited for; where its worker hangs, kill that with "
             "SIGKILL: another one goes on, and nothing is lost",
             path);
-    child_forget_left(); /* who looked and hangs there is not the keeper's to wait for */
+    child_forget_left(); /* the keeper must not wait for a hanging child that looked there */
     if (!setup->options->foreground)
         return run_in_background(setup, &mount);
-    /* The caller's: they may be of this very mount, which a worker that ends would wait for itself
-     * to close, and nobody could unmount; and they are not for another user. */
+    /* Closes the caller's descriptors: they may be files of this very mount, which an ending worker
+     * would wait for itself to close, and which would keep the mount busy; and the owner must not
+     * get them. */
     close_range(STDERR_FILENO + 1, ~0u, 0);
     if (chdir("/") != 0) {
         log_error("cannot leave the working directory: %s", strerror(errno));

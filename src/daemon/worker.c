@@ -35,10 +35,10 @@
 #define GMSFS_VERSION "unknown"
 #endif
 
-#define WORKER_ENDING_MS         5000u /* for jobs that are under way */
+#define WORKER_ENDING_MS         5000u /* for running jobs */
 #define WORKER_MIN_ALLOC_THREADS 4u
-/* The kernel's table of our descriptors has room for so many from the start. Once there are threads
- * each doubling of it waits for all processors: 50 ms in all for the first 3,435 pieces. */
+/* Size that the kernel's table of our descriptors gets at the start. Once there are threads each
+ * doubling of it waits for all processors: 50 ms in all for the first 3,435 pieces. */
 #define WORKER_TABLE_DESCRIPTORS 8192u
 
 /* ---- the loop's calls -------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static bool on_tick(void *context, uint64_t now_ms)
     return snapshot_on_tick(&worker->snapshot, service_get_core(worker->service), now_ms) || waits;
 }
 
-/* Of the device's health: on any thread, then on the loop's. */
+/* Posts news of the device's health from any thread to the loop's. */
 static void on_news(void *context)
 {
     struct worker *worker = context;
@@ -113,7 +113,8 @@ static void on_health(struct job *job)
     service_on_health(worker->service);
 }
 
-/* A measurement is over: on any thread, then on the loop's. Several that are over are one news. */
+/* Posts from any thread to the loop's that a measurement has ended. Several that have ended are
+ * posted once. */
 static void on_measurement(void *context)
 {
     struct worker *worker = context;
@@ -137,9 +138,9 @@ static void on_exit_of(void *context, struct core_process process)
     service_on_exit(worker->service, process);
 }
 
-/* ---- what the keeper says ---------------------------------------------------------------- */
+/* ---- messages of the keeper ----------------------------------------------------------------- */
 
-/* There is somewhere to go to, and nobody forbade it. */
+/* Returns true if there is a tier to move to, and no option forbids it. */
 static bool evicts(const struct daemon_options *options)
 {
     return !options->evicts_none && (options->vmm.host_bytes > 0 || options->vmm.spill_bytes > 0);
@@ -185,8 +186,8 @@ static void end_in_order(struct worker *worker)
     loop_stop(worker->loop);
 }
 
-/* Between two steps: what was recorded counts, and its answers have left. The rest is as after any
- * other end, and the next worker begins it anew; so nothing is waited for, nor taken apart. */
+/* Ends between two steps, when the records are published and the answers sent. Nothing is waited
+ * for or cleaned up: the rest is as after any other end, and the next worker starts it again. */
 static void yield(struct worker *worker)
 {
     worker_end_step(worker);
@@ -198,7 +199,7 @@ static void on_detached(struct worker *worker)
 {
     gms_close_listeners(worker->gms);
     if (worker->fs) {
-        fs_set_listener(worker->fs, -1); /* it would hold the mount for good */
+        fs_set_listener(worker->fs, -1); /* it would keep the mount busy for good */
         fs_on_detached(worker->fs);
     }
 }
@@ -243,7 +244,7 @@ static void on_control(struct event_watch *watch, uint32_t events)
         error = serve_message(worker, &message, fd);
     if (!error || error == -EAGAIN)
         return;
-    if (error == -EPIPE) /* the keeper is gone, and SIGKILL is on its way: nothing is taken apart */
+    if (error == -EPIPE) /* the keeper has gone, and SIGKILL follows: nothing is cleaned up */
         _exit(1);
     log_error("%s: cannot go on: %s", worker->setup->mountpoint, strerror(-error));
     worker->status = 1;
@@ -252,8 +253,8 @@ static void on_control(struct event_watch *watch, uint32_t events)
 
 /* ---- beginning and end ------------------------------------------------------------------- */
 
-/* As long as this process lives (keeper_fence). A byte of its own: what is left of another worker
- * may have its still (keeper_dead.c). */
+/* Locks the journal as long as this process lives (keeper_fence). Locks a byte of its own, because
+ * a dead worker that cannot be reaped may still have its lock (keeper_dead.c). */
 static void hold_journal(const struct worker_setup *setup)
 {
     const struct flock lock = {
@@ -271,7 +272,7 @@ static void begin_process(const struct worker_setup *setup)
         _exit(1);
     hook_wait("GMSFS_HANG_WORKER");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_NAME, "gmsfs-worker"); /* ps -o comm tells the two apart */
+    prctl(PR_SET_NAME, "gmsfs-worker"); /* tells keeper and worker apart in ps -o comm */
     madvise(setup->ledger, fs_ledger_bytes(setup->ledger), MADV_DONTFORK);
     hold_journal(setup);
     if (getppid() != setup->keeper)
@@ -284,7 +285,8 @@ static void begin_process(const struct worker_setup *setup)
     signals_block_others();
 }
 
-/* Before there is a thread. It fails where the limit is lower: then the table grows as needed. */
+/* Call it before there is a thread. It fails if the limit is lower; then the table grows as
+ * needed. */
 static void grow_descriptor_table(const struct worker_setup *setup)
 {
     SCOPED_CLOSE int fd =
@@ -309,8 +311,8 @@ static int open_memory(struct worker *worker)
     return 0;
 }
 
-/* As many as the memory wants; else one for each processor that we may use, and on a small machine
- * a few more, since they wait as well. */
+/* Returns the number that the memory asks for; else one for each usable processor, and a few more
+ * on a small machine, because these threads wait too. */
 static unsigned choose_alloc_threads(const struct vmm *vmm)
 {
     unsigned count = thread_count_processors();
@@ -462,7 +464,7 @@ static int begin(struct worker *worker)
     return 0;
 }
 
-/* Lets what is under way finish, its answers too. False: something hangs. */
+/* Lets running jobs finish, and their answers leave. Returns false if one hangs. */
 static bool finish_jobs(struct worker *worker)
 {
     uint64_t until_ms = loop_now_ms() + WORKER_ENDING_MS;
@@ -485,7 +487,7 @@ static void end(struct worker *worker)
     snapshot_stop(&worker->snapshot);
     if (worker->service && worker->status == 0)
         replay_check(service_get_core(worker->service), &worker->setup->journal);
-    gms_close_listeners(worker->gms); /* who comes now would only make work */
+    gms_close_listeners(worker->gms); /* a client that connects now would only make work */
     if (worker->service)
         service_end_moves(worker->service);
     if (worker->service && !finish_jobs(worker)) {
@@ -532,9 +534,9 @@ int worker_main(const struct worker_setup *setup)
         log_debug("the worker ends: %s", strerror(-error));
         worker.status = 1;
     }
-    if (error && worker.journal) /* the next one is to find what we found */
+    if (error && worker.journal) /* the next worker has to find the same state as this one */
         journal_rewind(worker.journal, 0);
-    if (error && worker.resumes) /* and nothing is taken apart of what it goes on with */
+    if (error && worker.resumes) /* nothing that the next worker continues is cleaned up */
         _exit(1);
     if (worker.loop)
         end(&worker);
