@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bounds - what a user takes of a bound, where the memory to note that lacks: it has taken nothing,
+ * bounds - a user takes part of a bound when there is no memory to note that: it must take nothing
  * of the bound or of the daemon's own memory
  */
 #include "../unit/service_fixture.h"
@@ -32,7 +32,7 @@ static int take_some(uint32_t uid, uint64_t *taken)
     return service_take_some(service, SERVICE_BOUND_QUEUED, 0, uid, BYTES, 4096, taken);
 }
 
-/* One call for memory after the other fails, each time for a user of whom nothing is noted. */
+/* Makes one call for memory after the other fail, each time for a user without notes. */
 static void fail_each(int (*take)(uint32_t uid, uint64_t *taken))
 {
     const struct share *share = &service->bounds.shares[SERVICE_BOUND_QUEUED];

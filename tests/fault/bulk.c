@@ -2,9 +2,9 @@
 /*
  * bulk - a document of several slices, where each call for memory fails once, or all of them
  *
- * Applied is the whole document or nothing of it. Its rows come in no order, and are applied in
- * that of their keys. A service on host memory, with a host that does jobs at once and a clock that
- * stands still but for its timer.
+ * The document is applied whole or not at all. Its rows come unordered, and are applied in the
+ * order of their keys. A service on host memory, with a host that runs jobs at once and a clock
+ * that moves only with its timer.
  */
 #include "../unit/service_fixture.h"
 #include "fault.h"
@@ -17,7 +17,7 @@
 static struct fault_control *control;
 static uint64_t store, session;
 static struct service_actor writer;
-static unsigned slices; /* that were applied */
+static unsigned slices; /* number of applied slices */
 
 static void start(void)
 {
@@ -67,10 +67,10 @@ static uint8_t *make_document(size_t *bytes)
 enum failing {
     NONE,
     ONE_CALL,
-    ALL_AFTER_A_SLICE, /* each call that comes when the first slice is in */
+    ALL_AFTER_A_SLICE, /* each call after the first slice */
 };
 
-/* What is there so far are the first keys of all, if anything is there. */
+/* Checks that the rows so far, if there are any, are the first in the order of the keys. */
 static bool check_slice(void)
 {
     const struct core *core = service_get_core(service);
@@ -88,7 +88,7 @@ static bool check_slice(void)
     return expected > 0;
 }
 
-/* What the loop does, until the document is answered. */
+/* Does the work of the loop, until the document is answered. */
 static void run(struct client *client, int32_t after, enum failing failing)
 {
     size_t bytes = 0;

@@ -4,12 +4,12 @@
  *
  *   commands CONTROL GMSFS STORE DIRECTORY [EVERY]
  *
- * `image save` of the store into the directory and `image load` back, `save` and `load`: each once
- * to learn its call sites, then once for each of them (or each EVERYth) with a fault there. A
- * command succeeds, and what it made is whole; or it says why not, with exit status 1, holds no
- * lock, leaves nothing that would pass for whole, and does its work when it is called again. The
- * store holds a model that `save` can write. Prints what is wrong and a last line of numbers; exit
- * status 1 if anything is.
+ * Runs `image save` of the store into the directory and `image load` back, `save` and `load`: each
+ * once to learn its call sites, then once for each of them (or each EVERYth) with a fault there. A
+ * command succeeds, and its result is complete; or it prints the reason, with exit status 1, holds
+ * no lock, leaves nothing that looks complete, and works when it is run again. The store holds a
+ * model that `save` can write. Prints each failure and a last line of numbers; exit status 1 if
+ * there are failures.
  */
 #include "driver.h"
 
@@ -22,7 +22,7 @@ static const char *gmsfs, *store, *directory;
 /* $S is the store, $D the directory. */
 struct command {
     const char *name, *words[MAX_ARGUMENTS];
-    const char *proof[MAX_ARGUMENTS]; /* succeeds where the first has, on what it made */
+    const char *proof[MAX_ARGUMENTS]; /* succeeds after the command has, on its result */
 };
 
 static const struct command COMMANDS[] = {
@@ -74,7 +74,7 @@ static void run(const char *const *words, struct ran *ran)
     take_text(output, ran);
 }
 
-/* Closed files are released behind the back of who closed them. */
+/* The kernel releases closed files some time after close(2). */
 static bool is_held(void)
 {
     struct tool_path sessions = tool_path("%s/sessions", store);
@@ -88,7 +88,7 @@ static bool is_held(void)
     return true;
 }
 
-/* `.name` is of a file that is being written. */
+/* `.name` is a file that is being written. */
 static bool has_leftovers(void)
 {
     DIR *all = opendir(directory);
@@ -102,7 +102,7 @@ static bool has_leftovers(void)
     return found;
 }
 
-/* NULL, or what is wrong. `ran` is what says it. */
+/* Returns NULL, or the failure. `ran` is the command's output. */
 static const char *judge(const struct command *command, struct ran *ran)
 {
     bool failed = ran->status != 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copies - what the copier does, so that it can be killed at each step of that
+ * copies - moves that a copier does, to kill it at each of their steps
  *
- * As deeds.h, of a mount of GPU memory with tiers beside it. The store has the allocation `f`, of
- * several parts of a lane, all of whose bytes are known; `before` is done to it first, and nobody
- * is killed meanwhile. For kills.c.
+ * Like deeds.h, for a mount of GPU memory with tiers besides it. The store has the allocation `f`,
+ * of several parts of a lane, all of whose bytes are known; `before` is done first, without a kill.
+ * For kills.c.
  */
 #ifndef GMSFS_TESTS_FAULT_COPIES_H
 #define GMSFS_TESTS_FAULT_COPIES_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decode - a state is encoded and decoded where each allocation of that fails once
+ * decode - encodes and decodes a state, where each allocation fails once
  *
- * What lacks memory is -ENOMEM, says so, and leaves nothing behind. What came back ends without
- * any: its endings find the room that a record would have left.
+ * Without memory it returns -ENOMEM, and leaves nothing behind. The decoded state needs no memory
+ * to end: its endings find the room that a record would have left.
  */
 #include "own_fault.h"
 
@@ -26,7 +26,7 @@ TAP_TEST(a_state_that_is_decoded_where_memory_lacks_is_refused_whole)
         arm(after++);
         error = core_decode(state.bytes, state.size, &decoded, &failure);
         control->armed = false;
-        /* Bytes that cannot be made fewer stay as many as they are. */
+        /* A block that cannot shrink stays as large as it is. */
         require(error == 0 || (error == -ENOMEM && control->fired));
         failed += error < 0;
         check(error == 0 || strcmp(failure.text, "this process is out of memory") == 0);
@@ -59,7 +59,7 @@ TAP_TEST(a_state_that_is_encoded_where_memory_lacks_is_not_encoded_in_part)
     free(state.bytes);
 }
 
-/* Closes, ends and waits that are over, with no memory from the first to the last. */
+/* Makes closes, ends and waits that are over, with no memory from the first to the last. */
 static void end_all(struct core *of)
 {
     struct record record = {.now_ms = 5000};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deeds - what is done to a mount while one call of its daemon fails, or its worker is killed
+ * deeds - operations on a mount, done while one call of its daemon fails or its worker is killed
  *
  * Words are gmsctl's; W/ and M/ stand for the store and the mount. Each deed starts from the same
  * store: committed, with the allocations `a` (64 KiB that begin with "committed") and `b`, and the
@@ -11,8 +11,7 @@
 
 #include <stddef.h>
 
-/* Makes that store, whatever was there, and is a full cycle of lock, memory, bytes, commit, read.
- */
+/* Makes that store in place of any other, by a full cycle of lock, memory, bytes, commit, read. */
 #define DEEDS_BEGIN                                                                        \
     "connect M/ region-unregister-all self 0 disconnect "                                  \
     "open W/lock rw clear alloc 65536 1 a tag alloc 100 1 b tag open W/allocations/a rw "  \
@@ -22,10 +21,10 @@
 
 struct deed {
     const char *group, *name, *words;
-    /* Whoever holds the lock meanwhile, until the deed is seen to wait, or says "waits"; or NULL.
-     */
+    /* A process that holds the lock until the deed is seen to wait, or prints "waits"; NULL if
+     * none. */
     const char *holder;
-    /* Done afterwards without a fault: what it prints is the same whenever the deed succeeded. */
+    /* Run afterwards without a fault: it prints the same whenever the deed succeeded. */
     const char *after;
 };
 
@@ -162,7 +161,7 @@ static const struct deed DEEDS[] = {
      "connect M/ region-register self w weights/a none 0 9 region-list self 1 a "
      "region-unregister-all self 0",
      NULL, "open W/lock rwn"},
-    /* The order only begins a move: one that fails leaves the bytes where they are. */
+    /* The order only begins a move: a move that fails leaves the bytes where they are. */
     {"places", "demote", "open W/residency rw write host rest", NULL,
      "reader W open W/allocations/a r pread 0 9"},
     {"places", "promote", "open W/residency rw write host rest write device rest", NULL,
@@ -184,7 +183,7 @@ static const struct deed DEEDS[] = {
      "open W/residency rw write host rest open W/ctl rw acquire-replace rw 0 clear "
      "alloc 100 1 n t commit",
      NULL, "open W/allocations/n r pread 0 4"},
-    /* Of 2 MiB of the host 1,920 KiB are left, and 1,984 are wanted. */
+    /* 1,920 KiB of the host's 2 MiB are left, and 1,984 are needed. */
     {"spares", "gives-way",
      "open W/residency rw write +host rest mkdir M/s2 open M/s2/lock rw alloc 2031616 1 x t commit "
      "close open M/s2/residency rw write host rest close rmdir M/s2",
@@ -195,8 +194,8 @@ static const struct deed DEEDS[] = {
     {"spills", "by-the-host",
      "open W/residency rw write host rest write disk rest open W/allocations/a r pread 0 9", NULL,
      "reader W open W/allocations/a r pread 0 9"},
-    /* Of a device of 1 MiB 64 KiB are left, which is too little for the store: one of the two has
-       to leave. */
+    /* 64 KiB of a device of 1 MiB are left, too little for the store: one of the two has to
+     * leave. */
     {"evictions", "alloc",
      "mkdir M/s2 open M/s2/lock rw alloc 983040 1 x t commit close rmdir M/s2", NULL,
      "reader W open W/allocations/a r pread 0 9"},
@@ -240,7 +239,7 @@ static const struct deed DEEDS[] = {
      NULL, NULL},
     {"wakes", "state", "open W/state r read 99 say waits await COMMITTED 10000", "open W/lock rw",
      NULL},
-    /* Of a mount with `gms`. */
+    /* For a mount with `gms`. */
     {"gms", "v0-writer",
      "gms v0 gms-lock rw 1000 gms-ask allocate - 65536 gms-ask export - 0 gms-ask put k1 0 "
      "gms-ask get k1 0 gms-ask keys - 0 gms-ask list - 0 gms-ask commit - 0 gms-closed",

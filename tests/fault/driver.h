@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver - what the programs that let calls of others fail have in common
+ * driver - shared by the programs that make calls of other processes fail
  *
- * The control that the others map, children with their output, and what is wrong. For tests/fault
- * alone; like tests/tools, these programs end at what they cannot go on without.
+ * The control that the others map, children with their output, and complaints. For tests/fault
+ * alone; like tests/tools, these programs end at an error that stops them from going on.
  */
 #ifndef GMSFS_TESTS_FAULT_DRIVER_H
 #define GMSFS_TESTS_FAULT_DRIVER_H
@@ -21,7 +21,7 @@ static struct fault_control *control;
 static unsigned failures;
 __attribute__((unused)) static unsigned faults, told;
 
-/* ---- saying ------------------------------------------------------------------------------ */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 1, 2))) static inline void complain(const char *format, ...)
 {
@@ -83,7 +83,7 @@ static inline void arm(const struct fault_site *site, uint32_t processes)
 /* ---- children ---------------------------------------------------------------------------- */
 
 struct ran {
-    int status; /* as of wait; -1: it hung */
+    int status; /* from wait; -1 if it hung */
     char text[TOOL_TEXT_BYTES];
 };
 
@@ -129,7 +129,7 @@ static inline void take_text(int fd, struct ran *ran)
     ran->text[got > 0 ? got : 0] = '\0';
     for (ssize_t i = 0; i < got; i++)
         if (ran->text[i] == '\0')
-            ran->text[i] = '?'; /* of `layout` */
+            ran->text[i] = '?'; /* from `layout` */
     close(fd);
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * faults - lets each call site of a running daemon fail once, and looks what comes of it
+ * faults - lets each call site of a running daemon fail once, and checks the results
  *
  *   faults new CONTROL                  makes the file that daemons are armed by
  *   faults run CONTROL GMSCTL MOUNT KEEPER WORKER keeper|worker [GROUP...]
  *
  * `run` does the deeds of deeds.h: once to learn the call sites, then once for each of them with a
- * fault there. A deed that met a fault has succeeded, with everything that it should have made, or
- * says an errno that fits. Afterwards a whole cycle of work succeeds, and the daemon has as many
- * descriptors, blocks of the heap, bytes of the device, sessions, waiters and open files as before.
+ * fault there. A deed that met a fault either succeeds with all its results, or fails with an errno
+ * that fits. Afterwards a whole cycle of work succeeds, and the daemon has as many descriptors,
+ * blocks of the heap, bytes of the device, sessions, waiters and open files as before.
  *
- * Prints a line for each thing that is wrong, with the call site, and a last line of numbers; exit
- * status 1 if anything is. Sites are printed as addresses: addr2line -fpe build/test/gmsfs tells.
+ * Prints a line for each failure, with the call site, and a last line of numbers; exit status 1 if
+ * there are failures. Sites are printed as addresses: addr2line -fpe build/test/gmsfs decodes them.
  */
 #include "scripts.h"
 
@@ -23,7 +23,7 @@ static struct {
     uint32_t process;
 } t;
 
-/* The errno names among its lines, in order. */
+/* Lists the errno names in its lines, in order. */
 static size_t list_errors(const struct ran *ran, int errors[MAX_RESULTS])
 {
     size_t count = 0;
@@ -40,7 +40,7 @@ static size_t list_errors(const struct ran *ran, int errors[MAX_RESULTS])
     return count;
 }
 
-/* ---- what the daemon has ----------------------------------------------------------------- */
+/* ---- the daemon's resources ----------------------------------------------------------------- */
 
 struct holding {
     int keeper_fds, worker_fds;
@@ -90,7 +90,8 @@ static void describe(const struct holding *holding, char *text, size_t size)
              (unsigned long long)holding->sessions);
 }
 
-/* Releases and freeing go on behind the back of who closed: the same is waited for. */
+/* Waits for the same numbers: the kernel releases files, and the daemon frees memory, after close
+ * returned. */
 static bool settle(const struct holding *wanted, struct holding *now)
 {
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
@@ -105,7 +106,7 @@ static bool settle(const struct holding *wanted, struct holding *now)
     }
 }
 
-/* What is there when it no longer changes. */
+/* Waits until the numbers no longer change. */
 static void settle_anywhere(struct holding *now)
 {
     struct holding before;
@@ -137,7 +138,7 @@ static void do_deed(const struct deed *deed, const struct fault_site *site, stru
     if (site)
         arm(site, t.process);
     finish_deed(&run, ran);
-    if (site) { /* the end of its files and memory, behind its back */
+    if (site) { /* files and memory are freed later */
         struct holding after;
         for (unsigned i = 0; i < 50 && !control->fired; i++) {
             look(&after);
@@ -180,7 +181,7 @@ static void count_living(int32_t *living)
     }
 }
 
-/* The first errno that the deed does not have by itself; 0: it went as ever. */
+/* Returns the first errno that the deed does not have without a fault; 0 if there is none. */
 static int find_new_error(const struct learnt *learnt, const struct ran *ran)
 {
     int errors[MAX_RESULTS];
@@ -192,13 +193,13 @@ static int find_new_error(const struct learnt *learnt, const struct ran *ran)
     return 0;
 }
 
-/* A refusal on `.fds` is a closed connection: the library connects anew. */
+/* A refusal on `.fds` is a closed connection: the library connects again. */
 static bool may_say(const struct deed *deed, int injected, int error)
 {
     if (error == injected || error == ENOMEM)
         return true;
     if ((error == ENOSPC || error == ENFILE) && (injected == EMFILE || injected == ENFILE))
-        return true; /* the daemon's descriptors are a bound like others, and not the client's */
+        return true; /* the daemon's descriptors are a bound like others, not the client's */
     if (error == ESTALE && strstr(deed->words, "acquire-export"))
         return true; /* granted, without a ticket: EXPORT gives one */
     if (error == ENODATA && strstr(deed->words, "-host"))
@@ -237,12 +238,12 @@ static void judge(const struct deed *deed, const struct fault_site *site,
     print_site(site);
 }
 
-/* ---- what has failed already ------------------------------------------------------------- */
+/* ---- sites that have failed ----------------------------------------------------------------- */
 
-/* Sites that have failed, here or in a run before that had the same file FAULTS_TRIED: their ids
+/* Sites that have failed, in this run or an earlier one with the same file FAULTS_TRIED: their ids
  * are the same in every run of a program. A call site that failed in one deed need not fail in all
- * that come by, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th does of those that a
- * deed brings. */
+ * others, unless FAULTS_EACH is set; with FAULTS_EVERY=N only every N-th of a deed's new sites
+ * fails. */
 static uint64_t tried[FAULT_MAX_SITES];
 static size_t tried_count;
 
@@ -282,7 +283,7 @@ static void note_tried(const struct fault_site *site)
         tried[tried_count++] = site->id;
 }
 
-/* False: the daemon is not worth going on with. */
+/* Returns false if the daemon is not worth further tries. */
 static bool try_site(const struct deed *deed, const struct fault_site *site, struct learnt *learnt)
 {
     static int32_t living[FAULT_MAX_SITES * 2];
@@ -335,7 +336,7 @@ static void wait_until_idle(void)
     }
 }
 
-/* Which call sites the deed meets, and how it ends and what there is without a fault. */
+/* Learns the call sites of the deed, its end and the resources afterwards without a fault. */
 static void learn(const struct deed *deed, struct learnt *learnt, uint32_t *hits)
 {
     struct ran ran, after = {0};
@@ -361,7 +362,7 @@ static void learn(const struct deed *deed, struct learnt *learnt, uint32_t *hits
     settle_anywhere(&learnt->holding);
 }
 
-/* The first of what a deed brings always. */
+/* The first of a deed's new sites is never left out. */
 static bool is_left_out(unsigned *brought)
 {
     const char *text = getenv("FAULTS_EVERY");
@@ -370,7 +371,7 @@ static bool is_left_out(unsigned *brought)
     return every > 1 && (*brought)++ % (unsigned)every != 0;
 }
 
-/* On a helper thread, which does not know for whom. */
+/* On a helper thread, which does not know its client. */
 static bool is_helpers(const struct fault_site *site)
 {
     return site->point >= FAULT_vmm_create && site->point <= FAULT_keep_add;
@@ -379,7 +380,7 @@ static bool is_helpers(const struct fault_site *site)
 static bool try_deed(const struct deed *deed)
 {
     static uint32_t hits[FAULT_MAX_SITES];
-    static bool armed[FAULT_MAX_SITES]; /* whether or not it came to fail */
+    static bool armed[FAULT_MAX_SITES]; /* even if it did not fail */
     static struct learnt learnt;
     unsigned before = faults, brought = 0;
     uint64_t start_ms = tool_now_ms();

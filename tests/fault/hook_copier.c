@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier - the steps of a copier: requests, files, what it asks of its driver, results
+ * copier - the steps of a copier: requests, files, calls of its driver, results
  *
- * As in hook_kill.c. The driver is a table of functions, so it is another table that has a step
- * before each of them.
+ * As in hook_kill.c. The driver is a table of functions, so another table has a step before each of
+ * them.
  */
 #include "copier/copier.h"
 #include "copier/files.h"

@@ -22,10 +22,10 @@ void __real_free(void *block);
 
 extern char __executable_start, etext; /* the linker's: our own code lies between */
 
-static struct fault_control *control; /* NULL: nothing fails, nothing is counted */
+static struct fault_control *control; /* NULL if nothing fails and nothing is counted */
 static bool counting;
 static enum fault_process process = FAULT_COMMAND;
-static const void *root; /* where call sites begin: the caller of fault_run */
+static const void *root; /* the start of call sites: the caller of fault_run */
 
 /* ---- sites ------------------------------------------------------------------------------- */
 
@@ -35,9 +35,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-/* Return addresses of the program itself, as offsets. Where this file was called from inside itself
- * is left out: a compiler may have one such call for armed and one for unarmed. Returns how many.
- */
+/* Returns the number of return addresses of the program itself, as offsets. Calls inside this file
+ * are left out: a compiler may have one such call for armed and one for unarmed. */
 static __attribute__((noinline)) size_t walk_stack(uint64_t chain[FAULT_DEPTH])
 {
     void *frames[FAULT_DEPTH + 24]; /* libraries' frames are between ours */
@@ -55,7 +54,7 @@ static __attribute__((noinline)) size_t walk_stack(uint64_t chain[FAULT_DEPTH])
     return used;
 }
 
-/* NULL: the table is full. */
+/* Returns NULL if the table is full. */
 static struct fault_site *find_site(uint64_t id)
 {
     for (uint32_t i = 0; i < FAULT_MAX_SITES; i++) {
@@ -226,7 +225,7 @@ static void begin(struct fault_control *with)
 {
     void *frame;
 
-    backtrace(&frame, 1); /* loads what it needs, once */
+    backtrace(&frame, 1); /* loads its library, once */
     json_set_alloc_funcs(json_allocate, json_release);
     control = with;
 }
@@ -297,7 +296,7 @@ static int parse_count(const char *text)
     return *text < '0' || *text > '9' || *end || count > INT32_MAX ? -1 : (int)count;
 }
 
-/* One of after=N, errno=E, in=PROCESS. */
+/* Parses one of after=N, errno=E, in=PROCESS. */
 static void parse_word(const char *given, char *word, struct fault_control *into)
 {
     char *value = strchr(word, '=');

@@ -16,13 +16,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static struct kill_control *control; /* NULL: nobody is killed */
+static struct kill_control *control; /* NULL if no process is killed */
 static enum kill_role own_role = KILL_NOBODY;
-static pid_t own_pid; /* who has that role; children of it have these, too */
+static pid_t own_pid; /* the process of that role; its children inherit these variables */
 
 void (*kill_simulated)(const char *step);
 
-/* Another thread may come through here while the process dies already: it counts no more. */
+/* Another thread may arrive here while the process dies already: it counts no more. */
 void kill_meet(const char *step)
 {
     if (kill_simulated)
@@ -44,7 +44,7 @@ void kill_meet(const char *step)
         pause();
 }
 
-/* Those that somebody outside can see, or that wait for somebody outside. */
+/* Returns true for calls that another process can see, or that wait for another process. */
 static bool kill_is_step(enum fault_point point)
 {
     switch (point) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wrap - what the linker puts in the place of the calls of points.h (--wrap)
+ * wrap - the functions that the linker puts in the place of the calls of points.h (--wrap)
  *
- * Each asks first whether it has to fail, and then is the call itself. Blocks of the heap are
- * noted, so that a test finds what was not given back.
+ * Each asks first whether it has to fail, and then makes the call itself. Heap blocks are noted, so
+ * that a test finds those that were not freed.
  */
 #include "base/idvec.h"
 #include "daemon/helpers.h"
@@ -42,7 +42,7 @@
     type __wrap_##name parameters;      \
     type __real_##name parameters;
 
-/* `failed` is what the call returns then; errno is set, and `error` is the same. */
+/* `failed` is the result of a call that fails; errno is set, and `error` is the same. */
 #define WRAP(type, name, parameters, arguments, failed)    \
     DECLARE(type, name, parameters)                        \
     type __wrap_##name parameters                          \
@@ -144,7 +144,7 @@ int __wrap_openat(int fd, const char *path, int flags, ...)
     return fault_meet(FAULT_openat) ? -1 : __real_openat(fd, path, flags, mode);
 }
 
-/* One argument, as wide as any; those who give none do not mind. */
+/* Passes one argument, as wide as any; calls without one ignore it. */
 DECLARE(int, fcntl, (int fd, int command, ...))
 int __wrap_fcntl(int fd, int command, ...)
 {
@@ -167,7 +167,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
     return fault_meet(FAULT_ioctl) ? -1 : __real_ioctl(fd, request, argument);
 }
 
-/* As libc's own it takes six, of which the caller may have passed fewer. */
+/* Takes six arguments like libc's own, of which the caller may have passed fewer. */
 DECLARE(long, syscall, (long number, ...))
 __attribute__((no_sanitize("address"))) long __wrap_syscall(long number, ...)
 {
@@ -239,7 +239,7 @@ WRAP(int, umount2, (const char *path, int flags), (path, flags), -1)
 /* libfuse */
 WRAP(int, fuse_session_mount, (struct fuse_session * session, const char *path), (session, path),
      -1)
-/* what answers an errno */
+/* calls that return an errno */
 WRAP(int, pthread_create,
      (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument),
      (thread, attributes, run, argument), error)
@@ -260,10 +260,10 @@ WRAP(int, keep_add, (struct keep * keep, const struct service_memory *memories, 
 WRAP(int, helpers_submit, (struct helpers * helpers, enum service_pool pool, struct job *job),
      (helpers, pool, job), -error)
 
-/* A table grows by chance at this call or that: so the call itself fails. */
+/* A table grows at this call or that by chance, so the call itself fails. */
 WRAP(int, idvec_insert, (struct idvec * vec, void *item), (vec, item), -error)
 
-/* ---- which process this is ---------------------------------------------------------------- */
+/* ---- the kind of this process --------------------------------------------------------------- */
 
 DECLARE(int, keeper_main, (const struct keeper_setup *setup))
 int __wrap_keeper_main(const struct keeper_setup *setup)

@@ -2,11 +2,11 @@
 /*
  * kill - workers and copiers that are killed at a certain step, in test builds
  *
- * Each call of steps.h, and those of points.h that others can see, is a step of the process that
- * makes it, whichever of its threads; of a copier, what it asks of its driver as well
- * (hook_copier.c). What is to be killed stands in a file that test and daemon map both
- * (GMSFS_KILL_CONTROL=FILE): the worker, or the copier, goes past `after[0]` steps and is killed
- * before the next one, the one that takes its place past `after[1]`, and so on.
+ * Each call of steps.h, and each call of points.h that others can see, is a step of the process
+ * that makes it, in any thread; for a copier, each call of its driver too (hook_copier.c). A file
+ * that test and daemon map both (GMSFS_KILL_CONTROL=FILE) says which step kills: the worker, or the
+ * copier, does `after[0]` steps and is killed before the next one, its successor after `after[1]`
+ * steps, and so on.
  */
 #ifndef GMSFS_FAULT_KILL_H
 #define GMSFS_FAULT_KILL_H
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KILL_MAGIC 0x326c6b66u /* "fkl2": of this layout */
+#define KILL_MAGIC 0x326c6b66u /* "fkl2", for this layout */
 #define KILL_MOST  3u
 #define KILL_NEVER INT32_MAX
 #define KILL_NAME  32u
@@ -31,22 +31,21 @@ enum kill_role {
 struct kill_control {
     uint32_t magic;
     _Atomic bool armed;
-    _Atomic uint32_t kills; /* so many were killed since it was armed */
-    _Atomic int32_t victim; /* the last one's number */
+    _Atomic uint32_t kills; /* number of kills since it was armed */
+    _Atomic int32_t victim; /* pid of the last one */
     _Atomic int32_t after[KILL_MOST];
-    char at[KILL_MOST][KILL_NAME]; /* before which call */
+    char at[KILL_MOST][KILL_NAME]; /* the calls before which they were killed */
     _Atomic uint32_t whom;         /* enum kill_role */
 };
 
-/* In a program that plays the worker itself: called at each step instead, and need not come back.
- */
+/* Called at each step instead, in a program that plays the worker itself; need not return. */
 extern void (*kill_simulated)(const char *step);
 
-/* The process is about to do this. */
+/* Call it before this step. */
 void kill_meet(const char *step);
 void kill_meet_point(enum fault_point point);
 
-/* A call that is a step. The linker's names: __wrap_X is called for X, __real_X is X. */
+/* Wraps a call that is a step. The linker's names: __wrap_X is called for X, __real_X is X. */
 #define WRAP_STEP(type, name, parameters, arguments) \
     type __wrap_##name parameters;                   \
     type __real_##name parameters;                   \
@@ -55,7 +54,7 @@ void kill_meet_point(enum fault_point point);
         kill_meet(#name);                            \
         return __real_##name arguments;              \
     }
-/* From now on this process is one. */
+/* Makes this process one of this role. */
 void kill_become(enum kill_role role);
 
 #endif

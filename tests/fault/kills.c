@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kills - kills the worker of a mount at every step of every deed, or its copier at those of every
- * copy, and looks what comes of it
+ * copy, and checks the results
  *
  *   kills new CONTROL                   makes the file that daemons are armed by
  *   kills arm CONTROL STEP              the next worker dies before this step of its
@@ -9,22 +9,22 @@
  *   kills run CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
  *   kills copiers CONTROL GMSCTL MOUNT KEEPER EVERY AGAIN [GROUP[/NAME]...]
  *
- * `run` does the deeds of deeds.h: some times to learn how they go, then once for each step
+ * `run` does the deeds of deeds.h: a few times to learn their results, then once for each step
  * (kill.h) that the worker makes meanwhile, or for each EVERY-th, with the worker killed before it.
- * With AGAIN (not 0), each of these once more for each AGAIN-th step of the worker that takes its
- * place, which is killed as well, and once more with a third one killed, each time a step further
- * on. The client must be answered as if nothing had happened, once; the state and the events
- * afterwards are those that the deed leads to; nothing may be left behind.
+ * With AGAIN (not 0), each of these once more for each AGAIN-th step of the next worker, which is
+ * killed too, and once more with a third one killed, each time a step further on. The client must
+ * be answered as if nothing had happened, once; the state and the events afterwards are those of
+ * an undisturbed deed; nothing may be left behind.
  *
  * PART=INDEX/COUNT: only that part of the first steps (part.h).
  *
- * `copiers` does the same with copies.h. Of one copier that is killed nobody may notice anything.
- * Of a second one the move may fail, and then the store is where it was; its bytes are right either
- * way.
+ * `copiers` does the same with copies.h. Clients must not notice that one copier was killed. After
+ * a second one the move may fail, and then the store is in its former place; its bytes are right
+ * either way.
  *
- * What differs from one undisturbed run to the next (ids, tokens, times) is not compared. Prints a
- * line for each thing that is wrong, with the steps, and a last line of numbers; exit status 1 if
- * anything is.
+ * Values that differ between undisturbed runs (ids, tokens, times) are not compared. Prints a line
+ * for each failure, with the steps, and a last line of numbers; exit status 1 if there are
+ * failures.
  */
 #include "copies.h"
 #include "kill.h"
@@ -40,7 +40,7 @@ static struct kill_control *kills;
 static pid_t keeper;
 static int events_fd;
 static unsigned trials;
-static const char *begin_copy; /* makes the store that a copy starts from; NULL: this is none */
+static const char *begin_copy; /* makes the store that a copy starts from; NULL if there is none */
 
 /* ---- the control ------------------------------------------------------------------------- */
 
@@ -67,7 +67,7 @@ static void map_kill_control(const char *path)
     close(fd);
 }
 
-/* -1: no such kill. */
+/* -1 for no such kill. */
 static void arm_kills(const int wanted[KILL_MOST])
 {
 
@@ -78,11 +78,11 @@ static void arm_kills(const int wanted[KILL_MOST])
     kills->armed = true;
 }
 
-/* ---- what a deed left -------------------------------------------------------------------- */
+/* ---- results of a deed ---------------------------------------------------------------------- */
 
 struct outcome {
     int status;
-    char said[TOOL_TEXT_BYTES];  /* by the deed, and by what is done after it */
+    char said[TOOL_TEXT_BYTES];  /* by the deed, and by the deed's `after` */
     char events[EVENTS_ROOM];    /* in the order of their names */
     char state[TOOL_TEXT_BYTES]; /* of the store and the mount */
 };
@@ -93,10 +93,10 @@ static int compare_lines(const void *left, const void *right)
     const char *name_a = strstr(a, "\"event\":"), *name_b = strstr(b, "\"event\":");
     int order = strncmp(name_a ? name_a : a, name_b ? name_b : b, 40);
 
-    return order ? order : (a > b) - (a < b); /* as they came */
+    return order ? order : (a > b) - (a < b); /* in the order of arrival */
 }
 
-/* Of several clients at a time it is chance which event comes first. */
+/* Sorts events: of several clients at a time chance decides which event comes first. */
 static void sort_events(char *text)
 {
     static char sorted[EVENTS_ROOM];
@@ -123,7 +123,7 @@ static void read_events(char *text, size_t room)
     text[used] = '\0';
 }
 
-/* Nobody has a file or a session, and nothing is under way. */
+/* Returns true if there is no open file or session, and no running operation. */
 static bool is_idle(void)
 {
     static char text[TOOL_TEXT_BYTES];
@@ -138,7 +138,7 @@ static bool is_idle(void)
            0;
 }
 
-/* False: it does not come to rest. */
+/* Returns false if it does not come to rest. */
 static bool wait_until_idle(void)
 {
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
@@ -159,9 +159,8 @@ static bool drains(const char *file)
            strstr(text, "\"draining\": true");
 }
 
-/* Who drains and goes as the worker ends is missed a moment later. False: the mount or the store
- * drains for good.
- */
+/* Waits until drains have ended: the end of a drainer that ends with the worker is noticed a moment
+ * later. Returns false if the mount or the store drains for good. */
 static bool wait_until_served(void)
 {
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
@@ -175,7 +174,8 @@ static bool wait_until_served(void)
     }
 }
 
-/* What is left of a deed, for all to see. `hash` stands for allocations, entries and values. */
+/* Reads the state that other processes can see. `hash` stands for allocations, entries and
+ * values. */
 static void look_at_state(struct outcome *outcome)
 {
     static struct ran ran;
@@ -187,7 +187,7 @@ static void look_at_state(struct outcome *outcome)
     memcpy(outcome->state, ran.text, sizeof outcome->state);
 }
 
-/* False: nothing can be said of the deed, for it hangs. */
+/* Returns false if nothing can be said about the deed, because it hangs. */
 static bool do_deed(const struct deed *deed, const int wanted[KILL_MOST], struct outcome *outcome)
 {
     static struct ran ran, after;
@@ -213,10 +213,10 @@ static bool do_deed(const struct deed *deed, const int wanted[KILL_MOST], struct
     return came_to_rest && ran.status != -1;
 }
 
-/* ---- how a deed goes when nothing befalls it ----------------------------------------------- */
+/* ---- a deed without a kill ------------------------------------------------------------------ */
 
-/* The store that every deed starts from, in a new directory: its slots and generations are the same
- * each time. */
+/* Makes the store that every deed starts from, in a new directory: its slots and generations are
+ * the same each time. */
 static bool begin_in_new_store(void)
 {
     static struct ran ran;
@@ -224,7 +224,7 @@ static bool begin_in_new_store(void)
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
 
     clean_up();
-    do { /* files are released behind the back of who closed them */
+    do { /* the kernel releases files some time after close(2) */
         run_script("connect M/ region-unregister-all self 0 disconnect rmdir W mkdir W", &ran);
     } while (ran.status != 0 && strstr(ran.text, "EBUSY") && tool_now_ms() < until_ms);
     if (ran.status != 0)
@@ -241,10 +241,10 @@ static bool begin_in_new_store(void)
 
 struct learnt {
     struct outcome outcome; /* with `*` */
-    bool said_varies;       /* it reads what changes all the time */
-    bool moves;             /* that is begun anew or forgotten, and the bytes are what they were */
+    bool said_varies;       /* it reads values that change all the time */
+    bool moves;             /* that are begun again or forgotten, with the bytes unchanged */
     bool status_varies;     /* it is interrupted after a time; or polls, and a kill wakes it */
-    bool events_vary;       /* who wakes first decides what happens */
+    bool events_vary;       /* the first to wake decides the result */
 };
 
 static void learn(const struct deed *deed, struct learnt *learnt)
@@ -278,15 +278,15 @@ static void learn(const struct deed *deed, struct learnt *learnt)
 
 /* ---- kills ------------------------------------------------------------------------------- */
 
-/* A GMS connection that was accepted a moment ago, and is not the keeper's yet: nothing was
- * answered by it. */
+/* Returns true for a GMS connection that was accepted a moment ago, and is not the keeper's yet: it
+ * has had no answer. */
 static bool is_not_kept_yet(const struct deed *deed, const struct outcome *outcome)
 {
     return strcmp(deed->group, "gms") == 0 && (strncmp(outcome->said, "ECONNRESET\n", 11) == 0 ||
                                                strncmp(outcome->said, "EPIPE\n", 6) == 0);
 }
 
-/* A connection to `.fds` is the worker's, and ends with it: the library makes another one. */
+/* A connection to `.fds` belongs to the worker, and ends with it: the library makes another one. */
 static bool may_break(const struct deed *deed, const struct outcome *outcome)
 {
     if (is_not_kept_yet(deed, outcome))
@@ -310,7 +310,7 @@ static const char *after_of(const struct outcome *outcome)
     return strstr(outcome->said, "--\n");
 }
 
-/* A writer whose bytes two copiers in a row could not take: there is nothing left of its store. */
+/* A writer whose bytes two copiers in a row could not take: its store is lost. */
 static bool has_lost_its_bytes(const struct deed *deed, const struct outcome *outcome)
 {
     return kills->whom == KILL_COPIER && kills->kills > 1 &&
@@ -341,7 +341,7 @@ static void judge(const struct deed *deed, const struct learnt *learnt,
         tell(deed, "other things happened", wanted->events, outcome->events);
 }
 
-/* How many workers were killed; -1: the mount is of no more use. */
+/* Returns the number of killed workers; -1 if the mount is useless. */
 static int try_kills(const struct deed *deed, const struct learnt *learnt, int first, int second,
                      int third)
 {
@@ -361,7 +361,7 @@ static int try_kills(const struct deed *deed, const struct learnt *learnt, int f
     return (int)kills->kills;
 }
 
-/* At rest: memory goes behind the back of who gave it up. */
+/* Counts at rest, because memory is freed some time after its client freed it. */
 static int count_keepers(void)
 {
     int least = INT_MAX;
@@ -394,7 +394,7 @@ static bool has_come_back_to(uint64_t used)
 {
     uint64_t until_ms = tool_now_ms() + SETTLE_MS * tool_slow();
 
-    while (count_used() > used) { /* less: what was before had not been given back when it began */
+    while (count_used() > used) { /* less, if the former bytes had not been freed when it began */
         if (tool_now_ms() > until_ms) {
             complain("the mount uses %llu bytes, and used %llu", (unsigned long long)count_used(),
                      (unsigned long long)used);
@@ -421,11 +421,11 @@ static bool keeper_has(int fds)
 }
 
 struct wish {
-    int every, again; /* 0: no second kill */
+    int every, again; /* 0 for no second kill */
 };
 
-/* The one after the second is killed as well, each time one step further on, as far as its steps
- * go. As try_kills. */
+/* Kills the third one too, each time one step further on, as far as its steps go. Returns as
+ * try_kills. */
 static int try_third(const struct deed *deed, const struct learnt *learnt, int first, int second)
 {
     static int third;
@@ -435,7 +435,7 @@ static int try_third(const struct deed *deed, const struct learnt *learnt, int f
     return got;
 }
 
-/* The next worker is killed, too, and the one after it. As try_kills. */
+/* Kills the next worker too, and the one after it. Returns as try_kills. */
 static int try_again(const struct deed *deed, const struct learnt *learnt, const struct wish *wish,
                      int first)
 {
@@ -480,7 +480,7 @@ static bool try_deed(const struct deed *deed, const struct wish *wish, int from)
 
 /* ---- beginning --------------------------------------------------------------------------- */
 
-/* GROUP or GROUP/NAME; none: all. */
+/* GROUP or GROUP/NAME; none means all. */
 static bool is_wanted(const struct deed *deed, int count, char **wanted)
 {
     struct tool_path whole = tool_path("%s/%s", deed->group, deed->name);
@@ -491,7 +491,7 @@ static bool is_wanted(const struct deed *deed, int count, char **wanted)
     return count == 0;
 }
 
-/* False: the mount is of no more use. */
+/* Returns false if the mount is useless. */
 static bool try_deeds(const struct wish *wish, int count, char **wanted)
 {
     bool goes_on = true;

@@ -2,7 +2,7 @@
 /*
  * layout - layouts that are clones of each other, where each allocation of each change fails once
  *
- * What failed for want of memory has changed nothing, and can be done again; nothing leaks.
+ * A change that fails for lack of memory changes nothing, and can be done again; nothing leaks.
  */
 #include "own_fault.h"
 
@@ -21,7 +21,7 @@ static int try_once(struct deed *deed, int32_t after)
     return error;
 }
 
-/* One call after the other fails, and then none. Returns how many have. */
+/* Makes one call after the other fail, and then none. Returns how many have failed. */
 static size_t try_each(struct deed *deed)
 {
     size_t failed = 0;
@@ -60,7 +60,7 @@ TAP_TEST(what_lacks_memory_changes_nothing_and_leaks_nothing)
     fprintf(stderr, "# %zu changes, which failed %zu times before\n", done, failed);
 }
 
-/* Who wants to make room can. */
+/* A layout that needs room can be emptied. */
 TAP_TEST(deleting_what_no_clone_shares_takes_no_memory)
 {
     const struct layout_entry *entry;

@@ -5,10 +5,10 @@
  *   library STORE SECOND [STEP...]
  *
  * Each step is a call of the library on a handle in a state that fits. It is done once to learn the
- * call sites below it, then once for each of them with a fault there. It succeeds, or says an errno
- * that fits and has done nothing: the same call then succeeds. When the handle is closed, nothing
- * is left: descriptors, mappings, blocks of the heap, the lock. Prints what is wrong and a last
- * line of numbers; exit status 1 if anything is.
+ * call sites below it, then once for each of them with a fault there. It succeeds, or returns an
+ * errno that fits and has done nothing: the same call then succeeds. When the handle is closed,
+ * nothing is left: descriptors, mappings, blocks of the heap, the lock. Prints each failure and a
+ * last line of numbers; exit status 1 if there are failures.
  */
 #include "driver.h"
 #include "gmsfs_graph.h"
@@ -17,7 +17,7 @@
 #define ALLOCATIONS      3u
 #define ENTRIES          40u
 #define WAIT_MS          10000u
-#define CLOSED_OF_A_KIND 64 /* as libgmsfs/internal.h has it */
+#define CLOSED_OF_A_KIND 64 /* as in libgmsfs/internal.h */
 
 static const char *store, *second; /* `second` is for groups */
 
@@ -77,7 +77,7 @@ static const struct step {
              {"commit_group", paired_writing, do_group_commit},
              GRAPH_STEPS};
 
-/* ---- what the process has ---------------------------------------------------------------- */
+/* ---- the process's resources ---------------------------------------------------------------- */
 
 struct holding {
     int fds, memory;
@@ -110,11 +110,11 @@ static void close_all(struct scene *scene)
     gmsfs_close(scene->handle);
     gmsfs_close(scene->other);
     gmsfs_graph_close(scene->pool);
-    rmdir(graph_store()); /* empties it, where something was kept */
+    rmdir(graph_store()); /* empties it, if something is left */
     *scene = (struct scene){0};
 }
 
-/* What every step finds: committed, with allocations and entries. */
+/* Makes the start of every step: committed, with allocations and entries. */
 static void publish(void)
 {
     struct gmsfs_metadata entries[ENTRIES];
@@ -142,7 +142,7 @@ static bool is_changed(const char *when, const struct step *step, const struct h
 {
     struct holding now = look();
 
-    /* A call that failed may have a connection to keep, and have unmapped some already. */
+    /* A call that failed may have a connection to keep, and may have unmapped some pieces. */
     if (strcmp(when, "failed") == 0
             ? now.memory <= was->memory
             : now.memory == was->memory && now.fds == was->fds && now.blocks == was->blocks)
@@ -198,7 +198,7 @@ static int perform(void *context)
     return what->step->run(what->scene);
 }
 
-/* The step with a fault, or without one to learn which call sites it meets. */
+/* Does the step with a fault, or without one to learn its call sites. */
 static void try_step(const struct step *step, const struct fault_site *site, uint32_t *hits)
 {
     static int32_t living[FAULT_MAX_SITES];
@@ -245,8 +245,8 @@ static void try_all(const struct step *step)
     fflush(stdout);
 }
 
-/* The library keeps a little of what was closed last of each kind, as many as it ever does from
- * here on. */
+/* The library keeps a little of the last closed things of each kind; this fills that up for
+ * good. */
 static void fill_closed(void)
 {
     struct scene scene = {0};

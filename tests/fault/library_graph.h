@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library_graph - the steps of `library` that are about graph pools; included by library.c alone
+ * library_graph - the steps of `library` on graph pools; only library.c includes it
  *
  * Their store lies beside the others, and is empty before each step.
  */
@@ -26,7 +26,7 @@ static void take(gmsfs_graph_space_t *space, uint64_t chunks)
     must(gmsfs_graph_space_alloc(space, chunks * GRAPH_CHUNK, &ptr), "graph_space_alloc");
 }
 
-/* Two spaces over three chunks, and one that has two for itself. */
+/* Two spaces over three chunks, and one with two chunks of its own. */
 static void pool_awake(struct scene *scene)
 {
     must(gmsfs_graph_open(graph_store(), GRAPH_CHUNK, &scene->pool), "graph_open");
@@ -46,7 +46,7 @@ static void pool_asleep(struct scene *scene)
     must(gmsfs_graph_sleep(scene->pool, 0), "graph_sleep");
 }
 
-/* Another pool left one chunk, so more has to be made. */
+/* Another pool left one chunk, so more must be made. */
 static void pool_over_kept(struct scene *scene)
 {
     gmsfs_graph_pool_t *other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * library_handles - the steps of `library` on handles of stores, and the states that they begin in;
- * included by library.c alone
+ * only library.c includes it
  */
 #ifndef GMSFS_TESTS_FAULT_LIBRARY_HANDLES_H
 #define GMSFS_TESTS_FAULT_LIBRARY_HANDLES_H
@@ -61,11 +61,11 @@ static void asleep(struct scene *scene)
     must(gmsfs_unmap_all_vas(scene->handle, 0), "unmap_all_vas");
 }
 
-/* A writer whose memory was given back: it connects again, for new memory at the same addresses. */
+/* A writer whose memory was freed: it connects again, for new memory at the same addresses. */
 static void bereft(struct scene *scene)
 {
     writing(scene);
-    must(gmsfs_set_slab_bytes(scene->handle, 0), "set_slab_bytes"); /* an allocation each */
+    must(gmsfs_set_slab_bytes(scene->handle, 0), "set_slab_bytes"); /* one allocation each */
     for (unsigned i = 0; i < ALLOCATIONS; i++)
         must(gmsfs_create_mapping(scene->handle, 1000, "mine", NULL, &scene->ptr),
              "create_mapping");
@@ -148,7 +148,7 @@ static int do_disconnect(struct scene *scene)
 
     if (result < 0)
         return result;
-    result = gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS); /* nothing is in the way */
+    result = gmsfs_connect(scene->handle, GMSFS_MODE_RW, WAIT_MS); /* nothing prevents it */
     return result < 0 ? result : gmsfs_disconnect(scene->handle);
 }
 
@@ -297,7 +297,8 @@ static int do_wake(struct scene *scene)
     return gmsfs_remap_all_vas(scene->handle, WAIT_MS, 1);
 }
 
-/* The very store that it has: once by the descriptors of the one grant, once by the other's. */
+/* Connects to the store that it has: once by the descriptors of the same grant, once by
+ * another's. */
 static int do_retarget(struct scene *scene)
 {
     return gmsfs_retarget(scene->handle, store, WAIT_MS);
@@ -318,13 +319,13 @@ static int do_group_read(struct scene *scene)
     return connect_pair(scene, GMSFS_MODE_RO, 0);
 }
 
-/* What is whole is read; `publish` has made a mix of the two, which is to be written. */
+/* Reads a complete group; `publish` has made a mix of the two, which has to be written. */
 static int do_group_either(struct scene *scene)
 {
     return connect_pair(scene, GMSFS_MODE_RW_OR_RO, 65536);
 }
 
-/* One that failed may have committed one of them: then all is written anew. */
+/* A commit that failed may have committed one of them: then all are written again. */
 static int do_group_commit(struct scene *scene)
 {
     int result = commit_pair(scene);

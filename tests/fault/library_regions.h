@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library_regions - the step of `library` that is about regions; included by library.c alone
+ * library_regions - the step of `library` on regions; only library.c includes it
  *
- * It begins with none, so that what an earlier try has left makes no difference.
+ * It begins without regions, so that the remains of an earlier try make no difference.
  */
 #ifndef GMSFS_TESTS_FAULT_LIBRARY_REGIONS_H
 #define GMSFS_TESTS_FAULT_LIBRARY_REGIONS_H
@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-/* An object of 4096 bytes, for all of them. */
+/* Makes an object of 4096 bytes, for all of them. */
 static int region_object(void)
 {
     static int fd = -1;

@@ -2,15 +2,15 @@
 /*
  * lives - a worker that dies before any of its steps, and the next one again: exhaustively, played
  *
- * Each deed of lives_deeds.h is done once to see what comes of it, and then with the worker dead
+ * Each deed of lives_deeds.h is done once to learn its results, and then with the worker dead
  * before each of its steps; and with the next one dead before each of its own, as it resumes and
  * afterwards: of those only some, unless FULL is set. Every client has to be answered as if nothing
  * had happened, once, and state, bytes, descriptors and events have to be those of the first time.
- * What real kills do to a real mount is kills.c's.
+ * kills.c does the same with real kills on a real mount.
  *
  * PART=INDEX/COUNT: only that part of the first deaths (part.h); LIVES_DEED=NAME: only that deed.
  *
- * A trial is a process of its own (lives_world.h leaves the dead lying where they are).
+ * A trial is a process of its own (lives_world.h leaves the dead worker's memory as it is).
  */
 #include "lives_deeds.h"
 #include "part.h"
@@ -76,7 +76,7 @@ static int compare_lines(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* Which of two clients is answered first may be another one after a death. */
+/* After a death another one of two clients may be answered first. */
 static void sort_lines(char *text)
 {
     static char sorted[TEXT_BYTES];
@@ -93,7 +93,7 @@ static void sort_lines(char *text)
     memcpy(text, sorted, used + 1);
 }
 
-/* How many lives have ended. */
+/* Returns the number of lives that have ended. */
 static unsigned try_deaths(const struct deed *deed, int first, int second)
 {
     int status;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lives_deeds - what clients ask for while the worker of lives_world.h dies
+ * lives_deeds - requests of clients, made while the worker of lives_world.h dies
  *
  * Each deed begins with the same store `weights`: committed, with `a` (100 bytes that begin with
- * "committed"), `b` (70,000) and the entry `key`. Every function of the service that changes
- * something is called by some deed.
+ * "committed"), `b` (70,000) and the entry `key`. Some deed calls each function of the service that
+ * changes something.
  */
 #ifndef GMSFS_TESTS_FAULT_LIVES_DEEDS_H
 #define GMSFS_TESTS_FAULT_LIVES_DEEDS_H
@@ -30,7 +30,7 @@ static uint64_t file_of(const struct call *call, const struct ask *ask)
     return call->player->files[ask->file];
 }
 
-/* 0: there is none of this name. */
+/* Returns 0 if none has this name. */
 static uint64_t serial_of(const char *name)
 {
     const struct core *core = service_get_core(service);
@@ -50,7 +50,7 @@ static int done(int error)
 
 /* ---- files and the lock ---- */
 
-/* a: kind, b: READ…; text: of this allocation */
+/* a: kind, b: READ…; text: the allocation */
 static int open_it(struct call *call, const struct ask *ask)
 {
     struct service_open open = {.store = store_id(),
@@ -118,7 +118,7 @@ static int abort_it(struct call *call, const struct ask *ask)
     return service_abort(service, &by, &call->request);
 }
 
-/* The session or (a) the waiter that there is. */
+/* Revokes the session or (a) the only waiter. */
 static int revoke_it(struct call *call, const struct ask *ask)
 {
     const struct core *core = service_get_core(service);

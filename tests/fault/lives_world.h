@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lives_world - a mount of which the worker is played by this process, and dies at a certain step
+ * lives_world - a mount whose worker is played by this process, and dies at a certain step
  *
  * The journal, replay, transactions, service and core are the real ones, over host memory. Played
  * are the keeper (service_fixture.h), the helpers, whose jobs run one by one on this thread, and
- * the kernel, which sends requests of clients, keeps those that have no answer, and sends them
- * again to the next worker. A step is what tests/fault/kill.h calls one, and what the played host
- * is asked for. Death is a longjmp out of the step: all that the worker had is left as it lies, and
- * the next one gets the journal, the descriptors that are kept, and the requests. For lives.c
- * alone.
+ * the kernel, which sends requests of clients, keeps the unanswered ones, and sends them again to
+ * the next worker. A step is one in the sense of tests/fault/kill.h, or a call of the played host.
+ * Death is a longjmp out of the step: everything of the worker stays as it is, and the next one
+ * gets the journal, the kept descriptors, and the requests. For lives.c alone.
  */
 #ifndef GMSFS_TESTS_FAULT_LIVES_WORLD_H
 #define GMSFS_TESTS_FAULT_LIVES_WORLD_H
@@ -31,15 +30,16 @@
 #define TEXT_BYTES 65536u
 #define TURNS_MAX  20000u
 
-/* What a client asks for: `act` answers by answer_call, at once or later. */
+/* A client's request: `act` answers by answer_call, at once or later. */
 struct call;
 struct ask {
-    int (*act)(struct call *call, const struct ask *ask); /* NULL: no more */
-    uint64_t file;                                        /* one of the client's */
+    int (*act)(struct call *call, const struct ask *ask); /* NULL at the end */
+    uint64_t file;                                        /* one of the client's files */
     uint64_t a, b;
     const char *text;
 };
-/* Of the deeds: by a connection to `.fds`, which ends with the worker; who asked asks again. */
+/* Returns true for a request by a connection to `.fds`, which ends with the worker; the client asks
+ * again. */
 static bool is_by_connection(const struct ask *ask);
 
 struct answer {
@@ -50,7 +50,7 @@ struct answer {
 
 struct player {
     const struct ask *asks;
-    size_t next;   /* which of them is asked now */
+    size_t next;   /* number of the present request */
     bool is_asked; /* this life's worker has it */
     uint64_t files[FILES];
     struct service_caller caller;
@@ -65,7 +65,7 @@ struct call {
 
 static struct {
     struct journal_files files;
-    int kernel, worker; /* ends of what stands for /dev/fuse */
+    int kernel, worker; /* ends of the stand-in for /dev/fuse */
     struct player players[CLIENTS];
     struct journal *journal;
     struct transaction transaction;
@@ -75,13 +75,13 @@ static struct {
     jmp_buf death;
 } w;
 
-/* Shared with the process that tells trials what to do. */
+/* Shared with the process that directs the trials. */
 struct trial {
-    int kill_at[LIVES]; /* the step before which each life ends; -1: it does not */
-    int steps[LIVES];   /* that they have made */
+    int kill_at[LIVES]; /* the step before which each life ends; -1 if it does not */
+    int steps[LIVES];   /* that each life has made */
     char step[LIVES][KILL_NAME];
     size_t used;
-    char text[TEXT_BYTES]; /* what came of it */
+    char text[TEXT_BYTES]; /* the results */
 };
 static struct trial *trial;
 static bool is_armed;
@@ -187,7 +187,7 @@ static size_t number_of(const struct player *player)
     return (size_t)(player - w.players);
 }
 
-/* Once for each call, from the service or from `act`. */
+/* Call it once for each call, from the service or from `act`. */
 __attribute__((format(printf, 4, 5))) static void
 answer_call(struct call *call, int error, uint64_t file, const char *format, ...)
 {
@@ -213,7 +213,7 @@ static void on_done(struct service_request *request, int error, const struct ser
                 told->data ? (const char *)told->data : "");
 }
 
-/* The kernel's end: an answer counts once, and one that comes again is the same. */
+/* Plays the kernel's end: an answer counts once, and a repeated one is the same. */
 static void take_answers(void)
 {
     struct answer answer;
@@ -319,7 +319,7 @@ static void begin_life(void)
     end_step();
 }
 
-/* Whoever wants something, of both the one who has had less; NULL: nobody. */
+/* Returns the player with a request that has had fewer turns; NULL if none has one. */
 static struct player *find_next(void)
 {
     struct player *found = NULL;
@@ -332,7 +332,7 @@ static struct player *find_next(void)
     return found;
 }
 
-/* One thing of those that are due; false: there is none. */
+/* Does one of the pending things. Returns false if there is none. */
 static bool take_turn(void)
 {
     take_answers();
@@ -370,7 +370,7 @@ static void serve(void)
     }
 }
 
-/* ---- what came of it ----------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------- */
 
 static void tell_bytes(uint64_t memory)
 {
@@ -412,7 +412,7 @@ static void tell_store(const struct core_store *store)
     tell_layout(core_get_layout(service_get_core(service), store));
 }
 
-/* Those of recovery apart. */
+/* Tells events, but not those of recovery. */
 static void tell_events(const struct core *core)
 {
     tell("events");
@@ -424,7 +424,7 @@ static void tell_events(const struct core *core)
     tell("\n");
 }
 
-/* The journal tells of the same state, and that is a possible one. */
+/* The journal gives the same state, and the state is possible. */
 static void check_state(const struct core *core)
 {
     struct journal *journal;

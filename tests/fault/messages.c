@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * messages - answers to GMS's clients are encoded where each allocation of that fails once
+ * messages - encodes answers to GMS's clients, where each allocation fails once
  *
- * What lacks memory is -ENOMEM to the end of its frame; the frames before it stay as they were, and
- * the next one can be written. Decoding is let fail wherever it would allocate: it does not.
+ * An answer without memory is -ENOMEM to the end of its frame; the frames before it stay unchanged,
+ * and the next one can be written. Decoding is made to fail at any allocation too: it makes none.
  */
 #include "own_fault.h"
 

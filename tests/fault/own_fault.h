@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* own_fault - the faults of a program that is its own client: want of memory, where it is armed */
+/* own_fault - the faults of a program that is its own client: lack of memory, where it is armed */
 #ifndef GMSFS_TESTS_FAULT_OWN_FAULT_H
 #define GMSFS_TESTS_FAULT_OWN_FAULT_H
 
@@ -11,11 +11,11 @@
 
 static struct fault_control *control;
 
-/* The first time `what` counts. */
-static void begin_faults(enum fault_counting what, enum fault_point point)
+/* Only the first call of a program chooses the counting. */
+static void begin_faults(enum fault_counting counting, enum fault_point point)
 {
     if (!control)
-        control = fault_start(what);
+        control = fault_start(counting);
     require(control != NULL);
     control->processes = FAULT_COMMAND;
     control->point = point;

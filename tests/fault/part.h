@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * part - which steps of a deed are this process's, of several that share them
+ * part - the steps of a deed that this process does, of several that share them
  *
- * PART=INDEX/COUNT: of every EVERY-th step each COUNT-th one, from the INDEX-th on; all of them
- * together have each step once. Without PART there is one process.
+ * PART=INDEX/COUNT: of every EVERY-th step each COUNT-th one, from the INDEX-th on; all processes
+ * together do each step once. Without PART there is one process.
  */
 #ifndef GMSFS_TESTS_FAULT_PART_H
 #define GMSFS_TESTS_FAULT_PART_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patterns - texts of several runs of one thing, and what differs between them by chance
+ * patterns - texts of several runs of one thing, and their accidental differences
  *
- * For kills.c: a pattern is such a text, with `*` for each word that may be another.
+ * For kills.c: a pattern is such a text, with `*` for each word that may differ.
  */
 #ifndef GMSFS_TESTS_FAULT_PATTERNS_H
 #define GMSFS_TESTS_FAULT_PATTERNS_H
@@ -15,7 +15,7 @@
 
 #define WORD_ENDS " \n\t=,:{}[]\""
 
-/* Where two texts have the same words but for those that are `*` in the pattern. */
+/* Returns true if the text has the same words as the pattern, any word for `*`. */
 static bool matches(const char *pattern, const char *text)
 {
     for (;;) {
@@ -35,7 +35,8 @@ static bool matches(const char *pattern, const char *text)
     }
 }
 
-/* Words of the pattern that the text has otherwise become `*`. False: it has others. */
+/* Replaces by `*` the words of the pattern that differ in the text. Returns false if the text has
+ * more or fewer words. */
 static bool widen(char *pattern, const char *text)
 {
     static char wider[PATTERN_ROOM];
@@ -69,7 +70,7 @@ static bool widen(char *pattern, const char *text)
     return true;
 }
 
-/* How long something took is by chance the same each time. */
+/* Durations may be the same each time by chance, so numbers are forgotten. */
 static void forget_numbers(char *text, const char *before)
 {
     for (char *at = text; (at = strstr(at, before)) != NULL;) {

@@ -2,9 +2,9 @@
 /*
  * points - the calls that can be made to fail, with the errno that is worth trying
  *
- * No include guard: included with POINT defined. The Makefile reads it as well, a line for each
- * call, and has the linker send the calls of our own objects through hook_wrap.c (--wrap). Calls
- * that libraries make inside themselves are out of reach, but for jansson's allocations (`json`).
+ * No include guard: included with POINT defined. The Makefile reads it too, a line for each call,
+ * and has the linker send the calls of our own objects through hook_wrap.c (--wrap). Calls inside
+ * libraries are out of reach, except jansson's allocations (`json`).
  */
 /* memory */
 POINT(malloc, ENOMEM)
@@ -67,7 +67,7 @@ POINT(umount2, EBUSY)
 /* libfuse */
 POINT(fuse_session_new, ENOMEM)
 POINT(fuse_session_mount, ENOMEM)
-/* what helper threads complete, and handing work to them */
+/* the work of helper threads, and handing work to them */
 POINT(vmm_create, ENOMEM)
 POINT(vmm_grow, ENOMEM)
 POINT(vmm_read, EIO)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * records - random records, where memory lacks
+ * records - random records, with lack of memory
  *
- * Closes, ends of sessions and of waits, and time passing find room that the records before them
- * have left, so none of them fails for want of memory. Any other record that lacks memory fails
- * whole, or does just what it does where there is plenty: the core is short of it at any call, its
- * mirror never.
+ * Closes, ends of sessions and of waits, and time passing use the room that earlier records have
+ * left, so none of them fails for lack of memory. Any other record without memory fails whole, or
+ * does the same as with plenty: the core is short of memory at any call, its mirror never.
  */
 #include "core/core.h"
 #include "own_fault.h"
@@ -19,7 +18,7 @@ static int apply_short(struct core *core, const struct record *record, struct ou
 #define RECORDS 2000
 
 static bool only_endings;
-static int lacked; /* what the core said where memory lacked, for its mirror; 0: it did not */
+static int lacked; /* the core's error without memory, for its mirror; 0 if it had none */
 static unsigned endings, met, failed;
 
 static bool is_ending(uint32_t type)
@@ -30,7 +29,7 @@ static bool is_ending(uint32_t type)
            type == RECORD_REGION_RELEASE || type == RECORD_RESUME;
 }
 
-/* The next call, or one of the next few. */
+/* Arms the next call, or one of the next few. */
 static int apply_armed(struct core *to, const struct record *record, struct outcome *outcome,
                        int after)
 {
@@ -46,7 +45,7 @@ static int apply_armed(struct core *to, const struct record *record, struct outc
 static int apply_short(struct core *to, const struct record *record, struct outcome *outcome)
 {
     endings += is_ending(record->type);
-    if (only_endings) /* both lack it, and neither may notice */
+    if (only_endings) /* if both have no memory, neither may notice */
         return is_ending(record->type) ? apply_armed(to, record, outcome, 0)
                                        : core_apply(to, record, outcome);
     if (to == core) {
@@ -74,7 +73,7 @@ static void run(uint64_t seed)
     choose_limits(seed);
     core_start();
     lacked = 0;
-    while (core->stores.count == 0) /* it may lack memory as well */
+    while (core->stores.count == 0) /* it may have no memory too */
         apply(named((struct record){.type = RECORD_STORE_CREATE, .mode = 0755}, "weights"));
     for (unsigned i = 0; i < RECORDS; i++) {
         memset(&out, 0, sizeof out);

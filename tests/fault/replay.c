@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay - what a core did that was short of memory, done again by one that is not
+ * replay - repeats the records of a core that was short of memory, with a core that is not
  *
- * The records of a journal are those that succeeded, and the COMMITs that were noted. Replayed with
- * plenty of memory they give the same state, whatever lacked when they were applied: a record that
- * succeeds does all that it does without memory that may lack. Here calls for memory fail again and
- * again, at random, and no record is spared.
+ * A journal has the records that succeeded, and the COMMITs that were noted. Replayed with plenty
+ * of memory they give the same state, no matter which calls failed when they were applied: a record
+ * that succeeds does all that it does without memory that may be missing. Here calls for memory
+ * fail again and again, at random, and no record is spared.
  */
 #include "core/core.h"
 #include "own_fault.h"
@@ -19,10 +19,11 @@ static int apply_short(struct core *core, const struct record *record, struct ou
 #define RECORDS 1500
 
 static bool is_short; /* calls of the core under test fail */
-static int lacked;    /* what the core said that is no record, for its mirror; 0: it was one */
+/* The core's error for a call without a record, for its mirror; 0 if there was a record. */
+static int lacked;
 static unsigned replayed, lost, hit;
 
-/* `after` calls succeed, then one fails, and then each one of `again`; 0: no other. */
+/* `after` calls succeed, then one fails, and then each one of `again`; 0 if only one fails. */
 static int apply_armed(struct core *to, const struct record *record, struct outcome *outcome,
                        int after, int again)
 {
@@ -34,7 +35,7 @@ static int apply_armed(struct core *to, const struct record *record, struct outc
     return error;
 }
 
-/* The mirror replays what is in the journal, and never lacks anything. */
+/* The mirror replays the journal, with plenty of memory. */
 static int apply_short(struct core *to, const struct record *record, struct outcome *outcome)
 {
     if (to != core) {
@@ -69,7 +70,7 @@ static void run(uint64_t seed)
     choose_limits(seed);
     is_short = false;
     lacked = 0;
-    mirror_is_reborn = seed % 8 == 0; /* into what came from a snapshot */
+    mirror_is_reborn = seed % 8 == 0; /* from a snapshot */
     core_start();
     make_store("weights");
     is_short = true;
@@ -91,10 +92,10 @@ TAP_TEST(what_succeeded_without_memory_is_the_same_when_it_is_replayed_with_plen
     check(replayed > RECORDS && hit > 0 && lost > RUNS);
 }
 
-/* ---- who waits --------------------------------------------------------------------------------*/
+/* ---- waiters -------------------------------------------------------------------------------- */
 
-/* A store that has left the device, for which one waits, and readers who take it as it is come
- * after him: just as many as the lock has room for. */
+/* Makes a store that has left the device, with one waiter for it and, after that one, as many
+ * readers that take it as it is as the lock has room for. */
 static uint64_t make_waited(uint64_t *waiter)
 {
     struct record any = {.type = RECORD_ACQUIRE,

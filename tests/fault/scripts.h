@@ -2,8 +2,8 @@
 /*
  * scripts - the deeds of deeds.h, done by gmsctl on a mount
  *
- * What programs of tests/fault do with a running daemon while something befalls it: a deed, with
- * whoever holds the lock meanwhile, and the way back to the store that every deed starts from.
+ * Programs of tests/fault do these with a running daemon during a fault or a kill: a deed, with a
+ * process that holds the lock meanwhile, and the way back to the store that every deed starts from.
  */
 #ifndef GMSFS_TESTS_FAULT_SCRIPTS_H
 #define GMSFS_TESTS_FAULT_SCRIPTS_H
@@ -19,7 +19,7 @@ static const char *script_gmsctl, *script_mount;
 
 /* ---- gmsctl ------------------------------------------------------------------------------ */
 
-/* Splits in place and writes paths out. */
+/* Splits in place, and expands paths. */
 static void make_words(const char *script, char *room, size_t size, char **words)
 {
     size_t used = 0, count = 0;
@@ -54,7 +54,7 @@ static pid_t start_gmsctl(const char *script, int input, int output)
     return start(words, input, output);
 }
 
-/* It hangs in the mount: that is what is wrong. */
+/* It hangs in the mount: that is the failure. */
 static void finish(pid_t child, int output, struct ran *ran)
 {
     if (!wait_child(child, LIMIT_MS, &ran->status)) {
@@ -101,7 +101,7 @@ static bool says_waits(int output)
     return strstr(text, "waits\n");
 }
 
-/* Until the deed waits behind the holder, or has ended otherwise. */
+/* Waits until the deed waits behind the holder, or has ended otherwise. */
 static void wait_until_waiting(pid_t child, int output)
 {
     uint64_t until_ms = tool_now_ms() + LIMIT_MS * tool_slow();
@@ -114,7 +114,7 @@ static void wait_until_waiting(pid_t child, int output)
     }
 }
 
-/* The holder says "held", and goes when its input ends. */
+/* Starts the holder, which prints "held" and ends when its input ends. */
 static pid_t start_holder(const struct deed *deed, int *input)
 {
     char script[1024];
@@ -136,7 +136,7 @@ static pid_t start_holder(const struct deed *deed, int *input)
     return holder;
 }
 
-/* A drain that came to its end lasts. */
+/* Ends the drain of a deed, which lasts. */
 static void serve_again(void)
 {
     char text[TOOL_TEXT_BYTES];
@@ -147,7 +147,7 @@ static void serve_again(void)
         run_script("connect M/ ask serve 0", &ran);
 }
 
-/* Most often there is neither. */
+/* Usually there are none. */
 static void remove_budgets(void)
 {
     struct tool_path store = tool_path("%s/weights", script_mount);
@@ -160,7 +160,7 @@ static void remove_budgets(void)
         run_script("open M/pools w try write hex:63686174202d0a", &(struct ran){0});
 }
 
-/* What deeds make besides. */
+/* Removes the other things that deeds make. */
 static void clean_up(void)
 {
     static const char *const stores[] = {"s2", "s3"};
@@ -179,7 +179,7 @@ static void clean_up(void)
     }
 }
 
-/* A whole cycle of work; what it prints has to be the same each time. */
+/* Does a whole cycle of work, which has to print the same each time. */
 static bool begin_anew(void)
 {
     struct ran ran;
@@ -193,10 +193,10 @@ static bool begin_anew(void)
     return false;
 }
 
-/* A deed, and whoever holds the lock until it is seen to wait. */
+/* A deed, and the process that holds the lock until the deed is seen to wait. */
 struct deed_run {
     const struct deed *deed;
-    pid_t holder; /* -1: nobody */
+    pid_t holder; /* -1 if none */
     int input;    /* of the holder */
 };
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * startup - lets each call site of the beginning and end of a mount fail once
+ * startup - lets each call site of the start and end of a mount fail once
  *
  *   startup CONTROL GMSFS DIRECTORY [EVERY]
  *
- * Mounts once to learn the call sites of command, keeper and worker, then anew for each of them (or
- * each EVERYth), with a fault there. DIRECTORY is absolute, and GMS clients' sockets are beside it.
- * The mount is refused with a message and leaves no process, no mount and no socket, or it serves
- * and ends in order. Prints what is wrong and a last line of numbers; exit status 1 if anything is.
+ * Mounts once to learn the call sites of command, keeper and worker, then again for each of them
+ * (or each EVERYth), with a fault there. DIRECTORY is absolute, and GMS clients' sockets are beside
+ * it. The mount is refused with a message and leaves no process, no mount and no socket, or it
+ * serves and ends in order. Prints each failure and a last line of numbers; exit status 1 if there
+ * are failures.
  */
 #include "driver.h"
 
@@ -25,7 +26,7 @@ static bool is_mounted(const char *directory)
     return strstr(text, word.text) != NULL;
 }
 
-/* In a child, which can be killed where it hangs. */
+/* Reads in a child, which can be killed if it hangs. */
 static bool answers(const char *directory)
 {
     struct tool_path device = tool_path("%s/device", directory);
@@ -42,7 +43,7 @@ static bool answers(const char *directory)
     return false;
 }
 
-/* Daemons that lost their parent become ours. */
+/* Finds the daemon: orphans become children of this process. */
 static pid_t find_keeper(void)
 {
     char text[256];
@@ -51,7 +52,7 @@ static pid_t find_keeper(void)
     return tool_read_text(children.text, text, sizeof text) > 0 ? (pid_t)atoi(text) : 0;
 }
 
-/* True: nobody is left of the daemon. *status is that of the last one. */
+/* Returns true if nothing of the daemon is left. *status is that of the last process. */
 static bool reap(uint64_t limit_ms, int *status)
 {
     uint64_t until_ms = tool_now_ms() + limit_ms * tool_slow();
@@ -80,7 +81,7 @@ static void kill_all(const char *directory)
         umount2(directory, MNT_DETACH);
 }
 
-/* Sockets of GMS clients are beside the mount point. */
+/* Returns true if sockets of GMS clients are beside the mount point. */
 static bool has_sockets(const char *directory)
 {
     struct tool_path hidden = tool_path("%s/../.gms_*", directory);
@@ -94,7 +95,7 @@ static bool has_sockets(const char *directory)
     return has;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or the failure. */
 static const char *mount_once(const char *gmsfs, const char *directory, struct ran *ran)
 {
     struct tool_path host = tool_path("backend=host,size=8M,granularity=64K,gms,"
@@ -127,7 +128,7 @@ static const char *mount_once(const char *gmsfs, const char *directory, struct r
             return "the command was killed";
         return ran->text[0] ? NULL : "not mounted, without a message";
     }
-    if (!answers(directory) && !answers(directory)) { /* the first may meet the fault */
+    if (!answers(directory) && !answers(directory)) { /* the first read may meet the fault */
         take_text(output, ran);
         return "mounted, but it does not answer";
     }

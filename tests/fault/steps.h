@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steps - the calls before which a worker or a copier can be killed, beside those of points.h
+ * steps - the calls before which a worker or a copier can be killed, besides those of points.h
  *
- * No include guard: included with STEP defined. The Makefile reads it as well, as it does points.h.
- * Together with those of points.h that kill_is_step knows, they are what others can see of a
+ * No include guard: included with STEP defined. The Makefile reads it too, like points.h. Together
+ * with those of points.h that kill_is_step knows, they are all that other processes can see of a
  * worker: records, answers, messages, memory, jobs. The last ones are a copier's.
  */
 STEP(journal_add)
