@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs of the public headers as a program sees them: each with its size, each field with its
- * place. tests/57-abi.bats holds it against what was recorded. */
+/* Prints the structs of the public headers as a program sees them: each with its size, each field
+ * with its place. tests/57-abi.bats compares this with the recorded text. */
 #include <gmsfs_graph.h>
 #include <gmsfs_region.h>
 #include <stddef.h>

@@ -3,12 +3,12 @@
  * auto_racer - many processes race for the lock of one store
  *
  *   auto_racer plain|abort|kill|storm STORE N
- *       N processes open `auto` at once on an empty store. Whoever gets RW loads and commits, all
- *       others must read what it committed; nobody loads twice. abort: the first writer closes
- *       without a commit; kill: it dies of SIGKILL; storm: all get signals while they wait.
+ *       N processes open `auto` at once on an empty store. The first with RW loads and commits, all
+ *       others must read its commit; no second one loads. abort: the first writer closes without a
+ *       commit; kill: it dies of SIGKILL; storm: all get signals while they wait.
  *   auto_racer order STORE N
- *       N processes queue up for RW one after the other and get a storm of signals; then the lock
- *       must come to them in the order of their arrival.
+ *       N processes queue up for RW one after the other and get a storm of signals; then they must
+ *       get the lock in the order of their arrival.
  */
 #include "tool.h"
 
@@ -38,7 +38,7 @@ static const char *const mode_names[] = {"plain", "abort", "kill", "storm", "ord
 struct racer {
     atomic_int in_open;
     atomic_uint attempts;
-    atomic_int place; /* in the order of grants; -1: none yet */
+    atomic_int place; /* in the order of grants; -1 for none yet */
 };
 
 struct race {
@@ -78,7 +78,7 @@ static int open_retrying(const char *name, int flags, struct racer *self)
     return fd;
 }
 
-/* Long enough that everybody else waits; signals do not shorten it. */
+/* Long enough that all others wait; signals do not shorten it. */
 static void load_slowly(void)
 {
     uint64_t end_ms = tool_now_ms() + (mode == STORM ? STORM_MS : 100);
@@ -220,7 +220,7 @@ static pid_t start(int index)
     exit(0);
 }
 
-/* One signal to one of them; a stopped one goes on soon. */
+/* Sends one signal to one of them; a stopped one soon continues. */
 static void disturb(const pid_t *pids, uint64_t *random)
 {
     pid_t pid = pids[tool_below(random, (uint64_t)racer_count)];
@@ -236,7 +236,7 @@ static void disturb(const pid_t *pids, uint64_t *random)
     kill(pid, SIGCONT);
 }
 
-/* Reaps without waiting; exits other than 0, or the one SIGKILL that is wanted, are failures. */
+/* Reaps without waiting. Exits other than 0, or the one wanted SIGKILL, are failures. */
 static int reap(pid_t *pids, int *killed)
 {
     int status, left = 0;
@@ -282,7 +282,7 @@ static unsigned count_attempts(bool *all_waiting)
     return sum;
 }
 
-/* Until everybody is in an open, and has been for a while. */
+/* Waits until all processes are in an open, and have been for a while. */
 static void wait_quiet(void)
 {
     uint64_t since_ms = tool_now_ms(), end_ms = since_ms + LIMIT_MS;
@@ -331,7 +331,7 @@ static void run_order(pid_t *pids, uint64_t *random)
     wait_quiet();
     printf("%u opens for %d waits\n", count_attempts(&all_waiting), racer_count);
     if (count_attempts(&all_waiting) < 2 * (unsigned)racer_count)
-        tool_die("the storm interrupted nobody");
+        tool_die("the storm interrupted no process");
     atomic_store(&race->hold_end, 1);
     waitpid(holder, NULL, 0);
     run_to_end(pids, random, false);

@@ -5,11 +5,10 @@
  *   cuda_sharer load STORE COUNT MIB     COUNT allocations, each filled with its own number;
  * commits cuda_sharer check STORE COUNT        maps them read-only and compares; a write must be
  * refused cuda_sharer cycle STORE N            attaches and detaches N times cuda_sharer hold STORE
- * maps all, says "mapped", and stays until its input ends
+ * maps all, prints "mapped", and stays until its input ends
  *
  * Descriptors come from libgmsfs; importing and mapping is done here, call by call, so that the
- * daemon is tested without the library's own way. Exit status 1, and a line, when something is not
- * as it must be.
+ * daemon is tested without the library's own way. Prints a line and exits with 1 at a wrong result.
  */
 #include "cuda/driver.h"
 #include "gmsfs.h"

@@ -6,9 +6,9 @@ not again, beyond the limit none is).
 
     descriptor_store.py DIRECTORY MAX COMMAND...
 
-Starts COMMAND, and again when it ends otherwise than with status 0, with what it has stored. What it holds is
-written to DIRECTORY/store, a name a line; the pid of COMMAND to DIRECTORY/main. Ends when COMMAND ends in
-order, or fails three times in a row before READY=1.
+Starts COMMAND, and again with its stored descriptors when it ends with another status than 0. Writes the names
+of the stored descriptors to DIRECTORY/store, one a line, and the pid of COMMAND to DIRECTORY/main. Ends when
+COMMAND ends in order, or fails three times in a row before READY=1.
 """
 
 import array
@@ -101,7 +101,7 @@ def serve(listener, store, directory, pid):
     ended = False
     while not ended:
         ended = exits in [fd for fd, _ in poll.poll()]
-        receive(listener, store)  # what it said before it ended counts
+        receive(listener, store)  # its messages from before its end count
         store.write(directory)
     os.close(exits)
     return os.waitpid(pid, 0)[1]

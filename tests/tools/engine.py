@@ -3,7 +3,7 @@
 
 POST /sleep and POST /wake_up as engines have them; POST /ask/N lets N requests come, which are served
 while it is awake, until POST /end, and else wait; GET /metrics tells of them as vLLM does. GET /sum is
-a digest of what it has mapped, or 503 while it sleeps. FILE gets the port of 127.0.0.1 that it listens
+a digest of its mapped bytes, or 503 while it sleeps. FILE gets the port of 127.0.0.1 that it listens
 on, once it does."""
 
 import hashlib
@@ -20,7 +20,7 @@ TTFT = "vllm:time_to_first_token_seconds"
 
 
 class Requests:
-    """Those that wait, since when, and those that are served."""
+    """The waiting requests, their arrival times, and the requests being served."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -39,7 +39,7 @@ class Requests:
             self.serve()
 
     def set_awake(self, awake):
-        """Who is served when it goes to sleep waits again."""
+        """Requests being served when the engine goes to sleep wait again."""
         with self.lock:
             self.awake = awake
             if not awake:

@@ -4,11 +4,11 @@
  *
  *   gmsctl OP [ARGUMENT...] OP [ARGUMENT...] ...
  *
- * Does one operation after the other, prints a line for those that answer something, and at the
- * first that fails prints the NAME of its errno as a line of its own and exits with 1. `try OP`
- * goes on after a failure, `repeat N` does everything that follows N times, `gmsctl help` lists the
- * operations. Bytes are given literally, as hex:FF00, or as fill:N (N times the letter v).
- * Uses nothing of gmsfs but the ABI header: what it sends is not filtered by the client library.
+ * Does one operation after the other, prints a line for each with a result, and at the first that
+ * fails prints the NAME of its errno as a line of its own and exits with 1. `try OP` continues
+ * after a failure, `repeat N` does all following operations N times, `gmsctl help` lists the
+ * operations. Bytes are given literally, as hex:FF00, or as fill:N (N times the letter v). Uses
+ * nothing of gmsfs but the ABI header, so the client library filters nothing that it sends.
  */
 #include "gmsctl_fds.h"
 #include "gmsctl_files.h"
@@ -71,7 +71,7 @@ static int op_fork_until(char **arg)
     _exit(0);
 }
 
-/* What is open stays open; everything from here on is asked by that user. */
+/* Open files stay open; all later requests come from that user. */
 static int op_setuid(char **arg)
 {
     uid_t uid = (uid_t)number(arg[0]);
@@ -127,7 +127,7 @@ static int op_poll(char **arg)
     return got == 0 ? -ETIMEDOUT : result(got);
 }
 
-/* Polls until the file reads so, but for the newline. A wakeup that is none of that is fine. */
+/* Polls until the file has this text, but for the newline. Other wakeups are allowed. */
 static int op_await(char **arg)
 {
     struct pollfd p = {.fd = s.fd, .events = POLLPRI};
@@ -165,12 +165,12 @@ static int op_rest(char **arg)
     return -ETIMEDOUT;
 }
 
-/* ---- all of them ------------------------------------------------------------------------- */
+/* ---- the operations ------------------------------------------------------------------------- */
 
 static const struct op {
     const char *name;
     int (*run)(char **arg);
-    const char *arguments; /* their number is that of the words */
+    const char *arguments; /* one word for each */
 } OPS[] = {
     {"open", op_open, "PATH FLAGS"}, /* letters of rwntacxdp; `r` if none */
     {"open-retry", op_open_retry, "PATH FLAGS"},
@@ -283,7 +283,7 @@ static const struct op {
     {"say", op_say, "TEXT"},
     {"poll", op_poll, "in|pri TIMEOUT_MS"},
     {"await", op_await, "TEXT TIMEOUT_MS"},
-    {"rest", op_rest, ""}, /* of `residency`: until nothing moves */
+    {"rest", op_rest, ""}, /* of `residency`: until no move runs */
 };
 
 static int count_words(const char *text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsctl_arguments - what the operations of gmsctl share: their state, and words as numbers and
+ * gmsctl_arguments - shared by the operations of gmsctl: their state, and words as numbers and
  * bytes
  *
  * For gmsctl.c and its headers alone; bad words end the program with status 2.
@@ -21,10 +21,10 @@
 #define MAX_DESCRIPTORS 8192
 
 static struct {
-    int files[MAX_FILES], file_count, fd; /* fd: the one in use */
+    int files[MAX_FILES], file_count, fd; /* `fd` is the one in use */
     int socket;
     int memory[MAX_DESCRIPTORS], memory_count; /* received */
-    uint8_t drain_token[16];                   /* of the last store that was drained */
+    uint8_t drain_token[16];                   /* of the last drained store */
     uint8_t token[16], ticket[16], layout[16]; /* the last ones */
 } s = {.fd = -1, .socket = -1};
 

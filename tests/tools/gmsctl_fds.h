@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsctl_fds - operations of gmsctl on `.fds` and on the descriptors that come from it
+ * gmsctl_fds - operations of gmsctl on `.fds` and on its descriptors
  *
  * For gmsctl.c alone. Each returns 0 or a negative errno.
  */
@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* An earlier connection stays open: so are floods made. */
+/* An earlier connection stays open: this is how floods are made. */
 static int op_connect(char **arg)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -66,7 +66,7 @@ static const char *name_of_result(long value)
     return value < 0 ? strerrorname_np(errno) : "ok";
 }
 
-/* What the holder of this descriptor can do with the memory behind it. */
+/* Prints the rights that this descriptor gives to its memory. */
 static void print_powers(int fd)
 {
     char path[64];
@@ -89,10 +89,11 @@ static void print_powers(int fd)
 struct fds_message {
     struct gmsfs_fds_header header;
     struct gmsfs_fds_item items[GMSFS_BATCH_MAX];
-    char tags[GMSFS_FDS_TAGS_MAX]; /* behind the last item */
+    char tags[GMSFS_FDS_TAGS_MAX]; /* after the last item */
 };
 
-/* One message; prints its items. Returns the descriptors that came, or a negative errno. */
+/* Receives one message and prints its items. Returns the number of descriptors, or a negative
+ * errno. */
 static int receive(struct fds_message *message)
 {
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * GMSFS_BATCH_MAX)];
@@ -147,7 +148,7 @@ static int op_redeem(char **arg)
     return count < 0 ? count : 0;
 }
 
-/* The end of a drain is waited for. */
+/* Waits for the end of a drain. */
 static uint32_t op_named(const char *name)
 {
     static const struct {
@@ -205,7 +206,7 @@ static int ask_for_fence(char **arg, uint32_t op, struct fence_answer *answer)
     return error;
 }
 
-/* By a connection of its own. Where that ends with its worker it is asked for again, and may be
+/* Asks by a connection of its own. If that ends with its worker it asks again, and the fence may be
  * over by then. */
 static int op_fence(char **arg)
 {
@@ -226,7 +227,7 @@ static int op_fence(char **arg)
     return answer.header.error == -ESTALE && tries > 0 ? 0 : answer.header.error;
 }
 
-/* The id of a store, out of its `info`. */
+/* Reads the id of a store from its `info`. */
 static int read_store_id(const char *store, uint8_t id[16])
 {
     static const char label[] = "\"id\": \"";
@@ -245,7 +246,7 @@ static int read_store_id(const char *store, uint8_t id[16])
     return 0;
 }
 
-/* Of a store. Who holds it is waited for. */
+/* Asks about a store, and waits for its holder. */
 static int op_ask_of(char **arg)
 {
     static struct fds_message message;
@@ -270,7 +271,7 @@ static int op_ask_of(char **arg)
     return message.header.error;
 }
 
-/* An order to `residency`, by the drain that this one has asked for. */
+/* Writes an order to `residency`, under the drain that this process has asked for. */
 static int op_write_drained(char **arg)
 {
     char order[128];

@@ -52,7 +52,7 @@ static int op_open(char **arg)
     return use_file(open(arg[0], flags_of(arg[1]), 0666));
 }
 
-/* As a program that is not stopped by signals. */
+/* Opens like a program that signals do not stop. */
 static int op_open_retry(char **arg)
 {
     int fd;
@@ -89,7 +89,7 @@ static int op_close(char **arg)
     return result(close(s.fd));
 }
 
-/* As when a child that inherited the file exits: FLUSH, but no RELEASE. */
+/* Like the exit of a child that inherited the file: FLUSH, but no RELEASE. */
 static int op_dupclose(char **arg)
 {
     (void)arg;
@@ -145,7 +145,7 @@ static int op_pwrite(char **arg)
     return result(wrote);
 }
 
-/* Writes N bytes in pieces, as programs do, and says how far it came. */
+/* Writes N bytes in pieces, as programs do, and prints the number written. */
 static int op_fill(char **arg)
 {
     static uint8_t piece[COPY_BYTES];
@@ -164,7 +164,7 @@ static int op_fill(char **arg)
     return error;
 }
 
-/* Where each four bytes are, from here on, is what they say. */
+/* Checks that every four bytes from here on hold their own offset. */
 static int op_count(char **arg)
 {
     static uint32_t piece[COPY_BYTES / sizeof(uint32_t)];
@@ -181,7 +181,7 @@ static int op_count(char **arg)
     return 0;
 }
 
-/* All bytes of it, in one number. */
+/* Prints one number for all its bytes. */
 static int op_hash(char **arg)
 {
     static uint8_t piece[COPY_BYTES];
@@ -252,7 +252,7 @@ static int op_rmdir(char **arg)
     return result(rmdir(arg[0]));
 }
 
-/* Removes each name as soon as it is listed: what rm -r does where readdir has a small buffer. */
+/* Removes each name as soon as it is listed, like rm -r where readdir has a small buffer. */
 static int op_empty(char **arg)
 {
     char path[PATH_MAX], buffer[32768];
@@ -273,7 +273,7 @@ static int op_empty(char **arg)
     return bytes < 0 ? -errno : 0;
 }
 
-/* The names, in the order in which they come. */
+/* Prints the names, in the order of readdir. */
 static int op_readdir(char **arg)
 {
     char buffer[32768];
@@ -292,7 +292,7 @@ static int op_readdir(char **arg)
     return bytes < 0 ? -errno : 0;
 }
 
-/* How many bytes of names come at once, at most. */
+/* Prints the largest number of bytes of names that come at once. */
 static int op_getdents(char **arg)
 {
     size_t room = number(arg[1]);

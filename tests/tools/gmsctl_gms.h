@@ -2,9 +2,9 @@
 /*
  * gmsctl_gms - operations of gmsctl on the sockets of GMS clients
  *
- * For gmsctl.c alone. Each returns 0 or a negative errno. What clients check of the protocol is
- * tests/python/gms_client.py's; here an answer is only shown, without the ids that the daemon makes
- * up. The sockets lie in GMSFS_TEST_SOCKETS.
+ * For gmsctl.c alone. Each returns 0 or a negative errno. tests/python/gms_client.py checks the
+ * protocol as clients do; here an answer is only shown, without the ids that the daemon chooses.
+ * The sockets lie in GMSFS_TEST_SOCKETS.
  */
 #ifndef TOOLS_GMSCTL_GMS_H
 #define TOOLS_GMSCTL_GMS_H
@@ -25,10 +25,10 @@
 static struct {
     enum message_protocol protocol;
     int socket;
-    char id[GMS_ID_BYTES]; /* of the last allocation that was told of */
+    char id[GMS_ID_BYTES]; /* of the last allocation in an answer */
 } gms = {.socket = -1};
 
-/* A store's socket is there a moment after the store. */
+/* A store's socket appears a moment after the store. */
 static int gms_connect_to(const char *pattern)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -61,7 +61,7 @@ static int op_gms(char **arg)
     return gms.socket < 0 ? -errno : gms_connect_to(pattern);
 }
 
-/* All of it. -EPIPE: the peer has closed. */
+/* Receives all of it. -EPIPE: the peer has closed. */
 static int gms_receive(void *to, size_t bytes, int *descriptors)
 {
     union {
@@ -159,7 +159,7 @@ static int op_gms_lock(char **arg)
     return gms_ask(&message);
 }
 
-/* KEY is the allocation's id in V1; in V0 it is the last one that was told. */
+/* KEY is the allocation's id in V1; in V0 it is the last one in an answer. */
 static int op_gms_ask(char **arg)
 {
     static const struct {
@@ -196,7 +196,7 @@ static int op_gms_ask(char **arg)
     return gms_ask(&message);
 }
 
-/* The server has closed. */
+/* Succeeds when the server has closed. */
 static int op_gms_closed(char **arg)
 {
     char byte;

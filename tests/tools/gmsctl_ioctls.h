@@ -66,8 +66,8 @@ static int op_acquire_any(char **arg)
     return acquire(arg, GMSFS_ACQUIRE_ANY, 0);
 }
 
-/* Waits for the reader's lock, which an open of `lock` for reading does not; the session is as one
- * of such an open. */
+/* Waits for the reader's lock, which an open of `lock` for reading does not; the session is the
+ * same as that of such an open. */
 static int op_reader(char **arg)
 {
     struct gmsfs_ioc_acquire a = {.mode = GMSFS_MODE_RO,
@@ -338,7 +338,7 @@ static void print_list(const struct gmsfs_ioc_list *list)
     }
 }
 
-/* The next page of the layout that the last `list` was of. */
+/* Lists the next page of the layout of the last `list`. */
 static int op_list_on(char **arg)
 {
     struct gmsfs_ioc_list list = {.first = number(arg[0]),
@@ -358,7 +358,7 @@ static int op_list(char **arg)
     return op_list_on(arg);
 }
 
-/* Any number, any size, these bytes first, zeros behind them, and `last` as the last one. */
+/* Sends any number, with any size: these bytes first, then zeros, and `last` as the last one. */
 static int op_raw(char **arg)
 {
     static uint8_t payload[MAX_RAW_BYTES];

@@ -2,8 +2,8 @@
 /*
  * gmsctl_regions - operations of gmsctl on regions: messages on `.fds`, and the ioctl
  *
- * For gmsctl.c alone. Each returns 0 or a negative errno; of one that fails the reason is printed
- * as `reason N`. UID is a number or `self`, KIND is 0 (any), 1 (system) or 2 (CUDA).
+ * For gmsctl.c alone. Each returns 0 or a negative errno; a failure prints its reason as `reason
+ * N`. UID is a number or `self`, KIND is 0 (any), 1 (system) or 2 (CUDA).
  */
 #ifndef TOOLS_GMSCTL_REGIONS_H
 #define TOOLS_GMSCTL_REGIONS_H
@@ -82,7 +82,7 @@ static int region_ask(const struct gmsfs_fds_region_request *request, const int 
     return error ? error : region_receive();
 }
 
-/* `memfd:SIZE`, `path:FILE`, `file`: the open one in use, `none` */
+/* `memfd:SIZE`, `path:FILE`, `file` for the open one in use, `none` */
 static int region_object(const char *text)
 {
     int fd = -1;
@@ -117,7 +117,7 @@ static int op_region_register(char **arg)
     return error;
 }
 
-/* With more descriptors than one may come with. */
+/* Sends more descriptors than one registration may have. */
 static int op_region_register_many(char **arg)
 {
     struct gmsfs_fds_region_request request =
@@ -165,7 +165,7 @@ static int op_region_list(char **arg)
     return region_ask(&request, NULL, 0);
 }
 
-/* The open region: flags 1 hold it. */
+/* The open region; flags 1 hold it. */
 static int op_region(char **arg)
 {
     struct gmsfs_ioc_region region = {.flags = (uint32_t)number(arg[0])};

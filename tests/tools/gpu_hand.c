@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_hand - what a program with a context does with a store in GPU memory, for shell tests
+ * gpu_hand - operations of a program with a context on a store in GPU memory, for shell tests
  *
  *   gpu_hand open                            open the driver without a context, and stay; "opened"
  *   gpu_hand fill STORE COUNT BYTES SEED     allocate, write a pattern, commit; prints "filled"
@@ -10,12 +10,12 @@
  *   gpu_hand hold STORE SEED                 the same, and stays until it is killed
  *   gpu_hand sleep STORE SEED SEED CUE       check the first, unmap all, wait until the file CUE
  *                                            is there, wake at the same addresses, check the second
- *   gpu_hand trespass STORE                  a reader tries to write; prints what the driver says
+ *   gpu_hand trespass STORE                  a reader tries to write; prints the driver's error
  *   gpu_hand peek STORE COUNT BYTES          allocate, and read back: all zero?
  *   gpu_hand cycles STORE N BYTES SEED       N times: load, commit, attach, check, sleep, wake
  *
  * Device 0 of this process. The bytes of rank R under SEED are those of a generator seeded with
- * both, so one process can tell what another wrote.
+ * both, so one process can check the bytes of another.
  */
 #include "cuda/driver.h"
 #include "tool.h"
@@ -133,7 +133,7 @@ static void compare(const struct gmsfs_mapping *maps, size_t count, uint64_t see
         driver_check("cuMemcpyDtoH",
                      drv->cuMemcpyDtoH_v2(got, (drv_pointer)(uintptr_t)maps[i].ptr, bytes));
         if (memcmp(want, got, bytes) != 0)
-            tool_die("rank %zu differs from what seed %llu gives", i, (unsigned long long)seed);
+            tool_die("rank %zu differs from the bytes of seed %llu", i, (unsigned long long)seed);
         free(want);
         free(got);
     }
@@ -217,7 +217,7 @@ static void act_sleep(char **arguments)
     say("asleep");
     while (access(arguments[3], F_OK) < 0) {
         if (tool_now_ms() > deadline_ms)
-            tool_die("nobody made %s", arguments[3]);
+            tool_die("no process made %s", arguments[3]);
         tool_pause_us(5000);
     }
     r = gmsfs_remap_all_vas(store, 60000 * tool_slow(), 0);

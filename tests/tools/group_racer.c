@@ -6,11 +6,11 @@
  *       In each round two engines take all stores at once (RW_OR_RO). An engine is a process with a
  *       rank, another process, for each store, which fills it with the engine's own byte. Engines
  *       are killed while they load, between two of their commits, or at any moment; some rounds
- *       begin with a store that has been committed alone. Whoever comes to an end must see one
- *       group and one engine's bytes in all stores, and all of a round the same. In the last round
- *       nobody dies, one loads and the other reads.
+ *       begin with a store that has been committed alone. Each engine that finishes must see one
+ *       group and one engine's bytes in all stores, and all engines of a round the same. In the
+ *       last round no engine dies, one loads and the other reads.
  *   group_racer connect RO|RW|RW_OR_RO TIMEOUT_MS STORE...
- *       Takes the locks and gives them back; prints what was granted, or the name of the errno.
+ *       Takes and releases the locks; prints the granted mode, or the name of the errno.
  */
 #include "tool.h"
 
@@ -41,8 +41,8 @@ struct engine {
     enum fate fate;
     int fill;
     size_t dies_after; /* commits, or ranks */
-    /* Told by the process. */
-    atomic_int seen_fill; /* at its end; 0: it has not come to it */
+    /* Set by the process. */
+    atomic_int seen_fill; /* at its end; 0 before that */
     atomic_int commits;
     uint8_t seen_group[16];
 };
@@ -85,7 +85,7 @@ static void fill_store(gmsfs_t *handle, int fill)
     memset(ptr, fill, BYTES);
 }
 
-/* The byte that all of a store's memory has. */
+/* Returns the byte that fills all of a store's memory. */
 static int read_store(gmsfs_t *handle, const char *store)
 {
     struct gmsfs_mapping *list;
@@ -106,7 +106,8 @@ static int read_store(gmsfs_t *handle, const char *store)
     return fill;
 }
 
-/* Under RO locks on all: one group, one engine's bytes. The byte. */
+/* Checks, under RO locks on all, that they are one group with one engine's bytes. Returns the
+ * byte. */
 static int check_whole(gmsfs_t **handles, uint8_t group[16])
 {
     struct gmsfs_info info;
@@ -156,7 +157,7 @@ static void load(const struct engine *self, gmsfs_t **handles)
             tool_die("a rank ended with status %#x", (unsigned)status);
 }
 
-/* As gmsfs_commit_group does, but for the end. */
+/* Does the same as gmsfs_commit_group, but dies on the way. */
 static void commit_and_die(const struct engine *self, gmsfs_t **handles)
 {
     uint8_t id[16];
@@ -208,7 +209,7 @@ static void start(struct engine *engine, enum fate fate, int fill, size_t dies_a
     engine->pid = pid;
 }
 
-/* 1 where it was killed, and was meant to be. Nothing of it lives any more. */
+/* Returns 1 if it was killed on purpose. None of its processes lives after this. */
 static int end(struct engine *engine)
 {
     int status;
@@ -223,7 +224,7 @@ static int end(struct engine *engine)
     return 0;
 }
 
-/* One store is committed alone, so the others are not its group any more. */
+/* Commits one store alone, so that the others are not its group any more. */
 static void spoil(const char *store)
 {
     gmsfs_t *handle;
@@ -235,7 +236,7 @@ static void spoil(const char *store)
     gmsfs_close(handle);
 }
 
-/* Those who came to an end have seen the same, and it is there still. */
+/* Checks that the engines that finished have seen the same, and that it is still there. */
 static void check_round(int killed)
 {
     const struct engine *seen = NULL;

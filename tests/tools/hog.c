@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hog - takes all that one user can have of one thing, and holds it
+ * hog - takes all that one user may have of one thing, and holds it
  *
- *   hog MOUNT STORE WHAT
- * Takes until it is refused, says `full COUNT ERRNO` and holds what it has until it is killed.
- * Where one process may open no more files, a further one goes on. For tests of bounds: STORE has
- * an allocation, and this user may write it (reading is enough for most). For `frames` and
+ *   hog MOUNT STORE THING
+ *
+ * Takes until it is refused, prints `full COUNT ERRNO` and holds everything until it is killed.
+ * When a process may open no more files, a child continues. For tests of bounds: STORE has an
+ * allocation, and this user may write it (reading is enough for most). For `frames` and
  * `sessions-unread` MOUNT is the V0 socket of a store that has a long value as `large`.
  */
 #include "rpc/message.h"
@@ -31,10 +32,10 @@
 #define ENTRY_BYTES     16384u
 #define LARGE_BYTES     (1u << 20)
 #define AIO_REQUESTS    4096
-#define MAX_CONNECTIONS 2048u /* twice what there are */
+#define MAX_CONNECTIONS 2048u /* twice the bound */
 #define UNREAD_REQUESTS 250u  /* of a connection: as many as its socket takes */
 #define UNREAD_WAIT_MS  1000
-#define MOVE_MS         3000 /* so often something is taken of what is not read */
+#define MOVE_MS         3000 /* interval of reading a part of the unread answers */
 #define MOVE_BYTES      (64u << 10)
 
 static const char *mount, *store;
@@ -59,7 +60,7 @@ static int open_or_errno(const char *name, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* ---- one of each: 0 or a negative errno ------------------------------------------------------ */
+/* ---- takers: each takes one, and returns 0 or a negative errno ------------------------------ */
 
 static int take_file(void)
 {
@@ -75,7 +76,7 @@ static int take_directory(void)
     return fd < 0 ? fd : 0;
 }
 
-/* A text stays with the file until it was read to its end. */
+/* The text stays with the file until it is read to its end. */
 static int take_text(void)
 {
     int fd = open_or_errno(in_mount("metrics"), O_RDONLY);
@@ -86,7 +87,7 @@ static int take_text(void)
     return read(fd, &byte, 1) < 0 ? -errno : 0;
 }
 
-/* The writer's lock of the store, which this process has from the first call on. */
+/* Takes the writer's lock of the store, at the first call. */
 static int hold_lock(void)
 {
     static int lock = -1;
@@ -115,7 +116,7 @@ static int take_entry(void)
     return error;
 }
 
-/* Allocations without memory, whose names are as long as they may be. */
+/* Makes allocations without memory, whose names are as long as possible. */
 static int take_name(void)
 {
     static unsigned number;
@@ -217,7 +218,7 @@ static int take_region(void)
     return answer.header.error;
 }
 
-/* What is written to a writer's `ctl` is gathered until an APPLY. */
+/* The daemon gathers writes to a writer's `ctl` until an APPLY. */
 static int take_gathered(void)
 {
     static char bytes[LARGE_BYTES];
@@ -237,7 +238,7 @@ static int take_connection(void)
     int fd = connect_to_mount();
     struct gmsfs_fds_request request = {
         .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
-    struct gmsfs_fds_header answer; /* who is served is told that nobody made this ticket */
+    struct gmsfs_fds_header answer; /* a served request fails, because this ticket does not exist */
 
     if (fd < 0)
         return fd;
@@ -246,11 +247,11 @@ static int take_connection(void)
         return -ECONNREFUSED;
     if (answer.error != -ESTALE)
         return answer.error;
-    /* Where it has all of them, its oldest one was closed for this one. */
+    /* At the bound the daemon closed its oldest connection for this one. */
     return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
 }
 
-/* A connection that asks and asks, and does not read what it is answered. */
+/* Takes a connection that sends requests and does not read the answers. */
 static int take_unread(void)
 {
     static unsigned connections;
@@ -266,12 +267,11 @@ static int take_unread(void)
         return -ECONNREFUSED;
     for (unsigned i = 0; i < UNREAD_REQUESTS; i++)
         if (send(fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            poll(NULL, 0, 1); /* the daemon takes some, as long as it answers them */
+            poll(NULL, 0, 1); /* the daemon reads some, as long as it answers */
     return ++connections > MAX_CONNECTIONS ? -EINPROGRESS : 0;
 }
 
-/* ---- answers that are not read: each connection of a GMS client has one -----------------------
- */
+/* ---- unread answers: each connection of a GMS client has one -------------------------------- */
 
 static int answers[MAX_CONNECTIONS];
 static unsigned answer_count;
@@ -288,7 +288,7 @@ static int say(int fd, const struct message *message)
     return error;
 }
 
-/* Of the next answer, which stays where it is: what is not read is what it holds. */
+/* Looks at the next answer, and leaves it there: unread answers take the daemon's memory. */
 static int peek_refusal(int fd)
 {
     char head[512];
@@ -302,7 +302,7 @@ static int peek_refusal(int fd)
                                                                                       : -ENOMEM;
 }
 
-/* A reader's session; a negative errno: it was refused. */
+/* Begins a reader's session; a negative errno if it was refused. */
 static int begin_session(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -337,7 +337,7 @@ static int take_answer(void)
     return error;
 }
 
-/* A session that asks and asks, reads no answer, and ends. */
+/* Takes a session that sends requests, reads no answer, and ends. */
 static int take_session_unread(void)
 {
     static unsigned connections;
@@ -351,7 +351,7 @@ static int take_session_unread(void)
     return error == 0 && ++connections > MAX_CONNECTIONS ? -EINPROGRESS : error;
 }
 
-/* Who reads nothing at all is let go after a while. */
+/* Reads a little now and then: a client that reads nothing at all is disconnected after a while. */
 static void keep_answers(void)
 {
     static char bytes[MOVE_BYTES];
@@ -385,12 +385,11 @@ static int take_spool(void)
     return written < 0 ? -errno : 0;
 }
 
-/* ---- those that wait, each on a thread --------------------------------------------------------
- */
+/* ---- waiters, each on a thread -------------------------------------------------------------- */
 
 static pthread_mutex_t waiting = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t refusal = PTHREAD_COND_INITIALIZER;
-static int refused; /* what the first one heard */
+static int refused; /* the error of the first one */
 
 static void *wait_for_lock(void *unused)
 {
@@ -406,7 +405,7 @@ static void *wait_for_lock(void *unused)
     return NULL;
 }
 
-/* Somebody of this user holds the lock for reading, so that all others wait. */
+/* A process of this user holds the lock for reading, so that all others wait. */
 static int fill_with_waiters(unsigned *count)
 {
     pthread_attr_t small;
@@ -415,7 +414,7 @@ static int fill_with_waiters(unsigned *count)
 
     if (reader < 0 || acquire(reader, GMSFS_MODE_RO, 5000) < 0)
         tool_die("%s: no reader's lock: %s", in_store("ctl"), strerror(errno));
-    in_store("ctl"); /* `path`, as the threads open it */
+    in_store("ctl"); /* `path` for the threads */
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, STACK_BYTES);
     for (*count = 0; *count < MAX_THREADS; (*count)++)
@@ -428,8 +427,8 @@ static int fill_with_waiters(unsigned *count)
     return refused;
 }
 
-/* Writes that are queued: refused is none of them, they are held back. So this is full when all
- * that one process may have in flight is under way. */
+/* Queues writes. None is refused: the kernel holds them back. So it is full when this process has
+ * as many in flight as it may have. */
 static int fill_with_writes(unsigned *count)
 {
     static char bytes[LARGE_BYTES];
@@ -454,7 +453,7 @@ static int fill_with_writes(unsigned *count)
     return (int)syscall(SYS_io_submit, context, *count, list) < 0 ? -errno : -EINPROGRESS;
 }
 
-/* ---- taking all ------------------------------------------------------------------------------ */
+/* ---- taking all ----------------------------------------------------------------------------- */
 
 static const struct kind {
     const char *name;
@@ -497,7 +496,7 @@ static void use_all_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* This process has no descriptor left: its child goes on, and ends with it. */
+/* This process has no descriptor left: its child continues, and ends with it. */
 static void go_on_in_child(void)
 {
     int status;
@@ -534,7 +533,7 @@ int main(int argc, char **argv)
     int error;
 
     if (argc != 4)
-        tool_die("usage: hog MOUNT STORE WHAT");
+        tool_die("usage: hog MOUNT STORE THING");
     mount = argv[1];
     store = argv[2];
     kind = find_kind(argv[3]);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_many - reads and locks go on while many wait and transfers stand still
+ * load_many - reads and locks work while many clients wait and transfers are stopped
  *
  *   load_many MOUNT BUSY QUIET GATE
  *
  * BUSY is a committed store with an allocation a000000, QUIET any other one; GATE is the file of
  * the daemon's test hook (GMSFS_GATE). Parks waiters at BUSY and stops transfers of BUSY at the
  * gate, then reads BUSY's `state` and takes and releases QUIET's lock many times. A call that
- * waited for a waiter or a transfer would never return, because only the end of this program lets
- * them go on: the alarm ends it then.
+ * waited for a waiter or a transfer would never return, because only the end of this program
+ * releases them: then the alarm ends it.
  */
 #include "gmsfs_abi.h"
 #include "tool.h"
@@ -26,7 +26,7 @@
 
 static const char *mount_dir, *busy, *quiet, *gate;
 
-/* However this ends, the transfers go on. */
+/* Releases the transfers, however this ends. */
 static void open_gate(void)
 {
     unlink(gate);
@@ -41,7 +41,7 @@ static int open_or_die(struct tool_path path, int flags)
     return fd;
 }
 
-/* ---- what has to go on --------------------------------------------------------------------- */
+/* ---- calls that must work ------------------------------------------------------------------- */
 
 static void read_state(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_clients - what a client of random_ops does, one random thing after the other
+ * random_clients - the operations of a client of random_ops, one random one after the other
  *
- * Included by random_ops.c alone, of which it is a part. Each operation is on the store that
- * random_content.h was told; a client that meets what must not be ends with tool_die.
+ * Included by random_ops.c alone, of which it is a part. Each operation is on the present store of
+ * random_content.h; a client ends with tool_die at a result that must not be.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_CLIENTS_H
 #define GMSFS_TESTS_TOOLS_RANDOM_CLIENTS_H
@@ -17,13 +17,13 @@
 
 /* ---- a writer in the tree ------------------------------------------------------------------ */
 
-/* The device may lack memory for it. */
+/* The device may have no memory for it. */
 static bool may_lack(int error)
 {
     return is_tight && error == ENOMEM;
 }
 
-/* False: the device lacked memory. */
+/* Returns false if the device had no memory. */
 static bool write_file(const char *name, const void *bytes, size_t size, bool sized)
 {
     int fd = open_in(name, O_RDWR | O_CREAT), error = 0;
@@ -59,7 +59,7 @@ static void unlink_all(const char *directory)
     closedir(stream);
 }
 
-/* False: the device lacked memory, and it is no whole content. */
+/* Returns false if the device had no memory, and the content is incomplete. */
 static bool build_in_tree(int lock, const struct content *content)
 {
     static uint8_t bytes[MAX_BYTES];
@@ -94,7 +94,7 @@ static bool build_in_tree(int lock, const struct content *content)
     return write_file("metadata/cid", cid, CID_BYTES - 1, false);
 }
 
-/* What is committed is given up for memory that lacks otherwise, and then there is no way back. */
+/* The commit may give up the committed content to free memory, and then there is no way back. */
 static void note_building(void)
 {
     if (is_tight)
@@ -171,7 +171,7 @@ static bool allocate(gmsfs_t *handle, uint64_t size_bytes, const char *name, uin
     return true;
 }
 
-/* False: the device lacked memory, and it is no whole content. */
+/* Returns false if the device had no memory, and the content is incomplete. */
 static bool build_by_library(gmsfs_t *handle, const struct content *content)
 {
     char text[CID_BYTES];
@@ -241,10 +241,10 @@ static void write_by_library(gmsfs_t *handle)
     note("A %d 0 %" PRIu64 "\n", (int)getpid(), gmsfs_generation(handle));
 }
 
-/* So little that all clients together leave enough for those who reserve nothing. */
+/* So little that all clients together leave enough for the clients without a reservation. */
 #define MAX_RESERVED (UINT64_C(1) << 20)
 
-/* Sometimes with memory: more or less than is then drawn. */
+/* Sometimes with a reservation of more or less memory than is then used. */
 static int connect_by_library(gmsfs_t *handle, enum gmsfs_mode mode)
 {
     uint64_t timeout_ms = below(4) ? below(50) : 0;
@@ -324,19 +324,18 @@ static void look(void)
     closedir(stream);
 }
 
-/* Changes by somebody who has no lock: they fail, or are undone by the close that says so. */
+/* Makes changes without a lock: they fail, or close undoes them and reports it. */
 static void trespass(void)
 {
     static const char *const targets[] = {"allocations/c0", "metadata/cid", "state", "lock"};
     int fd = open_in("allocations/stray", O_RDWR | O_CREAT | O_EXCL);
 
     if (fd >= 0) {
-        if (!is_tight && write(fd, "stray", 5) != 5) /* it could give up what is committed */
+        if (!is_tight && write(fd, "stray", 5) != 5) /* it could give up the committed content */
             tool_die("write to an implicit writer's file: %s", strerror(errno));
         if (close(fd) == 0 || errno != ECANCELED)
             tool_die("close of an implicit writer: %s", strerror(errno));
-    } else if (!is_writers_refusal(fd) && fd != -ENOLCK &&
-               fd != -EEXIST) { /* another one's stray */
+    } else if (!is_writers_refusal(fd) && fd != -ENOLCK && fd != -EEXIST) { /* another client's */
         tool_die("create outside of a lock: %s", strerror(-fd));
     }
     if (unlink(in_store(targets[below(4)]).text) == 0)
@@ -345,7 +344,7 @@ static void trespass(void)
         tool_die("an entry was made outside of a lock");
 }
 
-/* Waits until a timer's signal ends it; the lock that came instead is given back. */
+/* Waits until a timer's signal ends it; gives the lock back if that came first. */
 static void wait_a_moment(void)
 {
     struct itimerval timer = {.it_value = {.tv_usec = 500 + (suseconds_t)below(5000)}};
@@ -369,7 +368,7 @@ static void leave_tickets(void)
 
     check(ctl, "ctl");
     if (ioctl(ctl, GMSFS_IOC_JOIN, &join) == 0)
-        tool_die("a token that nobody gave out was taken");
+        tool_die("a token that was never given out was accepted");
     if (ioctl(ctl, GMSFS_IOC_ACQUIRE, &acquire) != 0 && !is_refusal(-errno))
         tool_die("ACQUIRE with a ticket: %s", strerror(errno));
     close(ctl);
@@ -437,7 +436,7 @@ static void watch_or_make_store(void)
 #include "random_many.h" /* it builds as the clients above do */
 #include "random_places.h"
 
-/* What stands twice is done twice as often. */
+/* An operation that stands twice is done twice as often. */
 static const struct operation {
     const char *name;
     void (*run)(void);
@@ -464,7 +463,7 @@ static const struct operation {
     {"replace, give up, pin, or change the pool", use_places},
 };
 
-/* `which` is told before it begins. */
+/* Stores the operation in `which` before it begins. */
 static void do_something(atomic_int *which)
 {
     int operation = (int)below(sizeof(operations) / sizeof(operations[0]));

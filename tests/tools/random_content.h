@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_content - what the clients of random_ops put into a store, and how it is recognised
+ * random_content - the contents that clients of random_ops put into a store
  *
- * Content is made from a random number, its cid: allocations c0, c1, ..., their bytes, entries
- * e0, e1, ... bound to them, and an entry "cid" that tells the number. Included by random_ops.c
- * alone, of which it is a part: it sets what mount, store, log and random numbers are.
+ * Content is made from a random number, its cid: allocations c0, c1, ..., their bytes, entries e0,
+ * e1, ... bound to them, and an entry "cid" with the number. Included by random_ops.c alone, of
+ * which it is a part: it defines the mount, store, log and random numbers.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_CONTENT_H
 #define GMSFS_TESTS_TOOLS_RANDOM_CONTENT_H
@@ -25,13 +25,13 @@ struct content {
     uint64_t size_bytes[MAX_ALLOCATIONS];
 };
 
-/* Of a cid: its layout is there, and its bytes were given up. Contents have even ones. */
+/* Mark in a cid: its layout is there, and its bytes were given up. Contents have even cids. */
 #define GIVEN_UP UINT64_C(1)
 
-/* What the current operation is on. */
+/* The objects of the current operation. */
 static const char *mount_dir;
-static bool has_places; /* host memory and a disk beside the device */
-static bool is_tight;   /* the device has less than its stores may want: others have to leave */
+static bool has_places; /* host memory and a disk besides the device */
+static bool is_tight;   /* the device has less than its stores may need, so others have to leave */
 static struct tool_path store;
 static int log_fd;
 
@@ -127,7 +127,7 @@ static uint64_t generation_of(int fd, const char *what)
     return info.generation;
 }
 
-/* What `residency` says, without what moves; "": nothing is committed. */
+/* Returns the text of `residency` without the move; "" if nothing is committed. */
 static struct tool_path place_now(void)
 {
     struct tool_path place = tool_path("%s", "");
@@ -149,13 +149,13 @@ static bool can_touch(uint64_t cid)
     return cid && (!has_places || strncmp(place_now().text, "device", 6) == 0);
 }
 
-/* Written over in place: an abort then goes back to it. */
+/* A spare that is overwritten in place: an abort then goes back to it. */
 static bool has_spare(void)
 {
     return has_places && strchr(place_now().text, ' ');
 }
 
-/* The cid of what is to be seen in the tree; 0: nothing. */
+/* Returns the cid of the content in the tree; 0 if there is none. */
 static uint64_t see_in_tree(void)
 {
     char text[CID_BYTES + 1];
@@ -182,25 +182,25 @@ static uint64_t see_by_library(gmsfs_t *handle)
     return cid;
 }
 
-/* Also when somebody drains the mount, which refuses everybody. */
+/* Includes the refusal of a drained mount, which refuses all. */
 static bool is_writers_refusal(int result)
 {
     return result == -EAGAIN || result == -ETIMEDOUT || result == -ENODEV || result == -ECANCELED;
 }
 
-/* A reader's: the bytes may have been given up. */
+/* For a reader: the bytes may have been given up. */
 static bool is_refusal(int result)
 {
     return is_writers_refusal(result) || (has_places && result == -ENODATA);
 }
 
-/* Who would as well write finds nothing to read, and writes. */
+/* A client that may also write finds nothing to read, and writes. */
 static bool is_refused(enum gmsfs_mode mode, int result)
 {
     return mode == GMSFS_MODE_RO ? is_refusal(result) : is_writers_refusal(result);
 }
 
-/* outside: not in the lock's session, so the opens are let in or refused by themselves. */
+/* outside: not in the lock's session, so the opens succeed or fail by themselves. */
 static void compare_in_tree(uint64_t cid, bool outside)
 {
     static uint8_t bytes[MAX_BYTES + 1];

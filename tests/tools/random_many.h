@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_many - what a client of random_ops does to several stores at once: groups, drains
+ * random_many - operations of a client of random_ops on several stores at once: groups, drains
  *
- * Included by random_ops.c alone, of which it is a part. What concerns a store is noted in its own
- * log. All stores that one commit of a group has filled have one content, whatever their mounts.
+ * Included by random_ops.c alone, of which it is a part. Each store's part is noted in its own log.
+ * All stores that one commit of a group has filled have one content, on whichever mounts they are.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_MANY_H
 #define GMSFS_TESTS_TOOLS_RANDOM_MANY_H
@@ -36,7 +36,8 @@ static void open_ranks(struct ranks *ranks)
     }
 }
 
-/* What is so of any member is so of the group: bytes may have been given up, memory may lack. */
+/* A state of any member is a state of the group: bytes may have been given up, memory may be
+ * missing. */
 static void use_ranks(const struct ranks *ranks)
 {
     bool places = false, tight = false;
@@ -186,8 +187,8 @@ static void serve(const char *mount)
     check(result, "serve");
 }
 
-/* Gives up soon, where a session lasts. Who loses the connection to a worker that dies drains no
- * more, as if killed; but the drain may have come to its end with the answer that was lost. */
+/* Gives up soon, if a session lasts. A client that loses the connection to a dying worker drains no
+ * more, as if killed; but the drain may have ended with the lost answer. */
 static void drain_mount(void)
 {
     int fd = connect_daemon(mount_dir), result = ask_daemon(fd, GMSFS_FDS_DRAIN);
@@ -208,13 +209,13 @@ static void drain_mount(void)
     }
     if (result && result != -EAGAIN && result != -EBUSY && result != -ECANCELED)
         tool_die("the end of a drain: %s", strerror(-result));
-    /* EAGAIN: dropped, and the memory comes back. */
+    /* EAGAIN: dropped, and the memory will be freed. */
     note_all_of_mount(!result || result == -EAGAIN ? 'd' : 'x');
     if (!result)
         serve(mount_dir);
 }
 
-/* A drain that has come to its end outlives who drained. */
+/* A drain that has ended outlives its client. */
 static void serve_mount(int target)
 {
     serve(targets[target].mount.text);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_model - what a store must hold after random operations, told from a log
+ * random_model - the contents that a store may have after random operations, from a log
  *
- * Every client of random_ops appends a line to the log, with one write(2), before and after what
- * it does under the lock. So lines of different sessions stand in the order of the lock, and a
- * process that is killed leaves open only what lies between two of its own lines. Replaying the log
- * gives the set of contents that are possible; what the next one sees must be among them.
+ * Every client of random_ops appends a line to the log, with one write(2), before and after each
+ * act under the lock. So lines of different sessions stand in the order of the lock, and a killed
+ * process leaves only the time between two of its own lines unknown. Replaying the log gives the
+ * set of possible contents; the content that the next client sees must be one of them.
  *
  *   R pid cid gen   a reader sees this content (0: none) and generation
  *   W pid cid gen   a writer begins, and sees this
  *   T pid, t pid    it is about to write committed bytes in place; it has done so
  *   B pid cid       it is about to commit this content
  *   A pid gen       it has committed, as this generation
- *   D pid           the mount is drained: when the last session is over, what is committed goes
- *   d pid, x pid    it is gone; it was given up
+ *   D pid           the mount is drained: the last session's end drops the committed content
+ *   d pid, x pid    it was dropped; the drain was given up
  *   N pid           the bytes are about to be given up (place none), and the layout kept
- *   n pid, y pid    they were; it was refused
- *   k pid           it was killed, and what it had asked for is over
+ *   n pid, y pid    they were given up; that was refused
+ *   k pid           it was killed, and its requests are over
  *
  * A content whose bytes were given up is its cid and GIVEN_UP: a writer sees that, and no reader.
  * Of T and t the content is 1 where an abort can go back to a spare.
@@ -35,26 +35,27 @@
 struct model {
     uint64_t possible[MODEL_MAX_POSSIBLE];
     int possible_count;
-    uint64_t generation;                 /* the last one that was seen */
-    uint64_t first;                      /* the one when the log began */
-    uint64_t content[MODEL_MAX_COMMITS]; /* by generation from `first` on; 0: not known */
+    uint64_t generation;                 /* the last one seen */
+    uint64_t first;                      /* at the start of the log */
+    uint64_t content[MODEL_MAX_COMMITS]; /* by generation, from `first` on; 0 if unknown */
     uint64_t pending[MODEL_MAX_COMMITS]; /* contents of B lines without their A */
     pid_t pending_pid[MODEL_MAX_COMMITS];
     int pending_count;
-    /* the writer that was seen last */
+    /* the last writer seen */
     pid_t writer;
     uint64_t before, wished;
     bool maybe_touched, touched, maybe_committed, committed;
     pid_t drainer;      /* since its D */
-    bool seen;          /* contents, since the first D of those that are not told to be over */
-    bool maybe_dropped; /* since the last content that was seen */
-    bool was_killed;    /* one before it has told neither: what it did is not known in this log */
+    bool seen;          /* a content, since the first D without a d or x */
+    bool maybe_dropped; /* since the last content seen */
+    /* An earlier drainer was killed: this log does not show whether it dropped. */
+    bool was_killed;
     struct {
         pid_t pid; /* since its N */
         bool seen; /* a content, since then */
     } givers[MAX_CLIENTS];
     int giver_count;
-    bool maybe_given; /* since the last content that was seen */
+    bool maybe_given; /* since the last content seen */
     uint64_t commits, reads, aborts, lines, given_up;
 };
 
@@ -66,7 +67,7 @@ static inline void model_allow(struct model *model, uint64_t cid)
     model->possible[model->possible_count++] = cid;
 }
 
-/* The bytes of what is possible may be gone, or have to be. */
+/* Each possible content may have lost its bytes, or certainly has. */
 static inline void model_give_up(struct model *model, bool is_certain)
 {
     int count = model->possible_count;
@@ -93,7 +94,7 @@ static inline int model_find_giver(const struct model *model, pid_t pid)
     return -1;
 }
 
-/* The last writer's session is over: what can it have left? */
+/* The last writer's session is over: adds the contents that it can have left. */
 static inline void model_end_writer(struct model *model)
 {
     if (!model->writer)
@@ -174,7 +175,7 @@ static inline void model_end_give_up(struct model *model, pid_t pid, char type)
     model_end_giver(model, index);
 }
 
-/* Its session may be over already, and the next one have begun. */
+/* Its session may be over already, and the next one begun. */
 static inline void model_committed(struct model *model, pid_t pid, uint64_t generation)
 {
     for (int i = 0; i < model->pending_count; i++) {
@@ -182,7 +183,8 @@ static inline void model_committed(struct model *model, pid_t pid, uint64_t gene
             continue;
         uint64_t *content = model_content(model, generation);
         if (*content != 0 && *content != model->pending[i])
-            lost("generation %" PRIu64 " is not what %d committed", generation, (int)pid);
+            lost("generation %" PRIu64 " is not the content that %d committed", generation,
+                 (int)pid);
         *content = model->pending[i];
         model->pending[i] = model->pending[model->pending_count - 1];
         model->pending_pid[i] = model->pending_pid[--model->pending_count];
@@ -242,8 +244,8 @@ static inline void model_apply(struct model *model, const char *line)
         model->drainer = pid;
         break;
     case 'd':
-        /* Another's drain may have ended meanwhile, and the mount serve: who was seen since may
-         * have come before what is told here, or after it. */
+        /* Another process's drain may have ended meanwhile, and the mount serve: contents seen
+         * since may be older or newer than this one. */
         if (model->seen) {
             model->maybe_dropped = true;
         } else {
@@ -260,7 +262,7 @@ static inline void model_apply(struct model *model, const char *line)
         break;
     case 'N':
         if (model->giver_count == MAX_CLIENTS)
-            tool_die("too many who give up");
+            tool_die("too many clients give up bytes");
         model->givers[model->giver_count].pid = pid;
         model->givers[model->giver_count++].seen = false;
         break;
@@ -277,7 +279,7 @@ static inline void model_apply(struct model *model, const char *line)
     }
 }
 
-/* Replays the log and empties it. Everybody has ended, so no line of the next one will speak of a
+/* Replays the log and empties it. All clients have ended, so no line of the next log has a
  * generation before the last one here. */
 static inline void model_replay(struct model *model, int from_fd)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_ops - random clients, killed at random, and a model of what must be left
+ * random_ops - random clients, killed at random, and a model of the possible results
  *
  *   random_ops [OPTION...] STORE...
  *
@@ -9,21 +9,21 @@
  *   -r ROUNDS    (1), of -m MS milliseconds (1000) each; or
  *   -t SECONDS   as many rounds as fit
  *   -k PID       the keeper of a mount, in the order of the mounts: its daemon is checked too
- *   -g KIB       how far a worker's private memory may grow (0: it is not looked at)
+ *   -g KIB       how far a worker's private memory may grow (0: it is not checked)
  *   -w SECONDS   after which an operation counts as hanging (30)
- *   -d FILE      where to write down what hangs and why (standard error)
- *   -p SECONDS   between two lines that tell how far it is (0: none)
- *   -W MS        workers of the keepers are killed, each at most so long after the one before
+ *   -d FILE      where to write down hanging operations and their causes (standard error)
+ *   -p SECONDS   between two lines of progress (0: none)
+ *   -W MS        workers of the keepers are killed, each at most this long after the one before
  *   -n KILLS     of workers, and then it ends (with -W)
  *
  * CLIENTS processes do random things with the stores, one after the other: write through the tree
- * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try what is
- * forbidden (random_clients.h), take several stores as one, drain a mount (random_many.h), move
- * stores where a mount has places beside its device (random_places.h). Some are killed at any
- * moment, some of these after they were stopped for a while, and replaced. With -W a worker is
- * killed as often, and who is served must not notice. After each round all have ended, and then
- * everything must be as random_rest.h says. SIGINT ends it in order after the round that it cuts
- * short. Exit status 0: all was well; the last line of the output has the figures in any case.
+ * and through libgmsfs, commit, abort, write in place, read and compare, wait, look, try forbidden
+ * things (random_clients.h), take several stores as one, drain a mount (random_many.h), move stores
+ * on a mount with places besides its device (random_places.h). Some are killed at any moment, some
+ * of these after they were stopped for a while, and replaced. With -W a worker is killed as often,
+ * and its clients must not notice. After each round all have ended, and then everything must be as
+ * random_rest.h says. SIGINT ends it in order after the round that it cuts short. Exit status 0:
+ * all was well; the last line of the output has the figures in any case.
  */
 #include "random_clients.h"
 #include "random_rest.h"
@@ -36,8 +36,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#define LOOK_MS         500u /* between two looks for clients that hang */
-#define MAX_MORE_ROUNDS 20   /* on a machine so busy that not everything happens in a few */
+#define LOOK_MS         500u /* between two checks for clients that hang */
+#define MAX_MORE_ROUNDS 20   /* on a machine too busy for all operations to happen in a few */
 
 static struct options {
     uint64_t seed, round_ms, growth_kib, stall_ms, progress_ms, worker_ms;
@@ -49,7 +49,7 @@ static struct options {
 static pid_t clients[MAX_CLIENTS];
 static int kills;
 static uint64_t started_ms;
-static pid_t driver; /* who prints the figures: this process, and none that it forks */
+static pid_t driver; /* the process that prints the figures; none that it forks */
 static volatile sig_atomic_t interrupted;
 
 /* ---- clients ------------------------------------------------------------------------------- */
@@ -73,8 +73,8 @@ static void run_client(struct place *place)
     }
 }
 
-/* A client never outlives the driver: one that went on would hold the mount and the output open,
- * and whoever waits for them would hear of what went wrong only when its own patience ends. */
+/* A client never outlives the driver: it would keep the mount and the output open, and a process
+ * that waits for them would learn of the failure only after its own timeout. */
 static void start_client(int index)
 {
     struct sigaction action = {.sa_handler = on_timer};
@@ -89,13 +89,13 @@ static void start_client(int index)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != driver)
         _exit(1);
     sigaction(SIGALRM, &action, NULL);
-    signal(SIGINT, SIG_IGN); /* a terminal tells everybody; the driver decides */
+    signal(SIGINT, SIG_IGN); /* a terminal signals all; the driver decides */
     random_state = seed | 1;
     run_client(&shared->places[index]);
     _exit(0);
 }
 
-/* ---- what hangs ---------------------------------------------------------------------------- */
+/* ---- hanging operations --------------------------------------------------------------------- */
 
 __attribute__((noreturn)) static void hangs(int index)
 {
@@ -105,7 +105,7 @@ __attribute__((noreturn)) static void hangs(int index)
                   atomic_load(&place->operation), targets[atomic_load(&place->target)].path.text);
 
     dump_stall(options.dump, why.text, clients, options.clients);
-    tool_die("%s; %s tells more", why.text, options.dump ? options.dump : "what stands above");
+    tool_die("%s; %s tells more", why.text, options.dump ? options.dump : "the text above");
 }
 
 static void look_for_stall(void)
@@ -141,7 +141,7 @@ static void reap(int index)
 
 /* ---- rounds -------------------------------------------------------------------------------- */
 
-/* A stopped client holds up who waits for its lock, until it is gone. */
+/* A stopped client delays the waiters for its lock, until it is gone. */
 static void kill_one(void)
 {
     int victim = (int)below((uint64_t)options.clients);
@@ -268,7 +268,7 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* Also where tool_die ends it. */
+/* Runs too when tool_die ends it. */
 static void at_end(void)
 {
     if (getpid() == driver)
@@ -338,7 +338,7 @@ int main(int argc, char **argv)
     if (optind == argc || options.clients < 1 || options.clients > MAX_CLIENTS)
         tool_die("it takes stores, and 1 to %d clients", MAX_CLIENTS);
     if (options.worker_ms && keeper_count == 0)
-        tool_die("-W needs the keepers whose workers are to be killed");
+        tool_die("-W needs -k, the keepers of the workers to kill");
     options.stall_ms *= tool_slow();
     random_state = options.seed | 1;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_places - what a client of random_ops does where a mount has places beside its device
+ * random_places - operations of a client of random_ops on a mount with places besides its device
  *
- * Moves by `residency`, readers that sleep while the store leaves, readers of whatever place,
- * writers that replace, bytes given up, pins and pools. Whoever wakes holds the bytes against the
- * content that the generation was committed with. Included by random_ops.c alone, of which it is a
- * part; where there are no places, its clients look instead.
+ * Moves by `residency`, readers that sleep while the store leaves, readers of any place, writers
+ * that replace, bytes given up, pins and pools. A reader that wakes compares the bytes with the
+ * content of the generation that was committed. Included by random_ops.c alone, of which it is a
+ * part; without places its clients look instead.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_PLACES_H
 #define GMSFS_TESTS_TOOLS_RANDOM_PLACES_H
@@ -26,7 +26,7 @@ static int order_place(const char *word)
 }
 
 /* EBUSY: held, or moving. ENODATA: nothing to move, or to cancel. ENOMEM: no room there. EAGAIN,
- * EDQUOT: none on the device. EINVAL: a spare where it would be the place. */
+ * EDQUOT: no room on the device. EINVAL: a spare at the place itself. */
 static int order_and_check(const char *word)
 {
     static const int allowed[] = {0, -EBUSY, -ENODATA, -ENOMEM, -EAGAIN, -EDQUOT};
@@ -84,8 +84,7 @@ static void compare_mappings(const struct gmsfs_mapping *list, size_t count, uin
         compare_bytes(&content, i, list[i].ptr);
 }
 
-/* Wakes at the addresses that it had: with the bytes of the generation that it slept over, or not
- * at all. */
+/* Wakes at the former addresses: with the bytes of the generation from before, or not at all. */
 static void wake_and_compare(gmsfs_t *handle, const struct gmsfs_mapping *list, size_t count,
                              uint64_t cid)
 {
@@ -140,7 +139,7 @@ static void sleep_and_wake(void)
     gmsfs_close(handle);
 }
 
-/* By path and by mapping, from the tier that it is in. */
+/* By path and by mapping, from its present tier. */
 static void read_anywhere(void)
 {
     gmsfs_t *handle;
@@ -161,7 +160,7 @@ static void read_anywhere(void)
 
 /* ---- budgets ------------------------------------------------------------------------------- */
 
-/* Wide enough for all, so nobody meets EDQUOT who has not to do with pools. */
+/* Wide enough for all, so that only users of pools get EDQUOT. */
 static void write_pools(void)
 {
     static const char *const classes[] = {"critical", "high", "standard", "batch"};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_rest - what must be so after a round of random_ops, when all of its clients have ended
+ * random_rest - the state of all stores and daemons after a round of random_ops, when its clients
+ * have ended
  *
- * Nobody holds or waits for a lock; each store holds what its model allows, complete, with the
- * layout that belongs to it; the devices' used bytes are those of the layouts, none reserved; the
- * daemons have the descriptors that this takes, and no more memory than before. Included by
+ * No process holds or waits for a lock; each store has a content that its model allows, complete,
+ * with the right layout; the devices' used bytes are those of the layouts, none reserved; the
+ * daemons have the right number of descriptors, and no more memory than before. Included by
  * random_ops.c alone.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_REST_H
@@ -30,7 +31,7 @@ static uint64_t device_bytes(const char *name)
     return bytes;
 }
 
-/* What stores' pools say that they use. */
+/* Sums the used bytes of the stores' pools. */
 static uint64_t pools_bytes(void)
 {
     char text[8192] = "";
@@ -42,7 +43,7 @@ static uint64_t pools_bytes(void)
     return total_bytes;
 }
 
-/* The store that is in use. */
+/* The present store. */
 static bool is_unused(void)
 {
     char text[64];
@@ -54,7 +55,7 @@ static bool is_unused(void)
            !strstr(text, "moving");
 }
 
-/* The layout that belongs to the content; its bytes on the device. */
+/* Checks the layout of this content. Returns its bytes on the device. */
 static uint64_t check_layout(gmsfs_t *handle, uint64_t cid)
 {
     struct content content = make_content(cid);
@@ -92,7 +93,7 @@ static void remove_other_stores(void)
     closedir(stream);
 }
 
-/* What the mount of a store has in all of its layouts at this tier. */
+/* Sums the bytes of all layouts on a store's mount in this tier. */
 static uint64_t bytes_of_mount(const struct target *of, uint32_t tier)
 {
     uint64_t total_bytes = 0;
@@ -103,7 +104,7 @@ static uint64_t bytes_of_mount(const struct target *of, uint32_t tier)
     return total_bytes;
 }
 
-/* Of a place that the mount may have. */
+/* For a place that the mount may have. */
 static uint64_t beside_bytes(const char *name)
 {
     uint64_t bytes = find_device_bytes(name);
@@ -170,7 +171,7 @@ static void wait_for_rest(void)
     }
 }
 
-/* What was given up is no zeros. */
+/* Bytes given up must not read as zeros. */
 static void check_given_up(void)
 {
     char byte;
@@ -195,7 +196,7 @@ static void check_store(struct target *target)
     if (info.committed != (cid != 0) || info.total_bytes != target->rest_bytes)
         lost("info does not agree with the tree");
     model_see(target->model, mark_given_up(cid), info.generation, "at rest");
-    target->model->drainer = 0; /* nobody drains any more */
+    target->model->drainer = 0; /* no process drains any more */
     target->model->was_killed = false;
     gmsfs_close(handle);
     if (target->residency)
@@ -213,7 +214,7 @@ struct footprint {
 
 static struct footprint footprints[MAX_KEEPERS][2]; /* keeper, worker: after the first round */
 
-/* The copier's ring is there when it is wanted; the journal always. */
+/* The copier's ring exists while it is needed; the journal always. */
 static bool is_memory(const char *link)
 {
     if (strstr(link, "memfd:"))
@@ -241,7 +242,7 @@ static void note_file(struct memory_files *memory, const struct stat *st)
     memory->devices[memory->files++] = st->st_dev;
 }
 
-/* Host memory, the files without names of a disk, and what the GPUs of tests/fake_cuda have. */
+/* Counts host memory, the unnamed files of a disk, and memory of the GPUs of tests/fake_cuda. */
 static const struct memory_files *find_memory(pid_t pid)
 {
     static struct memory_files memory;
@@ -269,8 +270,8 @@ static int count_memory(pid_t pid)
     return find_memory(pid)->files;
 }
 
-/* Without what a worker has only once somebody has asked it: who asked last (its name and its
- * pidfd), and the copier's ring with its socket. */
+/* Leaves out the things that a worker has only after some request: the last caller (its name and
+ * its pidfd), and the copier's ring with its socket. */
 static struct footprint footprint_of(pid_t pid)
 {
     char text[8192] = "", *at;
@@ -342,11 +343,11 @@ static void check_process(pid_t pid, struct footprint *before, uint64_t least, u
         tool_pause_us(5000);
     }
     now = footprint_of(pid);
-    if (now.fds < before->fds) /* something was still being closed when it was counted first */
+    if (now.fds < before->fds) /* the first count included a file that was being closed */
         before->fds = now.fds;
 }
 
-/* The n-th keeper serves the n-th mount. `growth_kib` 0: memory is not looked at. */
+/* The n-th keeper serves the n-th mount. `growth_kib` 0: memory is not checked. */
 static void check_daemons(uint64_t growth_kib)
 {
     int keeper = 0;

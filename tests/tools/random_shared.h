@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_shared - what the driver of random_ops and its clients both see
+ * random_shared - memory that the driver of random_ops and its clients share
  *
- * A page that all of them map. Each client has a place in it where it says what it is at; the
- * driver looks there for one that does not come on. Included by random_ops.c and its parts.
+ * A page that all of them map. Each client has a place in it for its present operation; the driver
+ * looks there for one that makes no progress. Included by random_ops.c and its parts.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_SHARED_H
 #define GMSFS_TESTS_TOOLS_RANDOM_SHARED_H
@@ -15,7 +15,7 @@
 #define MAX_CLIENTS 64
 
 struct place {
-    atomic_ullong since_ms; /* 0: between two operations */
+    atomic_ullong since_ms; /* 0 between two operations */
     atomic_int operation, target;
 };
 
@@ -28,7 +28,7 @@ struct shared {
 
 static struct shared *shared;
 
-/* Something committed is not there as it was committed: counted, and the end. */
+/* Committed content is damaged: counts it and ends the program. */
 __attribute__((format(printf, 1, 2), noreturn)) static inline void lost(const char *format, ...)
 {
     char text[512];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_stall - writes down everything about a run of random_ops that does not come on
+ * random_stall - writes down everything about a run of random_ops that makes no progress
  *
- * What /proc says of the clients and the daemons (state, wait channel, stack, system call, open
- * files, of each thread), then what the mounts say of themselves. A mount may be what hangs, so
- * its files are read by a process that is given up after a while. Included by random_ops.c alone.
+ * First /proc of the clients and the daemons (state, wait channel, stack, system call, open files,
+ * of each thread), then the files of the mounts. A mount may hang, so its files are read by a
+ * process that is left behind after a while. Included by random_ops.c alone.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_STALL_H
 #define GMSFS_TESTS_TOOLS_RANDOM_STALL_H
@@ -65,7 +65,7 @@ static inline void dump_process(FILE *to, const char *what, pid_t pid)
     dump_files(to, pid);
 }
 
-/* By another process: a mount that does not answer would hold this one for good. */
+/* By another process: a mount that does not answer would block this one for good. */
 static inline void dump_served(FILE *to, const char *path)
 {
     uint64_t end_ms = tool_now_ms() + STALL_READ_MS * tool_slow();
@@ -83,7 +83,7 @@ static inline void dump_served(FILE *to, const char *path)
     if (got == 0) {
         kill(pid, SIGKILL);
         fprintf(to, "--- %s: does not answer\n", path);
-        dump_process(to, "who reads it", pid);
+        dump_process(to, "its reader", pid);
     }
 }
 

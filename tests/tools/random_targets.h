@@ -2,7 +2,7 @@
 /*
  * random_targets - the stores of a run of random_ops, their mounts, and the daemons behind them
  *
- * Stores are told by their paths; those in one directory are on one mount. Each has a log, which
+ * Stores are given by their paths; those in one directory are on one mount. Each has a log, which
  * its clients write, and a model, which replays it. Included by random_ops.c and its parts.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_TARGETS_H
@@ -42,7 +42,7 @@ static inline void use_target(int index)
     is_tight = target->is_tight;
 }
 
-/* A number of the device's file; UINT64_MAX: it has none of that name. */
+/* Returns a number of the device's file; UINT64_MAX if it has none of that name. */
 static inline uint64_t find_device_bytes(const char *name)
 {
     struct tool_path key = tool_path("\"%s\":", name);
@@ -72,12 +72,12 @@ static inline void add_target(const char *path)
     use_target(target_count++);
     has_places = target->has_places = find_device_bytes("host_total_bytes") != UINT64_MAX;
     is_tight = target->is_tight = find_device_bytes("total_bytes") < TIGHT_BYTES;
-    /* An earlier run may have left something. */
+    /* An earlier run may have left contents. */
     target->model->possible[0] = mark_given_up(see_in_tree());
     target->model->possible_count = 1;
 }
 
-/* The first store of its mount: what is the mount's is looked at once. */
+/* The first store of its mount checks the mount itself. */
 static inline bool is_first_of_mount(int index)
 {
     for (int i = 0; i < index; i++)
@@ -86,7 +86,8 @@ static inline bool is_first_of_mount(int index)
     return true;
 }
 
-/* The process that serves; 0: there is none just now. A keeper has other children for a while. */
+/* Returns the process that serves; 0 if there is none at the moment. A keeper has other children
+ * for a while. */
 static inline pid_t worker_of(pid_t keeper)
 {
     char text[1024] = "", comm[64];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random_workers - kills what serves the mounts of random_ops, at any moment
+ * random_workers - kills the workers of random_ops' mounts, at any moment
  *
- * Another worker goes on each time, so no client may notice anything but a pause. Included by
+ * Another worker continues each time, so clients must notice nothing but a pause. Included by
  * random_ops.c alone, of which it is a part.
  */
 #ifndef GMSFS_TESTS_TOOLS_RANDOM_WORKERS_H
@@ -14,7 +14,7 @@
 
 static int worker_kills;
 
-/* False: there is none just now. */
+/* Returns false if there is none at the moment. */
 static inline bool kill_worker(void)
 {
     static pid_t last[MAX_KEEPERS];

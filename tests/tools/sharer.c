@@ -12,11 +12,11 @@
  *   sharer hold STORE ro|rw          connects, prints the session's token; ends with its standard
  *                                    input; a line "commit" commits, "add" allocates
  *   sharer stay STORE                attaches all, closes every file, prints "mapped", and stays
- * until it is killed sharer exec STORE FILE r|rw      opens FILE, close-on-exec as the handle is,
- * and executes echo sharer join STORE TOKEN [BYTES]  joins: a reader attaches, a writer adds an
- * allocation
+ *                                    until it is killed
+ *   sharer exec STORE FILE r|rw      opens FILE, close-on-exec as the handle is, and executes echo
+ *   sharer join STORE TOKEN [BYTES]  joins: a reader attaches, a writer adds an allocation
  *
- * Each allocation is filled from its slot, so a reader knows what must be in it.
+ * Each allocation is filled from its slot, so a reader knows its bytes.
  */
 #include "gmsfs.h"
 #include "tool.h"
@@ -97,7 +97,7 @@ static size_t attach(void)
     return count;
 }
 
-/* ---- what this process holds ----------------------------------------------------------------- */
+/* ---- memory of this process ----------------------------------------------------------------- */
 
 static int count_maps(const char *target)
 {
@@ -240,7 +240,7 @@ static void do_hold(int argc, char **argv)
     }
 }
 
-/* The library would unmap; who only closes files keeps what is mapped. */
+/* The library would unmap; a process that only closes files keeps its mappings. */
 static void do_stay(int argc, char **argv)
 {
     (void)argc;
@@ -280,7 +280,7 @@ static void do_join(int argc, char **argv)
 
 static const struct {
     const char *name;
-    void (*act)(int argc, char **argv); /* what follows the store */
+    void (*act)(int argc, char **argv); /* the arguments after the store */
 } commands[] = {
     {"exec", do_exec},     {"load", do_load},   {"kept", do_kept},
     {"attach", do_attach}, {"cycle", do_cycle}, {"sleep", do_sleep},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tool - what the programs in tests/tools have in common
+ * tool - shared by the programs in tests/tools
  *
- * Short helpers for programs that drive a mount from outside and end at the first thing that is
- * not as it must be: they print what it was and exit with 1. Used by tests/tools only; knows the
- * tree of a mount, never the daemon.
+ * Short helpers for programs that drive a mount from outside and end at the first wrong result:
+ * they print it and exit with 1. Used by tests/tools only; knows the tree of a mount, never the
+ * daemon.
  */
 #ifndef GMSFS_TESTS_TOOLS_TOOL_H
 #define GMSFS_TESTS_TOOLS_TOOL_H
@@ -58,7 +58,7 @@ static inline void tool_pause_us(unsigned us)
         ;
 }
 
-/* Machines that are slower (sanitizers) multiply every limit by this. */
+/* Slower machines (sanitizers) multiply every limit by this. */
 static inline uint64_t tool_slow(void)
 {
     const char *text = getenv("GMSFS_TEST_SLOW");
@@ -97,7 +97,7 @@ __attribute__((format(printf, 1, 2))) static inline struct tool_path tool_path(c
     return path;
 }
 
-/* The whole text of a small file, NUL-terminated. Its length, or a negative errno. */
+/* Reads the whole text of a small file, NUL-terminated. Returns its length, or a negative errno. */
 static inline ssize_t tool_read_text(const char *path, char *text, size_t size)
 {
     size_t got = 0;
@@ -115,7 +115,7 @@ static inline ssize_t tool_read_text(const char *path, char *text, size_t size)
     return n < 0 ? n : (ssize_t)got;
 }
 
-/* How many descriptors a process has; with `target`, only those whose link holds it. */
+/* Counts a process's descriptors; with `target`, only those whose link contains it. */
 static inline int tool_count_fds(pid_t pid, const char *target)
 {
     struct tool_path dir = tool_path("/proc/%d/fd", (int)pid);
@@ -136,10 +136,10 @@ static inline int tool_count_fds(pid_t pid, const char *target)
             count++;
     }
     closedir(stream);
-    return target ? count : count - (pid == getpid() ? 1 : 0); /* not the stream itself */
+    return target ? count : count - (pid == getpid() ? 1 : 0); /* without the stream itself */
 }
 
-/* Lines of a store's `sessions` that hold `word` (held or waiting). */
+/* Counts the lines of a store's `sessions` that have `word` (held or waiting). */
 static inline int tool_count_sessions(const char *store, const char *word)
 {
     static char text[TOOL_TEXT_BYTES];

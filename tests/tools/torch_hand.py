@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch does with a store in GPU memory, over libgmsfs by ctypes.
+"""PyTorch on a store in GPU memory, over libgmsfs by ctypes.
 
     torch_hand.py LIBRARY STORE
 
 One process loads (a writer), another computes over the mapped tensors (a reader), replays a captured
 CUDA graph after the memory was unmapped, exchanged by the writer and mapped again, also after it was
 demoted to the host and promoted, and is refused while a stream is capturing. The mount has a
-host_size=. Prints "ok" and ends with 0, or tells what differs.
+host_size=. Prints "ok" and ends with 0, or prints the difference.
 """
 import ctypes
 import errno
@@ -41,9 +41,9 @@ class Store:
         self.handle = ctypes.c_void_p()
         self.check("open", self.lib.gmsfs_open(path.encode(), ctypes.byref(self.handle)))
 
-    def check(self, what, result):
+    def check(self, label, result):
         if result < 0:
-            sys.exit(f"{what}: {os.strerror(-result)}")
+            sys.exit(f"{label}: {os.strerror(-result)}")
 
     def call(self, name, *arguments):
         self.check(name, getattr(self.lib, name)(self.handle, *arguments))
@@ -101,9 +101,9 @@ def move_to(place):
         time.sleep(0.01)
 
 
-def same(what, got, want):
+def same(label, got, want):
     if not torch.allclose(got.cpu(), want, rtol=1e-3, atol=1e-3):
-        sys.exit(f"{what}: another product than from the values that were loaded")
+        sys.exit(f"{label}: another product than from the values that were loaded")
 
 
 def capture(weights, x):
@@ -134,23 +134,23 @@ def refused_while_capturing(store, x):
     same("a graph captured beside a refusal", twice, 2 * x.cpu())
 
 
-def replay(what, graph, out, want):
+def replay(label, graph, out, want):
     out.zero_()
     graph.replay()
     torch.cuda.synchronize()
-    same(what, out, want)
+    same(label, out, want)
 
 
-def sleep_and_wake_elsewhere(store, what):
-    """Its memory leaves the device while nobody has it, and the wake brings other memory."""
+def sleep_and_wake_elsewhere(store, label):
+    """Its memory leaves the device while no process uses it, and the wake brings other memory."""
     before = moves()
     store.call("gmsfs_unmap_all_vas", 0)
     move_to("host")
     store.call("gmsfs_remap_all_vas", FOREVER, STRICT)
     if read_file("residency") != "device host\n":
-        sys.exit(f"{what}: it woke at {read_file('residency')}")
+        sys.exit(f"{label}: it woke at {read_file('residency')}")
     if moves() != before + 2:
-        sys.exit(f"{what}: {moves() - before} moves were counted, not there and back")
+        sys.exit(f"{label}: {moves() - before} moves were counted, not there and back")
 
 
 def read(store):
@@ -169,9 +169,9 @@ def read(store):
     load_elsewhere(2)
     store.call("gmsfs_remap_all_vas", FOREVER, 0)
     replay("the graph after sleep, over new bytes", graph, out, 2 * values(2))
-    for what in ("the graph after a demotion that copied", "the graph after one that had a spare"):
-        sleep_and_wake_elsewhere(store, what)
-        replay(what, graph, out, 2 * values(2))
+    for label in ("the graph after a demotion that copied", "the graph after one that had a spare"):
+        sleep_and_wake_elsewhere(store, label)
+        replay(label, graph, out, 2 * values(2))
     store.lib.gmsfs_close(store.handle)
     print("ok")
 

@@ -4,9 +4,8 @@
  *
  *   triton_table HTTP GRPC [DELAY_MS [TOKEN_FILE]]
  *
- * What the front end is told by libgmsfs it is told by this table here, so that all else of it can
- * be tested where no mount can be, and what a mount says and does not say can be had at will.
- * Prints where it serves; ends by SIGTERM.
+ * This table gives the front end the answers that libgmsfs gives otherwise, so that the rest of it
+ * can be tested without a mount, with any answer of a mount. Prints its addresses; ends by SIGTERM.
  */
 #include "tool.h"
 #include "triton/registry.h"
@@ -84,7 +83,7 @@ static void drop_lost(struct row *row)
     row->info.references = (uint64_t)kept;
 }
 
-/* What nobody refers to any more goes when somebody looks. */
+/* Drops unreferenced regions at the next request. */
 static void reap(struct registry *registry)
 {
     size_t kept = 0;

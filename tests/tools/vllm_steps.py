@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """vllm_steps.py MODEL STORE STEP...: engines of vLLM on the processor, one after the other, each in a child
-of this process, so that vLLM is imported once. Prints a line for each step: its name and what it saw, as
+of this process, so that vLLM is imported once. Prints a line for each step: its name and its view, as
 JSON."""
 
 import json
@@ -65,7 +65,7 @@ def blocks(store=None, lose=False, **options):
 
 
 def run():
-    """What a plain start sees, or one over the store."""
+    """The view of a plain start, or of one over the store."""
     engine = start()
     found = shared()
     report = found.report()
@@ -156,7 +156,7 @@ def waiters(path):
 
 
 def memory():
-    """What vLLM asks before it looks at the memory of a GPU: for a store to be, and one that is there."""
+    """vLLM's questions before it looks at the memory of a GPU: for a new store, and for an existing one."""
     from gmsfs.vllm import loader
     from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.model_loader import get_model_loader
