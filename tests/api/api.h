@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api - what the tests of libgmsfs share: programs against a live store, run by tests/57-api.bats
+ * api - shared by the tests of libgmsfs: programs against a live store, run by tests/57-api.bats
  *
- * GMSFS_TEST_STORE names a store that the tests may empty and fill; nobody else uses it meanwhile.
- * Every wait has a bound, so a test that fails does not hang those after it.
+ * GMSFS_TEST_STORE names a store that the tests may empty and fill; no other process uses it
+ * meanwhile. Every wait has a bound, so that a failing test does not hang the next ones.
  */
 #ifndef GMSFS_TESTS_API_H
 #define GMSFS_TESTS_API_H
@@ -41,7 +41,7 @@ __attribute__((unused)) static gmsfs_t *open_store(void)
     gmsfs_t *store = NULL;
 
     require(gmsfs_open(store_path(), &store) == 0);
-    check_int(gmsfs_set_slab_bytes(store, 0), 0); /* but in test_slabs: one allocation each */
+    check_int(gmsfs_set_slab_bytes(store, 0), 0); /* one allocation each, except in test_slabs */
     return store;
 }
 
@@ -56,7 +56,7 @@ __attribute__((unused)) static gmsfs_t *open_locked(enum gmsfs_mode mode)
     return store;
 }
 
-/* 1: descriptors of memory are memfds. */
+/* Returns 1 if descriptors of memory are memfds. */
 __attribute__((unused)) static int is_host(gmsfs_t *store)
 {
     struct gmsfs_info info = {0};
@@ -65,7 +65,7 @@ __attribute__((unused)) static int is_host(gmsfs_t *store)
     return info.memory == GMSFS_MEMORY_HOST;
 }
 
-/* A writer on a store that holds nothing. */
+/* Opens a writer on an empty store. */
 __attribute__((unused)) static gmsfs_t *open_fresh_writer(void)
 {
     gmsfs_t *store = open_locked(GMSFS_MODE_RW);
@@ -82,7 +82,7 @@ __attribute__((unused)) static uint64_t granularity_of(gmsfs_t *store)
     return info.granularity_bytes;
 }
 
-/* One allocation of `size_bytes` whose bytes are `fill`, published; nobody is connected after. */
+/* Publishes one allocation of `size_bytes` whose bytes are `fill`, and disconnects. */
 __attribute__((unused)) static void publish(uint64_t size_bytes, const char *tag, int fill)
 {
     gmsfs_t *writer = open_fresh_writer();
@@ -94,7 +94,7 @@ __attribute__((unused)) static void publish(uint64_t size_bytes, const char *tag
     gmsfs_close(writer);
 }
 
-/* The state of a thread or process, by its `stat` in /proc. */
+/* Waits for a state of a thread or process, by its `stat` in /proc. */
 __attribute__((unused)) static void await_state(const char *stat_path, const char *states)
 {
     char state = 0;
@@ -111,7 +111,7 @@ __attribute__((unused)) static void await_state(const char *stat_path, const cha
     check(state && strchr(states, state));
 }
 
-/* A thread of this process waits for something. */
+/* Waits until a thread of this process waits. */
 __attribute__((unused)) static void await_blocked(int tid)
 {
     char path[64];
@@ -120,7 +120,7 @@ __attribute__((unused)) static void await_blocked(int tid)
     await_state(path, "SD");
 }
 
-/* Open descriptors of this process. */
+/* Counts open descriptors of this process. */
 __attribute__((unused)) static int count_fds(void)
 {
     DIR *directory = opendir("/proc/self/fd");
@@ -133,7 +133,7 @@ __attribute__((unused)) static int count_fds(void)
     return count;
 }
 
-/* Mappings and descriptors of memory files that this process holds. */
+/* Counts mappings and descriptors of memory files of this process. */
 __attribute__((unused)) static int count_memory(void)
 {
     char line[512], path[64], target[256];
@@ -155,7 +155,7 @@ __attribute__((unused)) static int count_memory(void)
     return count;
 }
 
-/* The rights of the mapping at `ptr` as /proc/self/maps shows them, e.g. "r--s"; "" for none. */
+/* Returns the rights of the mapping at `ptr` as in /proc/self/maps, e.g. "r--s"; "" for none. */
 __attribute__((unused)) static const char *rights_at(const void *ptr)
 {
     static char rights[8];
@@ -188,7 +188,7 @@ __attribute__((unused)) static void write_control(const char *store, const char 
     close(fd);
 }
 
-/* Revokes it, as an operator does. */
+/* Revokes a session, as an operator does. */
 __attribute__((unused)) static void end_session(const char *store, uint64_t session)
 {
     char order[64];

@@ -20,7 +20,7 @@ __attribute__((unused)) static const struct drv *driver(void)
     return cu;
 }
 
-/* What is wrong with the machine from now on, for this process. */
+/* Sets the machine's faults from now on, for this process. */
 __attribute__((unused)) static void control(const char *faults)
 {
     char path[512], fresh[520];
@@ -35,7 +35,7 @@ __attribute__((unused)) static void control(const char *faults)
     require(fclose(file) == 0 && rename(fresh, path) == 0);
 }
 
-/* A context of the store's device, current until it is popped. */
+/* Makes a context of the store's device current until it is popped. */
 __attribute__((unused)) static void push_context(void)
 {
     struct drv_context *context;
@@ -72,7 +72,7 @@ __attribute__((unused)) static int byte_at(const void *ptr)
     return byte;
 }
 
-/* Mappings of device memory in this process. */
+/* Counts mappings of device memory in this process. */
 __attribute__((unused)) static int count_mapped(void)
 {
     FILE *maps = fopen("/proc/self/maps", "re");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph_fixture - graph pools over a store beside GMSFS_TEST_STORE, for the tests of them
+ * graph_fixture - graph pools over a store beside GMSFS_TEST_STORE, for their tests
  *
- * A test begins with fresh_pool, which makes the store anew, and ends its pools itself.
+ * A test begins with fresh_pool, which makes the store again, and ends its pools itself.
  */
 #ifndef GMSFS_TESTS_API_GRAPH_FIXTURE_H
 #define GMSFS_TESTS_API_GRAPH_FIXTURE_H
@@ -33,7 +33,7 @@ __attribute__((unused)) static const char *graph_path(void)
     return path;
 }
 
-/* The first line of a file of the store. */
+/* Reads the first line of a file of the store. */
 __attribute__((unused)) static const char *read_line(const char *name)
 {
     static char line[4096];
@@ -60,7 +60,7 @@ __attribute__((unused)) static uint64_t device_free_bytes(void)
     return device.f_bavail * device.f_frsize;
 }
 
-/* Freeing goes on behind the answer of whoever gave the memory back. */
+/* The daemon frees memory some time after it has answered the client. */
 __attribute__((unused)) static int wait_for_free(uint64_t bytes)
 {
     for (int i = 0; i < WAIT_MS && device_free_bytes() != bytes; i++)
@@ -83,7 +83,7 @@ __attribute__((unused)) static void remove_store(void)
     check(access(graph_path(), F_OK) < 0);
 }
 
-/* Asleep, over an EMPTY store on an empty device. */
+/* Makes a sleeping pool over an EMPTY store on an empty device. */
 __attribute__((unused)) static gmsfs_graph_pool_t *fresh_pool(void)
 {
     struct statvfs device;
@@ -137,17 +137,18 @@ space_stats_of(gmsfs_graph_space_t *space)
     return stats;
 }
 
-/* The end of a test: nothing is left of the pool, neither on the device nor in this process. */
+/* Ends a test: nothing is left of the pool, on the device or in this process. */
 __attribute__((unused)) static void end_pool(gmsfs_graph_pool_t *pool)
 {
     gmsfs_graph_close(pool);
     remove_store();
 }
 
-#define ANSWER_FD 9 /* of the process that start_self started */
+#define ANSWER_FD 9 /* in the process of start_self */
 
-/* This program anew, since handles do not survive fork(), for its test deed_of_another_process
- * alone. `deed` names what that does; what it writes to ANSWER_FD comes by `answers`. */
+/* Starts this program again, because handles do not survive fork(), for its test
+ * deed_of_another_process alone. `deed` names the act; `answers` reads everything that it writes to
+ * ANSWER_FD. */
 __attribute__((unused)) static pid_t start_self(const char *deed, int *answers)
 {
     int ends[2];
@@ -157,7 +158,7 @@ __attribute__((unused)) static pid_t start_self(const char *deed, int *answers)
     pid = fork();
     if (pid == 0) {
         dup2(ends[1], ANSWER_FD);
-        fcntl(ANSWER_FD, F_SETFD, 0); /* it was that one already, perhaps */
+        fcntl(ANSWER_FD, F_SETFD, 0); /* in case that it already had this number */
         dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
         setenv("GMSFS_GRAPH_DEED", deed, 1);
         execl("/proc/self/exe", "graph", "deed_of_another_process", (char *)NULL);

@@ -2,8 +2,8 @@
 /*
  * group_fixture - the stores of a group, engines that lock them all, and threads that wait
  *
- * GMSFS_TEST_GROUP names three or more stores, on several mounts, separated by colons; nobody else
- * uses them meanwhile. Two of the mounts have two of them, and 64 MiB each.
+ * GMSFS_TEST_GROUP names three or more stores, on several mounts, separated by colons; no other
+ * process uses them meanwhile. Two of the mounts have two of them, and 64 MiB each.
  */
 #ifndef GMSFS_TESTS_API_GROUP_FIXTURE_H
 #define GMSFS_TESTS_API_GROUP_FIXTURE_H
@@ -25,7 +25,7 @@
 static struct {
     char path[512];
     uint8_t id[16];
-} stores[MAX_STORES]; /* by id, as groups go */
+} stores[MAX_STORES]; /* by id, the order of groups */
 static size_t store_count;
 
 __attribute__((unused)) static int compare_ids(const void *left, const void *right)
@@ -89,7 +89,7 @@ __attribute__((unused)) static void engine_disconnect(struct engine *engine)
         check_int(gmsfs_disconnect(engine->handles[i]), 0);
 }
 
-/* All handles have this lock. */
+/* Returns true if all handles have this lock. */
 __attribute__((unused)) static bool engine_has(struct engine *engine, enum gmsfs_mode mode)
 {
     for (size_t i = 0; i < store_count; i++)
@@ -132,7 +132,7 @@ __attribute__((unused)) static void check_fill(gmsfs_t *reader, int fill)
     free(list);
 }
 
-/* Commits a whole group, whatever was there. */
+/* Commits a whole group over any other contents. */
 __attribute__((unused)) static void publish_group(int fill, uint8_t id[16])
 {
     struct engine engine = engine_open();
@@ -144,7 +144,7 @@ __attribute__((unused)) static void publish_group(int fill, uint8_t id[16])
     engine_close(&engine);
 }
 
-/* Nothing is committed anywhere: a writer whose bytes may have been seen has aborted. */
+/* Commits nothing anywhere: a writer whose bytes may have been seen has aborted. */
 __attribute__((unused)) static void empty_group(void)
 {
     struct engine engine = engine_open();
@@ -167,7 +167,7 @@ __attribute__((unused)) static void empty_group(void)
     engine_close(&engine);
 }
 
-/* One store of its own, with a commit that has no group id or another one. */
+/* Commits one store alone, without a group id or with another one. */
 __attribute__((unused)) static void publish_alone(size_t index, int fill, const uint8_t *id)
 {
     gmsfs_t *store = NULL;
@@ -179,7 +179,7 @@ __attribute__((unused)) static void publish_alone(size_t index, int fill, const 
     gmsfs_close(store);
 }
 
-/* A lock of one store, held by somebody else. */
+/* Takes a lock of one store with another handle. */
 __attribute__((unused)) static gmsfs_t *hold(size_t index, enum gmsfs_mode mode)
 {
     gmsfs_t *store = NULL;
@@ -200,7 +200,7 @@ __attribute__((unused)) static int try_lock(size_t index, enum gmsfs_mode mode)
     return r;
 }
 
-/* Nobody holds or awaits anything: RW can be had at once everywhere. */
+/* Returns true if RW can be had at once everywhere: there is no holder or waiter. */
 __attribute__((unused)) static bool all_free(void)
 {
     for (size_t i = 0; i < store_count; i++)
@@ -209,7 +209,7 @@ __attribute__((unused)) static bool all_free(void)
     return true;
 }
 
-/* A loader that dies between two commits of its group. */
+/* Starts a loader that dies between two commits of its group. */
 __attribute__((unused)) static void die_after(size_t commits, int fill)
 {
     pid_t child;
@@ -262,7 +262,7 @@ __attribute__((unused)) static int waiter_end(struct waiter *waiter)
     return waiter->result;
 }
 
-/* The highest number of those who wait for the store, and how many they are. */
+/* Counts the store's waiters; `newest` is the highest of their numbers. */
 __attribute__((unused)) static int count_waiting(size_t index, unsigned long *newest)
 {
     char path[600], line[512];
@@ -285,7 +285,8 @@ __attribute__((unused)) static int count_waiting(size_t index, unsigned long *ne
     return count;
 }
 
-/* Until so many wait for the store, one of them newer than `after`. The newest. */
+/* Waits until the store has this many waiters, one of them newer than `after`. Returns the
+ * newest. */
 __attribute__((unused)) static unsigned long wait_waiting(size_t index, int count,
                                                           unsigned long after)
 {
@@ -296,7 +297,7 @@ __attribute__((unused)) static unsigned long wait_waiting(size_t index, int coun
             return newest;
         usleep(1000);
     }
-    require(!"nobody came to wait");
+    require(!"the waiter did not come");
     return 0;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ioctl_hook - the library's requests to the mount pass by the test first
+ * ioctl_hook - the library's requests to the mount pass through the test first
  *
- * Included once by a program, which defines on_ioctl. In place of the C library's ioctl(2), which
- * the library, linked statically, then calls.
+ * Included once by a program, which defines on_ioctl. Replaces the C library's ioctl(2), so that
+ * the library, linked statically, calls this one.
  */
 #ifndef GMSFS_TESTS_API_IOCTL_HOOK_H
 #define GMSFS_TESTS_API_IOCTL_HOOK_H
@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* 0: it goes on; else the errno with which it fails, and the mount never hears of it. From any
- * thread. */
+/* Returns 0 to make the request; else the errno with which it fails, without reaching the mount.
+ * From any thread. */
 static int on_ioctl(unsigned long request);
 
 int ioctl(int fd, unsigned long request, ...)

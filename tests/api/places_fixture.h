@@ -9,7 +9,7 @@
 
 #include "api.h"
 
-/* A word for the store's file `residency`. */
+/* Writes a word to the store's file `residency`. */
 __attribute__((unused)) static int order(const char *word)
 {
     char path[512];
@@ -33,7 +33,7 @@ __attribute__((unused)) static struct gmsfs_info look(void)
     return info;
 }
 
-/* Until the bytes are there, and nowhere else. */
+/* Waits until all bytes are there, and nowhere else. */
 __attribute__((unused)) static void move_to(const char *word, unsigned residency)
 {
     check_int(order(word), 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regions_fixture - regions of this user in the mount of GMSFS_TEST_STORE, for the tests of them
+ * regions_fixture - regions of this user in the mount of GMSFS_TEST_STORE, for their tests
  *
- * A test begins with open_regions, which leaves none of an earlier one, and closes what it opened.
+ * A test begins with open_regions, which removes those of an earlier one, and closes its own.
  */
 #ifndef GMSFS_TESTS_API_REGIONS_FIXTURE_H
 #define GMSFS_TESTS_API_REGIONS_FIXTURE_H
@@ -16,7 +16,7 @@
 #define SELF GMSFS_REGION_SELF
 
 static char mount_path[4096];
-/* Of what this thread registered last. */
+/* The reason for this thread's last registration. */
 static _Thread_local enum gmsfs_region_reason reason;
 
 __attribute__((unused)) static gmsfs_regions_t *open_regions(void)
@@ -71,7 +71,7 @@ __attribute__((unused)) static struct gmsfs_region_request cuda_wish(const char 
                                          .raw_handle_bytes = sizeof handle};
 }
 
-/* Or an error. */
+/* Returns the count, or an error. */
 __attribute__((unused)) static int count_references(gmsfs_regions_t *regions, const char *name)
 {
     struct gmsfs_region_info info;
@@ -80,7 +80,7 @@ __attribute__((unused)) static int count_references(gmsfs_regions_t *regions, co
     return error ? error : (int)info.references;
 }
 
-/* The one allocation that the store has committed. */
+/* Describes the one allocation that the store has committed. */
 __attribute__((unused)) static struct gmsfs_region_request store_wish(char *key, size_t room)
 {
     struct gmsfs_region_request wish = wish_of("w", -1, 0, 10);

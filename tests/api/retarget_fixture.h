@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * retarget_fixture - several stores side by side, one of which a handle maps at a time
+ * retarget_fixture - several stores side by side, of which a handle maps one at a time
  */
 #ifndef GMSFS_TESTS_API_RETARGET_FIXTURE_H
 #define GMSFS_TESTS_API_RETARGET_FIXTURE_H
@@ -10,7 +10,7 @@
 #include "places_fixture.h"
 
 /* `a` is the store of api.h, ELSEWHERE one of another mount, BESIDE one of another mount of the
- * same device, the others are neighbours of `a`, made where they are not. */
+ * same device; the others are neighbours of `a`, made if they do not exist. */
 #define ELSEWHERE 'z'
 #define BESIDE    'y'
 

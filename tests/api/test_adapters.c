@@ -4,7 +4,7 @@
  * by Zipf's law: each use finds its adapter there if, and only if, a simulator of least recently
  * used says so.
  *
- * The mount is that of 57-api.bats: all have a spare, and nobody has to stay.
+ * The mount is that of 57-api.bats: each adapter has a spare, and none has a minimum stay.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -51,7 +51,7 @@ static void order_to_host(unsigned adapter)
     require(get_residency(adapter) == GMSFS_RESIDENCY_HOST);
 }
 
-/* Its number is what is in it. */
+/* Publishes an adapter with its number as contents. */
 static void publish_adapter(unsigned adapter)
 {
     uint64_t slot = 0;
@@ -70,7 +70,7 @@ static void publish_adapter(unsigned adapter)
     order_to_host(adapter);
 }
 
-/* The latest use counts by its millisecond, so no two may be in one. */
+/* A use counts by its millisecond, so no two uses may share one. */
 static void pass_millisecond(void)
 {
     struct timespec next;
@@ -85,7 +85,7 @@ static void pass_millisecond(void)
         ;
 }
 
-/* Whether it was on the device. */
+/* Returns whether it was on the device. */
 static int use(unsigned adapter)
 {
     int hit = (get_residency(adapter) & GMSFS_RESIDENCY_DEVICE) != 0;
@@ -116,7 +116,8 @@ static unsigned draw_adapter(void)
     return adapter;
 }
 
-/* The list of who was used last, the latest first; whether it was among the first. */
+/* Keeps the list of adapters by their last use, the latest first. Returns whether this one was
+ * among the first. */
 static int simulate(unsigned adapter)
 {
     static unsigned list[ROOM + 1], length;

@@ -18,7 +18,7 @@ static uint64_t free_bytes(void)
     return device.f_bavail * device.f_frsize;
 }
 
-/* PIECES allocations, whose bytes are their rank plus `first`. */
+/* Publishes PIECES allocations, whose bytes are their rank plus `first`. */
 static void publish_pieces(int first)
 {
     gmsfs_t *writer = open_fresh_writer();
@@ -45,7 +45,7 @@ static gmsfs_t *open_attached(unsigned char *ptrs[PIECES])
     return reader;
 }
 
-/* What a child of fork() gets that opens the store itself, and wants memory. */
+/* Returns the error that a child of fork() gets when it opens the store itself and wants memory. */
 static int reserve_in_child(void)
 {
     int status = -1;
@@ -70,10 +70,10 @@ static int reserve_in_child(void)
     return WIFEXITED(status) ? -WEXITSTATUS(status) : -EINTR;
 }
 
-/* The first test: later ones use the driver. */
+/* The first test, because later ones use the driver. */
 TAP_TEST(child_of_a_process_that_has_not_used_the_driver_uses_it)
 {
-    gmsfs_t *store = open_store(); /* which does not */
+    gmsfs_t *store = open_store(); /* which does not use it */
 
     check_int(reserve_in_child(), 0);
     gmsfs_close(store);
@@ -106,7 +106,7 @@ static int has_loaded_driver(void)
     return has;
 }
 
-/* The second: the driver's first call of this process is under way in another thread. */
+/* The second test: another thread is in this process's first call of the driver. */
 TAP_TEST(child_of_a_process_whose_driver_just_starts_is_told)
 {
     pthread_t thread;
@@ -242,7 +242,7 @@ TAP_TEST(private_copy_can_be_written_to_and_is_the_devices)
     gmsfs_close(reader);
 }
 
-/* The stream does not block, and does nothing before it is waited for. */
+/* The stream does not block, and does nothing before the test waits for it. */
 TAP_TEST(private_copy_has_what_a_stream_was_still_to_write)
 {
     static const unsigned char bytes[100] = {[99] = 33};
@@ -310,7 +310,7 @@ TAP_TEST(device_that_is_named_twice_or_is_the_stores_own_counts_once)
 
 /* ---- rights of other devices ---------------------------------------------------------------- */
 
-/* What the device may do there: enum drv_access. */
+/* Returns the device's rights there: enum drv_access. */
 static unsigned long long rights_of(drv_device device, const void *ptr)
 {
     enum drv_result (*get)(unsigned long long *, const struct drv_location *, drv_pointer);
@@ -322,7 +322,7 @@ static unsigned long long rights_of(drv_device device, const void *ptr)
     return flags;
 }
 
-/* The first GPU, which the store is not of; or nobody. */
+/* Gives rights to the first GPU, which does not have the store; or takes them. */
 static void let_in_other(gmsfs_t *store, int let_in)
 {
     struct drv_uuid uuid;
@@ -432,7 +432,7 @@ TAP_TEST(calls_wait_for_no_capture_and_break_none)
     check_int(gmsfs_unmap_all_vas(reader, 0), 0);
     check_int(begin_capture(stream), DRV_SUCCESS);
     check_int(gmsfs_remap_all_vas(reader, WAIT_MS, 0), -EBUSY);
-    gmsfs_close(reader); /* gives back, whatever captures */
+    gmsfs_close(reader); /* frees in spite of captures */
     check_int(end_capture(stream), DRV_SUCCESS);
     cu->cuStreamDestroy_v2(stream);
     pop_context();
@@ -523,7 +523,7 @@ TAP_TEST(nothing_is_left_after_many_cycles)
     }
     check_int(count_fds(), fds);
     check_int(count_mapped(), 0);
-    check(free_bytes() >= room); /* more: what an earlier test freed came back meanwhile */
+    check(free_bytes() >= room); /* more if memory of an earlier test was freed meanwhile */
     writer = open_fresh_writer();
     check_int(gmsfs_commit(writer, 0, NULL), 0);
     gmsfs_close(writer);

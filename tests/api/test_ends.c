@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that are cancelled inside the library, or interrupted, and what is used after it was
- * closed. */
+/* Threads that are cancelled inside the library, or interrupted, and the use of the library
+ * afterwards. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -96,7 +96,7 @@ out:
 
 static void grow_cancelled(struct deed *deed)
 {
-    stats_of(deed->pool); /* it leaves the thread as it was */
+    stats_of(deed->pool); /* it leaves the thread unchanged */
     pthread_cancel(pthread_self());
     deed->error = gmsfs_graph_grow(deed->pool, CHUNK);
 }
@@ -211,7 +211,7 @@ static void read_cancelled(struct deed *deed)
         gmsfs_free_layout(layout);
 }
 
-/* Graph pools begin on an empty device, also when all of this is run once more. */
+/* Graph pools begin on an empty device, even when all of this runs twice. */
 static void publish_nothing(void)
 {
     gmsfs_t *writer = open_fresh_writer();
@@ -336,7 +336,7 @@ static const struct gmsfs_region_request wish_of_key = {.kind = GMSFS_REGION_SYS
                                                         .fd = -1,
                                                         .byte_size = BYTES};
 
-/* All that open, read or close files, which is where pthread_cancel(3) would end a thread. */
+/* Calls that open, read or close files, which is where pthread_cancel(3) would end a thread. */
 static void open_regions_cancelled(struct deed *deed)
 {
     pthread_cancel(pthread_self());
@@ -474,8 +474,7 @@ static void get_and_close(struct deed *deed)
     gmsfs_regions_close(deed->regions);
 }
 
-/* A signal comes right behind each lock that a call takes, and right before each that it gives up.
- */
+/* Sends a signal right after each lock that a call takes, and right before each release. */
 int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     static int (*lock)(pthread_mutex_t *);
@@ -500,7 +499,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
     return unlock(mutex);
 }
 
-/* Until interrupt_end each lock is a signal, whose handler does that. */
+/* Until interrupt_end each lock sends a signal, whose handler does this. */
 static void interrupt_with(struct deed deed)
 {
     interrupts = answered_otherwise = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The errors that the manual lists call by call, as far as host memory and one store give them;
- * what other tests of tests/api provoke beside what they are about is here once more, so that the
- * lists have one place that holds them. */
+/* The errors that the manual lists for each call, as far as host memory and one store give them.
+ * Some that other tests of tests/api meet are here too, so that one place has the whole list. */
 #include <gmsfs_graph.h>
 #include <gmsfs_region.h>
 #include <sys/resource.h>
@@ -13,7 +12,7 @@
 
 #define LONG_NAME 300
 
-/* Not one descriptor more may be opened, until limit_undo. */
+/* Allows no further descriptor, until limit_undo. */
 static struct rlimit limit_before;
 
 static void limit_descriptors(void)
@@ -24,7 +23,7 @@ static void limit_descriptors(void)
     require(next >= 0 && getrlimit(RLIMIT_NOFILE, &limit_before) == 0);
     close(next);
     limit = limit_before;
-    limit.rlim_cur = (rlim_t)next; /* the lowest that is free */
+    limit.rlim_cur = (rlim_t)next; /* the lowest free number */
     require(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
@@ -316,7 +315,7 @@ TAP_TEST(keys_that_no_entry_can_have)
 
 /* ---- a mount that dies ---------------------------------------------------------------------- */
 
-static int death_errno; /* 0: it goes on */
+static int death_errno; /* 0 if it continues */
 
 int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
@@ -330,7 +329,7 @@ int mkdirat(int fd, const char *name, mode_t mode)
     return errno ? -1 : (int)syscall(SYS_mkdirat, fd, name, mode);
 }
 
-/* The kernel has a word of its own for those who were just asking. */
+/* The kernel has another error for requests in flight. */
 TAP_TEST(whoever_asks_as_the_mount_dies_is_told_as_all_others)
 {
     struct gmsfs_region_info info;

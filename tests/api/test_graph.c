@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph pools: spaces over the same chunks, growing and shrinking. How pools sleep and wake is in
- * test_graph_sleep.c. */
+/* Graph pools: spaces over the same chunks, growing and shrinking. test_graph_sleep.c has sleep and
+ * wake. */
 #include "graph_fixture.h"
 
 /* ---- the store ---------------------------------------------------------------------------- */
@@ -268,7 +268,7 @@ TAP_TEST(shrinking_unmaps_behind_the_last_live_segment)
     end_pool(pool);
 }
 
-/* ---- what cannot be had ------------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------------------------- */
 
 TAP_TEST(full_device_leaves_nothing_half_done)
 {

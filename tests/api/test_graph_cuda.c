@@ -22,7 +22,7 @@ static void find_symbols(void)
     dlclose(library);
 }
 
-/* In a context that is current. */
+/* Makes a stream in a context that is current. */
 static struct drv_stream *new_stream(void)
 {
     struct drv_stream *stream = NULL;
@@ -95,7 +95,8 @@ TAP_TEST(ordinal_of_another_device_is_refused)
 /* ---- calls of the driver that fail --------------------------------------------------------------
  */
 
-/* Each of them once, wherever it comes: what fails changes nothing, and then it works. */
+/* Lets each call fail once, wherever it comes: a failed one changes nothing, and the next one
+ * works. */
 static void grow_with(gmsfs_graph_pool_t *pool, gmsfs_graph_space_t *space, const char *call,
                       int first)
 {
@@ -272,7 +273,7 @@ TAP_TEST(capture_elsewhere_that_was_named_holds_sleep_off_and_not_wake)
 /* ---- the guard --------------------------------------------------------------------------------
  */
 
-/* Copies of the fake driver with `lazy` are done when they are waited for. */
+/* Copies of the fake driver with `lazy` are done when a wait needs them. */
 TAP_TEST(guard_orders_launches_on_the_device_or_refuses_them)
 {
     static unsigned char one = 1;
@@ -326,7 +327,7 @@ TAP_TEST(sleep_waits_for_what_was_launched)
     end_pool(pool);
 }
 
-/* The program resets its device and begins anew; what it gives back late is ignored or counted. */
+/* The program resets its device and begins again; late releases are ignored or counted. */
 TAP_TEST(pair_and_pool_survive_the_end_of_the_context)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two functions that torch is given: from any thread, at any time; and the guard of launches.
- */
+/* The two functions for torch: from any thread, at any time; and the guard of launches. */
 #include <pthread.h>
 
 #include "graph_fixture.h"
@@ -9,7 +8,7 @@
 #define THREADS        4
 #define ROUNDS         60
 
-/* ---- what is selected ----------------------------------------------------------------------- */
+/* ---- selecting ------------------------------------------------------------------------------ */
 
 TAP_TEST(stream_decides_which_space_is_allocated_from)
 {
@@ -62,7 +61,7 @@ struct selector {
     int wrong;
 };
 
-/* On a stream that another thread has selected the same space on. */
+/* Selects the same space as another thread, on the same stream. */
 static void *select_too(void *context)
 {
     struct selector *selector = context;
@@ -179,7 +178,7 @@ TAP_TEST(what_is_given_back_after_the_end_of_its_pool_is_no_other_pools)
     require(late != NULL);
     end_pool(pool);
     pool = fresh_awake_pool();
-    space = new_space(pool, 0); /* where the other one was, if that is free */
+    space = new_space(pool, 0); /* at the other one's place, if that is free */
     ptr = take(space, 100);
     gmsfs_graph_dealloc(late, 100, 0, NULL);
     check_int(space_stats_of(space).live, 1);
@@ -357,9 +356,7 @@ TAP_TEST(fork_in_the_midst_of_allocations_leaves_a_child_that_works)
     end_pool(pool);
 }
 
-/* ---- the guard, of threads: test_graph_cuda has what it does on a device
- * --------------------------------------------------------------------------------
- */
+/* ---- the guard, of threads (test_graph_cuda has devices) ------------------------------------ */
 
 struct launcher {
     gmsfs_graph_pool_t *pool;
@@ -373,7 +370,7 @@ static void *launch_many(void *context)
 
     for (int i = 0; i < 2000 && !launcher->result; i++) {
         launcher->result = gmsfs_graph_enter(launcher->pool, NULL, GMSFS_GRAPH_ORDER);
-        ++*launcher->counter; /* no lock but the guard's */
+        ++*launcher->counter; /* under the guard's lock only */
         if (!launcher->result)
             launcher->result = gmsfs_graph_leave(launcher->pool, NULL);
     }
@@ -484,7 +481,7 @@ TAP_TEST(thread_that_launches_may_allocate_while_a_sleep_waits_for_it)
     check_int(gmsfs_graph_enter(pool, NULL, GMSFS_GRAPH_ORDER), 0);
     require(pthread_create(&thread, NULL, sleep_in_a_thread, &launcher) == 0);
     usleep(50000);
-    alarm(WAIT_MS / 1000); /* it would wait for the sleep, and that for this thread */
+    alarm(WAIT_MS / 1000); /* it would wait for the sleep, and the sleep for this thread */
     take(space, CHUNK);
     alarm(0);
     check_int(gmsfs_graph_leave(pool, NULL), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph pools by random operations in any order, held against a model of a few lines: which segment
- * lies where, how many chunks there are, and which bytes are one and the same. */
+/* Graph pools by random operations in any order, compared with a model of a few lines: the place of
+ * each segment, the number of chunks, and the bytes that are shared. */
 #include "graph_fixture.h"
 
 #define SPACES   8
@@ -12,16 +12,16 @@
 #define MODEL_CHUNK (2 * MIB)
 
 struct model_segment {
-    uint64_t offset, size_bytes; /* size 0: none */
+    uint64_t offset, size_bytes; /* size 0 if none */
 };
 
 struct model_space {
-    gmsfs_graph_space_t *space; /* NULL: none */
+    gmsfs_graph_space_t *space; /* NULL if none */
     unsigned char *base;
     int eager;
     size_t reached;
     struct model_segment segments[SEGMENTS];
-    int bytes[CHUNKS]; /* of an eager one: the first of each chunk; -1: anything */
+    int bytes[CHUNKS]; /* of an eager one: the first of each chunk; -1 for any */
 };
 
 struct model {
@@ -29,7 +29,7 @@ struct model {
     struct model_space spaces[SPACES];
     int awake;
     size_t shared; /* chunks that no eager space has */
-    size_t stored; /* asleep: kept in the store */
+    size_t stored; /* asleep: chunks kept in the store */
     size_t high;
     int bytes[SPACES * CHUNKS]; /* of shared chunks */
     uint64_t random;
@@ -43,7 +43,7 @@ static uint64_t draw(struct model *model, uint64_t below)
     return model->random % below;
 }
 
-/* ---- what follows from the model ------------------------------------------------------------ */
+/* ---- consequences of the model -------------------------------------------------------------- */
 
 static size_t chunks_of(uint64_t bytes)
 {
@@ -81,7 +81,7 @@ static uint64_t live_end(const struct model_space *space)
     return end;
 }
 
-/* The lowest multiple of 512 at which it meets no other; UINT64_MAX: there is none. */
+/* Returns the lowest multiple of 512 at which it overlaps none; UINT64_MAX if there is none. */
 static uint64_t lowest_gap(const struct model_space *space, uint64_t size_bytes)
 {
     uint64_t at = 0, rounded = (size_bytes + 511) & ~UINT64_C(511);
@@ -253,7 +253,7 @@ static void step_sleep_or_wake(struct model *model)
         forget_bytes(model->spaces[i].bytes, 0, CHUNKS);
 }
 
-/* ---- what must hold ------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
 static void check_stats(const struct model *model)
 {

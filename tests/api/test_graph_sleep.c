@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph pools that sleep and wake: what they give back or keep, where the next wake finds it, and
- * what a wake waits for or is refused over. */
+/* Graph pools that sleep and wake: the memory that they free or keep, where the next wake finds it,
+ * and the waits and refusals of a wake. */
 #include "graph_fixture.h"
 
 TAP_TEST(sleep_gives_everything_back_and_wakes_at_the_same_addresses)
@@ -143,7 +143,7 @@ TAP_TEST(pool_whose_store_was_removed_wakes_on_a_new_one)
     a = take(new_space(pool, 0), 2 * CHUNK);
     for (unsigned flags = 0; flags <= GMSFS_GRAPH_KEEP; flags++) {
         check_int(gmsfs_graph_sleep(pool, flags), 0);
-        remove_store(); /* with what was kept in it */
+        remove_store(); /* with its contents */
         wait_for_free(before);
         check_int(gmsfs_graph_wake(pool, WAIT_MS), 0);
         require(stat(graph_path(), &status) == 0);
@@ -269,7 +269,7 @@ TAP_TEST(revoked_pool_says_so_and_sleep_puts_it_in_order)
     end_pool(pool);
 }
 
-/* What start_self("wake") is: it waits for the store, and has it for a moment. */
+/* The deed of start_self("wake"): it waits for the store, and has it for a moment. */
 TAP_TEST(deed_of_another_process)
 {
     const char *deed = getenv("GMSFS_GRAPH_DEED");

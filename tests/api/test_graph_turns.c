@@ -4,7 +4,7 @@
 
 #define TURNS 20
 
-/* Returns when the other process is where the test wants it. */
+/* Returns when the other process has reached the point that the test wants. */
 static pid_t start_deed(const char *deed, int *answers)
 {
     pid_t pid = start_self(deed, answers);
@@ -80,7 +80,7 @@ TAP_TEST(pool_that_is_killed_over_kept_chunks_leaves_an_empty_store)
     end_pool(pool);
 }
 
-/* In turns over one set of chunks: each finds what the other left, and never both awake. */
+/* In turns over one set of chunks: each finds the other's bytes, and they are never both awake. */
 TAP_TEST(two_processes_take_turns)
 {
     gmsfs_graph_pool_t *pool = fresh_awake_pool();
@@ -124,7 +124,7 @@ static void deed_say_and_wait_for(const sigset_t *signals)
     check_int(sigwait(signals, &number), 0);
 }
 
-/* Its mount dies and comes again twice: while it sleeps, and while it is awake (50-crash). */
+/* Its mount dies and returns twice: while it sleeps, and while it is awake (50-crash). */
 static void deed_survive(gmsfs_graph_pool_t *pool)
 {
     gmsfs_graph_space_t *space = new_space(pool, 0);

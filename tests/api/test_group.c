@@ -145,7 +145,7 @@ TAP_TEST(signals_do_not_shorten_the_time_for_all)
     engine_close(&engine);
 }
 
-/* The session of a lock that waits for the others is ended from outside. */
+/* The session of a lock is ended from outside while it waits for the others. */
 TAP_TEST(a_lock_that_is_revoked_meanwhile_fails_the_group)
 {
     gmsfs_t *holder = hold(store_count - 1, GMSFS_MODE_RW);
@@ -191,7 +191,7 @@ TAP_TEST(rw_or_ro_is_rw_on_empty_stores_and_ro_on_a_whole_group)
     engine_close(&engine);
 }
 
-/* Each of the stores, in turn, is not of the group. */
+/* Takes each of the stores, in turn, out of the group. */
 TAP_TEST(ro_refuses_a_mix_and_rw_or_ro_becomes_the_writer)
 {
     static const uint8_t foreign[16] = "another load....";
@@ -206,7 +206,7 @@ TAP_TEST(ro_refuses_a_mix_and_rw_or_ro_becomes_the_writer)
         check_int(engine_connect(&engine, GMSFS_MODE_RW_OR_RO, 0), 0);
         check(engine_has(&engine, GMSFS_MODE_RW));
         engine_disconnect(&engine);
-        /* Looking has harmed nobody: what was committed is there still. */
+        /* Looking has harmed no store: the commits are still there. */
         check_int(gmsfs_connect(engine.handles[at], GMSFS_MODE_RO, 0), 0);
         check_fill(engine.handles[at], 2);
         check_int(gmsfs_disconnect(engine.handles[at]), 0);
@@ -233,7 +233,7 @@ TAP_TEST(a_crash_between_the_first_commits_heals_itself)
     for (size_t commits = 1; commits < store_count; commits++) {
         empty_group();
         die_after(commits, 5);
-        /* Something is not committed yet, and might be. */
+        /* A part is not committed yet, and might be. */
         check_int(engine_connect(&engine, GMSFS_MODE_RO, 100), -ETIMEDOUT);
         check_int(engine_connect(&engine, GMSFS_MODE_RW_OR_RO, WAIT_MS), 0);
         check(engine_has(&engine, GMSFS_MODE_RW));
@@ -253,10 +253,10 @@ TAP_TEST(a_crash_between_commits_over_a_whole_group_is_a_mix_and_heals_itself)
     struct engine engine = engine_open();
 
     for (size_t commits = 1; commits < store_count; commits++) {
-        for (size_t i = 0; i < store_count; i++) /* nothing of it may be rolled back to */
+        for (size_t i = 0; i < store_count; i++) /* no part of it may be rolled back to */
             publish_alone(i, 1, (const uint8_t *)"one whole group.");
         die_after(commits, 2);
-        /* The writer replaced the layouts, so what it did not commit is as before. */
+        /* The writer replaced the layouts, so uncommitted ones are as before. */
         check_int(engine_connect(&engine, GMSFS_MODE_RO, WAIT_MS), -ESTALE);
         check_int(engine_connect(&engine, GMSFS_MODE_RW_OR_RO, WAIT_MS), 0);
         check(engine_has(&engine, GMSFS_MODE_RW));
@@ -271,7 +271,7 @@ TAP_TEST(a_crash_between_commits_over_a_whole_group_is_a_mix_and_heals_itself)
 
 /* ---- commits that fail -------------------------------------------------------------------- */
 
-/* An entry that points outside of its allocation, until `mend`. */
+/* Makes an entry that points outside of its allocation, until `mend`. */
 static void spoil(gmsfs_t *writer, bool mend)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -315,7 +315,7 @@ TAP_TEST(a_layout_that_any_of_the_stores_refuses_is_found_before_the_first_commi
     engine_close(&engine);
 }
 
-/* What is left of a group that failed half-way has its lock still. */
+/* The rest of a group that failed half-way still has its lock. */
 TAP_TEST(the_rest_of_a_group_can_be_committed_with_its_id)
 {
     static const uint8_t id[16] = "begun by another";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups that have several stores each on mounts with room for one group at a time. Nobody orders a
- * move: whoever comes has the others' stores leave, at any time (min_stay=0).
+ * Groups with several stores each on mounts with room for one group at a time. No client orders a
+ * move: each one that connects evicts the others' stores, at any time (min_stay=0).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,7 +15,8 @@
 #define ROUNDS      2
 #define PATIENCE_MS 50000
 
-/* Of the mounts GMSFS_TEST_ONE and _TWO, of 24 MiB each: what a group has on them, in 2 MiB. */
+/* The allocations of a group on the mounts GMSFS_TEST_ONE and _TWO, of 24 MiB each, in units of 2
+ * MiB. */
 struct shape {
     size_t count;
     const char *mounts[MAX_RANKS];
@@ -217,7 +218,7 @@ TAP_TEST(group_that_lacks_a_members_bytes_is_loaded_anew_while_another_one_wants
     }
 }
 
-/* Its handles are its own, and it goes on until it is killed. */
+/* Runs with handles of its own until it is killed. */
 static void be_killed(const struct engine *like)
 {
     struct engine engine = *like;

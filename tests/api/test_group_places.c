@@ -44,7 +44,7 @@ static void engine_close(struct engine *engine)
         gmsfs_close(engine->handles[i]);
 }
 
-/* Ids are random: made anew until they are in that order. */
+/* Ids are random: opens engines until the ids are in that order. */
 static struct engine engine_open(const char *name, int first_is_lower)
 {
     struct engine engine = {0};
@@ -67,7 +67,8 @@ static unsigned residency_of(gmsfs_t *handle)
     return info.residency;
 }
 
-/* Until it may go: somebody may just be looking whether the group can be had. */
+/* Repeats the order until the store may move: another client may be checking the group at that
+ * moment. */
 static void order(struct engine *engine, int i, const char *word, unsigned residency)
 {
     char path[560];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several stores as one: memory that is set aside together with their locks. */
+/* Several stores as one: memory that is reserved together with their locks. */
 #include "group_fixture.h"
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
 #define MIB  (UINT64_C(1) << 20)
-#define MOST (40 * MIB) /* of a device with 64 MiB: for one of them */
+#define MOST (40 * MIB) /* of a device with 64 MiB: enough for one of them */
 
 /* Two groups that share devices but no store. */
 struct twins {
@@ -33,7 +33,7 @@ static struct twins find_twins(void)
     return twins;
 }
 
-/* Some stores of an engine, each with so much memory. */
+/* Some stores of an engine, with a reservation for each. */
 struct loader {
     gmsfs_t *handles[MAX_STORES];
     uint64_t bytes[MAX_STORES];
@@ -111,7 +111,7 @@ static uint64_t free_bytes(size_t index)
     return device.f_bavail * device.f_frsize;
 }
 
-/* What sessions held comes back when they end, and what they freed soon after. */
+/* The daemon frees reservations when their sessions end, and freed memory soon after. */
 static bool comes_free(size_t index, uint64_t bytes)
 {
     for (int i = 0; i < 4 * WAIT_MS && free_bytes(index) != bytes; i++)
@@ -152,7 +152,7 @@ TAP_TEST(memory_for_a_group_that_makes_no_sense_is_refused)
 
     empty_group();
     loader_open(&loader, both, 2, MOST);
-    /* Each fits on the device, both never. */
+    /* Each fits on the device, both together never. */
     check_int(loader_connect(&loader, GMSFS_TIMEOUT_FOREVER), -ENOMEM);
     loader.bytes[1] = UINT64_MAX;
     check_int(loader_connect(&loader, GMSFS_TIMEOUT_FOREVER), -ENOMEM);
@@ -183,7 +183,7 @@ TAP_TEST(what_a_group_has_committed_counts_as_there_for_who_replaces_it)
     empty_group();
 }
 
-/* What is free is for the one that has nothing to replace, whichever of them is asked first. */
+/* Free memory goes to the store that has nothing to replace, in either order of asking. */
 TAP_TEST(two_stores_of_a_full_device_are_replaced_when_one_has_lost_its_own)
 {
     struct twins twins = find_twins();
@@ -225,7 +225,8 @@ TAP_TEST(who_reads_a_whole_group_needs_no_memory)
     other.mode = GMSFS_MODE_RW_OR_RO;
     check_int(loader_connect(&other, 0), 0);
     check_int(gmsfs_granted_lock(other.handles[0]), GMSFS_MODE_RO);
-    check(free_bytes(twins.stores[0][0]) >= before); /* what was before may be on its way back */
+    /* The former bytes may still be on their way back. */
+    check(free_bytes(twins.stores[0][0]) >= before);
     loader_close(&other);
     loader_close(&loader);
 }
@@ -258,7 +259,7 @@ TAP_TEST(a_group_that_lacks_memory_holds_nothing_while_it_waits)
     }
 }
 
-/* Room for each of them, and not for both: who waited for one alone would have it all the time. */
+/* Room for each of them, and not for both: a wait for one alone would find it all the time. */
 TAP_TEST(two_stores_of_one_device_are_waited_for_together)
 {
     struct twins twins = find_twins();
@@ -302,7 +303,7 @@ TAP_TEST(who_waits_for_memory_to_write_reads_what_is_whole_by_then)
     either.mode = GMSFS_MODE_RW_OR_RO;
     loader_start(&either);
     wait_waiting(first, 1, 0);
-    check_int(loader_connect(&loader, WAIT_MS), 0); /* it reserves nothing, so it passes */
+    check_int(loader_connect(&loader, WAIT_MS), 0); /* without a reservation, so it passes */
     for (size_t i = 0; i < loader.count; i++)
         fill_store(loader.handles[i], 1);
     check_int(gmsfs_commit_group(loader.handles, loader.count, GMSFS_COMMIT_STAY, NULL), 0);

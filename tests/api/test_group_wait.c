@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several stores as one: who waits for their locks, and who sleeps meanwhile. */
+/* Several stores as one: waiters for their locks, and readers that sleep meanwhile. */
 #include "group_fixture.h"
 
 /* ---- waiting ------------------------------------------------------------------------------ */
@@ -23,7 +23,7 @@ TAP_TEST(a_group_of_readers_holds_nothing_while_it_waits)
     engine_close(&engine);
 }
 
-/* A reader that had a lock would keep the loader out, whose commit it waits for. */
+/* A reader with a lock would exclude the loader whose commit it waits for. */
 TAP_TEST(readers_that_wait_for_a_half_committed_group_let_it_be_healed)
 {
     struct engine engine = engine_open();
@@ -62,7 +62,7 @@ TAP_TEST(who_waits_for_a_loader_reads_what_it_commits_also_when_it_stays)
     engine_close(&engine);
 }
 
-/* A healer in the queue behind another one, who then stays on as a reader, or leaves. */
+/* Has a healer wait behind another one, which then stays as a reader, or leaves. */
 static void check_healed_by_another(unsigned flags)
 {
     struct waiter loader, other;
@@ -98,8 +98,8 @@ TAP_TEST(who_waits_to_heal_reads_what_another_has_healed_and_left)
     check_healed_by_another(0);
 }
 
-/* Each comes before the one before it leaves, and has time enough to slip in while the healer looks
- * around. One that is held off leaves the healer's way free. */
+/* Each comes before the one before it leaves, and has time enough to get in while the healer looks
+ * around. Holding one off clears the healer's way. */
 TAP_TEST(readers_that_keep_coming_do_not_keep_a_healer_out)
 {
     gmsfs_t *reader, *next = NULL;
@@ -207,7 +207,7 @@ TAP_TEST(a_child_of_fork_is_told_and_leaves_the_parents_locks)
 
 /* ---- sleeping readers --------------------------------------------------------------------- */
 
-/* The locks that RW_OR_RO takes and gives back on its way leave no trace in the handle. */
+/* The locks that RW_OR_RO takes and releases on its way leave no trace in the handle. */
 TAP_TEST(sleepers_wake_after_a_group_that_was_tried_in_vain)
 {
     struct engine engine = engine_open();

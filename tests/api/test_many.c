@@ -11,7 +11,7 @@
 
 #include "api.h"
 
-#define MEMORY_BYTES ((uint64_t)64 << 20) /* what these tests may take of the device */
+#define MEMORY_BYTES ((uint64_t)64 << 20) /* bound of these tests on the device */
 
 static uint32_t publish_many(void)
 {
@@ -196,7 +196,7 @@ TAP_TEST(threads_share_a_handle)
     gmsfs_close(often.handle);
 }
 
-/* Forking while others attach: a child has none of the memory, whenever it was made. */
+/* Forks while others attach: a child has none of the memory, at any moment. */
 static void *fork_often(void *unused)
 {
     intptr_t failures = 0;
@@ -311,7 +311,7 @@ TAP_TEST(broken_connection_is_made_anew)
     gmsfs_close(reader);
 }
 
-/* Several small allocations, and which file each is. */
+/* Several small allocations, and the file of each. */
 struct several {
     gmsfs_t *writer;
     uint64_t slots[5];
@@ -346,7 +346,7 @@ static struct several make_several(void)
     return several;
 }
 
-/* which: the digits of those that are asked for */
+/* `which`: the digits of the requested ones */
 static void check_exported(const struct several *several, const char *which)
 {
     uint64_t slots[GMSFS_ALLOCATE_EACH_MAX] = {0};

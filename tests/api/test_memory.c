@@ -138,7 +138,7 @@ static uint64_t free_bytes(void)
     return device.f_bavail * device.f_frsize;
 }
 
-/* What was freed before is given back some time later. */
+/* Freed memory returns some time later. */
 static uint64_t wait_for_free_bytes(uint64_t used_bytes)
 {
     struct statvfs device;
@@ -264,7 +264,7 @@ TAP_TEST(destroy_gives_everything_back)
     check_str(rights_at(one), "");
     check_int(gmsfs_allocate_handles(store, 3, 10, "t", NULL, 0, NULL), 0);
     check_int(gmsfs_attach_all(store, GMSFS_ACCESS_READ, &list, &count), 0);
-    require(count == 3); /* with its mapping went the first one's memory */
+    require(count == 3); /* its mapping kept the first one's memory */
     check_int(gmsfs_destroy_mapping(store, list[1].ptr), 0);
     check_str(rights_at(list[1].ptr), "---p");
     for (size_t i = 0; i < count; i++)
@@ -274,7 +274,7 @@ TAP_TEST(destroy_gives_everything_back)
     check_int(count_memory(), 0);
     free(list);
     check_int(gmsfs_get_info(store, &info), 0);
-    check_int(info.allocations, 3); /* what was attached only stays in the layout */
+    check_int(info.allocations, 3); /* allocations that were only attached stay in the layout */
     gmsfs_close(store);
 }
 
@@ -327,7 +327,7 @@ TAP_TEST(private_copy_is_this_processs_own_and_stays_in_sleep)
     copy[0] = 6;
     check_int(shared[4000], 5);
     check_int(gmsfs_memory_info(store, &info), 0);
-    check_int(info.shared_bytes, granularity); /* though it is mapped twice */
+    check_int(info.shared_bytes, granularity); /* although it is mapped twice */
     check_int(info.private_bytes, 1000);
     check_int(info.preserved_bytes, 0);
     check_int(gmsfs_copy_private(store, shared, granularity + 1, (void **)&copy), -ENOENT);

@@ -114,7 +114,7 @@ TAP_TEST(many_are_put_at_once_and_listed_in_order)
     gmsfs_close(store);
 }
 
-/* The keys in order, each read twice: first all of them, then from places in between. */
+/* Lists the keys in order, each twice: first all of them, then from places in between. */
 static void check_listing(DIR *directory)
 {
     static const int stops[] = {2999, 0, 700, 1, 2998, 1500};
@@ -220,7 +220,7 @@ TAP_TEST(a_bad_one_among_many_stops_all_and_is_named)
     gmsfs_close(store);
 }
 
-/* At the value's address is nothing, so a byte of it that is read would end this. */
+/* The value's address has no memory, so reading one byte of it would end this. */
 TAP_TEST(values_beyond_the_bound_leave_what_is_there)
 {
     static const size_t beyond[] = {GMSFS_VALUE_MAX + 1, SIZE_MAX - 8, SIZE_MAX - 1, SIZE_MAX};
@@ -247,7 +247,7 @@ TAP_TEST(values_beyond_the_bound_leave_what_is_there)
     gmsfs_close(store);
 }
 
-/* A large one takes another way than a small one. */
+/* A large one takes another path than a small one. */
 TAP_TEST(a_binding_that_cannot_be_leaves_the_value_that_is_there)
 {
     static char large[2 * GMSFS_PUT_DATA_MAX];
@@ -323,7 +323,7 @@ static pid_t start_looking(const char *path)
     _exit(0);
 }
 
-/* Between finding a name and asking about it the entry goes, and another comes. */
+/* Between finding a name and looking it up the entry goes, and another appears. */
 TAP_TEST(what_comes_and_goes_is_there_or_not_and_never_stale)
 {
     gmsfs_t *store = open_fresh_writer();

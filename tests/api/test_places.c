@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store that is demoted while its clients sleep: what they find when they wake. */
+/* A store that is demoted while its clients sleep: the memory that they find when they wake. */
 #include <pthread.h>
 
 #include "places_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of a GPU whose bytes are on the host: what of it can be mapped. */
+/* A store of a GPU whose bytes are on the host: the parts that can be mapped. */
 #include "cuda_fixture.h"
 #include "places_fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions: what a client registers and a server reads, of a client's memory and of a store, and
- * when it goes. What is refused is in test_regions_refused.c.
+ * Regions: registered by a client and read by a server, of a client's memory and of a store, and
+ * their ends. test_regions_refused.c has refusals.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 #include "regions_fixture.h"
 
-/* ---- what a client and a server do --------------------------------------------------------- */
+/* ---- a client and a server ------------------------------------------------------------------ */
 
 TAP_TEST(a_server_reads_and_writes_what_a_client_registered)
 {
@@ -97,7 +97,7 @@ TAP_TEST(a_key_without_a_descriptor_is_opened_as_shared_memory)
     fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL, 0600);
     require(fd >= 0 && ftruncate(fd, 64) == 0 && pwrite(fd, "abcd", 4, 0) == 4);
     check_int(gmsfs_region_register(regions, &wish, &reason), 0);
-    shm_unlink(key); /* as the resource tracker of a client does */
+    shm_unlink(key); /* like the resource tracker of a client */
     check_int(gmsfs_region_open(regions, SELF, "r", &region, NULL), 0);
     check_int(gmsfs_region_read(region, 0, bytes, 4, NULL), 0);
     check_bytes(bytes, 4, "abcd", 4);

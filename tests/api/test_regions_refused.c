@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions that are refused: what each call says that Triton's texts follow from; bad clients, what
- * is in no store, and two users on one machine. Some tests need root to become others.
+ * Regions that are refused: the answers behind Triton's texts, bad clients, contents of no store,
+ * and two users on one machine. Some tests need root to become other users.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -15,7 +15,7 @@
 #define ANNA 65531u
 #define BEN  65532u
 
-/* ---- what Triton's texts follow from ------------------------------------------------------- */
+/* ---- the answers behind Triton's texts ------------------------------------------------------ */
 
 TAP_TEST(what_cannot_be_registered_says_why)
 {
@@ -113,7 +113,7 @@ TAP_TEST(an_object_that_shrinks_is_an_error_and_no_signal)
     check_int(reason, GMSFS_REGION_SHRUNK);
     check_int(gmsfs_region_write(region, 0, bytes, 64, &reason), -ENODATA);
     check_int(reason, GMSFS_REGION_SHRUNK);
-    check(fstat(fd, &stat) == 0 && stat.st_size == 4100); /* nor did it grow again */
+    check(fstat(fd, &stat) == 0 && stat.st_size == 4100); /* it did not grow again either */
     check_int(gmsfs_region_map(region, GMSFS_ACCESS_READ, &ptr), -ENODATA);
     gmsfs_region_close(region);
     close(fd);
@@ -149,7 +149,7 @@ TAP_TEST(what_is_no_memory_is_not_taken)
     gmsfs_regions_close(regions);
 }
 
-/* A file of the mount itself, whose end is a request to whoever would wait for it. */
+/* A file of the mount itself: closing it sends a request to the process that would wait for it. */
 TAP_TEST(a_file_of_the_mount_is_no_object)
 {
     gmsfs_regions_t *regions = open_regions();
@@ -222,7 +222,7 @@ TAP_TEST(the_directory_of_regions_is_no_store)
 
 /* ---- two users ----------------------------------------------------------------------------- */
 
-/* In a child, as this user: 0, or the line that failed. */
+/* Runs in a child, as this user. Returns 0, or the line that failed. */
 static int as_user(uint32_t uid, int (*run)(gmsfs_regions_t *regions))
 {
     int status = -1;
@@ -258,7 +258,7 @@ static int register_mine(gmsfs_regions_t *regions)
     return 0;
 }
 
-/* Ben's, while Anna has regions. */
+/* Runs as Ben, while Anna has regions. */
 static int meddle(gmsfs_regions_t *regions)
 {
     struct gmsfs_region_info info, *list = NULL;
@@ -286,7 +286,7 @@ static int meddle(gmsfs_regions_t *regions)
     snprintf(path, sizeof path, "%s/regions/%u/mine", mount_path, ANNA);
     MUST(open(path, O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES);
     MUST(unlink(path) < 0 && errno == EACCES);
-    MUST(register_fd(regions, "mine", fd, 0, 1) == 0); /* a name is each one's own */
+    MUST(register_fd(regions, "mine", fd, 0, 1) == 0); /* each user has names of its own */
     MUST(gmsfs_region_unregister_all(regions, SELF, GMSFS_REGION_ANY, &gone) == 0 && gone == 1);
     return 0;
 }
@@ -303,7 +303,7 @@ TAP_TEST(a_user_cannot_see_open_or_unregister_anothers_regions)
     check_int(as_user(ANNA, register_mine), 0);
     check_int(as_user(BEN, meddle), 0);
     check_int(gmsfs_region_list(regions, ANNA, GMSFS_REGION_ANY, &list, &count), 0);
-    check_int(count, 2); /* they outlive who registered them */
+    check_int(count, 2); /* they outlive the process that registered them */
     gmsfs_region_list_free(list);
     check_int(gmsfs_region_unregister_all(regions, ANNA, GMSFS_REGION_ANY, NULL), 0);
     gmsfs_regions_close(regions);
@@ -348,7 +348,7 @@ TAP_TEST(root_registers_for_others)
     gmsfs_regions_close(regions);
 }
 
-/* A store that its group may read: root says which groups the other has. */
+/* A store that its group may read: root says which groups the other user has. */
 TAP_TEST(an_allocation_is_registered_for_who_may_read_its_store)
 {
     gmsfs_regions_t *regions;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions used by several threads at once, in children of fork(2), behind unregistering and
+/* Regions used by several threads at once, in children of fork(2), after unregistering and
  * closing. */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -12,8 +12,8 @@
 
 /* ---- exactly once -------------------------------------------------------------------------- */
 
-/* Also where the connection breaks before an answer has come: nothing is done twice, and what was
- * done is not denied. */
+/* Even if the connection breaks before an answer arrives, nothing is done twice, and nothing done
+ * is denied. */
 TAP_TEST(each_call_says_what_it_did_round_after_round)
 {
     gmsfs_regions_t *regions = open_regions();
@@ -44,7 +44,7 @@ struct worker {
     gmsfs_regions_t *regions;
     gmsfs_region_t *region;
     int number;
-    int wrong; /* the line that found what must not be; 0: none */
+    int wrong; /* the line that failed; 0 if none */
 };
 
 #define EXPECT(worker, condition)             \
@@ -65,7 +65,7 @@ static void run_all(struct worker *workers, void *(*run)(void *))
     }
 }
 
-/* Its own region, from the beginning to the end. */
+/* Uses its own region, from the beginning to the end. */
 static void use_own(struct worker *worker, int round)
 {
     char name[16], byte = 0, mark = (char)(worker->number + round);
@@ -85,7 +85,7 @@ static void use_own(struct worker *worker, int round)
     close(fd);
 }
 
-/* One that all want: whoever comes first registers it, and whoever comes first ends it. */
+/* Uses one that all want: the first thread registers it, and the first to end it does. */
 static void use_common(struct worker *worker)
 {
     gmsfs_region_t *region = NULL;
@@ -119,8 +119,8 @@ static void *register_and_use(void *argument)
     return NULL;
 }
 
-/* The directory of this user's regions goes with the last of them, and so the handle's descriptor
- * of it at times: they are counted without the handle. */
+/* The directory of this user's regions goes with the last of them, and with it the handle's
+ * descriptor at times: they are counted without the handle. */
 TAP_TEST(threads_register_open_list_and_unregister_by_one_handle)
 {
     struct worker workers[THREADS] = {0};
@@ -185,7 +185,7 @@ static int wait_for(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* The line that found what must not be. */
+/* Returns the line that failed. */
 static int use_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, int fd)
 {
     struct gmsfs_region_info info, *list;
@@ -236,7 +236,7 @@ TAP_TEST(a_child_of_fork_cannot_use_the_handle_nor_give_its_parents_references_b
     gmsfs_regions_close(regions);
 }
 
-/* The line that found what must not be. before: open descriptors, before any was the library's. */
+/* Returns the line that failed. before: open descriptors, before the library's first. */
 static int keep_as_child(gmsfs_regions_t *regions, gmsfs_region_t *region, char *ptr, int before)
 {
     if (ptr[0] != 'x' || fcntl(gmsfs_region_descriptor(region), F_GETFD) < 0)

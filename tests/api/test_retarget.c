@@ -16,7 +16,7 @@ struct content {
     struct part parts[3];
     size_t count;
     int fill;
-    const char *note; /* of an entry that belongs to no memory */
+    const char *note; /* of an entry without memory */
     int spoil_slots;  /* allocations come and go before the parts */
 };
 
@@ -281,7 +281,7 @@ TAP_TEST(another_shape_is_refused_and_nothing_has_changed)
     check_refused(&other, "the order");
 }
 
-/* Of host memory: two mounts of one GPU have the same memory. */
+/* Host memory, because two mounts of one GPU have the same memory. */
 TAP_TEST(store_of_another_mount_is_refused_and_nothing_has_changed)
 {
     struct slot slot;
@@ -477,7 +477,7 @@ static struct waiting start_waiting(void)
     return waiting;
 }
 
-/* Far from its time. */
+/* Far from its timeout. */
 static void check_cancelled(struct waiting *waiting, uint64_t start_ms)
 {
     void *error = NULL;
@@ -539,7 +539,7 @@ static void *change_around(void *context)
     return NULL;
 }
 
-/* One of three is always leaving, and whoever wants it has to bring it back. */
+/* One of three is always leaving, and a slot that wants it has to bring it back. */
 TAP_TEST(many_slots_change_among_stores_that_come_and_go)
 {
     pthread_t threads[THREADS];

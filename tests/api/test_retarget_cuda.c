@@ -69,7 +69,7 @@ TAP_TEST(store_of_another_gpu_is_refused)
     gmsfs_close(slot);
 }
 
-/* Two mounts of one GPU have the same memory, but each its own events. */
+/* Two mounts of one GPU have the same memory, but events of their own. */
 TAP_TEST(notices_follow_a_slot_to_another_mount_by_the_same_descriptor)
 {
     struct pollfd poller = {.events = POLLIN};
@@ -88,7 +88,7 @@ TAP_TEST(notices_follow_a_slot_to_another_mount_by_the_same_descriptor)
     require(fstat(poller.fd, &events) == 0 && stat(path_of(BESIDE), &store) == 0);
     check_int(events.st_dev, store.st_dev);
     check_int(gmsfs_notices(slot), 0);
-    for (int i = 0; i < 100 && poll(&poller, 1, 0) == 1; i++) /* a worker that goes on wakes it */
+    for (int i = 0; i < 100 && poll(&poller, 1, 0) == 1; i++) /* a new worker wakes it */
         check_int(gmsfs_notices(slot), 0);
     check_int(poll(&poller, 1, 0), 0);
     gmsfs_close(open_slot(BESIDE, &ptr));
@@ -110,7 +110,7 @@ TAP_TEST(another_size_leaves_the_gpu_as_it_was)
     gmsfs_close(slot);
 }
 
-/* The driver maps the old store again where it refused the new one. */
+/* The driver maps the old store again after it has refused the new one. */
 TAP_TEST(mapping_that_the_driver_refuses_brings_the_old_store_back)
 {
     unsigned char *ptr;

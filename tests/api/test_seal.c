@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing: a writer whose layout is final goes on, and its successor adopts layout and bytes. */
+/* Sealing: a writer whose layout is final continues, and its successor adopts layout and bytes. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -7,7 +7,7 @@
 
 #define KV_BYTES 100000u
 
-/* A sealed layout of two allocations that this writer has mapped; it goes on with RW_DATA. */
+/* A sealed layout of two allocations that this writer has mapped; it continues with RW_DATA. */
 static gmsfs_t *seal_two(void *pointers[2])
 {
     gmsfs_t *writer = open_fresh_writer();
@@ -28,7 +28,8 @@ static gmsfs_t *adopt(void)
     return open_locked(GMSFS_MODE_RW_DATA_OR_RW);
 }
 
-/* The first: a child of who has used a GPU cannot use it, and this one writes. */
+/* The first test, because a child of a process that has used a GPU cannot use it, and this one
+ * writes. */
 TAP_TEST(a_successor_waits_until_the_process_that_has_the_memory_has_exited)
 {
     struct gmsfs_mapping *list = NULL;
@@ -109,7 +110,7 @@ TAP_TEST(the_next_writer_adopts_the_layout_and_its_bytes)
     gmsfs_t *store = seal_two(kv);
     size_t count = 0;
 
-    gmsfs_close(store); /* this process has the memory, and it is this process that goes on */
+    gmsfs_close(store); /* the process that has the memory is also the one that continues */
     store = adopt();
     check_int(gmsfs_granted_lock(store), GMSFS_MODE_RW_DATA);
     check_int(gmsfs_read_layout(store, &layout), 0);

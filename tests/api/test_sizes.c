@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes and counts that nobody has: each call refuses them at once, and the handle is as before. */
+/* Sizes and counts beyond all bounds: each call refuses them at once, and the handle is
+ * unchanged. */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,7 +20,7 @@ static const uint64_t HUGE[] = {UINT64_MAX,       UINT64_MAX - 1,    UINT64_MAX 
     for (size_t at_huge = 0; at_huge < COUNT(HUGE) && ((size) = HUGE[at_huge], 1); at_huge++)
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
-/* One that a check refuses, and no wait. */
+/* A call that a check refuses, without a wait. */
 #define REFUSED(call, error)                     \
     do {                                         \
         uint64_t start_ms = now_ms();            \
@@ -165,7 +166,7 @@ TAP_TEST(lists_of_huge_counts)
     gmsfs_close(store);
 }
 
-/* As programs of a later library would tell their sizes, or by mistake. */
+/* Sizes as of a later library's programs, or by mistake. */
 TAP_TEST(structs_of_huge_sizes)
 {
     gmsfs_t *store = open_fresh_writer();
@@ -190,7 +191,7 @@ TAP_TEST(structs_of_huge_sizes)
     gmsfs_close(store);
 }
 
-/* Of a later version: what this library does not know is zeros. */
+/* Of a later version: fields that this library does not know are zeros. */
 struct later_entry {
     struct gmsfs_layout_entry entry;
     uint64_t more;

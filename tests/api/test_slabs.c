@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes carved from slabs: found again, given back, put to sleep and woken. */
+/* Sizes carved from slabs: found again, freed, put to sleep and woken. */
 #include <sys/statvfs.h>
 
 #include "api.h"
@@ -77,7 +77,7 @@ TAP_TEST(tags_do_not_share_a_slab)
     gmsfs_close(store);
 }
 
-/* The sizes of all allocations with a tag; how many they are. */
+/* Lists the sizes of all allocations with a tag. Returns their number. */
 static size_t sizes_of(gmsfs_t *store, const char *tag, uint64_t *sizes, size_t room)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -152,7 +152,7 @@ TAP_TEST(small_pieces_of_many_tags_cost_a_granule_each)
     gmsfs_close(store);
 }
 
-/* Ten megabytes of it, in sizes such as a small model has. */
+/* Ten megabytes, in the sizes of a small model. */
 static void build_small_model(struct gmsfs_info *info)
 {
     gmsfs_t *store = open_slab_writer(GMSFS_SLAB_DEFAULT);
@@ -174,7 +174,7 @@ TAP_TEST(small_model_costs_little_more_than_it_has)
     struct gmsfs_info info = {0};
 
     build_small_model(&info);
-    check_int(info.allocations, 6); /* what was destroyed is not among them */
+    check_int(info.allocations, 6); /* without the destroyed ones */
     check(info.total_bytes <= (uint64_t)12 << 20);
 }
 
@@ -283,7 +283,7 @@ TAP_TEST(committed_slab_stays_in_the_layout)
 
     check_int(gmsfs_commit(store, 0, NULL), 0);
     check_int(gmsfs_connect(store, GMSFS_MODE_RW, WAIT_MS), 0);
-    later = create(store, 100, "w", 3); /* what is published is not carved from */
+    later = create(store, 100, "w", 3); /* published memory is not carved from */
     check(slot_of(store, later, NULL) != slot_of(store, a, NULL));
     check_int(gmsfs_destroy_mapping(store, a), 0);
     check_int(b[0], 2);
@@ -311,7 +311,7 @@ TAP_TEST(what_is_destroyed_asleep_is_freed_too)
     gmsfs_close(store);
 }
 
-/* ---- what the mount does not give back, or the process has no memory for ------------------- */
+/* ---- memory that the mount does not free, or that the process has none of ------------------- */
 
 static int free_errno, strdup_fails;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sleeping and waking: unmap_all, remap_all, reallocate_all, and what makes them refuse. */
+/* Sleeping and waking: unmap_all, remap_all, reallocate_all, and the causes of their refusals. */
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -210,7 +210,7 @@ TAP_TEST(reallocate_gives_new_memory_at_the_same_addresses)
     gmsfs_close(store);
 }
 
-/* What was freed is given back beside the daemon's loop: until all of it is there. */
+/* Waits until all freed memory has returned: a helper of the daemon frees it later. */
 static void wait_for_memory(void)
 {
     struct statvfs device;
@@ -224,8 +224,8 @@ static void wait_for_memory(void)
     check(device.f_bfree == device.f_blocks);
 }
 
-/* Takes what is free but a little, so that two more do not fit where one does. The store is
- * emptied by a commit first: what a writer only cleared would be given up to make room. */
+/* Takes all free memory but a little, so that two more do not fit where one does. A commit empties
+ * the store first: memory that a writer only cleared would be given up to make room. */
 TAP_TEST(reallocate_that_does_not_fit_changes_nothing)
 {
     gmsfs_t *store = open_fresh_writer();
@@ -273,7 +273,7 @@ TAP_TEST(reader_sleeping_over_an_uncommitted_layout_goes_by_size)
     gmsfs_close(store);
 }
 
-/* Its tags are gone from the store by then. */
+/* By then the store has lost its tags. */
 TAP_TEST(reader_reallocates_what_it_attached)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -297,7 +297,7 @@ TAP_TEST(reader_reallocates_what_it_attached)
     gmsfs_close(store);
 }
 
-/* Sizes that agree are not enough: the pointers would be at other tensors. */
+/* Equal sizes are not enough: the pointers would point at other tensors. */
 TAP_TEST(writer_does_not_wake_on_another_structure_of_the_same_sizes)
 {
     unsigned char *first, *second;
@@ -345,7 +345,7 @@ TAP_TEST(reopen_needs_an_idle_handle)
     gmsfs_close(reader);
 }
 
-/* Whether it was one: all connections of this process are to `.fds`. */
+/* Returns whether it was one: all connections of this process are to `.fds`. */
 static int shut_down(int fd)
 {
     struct stat st;
@@ -407,7 +407,7 @@ TAP_TEST(one_tag_sleeps_and_wakes_while_the_other_is_used)
     check_str(rights_at(cache), "---p");
     check_int(gmsfs_remap_tag(store, "kv_cache"), 0);
     check_int(cache[4095], 2);
-    check_int(gmsfs_unmap_tag(store, "nobody's"), 0);
+    check_int(gmsfs_unmap_tag(store, "unused"), 0);
     check_int(weights[0], 1);
     gmsfs_close(store);
 }
@@ -428,7 +428,7 @@ TAP_TEST(all_wake_together_after_one_tag_slept_before_the_rest)
     gmsfs_close(store);
 }
 
-/* Attaching has told the tags: so a wake of one tag works as well. */
+/* Attaching has fetched the tags, so that a wake of one tag works too. */
 TAP_TEST(reader_sleeps_and_wakes_by_one_request_each)
 {
     unsigned char *first, *second;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mount whose worker does not answer holds up those who ask it, and nobody else.
+/*
+ * A mount whose worker does not answer delays its own callers, and no others.
  *
  * GMSFS_TEST_WORKER is the process id of the worker behind GMSFS_TEST_STORE, GMSFS_TEST_ELSEWHERE a
- * store of another mount. */
+ * store of another mount.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,7 +17,7 @@
 #include "api.h"
 #include "ioctl_hook.h"
 
-#define LONG_MS 3000 /* until the worker goes on, whatever the test has found */
+#define LONG_MS 3000 /* until the worker continues, in any case */
 
 static pid_t worker;
 
@@ -38,15 +40,16 @@ static void stop_worker(void)
     await_state(path, "T");
 }
 
-/* ---- what the library asks of the mount, watched ------------------------------------------- */
+/* ---- requests of the library, watched ------------------------------------------------------- */
 
-static atomic_int stops_at_send; /* the worker, before a ticket comes to it; until it was sent */
+/* Stops the worker before it gets a ticket; until the ticket is sent. */
+static atomic_int stops_at_send;
 static atomic_int releases;
 
-static atomic_int messages; /* left until the worker stops; 0: as they come */
+static atomic_int messages; /* left until the worker stops; 0 to count none */
 static gmsfs_regions_t *cancelled_at_send;
 
-/* By it the library asks for descriptors and regions. */
+/* The library asks for descriptors and regions by it. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     int left = atomic_load(&messages);
@@ -61,7 +64,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     return sent;
 }
 
-static atomic_int hours; /* that have passed for whoever looks at the clock */
+static atomic_int hours; /* that have passed for readers of the clock */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -115,8 +118,8 @@ static void await_waiter(gmsfs_t *holder)
     }
 }
 
-/* What another mount's handles, and fork(), would wait for. The child closes what it has of the
- * mount, and that waits indeed. */
+/* Checks the calls of another mount's handles, and fork(), which must not wait. The child closes
+ * its files of the stopped mount, and that does wait. */
 static pid_t check_others_go_on(gmsfs_t *other)
 {
     uint64_t start_ms = now_ms();
@@ -229,7 +232,7 @@ static void *wake(void *context)
     return NULL;
 }
 
-/* The lock has been granted; what was sent for the descriptors is not answered. */
+/* The lock has been granted; the request for the descriptors has no answer. */
 static void wake_in_vain(struct caller *sleeper)
 {
     publish(4096, "t", 1);
@@ -245,7 +248,7 @@ static void wake_in_vain(struct caller *sleeper)
     await_blocked(atomic_load(&sleeper->tid));
 }
 
-/* It gives the lock back, which waits for the mount, and can be tried again. */
+/* It releases the lock, which waits for the mount, and can be tried again. */
 static void check_woke_in_vain(struct caller *sleeper, int error)
 {
     uint64_t start_ms = now_ms();
@@ -301,7 +304,7 @@ static void *ask(void *context)
     return NULL;
 }
 
-/* Until it waits for an answer, by a connection that was made before. */
+/* Returns when it waits for an answer, on a connection that was made before. */
 static void ask_in_vain(struct asker *asker)
 {
     struct gmsfs_region_info info;
@@ -398,7 +401,7 @@ static int unregister_all(gmsfs_regions_t *regions)
     return gmsfs_region_unregister_all(regions, GMSFS_REGION_SELF, GMSFS_REGION_ANY, &count);
 }
 
-/* Each looks first, which is answered; what it asks for then is not. */
+/* Each looks first, which is answered; its request after that is not. */
 TAP_TEST(cancel_that_comes_while_a_call_looks_ends_its_wait_for_what_it_changes)
 {
     int (*const calls[])(gmsfs_regions_t *) = {register_one, unregister_one, unregister_all};

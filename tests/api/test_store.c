@@ -8,7 +8,7 @@
 
 static char here[4096], there[4096];
 
-/* Two stores beside the test's own. */
+/* Makes two stores besides the test's own. */
 static void make_stores(void)
 {
     snprintf(here, sizeof here, "%s.api-a", store_path());
@@ -68,8 +68,8 @@ TAP_TEST(handle_follows_the_store_and_reopen_the_name)
     remove_stores();
 }
 
-/* A mount may refuse to remove a store that a program has open; if it removes it, that program is
- * told, and never sees the next store of that name. */
+/* A mount may refuse to remove a store that a program has open; if it removes it, that program gets
+ * an error, and never sees the next store of that name. */
 TAP_TEST(open_store_cannot_be_removed_or_is_stale)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -119,7 +119,7 @@ TAP_TEST(long_paths_reach_the_socket)
 
 #define STREAMS 3
 
-/* How many of the standard streams' numbers are in use. */
+/* Counts the used numbers of standard streams. */
 static int count_streams(void)
 {
     int count = 0;
@@ -129,7 +129,7 @@ static int count_streams(void)
     return count;
 }
 
-/* What a program without standard streams prints would go into the file in their place. */
+/* A program without standard streams would print into a file that has their number. */
 TAP_TEST(no_file_of_a_store_is_in_the_place_of_a_standard_stream)
 {
     int kept[STREAMS], opened = -1, connected = -1, exported = -1, reopened = -1, fd = -1;

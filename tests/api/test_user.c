@@ -8,7 +8,7 @@
 
 #define OTHER_ID 65534
 
-/* In a child: 0, or which step failed. */
+/* Runs in a child. Returns 0, or the step that failed. */
 static int read_as_other(void)
 {
     struct gmsfs_mapping *list = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits that another thread ends, waits without a thread, and what a holder is told. */
+/* Waits that another thread ends, waits without a thread, and notices to a holder. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,12 +13,13 @@
 #include "api.h"
 #include "ioctl_hook.h"
 
-#define SOON_MS 2000 /* far below the waits that are ended, far above what ending them takes */
+/* Far below the waits that are ended, far above the time that ending them takes. */
+#define SOON_MS 2000
 
 struct waiter {
     gmsfs_t *store;
     pthread_t thread;
-    uint64_t size_bytes; /* to allocate; 0: connects */
+    uint64_t size_bytes; /* to allocate; 0 to connect */
     int error;
 };
 
@@ -118,7 +119,7 @@ TAP_TEST(close_ends_a_wait_for_the_lock)
 
     start(&waiter);
     await_waiting(holder, 1);
-    gmsfs_close(waiter.store); /* ends it as well: afterwards the handle is closed */
+    gmsfs_close(waiter.store); /* ends it too: afterwards the handle is closed */
     join(&waiter);
     check_int(waiter.error, -ECANCELED);
     gmsfs_close(holder);
@@ -134,7 +135,7 @@ static uint64_t device_bytes(void)
     return device.f_blocks * device.f_frsize;
 }
 
-/* A writer of another store, which may give back what it has: all of the device but a little. */
+/* A writer of another store, which could free its memory: all of the device but a little. */
 static gmsfs_t *open_hoarder(void)
 {
     gmsfs_t *store = NULL;
@@ -196,7 +197,7 @@ TAP_TEST(disconnect_is_not_held_up_by_a_wait_for_memory)
 
     waiter.size_bytes = 2 * granularity_of(waiter.store);
     start(&waiter);
-    usleep(50000); /* in the wait by now, or it is ended as it begins */
+    usleep(50000); /* it waits by now, or is ended as it begins */
     start_ms = now_ms();
     check_int(gmsfs_disconnect(waiter.store), 0);
     check(now_ms() - start_ms < SOON_MS);
@@ -284,7 +285,7 @@ TAP_TEST(kept_place_is_given_up_by_cancel_disconnect_and_close)
 
 /* ---- without a thread ---------------------------------------------------------------------- */
 
-/* As an event loop does it. */
+/* Continues like an event loop. */
 static int go_on(gmsfs_t *store, int fd)
 {
     uint64_t start_ms = now_ms();
@@ -376,7 +377,7 @@ TAP_TEST(started_connection_is_cancelled)
     gmsfs_close(store);
 }
 
-/* ---- what the mount answers to INFO, if it is to fail -------------------------------------- */
+/* ---- the mount's answers to INFO, if it is to fail ------------------------------------------ */
 
 static int info_errno;
 
@@ -411,7 +412,7 @@ TAP_TEST(reader_hears_of_its_revocation)
     gmsfs_close(other);
 }
 
-/* As `gmsfs drain STORE` does, for as long as the connection lives. */
+/* Drains like `gmsfs drain STORE`, while the connection lives. */
 static int drain_store(const struct gmsfs_info *info)
 {
     struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_STORE_DRAIN};

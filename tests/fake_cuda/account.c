@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Physical memory as locked files, and its account over all processes (fake.h says how). */
+/* Physical memory as locked files, and its account over all processes (see fake.h). */
 #include "fake.h"
 
 #include <dirent.h>
@@ -13,8 +13,8 @@
 
 #define PATH_BYTES 4096
 
-/* gpuN/account, read and written under its lock. `used_bytes` may count what is free already; a
- * sweep puts that right. */
+/* gpuN/account, read and written under its lock. `used_bytes` may include memory that is already
+ * free; a sweep corrects that. */
 struct account {
     uint64_t used_bytes;
     uint64_t next_seq;
@@ -43,7 +43,7 @@ static int lock(int fd, int how)
     return rc < 0 ? -errno : 0;
 }
 
-/* Other users take part: whatever the umask says. */
+/* Other users take part, with any umask. */
 static int make_account(unsigned gpu)
 {
     char path[PATH_BYTES];
@@ -87,7 +87,7 @@ static void account_unlock(int fd, const struct account *account)
     close(fd);
 }
 
-/* Whether nobody holds it any more; then it goes. */
+/* Removes the file if no process holds it. Returns whether it did. */
 static bool drop_if_free(const char *path, uint64_t *bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -134,7 +134,7 @@ static bool fits(const struct account *account, const struct machine *machine, u
     return taken <= machine->memory_bytes && bytes <= machine->memory_bytes - taken;
 }
 
-/* The file is locked before the account is given up: a sweep never finds it free. */
+/* The file is locked before the account is unlocked, so that a sweep never finds it free. */
 static int make_file(const struct account_memory *memory)
 {
     char path[PATH_BYTES];

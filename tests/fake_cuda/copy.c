@@ -24,7 +24,8 @@ static void *host(drv_pointer address)
 
 /* ---- copies -------------------------------------------------------------------------------- */
 
-/* Where an address belongs, in either direction; zero: host memory, which needs no check. */
+/* Finds the device of an address, in either direction; zero for host memory, which needs no
+ * check. */
 static enum drv_result move(void *to, const void *from, size_t bytes, drv_pointer device_to,
                             drv_pointer device_from)
 {
@@ -134,7 +135,7 @@ enum drv_result cuMemsetD32_v2(drv_pointer to, unsigned value, size_t count)
 
 /* ---- ordinary allocations ------------------------------------------------------------------ */
 
-/* A small one is carved from what the context has anyway: it costs the device nothing. */
+/* Carves a small one from memory that the context has anyway: it costs the device nothing. */
 static enum drv_result allocate_small(drv_pointer *address, size_t bytes)
 {
     const struct account_memory none = {.gpu = context_current()->gpu, .bytes = FAKE_GRANULARITY};
@@ -190,7 +191,7 @@ static enum drv_result give_back(drv_pointer address)
     return DRV_SUCCESS;
 }
 
-/* Waits for all work, and breaks no capture in relaxed mode: so measured on an H200. */
+/* Waits for all work, and breaks no capture in relaxed mode: measured on an H200. */
 enum drv_result cuMemFree_v2(drv_pointer address)
 {
     enum drv_result result;
@@ -211,7 +212,7 @@ void copy_drop_all(const struct drv_context *context)
         give_back(address);
 }
 
-/* The allocation that an address is of, as large as it was asked for. */
+/* Returns the allocation of an address, with the size that was asked for. */
 enum drv_result cuMemGetAddressRange_v2(drv_pointer *start, size_t *bytes, drv_pointer address)
 {
     struct map_allocation allocation;

@@ -74,7 +74,7 @@ enum drv_result cuGetErrorString(enum drv_result result, const char **text)
 
 /* ---- which GPUs ---------------------------------------------------------------------------- */
 
-/* "GPU-" and at least the beginning of the uuid. */
+/* "GPU-" and at least the start of the uuid. */
 static bool is_uuid_of(const char *word, unsigned gpu)
 {
     char text[64];
@@ -83,7 +83,7 @@ static bool is_uuid_of(const char *word, unsigned gpu)
     return strlen(word) > 4 && strncasecmp(word, text, strlen(word)) == 0;
 }
 
-/* As the driver: the list ends at the first word that means no device. */
+/* As in the driver, the list ends at the first word without a device. */
 void device_choose_visible(void)
 {
     const char *wish = getenv("CUDA_VISIBLE_DEVICES");

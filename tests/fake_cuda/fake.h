@@ -7,12 +7,12 @@
  * no device. All processes with the same directory see the same GPUs.
  *
  * An address of the device is an address of the host. Physical memory is a file gpuN/mSEQ of that
- * directory, on which whoever uses it holds a shared flock(2): descriptors and mappings keep the
- * lock, wherever they were passed, and the last one's end drops it, whatever ended it. So a file
- * that can be locked is free memory, and the account is exact over all processes without a daemon.
+ * directory, and its users hold a shared flock(2) on it: descriptors and mappings keep the lock,
+ * in any process, and it ends with the last of them, however that one ends. So a file that can be
+ * locked is free memory, and the account is exact over all processes without a daemon.
  *
- * Two more files tell of a process: context.PID.GPU is there while it has a context there, and
- * leaked.PID.GPU after it gave one back with streams or pinned memory left.
+ * Two more files describe a process: context.PID.GPU exists while it has a context there, and
+ * leaked.PID.GPU after it freed one with streams or pinned memory left.
  *
  * As strict as the driver where gmsfs could go wrong: granularity 2 MiB; a handle is mapped whole
  * and from its start (else NOT_SUPPORTED); an imported handle cannot be exported; an exported
@@ -20,21 +20,21 @@
  * context, and only where the access set for its device allows it; nothing works after fork(2);
  * calls that a capture forbids break it.
  *
- * DIRECTORY/control, if there, is read anew at every call; a word and its numbers on each line:
- *   devices N              how many (1)
+ * DIRECTORY/control, if it exists, is read at every call; a word and its numbers on each line:
+ *   devices N              their number (1)
  *   memory MIB             of each (1024)
- *   others MIB             what other programs hold of each (0)
+ *   others MIB             memory of each that other programs hold (0)
  *   rdma 0|1               GPUDirect RDMA (1)
- *   lazy 0|1               copies on streams are done when they are waited for, not before (0)
+ *   lazy 0|1               a copy on a stream is done when a wait needs it, not before (0)
  *   fail CALL RESULT [FIRST [COUNT]]
  *                          this process's calls FIRST.. (1) of CALL fail, COUNT of them (0: all);
- *                          CALL `*` counts all calls. A changed file starts the count anew
+ *                          CALL `*` counts all calls. A changed file restarts the count
  *   slow CALL MS           each call takes that much longer
  *   hold CALL              each call begins when this line is gone
  *   poison MIB             reading memory of this size is CUDA_ERROR_ECC_UNCORRECTABLE
- *   lost ORDINAL           the device vanished: CUDA_ERROR_DEVICE_UNAVAILABLE for what touches it
- *   xid ORDINAL CODE       NVML tells this Xid, once to each event set
- *   ecc ORDINAL            NVML tells an uncorrectable memory error, likewise
+ *   lost ORDINAL           the device vanished: its calls fail with CUDA_ERROR_DEVICE_UNAVAILABLE
+ *   xid ORDINAL CODE       NVML reports this Xid, once to each event set
+ *   ecc ORDINAL            NVML reports an uncorrectable memory error, likewise
  */
 #ifndef GMSFS_TESTS_FAKE_CUDA_FAKE_H
 #define GMSFS_TESTS_FAKE_CUDA_FAKE_H
@@ -54,7 +54,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* As the driver's header declares them: a definition that differs does not compile. */
+/* Declared as in the driver's header: a different definition does not compile. */
 #define DRV_FUNCTION(symbol, parameters) EXPORTED enum drv_result symbol parameters;
 #include "cuda/driver_functions.h"
 #undef DRV_FUNCTION
@@ -63,14 +63,14 @@
 
 struct machine_event {
     unsigned gpu;
-    unsigned xid; /* 0: an uncorrectable memory error */
+    unsigned xid; /* 0 for an uncorrectable memory error */
 };
 
 struct machine {
     unsigned devices;
     uint64_t memory_bytes;
     uint64_t others_bytes;
-    uint64_t poison_bytes; /* 0: none */
+    uint64_t poison_bytes; /* 0 if none */
     bool rdma;
     bool lazy;
     bool lost[FAKE_MAX_DEVICES];
@@ -78,22 +78,22 @@ struct machine {
     unsigned event_count;
 };
 
-/* The directory, or NULL. */
+/* Returns the directory, or NULL. */
 const char *machine_dir(void);
-/* What machine_dir is for this thread from now on: for one that runs while the program changes its
- * environment, which getenv must not meet. NULL: as the environment says. */
+/* Fixes machine_dir for this thread, because getenv must not run while the program changes its
+ * environment. NULL: as the environment says. */
 void machine_stay(const char *dir);
-/* What the control file says now. */
+/* Reads the present control file. */
 void machine_read(struct machine *machine);
 void machine_uuid(unsigned gpu, struct drv_uuid *uuid);
 void machine_uuid_text(unsigned gpu, char *text, size_t bytes); /* GPU-… */
 void machine_pci_id(unsigned gpu, char *text, size_t bytes);
-/* To begin each call with: waits as `slow` says, and tells what `fail` wants, or whether this
- * process may call at all. */
+/* Begins each call: waits for `slow`, and returns the result of `fail`, or whether this process may
+ * call at all. */
 enum drv_result machine_enter(const char *call);
 /* The first half of it, for calls of any process. */
 enum drv_result machine_judge(const char *call);
-/* The same for cuInit, which makes the rest possible in this process. */
+/* The same for cuInit, after which this process may make the other calls. */
 enum drv_result machine_init(void);
 
 #define ENTER()                                             \
@@ -111,54 +111,54 @@ struct account_memory {
     uint64_t bytes;
 };
 
-/* Gives a descriptor that holds the new memory, or a negative errno (-ENOMEM). */
+/* Returns a descriptor that holds the new memory, or a negative errno (-ENOMEM). */
 int account_create(unsigned gpu, uint64_t bytes, struct account_memory *memory);
-/* Another one, opened with `flags` of open(2). */
+/* Returns another one, opened with `flags` of open(2). */
 int account_open(const struct account_memory *memory, int flags);
-/* One for whatever `fd` stands for; -EINVAL if that is no memory of this machine. */
+/* Returns a descriptor for the memory behind `fd`; -EINVAL if that is no memory of this machine. */
 int account_import(int fd, struct account_memory *memory);
-/* To be called when this process's last hold has gone. */
+/* Call it when this process's last hold has gone. */
 void account_settle(const struct account_memory *memory);
-/* Exact; `others` not included. */
+/* Exact; without `others`. */
 uint64_t account_used(unsigned gpu);
 
 /* ---- device.c ------------------------------------------------------------------------------ */
 
-/* The GPU behind an ordinal, CUDA_VISIBLE_DEVICES considered; DRV_INVALID_DEVICE, or
- * DRV_DEVICE_UNAVAILABLE when it vanished. */
+/* Finds the GPU of an ordinal under CUDA_VISIBLE_DEVICES. DRV_INVALID_DEVICE;
+ * DRV_DEVICE_UNAVAILABLE if it has vanished. */
 enum drv_result device_find(drv_device device, unsigned *gpu);
-/* The ordinal by which this process sees a GPU; -1: it does not. */
+/* Returns this process's ordinal of a GPU; -1 if it does not see it. */
 drv_device device_ordinal(unsigned gpu);
-/* CUDA_VISIBLE_DEVICES is read here, and never again. */
+/* Reads CUDA_VISIBLE_DEVICES, which is never read again. */
 void device_choose_visible(void);
 
 /* ---- memory.c: handles of this process ----------------------------------------------------- */
 
 extern pthread_mutex_t
-    fake_mutex; /* of all tables of this process; taken by the calls themselves */
+    fake_mutex; /* guards all tables of this process; the calls take it themselves */
 
 struct handle {
-    drv_memory id; /* 0: free */
+    drv_memory id; /* 0 if free */
     struct account_memory memory;
     bool imported;
     struct drv_memory_prop prop;
-    void *hold; /* all of it, without access: keeps it, and is what cuMemMap duplicates */
+    void *hold; /* all of it, without access: keeps the memory, and cuMemMap duplicates it */
 };
 
 struct handle *handle_find(drv_memory id);
 
 /* ---- map.c --------------------------------------------------------------------------------- */
 
-/* May the device of the current context read these bytes, or write them? Over any number of
- * mappings that touch. */
+/* Returns whether the device of the current context may read these bytes, or write them, over any
+ * number of adjacent mappings. */
 bool map_allows(drv_pointer address, size_t bytes, bool to_write);
-/* Of the memory that is mapped there; 0: none is. */
+/* Returns the id of the memory mapped there; 0 if none is. */
 uint64_t map_get_memory_bytes(drv_pointer address);
-/* Memory of cuMemAlloc: one entry that is no part of a reservation. */
+/* Adds memory of cuMemAlloc: one entry that is no part of a reservation. */
 int map_add_allocation(void *address, const struct account_memory *memory,
                        const struct drv_context *context);
 int map_remove_allocation(drv_pointer address, struct account_memory *memory);
-/* What was asked of cuMemAlloc, and where it begins. False: none is there. */
+/* The size asked of cuMemAlloc, and its start. Returns false if none is there. */
 struct map_allocation {
     drv_pointer address;
     uint64_t bytes;
@@ -166,20 +166,20 @@ struct map_allocation {
     unsigned long long id;
 };
 bool map_get_allocation(drv_pointer address, struct map_allocation *allocation);
-/* It is of so many bytes, of its memory's. */
+/* Sets the size asked for, a part of its memory's. */
 void map_set_asked(drv_pointer address, uint64_t bytes);
-/* The first one of a context that there still is; 0: none. */
+/* Returns the first remaining one of a context; 0 if none. */
 drv_pointer map_find_allocation(const struct drv_context *context);
 
 /* ---- queue.c ------------------------------------------------------------------------------- */
 
-/* false: out of memory. */
+/* Returns false if out of memory. */
 bool queue_add(const struct drv_stream *stream, void *to, const void *from, size_t bytes);
-/* What was asked for until now, for queue_run. */
+/* Returns a mark behind all requests until now, for queue_run. */
 unsigned long queue_mark(void);
-/* Does it, of one stream, of all that block (FAKE_LEGACY) or (NULL) of all. */
+/* Does the work of one stream, of all that block (FAKE_LEGACY) or (NULL) of all. */
 void queue_run(const struct drv_stream *stream, unsigned long upto);
-/* Whether queue_run would have something to do. */
+/* Returns whether queue_run would have something to do. */
 bool queue_has(const struct drv_stream *stream, unsigned long upto);
 
 /* ---- nvml.c -------------------------------------------------------------------------------- */
@@ -191,17 +191,16 @@ EXPORTED int nvmlDeviceGetUUID(struct nvml_device *device, char *uuid, unsigned 
 
 /* ---- copy.c -------------------------------------------------------------------------------- */
 
-/* Does this process have pinned memory? */
+/* Returns whether this process has pinned memory. */
 bool copy_has_pinned(void);
-/* Gives back what cuMemAlloc gave in a context that ends. */
+/* Frees a context's memory of cuMemAlloc as it ends. */
 void copy_drop_all(const struct drv_context *context);
 
 /* ---- ipc.c --------------------------------------------------------------------------------- */
 
-/* Memory of cuMemAlloc for other processes; nothing of gmsfs gives any, but its tests' clients do.
- */
+/* Shares memory of cuMemAlloc with other processes; gmsfs does not, but its tests' clients do. */
 EXPORTED enum drv_result cuIpcGetMemHandle(struct drv_ipc_handle *handle, drv_pointer address);
-/* It is freed: its handle opens no longer. */
+/* Call it when the memory was freed: its handle opens no longer. */
 void ipc_forget(const struct map_allocation *allocation);
 
 /* ---- stream.c ------------------------------------------------------------------------------ */
@@ -213,8 +212,8 @@ struct drv_context {
     unsigned retained; /* of a primary one */
 };
 
-/* For tests, which find them by dlsym(3). A reset ends all that was allocated in the primary
- * context, and all references to it; it can be retained anew, with the same address. */
+/* For tests, which find them by dlsym(3). A reset ends all allocations of the primary context, and
+ * all references to it; it can be retained again, with the same address. */
 EXPORTED enum drv_result cuDevicePrimaryCtxReset_v2(drv_device device);
 EXPORTED enum drv_result cuCtxCreate_v2(struct drv_context **context, unsigned flags,
                                         drv_device device);
@@ -225,15 +224,15 @@ EXPORTED enum drv_result cuStreamEndCapture(struct drv_stream *stream, void **gr
 EXPORTED enum drv_result cuMemGetAccess(unsigned long long *flags,
                                         const struct drv_location *location, drv_pointer address);
 
-/* Would the legacy stream wait for it? The special streams: yes. */
+/* Returns whether the legacy stream would wait for it. For the special streams: yes. */
 bool stream_is_blocking(const struct drv_stream *stream);
-/* The current one of this thread, or NULL. */
+/* Returns the current one of this thread, or NULL. */
 struct drv_context *context_current(void);
-/* A call that may not be made while a stream is capturing, as the thread's mode says: breaks the
+/* Checks a call that may not be made while a stream is capturing in the thread's mode: breaks the
  * captures that it disturbs. */
 enum drv_result capture_check_unsafe(void);
-/* Work for a stream. *capturing: it is to be recorded, not done. Synchronous calls use the legacy
- * stream, which breaks captures of the context's blocking streams. */
+/* Checks work for a stream. *capturing: it is to be recorded, not done. Synchronous calls use the
+ * legacy stream, which breaks captures of the context's blocking streams. */
 enum drv_result capture_check_stream(struct drv_stream *stream, bool *capturing);
 enum drv_result capture_check_legacy(void);
 

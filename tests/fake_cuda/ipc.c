@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allocations of one process in another one, by 64 bytes that name them. As measured on an H200:
- * the exporter itself gets INVALID_CONTEXT, a handle that nobody made INVALID_VALUE, and a second
- * open the same address. A file ipc.PID.ID of the machine is there as long as the allocation is; a
- * small allocation lies in it.
+ * the exporter itself gets INVALID_CONTEXT, an unknown handle INVALID_VALUE, and a second open the
+ * same address. A file ipc.PID.ID of the machine exists as long as the allocation does; a small
+ * allocation lies in it.
  */
 #include "fake.h"
 
@@ -22,7 +22,7 @@
 
 struct ipc {
     uint64_t magic;
-    int32_t pid; /* where the driver has it as well, and the size */
+    int32_t pid; /* at the driver's place, like the size */
     uint32_t gpu;
     uint64_t bytes, seq, id;
     uint8_t rest[24];
@@ -47,7 +47,7 @@ static void path_of(char path[PATH_BYTES], int pid, unsigned long long id)
 
 /* ---- giving -------------------------------------------------------------------------------- */
 
-/* What a small allocation has so far goes there, and it with it. */
+/* Moves a small allocation with its present contents into the file. */
 static enum drv_result move_into(int fd, const struct map_allocation *allocation)
 {
     void *at = (void *)(uintptr_t)allocation->address;
@@ -57,7 +57,7 @@ static enum drv_result move_into(int fd, const struct map_allocation *allocation
     if (fstat(fd, &st) < 0)
         return DRV_OPERATING_SYSTEM;
     if ((size_t)st.st_size == bytes)
-        return DRV_SUCCESS; /* asked for before */
+        return DRV_SUCCESS; /* it was exported before */
     if (ftruncate(fd, (off_t)bytes) < 0 ||
         pwrite(fd, at, allocation->bytes, 0) != (ssize_t)allocation->bytes ||
         mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
@@ -106,7 +106,8 @@ static struct opened *find_opened(const struct ipc *ipc)
     return at;
 }
 
-/* The file with its bytes, mapped. Whoever may not open it is told what a stranger's handle is. */
+/* Maps the file with its bytes. A process that may not open it gets the error of an unknown
+ * handle. */
 static enum drv_result map_handle(const struct ipc *ipc, drv_pointer *address)
 {
     struct account_memory memory = {

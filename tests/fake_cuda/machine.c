@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control file: what machine there is, and what goes wrong with it. */
+/* The control file: the machine and its faults. */
 #include "fake.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ struct fault {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char text[TEXT_BYTES]; /* as last read */
+static char text[TEXT_BYTES]; /* the last text read */
 static struct machine now;
 static struct fault faults[FAKE_MAX_FAULTS];
 static unsigned fault_count;
@@ -71,14 +71,14 @@ static void add_fault(const char *call, unsigned result, unsigned long first, un
                       unsigned slow_ms)
 {
     if (fault_count == FAKE_MAX_FAULTS)
-        abort(); /* a test that wants this wants more room */
+        abort(); /* a test that needs this needs more room */
     faults[fault_count] =
         (struct fault){.result = result, .first = first, .count = count, .slow_ms = slow_ms};
     snprintf(faults[fault_count].call, CALL_BYTES, "%s", call);
     fault_count++;
 }
 
-/* Held as long as the control file says so. */
+/* Adds a hold, which lasts as long as its line in the control file. */
 static void add_hold(const char *call)
 {
     add_fault(call, 0, 0, 0, 0);
@@ -122,7 +122,7 @@ static void take_line(const char *line)
     else if (sscanf(line, "hold %63s", call) == 1)
         add_hold(call);
     else if (*line && *line != '#')
-        abort(); /* a test that says what nobody understands must not pass */
+        abort(); /* a test with an unknown word must not pass */
 }
 
 static void take_text(void)
@@ -136,8 +136,8 @@ static void take_text(void)
         take_line(line);
 }
 
-/* A file that was not written to since it was last read; one that is young may be written to again
- * within the same tick of the file system's clock. */
+/* Returns whether the file is unchanged since it was read; a young file may be written again within
+ * the same tick of the file system's clock. */
 static bool is_unchanged(const char *path, struct stat *last)
 {
     struct timespec clock;
@@ -153,8 +153,8 @@ static bool is_unchanged(const char *path, struct stat *last)
     return same && clock.tv_sec - st.st_mtim.tv_sec > YOUNG_S;
 }
 
-/* A file that does not exist is an empty one. False: this thread stays in a machine that is no
- * more, and what is known of the present one is not its affair. */
+/* A missing file is an empty one. Returns false if this thread stays in a machine that is gone:
+ * then it must not read the present one. */
 static bool refresh(void)
 {
     char fresh[TEXT_BYTES] = "", path[4096];
@@ -189,7 +189,7 @@ void machine_read(struct machine *machine)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The first fault that wants this call to fail; adds up how long it is to take. */
+/* Finds the first fault that makes this call fail; adds up its delay. */
 static enum drv_result judge(const char *call, unsigned *slow_ms)
 {
     enum drv_result result = DRV_SUCCESS;
@@ -208,7 +208,7 @@ static enum drv_result judge(const char *call, unsigned *slow_ms)
     return result;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static bool is_held(const char *call)
 {
     bool held = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses: reservations, what is mapped into them, and with what access. */
+/* Addresses: reservations, their mappings, and the access to those. */
 #include "fake.h"
 
 #include <errno.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A reservation, or a mapping; both tables are sorted by address and nothing in one overlaps. */
+/* A reservation, or a mapping; both tables are sorted by address without overlaps. */
 struct range {
     drv_pointer address;
     uint64_t bytes;
     struct account_memory memory;      /* of a mapping */
-    uint8_t access[FAKE_MAX_DEVICES];  /* of each GPU: enum drv_access */
+    uint8_t access[FAKE_MAX_DEVICES];  /* for each GPU: enum drv_access */
     bool is_allocation;                /* by cuMemAlloc, or opened by its handle */
     uint64_t asked_bytes;              /* of an allocation */
     const struct drv_context *context; /* of an allocation */
@@ -25,11 +25,11 @@ struct ranges {
 };
 
 static struct ranges reserved, mapped;
-static unsigned long long last_id; /* under fake_mutex */
+static unsigned long long last_id; /* guarded by fake_mutex */
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-/* The first that ends beyond `address`. */
+/* Finds the first that ends beyond `address`. */
 static size_t range_at(const struct ranges *ranges, drv_pointer address)
 {
     size_t low = 0, high = ranges->count;
@@ -79,7 +79,7 @@ static void range_remove(struct ranges *ranges, size_t at, size_t count)
     ranges->count -= count;
 }
 
-/* How many mappings, one after the other, make up exactly this range; 0: they do not. */
+/* Returns the number of adjacent mappings that make up exactly this range; 0 if they do not. */
 static size_t count_mapped(drv_pointer address, uint64_t bytes, size_t *first)
 {
     drv_pointer next = address;
@@ -178,7 +178,7 @@ static bool is_reserved(drv_pointer address, uint64_t bytes)
     return range && range->address + range->bytes - address >= bytes;
 }
 
-/* A copy of the mapping that the handle holds, at the address. */
+/* Maps a copy of the handle's mapping at the address. */
 static enum drv_result map_handle(const struct handle *handle, drv_pointer address)
 {
     struct range range = {.address = address,
@@ -247,7 +247,7 @@ enum drv_result cuMemUnmap(drv_pointer address, size_t bytes)
 
 /* ---- access: each GPU's own ---------------------------------------------------------------- */
 
-/* No device may be named twice. */
+/* A device may be named only once. */
 static bool is_named_before(const struct drv_access_desc *access, size_t at)
 {
     for (size_t i = 0; i < at; i++)
@@ -272,7 +272,8 @@ static enum drv_result check_access(const struct drv_access_desc *access, size_t
     return result;
 }
 
-/* The host has no rights of its own: it may what any GPU may, for tests that look at the bytes. */
+/* The host has no rights of its own: it has the rights of any GPU, for tests that look at the
+ * bytes. */
 static int protection_of(const struct range *range)
 {
     unsigned any = DRV_ACCESS_NONE;
@@ -284,7 +285,7 @@ static int protection_of(const struct range *range)
                                     : PROT_READ | PROT_WRITE;
 }
 
-/* By one call for neighbours that are alike. */
+/* One call for neighbours with the same rights. */
 static enum drv_result protect_mapped(size_t first, size_t count)
 {
     const struct range *ranges = mapped.items + first;
@@ -303,7 +304,7 @@ static enum drv_result protect_mapped(size_t first, size_t count)
     return DRV_SUCCESS;
 }
 
-/* GPUs that are not named keep what they have. */
+/* GPUs that are not named keep their rights. */
 enum drv_result cuMemSetAccess(drv_pointer address, size_t bytes,
                                const struct drv_access_desc *access, size_t count)
 {
@@ -342,7 +343,7 @@ enum drv_result cuMemGetAccess(unsigned long long *flags, const struct drv_locat
     pthread_mutex_lock(&fake_mutex);
     range = range_over(&mapped, address);
     if (range)
-        *flags = range->access[gpu]; /* of an allocation: none */
+        *flags = range->access[gpu]; /* for an allocation: none */
     else
         result = DRV_INVALID_VALUE;
     pthread_mutex_unlock(&fake_mutex);

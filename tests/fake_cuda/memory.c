@@ -140,7 +140,7 @@ enum drv_result cuMemRelease(drv_memory memory)
     return DRV_SUCCESS;
 }
 
-/* Write-only: memory that is no file's must not be read or mapped as one. */
+/* Write-only, because memory without a file must not be read or mapped as one. */
 enum drv_result cuMemExportToShareableHandle(void *shareable, drv_memory memory,
                                              enum drv_handle_type type, unsigned long long flags)
 {

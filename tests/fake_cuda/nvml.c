@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnvidia-ml.so.1 of the fake machine: what is held of each GPU, and its bad news. Knows all
- * GPUs, whatever CUDA_VISIBLE_DEVICES says, and works in any process.
+ * libnvidia-ml.so.1 of the fake machine: the used memory of each GPU, and its errors. Knows all
+ * GPUs, in spite of CUDA_VISIBLE_DEVICES, and works in any process.
  */
 #include "fake.h"
 
@@ -24,8 +24,8 @@ struct nvml_device {
 
 struct nvml_event_set {
     unsigned long long types[FAKE_MAX_DEVICES];
-    unsigned told; /* of the control file's events */
-    char dir[256]; /* of the machine, when it was made */
+    unsigned told; /* number of the control file's events already told */
+    char dir[256]; /* the machine's, when it was made */
 };
 
 static struct nvml_device devices[FAKE_MAX_DEVICES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With `lazy 1`: copies on streams that were asked for and not done, in the order of asking. */
+/* With `lazy 1`: pending copies on streams, in the order of their requests. */
 #include "fake.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct queued {
     struct queued *next;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 static struct queued *first;
 static unsigned long last_number;
 

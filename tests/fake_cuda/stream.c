@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts, streams, events, and captures. Work is done when it is asked for, so a stream is always
- * idle (but with `lazy`: then it is done when it is waited for); what is faithful is who may call
- * what while a stream is capturing. A capture is begun and ended by tests (cuStreamBeginCapture_v2,
- * cuStreamEndCapture) and records nothing.
+ * Contexts, streams, events, and captures. Work is done at once, so a stream is always idle (except
+ * with `lazy`: then a wait does it); the rules for calls while a stream is capturing are the
+ * driver's. Tests begin and end a capture (cuStreamBeginCapture_v2, cuStreamEndCapture); it records
+ * nothing.
  */
 #include "fake.h"
 
@@ -34,11 +34,11 @@ struct drv_event {
     uint32_t magic;
     bool captured;
     struct drv_stream *stream; /* that it was last recorded in */
-    unsigned long upto;        /* what was asked for before */
+    unsigned long upto;        /* the requests before it */
 };
 
 static struct drv_context contexts[FAKE_MAX_DEVICES];
-static struct drv_stream *streams; /* all, under fake_mutex */
+static struct drv_stream *streams; /* all; guarded by fake_mutex */
 static _Thread_local struct drv_context *stack[STACK_DEPTH];
 static _Thread_local unsigned depth;
 static _Thread_local enum drv_capture_mode thread_mode = DRV_CAPTURE_MODE_GLOBAL;
@@ -52,11 +52,11 @@ struct drv_context *context_current(void)
     return context && context->magic == MAGIC_CONTEXT ? context : NULL;
 }
 
-static void note(const char *what, unsigned gpu, bool there)
+static void note(const char *kind, unsigned gpu, bool there)
 {
     char path[4096];
 
-    snprintf(path, sizeof(path), "%s/%s.%d.%u", machine_dir(), what, (int)getpid(), gpu);
+    snprintf(path, sizeof(path), "%s/%s.%d.%u", machine_dir(), kind, (int)getpid(), gpu);
     if (there)
         close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
     else
@@ -138,8 +138,8 @@ enum drv_result cuDevicePrimaryCtxReset_v2(drv_device device)
     return DRV_SUCCESS;
 }
 
-/* It becomes current, as the driver has it. Its place is not used again: a handle that is used too
- * late is to be seen. */
+/* It becomes current, as in the driver. Its place is not used again, so that a late use of its
+ * handle is noticed. */
 enum drv_result cuCtxCreate_v2(struct drv_context **context, unsigned flags, drv_device device)
 {
     static struct drv_context created[FAKE_MAX_DEVICES];
@@ -482,8 +482,8 @@ enum drv_result cuEventRecord(struct drv_event *event, struct drv_stream *stream
     return capture_check_stream(stream, &event->captured);
 }
 
-/* Work is done in the order in which it was asked for, on all streams: but what waits for lazy work
- * has that done before. */
+/* Work is done in the order of the requests, on all streams; but an event that waits for lazy work
+ * has that done first. */
 enum drv_result cuStreamWaitEvent(struct drv_stream *stream, struct drv_event *event,
                                   unsigned flags)
 {
