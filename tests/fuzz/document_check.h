@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * document_check - what holds for every document that the daemon lets through
+ * document_check - checks of every document that the daemon accepts
  *
  * For the two targets of documents, after fuzz.h.
  */
@@ -26,7 +26,7 @@ static void check_row(const struct layout_document *document, size_t index)
          row.rank < layout_document_count_allocations(document));
 }
 
-/* NULL where it is refused. The caller frees it, and keeps `data` until then. */
+/* Returns NULL if it is refused. The caller frees it, and keeps `data` until then. */
 static struct layout_document *decode_checked(const uint8_t *data, size_t size)
 {
     struct layout_document *document = NULL;
@@ -45,7 +45,8 @@ static struct layout_document *decode_checked(const uint8_t *data, size_t size)
     return document;
 }
 
-/* By the library's writer: what the daemon reads and what clients write are two programs. */
+/* Writes with the library's writer: the daemon's reader and the clients' writer are two
+ * programs. */
 static void write_document(const struct layout_document *document, struct gfs_writer *writer)
 {
     bool with_allocations = layout_document_has_allocations(document);
@@ -100,7 +101,7 @@ static void check_same_rows(const struct layout_document *a, const struct layout
     }
 }
 
-/* Written and read again it is the same, and no longer than it was. */
+/* Written and read again it is the same, and no longer than before. */
 static void check_again(const struct layout_document *document, size_t size)
 {
     struct gfs_writer writer = {0};
@@ -116,7 +117,7 @@ static void check_again(const struct layout_document *document, size_t size)
     free(writer.bytes);
 }
 
-/* Puts all rows, of which a repeated key's last counts. `layout` has slots 0.. without a gap. */
+/* Puts all rows; of a repeated key the last counts. `layout` has slots 0.. without a gap. */
 static void put_rows(struct layout *layout, const struct layout_document *document)
 {
     size_t count = layout_document_count_rows(document), culprit = 0;

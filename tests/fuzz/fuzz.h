@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz - what the fuzz targets share
+ * fuzz - shared by the fuzz targets
  *
- * Each tests/fuzz/fuzz_NAME.c includes this once and writes LLVMFuzzerTestOneInput; main is
- * libFuzzer's. The input comes in a block of exactly its size, so a step over its end is seen. A
- * property that does not hold is a crash: `must` says which and aborts, and libFuzzer keeps the
- * input.
+ * Each tests/fuzz/fuzz_NAME.c includes this once and defines LLVMFuzzerTestOneInput; main is
+ * libFuzzer's. The input is a block of exactly its size, so that a step over its end is found. A
+ * failed property is a crash: `must` prints it and aborts, and libFuzzer keeps the input.
  */
 #ifndef GMSFS_TESTS_FUZZ_FUZZ_H
 #define GMSFS_TESTS_FUZZ_FUZZ_H
@@ -27,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                  \
     } while (0)
 
-/* A terminated copy that ends with the terminator; the caller frees it. */
+/* Returns a terminated copy of exactly that size; the caller frees it. */
 __attribute__((unused)) static char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);
@@ -44,7 +43,7 @@ __attribute__((unused)) static bool fuzz_same(const void *left, size_t left_byte
     return left_bytes == right_bytes && (left_bytes == 0 || memcmp(left, right, left_bytes) == 0);
 }
 
-/* What people are told is one line that no terminal obeys. */
+/* A message is one line without control characters. */
 __attribute__((unused)) static bool fuzz_is_line(const char *text)
 {
     for (const char *at = text; *at; at++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bulk document of metadata, as clients write it to `ctl`, and its way into a layout. */
+/* A bulk document of metadata, as clients write it to `ctl`, and applying it to a layout. */
 #include "fuzz.h"
 
 #include "document_check.h"
@@ -16,7 +16,7 @@ static void check_put(const struct layout *layout, const struct layout_document 
 
         layout_document_row(document, i, &row);
         if (row.rank != LAYOUT_UNBOUND && row.rank >= SLOTS)
-            continue; /* of an allocation that is gone: skipped */
+            continue; /* for an allocation that is gone: skipped */
         for (size_t k = i + 1; k < count && k < i + 64; k++) {
             layout_document_row(document, k, &later);
             last &= !fuzz_same(row.key, row.key_bytes, later.key, later.key_bytes);

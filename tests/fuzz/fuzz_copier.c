@@ -51,7 +51,7 @@ static void try_hello(const uint8_t *data, size_t size)
     must_be_line(hello.why, sizeof hello.why);
 }
 
-/* The result lies at the end of what may be read. */
+/* The result lies at the end of the readable bytes. */
 static void try_result(const uint8_t *data, size_t size)
 {
     struct copier_result *result = malloc(sizeof *result);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a daemon: what decodes encodes to the same bytes, if it is of the present version,
- * holds, and can be brought to its end by records; what does not is refused in one line.
+ * The state of a daemon: a state that decodes encodes to the same bytes, if it is of the present
+ * version, is consistent, and records can bring it to its end; other bytes are refused in one line.
  */
 #include "fuzz.h"
 

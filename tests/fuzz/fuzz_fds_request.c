@@ -19,7 +19,7 @@ static bool is_zero(const void *bytes, size_t from, size_t size)
     return true;
 }
 
-/* The rules of gmsfs_abi.h once more, field by field. */
+/* Repeats the rules of gmsfs_abi.h, field by field. */
 static bool is_request(const uint8_t *data, size_t size)
 {
     uint32_t numbers[4];
@@ -41,7 +41,7 @@ static bool is_request(const uint8_t *data, size_t size)
     return numbers[1] >= 2 && numbers[1] <= 21;
 }
 
-/* Zeros may follow, up to the maximum, and nothing else may. */
+/* Zeros may follow, up to the maximum; other bytes may not. */
 static void try_longer(const void *bytes, size_t own, size_t most)
 {
     uint8_t longer[FDS_REGION_MAX_BYTES + 1] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The beginning of a GGUF file; what is understood of it can be written again, and is then the
- * same, and what has only not come yet is fine once it has. */
+/* The beginning of a GGUF file: a parsed one can be written again, and is then the same, and a cut
+ * one parses once the rest has come. */
 #include "fuzz.h"
 
 #include "model/gguf.h"
@@ -15,7 +15,7 @@ static char *terminated(const struct gguf_text *text)
     return copy;
 }
 
-/* As the store has a tensor: rows last, blocks as bytes. */
+/* As in the store: rows last, blocks as bytes. */
 static void take(const struct gguf_tensor *from, struct model_tensor *tensor)
 {
     uint64_t size_bytes = 0;
@@ -56,7 +56,7 @@ static void check_places(const struct gguf_header *header, size_t size_bytes)
     must(end == header->end_bytes);
 }
 
-/* The header once more; the parser has to see in it what it saw before. */
+/* Writes the header again, which has to parse as before. */
 static void write_again(const struct gguf_header *header, const uint8_t *data)
 {
     size_t tensors = header->tensor_count, values = header->value_count, size_bytes, culprit;
@@ -83,7 +83,7 @@ static void write_again(const struct gguf_header *header, const uint8_t *data)
     must(size_bytes <= header->data_offset_bytes &&
          (tensors ? size_bytes == header->data_offset_bytes
                   : header->data_offset_bytes - size_bytes < header->alignment_bytes));
-    /* What fills it up to the data may be anything. */
+    /* The padding before the data may be any bytes. */
     must(header->data_offset_bytes < header->alignment_bytes ||
          memcmp(bytes, data, header->data_offset_bytes - header->alignment_bytes) == 0);
     must(gguf_parse(bytes, size_bytes, &again, &failure) == 0);

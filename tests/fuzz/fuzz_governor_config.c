@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor.conf: refused in one line that names the line, or a table within its bounds, which
- * written out again means the same.
+ * governor.conf: refused in one line that names the line, or a table within its bounds, which means
+ * the same when it is written out again.
  */
 #include "fuzz.h"
 
@@ -46,7 +46,7 @@ static void check_config(const struct governor_config *config)
     }
 }
 
-/* Each byte in quotes of its own. */
+/* Quotes each byte by itself. */
 static void write_quoted(FILE *out, const char *text)
 {
     for (; *text; text++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine, or whatever answers in its place, says of its requests. */
+/* The metrics of an engine, or the answer of another server in its place. */
 #include "fuzz.h"
 
 #include "governor/metrics.h"
 
-/* Numbers are finite, and no more than so many lines can say. */
+/* Numbers are finite, and not larger than this many lines can give. */
 static void check_metrics(const struct governor_metrics *metrics, size_t size)
 {
     const double most = 9007199254740992.0 * ((double)size + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry of a graph pool: what is read is written again and reads the same. */
+/* The entry of a graph pool: a parsed one is written again and parses the same. */
 #include "fuzz.h"
 
 #include "fs/graph_entry.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file `layout` of an image: what opens is canonical, has the hash that its bytes have, and its
- * entries come out as documents that the daemon takes.
+ * The file `layout` of an image: one that opens is canonical, has the hash of its bytes, and its
+ * entries come out as documents that the daemon accepts.
  */
 #include "fuzz.h"
 
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct image_layout layout;
     const char *why = NULL;
-    uint8_t *bytes = malloc(size ? size : 1); /* which it takes */
+    uint8_t *bytes = malloc(size ? size : 1); /* the reader takes it */
 
     must(bytes != NULL);
     if (size)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manifest of an image, from a directory that anybody may have made. The first byte says which
- * kind is wanted: odd: unfinished. A finished one is also read with a sum that agrees, for no
- * input has one by chance.
+ * The manifest of an image, from an untrusted directory. The first byte is the kind: odd for
+ * unfinished. A finished one is read with a matching sum too, because no input has one by chance.
  */
 #include "fuzz.h"
 
@@ -10,7 +9,7 @@
 
 #include <errno.h>
 
-/* Nothing lies outside of the files, and no two pieces in one place. */
+/* No piece lies outside of the files, and no two overlap. */
 static void check_plan(const struct image_manifest *manifest, bool unfinished)
 {
     uint64_t file = 0, at = 0, stored = 0;
@@ -56,8 +55,8 @@ static int decode(const char *text, size_t size, bool unfinished, struct image_m
     return r;
 }
 
-/* What decodes is spelled in one way: a finished one gives the same bytes, and either decodes to
- * the same once more. */
+/* A manifest has one spelling: a finished one gives the same bytes, and either kind decodes to the
+ * same again. */
 static void check_again(const struct image_manifest *manifest, const char *text, size_t size,
                         bool unfinished)
 {
@@ -86,7 +85,7 @@ static void read_text(const char *text, size_t size, bool unfinished)
     image_manifest_free(&manifest);
 }
 
-/* With the last line, whatever it is, replaced by one that agrees with those before it. */
+/* Replaces the last line by a matching one. */
 static void read_sealed(const char *text, size_t size)
 {
     char digits[IMAGE_DIGEST_TEXT_BYTES], *sealed;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of a journal, as a process left them that has died, and what they tell: they are
- * refused in one line, or the next worker has a state that holds.
+ * The files of a journal, as left by a dead process: they are refused in one line, or give the next
+ * worker a consistent state.
  *
- * An input is the flags, the sizes of the four files behind the head, the head, and the files. With
- * FLAG_SUMS the sums are made right first, or nobody would come behind them.
+ * An input is the flags, the sizes of the four files after the head, the head, and the files. With
+ * FLAG_SUMS the sums are corrected first, because no input would get past them.
  */
 #include "fuzz.h"
 
-#include "../../src/journal/journal.c" /* sums need to know what is where */
+#include "../../src/journal/journal.c" /* sums need the offsets */
 #include "core/core.h"
 #include "daemon/replay.h"
 
@@ -78,7 +78,7 @@ static void check_replay(const struct journal *journal)
     struct failure failure = {.text = ""};
     int error = replay_journal(journal, &core, &failure);
 
-    if (error) { /* the device's memory may be what a record lacks */
+    if (error) { /* a record may fail for lack of device memory */
         must(error == -EPROTO || error == -EPROTONOSUPPORT || error == -EINVAL || error == -ENOMEM);
         must(!core && fuzz_is_line(failure.text));
         return;
@@ -87,10 +87,10 @@ static void check_replay(const struct journal *journal)
     core_free(core);
 }
 
-/* What it gave back it does not miss, and it can be written to. */
+/* It works without the freed parts, and can be written to. */
 static void check_writing(struct journal *journal)
 {
-    static char text[] = "what the next worker does";
+    static char text[] = "acts of the next worker";
     const struct iovec part = {text, sizeof text};
 
     if (journal_reserve(journal, journal_entry_room(sizeof text)))

@@ -12,7 +12,7 @@
 static struct gmsfs_layout *decode_for_clients(const uint8_t *data, size_t size)
 {
     struct gmsfs_layout *layout = NULL;
-    uint8_t *bytes = malloc(size ? size : 1); /* which it takes */
+    uint8_t *bytes = malloc(size ? size : 1); /* the decoder takes it */
 
     must(bytes != NULL);
     if (size)
@@ -22,7 +22,7 @@ static struct gmsfs_layout *decode_for_clients(const uint8_t *data, size_t size)
     return layout;
 }
 
-/* The library as its own witness: it does not judge keys, tags and sizes, so not by the daemon. */
+/* Checks the library by its own rules: unlike the daemon it does not check keys, tags and sizes. */
 static void check_clients_own(const uint8_t *data, size_t size)
 {
     struct gmsfs_layout *layout = decode_for_clients(data, size);
@@ -37,7 +37,7 @@ static void check_clients_own(const uint8_t *data, size_t size)
         const uint8_t *value = entry->value;
         must(entry->key[entry->key_bytes] == '\0' && entry->value_bytes <= size);
         must(entry->rank == GMSFS_SLOT_NONE || entry->rank < layout->allocation_count);
-        /* Touches the ends of what it points at. */
+        /* Touches the ends of the value. */
         must(entry->value_bytes == 0 || value[0] + value[entry->value_bytes - 1] >= 0);
     }
     gmsfs_free_layout(layout);
@@ -87,7 +87,7 @@ static void check_for_clients(const struct layout *layout, const uint8_t *bytes,
     gmsfs_free_layout(seen);
 }
 
-/* What is canonical stays as it is: encoding what was decoded from an encoding changes nothing. */
+/* Canonical bytes stay unchanged: encoding a decoded encoding changes nothing. */
 static void check_canonical(const uint8_t *bytes, size_t size)
 {
     struct layout_document *document = decode_checked(bytes, size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of `gmsfs mount`, each ended by a NUL: either one line says what is wrong, or all
- * that was understood is within bounds, and says the same when written out.
+ * The arguments of `gmsfs mount`, each ended by a NUL: they are refused in one line, or all values
+ * are within bounds, and mean the same when written out.
  */
 #include "fuzz.h"
 
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct daemon_options options;
     int argc = 1;
 
-    memset(error, '*', sizeof error); /* terminated by whoever writes it */
+    memset(error, '*', sizeof error); /* the writer has to terminate it */
     for (char *at = text; at < text + size && argc < (int)ARGUMENTS_MAX; at += strlen(at) + 1)
         argv[argc++] = at;
     int refused = options_parse(argc, argv, &options, error, sizeof error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments of ioctls: four bytes of command, then the payload as the kernel passes it on. What the
- * checks let through has to be safe for what comes next, so the layout gets it.
+ * Arguments of ioctls: four bytes of command, then the payload as the kernel passes it on. Checked
+ * arguments must be safe for the next step, so the layout gets them.
  */
 #include "fuzz.h"
 
@@ -26,7 +26,7 @@ static const size_t SIZES[] = {
     [_IOC_NR(GMSFS_IOC_INFO)] = sizeof(struct gmsfs_ioc_info),
     [_IOC_NR(GMSFS_IOC_ACQUIRE)] = sizeof(struct gmsfs_ioc_acquire),
     [_IOC_NR(GMSFS_IOC_JOIN)] = sizeof(struct gmsfs_ioc_join),
-    [_IOC_NR(GMSFS_IOC_RELEASE)] = 0, /* these three take nothing */
+    [_IOC_NR(GMSFS_IOC_RELEASE)] = 0, /* these three take no argument */
     [_IOC_NR(GMSFS_IOC_CANCEL)] = 0,
     [_IOC_NR(GMSFS_IOC_REMOVE_UNUSED)] = 0,
     [_IOC_NR(GMSFS_IOC_ALLOC)] = sizeof(struct gmsfs_ioc_alloc),
@@ -198,7 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     number = payload_get_number(command);
     must(number <= 255);
     known = number < sizeof SIZES / sizeof SIZES[0] ? SIZES[number] : size / 2;
-    out = malloc(known + 1); /* so that a step over `known` is one over the end but one */
+    out = malloc(known + 1); /* so that a step over `known` is found as a step over the end */
     must(out != NULL);
     out[known] = 0xa5;
     error = payload_decode(data, size, out, known);
@@ -214,7 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_metadata(&payload.metadata);
         must(payload_check_region(&payload.region) == 0 ||
              payload.region.flags > GMSFS_REGION_HOLD || payload.region.pad);
-        try_list(&payload.list, size); /* the last: it answers where it was asked */
+        /* The last, because it writes its answer into the argument. */
+        try_list(&payload.list, size);
     }
     free(out);
     return 0;

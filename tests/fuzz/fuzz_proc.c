@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon reads in /proc: a process that chooses its name chooses nothing else. */
+/* The daemon's files of /proc: a process that chooses its name chooses nothing else. */
 #include "fuzz.h"
 
 #include "daemon/mountinfo.h"
@@ -10,7 +10,7 @@
 
 #define NAME_BYTES 15u /* the kernel's TASK_COMM_LEN, less the terminator */
 
-/* As the kernel writes a name into `status`. */
+/* Writes a name as the kernel does in `status`. */
 static void escape(const char *name, char escaped[2 * NAME_BYTES + 1])
 {
     for (; *name; name++) {

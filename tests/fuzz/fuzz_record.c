@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records and rows: what decodes at all is written in one way, and means the same again. */
+/* Records and rows: valid ones have one spelling, and mean the same again. */
 #include "fuzz.h"
 
 #include "core/core_internal.h"

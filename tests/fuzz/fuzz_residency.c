@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written to `residency`: one of its words, or nothing. */
+/* Text written to `residency`: one of its words, or nothing. */
 #include "fuzz.h"
 
 #include "fs/residency.h"
@@ -13,7 +13,7 @@ static const char ACTS[] = {[SERVICE_MOVE_TO] = '\0',
                             [SERVICE_MOVE_DROP] = '-',
                             [SERVICE_MOVE_CANCEL] = '\0'};
 
-/* The order as a word, which means the same. */
+/* Writes the order as a word with the same meaning. */
 static void write_again(const struct service_move_order *order)
 {
     struct service_move_order again;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A message of GMS's protocols; the first byte says which: odd: V1. What decodes points into its
- * payload and, written by us, is a frame that says the same and is written as itself.
+ * A message of GMS's protocols; the first byte is the protocol: odd for V1. A decoded one points
+ * into its payload and, written by us, is a frame that decodes and encodes to itself.
  */
 #include "fuzz.h"
 
@@ -82,7 +82,7 @@ static bool same_text(struct message_text a, struct message_text b)
     return !a.at == !b.at && fuzz_same(a.at, a.bytes, b.at, b.bytes);
 }
 
-/* What the bytes of two frames cannot tell, since they are the same. */
+/* Compares the fields: equal bytes of two frames do not prove that they were parsed alike. */
 static void check_same(const struct message *a, const struct message *b)
 {
     must(a->type == b->type && a->lock_type == b->lock_type);
@@ -106,7 +106,7 @@ static void check_again(enum message_protocol protocol, const struct message *me
     size_t size = buffer.size_bytes - buffer.begin_bytes, bytes = 0;
     must(message_payload_bytes(protocol, buffer.bytes + buffer.begin_bytes, &bytes) == 0);
     must(bytes == size - MESSAGE_HEADER_BYTES);
-    /* Of a copy, for the buffer moves when the second frame comes. */
+    /* From a copy, because the buffer moves when the second frame comes. */
     uint8_t *copy = malloc(bytes);
     must(copy != NULL);
     memcpy(copy, buffer.bytes + buffer.begin_bytes + MESSAGE_HEADER_BYTES, bytes);

@@ -18,7 +18,7 @@ static json_t *describe(const struct model *model, const struct model_tensor *te
                      (json_int_t)(begin + tensor->size_bytes));
 }
 
-/* The header once more, from what was understood of it, and as much data. */
+/* Writes the parsed header again, and as much data. */
 static int write_again(const struct model *model)
 {
     json_t *header = json_object(), *pairs = json_object();

@@ -43,7 +43,7 @@ static void set_up(void)
     shard_fds[1] = make_file("b");
 }
 
-/* Takes `wanted` bytes from the rest, or what there is. */
+/* Takes `wanted` bytes from the rest, or all of it. */
 static void take(int fd, const uint8_t **at, size_t *left, size_t wanted)
 {
     size_t size = wanted < *left ? wanted : *left;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The protobuf messages of gRPC calls: each call reads every message without a step beside it, and
- * what an answer is made of comes out as fields again. */
+ * the parts of an answer come out as fields again. */
 #include "fuzz.h"
 #include "triton/wire_grpc.h"
 #include "triton/wire_proto.h"
@@ -39,7 +39,7 @@ static void check_request(const struct wire_request *request, const uint8_t *dat
     }
 }
 
-/* The fields of a message, put together again: the same fields come out. */
+/* Puts the fields of a message together again: the same fields come out. */
 static void try_fields(const uint8_t *data, size_t size)
 {
     struct wire_proto proto = wire_proto_begin((struct wire_text){(const char *)data, size}), again;

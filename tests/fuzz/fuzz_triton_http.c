@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* HTTP/1.1 requests: what is read does not depend on the pieces in which it comes, and every step
- * stays within what has come. */
+/* HTTP/1.1 requests: the result does not depend on the pieces in which they arrive, and every step
+ * stays within the received bytes. */
 #include "fuzz.h"
 #include "triton/wire_http.h"
 #include "triton/wire_rest.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON bodies: what the reader takes a stricter library takes, and the other way round; requests
- * that are read point into their body, and every answer about them is JSON. */
+/* JSON bodies: our reader accepts the same as a stricter library; parsed requests point into their
+ * body, and every answer about them is JSON. */
 #include "fuzz.h"
 #include "triton/wire_json.h"
 #include "triton/wire_rest.h"
@@ -17,7 +17,7 @@ static char *copy(const uint8_t *data, size_t size)
     return bytes;
 }
 
-/* jansson refuses integers that we take, NUL in keys, and deeper documents than that we refuse; it
+/* jansson refuses integers that we accept, NUL in keys, and documents deeper than we refuse; it
  * takes a byte of 0 for the end of the text. */
 static bool is_json(const uint8_t *data, size_t size)
 {
@@ -104,7 +104,7 @@ static void try_request(enum wire_verb verb, enum gmsfs_region_kind kind, uint64
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* What both must agree on. */
+    /* Both must agree on this. */
     if (is_json(data, size) && size < WIRE_JSON_MAX_DEPTH)
         must(read_tokens(data, size));
     else

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors_check - what holds for every model that the reader lets through
+ * safetensors_check - checks of every model that the reader accepts
  *
- * For the two targets of the reader, after fuzz.h. Who copies a model's tensors checks nothing any
- * more, so all that he relies on is looked at here.
+ * For the two targets of the reader, after fuzz.h. Code that copies a model's tensors checks
+ * nothing any more, so everything that it relies on is checked here.
  */
 #ifndef GMSFS_TESTS_FUZZ_SAFETENSORS_CHECK_H
 #define GMSFS_TESTS_FUZZ_SAFETENSORS_CHECK_H
@@ -48,8 +48,8 @@ static void check_tensor(const struct model *model, const struct model_tensor *t
     free(text);
 }
 
-/* The tensors of a file cover its data without gap and overlap: as sorted by offset and size, each
- * begins where the one before it ended. Their sum says that, if none overlaps another. */
+/* The tensors of a file cover its data without gap and overlap: sorted by offset and size, each
+ * begins at the end of the one before it. Their sum proves that, if none overlaps another. */
 static void check_cover(const struct model *model, uint32_t file)
 {
     uint64_t data_bytes = model->files[file].size_bytes - model->files[file].data_offset_bytes;
@@ -70,7 +70,7 @@ static void check_cover(const struct model *model, uint32_t file)
     must(sum == data_bytes);
 }
 
-/* Every pair is in the JSON: by its key, or, where that is taken, with the number of its file. */
+/* Every pair is in the JSON: by its key, or, if that is taken, with the number of its file. */
 static void check_pair(json_t *all, const struct model_pair *pair)
 {
     json_t *name = json_string(pair->key), *longer;
@@ -106,7 +106,7 @@ static void check_pairs(const struct model *model)
     free(text);
 }
 
-/* Opens and looks at what comes; NULL where it is refused. The caller closes it. */
+/* Opens and checks a model; returns NULL if it is refused. The caller closes it. */
 static struct model *open_checked(const char *path)
 {
     struct failure error;
