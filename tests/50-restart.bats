@@ -116,7 +116,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     assert_eq "$status" 0 "$(output_of "$SPAWNED")"
     wait_until_any 10 process_gone "$KEEPER"
     grep -q ': ended; no client held a file' "$LOG"
-    run_logged ! grep -q 'does not send requests again\|cannot go on' "$LOG"
+    run_logged ! grep -q 'does not send requests again\|cannot resume\|cannot continue' "$LOG"
 }
 
 is_pausing() { # SECONDS: before the next worker
@@ -286,8 +286,8 @@ let_worker_close_its_own() {
     let_worker_close_its_own
     touch "$T/go"
     wait_until_any 10 resumed_more_than 0
-    grep -q "worker $WORKER is dead and does not go" "$LOG"
-    wait_until_any 10 grep -q "worker $WORKER has gone at last" "$LOG"
+    grep -q "worker $WORKER is dead but cannot be reaped" "$LOG"
+    wait_until_any 10 grep -q "dead worker $WORKER was reaped" "$LOG"
     process_gone "$WORKER"
     run_logged -0 timeout 20 mkdir "$M/other"
 }
@@ -313,6 +313,6 @@ waits_without_end() {
     touch "$GMSFS_LAST_WORKER" "$T/go"
     expect_death
     wait_until_any 20 process_gone "$KEEPER"
-    grep -q "worker $WORKER is dead and does not go" "$LOG"
+    grep -q "worker $WORKER is dead but cannot be reaped" "$LOG"
     process_gone "$WORKER"
 }

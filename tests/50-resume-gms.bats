@@ -214,7 +214,7 @@ publish_many() { # COUNT
     local protocol before
     start_gms_mount
     for protocol in v0 v1; do
-        before=$(grep -c ' goes on, ' "$LOG" || true)
+        before=$(grep -c ' serves, ' "$LOG" || true)
         touch "$T/die"
         gms "$protocol" weights lock rw -
         [[ ! -e $T/die ]]

@@ -167,7 +167,7 @@ audit_has_all() {
 # Kills the worker and then this client; the next worker comes after that.
 kill_with_worker() { # PID
     local before
-    before=$(grep -c ' goes on, ' "$LOG" || true)
+    before=$(grep -c ' serves, ' "$LOG" || true)
     kill -STOP "$KEEPER"
     kill -KILL "$(worker_of "$KEEPER")"
     kill -KILL "$1"

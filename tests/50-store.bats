@@ -51,7 +51,7 @@ kill_keeper() {
     kill -KILL "$former"
     wait_until 10 is_another "$former"
     KEEPER=$(<"$S/main")
-    wait_until 20 grep -q ": goes on (.* keeper $KEEPER," "$LOG"
+    wait_until 20 grep -q ": resumed (.* keeper $KEEPER," "$LOG"
 }
 
 is_another() { # PID
@@ -136,7 +136,7 @@ is_another() { # PID
     done
     echo 1 >"$W/commit"
     exec 5>&-
-    grep -q "descriptor store does not hold all: it is full" "$LOG"
+    grep -q "descriptor store is incomplete: it is full" "$LOG"
     kill_keeper
     assert_eq "$(<"$W/allocations/1")" 'content 1' 'one that was stored'
     run_logged ! timeout 20 cat "$W/allocations/20"
@@ -149,7 +149,7 @@ is_another() { # PID
     publish
     echo journal 77 77 >"$T/gmsfs.abi"
     kill -KILL "$KEEPER"
-    wait_until 20 grep -q "cannot go on after the keeper's end: the journal's files: the mount has version" "$LOG"
+    wait_until 20 grep -q "cannot continue after the keeper's end: the journal's files: the mount has version" "$LOG"
     wait_until 20 mounted_times 2
     KEEPER=$(<"$S/main")
     wait_until 5 state_is weights EMPTY

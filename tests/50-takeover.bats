@@ -102,13 +102,13 @@ has_child() { # PID
     worker=$(worker_of "$KEEPER")
     kill -STOP "$worker"
     spawn "$GMSFS" mount --takeover "$M"
-    wait_until 10 grep -q 'does not answer, and is waited for' "$T/spawn-$SPAWNED"
+    wait_until 10 grep -q 'does not answer; waiting for it' "$T/spawn-$SPAWNED"
     wait_until 5 has_child "$SPAWNED"
     kill -KILL "$SPAWNED"
     wait_until 5 process_gone "$SPAWNED"
     kill -CONT "$worker"
-    wait_until 10 grep -q 'the other process has not gone on; this keeper does' "$LOG"
-    wait_until 5 grep -q 'not taken over: whoever asked for it has gone' "$T/spawn-$SPAWNED"
+    wait_until 10 grep -q 'the other process gave up; this keeper continues' "$LOG"
+    wait_until 5 grep -q 'not taken over: the process that asked for it has gone' "$T/spawn-$SPAWNED"
     is_whole
     assert_eq "$(device_get .keeper_pid) $(worker_of "$KEEPER")" "$KEEPER $worker" 'keeper and worker'
 }
@@ -156,7 +156,7 @@ has_child() { # PID
 @test "only root and who mounted may take over" {
     start_mount
     run_logged -1 as_user "$GMSFS" mount --takeover "$M"
-    assert_match "$output" 'Operation not permitted .only root and the user who mounted it may: run this as one of them'
+    assert_match "$output" 'Operation not permitted .only root and the user that mounted it may: run this as one of them'
     cat "$M/weights/state"
     requires user-fuse || return 1
     MOUNT_VIA=("${AS_USER[@]}")
@@ -215,7 +215,7 @@ open_in_worker() {
     rm "$GMSFS_DIE_RESUMED"
     kill -CONT "$SPAWNED"
     wait_until_any 10 process_gone "$KEEPER"
-    run_logged ! grep -q 'does not end its step' "$LOG"
+    run_logged ! grep -q 'does not finish its step' "$LOG"
     KEEPER=$SPAWNED
     KEEPER_OF[$M]=$KEEPER
     run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
@@ -231,7 +231,7 @@ open_in_worker() {
     spawn "$GMSCTL" connect "$M" send hex:0100000013000000000000000000000000000000000000000000000000000000 \
         until "$T/go" send x
     wait_until 10 process_stopped "$worker"
-    wait_until 10 grep -q 'another process is to be the keeper' "$LOG"
+    wait_until 10 grep -q 'another process wants to become the keeper' "$LOG"
     kill -CONT "$worker"
     timeout $((10 * SLOW)) cat "$M/device" >"$T/looked" # so the worker is past that step
     touch "$T/go"
@@ -246,13 +246,13 @@ open_in_worker() {
     publish
     GMSFS_TAKEOVER_STOP=everything spawn "$GMSFS" mount -f --takeover "$M"
     wait_until 10 process_stopped "$SPAWNED"
-    wait_until 20 grep -q 'did not take it all: Resource temporarily unavailable; this one goes on' "$LOG"
+    wait_until 20 grep -q 'did not receive everything: Resource temporarily unavailable; this one continues' "$LOG"
     run_logged -0 timeout 20 cmp "$T/a" "$W/allocations/a"
     worker=$(worker_of "$KEEPER")
     kill -CONT "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 1 'exit status of the other'
-    assert_match "$(output_of "$SPAWNED")" 'the other keeper goes on'
+    assert_match "$(output_of "$SPAWNED")" 'the other keeper continues'
     assert_eq "$(worker_of "$KEEPER")" "$worker" 'the worker'
     is_whole
 }

@@ -119,7 +119,7 @@ runs_installed() {
     cp /bin/true "$T/gmsfs.new"
     mv "$T/gmsfs.new" "$T/gmsfs"
     cli -1 upgrade "$M"
-    assert_match "$output" 'no gmsfs that knows how to'
+    assert_match "$output" 'it is not a gmsfs that can upgrade mounts'
     rm "$T/gmsfs"
     cli -1 upgrade "$M"
     assert_match "$output" 'cannot open'
@@ -162,7 +162,7 @@ runs_installed() {
     rm "$GMSFS_HANG_WORKER"
     wait_exit "$SPAWNED"
     assert_eq "$status" 1 'exit status'
-    assert_match "$(output_of "$SPAWNED")" 'did not serve in time and was killed; the former one goes on'
+    assert_match "$(output_of "$SPAWNED")" 'did not serve in time and was killed; the former program continues'
     run_logged -0 timeout 20 cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole
@@ -177,7 +177,7 @@ runs_installed() {
     before=$(program_of_worker)
     install_program
     cli -1 upgrade "$M"
-    assert_match "$output" 'the new worker cannot be started; the former one goes on'
+    assert_match "$output" 'the new worker cannot be started; the former program continues'
     grep -q 'cannot start another worker' "$LOG"
     run_logged -0 timeout 20 cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
@@ -209,7 +209,7 @@ runs_installed() {
     rm "$GMSFS_LAST_WORKER"
     wait_exit "$SPAWNED"
     assert_eq "$status" 1 'exit status'
-    assert_match "$(output_of "$SPAWNED")" 'the former one goes on'
+    assert_match "$(output_of "$SPAWNED")" 'the former program continues'
     run_logged -0 timeout 20 cat "$W/state"
     assert_eq "$(program_of_worker)" "$before" 'the program'
     is_whole

@@ -89,7 +89,7 @@ KILLS=6
 kill_workers() {
     local at
     for at in "${!KEEPER_OF[@]}"; do
-        [[ $(grep -c ' goes on, ' "${LOG_OF[$at]}") -ge ${KILLED[$at]-0} ]] || continue
+        [[ $(grep -c ' serves, ' "${LOG_OF[$at]}") -ge ${KILLED[$at]-0} ]] || continue
         KILLED[$at]=$((${KILLED[$at]-0} + 1))
         kill -KILL "$(worker_of "${KEEPER_OF[$at]}")"
     done

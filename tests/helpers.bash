@@ -530,13 +530,13 @@ metric_is() { # NAME VALUE
 
 # Workers of the mount that went on for others, so far.
 resumed_more_than() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -gt $1 ]]
+    [[ $(grep -c ' serves, ' "$LOG") -gt $1 ]]
 }
 
 # The worker; waits until another one goes on.
 kill_worker() {
     local before
-    before=$(grep -c ' goes on, ' "$LOG" || true)
+    before=$(grep -c ' serves, ' "$LOG" || true)
     kill -KILL "$(worker_of "$KEEPER")"
     wait_until_any 10 resumed_more_than "$before"
 }

@@ -21,17 +21,17 @@
 #define ONLY(number) (number), (number)
 
 static const struct abi_number numbers[] = {
-    {"handover", "what goes from process to process", ONLY(HANDOVER_VERSION)},
+    {"handover", "the handover from process to process", ONLY(HANDOVER_VERSION)},
     {"wire", "messages of keeper and worker", ONLY(WIRE_VERSION)},
     {"journal", "the journal's files", ONLY(JOURNAL_VERSION)},
-    {"entries", "what the journal's entries are", ONLY(TRANSACTION_VERSION)},
+    {"entries", "the contents of the journal's entries", ONLY(TRANSACTION_VERSION)},
     {"state", "an encoded state", CORE_STATE_VERSION, CORE_STATE_OLDEST},
     {"record", "an encoded record", ONLY(CORE_RECORD_VERSION)},
     {"ledger", "requests and handles in shared memory", ONLY(FS_LEDGER_VERSION)},
-    {"connections", "what GMS connections have in shared memory", ONLY(RPC_MEMORY_VERSION)},
+    {"connections", "the state of GMS connections in shared memory", ONLY(RPC_MEMORY_VERSION)},
     {"store", "the index of the service manager's descriptor store", ONLY(FDSTORE_VERSION)},
     {"audit", "how far the audit has come", ONLY(AUDIT_VERSION)},
-    {"kernel", "what the kernel remembers of a mount", ONLY(FS_KERNEL_VERSION)},
+    {"kernel", "the kernel's memory of a mount", ONLY(FS_KERNEL_VERSION)},
 };
 
 #define ABI_COUNT (sizeof numbers / sizeof numbers[0])
@@ -95,6 +95,7 @@ int abi_check(const char *text, struct failure *failure)
     }
     if (count_numbers(text) == ABI_COUNT)
         return 0;
-    return failure_set(failure, -EPROTONOSUPPORT,
-                       "the mount has what this gmsfs (" GMSFS_VERSION ") does not know: %s", text);
+    return failure_set(
+        failure, -EPROTONOSUPPORT,
+        "the mount has formats that this gmsfs (" GMSFS_VERSION ") does not know: %s", text);
 }

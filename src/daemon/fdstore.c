@@ -48,7 +48,7 @@ static void give_up(struct fdstore *store, const char *cause)
 {
     if (!store->is_incomplete)
         log_warning(
-            "the service manager's descriptor store does not hold all: %s; what it lacks is "
+            "the service manager's descriptor store is incomplete: %s; descriptors outside it are "
             "lost if this process, the keeper, is killed (FileDescriptorStoreMax=)",
             cause);
     store->is_incomplete = true;
@@ -124,8 +124,8 @@ static bool make_due(struct fdstore *store)
 static void set_due(struct fdstore *store, uint32_t place, int what)
 {
     if (!is_any_due(store))
-        log_warning("the service manager is busy; what its descriptor store does not hold yet is "
-                    "lost if this process, the keeper, is killed; it is tried again");
+        log_warning("the service manager is busy; descriptors that it has not stored yet are lost "
+                    "if this process, the keeper, is killed; gmsfs tries again");
     store->due[place] = what;
     store->due_adds += what >= 0;
     store->due_removals += what == DUE_REMOVAL;
@@ -141,7 +141,7 @@ static void end_due(struct fdstore *store, uint32_t place)
     if (what >= 0)
         close(what);
     if (!is_any_due(store))
-        log_info("the service manager has taken what was due for its descriptor store");
+        log_info("the service manager's descriptor store is complete again");
 }
 
 /* Returns false if the manager is still busy. A place whose message the manager rejects stays
@@ -227,8 +227,8 @@ void fdstore_settle(struct fdstore *store)
     if (!error && poll(&closed, 1, SETTLE_MS) == 0) {
         store->deaf_ms = loop_now_ms() + DEAF_MS;
         log_warning(
-            "the service manager does not answer; memory that is free now may be held by its "
-            "descriptor store for a while");
+            "the service manager does not answer; its descriptor store may hold freed memory for "
+            "a while");
     }
     close(ends[0]);
 }
@@ -372,7 +372,7 @@ static void deliver_all(struct fdstore *store)
         if (is_any_due(store) && poll(&manager, 1, RETRY_MS) < 0 && errno != EINTR)
             return;
         if (is_any_due(store) && loop_now_ms() >= until_ms) {
-            log_error("the service manager does not take what is to leave its descriptor store");
+            log_error("the service manager does not remove all descriptors from its store");
             return;
         }
     }

@@ -171,8 +171,8 @@ static int judge_place(const struct gms_sockets_options *options, const struct g
                       other_place(socket));
     if (error)
         return refuse(options, error,
-                      "%s is a socket of user %u, and whether GMS is running there cannot be told: "
-                      "%s; remove it, %s",
+                      "%s is a socket of user %u, and gmsfs cannot find out whether GMS is running "
+                      "there: %s; remove it, %s",
                       socket->path, (unsigned)found->st_uid, strerror(-error), other_place(socket));
     return 0;
 }

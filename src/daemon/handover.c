@@ -266,9 +266,10 @@ static int check(const struct handover *handover, struct failure *failure)
 
     for (size_t i = 0; i < JOURNAL_FILES; i++)
         if (*journal_file(&journal, i) < 0)
-            return failure_set(failure, -EPROTO, "what is handed over has no %s", journal_keys[i]);
+            return failure_set(failure, -EPROTO, "the handover lacks '%s'", journal_keys[i]);
     if (handover->fds[HANDOVER_LEDGER] < 0 || !*handover->mountpoint || handover->argc == 0)
-        return failure_set(failure, -EPROTO, "what is handed over is not all of a mount");
+        return failure_set(failure, -EPROTO,
+                           "the handover lacks the ledger, the mountpoint or the arguments");
     return 0;
 }
 
@@ -284,15 +285,16 @@ int handover_decode(const char *bytes, size_t size, const int *fds, size_t count
         if (entry.fd >= 0 && fds)
             entry.fd = next < count ? fds[next++] : -1;
         if (!take_entry(handover, &entry))
-            error =
-                failure_set(failure, -EPROTO, "what is handed over is not understood at '%s %s'",
-                            entry.key, entry.value);
+            error = failure_set(
+                failure, -EPROTO,
+                "the handover has an entry that this gmsfs does not understand: '%s %s'", entry.key,
+                entry.value);
         else if (strcmp(entry.key, "abi") == 0)
             error = abi_check(handover->abi, failure);
     }
     if (!error)
         error = at == size ? check(handover, failure)
-                           : failure_set(failure, -EPROTO, "what is handed over is cut off");
+                           : failure_set(failure, -EPROTO, "the handover is cut off");
     for (; fds && next < count; next++)
         close(fds[next]);
     if (error)

@@ -57,9 +57,10 @@ static void leave_dead(struct keeper *keeper, int status)
     }
     bool may_be_told = status || keeper->end_ms || keeper->is_detached;
 
-    log_warning("%s: worker %d is dead and does not go, for a thread of it waits in the kernel "
-                "(ps -L -o stat,wchan -p %d tells where); it is not waited for",
-                keeper->setup->mountpoint, (int)keeper->worker, (int)keeper->worker);
+    log_warning(
+        "%s: worker %d is dead but cannot be reaped: one of its threads waits in the kernel "
+        "(ps -L -o stat,wchan -p %d shows where); the mount continues without it",
+        keeper->setup->mountpoint, (int)keeper->worker, (int)keeper->worker);
     keeper->dead[keeper->dead_count++] = keeper->worker;
     keeper->worker_status = may_be_told ? status : SIGKILL;
     keeper->worker = -1;
@@ -106,7 +107,7 @@ void keeper_reap_dead(struct keeper *keeper)
         if (waitpid(keeper->dead[i], NULL, WNOHANG) == 0)
             keeper->dead[left++] = keeper->dead[i];
         else
-            log_info("%s: worker %d has gone at last", keeper->setup->mountpoint,
+            log_info("%s: dead worker %d was reaped", keeper->setup->mountpoint,
                      (int)keeper->dead[i]);
     }
     keeper->dead_count = left;

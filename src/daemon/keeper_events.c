@@ -87,7 +87,7 @@ static void announce(struct keeper *keeper)
     keeper->restarts.served_ms = keeper->restarts.resumed_ms = clock_now_ms();
     log_info("%s: %s (%s memory, keeper %d, worker %d)", keeper_path(keeper),
              keeper->setup->takes_over  ? "taken over"
-             : keeper->setup->is_stored ? "goes on"
+             : keeper->setup->is_stored ? "resumed"
                                         : "mounted",
              keeper->setup->options->vmm.backend, (int)getpid(), (int)keeper->worker);
     snprintf(state, sizeof state, "READY=1\nMAINPID=%d", (int)getpid());
@@ -160,7 +160,7 @@ static void reopen_audit(struct keeper *keeper)
         return;
     int fd = keeper_open_audit(path);
     if (fd < 0) { /* for a next worker too */
-        log_error("%s: the audit %s cannot be opened again: %s; it goes on where it was",
+        log_error("%s: cannot open the audit %s again: %s; events still go to the old file",
                   keeper_path(keeper), path, strerror(-fd));
         return;
     }
@@ -218,7 +218,7 @@ static void on_resumed(struct keeper *keeper, const struct wire_message *resumed
     keeper->restarts.resumed_ms = clock_now_ms();
     keeper->restarts.served_ms = keeper->restarts.resumed_ms;
     keeper->restarts.in_vain = 0;
-    log_info("%s: worker %d goes on, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
+    log_info("%s: worker %d serves, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
     keeper_end_trial(keeper);
     if (keeper->is_taken_over) {
@@ -270,7 +270,7 @@ static void on_unmounter_gone(struct keeper *keeper, int status)
     keeper->unmounter = -1;
     if (status == 0)
         return; /* the change of the mount table does the rest */
-    log_warning("%s: not unmounted, somebody holds a file in it (fuser -vm %s tells who)",
+    log_warning("%s: not unmounted, a process holds a file in it (fuser -vm %s shows which)",
                 keeper_path(keeper), keeper_path(keeper));
     start_bind(keeper);
 }
@@ -322,7 +322,8 @@ bool keeper_on_control(struct keeper *keeper)
         keeper->files_lost = message.id;
         break;
     default:
-        log_error("%s: the worker says %u, which means nothing", keeper_path(keeper), message.type);
+        log_error("%s: the worker sent a message of unknown type %u", keeper_path(keeper),
+                  message.type);
     }
     return true;
 }
@@ -375,7 +376,7 @@ bool keeper_on_keep(struct keeper *keeper)
         error = -EPROTO;
     if (error && error != -EMFILE) {
         if (error != -EPIPE) /* SIGCHLD reports the end of the worker */
-            log_error("%s: what the worker's helpers say means nothing: %s", keeper_path(keeper),
+            log_error("%s: cannot receive from the worker's helpers: %s", keeper_path(keeper),
                       strerror(-error));
         keeper_close(&keeper->keep_fd);
         return false;

@@ -73,8 +73,8 @@ static void reap_orphans(struct keeper *keeper)
             continue;
         if (clock_now_ms() >= until_ms) {
             log_error("%s: process %d, which the worker had started, does not end although it was "
-                      "killed (ps -o stat,wchan -p %d tells where it is); the next worker is not "
-                      "held up for it",
+                      "killed (ps -o stat,wchan -p %d shows where it waits); the next worker "
+                      "starts without waiting for it",
                       keeper_path(keeper), (int)orphan, (int)orphan);
             return;
         }

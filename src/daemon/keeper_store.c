@@ -92,7 +92,7 @@ void keeper_store_update(struct keeper *keeper)
         error = store_text(keeper, &text, parts);
     handover_text_free(&text);
     if (error) {
-        log_error("%s: the service manager does not get what the mount consists of: %s",
+        log_error("%s: cannot store the mount's parts in the service manager: %s",
                   keeper_path(keeper), strerror(-error));
         return;
     }
@@ -160,14 +160,14 @@ static int read_text(struct keeper *keeper, const struct stored *stored,
     if (fstat(text_item->fd, &stat) != 0 || stat.st_size <= (off_t)sizeof head ||
         pread(text_item->fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
         head.count > KEEPER_PARTS)
-        return failure_set(failure, -EPROTO, "what is stored is damaged");
+        return failure_set(failure, -EPROTO, "the stored text is damaged");
     size_t size = (size_t)stat.st_size - sizeof head;
     char *text = malloc(size);
     int error = !text ? -ENOMEM : find_parts(keeper, stored, &head, fds);
     if (!error && pread(text_item->fd, text, size, sizeof head) != (ssize_t)size)
         error = -EPROTO;
     if (error)
-        failure_set(failure, error, "what is stored is not all there: %s", strerror(-error));
+        failure_set(failure, error, "a stored part is missing: %s", strerror(-error));
     else {
         error = handover_decode(text, size, fds, head.count, handover, failure);
         for (uint32_t i = 0; i < head.count; i++) /* they belong to the handover, or were closed */
@@ -254,8 +254,8 @@ int keeper_go_on_stored(struct keeper *keeper)
 
     if (error) {
         log_error(
-            "%s: cannot go on after the keeper's end: the service manager's descriptor store: %s; "
-            "all is lost, mount again",
+            "%s: cannot continue after the keeper's end: the service manager's descriptor store: "
+            "%s; all is lost, mount again",
             keeper_path(keeper), strerror(-error));
         return -ECANCELED;
     }
@@ -263,13 +263,15 @@ int keeper_go_on_stored(struct keeper *keeper)
     error = take(keeper, &stored, &failure);
     close_rest(keeper, &stored);
     if (error) {
-        log_error("%s: cannot go on after the keeper's end: %s; all is lost, mount again",
+        log_error("%s: cannot continue after the keeper's end: %s; all is lost, mount again",
                   keeper_path(keeper), failure.text);
         let_go(keeper);
         return -ECANCELED;
     }
-    log_warning("%s: the keeper has ended; this one goes on with what the service manager has kept",
-                keeper_path(keeper));
+    log_warning(
+        "%s: the keeper has ended; this one continues with the parts that the service manager "
+        "has kept",
+        keeper_path(keeper));
     keeper_fence(keeper);
     keeper_note_recovery(keeper->ledger, "the keeper ended");
     keeper->is_mounted = true;

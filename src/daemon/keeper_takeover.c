@@ -46,7 +46,7 @@ static const char *keeper_path(const struct keeper *keeper)
 static const char *explain_refusal(int error)
 {
     if (error == -EPERM || error == -EACCES)
-        return " (only root and the user who mounted it may: run this as one of them)";
+        return " (only root and the user that mounted it may: run this as one of them)";
     return error == -EINVAL ? " (is it older?)" : "";
 }
 
@@ -88,7 +88,7 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
     struct offer offer = {0};
 
     if (send(fd, &request, sizeof request, MSG_NOSIGNAL) < 0)
-        return failure_set(failure, -errno, "its daemon cannot be asked: %s", strerror(errno));
+        return failure_set(failure, -errno, "cannot ask its daemon: %s", strerror(errno));
     ssize_t got = recv(fd, &offer, sizeof offer - sizeof offer.end, 0);
     if (got < (ssize_t)sizeof offer.header)
         return failure_set(failure, got < 0 ? -errno : -ECONNRESET,
@@ -104,7 +104,7 @@ static int agree(const struct keeper *keeper, int fd, struct failure *failure)
     if (!error)
         error = namespaces_check(offer.text + strlen(offer.text) + 1, failure);
     if (!error && is_given_up(keeper))
-        error = failure_set(failure, -ECANCELED, "whoever asked for it has gone");
+        error = failure_set(failure, -ECANCELED, "the process that asked for it has gone");
     if (!error && send(fd, "g", 1, MSG_NOSIGNAL) < 0)
         error = failure_set(failure, -errno, "its keeper has gone: %s", strerror(errno));
     return error;
@@ -275,7 +275,8 @@ void keeper_fence(const struct keeper *keeper)
         if (waited_ms >= FENCE_MS) {
             log_error(
                 "%s: worker %d of the former keeper does not end although it was killed (ps -o "
-                "stat,wchan -p %d tells where it is); the next one is not held up for it",
+                "stat,wchan -p %d shows where it waits); the next one starts without waiting for "
+                "it",
                 keeper_path(keeper), (int)lock.l_pid, (int)lock.l_pid);
             return;
         }
@@ -311,7 +312,7 @@ static int take(struct keeper *keeper, struct taking *taking, struct failure *fa
         return error;
     error = find_mount(keeper, &handover);
     if (error)
-        return failure_set(failure, error, "it is not the mount that is seen here: %s",
+        return failure_set(failure, error, "it is not the mount at this path here: %s",
                            strerror(-error));
     return find_directories(keeper, failure);
 }
@@ -328,12 +329,12 @@ static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
         error = receive_descriptors(fd, &taking);
     hook_stop_at("GMSFS_TAKEOVER_STOP", "descriptors");
     if (error)
-        failure_set(failure, error, "not all of it has come: %s", strerror(-error));
+        failure_set(failure, error, "a part of the handover is missing: %s", strerror(-error));
     if (!error)
         error = take(keeper, &taking, failure);
     hook_stop_at("GMSFS_TAKEOVER_STOP", "everything");
     if (!error && !is_ours(fd, &taking))
-        error = failure_set(failure, -ECANCELED, "the other keeper goes on");
+        error = failure_set(failure, -ECANCELED, "the other keeper continues");
     taking_free(&taking);
     return error;
 }
@@ -342,8 +343,8 @@ int keeper_take_over(struct keeper *keeper)
 {
     struct failure failure = {0};
     int fd = connect_to(keeper_path(keeper));
-    int error = fd < 0 ? failure_set(&failure, fd, "its daemon cannot be reached: %s%s",
-                                     strerror(-fd), explain_refusal(fd))
+    int error = fd < 0 ? failure_set(&failure, fd, "cannot reach its daemon: %s%s", strerror(-fd),
+                                     explain_refusal(fd))
                        : agree(keeper, fd, &failure);
 
     if (!error)
@@ -351,7 +352,7 @@ int keeper_take_over(struct keeper *keeper)
     if (!error)
         keeper_fence(keeper);
     if (!error && fs_ledger_grow(keeper->ledger_fd, &keeper->ledger))
-        log_warning("%s: as many requests may wait as the former program allowed",
+        log_warning("%s: the number of waiting requests stays bounded as in the former program",
                     keeper_path(keeper));
     if (fd >= 0)
         close(fd);

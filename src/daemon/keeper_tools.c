@@ -26,7 +26,7 @@ void keeper_send(struct keeper *keeper, const struct wire_message *message, int 
                                         : -EPIPE; /* there is no worker at the moment */
 
     if (error && error != -EPIPE) /* SIGCHLD reports the end of the worker */
-        log_error("%s: cannot tell the worker anything: %s", keeper->setup->mountpoint,
+        log_error("%s: cannot send a message to the worker: %s", keeper->setup->mountpoint,
                   strerror(-error));
 }
 

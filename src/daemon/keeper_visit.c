@@ -110,8 +110,7 @@ static void begin_upgrade(struct keeper *keeper)
         end_visit(keeper, error, failure.text);
         return;
     }
-    log_info("%s: the worker is to become %s as it is now", keeper_path(keeper),
-             keeper->program_path);
+    log_info("%s: upgrading: the next worker is %s", keeper_path(keeper), keeper->program_path);
     yield(keeper, VISIT_UPGRADE);
 }
 
@@ -120,7 +119,7 @@ static void offer(struct keeper *keeper)
     char text[ABI_TEXT_BYTES + NAMESPACES_TEXT_BYTES];
     size_t abi_bytes = (size_t)snprintf(text, ABI_TEXT_BYTES, "%s", keeper->program.abi) + 1;
 
-    log_info("%s: another process is to be the keeper", keeper_path(keeper));
+    log_info("%s: another process wants to become the keeper", keeper_path(keeper));
     namespaces_write(text + abi_bytes);
     send_answer(keeper->visit.fd, 0, text, abi_bytes + strlen(text + abi_bytes) + 1);
     keeper->visit.stage = VISIT_OFFERED;
@@ -136,7 +135,7 @@ void keeper_on_introduced(struct keeper *keeper, uint64_t op, int fd)
     if (error || obstacle) {
         answer(fd, error ? error : -EBUSY,
                !error ? obstacle
-                      : "only root and the user who mounted it may: run this as one of them");
+                      : "only root and the user that mounted it may: run this as one of them");
         close(fd);
         return;
     }
@@ -159,7 +158,8 @@ void keeper_on_visitor(struct keeper *keeper)
     if (keeper->visit.stage == VISIT_OFFERED && got == 1 && said == GO_ON) {
         yield(keeper, VISIT_GIVING);
     } else if (keeper->visit.stage == VISIT_OFFERED) {
-        log_warning("%s: the other process has not gone on; this keeper does", keeper_path(keeper));
+        log_warning("%s: not taken over: the other process gave up; this keeper continues",
+                    keeper_path(keeper));
         end_visit(keeper, -ECANCELED, "not taken over");
     } else if (got <= 0) { /* a next keeper that has gone is found out when it should receive */
         keeper_close(&keeper->visit.fd);
@@ -172,7 +172,7 @@ static void go_back(struct keeper *keeper, const char *why)
     struct keeper_visit *visit = &keeper->visit;
     char text[256];
 
-    snprintf(text, sizeof text, "the new worker %s; the former one goes on", why);
+    snprintf(text, sizeof text, "the new worker %s; the former program continues", why);
     log_error("%s: not upgraded: %s", keeper_path(keeper), text);
     visit->is_trial = false;
     keeper_close(&keeper->program.fd);
@@ -193,7 +193,7 @@ void keeper_on_visit_late(struct keeper *keeper)
     } else if (visit->is_trial) { /* no process could be started for it */
         go_back(keeper, "cannot be started");
     } else if (keeper->worker > 0) {
-        log_warning("%s: the worker does not end its step; it is killed, which loses nothing",
+        log_warning("%s: the worker does not finish its step; it is killed, which loses nothing",
                     keeper_path(keeper));
         kill(keeper->worker, SIGKILL);
     }
@@ -362,7 +362,8 @@ static bool give(struct keeper *keeper)
     if (!error)
         error = hear_everything_came(fd);
     if (error)
-        log_error("%s: not taken over: the other process did not take it all: %s; this one goes on",
+        log_error("%s: not taken over: the other process did not receive everything: %s; this one "
+                  "continues",
                   keeper_path(keeper), strerror(-error));
     if (!error) /* the next one stores the same descriptors, which the manager takes for these */
         fdstore_clear(&keeper->store);

@@ -273,7 +273,7 @@ static int become_owner(const char *path, const struct mountinfo *mount)
     int error = owner_become(mount);
 
     if (error)
-        log_error("%s: not taken over: cannot become the user %u who mounted it: %s", path,
+        log_error("%s: not taken over: cannot become user %u, which mounted it: %s", path,
                   mount->uid, strerror(-error));
     return error;
 }
@@ -403,8 +403,8 @@ static int take_over(const char *given, char path[PATH_MAX], struct keeper_setup
         return 1;
     if (probe_mount(path) == -ETIMEDOUT)
         log_warning(
-            "%s: does not answer, and is waited for; where its worker hangs, kill that with "
-            "SIGKILL: another one goes on, and nothing is lost",
+            "%s: does not answer; waiting for it. If its worker hangs, kill the worker with "
+            "SIGKILL: another one continues, and nothing is lost",
             path);
     child_forget_left(); /* the keeper must not wait for a hanging child that looked there */
     if (!setup->options->foreground)

@@ -34,8 +34,8 @@ int namespaces_check(const char *text, struct failure *failure)
         return 0;
     if (!*text || !*own)
         return failure_set(failure, -EXDEV,
-                           "whether both are in the same namespaces cannot be told: %s",
-                           *text ? "there is no /proc here" : "its keeper does not say");
+                           "cannot find out whether both are in the same namespaces: %s",
+                           *text ? "there is no /proc here" : "its keeper does not send its own");
     if (strcspn(own, " ") != pid_bytes || strncmp(own, text, pid_bytes) != 0)
         return failure_set(failure, -EXDEV,
                            "this is another PID namespace than %.*s, the mount's, and processes "

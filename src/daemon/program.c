@@ -113,11 +113,11 @@ int program_open(const char *path, const char *abi, int *fd, char own[ABI_TEXT_B
         return failure_set(failure, -errno, "cannot open %s: %s", path, strerror(errno));
     int error = converse(program_fd, abi, answer);
     if (error)
-        failure_set(failure, error, "%s does not tell what it can go on with: %s", path,
+        failure_set(failure, error, "%s does not answer which mounts it can continue: %s", path,
                     strerror(-error));
     else if (strncmp(answer, PROGRAM_FOLLOWS, word) != 0 || strlen(answer + word) >= ABI_TEXT_BYTES)
-        error = failure_set(failure, -EPROTONOSUPPORT, "%s cannot go on with this mount: %s", path,
-                            *answer ? answer : "it is no gmsfs that knows how to");
+        error = failure_set(failure, -EPROTONOSUPPORT, "%s cannot continue this mount: %s", path,
+                            *answer ? answer : "it is not a gmsfs that can upgrade mounts");
     if (error) {
         close(program_fd);
         return error;

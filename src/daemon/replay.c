@@ -47,7 +47,7 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
     int error = record_decode(entry->bytes, entry->size, &record, &arena);
     if (error)
         return failure_set(replaying->failure, error == -EINVAL ? -EPROTO : error,
-                           "the journal is damaged: record %" PRIu64 " is none",
+                           "the journal is damaged: record %" PRIu64 " cannot be decoded",
                            replaying->records);
     error = core_apply(replaying->core, &record, &outcome);
     forget_effects(replaying->core);

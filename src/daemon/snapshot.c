@@ -121,8 +121,8 @@ static void on_exit_of_child(struct event_watch *watch, uint32_t events)
     journal_abandon_snapshot(snapshot->journal);
     put_off(snapshot);
     log_warning(
-        "a snapshot of the state could not be written (status %#x), most likely for want of "
-        "memory: the journal goes on without it",
+        "a snapshot of the state could not be written (status %#x), most likely for lack of "
+        "memory: the journal continues without it",
         (unsigned)status);
 }
 

@@ -246,7 +246,7 @@ static void on_control(struct event_watch *watch, uint32_t events)
         return;
     if (error == -EPIPE) /* the keeper has gone, and SIGKILL follows: nothing is cleaned up */
         _exit(1);
-    log_error("%s: cannot go on: %s", worker->setup->mountpoint, strerror(-error));
+    log_error("%s: the worker cannot serve: %s", worker->setup->mountpoint, strerror(-error));
     worker->status = 1;
     loop_stop(worker->loop);
 }

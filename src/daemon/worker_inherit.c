@@ -16,11 +16,11 @@ static int read_handover(int fd, struct handover *handover, struct failure *fail
     struct stat stat;
 
     if (fstat(fd, &stat) != 0 || stat.st_size == 0)
-        return failure_set(failure, -EPROTO, "nothing is handed over");
+        return failure_set(failure, -EPROTO, "the handover is empty");
     size_t size = (size_t)stat.st_size;
     char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (text == MAP_FAILED)
-        return failure_set(failure, -errno, "cannot read what is handed over: %s", strerror(errno));
+        return failure_set(failure, -errno, "cannot read the handover: %s", strerror(errno));
     int error = handover_decode(text, size, NULL, 0, handover, failure);
     munmap(text, size);
     return error;
@@ -55,7 +55,7 @@ int worker_main_inherited(int fd)
         close(handover.fds[HANDOVER_LEDGER]);
     }
     if (error) {
-        log_error("the worker cannot go on: %s", failure.text);
+        log_error("the worker cannot start: %s", failure.text);
         return 1;
     }
     log_set_level(options.log_level);

@@ -66,7 +66,7 @@ int worker_restore_service(struct worker *worker, const struct service_options *
 
     int error = replay_journal(worker->journal, &core, &failure);
     if (error) {
-        log_error("%s: cannot go on: %s", worker->setup->mountpoint, failure.text);
+        log_error("%s: the worker cannot resume: %s", worker->setup->mountpoint, failure.text);
         return error;
     }
     error = take_holdings(worker);
@@ -133,8 +133,8 @@ int worker_resume_fuse(struct worker *worker)
     take_unread(worker);
     journal_set_delivered(worker->journal);
     if (fs_resume(worker->fs))
-        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): those that "
-                    "were under way have failed with EIO",
+        log_warning("%s: this kernel does not send requests again (Linux 6.9 does): requests in "
+                    "flight have failed with EIO",
                     worker->setup->mountpoint);
     return 0;
 }

@@ -70,13 +70,13 @@ void worker_open_room(struct worker *worker)
     room_init(&worker->room, look, worker);
     worker->transaction.room = &worker->room;
     if (error)
-        log_warning("%s: cannot look how much memory there is: %s; what clients ask for is not "
-                    "refused before the machine has no more",
+        log_warning("%s: cannot read how much memory is free: %s; requests of clients are not "
+                    "refused before the machine is out of memory",
                     worker->setup->mountpoint, strerror(-error));
     worker->room.is_strict = was_starved(worker); /* clients get no memory until there is room */
     if (worker->room.is_strict)
-        log_warning("%s: a worker was killed for want of memory; clients get nothing that takes "
-                    "more before there is room for it (ENOMEM)",
+        log_warning("%s: a worker was killed for lack of memory; requests that need more "
+                    "memory are refused until there is room (ENOMEM)",
                     worker->setup->mountpoint);
 }
 
