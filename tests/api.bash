@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-#
-# What the programs of tests/api need around them.
-#
+# The mounts and variables that the programs of tests/api need.
 # shellcheck shell=bash disable=SC2153,SC2154 # M is start_mount's, status is set by bats
 
-# start_api NAME: mounts, with stores that are the program's alone. Some fill the device, and want to
-# hear of it soon.
+# start_api NAME: mounts, with stores that only this program uses. Some fill the device, and need
+# its news soon.
 start_api() {
     case $1 in
     adapters) # room for 32 of 2 MiB; the others are at the host, where all of them have a copy
         start_mount size=64M,host_size=208M,min_stay=0
-        # Who is where is decided alike whatever the memory is: these get fewer turns.
+        # The place of a store is decided alike in all kinds of memory: these get fewer turns.
         [[ $BACKEND == host && -z ${SANITIZE-} ]] || export GMSFS_USES=2000
         ;;
     graph_cuda)
         fake_gpus "devices 2" "memory 1024"
         start_mount device=1,alloc_timeout=0.5,size=512M
         ;;
-    graph_pair | graph_random) # what they gave back a moment ago they may want again
+    graph_pair | graph_random) # they may soon need memory again that they have just freed
         start_mount alloc_timeout=10
         ;;
     group | group_reserve | group_wait) start_api_group ;;
@@ -35,7 +33,7 @@ start_api() {
         fake_gpus "devices 2" "memory 1024"
         start_mount device=1,alloc_timeout=0.5
         ;;
-    places) # what is demoted by order is kept nowhere else: it asks where the bytes are
+    places) # a demoted store must have no other copy: the program reads where the bytes are
         start_mount size=64M,host_size=32M,keep_copy=no
         ;;
     places_cuda)
@@ -85,7 +83,7 @@ start_api_group() {
 
 KILLS=6
 
-# Every mount's worker, as soon as it goes on after the last time.
+# Kills every mount's worker, as soon as it serves again after the last time.
 kill_workers() {
     local at
     for at in "${!KEEPER_OF[@]}"; do
@@ -95,8 +93,9 @@ kill_workers() {
     done
 }
 
-# api_killed NAME [-TEST]: without that one of its tests, until its mounts together lost $KILLS workers, 30 to 100 ms apart
-# (longer where workers are slow: those that are killed before they serve count against what they were at).
+# api_killed NAME [-TEST]: without this one of its tests, until its mounts together lost $KILLS
+# workers, 30 to 100 ms apart (longer if workers are slow, because the deaths of workers that have
+# not served yet count against the requests they had).
 api_killed() {
     local -A KILLED=()
     local kills=0 at

@@ -41,7 +41,7 @@ gms() { # v0|v1 STORE OP...
     run_logged -0 timeout $((30 * SLOW)) "${COMMAND[@]}"
 }
 
-# gms_expect LINE v0|v1 STORE OP...: the last of the operations fails, and says so.
+# gms_expect LINE v0|v1 STORE OP...: the last of the operations fails with this message.
 gms_expect() {
     local want=$1
     gms_command "${@:2}"
@@ -60,7 +60,7 @@ hold_gms() {
     }
 }
 
-# gms_tests FILE: all tests of a file of tests/python pass, on a mount that they share
+# gms_tests FILE: all tests of a file of tests/python pass, on one mount for all of them
 gms_tests() {
     start_gms_mount "size=256M,writer_patience=$((2 * SLOW)),alloc_timeout=2"
     GMSFS_TEST_MOUNT=$M GMSFS_TEST_GMS_DIR=$SOCKETS GMSFS_TEST_WORKER=$(worker_of "$KEEPER") \

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # output, lines and status are set by bats' run
+# For tests that use a mount by system calls: gmsctl (tests/tools/gmsctl.c), processes that hold or
+# wait for a lock, and short ways to a store with contents.
 #
-# For tests that speak to a mount in system calls: gmsctl (tests/tools/gmsctl.c), processes that
-# hold or wait for a lock, and short ways to a store with something in it.
-#
-# A process that is started while the test's own shell holds a lock is its descendant and joins
-# it. So where processes compete, all of them are started by `hold` or `spawn`.
+# A process that is started while the test's own shell holds a lock is its descendant and joins it.
+# So where processes compete, all of them are started by `hold` or `spawn`.
 
 GMSCTL=${GMSCTL:-$BUILD/tests/tools/gmsctl}
 
@@ -22,7 +21,7 @@ expect() {
     assert_eq "${lines[-1]-}" "$want" errno
 }
 
-# expect_message ERRNO COMMAND...: a command fails and says so in the words of this errno.
+# expect_message ERRNO COMMAND...: a command fails with the message of this errno.
 expect_message() {
     local want=$1
     shift
@@ -71,7 +70,7 @@ let_go() { # PID...
     done
 }
 
-# wait_for_waiters STORE COUNT: that many wait for the lock.
+# wait_for_waiters STORE COUNT: until that many processes wait for the lock.
 wait_for_waiters() {
     wait_until 5 waiters_are "$1" "$2"
 }
@@ -92,18 +91,18 @@ info_of() { # STORE FILTER
     jq -r "$2" "$(store_path "$1")/info"
 }
 
-# names DIRECTORY: of its entries, sorted bytewise, on one line.
+# names DIRECTORY: prints its entries, sorted bytewise, on one line.
 names() {
     find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | LC_ALL=C sort | paste -sd ' '
 }
 
-# last_event FILTER: of the newest line of events.
+# last_event FILTER: applies the filter to the newest line of events.
 last_event() {
     tail -n 1 "$M/events" | jq -r "$1"
 }
 
-# commit_store [STORE]: commits an allocation `a` of 1 MiB that begins with "committed" (where bytes can
-# be written) and an entry `key` of value "value" bound to it; nobody holds the store afterwards.
+# commit_store [STORE]: commits an allocation `a` of 1 MiB that begins with "committed" (where bytes
+# can be written) and an entry `key` of value "value" bound to it; the store is free afterwards.
 commit_store() {
     local path bytes=(pwrite 0 committed)
     path=$(store_path "${1-weights}")
@@ -141,7 +140,7 @@ waiter_id() { # PID
     awk -v pid="$1" '$4 == pid { print $1 }' "$W/sessions"
 }
 
-# unchanged: what commit_store made is all there, and nobody holds it.
+# unchanged: everything from commit_store is there, and no process holds the store.
 unchanged() {
     assert_state weights COMMITTED
     assert_eq "$(names "$W/allocations")" a allocations

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-#
-# What tests over the fake driver share, those of the process that moves a GPU's bytes above all.
-#
+# Shared by tests over the fake driver, above all those of the process that moves a GPU's bytes.
 # shellcheck shell=bash disable=SC2034,SC2154 # MIB is the tests', KEEPER start_mount's
 
 MIB=$((1 << 20))
@@ -11,7 +9,7 @@ gpu_setup() {
     fake_gpus
 }
 
-# The copier's pid; none: fails.
+# Prints the copier's pid; fails if there is none.
 copier() {
     local child children=()
     read -ra children < <(cat "/proc/$(worker_of "$KEEPER")"/task/*/children | tr '\n' ' ') || true

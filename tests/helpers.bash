@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
+# The base of every bats file here: after `load helpers` each test gets a directory of its own in
+# $T, mounts by start_mount, background processes by spawn, and a teardown that leaves nothing
+# behind, however the test ended. A file with a setup or teardown of its own calls common_setup and
+# common_teardown from it.
 #
-# What every bats file here stands on: `load helpers` and each test gets a directory of its
-# own in $T, mounts by start_mount, background processes by spawn, and a teardown that leaves
-# nothing behind, however the test ended. A file that needs its own setup or teardown calls
-# common_setup and common_teardown from it.
-#
-# The helpers are themselves tested in 01-helpers.bats.
+# 01-helpers.bats tests the helpers.
 
 bats_require_minimum_version 1.5.0
 
@@ -28,7 +27,7 @@ teardown() {
 
 common_setup() {
     T=$(mktemp -d "${TMPDIR:-/tmp}/t.XXXXXX")
-    chmod 755 "$T" # tests act as other users, who must reach the mount
+    chmod 755 "$T" # tests act as other users, which must reach the mount
     export GMSFS_TEST_DIR=$T
     M='' KEEPER='' LOG='' SPAWNED=''
     MOUNTS=() SPAWNS=() MOUNT_VIA=()
@@ -40,14 +39,14 @@ common_setup() {
     esac
 }
 
-# ---- saying what happened --------------------------------------------------------------------
+# ---- messages --------------------------------------------------------------------------------
 
 fail() {
     printf 'failed: %s\n' "$*" >&2
     return 1
 }
 
-assert_eq() { # GOT WANT [WHAT]
+assert_eq() { # GOT WANT [NAME]
     [[ $1 == "$2" ]] || fail "${3:-value} is '$1', expected '$2'"
 }
 
@@ -55,8 +54,8 @@ assert_match() { # TEXT REGEX
     [[ $1 =~ $2 ]] || fail "'$1' does not match '$2'"
 }
 
-# run_logged [-STATUS | !] COMMAND...: bats' `run`, with the command and its output in the log
-# of the test, and with the expected exit status checked after the output was shown.
+# run_logged [-STATUS | !] COMMAND...: bats' `run`, with the command and its output in the test's
+# log; checks the expected exit status after showing the output.
 run_logged() {
     local want=''
     case ${1-} in
@@ -80,7 +79,7 @@ run_logged() {
     esac
 }
 
-# ---- what this machine can do ----------------------------------------------------------------
+# ---- abilities of this machine ---------------------------------------------------------------
 
 # requires THING...: skips the test unless all are there. A thing named in GMSFS_MUST_RUN
 # (a list, or "all") fails the test instead of skipping it.
@@ -126,7 +125,7 @@ machine_has() {
     esac
 }
 
-# The slice of a thread in ns, as sched_getattr(2) says it; 0: this kernel knows none.
+# Prints the slice of a thread in ns, from sched_getattr(2); 0 if this kernel has none.
 read_slice() { # TID
     python3 -c 'import ctypes, struct, sys
 attr = ctypes.create_string_buffer(56)
@@ -134,28 +133,29 @@ assert ctypes.CDLL(None).syscall(315, int(sys.argv[1]), attr, 56, 0) == 0
 print(struct.unpack_from("<Q", attr, 24)[0])' "$1"
 }
 
-# Whether what lies in $T can be read and written past the page cache. Newer tmpfs say yes and are the cache.
+# Succeeds if files in $T can be read and written past the page cache. Newer tmpfs allow it although
+# they are the cache.
 can_write_directly() {
     [[ $(stat -f -c %T "$T") != tmpfs ]] &&
         dd if=/dev/zero of="$T/direct-io" bs=4096 count=1 oflag=direct status=none 2>/dev/null
 }
 
-# Whether files of $T may be without a name (O_TMPFILE).
+# Succeeds if files without a name can be made in $T (O_TMPFILE).
 can_make_unnamed() {
     python3 -c 'import os, sys; os.open(sys.argv[1], os.O_TMPFILE | os.O_RDWR)' "$T" 2>/dev/null
 }
 
-# has_open PID DIR: a file in DIR, with a name or without; or the process is gone
+# has_open PID DIR: the process has a file in DIR open, with a name or without; or it has gone
 has_open() {
     process_gone "$1" || readlink "/proc/$1/fd/"* 2>/dev/null | grep -q "^$2/"
 }
 
-# cached_bytes FILE: of its bytes, those that the page cache has
+# cached_bytes FILE: prints how many of its bytes are in the page cache
 cached_bytes() {
     fincore --bytes --noheadings --output RES "$1" | tr -d ' '
 }
 
-# drop_cached FILE...: out of the page cache, on disk
+# drop_cached FILE...: writes the files to disk and drops them from the page cache
 drop_cached() {
     sync "$@"
     local file
@@ -164,8 +164,8 @@ drop_cached() {
     done
 }
 
-# in_mountns SCRIPT ARGUMENT...: as bash -c, in a mount namespace of its own. tests/run keeps the mounts of other files
-# out of it: a copy of a mount keeps its daemon.
+# in_mountns SCRIPT ARGUMENT...: as bash -c, in a mount namespace of its own. tests/run keeps the
+# mounts of other files out of it, because a copy of a mount keeps its daemon alive.
 in_mountns() {
     unshare --mount --propagation private bash -c "$1" _ "${@:2}"
 }
@@ -177,17 +177,17 @@ can_mount_fuse() {
     ((0x$caps >> sys_admin_bit & 1)) || type -P fusermount3 >/dev/null
 }
 
-# A uid with a name: fusermount3 refuses others.
+# A uid with a name: fusermount3 refuses other uids.
 TEST_UID=${GMSFS_TEST_UID:-$(id -u nobody)}
 
 AS_USER=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --clear-groups --inh-caps=-all)
 
-# as_user COMMAND...: without any privilege, under a uid that owns nothing.
+# as_user COMMAND...: without any privilege, with a uid that owns nothing.
 as_user() {
     "${AS_USER[@]}" "$@"
 }
 
-# cli [-STATUS] ARGUMENT...: the command, which is to end with this status (0).
+# cli [-STATUS] ARGUMENT...: runs gmsfs, which has to end with this status (0).
 cli() {
     local want=-0
     case $1 in -[0-9]*)
@@ -205,8 +205,8 @@ now_ms() {
     echo $((us / 1000))
 }
 
-# wait_until SECONDS COMMAND...: until COMMAND succeeds. Fails when the time is over, and at
-# once when a daemon of this test died, for then nothing will come any more.
+# wait_until SECONDS COMMAND...: until COMMAND succeeds. Fails when the time is over, and at once
+# when a daemon of this test died, because waiting is useless then.
 wait_until() {
     local limit_s=$1 end_us
     shift
@@ -237,8 +237,8 @@ never_within() {
     done
 }
 
-# stat_of PID: sets STAT to the fields of /proc/PID/stat from the third on (the state, the parent); no
-# process is started for it, for it is asked at every turn of every wait
+# stat_of PID: sets STAT to the fields of /proc/PID/stat from the third on (the state, the parent).
+# Starts no process, because each turn of each wait calls it.
 stat_of() {
     local line=''
     { IFS= read -rd '' line <"/proc/$1/stat"; } 2>/dev/null || [[ -n $line ]] || return
@@ -268,8 +268,8 @@ daemons_live() {
 
 # ---- background processes --------------------------------------------------------------------
 
-# spawn COMMAND...: runs it in the background, with its output in $T/spawn.PID (see
-# output_of), and sets SPAWNED to its pid. Teardown kills what is left.
+# spawn COMMAND...: runs it in the background, with its output in $T/spawn.PID (see output_of), and
+# sets SPAWNED to its pid. Teardown kills the processes that remain.
 spawn() {
     local n=${#SPAWNS[@]}
     "$@" </dev/null >"$T/spawn.$n" 2>&1 3>&- 4>&- &
@@ -295,8 +295,8 @@ wait_until_any() {
     wait_until "$@"
 }
 
-# Every process that was started by this test and then executed something, wherever it went:
-# the environment tells.
+# Prints every process that this test started and that then executed a program, in any session: its
+# environment shows it.
 stray_processes() {
     (
         unset GMSFS_TEST_DIR # or grep would find itself
@@ -311,7 +311,7 @@ kill_strays() {
     done
 }
 
-# Everything but the daemons that are still to be stopped, and their workers. A process that
+# Kills everything but the daemons that are still to be stopped, and their workers. A process that
 # cannot even be killed hangs in a mount that does not answer interrupts: that is a bug.
 kill_clients() {
     local pid hanging=()
@@ -348,8 +348,8 @@ belongs_to_daemon() { # PID
 # ---- mounts ----------------------------------------------------------------------------------
 
 # start_mount [OPTIONS [DIRECTORY]]: mounts host memory (or that of $BACKEND) in the foreground of a
-# background process and waits until the mount answers. Sets M, KEEPER and LOG; a test may have several.
-# MOUNT_VIA holds words to put before the command, e.g. ("${AS_USER[@]}").
+# background process and waits until the mount answers. Sets M, KEEPER and LOG; a test may have
+# several. MOUNT_VIA holds words to put before the command, for example ("${AS_USER[@]}").
 start_mount() {
     local opts=${1-}
     requires fuse || return 1
@@ -374,15 +374,15 @@ start_mount() {
     }
 }
 
-# start_weights [OPTIONS [PATH]]: start_mount, and W is its first store.
+# start_weights [OPTIONS [PATH]]: start_mount; W is the first store.
 start_weights() {
     start_mount "$@" || return 1
     # shellcheck disable=SC2034 # for tests
     W=$M/weights
 }
 
-# fake_gpus LINE...: from here on the driver is the one of tests/fake_cuda, and its machine is as the
-# lines say (fake.h lists them); mounts are of its GPUs. May be called again: what is new holds at once.
+# fake_gpus LINE...: from here on the driver is that of tests/fake_cuda, its machine is as the lines
+# say (fake.h lists them), and mounts use its GPUs. Another call changes the machine at once.
 fake_gpus() {
     export GMSFS_FAKE_CUDA=$T/gpus LD_LIBRARY_PATH=$BUILD/tests/fake_cuda
     BACKEND=cuda
@@ -392,13 +392,13 @@ fake_gpus() {
     mv "$GMSFS_FAKE_CUDA/control.new" "$GMSFS_FAKE_CUDA/control" # whole, for others read it
 }
 
-# The tree can be seen a moment before `.fds` takes connections; the daemon says when both are so.
+# The tree can be seen a moment before `.fds` takes connections; the daemon logs when both work.
 mount_answers() {
     local log=''
     IFS= read -rd '' log <"${LOG_OF[$1]}" || true
     [[ $log == *': mounted ('* ]] &&
         [[ -n $("${MOUNT_VIA[@]}" timeout 5 cat "$1/device") ]] || return
-    [[ -e $1/device ]] || true # behind the release of what was read, which comes by itself
+    [[ -e $1/device ]] || true # waits until the kernel has released the file that was read
 }
 
 is_mounted() {
@@ -421,7 +421,7 @@ worker_of() { # KEEPER: the process that serves
     done
 }
 
-# keeper_of MOUNTPOINT: also of a daemon that start_mount did not start.
+# keeper_of MOUNTPOINT: also for a daemon that start_mount did not start.
 keeper_of() {
     local dir pid ppid
     for dir in /proc/[0-9]*; do
@@ -442,9 +442,9 @@ unmount_once() {
     if [[ $EUID -eq 0 ]]; then umount "$1"; else fusermount3 -u "$1"; fi
 }
 
-# stop_mount [MOUNTPOINT]: a clean end, or a failure: unmounts, waits for the keeper, wants
-# exit status 0 and nothing in the log that belongs to a bug. Open files are given a moment,
-# for the kernel releases them behind the back of whoever closed them.
+# stop_mount [MOUNTPOINT]: unmounts, waits for the keeper, and fails unless it exits with 0 and its
+# log shows no bug. Open files get a moment, because the kernel releases them some time after
+# close(2).
 stop_mount() {
     local at=${1:-$M} keeper log code=0
     keeper=${KEEPER_OF[$at]}
@@ -461,14 +461,14 @@ stop_mount() {
     scan_log "$log"
 }
 
-# The worker, and whoever would take its place: the keeper gives up.
+# Kills the worker and keeps others from replacing it: the keeper gives up.
 kill_last_worker() {
     touch "$GMSFS_LAST_WORKER"
     kill -KILL "$(worker_of "$KEEPER")"
 }
 
-# expect_death [MOUNTPOINT]: from here on the daemon may die; teardown only cleans up, and
-# still reads the log.
+# expect_death [MOUNTPOINT]: from here on the daemon may die; teardown only cleans up, and still
+# checks the log.
 expect_death() {
     forget_mount "${1:-$M}"
 }
@@ -487,7 +487,7 @@ scan_log() {
     fi
 }
 
-holders_of() { # DIRECTORY: who has files open below it
+holders_of() { # DIRECTORY: the processes with files open below it
     local link target
     for link in /proc/[0-9]*/fd/* /proc/[0-9]*/cwd; do
         target=$(readlink "$link" 2>/dev/null) || continue
@@ -495,7 +495,7 @@ holders_of() { # DIRECTORY: who has files open below it
     done
 }
 
-# ---- looking at a mount ----------------------------------------------------------------------
+# ---- reading a mount -------------------------------------------------------------------------
 
 store_path() { # a store's name in $M, or its path
     case $1 in /*) echo "$1" ;; *) echo "$M/$1" ;; esac
@@ -505,8 +505,8 @@ state_is() {
     [[ $(cat "$(store_path "$1")/state") == "$2" ]]
 }
 
-# assert_state STORE STATE [SECONDS]: locks are released just after close returned, so the
-# state is given a moment (2 s) to become what it must be.
+# assert_state STORE STATE [SECONDS]: fails unless the store gets this state in time (2 s): locks
+# are released just after close returned.
 assert_state() {
     wait_until "${3:-2}" state_is "$1" "$2" 2>/dev/null ||
         fail "$1 is $(cat "$(store_path "$1")/state"), expected $2"
@@ -528,12 +528,12 @@ metric_is() { # NAME VALUE
     grep -qxF "$1 $2" "$M/metrics"
 }
 
-# Workers of the mount that went on for others, so far.
+# Succeeds if more workers than this have resumed the mount so far.
 resumed_more_than() { # COUNT
     [[ $(grep -c ' serves, ' "$LOG") -gt $1 ]]
 }
 
-# The worker; waits until another one goes on.
+# Kills the worker and waits until another one serves.
 kill_worker() {
     local before
     before=$(grep -c ' serves, ' "$LOG" || true)
@@ -550,8 +550,8 @@ api_test() {
 
 # ---- the end ---------------------------------------------------------------------------------
 
-# After a test that passed, every mount must end cleanly; after one that failed, its logs are
-# shown and everything is thrown away.
+# After a test that passed every mount must end cleanly; after one that failed its logs are shown,
+# and everything is removed.
 common_teardown() {
     local at log result=0
     [[ -n ${T:-} ]] || return 0

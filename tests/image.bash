@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # bodies of shells; M, T are of helpers.bash
-#
-# For tests of `gmsfs image`: a store with something of everything in it, whether two stores are the same,
-# an image with a wrong bit, and a load that is refused.
+# For tests of `gmsfs image`: a store with contents of every kind, a comparison of two stores, an
+# image with a wrong bit, and a load that is refused.
 
 # fill_store STORE [SEED]: allocations of odd sizes, tags, names and entries of every kind.
 fill_store() {
@@ -28,7 +27,7 @@ sums() { # STORE
     timeout $((60 * SLOW)) "$GMSFS" sum --allocations "$M/$1"
 }
 
-# same STORE STORE: structure, names, all bytes and all entries.
+# same STORE STORE: compares structure, names, all bytes and all entries.
 same() {
     assert_eq "$(cat "$M/$2/layout_hash")" "$(cat "$M/$1/layout_hash")" layout_hash
     cmp "$M/$1/layout" "$M/$2/layout" || fail "the layouts differ"
@@ -37,7 +36,7 @@ same() {
     diff -r "$M/$1/metadata" "$M/$2/metadata" || fail "the entries differ"
 }
 
-# flip FILE OFFSET: one bit.
+# flip FILE OFFSET: flips one bit.
 flip() {
     local byte
     byte=$(od -An -tu1 -j "$2" -N 1 "$1")
@@ -49,7 +48,7 @@ files_in() { # DIR
     find "$1" -mindepth 1 -printf '%f\n' | sort | tr '\n' ' '
 }
 
-# refused STORE DIR REGEX: load fails and says so, and the store is as it was.
+# refused STORE DIR REGEX: load fails with this message, and the store is unchanged.
 refused() {
     local before after
     before=$(cat "$M/$1/layout_hash" "$M/$1/state"; [[ $(<"$M/$1/state") == EMPTY ]] || sums "$1")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-#
-# For tests of a daemon whose memory has a limit: memory cgroups, v1 or v2, whichever is there.
-#
+# For tests of a daemon whose memory has a limit, by memory cgroups, v1 or v2.
 # shellcheck shell=bash disable=SC2034 # MEMCG, MEMCG_PROCS, MOUNT_VIA are for tests
 
-# The directory in which memory cgroups can be made; nothing: there is none.
+# Prints the directory in which memory cgroups can be made; nothing if there is none.
 memcg_parent() {
     local at own
     own=$(sed -n 's/^[0-9]*:memory:\(.*\)/\1/p' /proc/self/cgroup)
@@ -23,7 +21,8 @@ can_limit_memory() {
         rmdir "$parent/gmsfs-probe.$$"
 }
 
-# memcg_make MIB: MEMCG, a cgroup with this limit and without swap, which the next start_mount is in.
+# memcg_make MIB: sets MEMCG to a new cgroup with this limit and without swap; the next start_mount
+# is in it.
 memcg_make() {
     local parent
     parent=$(memcg_parent)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2034,SC2154 # bodies of shells; W, SUM; M, T are of helpers.bash
-#
-# For tests of where the bytes of stores are: a store with bytes, orders to it, where it is, and a
-# small disk. Needs gmsctl.bash. STORE is a name in the mount $M, `weights` where none is given.
+# For tests of the places of stores' bytes: a store with bytes, orders to it, its place, and a small
+# disk. Needs gmsctl.bash. STORE is a name in the mount $M, `weights` if none is given.
 #
 # A step of a move waits as long as $GMSFS_MOVE_GATE exists.
 
-start_tiers() { # OPTIONS [DIRECTORY]: a mount whose moves wait at $T/gate; W is its store weights
+start_tiers() { # OPTIONS [DIRECTORY]: a mount whose moves wait at $T/gate; W is its store `weights`
     export GMSFS_MOVE_GATE=$T/gate
     start_mount "$@"
     W=$M/weights
@@ -68,7 +67,7 @@ move_to() { # WORD TIERS [STORE]
     wait_until 20 at "$2" "${3-weights}"
 }
 
-# ---- what is told ----------------------------------------------------------------------------
+# ---- messages --------------------------------------------------------------------------------
 
 host_is_free() {
     [[ $(device_get .host_used_bytes) -eq 0 ]]

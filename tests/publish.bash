@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-#
-# For tests in which another process goes on with a mount: a store with bytes and an entry, and whether it is
-# what it was.
-#
+# For tests in which another process continues a mount: a store with bytes and an entry, and a check
+# that it is unchanged.
 # shellcheck shell=bash disable=SC2153 # M is start_mount's
 
 publish() { # in W, the first store of $M

@@ -9,9 +9,9 @@ python_setup() {
     export GMSFS_LIBRARY=$BUILD/libgmsfs.so.0 GMSFS
 }
 
-# python_with MODULE: sets PYTHON to one that has it. GMSFS_TEST_PYTHON may name several, with colons between
-# them. Debian's packages are of Debian's python3, which need not be the first in PATH. The module is not
-# imported: engines import for a minute.
+# python_with MODULE: sets PYTHON to an interpreter that has it. GMSFS_TEST_PYTHON may name several,
+# with colons between them. Debian's packages belong to Debian's python3, which need not be the
+# first in PATH. The module is not imported: engines import for a minute.
 python_with() {
     for PYTHON in ${GMSFS_TEST_PYTHON//:/ } python3 /usr/bin/python3; do
         "$PYTHON" -c "import importlib.util, sys; sys.exit(not importlib.util.find_spec('$1'))" 2>/dev/null &&
@@ -21,8 +21,8 @@ python_with() {
     requires "python3-$1"
 }
 
-# A sanitized library needs its runtime before all others; Python itself frees little at its end. Sets
-# PRELOAD to the words before a command that loads one.
+# A sanitized library needs its runtime before all others; Python itself frees little at its end.
+# Sets PRELOAD to the words before a command that loads one.
 python_preload() {
     PRELOAD=()
     [[ -z ${SANITIZE-} ]] ||
@@ -55,6 +55,6 @@ engine() { # STORE [PORT]: PORT
     PORT=$(cat "$T/port-$1")
 }
 
-asked() { # PORT: what the engine has mapped, as soon as it is awake
+asked() { # PORT: the engine's mapped bytes, as soon as it is awake
     curl -sf --retry 20 --retry-delay 1 "http://localhost:$1/sum"
 }

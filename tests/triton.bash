@@ -13,20 +13,20 @@ triton_setup() {
     export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
 }
 
-# Objects of shared memory that a client has left behind.
+# Removes objects of shared memory that a client has left behind.
 triton_teardown() {
     rm -f /dev/shm/"$GMSFS_TEST_SHM"*
     common_teardown
 }
 
-# python_with for the client of NVIDIA, which scripts/deps has put there with the Python that it is for.
+# python_with for NVIDIA's client, which scripts/deps has installed together with its Python.
 tritonclient() {
     requires tritonclient || return 1
     PYTHON=$(cat "$TRITONCLIENT/python")
     export PYTHONPATH=$TRITONCLIENT:$PYTHONPATH
 }
 
-# start_table [DELAY_MS [TOKEN_FILE]]: sets HTTP and GRPC, where it serves.
+# start_table [DELAY_MS [TOKEN_FILE]]: sets HTTP and GRPC to its addresses.
 start_table() {
     triton_spawn "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0 "$@"
 }
@@ -35,7 +35,7 @@ start_table_as_user() {
     triton_spawn "${AS_USER[@]}" "$BUILD/tests/tools/triton_table" 127.0.0.1:0 127.0.0.1:0
 }
 
-# start_triton [OPTION...]: gmsfs triton on $M, on ports that are free.
+# start_triton [OPTION...]: gmsfs triton on $M, on free ports.
 start_triton() {
     triton_spawn "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 --test-models "$@" "$M"
 }
@@ -56,7 +56,7 @@ triton_serves() {
     output_of "$TRITON" | grep -q serving || process_gone "$TRITON"
 }
 
-# stop_triton: it ends by itself, cleanly, and said nothing that belongs to a bug.
+# stop_triton: it ends by itself, cleanly, and its log shows no bug.
 stop_triton() {
     kill -TERM "$TRITON"
     wait_exit "$TRITON" 10
@@ -64,13 +64,13 @@ stop_triton() {
     scan_log "$T/spawn-$TRITON"
 }
 
-# triton_tests FILE [TEST]: all its tests pass, against what serves.
+# triton_tests FILE [TEST]: all its tests pass, against the server.
 triton_tests() {
     python -m unittest -v "$@"
     assert_match "$output" 'OK'
 }
 
-# The process that serves clients.
+# Prints the process that serves clients.
 triton_server() {
     worker_of "$TRITON"
 }
