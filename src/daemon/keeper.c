@@ -28,11 +28,6 @@
 
 #define WAKING_MS 60000 /* after that the worker tries, and logs the cause */
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 /* ---- beginning ------------------------------------------------------------------------------ */
 
 static void raise_limits(void)

@@ -22,11 +22,6 @@
 
 #define ANSWER_MS 1000
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 bool keeper_detach(struct keeper *keeper)
 {
     struct mountinfo top;

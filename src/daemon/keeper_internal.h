@@ -150,6 +150,11 @@ struct keeper {
     uint32_t text_place;
 };
 
+static inline const char *keeper_path(const struct keeper *keeper)
+{
+    return keeper->setup->mountpoint;
+}
+
 void keeper_on_signal(struct keeper *keeper);
 /* Handles one message. Returns false if there is none, now or ever. */
 bool keeper_on_control(struct keeper *keeper);

@@ -27,11 +27,6 @@
 #define LONGEST_PAUSE_MS 10000u
 #define PATIENCE_MS      60000u /* without a worker that serves */
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 /* ---- processes that a worker leaves behind -------------------------------------------------- */
 
 /* Returns a process that the dead worker has left to the keeper; 0 if there is none. Looks at all

@@ -18,11 +18,6 @@ struct stored_head {
     uint32_t places[KEEPER_PARTS];
 };
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 /* ---- storing ------------------------------------------------------------------------------- */
 
 /* Stores a part and returns its place. A part that was stored already is not stored again, because

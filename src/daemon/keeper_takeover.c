@@ -37,11 +37,6 @@ struct offer {
     char end[2];
 };
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 /* Explains errors of the kernel and of a worker, which have no text of their own. */
 static const char *explain_refusal(int error)
 {

@@ -34,11 +34,6 @@ struct visit_answer {
 
 _Static_assert(ABI_TEXT_BYTES + NAMESPACES_TEXT_BYTES <= KEEPER_ANSWER_BYTES, "an offer fits");
 
-static const char *keeper_path(const struct keeper *keeper)
-{
-    return keeper->setup->mountpoint;
-}
-
 /* ---- answers ----------------------------------------------------------------------------- */
 
 static void send_answer(int fd, int error, const char *text, size_t text_bytes)
