@@ -43,16 +43,18 @@ struct event_held {
     struct event_held *next, **link;           /* for the loop; link is NULL if not held */
 };
 
+struct loop; /* the daemon's */
+
 struct event_loop {
-    void *context;
+    struct loop *context;
     /* Adds a watch, or changes its events (0: only errors). 0 or a negative errno */
-    int (*watch)(void *context, struct event_watch *watch, uint32_t events);
+    int (*watch)(struct loop *context, struct event_watch *watch, uint32_t events);
     /* Removes a watch, also inside `ready`; it may be freed afterwards. Does nothing if it is not
      * watched. */
-    void (*unwatch)(void *context, struct event_watch *watch);
+    void (*unwatch)(struct loop *context, struct event_watch *watch);
     /* Calls `expired` at or soon after this monotonic time; replaces an earlier time. */
-    void (*set_timeout)(void *context, struct event_timeout *timeout, uint64_t at_ms);
-    void (*clear_timeout)(void *context, struct event_timeout *timeout);
+    void (*set_timeout)(struct loop *context, struct event_timeout *timeout, uint64_t at_ms);
+    void (*clear_timeout)(struct loop *context, struct event_timeout *timeout);
 };
 
 #endif

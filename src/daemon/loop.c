@@ -169,7 +169,7 @@ void loop_unwatch(struct loop *loop, struct event_watch *watch)
     }
 }
 
-void loop_clear_timeout(struct event_timeout *timeout)
+void loop_clear_timeout(struct loop *loop, struct event_timeout *timeout)
 {
     if (!timeout->link)
         return;
@@ -183,7 +183,7 @@ void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t
 {
     struct event_timeout **link = &loop->timeouts;
 
-    loop_clear_timeout(timeout);
+    loop_clear_timeout(loop, timeout);
     timeout->at_ms = at_ms;
     if (at_ms == UINT64_MAX)
         return;
@@ -196,34 +196,13 @@ void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t
     *link = timeout;
 }
 
-static int call_watch(void *context, struct event_watch *watch, uint32_t events)
-{
-    return loop_watch(context, watch, events);
-}
-
-static void call_unwatch(void *context, struct event_watch *watch)
-{
-    loop_unwatch(context, watch);
-}
-
-static void call_set_timeout(void *context, struct event_timeout *timeout, uint64_t at_ms)
-{
-    loop_set_timeout(context, timeout, at_ms);
-}
-
-static void call_clear_timeout(void *context, struct event_timeout *timeout)
-{
-    (void)context;
-    loop_clear_timeout(timeout);
-}
-
 struct event_loop loop_get_calls(struct loop *loop)
 {
     return (struct event_loop){.context = loop,
-                               .watch = call_watch,
-                               .unwatch = call_unwatch,
-                               .set_timeout = call_set_timeout,
-                               .clear_timeout = call_clear_timeout};
+                               .watch = loop_watch,
+                               .unwatch = loop_unwatch,
+                               .set_timeout = loop_set_timeout,
+                               .clear_timeout = loop_clear_timeout};
 }
 
 void loop_set_idle(struct loop *loop)
@@ -385,7 +364,7 @@ static void expire_timeouts(struct loop *loop, uint64_t now_ms)
 
     while (loop->timeouts && loop->timeouts->at_ms <= now_ms) {
         struct event_timeout *timeout = loop->timeouts;
-        loop_clear_timeout(timeout);
+        loop_clear_timeout(loop, timeout);
         timeout->next = NULL;
         timeout->link = end;
         *end = timeout;
@@ -393,7 +372,7 @@ static void expire_timeouts(struct loop *loop, uint64_t now_ms)
     }
     while (due) {
         struct event_timeout *timeout = due;
-        loop_clear_timeout(timeout);
+        loop_clear_timeout(loop, timeout);
         timeout->expired(timeout);
         end_step(loop);
     }

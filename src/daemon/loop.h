@@ -47,7 +47,7 @@ void loop_unwatch(struct loop *loop, struct event_watch *watch);
 uint64_t loop_count_watches(const struct loop *loop);
 /* UINT64_MAX means never. */
 void loop_set_timeout(struct loop *loop, struct event_timeout *timeout, uint64_t at_ms);
-void loop_clear_timeout(struct event_timeout *timeout);
+void loop_clear_timeout(struct loop *loop, struct event_timeout *timeout);
 
 void loop_set_idle(struct loop *loop);
 

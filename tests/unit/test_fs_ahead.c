@@ -38,7 +38,7 @@ static void ask_again(void);
 
 /* ---- the host ---------------------------------------------------------------------------- */
 
-static int do_watch(void *context, struct event_watch *wanted, uint32_t events)
+static int do_watch(struct loop *context, struct event_watch *wanted, uint32_t events)
 {
     (void)context;
     (void)events;
@@ -46,21 +46,21 @@ static int do_watch(void *context, struct event_watch *wanted, uint32_t events)
     return 0;
 }
 
-static void do_unwatch(void *context, struct event_watch *wanted)
+static void do_unwatch(struct loop *context, struct event_watch *wanted)
 {
     (void)context;
     (void)wanted;
     watch = NULL;
 }
 
-static void do_set_timeout(void *context, struct event_timeout *timeout, uint64_t at_ms)
+static void do_set_timeout(struct loop *context, struct event_timeout *timeout, uint64_t at_ms)
 {
     (void)context;
     (void)at_ms;
     backlog = timeout;
 }
 
-static void do_clear_timeout(void *context, struct event_timeout *timeout)
+static void do_clear_timeout(struct loop *context, struct event_timeout *timeout)
 {
     (void)context;
     (void)timeout;
