@@ -58,10 +58,11 @@ void file_end_direct(int fd)
         fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }
 
-void file_leave(const int *fd)
+void file_close_fd(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
+    *fd = -1;
 }
 
 void file_leave_stream(FILE **stream)

@@ -24,11 +24,10 @@ int file_write(int fd, const void *bytes, size_t size_bytes);
 /* Ends O_DIRECT: this file description uses the page cache from now on. */
 void file_end_direct(int fd);
 
-/* Close the variable's descriptor (-1: none) or input stream (NULL: none) at the end of its
- * block. */
-#define SCOPED_CLOSE SCOPED(file_leave)
+/* Closes the variable's descriptor (-1: none) or input stream (NULL: none) when its block ends. */
+#define SCOPED_CLOSE SCOPED(file_close_fd)
 #define SCOPED_FILE  SCOPED(file_leave_stream)
-void file_leave(const int *fd);
+void file_close_fd(int *fd); /* and sets it to -1 */
 void file_leave_stream(FILE **stream);
 
 #endif

@@ -137,7 +137,7 @@ void attach_widen(const struct mountinfo *mount, unsigned max_background)
     if (geteuid() != 0)
         return;
     privileges_raise();
-    int connections = open_connections();
+    SCOPED_CLOSE int connections = open_connections();
     int error = connections < 0 ? -errno : 0;
     if (!error)
         error = write_limit(connections, mount->minor, "max_background", max_background);
@@ -145,8 +145,6 @@ void attach_widen(const struct mountinfo *mount, unsigned max_background)
         error =
             write_limit(connections, mount->minor, "congestion_threshold", max_background * 3 / 4);
     privileges_rest();
-    if (connections >= 0)
-        close(connections);
     if (error) /* usually root of a container */
         log_debug("requests in the background stay bounded as an ordinary user's: %s",
                   strerror(-error));
@@ -294,15 +292,13 @@ bool attach_detach(const char *mountpoint)
 {
     int status = 1;
     pid_t child = attach_start_unmount(mountpoint, true);
-    int fd = child > 0 ? (int)syscall(SYS_pidfd_open, child, 0) : -1;
+    SCOPED_CLOSE int fd = child > 0 ? (int)syscall(SYS_pidfd_open, child, 0) : -1;
     struct pollfd exits = {.fd = fd, .events = POLLIN};
 
     if (fd >= 0 && poll(&exits, 1, ATTACH_DETACH_MS) == 0)
         kill(child, SIGKILL);
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
-    if (fd >= 0)
-        close(fd);
     if (child <= 0 || status != 0) {
         log_error("%s cannot be detached; do it by hand: umount -l %s", mountpoint, mountpoint);
         return false;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "core/event_line.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -320,8 +321,7 @@ int audit_new(struct service *service, int fd, struct audit_position *position,
 void audit_reopen(struct audit *audit, int fd)
 {
     pthread_mutex_lock(&audit->mutex);
-    if (audit->next_fd >= 0)
-        close(audit->next_fd);
+    file_close_fd(&audit->next_fd);
     audit->next_fd = fd;
     pthread_cond_signal(&audit->work);
     pthread_mutex_unlock(&audit->mutex);
@@ -357,8 +357,7 @@ void audit_free(struct audit *audit)
         log_warning("the audit's disk does not answer; its last lines may be missing");
         return;
     }
-    if (audit->fd >= 0)
-        close(audit->fd);
+    file_close_fd(&audit->fd);
     pthread_cond_destroy(&audit->work);
     pthread_cond_destroy(&audit->idle);
     pthread_mutex_destroy(&audit->mutex);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/fdstore.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/scope.h"
 #include "daemon/loop.h"
@@ -138,8 +139,7 @@ static void end_due(struct fdstore *store, uint32_t place)
     store->due_adds -= what >= 0;
     store->due_removals -= what == DUE_REMOVAL;
     store->due[place] = DUE_NONE;
-    if (what >= 0)
-        close(what);
+    file_close_fd(&what);
     if (!is_any_due(store))
         log_info("the service manager's descriptor store is complete again");
 }
@@ -246,10 +246,8 @@ void fdstore_close(struct fdstore *store)
         if (store->due[i] >= 0)
             close(store->due[i]);
     free(store->due);
-    if (store->notify_fd >= 0)
-        close(store->notify_fd);
-    if (store->index_fd >= 0)
-        close(store->index_fd);
+    file_close_fd(&store->notify_fd);
+    file_close_fd(&store->index_fd);
     if (store->index)
         munmap(store->index, sizeof *store->index);
     fdstore_init(store);

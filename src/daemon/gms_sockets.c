@@ -125,13 +125,11 @@ static struct sockaddr_un make_address(const char path[GMS_SOCKETS_PATH_BYTES])
 static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
 {
     struct sockaddr_un address = make_address(path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    SCOPED_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int error = fd < 0 ? -errno : -EADDRINUSE;
 
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
         error = -errno;
-    if (fd >= 0)
-        close(fd);
     if (error == -EPROTOTYPE || (fd >= 0 && error == -EAGAIN))
         return -EADDRINUSE; /* a socket of another kind; one with a full queue */
     return error == -ECONNREFUSED || error == -ENOENT ? 0 : error;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/keep.h"
 
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/wire.h"
 
@@ -33,8 +34,7 @@ static int receive_ack(struct keep *keep, uint64_t question)
 
     do {
         error = wire_receive(keep->fd, &answer, &passed_fd);
-        if (passed_fd >= 0)
-            close(passed_fd);
+        file_close_fd(&passed_fd);
         if (error)
             return error;
     } while (answer.type == WIRE_ACK && answer.id != question);

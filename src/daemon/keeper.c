@@ -3,6 +3,7 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/attach.h"
@@ -206,8 +207,7 @@ static void take_last_words(struct keeper *keeper)
     int fd;
 
     while (keeper->control_fd >= 0 && wire_receive(keeper->control_fd, &message, &fd) == 0) {
-        if (fd >= 0)
-            close(fd);
+        file_close_fd(&fd);
         if (message.type == WIRE_ENDED)
             keeper->files_lost = message.id;
     }
@@ -271,9 +271,9 @@ static void end_given(struct keeper *keeper)
 
 static void end(struct keeper *keeper)
 {
-    keeper_close(&keeper->visit.fd);
+    file_close_fd(&keeper->visit.fd);
     gms_sockets_close(&keeper->gms);
-    keeper_close(&keeper->listen_fd);
+    file_close_fd(&keeper->listen_fd);
     if (keeper->binder > 0)
         kill(keeper->binder, SIGKILL);
     take_last_words(keeper);
@@ -289,19 +289,19 @@ static void end(struct keeper *keeper)
     /* While it is in the tree, no other connection can have its number. */
     if (keeper->is_mounted && !keeper->is_detached)
         attach_abort(&keeper->mount);
-    keeper_close(&keeper->fuse_fd); /* the last one: the kernel ends the waiting requests */
+    file_close_fd(&keeper->fuse_fd); /* the last one: the kernel ends the waiting requests */
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
     journal_close_files(&keeper->journal);
-    keeper_close(&keeper->gms_memory_fd);
+    file_close_fd(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);
     fdstore_clear(&keeper->store);
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
-    keeper_close(&keeper->lifeline_fd);
-    keeper_close(&keeper->mounts_fd);
-    keeper_close(&keeper->signal_fd);
-    keeper_close(&keeper->audit_fd);
+    file_close_fd(&keeper->control_fd);
+    file_close_fd(&keeper->keep_fd);
+    file_close_fd(&keeper->lifeline_fd);
+    file_close_fd(&keeper->mounts_fd);
+    file_close_fd(&keeper->signal_fd);
+    file_close_fd(&keeper->audit_fd);
 }
 
 int keeper_main(const struct keeper_setup *setup)

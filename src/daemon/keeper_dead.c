@@ -9,6 +9,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/refuse.h"
 
@@ -37,10 +38,8 @@ bool keeper_is_dead(pid_t pid, int *status)
     unsigned long flags = 0;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t bytes = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
     const char *name_end = strrchr(text, ')'), *last = strrchr(text, ' ');
     if (bytes <= 0 || !name_end || !last ||
         sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %lu", &state, &flags) != 2)
@@ -68,21 +67,21 @@ static void leave_dead(struct keeper *keeper, int status)
 
 void keeper_expect_worker(struct keeper *keeper)
 {
-    keeper_close(&keeper->lifeline_fd);
+    file_close_fd(&keeper->lifeline_fd);
     keeper->look_ms = clock_now_ms() + LOOK_MS;
     keeper->seems_dead = false;
 }
 
 void keeper_trust_lifeline(struct keeper *keeper, int fd)
 {
-    keeper_close(&keeper->lifeline_fd);
+    file_close_fd(&keeper->lifeline_fd);
     keeper->lifeline_fd = fd;
     keeper->look_ms = UINT64_MAX;
 }
 
 void keeper_on_lifeline(struct keeper *keeper)
 {
-    keeper_close(&keeper->lifeline_fd);
+    file_close_fd(&keeper->lifeline_fd);
     keeper->look_ms = clock_now_ms() + GRACE_MS; /* usually it is reaped before */
 }
 
@@ -128,12 +127,10 @@ static bool read_parent(pid_t pid, pid_t *parent)
     int number = 0;
 
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *status = fopen(path, "re");
+    SCOPED_FILE FILE *status = fopen(path, "re");
     while (status && fgets(line, sizeof line, status))
         if (sscanf(line, "State: %c", &state) != 1 && sscanf(line, "PPid: %d", &number) == 1)
             break;
-    if (status)
-        fclose(status);
     *parent = number;
     return !STATE_IS_OVER(state);
 }

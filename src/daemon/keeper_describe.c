@@ -49,7 +49,6 @@ int keeper_write_text(const void *head, size_t head_size, const struct handover_
 
     if (!error)
         return fd;
-    if (fd >= 0)
-        close(fd);
+    file_close_fd(&fd);
     return error;
 }

@@ -2,6 +2,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "daemon/attach.h"
 #include "daemon/notify.h"
@@ -44,7 +45,7 @@ static void end_in_order(struct keeper *keeper)
         return;
     keeper->end_ms = clock_now_ms() + KEEPER_ENDING_MS;
     gms_sockets_close(&keeper->gms);
-    keeper_close(&keeper->listen_fd);
+    file_close_fd(&keeper->listen_fd);
     notify_send("STOPPING=1");
     if (keeper->is_mounted && !keeper->is_detached && keeper_detach(keeper))
         keeper->is_detached = true;
@@ -108,7 +109,7 @@ void keeper_on_bound(struct keeper *keeper)
         return;
     }
     if (keeper->is_detached || keeper->end_ms) {
-        keeper_close(&keeper->listen_fd);
+        file_close_fd(&keeper->listen_fd);
         return;
     }
     keeper_tell_worker(keeper, WIRE_LISTENER, keeper->listen_fd);
@@ -135,8 +136,7 @@ int keeper_open_audit(const char *path)
         error = -errno;
     if (!error)
         return fd;
-    if (fd >= 0)
-        close(fd);
+    file_close_fd(&fd);
     return error;
 }
 
@@ -159,7 +159,7 @@ static void reopen_audit(struct keeper *keeper)
                   keeper_path(keeper), path, strerror(-fd));
         return;
     }
-    keeper_close(&keeper->audit_fd);
+    file_close_fd(&keeper->audit_fd);
     keeper->audit_fd = fd;
     pass_audit(keeper);
     keeper_store_update(keeper);
@@ -249,7 +249,7 @@ static void on_unmount_asked(struct keeper *keeper)
     if (keeper->unmounter > 0 || keeper->is_detached || keeper->end_ms)
         return;
     log_info("%s: a client asks for the unmount", keeper_path(keeper));
-    keeper_close(&keeper->listen_fd);
+    file_close_fd(&keeper->listen_fd);
     /* A bound socket may keep the mount busy, in any process that holds it. */
     keeper_store_update(keeper);
     keeper->unmounter = attach_start_unmount(keeper_path(keeper), false);
@@ -297,7 +297,7 @@ bool keeper_on_control(struct keeper *keeper)
     if (will_come_again(error))
         return false;
     if (error) {
-        keeper_close(&keeper->control_fd);
+        file_close_fd(&keeper->control_fd);
         return false;
     }
     switch (message.type) {
@@ -373,7 +373,7 @@ bool keeper_on_keep(struct keeper *keeper)
         if (error != -EPIPE) /* SIGCHLD reports the end of the worker */
             log_error("%s: cannot receive from the worker's helpers: %s", keeper_path(keeper),
                       strerror(-error));
-        keeper_close(&keeper->keep_fd);
+        file_close_fd(&keeper->keep_fd);
         return false;
     }
     struct wire_message answer = {.type = WIRE_ACK, .id = batch.head.id};
@@ -403,7 +403,7 @@ void keeper_on_mounts(struct keeper *keeper)
     log_info("%s: unmounted", keeper_path(keeper));
     keeper->is_detached = true;
     gms_sockets_close(&keeper->gms); /* no client can wait at a socket that nothing serves */
-    keeper_close(&keeper->listen_fd);
+    file_close_fd(&keeper->listen_fd);
     holdings_drop_unread(&keeper->holdings);
     keeper_tell_worker(keeper, WIRE_DETACHED, -1);
     keeper_store_update(keeper);

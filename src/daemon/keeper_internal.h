@@ -261,7 +261,6 @@ bool keeper_restart_worker(struct keeper *keeper);
 /* For the next worker, which reports it in the mount. */
 void keeper_note_recovery(struct fs_ledger *ledger, const char *cause);
 void keeper_describe_end(int status, char *text, size_t room);
-void keeper_close(int *fd);
 /* Opens the audit for appending. Returns a descriptor, or a negative errno. */
 int keeper_open_audit(const char *path);
 /* Takes the mount out of the tree if it is on top of its directory. */

@@ -160,8 +160,8 @@ static bool are_too_many(const struct keeper *keeper)
 
 static void leave_worker(struct keeper *keeper)
 {
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
+    file_close_fd(&keeper->control_fd);
+    file_close_fd(&keeper->keep_fd);
     reap_orphans(keeper);
 }
 
@@ -222,8 +222,8 @@ static bool try_later(struct keeper *keeper, int error)
     struct keeper_restarts *restarts = &keeper->restarts;
     bool is_starved = error == -ENOMEM;
 
-    keeper_close(&keeper->control_fd);
-    keeper_close(&keeper->keep_fd);
+    file_close_fd(&keeper->control_fd);
+    file_close_fd(&keeper->keep_fd);
     keeper->worker = -1;
     if (is_starved)
         count_starved(keeper);

@@ -73,11 +73,9 @@ static bool write_score(const char *score)
 void keeper_spare_itself(void)
 {
     char score[SCORE_BYTES] = "";
-    int fd = open(SCORE_FILE, O_RDONLY | O_CLOEXEC);
+    SCOPED_CLOSE int fd = open(SCORE_FILE, O_RDONLY | O_CLOEXEC);
     ssize_t bytes = fd < 0 ? -1 : read(fd, score, sizeof score - 1);
 
-    if (fd >= 0)
-        close(fd);
     if (bytes <= 0)
         return;
     memcpy(former_score, score, sizeof score);

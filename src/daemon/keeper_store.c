@@ -238,7 +238,7 @@ static int take(struct keeper *keeper, struct stored *stored, struct failure *fa
 static void let_go(struct keeper *keeper)
 {
     fdstore_clear(&keeper->store);
-    keeper_close(&keeper->fuse_fd);
+    file_close_fd(&keeper->fuse_fd);
 }
 
 int keeper_go_on_stored(struct keeper *keeper)

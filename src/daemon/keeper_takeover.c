@@ -50,7 +50,7 @@ static const char *explain_refusal(int error)
 static int connect_to(const char *path)
 {
     const struct timeval limit = {.tv_sec = OFFER_S};
-    int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    SCOPED_CLOSE int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -errno : ask_socket(0);
     int error = fd < 0 ? fd : 0;
 
@@ -60,8 +60,6 @@ static int connect_to(const char *path)
         error = -errno;
     if (!error)
         error = ask_connect(fd, root, path);
-    if (root >= 0)
-        close(root);
     if (error && fd >= 0)
         close(fd);
     return error ? error : fd;
@@ -121,7 +119,7 @@ static void taking_free(struct taking *taking)
         close(taking->fds[i]);
     free(taking->fds);
     free(taking->text);
-    keeper_close(&taking->text_fd);
+    file_close_fd(&taking->text_fd);
 }
 
 static int read_text(struct taking *taking)
@@ -172,14 +170,12 @@ static bool is_ours(int fd, const struct taking *taking)
 {
     const struct wire_message everything = {.type = WIRE_ACK};
     struct wire_message message;
-    int passed_fd = -1;
+    SCOPED_CLOSE int passed_fd = -1;
     int error = wire_send(fd, &everything, -1);
 
     do
         error = wire_receive(fd, &message, &passed_fd);
     while (error == -EAGAIN);
-    if (passed_fd >= 0)
-        close(passed_fd);
     char decision = KEEPER_UNDECIDED;
     ssize_t got = pread(taking->text_fd, &decision, 1, (off_t)taking->size);
     if (got < 0 || (got == 1 && decision != KEEPER_UNDECIDED))
@@ -290,7 +286,7 @@ static int find_directories(const struct keeper *keeper, struct failure *failure
     if (*spill && fd < 0)
         return failure_set(failure, -errno, "option spill=%s: cannot be opened here: %s", spill,
                            strerror(errno));
-    keeper_close(&fd);
+    file_close_fd(&fd);
     return 0;
 }
 
@@ -337,7 +333,7 @@ static int receive_all(struct keeper *keeper, int fd, struct failure *failure)
 int keeper_take_over(struct keeper *keeper)
 {
     struct failure failure = {0};
-    int fd = connect_to(keeper_path(keeper));
+    SCOPED_CLOSE int fd = connect_to(keeper_path(keeper));
     int error = fd < 0 ? failure_set(&failure, fd, "cannot reach its daemon: %s%s", strerror(-fd),
                                      explain_refusal(fd))
                        : agree(keeper, fd, &failure);
@@ -349,8 +345,6 @@ int keeper_take_over(struct keeper *keeper)
     if (!error && fs_ledger_grow(keeper->ledger_fd, &keeper->ledger))
         log_warning("%s: the number of waiting requests stays bounded as in the former program",
                     keeper_path(keeper));
-    if (fd >= 0)
-        close(fd);
     if (error) {
         log_error("%s: not taken over: %s", keeper_path(keeper), failure.text);
         return -ECANCELED;

@@ -13,13 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void keeper_close(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd)
 {
     int error = keeper->control_fd >= 0 ? wire_send(keeper->control_fd, message, passed_fd)

@@ -58,7 +58,7 @@ static void end_visit(struct keeper *keeper, int error, const char *text)
 
     if (visit->fd >= 0)
         answer(visit->fd, error, text);
-    keeper_close(&visit->fd);
+    file_close_fd(&visit->fd);
     visit->stage = VISIT_NONE;
     visit->until_ms = 0;
 }
@@ -157,7 +157,7 @@ void keeper_on_visitor(struct keeper *keeper)
                     keeper_path(keeper));
         end_visit(keeper, -ECANCELED, "not taken over");
     } else if (got <= 0) { /* a next keeper that has gone is found out when it should receive */
-        keeper_close(&keeper->visit.fd);
+        file_close_fd(&keeper->visit.fd);
     }
 }
 
@@ -170,7 +170,7 @@ static void go_back(struct keeper *keeper, const char *why)
     snprintf(text, sizeof text, "the new worker %s; the former program continues", why);
     log_error("%s: not upgraded: %s", keeper_path(keeper), text);
     visit->is_trial = false;
-    keeper_close(&keeper->program.fd);
+    file_close_fd(&keeper->program.fd);
     keeper->program = visit->former;
     end_visit(keeper, -EIO, text);
 }
@@ -241,7 +241,7 @@ void keeper_end_trial(struct keeper *keeper)
     if (!visit->is_trial)
         return;
     visit->is_trial = false;
-    keeper_close(&visit->former.fd);
+    file_close_fd(&visit->former.fd);
     log_info("%s: upgraded", keeper_path(keeper));
     snprintf(text, sizeof text, "worker %d", (int)keeper->worker);
     end_visit(keeper, 0, text);
@@ -364,8 +364,8 @@ static bool give(struct keeper *keeper)
         fdstore_clear(&keeper->store);
     if (fd >= 0)
         tell_decision(fd, &given, error);
-    keeper_close(&given.fd);
-    keeper_close(&keeper->visit.fd);
+    file_close_fd(&given.fd);
+    file_close_fd(&keeper->visit.fd);
     keeper->visit.stage = VISIT_NONE;
     keeper->visit.until_ms = 0;
     return !error;

@@ -2,6 +2,7 @@
 /* Starts a worker, by fork alone or as another program. */
 #include "daemon/keeper_internal.h"
 
+#include "base/file_io.h"
 #include "daemon/at_work.h"
 #include "daemon/wire.h"
 #include "daemon/worker.h"
@@ -40,14 +41,14 @@ int keeper_start_worker(struct keeper *keeper)
         close(control[0]);
         close(keep[0]);
         keeper_expose_worker();
-        keeper_close(&keeper->signal_fd);
-        keeper_close(&keeper->mounts_fd);
-        keeper_close(&keeper->audit_fd);
-        keeper_close(&keeper->visit.fd);
-        keeper_close(&keeper->lifeline_fd);
-        keeper_close(&keeper->fuse_fd); /* messages bring these, as for the first worker */
-        keeper_close(&keeper->listen_fd);
-        keeper_close(&keeper->binder_fd);
+        file_close_fd(&keeper->signal_fd);
+        file_close_fd(&keeper->mounts_fd);
+        file_close_fd(&keeper->audit_fd);
+        file_close_fd(&keeper->visit.fd);
+        file_close_fd(&keeper->lifeline_fd);
+        file_close_fd(&keeper->fuse_fd); /* messages bring these, as for the first worker */
+        file_close_fd(&keeper->listen_fd);
+        file_close_fd(&keeper->binder_fd);
         gms_sockets_forget(&keeper->gms);
         fdstore_close(&keeper->store);
         relay_close(keeper->setup->relay);
@@ -56,15 +57,15 @@ int keeper_start_worker(struct keeper *keeper)
         setup.control_fd = control[1];
         setup.keep_fd = keep[1];
         if (keeper->program.fd < 0) {
-            keeper_close(&keeper->ledger_fd); /* it is mapped */
+            file_close_fd(&keeper->ledger_fd); /* it is mapped */
             exit(worker_main(&setup));
         }
         keeper_execute_worker(keeper, control[1], keep[1]);
         _exit(1);
     }
     keeper_expect_worker(keeper);
-    keeper_close(&control[1]);
-    keeper_close(&keep[1]);
+    file_close_fd(&control[1]);
+    file_close_fd(&keep[1]);
     keeper->control_fd = control[0];
     keeper->keep_fd = keep[0];
     if (!error) {

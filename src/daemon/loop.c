@@ -2,6 +2,7 @@
 #include "daemon/loop.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -114,10 +115,8 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    if (loop->epoll_fd >= 0)
-        close(loop->epoll_fd);
-    if (loop->event_fd >= 0)
-        close(loop->event_fd);
+    file_close_fd(&loop->epoll_fd);
+    file_close_fd(&loop->event_fd);
     pthread_mutex_destroy(&loop->mutex);
     free(loop);
 }
@@ -171,6 +170,7 @@ void loop_unwatch(struct loop *loop, struct event_watch *watch)
 
 void loop_clear_timeout(struct loop *loop, struct event_timeout *timeout)
 {
+    (void)loop;
     if (!timeout->link)
         return;
     *timeout->link = timeout->next;

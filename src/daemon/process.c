@@ -276,8 +276,7 @@ static void remember_caller(uint32_t tid, const struct service_caller *caller)
     snprintf(path, sizeof path, "/proc/%" PRIu32 "/comm", tid);
     last_caller.comm_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (last_caller.comm_fd < 0 || read_info(last_caller.pidfd, &status)) {
-        if (last_caller.comm_fd >= 0)
-            close(last_caller.comm_fd);
+        file_close_fd(&last_caller.comm_fd);
         close(last_caller.pidfd);
         return;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/relay.h"
 
+#include "base/file_io.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -76,16 +78,12 @@ void relay_drain(struct relay *relay)
 void relay_leave_terminal(struct relay *relay)
 {
     relay_drain(relay);
-    if (relay->terminal_fd >= 0)
-        close(relay->terminal_fd);
-    relay->terminal_fd = -1;
+    file_close_fd(&relay->terminal_fd);
 }
 
 void relay_close(struct relay *relay)
 {
-    if (relay->fd >= 0)
-        close(relay->fd);
-    if (relay->terminal_fd >= 0)
-        close(relay->terminal_fd);
+    file_close_fd(&relay->fd);
+    file_close_fd(&relay->terminal_fd);
     relay->fd = relay->terminal_fd = -1;
 }

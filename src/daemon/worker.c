@@ -220,8 +220,7 @@ static int serve_message(struct worker *worker, const struct wire_message *messa
     } else if (message->type == WIRE_GMS && fd >= 0 && worker->gms) {
         error = gms_listen(worker->gms, message->id, message->value, fd);
     } else {
-        if (fd >= 0)
-            close(fd);
+        file_close_fd(&fd);
         if (message->type == WIRE_DETACHED)
             on_detached(worker);
         if (message->type == WIRE_END)
@@ -421,9 +420,7 @@ static void tell_prepared(struct worker *worker)
     vmm_get_info(worker->vmm, &info);
     wire_set_uuid(&message, info.uuid);
     worker_tell_keeper(worker, &message, worker->lifeline_fd);
-    if (worker->lifeline_fd >= 0)
-        close(worker->lifeline_fd);
-    worker->lifeline_fd = -1;
+    file_close_fd(&worker->lifeline_fd);
 }
 
 static int begin(struct worker *worker)
