@@ -308,14 +308,19 @@ static int find_caller(uint32_t tid, bool wants_parent, struct service_caller *c
     return 0;
 }
 
+static void forget_caller(struct service_caller *caller)
+{
+    caller->process_count = 0;
+    memset(caller->comm, 0, sizeof caller->comm);
+}
+
 int process_resolve(uint32_t tid, size_t max, struct service_caller *caller)
 {
     struct process_status status;
     size_t count = 0;
     int error;
 
-    caller->process_count = 0;
-    memset(caller->comm, 0, sizeof caller->comm);
+    forget_caller(caller);
     if (tid == 0 || max == 0)
         return 0;
     error = find_caller(tid, max > 1, caller, &status);
@@ -356,34 +361,25 @@ static bool is_there(int pidfd)
     return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == 0 || errno != ESRCH;
 }
 
-static void find_nobody(struct service_caller *caller)
-{
-    caller->process_count = 0;
-    memset(caller->comm, 0, sizeof caller->comm);
-}
-
 int process_resolve_peer(int connection, size_t max, struct service_caller *caller)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
+    SCOPED_CLOSE int pidfd = -1;
     bool knows;
-    int pidfd, error;
 
-    find_nobody(caller);
+    forget_caller(caller);
     if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
         return -errno;
-    error = open_peer(connection, &pidfd, &knows);
+    int error = open_peer(connection, &pidfd, &knows);
     if (error || peer.pid <= 0)
-        goto out;
+        return error;
     error = process_resolve((uint32_t)peer.pid, max, caller);
     /* It still exists: it had the number during the search. */
     if (knows && (pidfd < 0 || !is_there(pidfd)))
-        find_nobody(caller);
+        forget_caller(caller);
     if (caller->process_count > 0 && caller->processes[0].pid != (uint64_t)peer.pid)
-        find_nobody(caller); /* a thread has the number */
-out:
-    if (pidfd >= 0)
-        close(pidfd);
+        forget_caller(caller); /* a thread has the number */
     return error;
 }
 
@@ -396,14 +392,10 @@ bool process_has_exited(int pidfd)
 
 bool process_peer_has_exited(int connection)
 {
-    bool knows, has_exited;
-    int pidfd;
+    SCOPED_CLOSE int pidfd = -1;
+    bool knows;
 
-    if (open_peer(connection, &pidfd, &knows) || !knows)
-        return false;
-    if (pidfd < 0)
-        return true; /* the kernel gives no pidfd of a process that has gone */
-    has_exited = process_has_exited(pidfd);
-    close(pidfd);
-    return has_exited;
+    /* The kernel gives no pidfd of a process that has gone. */
+    return !open_peer(connection, &pidfd, &knows) && knows &&
+           (pidfd < 0 || process_has_exited(pidfd));
 }
