@@ -129,24 +129,20 @@ int mountinfo_find_device(dev_t device, struct mountinfo *mount)
     return find(see_device, &(struct search){.device = device, .found = mount});
 }
 
-struct mount_search {
-    const struct mountinfo *mount;
-    bool is_found;
-};
-
 static bool see_mount(void *context, const struct mountinfo *mount)
 {
-    struct mount_search *search = context;
+    struct search *search = context;
 
     /* Ids are used again, so the device has to match too. */
-    search->is_found = mount->id == search->mount->id && mount->major == search->mount->major &&
-                       mount->minor == search->mount->minor;
+    search->is_found = mount->id == search->found->id && mount->major == search->found->major &&
+                       mount->minor == search->found->minor;
     return search->is_found;
 }
 
 bool mountinfo_has(const struct mountinfo *mount)
 {
-    struct mount_search search = {.mount = mount};
+    struct mountinfo wanted = *mount;
+    struct search search = {.found = &wanted};
     int error = each_mount(see_mount, &search);
 
     if (error)
