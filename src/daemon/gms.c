@@ -306,20 +306,12 @@ static int go_on(struct gms *gms, uint64_t id, int fd)
 
 static void take_over(struct gms *gms, const struct service_kept *connection)
 {
-    struct kept *kept = malloc(sizeof *kept);
     uint64_t id = connection->id & ~WIRE_CONNECTION;
 
-    if (!kept) {
-        close(connection->fd);
-        return; /* the keeper holds it until the mount ends */
-    }
-    *kept = (struct kept){.id = id, .gms = gms};
-    if (idvec_insert(&gms->kept, kept)) {
-        close(connection->fd);
-        drop(kept);
-    } else if (go_on(gms, id, connection->fd)) {
+    if (!enter(gms, id))
+        close(connection->fd); /* the keeper holds it until the mount ends */
+    else if (go_on(gms, id, connection->fd))
         host_drop(gms, id);
-    }
 }
 
 void gms_resume(struct gms *gms, const struct journal *journal, const struct service_kept *kept,
