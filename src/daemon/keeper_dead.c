@@ -112,10 +112,10 @@ void keeper_reap_dead(struct keeper *keeper)
     keeper->dead_count = left;
 }
 
-static bool is_of_dead(const struct keeper *keeper, pid_t parent)
+bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid)
 {
     for (size_t i = 0; i < keeper->dead_count; i++)
-        if (keeper->dead[i] == parent)
+        if (keeper->dead[i] == pid)
             return true;
     return false;
 }
@@ -144,7 +144,7 @@ pid_t keeper_search_orphan(const struct keeper *keeper)
     while (processes && !found && (entry = readdir(processes))) {
         pid_t pid = atoi(entry->d_name);
         if (pid > 0 && !keeper_is_own(keeper, pid) && read_parent(pid, &parent) &&
-            (parent == getpid() || is_of_dead(keeper, parent)))
+            (parent == getpid() || keeper_is_left_dead(keeper, parent)))
             found = pid;
     }
     if (processes)

@@ -219,6 +219,8 @@ void keeper_trust_lifeline(struct keeper *keeper, int fd);
 void keeper_on_lifeline(struct keeper *keeper);
 /* Checks the worker at keeper->look_ms, and leaves behind one that is dead and cannot be reaped. */
 void keeper_look_at_worker(struct keeper *keeper);
+/* Returns true for a dead worker that was left behind. */
+bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid);
 /* Call it when children have ended. */
 void keeper_reap_dead(struct keeper *keeper);
 /* Call it at the end of the mount. */

@@ -32,12 +32,9 @@ void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd)
 
 bool keeper_is_own(const struct keeper *keeper, pid_t child)
 {
-    for (size_t i = 0; i < keeper->dead_count; i++)
-        if (keeper->dead[i] == child)
-            return true;
-    if (child_is_left_behind(child)) /* the child that woke the device (have_device_woken) */
-        return true;
-    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter;
+    return child == keeper->worker || child == keeper->binder || child == keeper->unmounter ||
+           keeper_is_left_dead(keeper, child) ||
+           child_is_left_behind(child); /* the child that woke the device (have_device_woken) */
 }
 
 void keeper_describe_end(int status, char *text, size_t room)
