@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,18 +149,10 @@ static void read_device(const void *path, int to)
  * hang this process. */
 static int probe_mount(const char *path)
 {
-    struct child *child;
-    int fd, answer, error = child_start(&child, read_device, path, &fd);
+    int answer = 0;
+    int error = child_ask(read_device, path, MOUNT_PROBE_MS, &answer);
 
-    if (error)
-        return error;
-    struct pollfd said = {.fd = fd, .events = POLLIN};
-    if (poll(&said, 1, MOUNT_PROBE_MS) <= 0 ||
-        read(fd, &answer, sizeof answer) != (ssize_t)sizeof answer)
-        answer = -ETIMEDOUT;
-    close(fd);
-    child_end(child);
-    return answer;
+    return error ? error : answer;
 }
 
 static bool is_dead(int error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/program.h"
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "daemon/privileges.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ANSWER_BYTES 512u
@@ -40,20 +40,25 @@ int program_execute(int fd, char *const argv[])
     return -errno;
 }
 
+struct question {
+    int program_fd;
+    const char *abi;
+};
+
 /* Runs in a child. */
-static void ask(int program_fd, const char *abi, int to)
+static void ask(const void *context, int to)
 {
+    const struct question *question = context;
     char flag[sizeof PROGRAM_FOLLOW_FLAG + ABI_TEXT_BYTES];
     char *argv[] = {(char[]){"gmsfs"}, (char[]){"version"}, flag, NULL};
     sigset_t none;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    snprintf(flag, sizeof flag, PROGRAM_FOLLOW_FLAG "%s", abi);
+    snprintf(flag, sizeof flag, PROGRAM_FOLLOW_FLAG "%s", question->abi);
     dup2(to, STDOUT_FILENO);
     privileges_become_worker(false);
-    program_execute(program_fd, argv);
-    _exit(127);
+    program_execute(question->program_fd, argv);
 }
 
 /* Reads the answer up to its end. Returns false if the program does not finish in time. */
@@ -79,26 +84,17 @@ static bool read_answer(int fd, char answer[ANSWER_BYTES])
     return false;
 }
 
-static int converse(int program_fd, const char *abi, char answer[ANSWER_BYTES])
+static int converse(const struct question *question, char answer[ANSWER_BYTES])
 {
-    int ends[2], error = 0;
+    struct child *child = NULL;
+    int fd, error = child_start(&child, ask, question, &fd);
 
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -errno;
-    pid_t child = fork();
-    if (child == 0)
-        ask(program_fd, abi, ends[1]);
-    close(ends[1]);
-    if (child < 0)
-        error = -EAGAIN;
-    else if (!read_answer(ends[0], answer))
+    if (error)
+        return error;
+    if (!read_answer(fd, answer))
         error = -ETIMEDOUT;
-    close(ends[0]);
-    if (child > 0) {
-        kill(child, SIGKILL);
-        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    close(fd);
+    child_end(child);
     return error;
 }
 
@@ -111,7 +107,7 @@ int program_open(const char *path, const char *abi, int *fd, char own[ABI_TEXT_B
 
     if (program_fd < 0)
         return failure_set(failure, -errno, "cannot open %s: %s", path, strerror(errno));
-    int error = converse(program_fd, abi, answer);
+    int error = converse(&(struct question){program_fd, abi}, answer);
     if (error)
         failure_set(failure, error, "%s does not answer which mounts it can continue: %s", path,
                     strerror(-error));
