@@ -64,11 +64,6 @@ int transaction_record(struct transaction *transaction, const struct record *rec
     return 0;
 }
 
-void transaction_unrecord(struct transaction *transaction, size_t mark)
-{
-    journal_rewind(transaction->journal, mark);
-}
-
 int transaction_note(struct transaction *transaction, enum transaction_entry type,
                      const struct iovec *parts, int count)
 {

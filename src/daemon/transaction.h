@@ -59,7 +59,6 @@ void transaction_free(struct transaction *transaction);
 
 /* For struct service_host. */
 int transaction_record(struct transaction *transaction, const struct record *record, size_t *mark);
-void transaction_unrecord(struct transaction *transaction, size_t mark);
 int transaction_submit(struct transaction *transaction, enum service_pool pool, struct job *job);
 
 /* Notes an entry for the next worker, with the records of this step. -ENOMEM */

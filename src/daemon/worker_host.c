@@ -77,7 +77,7 @@ static void host_unrecord(void *context, size_t mark)
 {
     struct worker *worker = context;
 
-    transaction_unrecord(&worker->transaction, mark);
+    journal_rewind(worker->journal, mark);
 }
 
 static void host_publish(void *context)
@@ -221,10 +221,7 @@ static void host_introduce(void *context, uint32_t op, int fd)
     struct wire_message message = {.type = WIRE_VISITOR, .id = op};
 
     fs_die_if_told("GMSFS_DIE_PASSING");
-    int error = wire_send(worker->setup->control_fd, &message, fd);
-
-    if (error)
-        log_error("cannot pass a client on to the keeper: %s", strerror(-error));
+    worker_tell_keeper(worker, &message, fd);
     hook_stop_at("GMSFS_PASSING_STOP", "passed");
 }
 

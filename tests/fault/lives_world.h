@@ -119,7 +119,7 @@ static int world_record(void *context, const struct record *record, size_t *mark
 static void world_unrecord(void *context, size_t mark)
 {
     (void)context;
-    transaction_unrecord(&w.transaction, mark);
+    journal_rewind(w.transaction.journal, mark);
 }
 
 static void publish(void)
