@@ -510,28 +510,27 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
     if (arrivals.count <= 0 || store->notify_fd < 0)
         return store->notify_fd < 0 ? store->notify_fd : -ENOENT;
     *items = calloc((size_t)arrivals.count, sizeof **items);
-    if (!*items || !make_due(store)) {
-        free(*items);
-        *items = NULL;
-        fdstore_close(store);
-        return -ENOMEM;
-    }
-    int error = find_index(store, &arrivals);
+    int error = *items && make_due(store) ? 0 : -ENOMEM;
+    if (error)
+        goto out;
+    error = find_index(store, &arrivals);
     if (error && store->index) {
         munmap(store->index, sizeof *store->index);
         store->index = NULL;
     }
     *count = take_each(store, &arrivals, *items);
-    if (!error)
-        free_others(store, *items, *count);
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
-    if (!error)
-        return 0;
-    removal_message(store, INDEX_NAME);
-    free(*items);
-    *items = NULL;
-    fdstore_close(store);
+    if (error)
+        removal_message(store, INDEX_NAME);
+    else
+        free_others(store, *items, *count);
+out:
+    if (error) {
+        free(*items);
+        *items = NULL;
+        fdstore_close(store);
+    }
     return error;
 }
