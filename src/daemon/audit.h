@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * audit - every event as a line of a file, to tell later which client did what
+ * audit - every event as a line of a file, a record of the acts of each client
  *
  * The loop's thread hands over lines; a thread of its own writes them, so that a slow or full disk
  * delays nothing else. Lines that do not fit into the queue, or cannot be written, are dropped and

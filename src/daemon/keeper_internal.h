@@ -27,8 +27,8 @@
 #include <sys/types.h>
 
 #define KEEPER_ENDING_MS 10000u /* for the worker to end, then SIGKILL */
-/* Bounds on workers in a row that ended before they served, and on those that ended soon after they
- * were started. The latter takes about two minutes, because the pauses grow. */
+/* Bounds on workers in a row: ended before they served; ended soon after their start. The second
+ * takes about two minutes, because the pauses grow. */
 #define KEEPER_MAX_VAIN   5u
 #define KEEPER_MAX_IN_ROW 20u
 #define KEEPER_MAX_DEAD   8u    /* workers that cannot be reaped; it waits for one more */

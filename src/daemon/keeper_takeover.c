@@ -195,7 +195,7 @@ static int find_mount(struct keeper *keeper, const struct handover *handover)
     return error ? error : keeper->mount.minor == minor ? 0 : -EXDEV;
 }
 
-/* Takes the options of the mount, whichever build had parsed them. They stay for good. */
+/* Takes the options of the mount as its arguments give them. They stay for good. */
 static int take_setup(struct keeper *keeper, struct handover *handover, struct failure *failure)
 {
     static struct daemon_options options;

@@ -107,7 +107,7 @@ bad:
                          OPTIONS_MAX_SECONDS);
 }
 
-/* The daemon's directory is not the caller's. */
+/* Relative paths are refused: the daemon's directory is not the caller's. */
 int option_take_path(struct option_parser *parser, const struct option *option, void *at)
 {
     if (option->value[0] != '/' || strlen(option->value) >= OPTIONS_PATH_BYTES)

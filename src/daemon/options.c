@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- accepted, and without meaning here ----------------------------------------------------- */
+/* ---- options without effect ----------------------------------------------------------------- */
 
-/* What mount(8), fstab and mount.fuse3 pass on and what is always so here. */
+/* Options of mount(8), fstab and mount.fuse3 that have no effect here, because they are always
+ * so. */
 static const char *const IGNORED[] = {"rw",           "suid",        "nosuid",
                                       "dev",          "nodev",       "exec",
                                       "noexec",       "sync",        "async",
@@ -35,7 +36,7 @@ static bool options_is_ignored(const char *name, bool has_value)
     return false;
 }
 
-/* ---- what is beside the device ------------------------------------------------------------ */
+/* ---- tiers besides the device --------------------------------------------------------------- */
 
 static int check_tiers(const struct option_parser *parser)
 {
@@ -54,7 +55,7 @@ static int check_tiers(const struct option_parser *parser)
     return 0;
 }
 
-/* With or without dashes, and NVML's GPU- before it. */
+/* Accepts it with or without dashes, and with NVML's prefix GPU-. */
 static int take_uuid(struct option_parser *parser, const struct option *option, void *to)
 {
     const char *from = option->value + (strncmp(option->value, "GPU-", 4) == 0 ? 4 : 0);
@@ -95,7 +96,7 @@ static int take_backend(struct option_parser *parser, const struct option *optio
     return 0;
 }
 
-/* What it names, the backend finds out. */
+/* The backend checks the device's name. */
 static int take_device(struct option_parser *parser, const struct option *option, void *at)
 {
     if (strlen(option->value) >= sizeof parser->options->vmm.device)
@@ -141,7 +142,7 @@ static int take_allow_other(struct option_parser *parser, const struct option *o
 
 /* ---- for GMS clients --------------------------------------------------------------------- */
 
-/* Who sees all GPUs counts them as `device` does, where that is an index. */
+/* A client that sees all GPUs counts them as `device` does if that is an index. */
 static void set_ordinal(const struct option_parser *parser)
 {
     struct daemon_options *o = parser->options;
@@ -150,7 +151,7 @@ static void set_ordinal(const struct option_parser *parser)
         option_read_number(o->vmm.device, OPTIONS_MAX_ORDINAL, &o->gms_ordinal);
 }
 
-/* What only the options together tell. */
+/* Checks that need all options. */
 static int check_gms(const struct option_parser *parser)
 {
     static const struct option gms = {.name = "gms"};
@@ -170,7 +171,7 @@ static int check_gms(const struct option_parser *parser)
 
 /* ---- the table --------------------------------------------------------------------------- */
 
-/* What an option is of no use without. */
+/* The option without which another one is useless. */
 enum option_part {
     OF_ALL,
     OF_HOST,  /* host_size */
@@ -184,7 +185,7 @@ enum option_part {
 static const struct known_option {
     const char *name;
     int (*take)(struct option_parser *parser, const struct option *option, void *at);
-    size_t at; /* of the options */
+    size_t at; /* offset in the options */
     enum option_part part;
     bool is_word; /* it takes no value */
 } known_options[] = {
@@ -229,7 +230,7 @@ static const struct known_option *find_known(const struct option *option)
     return NULL;
 }
 
-/* For errors that only the options together tell. */
+/* Notes options for checks that need all of them. */
 static void note_part(struct option_parser *parser, enum option_part part,
                       const struct option *option)
 {
@@ -262,7 +263,7 @@ static int parse_option(struct option_parser *parser, const struct option *optio
     return known->take(parser, option, (char *)parser->options + known->at);
 }
 
-/* One element of a list; `text` is not terminated. */
+/* Parses one element of a list; `text` is not terminated. */
 static int parse_element(struct option_parser *parser, const char *text, size_t bytes)
 {
     const char *equals = memchr(text, '=', bytes);
@@ -307,7 +308,8 @@ static int say(const struct option_parser *parser, const char *what, const char 
     return option_finish_error(parser);
 }
 
-/* -f, -d, -o LIST, -oLIST and the long ones. *i goes on when the value is the next argument. */
+/* Parses -f, -d, -o LIST, -oLIST and the long flags. *i moves on if the value is the next
+ * argument. */
 static int parse_flag(struct option_parser *parser, int argc, char **argv, int *i)
 {
     const char *flag = argv[*i];
@@ -345,7 +347,7 @@ static int parse_operand(struct option_parser *parser, const char *operand)
     return 0;
 }
 
-/* fstab's first field may name the backend; any other word is for people. */
+/* The first field of fstab may name the backend; any other word is for people. */
 static void take_source(struct option_parser *parser)
 {
     const struct backend *backend = parser->source ? backends_find(parser->source) : NULL;

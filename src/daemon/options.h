@@ -2,8 +2,8 @@
 /*
  * options - the arguments of `gmsfs mount`
  *
- * A pure parser: no I/O, no exit, no output; what is wrong comes back as one line of text that
- * names the option, its value and what would be right. Used by mount.c and by tests.
+ * A pure parser: no I/O, no exit, no output; an error comes back as one line of text that names the
+ * option, its value and valid ones. For mount.c and for tests.
  */
 #ifndef GMSFS_DAEMON_OPTIONS_H
 #define GMSFS_DAEMON_OPTIONS_H
@@ -46,21 +46,21 @@ struct daemon_options {
     bool drops_copies;        /* keep_copy=no */
     bool evicts_none;         /* evict=none */
     uint64_t min_stay_ms;
-    char audit[OPTIONS_PATH_BYTES];   /* absolute; "": none */
-    uint32_t uid, gid;                /* OPTIONS_NO_ID: those of who mounts */
+    char audit[OPTIONS_PATH_BYTES];   /* absolute; "" if none */
+    uint32_t uid, gid;                /* OPTIONS_NO_ID: those of the mounting user */
     bool gms;                         /* sockets for GMS clients */
-    bool gms_keep;                    /* their writers begin with what is committed */
-    uint32_t gms_ordinal;             /* of the GPU, as V1 clients see it */
+    bool gms_keep;                    /* their writers begin with the committed contents */
+    uint32_t gms_ordinal;             /* the GPU's number among those that V1 clients see */
     uint32_t gms_mode;                /* of the sockets */
-    char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "": as the environment says (gms_dir.h) */
+    char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "" if the environment decides (gms_dir.h) */
     enum log_level log_level;
-    bool takeover; /* of the mount that is there; no options then */
-    bool has_list; /* of options, by -o */
+    bool takeover; /* take over an existing mount, without options */
+    bool has_list; /* options were given by -o */
     bool foreground, debug, help, version;
 };
 
-/* argv[0] is skipped. -EINVAL and a line in `error`. With help or version set the rest may be
- * missing. */
+/* argv[0] is skipped. Returns -EINVAL with a line in `error`. With help or version set the other
+ * fields may be incomplete. */
 int options_parse(int argc, char **argv, struct daemon_options *options, char *error,
                   size_t error_bytes);
 

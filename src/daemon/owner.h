@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * owner - root becomes the user who mounted
+ * owner - root becomes the user that mounted
  *
  * Called before root takes a mount over: the process that continues must have the rights of the
  * mount's owner and no others, because the mount is served with them and they decide who may
