@@ -112,14 +112,6 @@ void keeper_reap_dead(struct keeper *keeper)
     keeper->dead_count = left;
 }
 
-bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid)
-{
-    for (size_t i = 0; i < keeper->dead_count; i++)
-        if (keeper->dead[i] == pid)
-            return true;
-    return false;
-}
-
 /* Reads the parent. Returns false if the process has gone, or is a zombie. */
 static bool read_parent(pid_t pid, pid_t *parent)
 {

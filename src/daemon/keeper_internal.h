@@ -219,8 +219,6 @@ void keeper_trust_lifeline(struct keeper *keeper, int fd);
 void keeper_on_lifeline(struct keeper *keeper);
 /* Checks the worker at keeper->look_ms, and leaves behind one that is dead and cannot be reaped. */
 void keeper_look_at_worker(struct keeper *keeper);
-/* Returns true for a dead worker that was left behind. */
-bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid);
 /* Call it when children have ended. */
 void keeper_reap_dead(struct keeper *keeper);
 /* Call it at the end of the mount. */
@@ -254,6 +252,8 @@ void keeper_refuse_poison(struct keeper *keeper);
 struct wire_message;
 void keeper_send(struct keeper *keeper, const struct wire_message *message, int passed_fd);
 void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd);
+/* Returns true for a dead worker that was left behind. */
+bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid);
 /* Returns true for a child that the keeper has started itself. */
 bool keeper_is_own(const struct keeper *keeper, pid_t child);
 int keeper_start_worker(struct keeper *keeper);

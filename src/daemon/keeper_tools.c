@@ -30,6 +30,14 @@ void keeper_tell_worker(struct keeper *keeper, uint32_t type, int passed_fd)
     keeper_send(keeper, &message, passed_fd);
 }
 
+bool keeper_is_left_dead(const struct keeper *keeper, pid_t pid)
+{
+    for (size_t i = 0; i < keeper->dead_count; i++)
+        if (keeper->dead[i] == pid)
+            return true;
+    return false;
+}
+
 bool keeper_is_own(const struct keeper *keeper, pid_t child)
 {
     return child == keeper->worker || child == keeper->binder || child == keeper->unmounter ||

@@ -2,7 +2,6 @@
 #include "daemon/loop.h"
 
 #include "base/clock.h"
-#include "base/file_io.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -115,8 +114,10 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    file_close_fd(&loop->epoll_fd);
-    file_close_fd(&loop->event_fd);
+    if (loop->epoll_fd >= 0)
+        close(loop->epoll_fd);
+    if (loop->event_fd >= 0)
+        close(loop->event_fd);
     pthread_mutex_destroy(&loop->mutex);
     free(loop);
 }
