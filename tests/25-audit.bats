@@ -82,7 +82,7 @@ some_are_dropped() {
     rm -rf "$T/audit"
     mkdir "$T/audit" # cannot be opened: the one before goes on
     kill -HUP "$(keeper_of "$M")"
-    wait_until 5 grep -q 'cannot be opened again: Is a directory' "$LOG"
+    wait_until 5 grep -q 'cannot open the audit .* again: Is a directory' "$LOG"
     rmdir "$M/after"
     mount_answers "$M"
 }
