@@ -75,7 +75,7 @@ SHARER=$BUILD/tests/tools/sharer
 }
 
 went_on() { # COUNT: so many have gone on
-    [[ $(grep -c ' goes on, ' "$LOG") -ge $1 ]]
+    [[ $(grep -c ' serves, ' "$LOG") -ge $1 ]]
 }
 
 # It runs for a moment with each of them, which is then killed: none gets to the end of what it asks for.

@@ -111,7 +111,7 @@ again() {
     spawn again fill "$M/c" 4 $((2 << 20)) 13
     pids+=("$SPAWNED")
     while ((kills++ < ${GMSFS_GPU_WORKER_KILLS:-8})); do
-        before=$(grep -c ' goes on, ' "$LOG" || true)
+        before=$(grep -c ' serves, ' "$LOG" || true)
         kill -KILL "$(worker_of "$KEEPER")"
         wait_until_any 60 resumed_more_than "$before"
         sleep "0.$((RANDOM % 300 + 100))" # moments between two kills are what is tested

@@ -521,5 +521,5 @@ infer_by() {
 }
 
 resumed_times() { # COUNT
-    [[ $(grep -c ' goes on, ' "$LOG") -ge $1 ]]
+    [[ $(grep -c ' serves, ' "$LOG") -ge $1 ]]
 }
