@@ -113,10 +113,6 @@ commit_store() {
     wait_until 5 state_is "$path" COMMITTED
 }
 
-write_byte() { # FILE: so that an open file of a shell's is not needed
-    dd if=/dev/zero of="$1" bs=1 count=1 conv=notrunc status=none
-}
-
 # ---- waiting for the lock of $W ----------------------------------------------------------------
 
 # wait_for_lock OP...: a process that waits; sets WAITER and waits until `sessions` shows it.

@@ -221,7 +221,6 @@ static const struct op {
     {"reserve", op_reserve, "BYTES FLAGS"}, /* 1: at least; 2: do not wait */
     {"join", op_join, "TOKEN"},
     {"release", op_release, ""},
-    {"remove-unused", op_remove_unused, ""},
     {"alloc", op_alloc, "SIZE COUNT NAME TAG"},
     {"alloc-nowait", op_alloc_nowait, "SIZE COUNT NAME TAG"},
     {"alloc-as", op_alloc_as, "SIZE FLAGS CLASS HANDLE_TYPES"},

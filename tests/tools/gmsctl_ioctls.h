@@ -110,12 +110,6 @@ static int op_release(char **arg)
     return result(ioctl(s.fd, GMSFS_IOC_RELEASE));
 }
 
-static int op_remove_unused(char **arg)
-{
-    (void)arg;
-    return result(ioctl(s.fd, GMSFS_IOC_REMOVE_UNUSED));
-}
-
 static int alloc(struct gmsfs_ioc_alloc *a, const char *name, const char *tag)
 {
     snprintf(a->name, sizeof a->name, "%s", name);
