@@ -18,19 +18,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define INDEX_NAME    "gmsfs-index"
-#define FIRST_FD      3 /* SD_LISTEN_FDS_START */
-#define SETTLE_MS     1000
-#define DEAF_MS       10000u
-#define CLEAR_MS      2000u
-#define PATIENCE_MS   500u /* with a manager that was not busy before */
-#define BATCH         256u /* pending messages at a time */
-#define NEXT_MS       5u   /* until the next batch */
-#define RETRY_MS      100u /* after the manager took nothing */
-#define DUE_NONE      (-1)
-#define DUE_REMOVAL   (-2)
-#define MESSAGE_BYTES 64u
-#define OWN_PLACES    32u
+#define INDEX_NAME      "gmsfs-index"
+#define FIRST_FD        3 /* SD_LISTEN_FDS_START */
+#define SETTLE_MS       1000
+#define DEAF_MS         10000u
+#define CLEAR_MS        2000u
+#define PATIENCE_MS     500u /* with a manager that was not busy before */
+#define BATCH           256u /* pending messages at a time */
+#define NEXT_MS         5u   /* until the next batch */
+#define RETRY_MS        100u /* after the manager took nothing */
+#define PENDING_NONE    (-1)
+#define PENDING_REMOVAL (-2)
+#define MESSAGE_BYTES   64u
+#define OWN_PLACES      32u
 
 struct place {
     uint32_t kind; /* enum fdstore_kind; written last */
@@ -61,9 +61,9 @@ static bool is_busy(int error)
     return error == -EAGAIN || error == -ENOBUFS || error == -ENOMEM || error == -ETOOMANYREFS;
 }
 
-static bool is_any_due(const struct fdstore *store)
+static bool is_any_pending(const struct fdstore *store)
 {
-    return store->due_adds + store->due_removals > 0;
+    return store->pending_adds + store->pending_removals > 0;
 }
 
 /* Waits for a slow manager, because a message that it takes is as good as stored; in all at most
@@ -74,7 +74,7 @@ static int send_patiently(struct fdstore *store, const char *text, int fd)
     struct pollfd manager = {.fd = store->notify_fd, .events = POLLOUT};
     int error = notify_send_to(store->notify_fd, text, fd);
 
-    while (is_busy(error) && !is_any_due(store) && store->patience_ms > 0) {
+    while (is_busy(error) && !is_any_pending(store) && store->patience_ms > 0) {
         uint64_t from_ms = loop_now_ms(), took_ms;
         if (error == -EAGAIN)
             poll(&manager, 1, (int)store->patience_ms);
@@ -114,33 +114,33 @@ static int removal_message(struct fdstore *store, const char *name)
 
 /* ---- pending messages ----------------------------------------------------------------------- */
 
-static bool make_due(struct fdstore *store)
+static bool make_pending(struct fdstore *store)
 {
-    store->due = malloc((FDSTORE_PLACES + 1) * sizeof *store->due);
-    for (uint32_t i = 0; store->due && i <= FDSTORE_PLACES; i++)
-        store->due[i] = DUE_NONE;
-    return store->due != NULL;
+    store->pending = malloc((FDSTORE_PLACES + 1) * sizeof *store->pending);
+    for (uint32_t i = 0; store->pending && i <= FDSTORE_PLACES; i++)
+        store->pending[i] = PENDING_NONE;
+    return store->pending != NULL;
 }
 
-static void set_due(struct fdstore *store, uint32_t place, int what)
+static void set_pending(struct fdstore *store, uint32_t place, int message)
 {
-    if (!is_any_due(store))
+    if (!is_any_pending(store))
         log_warning("the service manager is busy; descriptors that it has not stored yet are lost "
                     "if this process, the keeper, is killed; gmsfs tries again");
-    store->due[place] = what;
-    store->due_adds += what >= 0;
-    store->due_removals += what == DUE_REMOVAL;
+    store->pending[place] = message;
+    store->pending_adds += message >= 0;
+    store->pending_removals += message == PENDING_REMOVAL;
 }
 
-static void end_due(struct fdstore *store, uint32_t place)
+static void end_pending(struct fdstore *store, uint32_t place)
 {
-    int what = store->due[place];
+    int message = store->pending[place];
 
-    store->due_adds -= what >= 0;
-    store->due_removals -= what == DUE_REMOVAL;
-    store->due[place] = DUE_NONE;
-    file_close_fd(&what);
-    if (!is_any_due(store))
+    store->pending_adds -= message >= 0;
+    store->pending_removals -= message == PENDING_REMOVAL;
+    store->pending[place] = PENDING_NONE;
+    file_close_fd(&message);
+    if (!is_any_pending(store))
         log_info("the service manager's descriptor store is complete again");
 }
 
@@ -149,13 +149,14 @@ static void end_due(struct fdstore *store, uint32_t place)
 static bool deliver(struct fdstore *store, uint32_t place)
 {
     char name[MESSAGE_BYTES];
-    int what = store->due[place], error;
+    int message = store->pending[place], error;
 
     format_name(place, name);
-    error = what == DUE_REMOVAL ? removal_message(store, name) : store_message(store, place, what);
+    error = message == PENDING_REMOVAL ? removal_message(store, name)
+                                       : store_message(store, place, message);
     if (is_busy(error))
         return false;
-    end_due(store, place);
+    end_pending(store, place);
     if (error)
         give_up(store, strerror(-error));
     return true;
@@ -167,14 +168,14 @@ static bool deliver_some(struct fdstore *store)
 {
     uint32_t sent = 0, seen = 0;
 
-    for (; is_any_due(store) && sent < BATCH && seen <= FDSTORE_PLACES; seen++) {
-        int what = store->due[store->due_at];
-        if (what >= 0 || (what == DUE_REMOVAL && store->due_adds == 0)) {
-            if (!deliver(store, store->due_at))
+    for (; is_any_pending(store) && sent < BATCH && seen <= FDSTORE_PLACES; seen++) {
+        int message = store->pending[store->pending_at];
+        if (message >= 0 || (message == PENDING_REMOVAL && store->pending_adds == 0)) {
+            if (!deliver(store, store->pending_at))
                 break;
             sent++;
         }
-        store->due_at = (store->due_at + 1) % (FDSTORE_PLACES + 1);
+        store->pending_at = (store->pending_at + 1) % (FDSTORE_PLACES + 1);
     }
     return sent > 0;
 }
@@ -182,14 +183,14 @@ static bool deliver_some(struct fdstore *store)
 void fdstore_go_on(struct fdstore *store, uint64_t now_ms)
 {
     store->patience_ms = PATIENCE_MS;
-    if (!is_any_due(store) || now_ms < store->retry_ms)
+    if (!is_any_pending(store) || now_ms < store->retry_ms)
         return;
     store->retry_ms = now_ms + (deliver_some(store) ? NEXT_MS : RETRY_MS);
 }
 
 uint64_t fdstore_next_ms(const struct fdstore *store)
 {
-    return is_any_due(store) ? store->retry_ms : UINT64_MAX;
+    return is_any_pending(store) ? store->retry_ms : UINT64_MAX;
 }
 
 static void remove_place(struct fdstore *store, uint32_t place)
@@ -197,15 +198,15 @@ static void remove_place(struct fdstore *store, uint32_t place)
     char name[MESSAGE_BYTES];
     int error = -EAGAIN;
 
-    if (store->due[place] >= 0) {
-        end_due(store, place);
+    if (store->pending[place] >= 0) {
+        end_pending(store, place);
         return;
     }
     format_name(place, name);
-    if (!is_any_due(store))
+    if (!is_any_pending(store))
         error = removal_message(store, name);
     if (is_busy(error))
-        set_due(store, place, DUE_REMOVAL);
+        set_pending(store, place, PENDING_REMOVAL);
     else if (error)
         log_error("cannot remove descriptor %s from the service manager's store: %s", name,
                   strerror(-error));
@@ -219,7 +220,7 @@ void fdstore_settle(struct fdstore *store)
     if (store->notify_fd < 0 || !store->removes)
         return;
     store->removes = false;
-    if (is_any_due(store) || loop_now_ms() < store->deaf_ms || pipe2(ends, O_CLOEXEC) != 0)
+    if (is_any_pending(store) || loop_now_ms() < store->deaf_ms || pipe2(ends, O_CLOEXEC) != 0)
         return;
     int error = send_patiently(store, "BARRIER=1", ends[1]);
     close(ends[1]);
@@ -242,10 +243,10 @@ void fdstore_init(struct fdstore *store)
 
 void fdstore_close(struct fdstore *store)
 {
-    for (uint32_t i = 0; store->due && i <= FDSTORE_PLACES; i++)
-        if (store->due[i] >= 0)
-            close(store->due[i]);
-    free(store->due);
+    for (uint32_t i = 0; store->pending && i <= FDSTORE_PLACES; i++)
+        if (store->pending[i] >= 0)
+            close(store->pending[i]);
+    free(store->pending);
     file_close_fd(&store->notify_fd);
     file_close_fd(&store->index_fd);
     if (store->index)
@@ -276,14 +277,14 @@ static uint32_t count_room(void)
 /* Sends it now, or makes it pending. */
 static int add_message(struct fdstore *store, uint32_t place, int fd)
 {
-    int error = is_any_due(store) ? -EAGAIN : store_message(store, place, fd);
+    int error = is_any_pending(store) ? -EAGAIN : store_message(store, place, fd);
 
     if (!is_busy(error))
         return error;
     int kept = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD);
     if (kept < 0)
         return -errno;
-    set_due(store, place, kept);
+    set_pending(store, place, kept);
     return 0;
 }
 
@@ -299,7 +300,7 @@ void fdstore_open(struct fdstore *store)
     if (store->notify_fd < 0)
         return;
     store->index_fd = memfd_create(INDEX_NAME, MFD_CLOEXEC);
-    if (!make_due(store))
+    if (!make_pending(store))
         error = -ENOMEM;
     else if (store->index_fd < 0 || ftruncate(store->index_fd, sizeof *store->index) != 0)
         error = -errno;
@@ -324,7 +325,7 @@ static uint32_t find_free(struct fdstore *store, enum fdstore_kind kind)
     for (uint32_t tries = first; tries <= last; tries++) {
         store->next = store->next >= first && store->next < last ? store->next + 1 : first;
         if (store->index->places[store->next].kind == FDSTORE_FREE &&
-            store->due[store->next] == DUE_NONE)
+            store->pending[store->next] == PENDING_NONE)
             return store->next;
     }
     return 0;
@@ -365,11 +366,11 @@ static void deliver_all(struct fdstore *store)
 {
     uint64_t now_ms = loop_now_ms(), until_ms = now_ms + CLEAR_MS;
 
-    while (deliver_some(store) || is_any_due(store)) {
+    while (deliver_some(store) || is_any_pending(store)) {
         struct pollfd manager = {.fd = store->notify_fd, .events = POLLOUT};
-        if (is_any_due(store) && poll(&manager, 1, RETRY_MS) < 0 && errno != EINTR)
+        if (is_any_pending(store) && poll(&manager, 1, RETRY_MS) < 0 && errno != EINTR)
             return;
-        if (is_any_due(store) && loop_now_ms() >= until_ms) {
+        if (is_any_pending(store) && loop_now_ms() >= until_ms) {
             log_error("the service manager does not remove all descriptors from its store");
             return;
         }
@@ -510,7 +511,7 @@ int fdstore_take(struct fdstore *store, struct fdstore_item **items, size_t *cou
     if (arrivals.count <= 0 || store->notify_fd < 0)
         return store->notify_fd < 0 ? store->notify_fd : -ENOENT;
     *items = calloc((size_t)arrivals.count, sizeof **items);
-    int error = *items && make_due(store) ? 0 : -ENOMEM;
+    int error = *items && make_pending(store) ? 0 : -ENOMEM;
     if (error)
         goto out;
     error = find_index(store, &arrivals);

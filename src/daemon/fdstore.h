@@ -40,8 +40,8 @@ struct fdstore {
     bool is_incomplete, removes;
     /* By place, 0 for the index, the message that the manager has not taken yet: -1 for none; a
      * duplicate of the descriptor to store; -2 to remove it, until when the place is not free. */
-    int *due;
-    uint32_t due_adds, due_removals, due_at;
+    int *pending;
+    uint32_t pending_adds, pending_removals, pending_at;
     uint64_t retry_ms;    /* no try before this */
     uint64_t patience_ms; /* the rest of this turn's patience */
     uint64_t deaf_ms;     /* no waiting for an answer before this */

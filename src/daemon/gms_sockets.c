@@ -79,15 +79,15 @@ static size_t measure_dir(const char *dir)
 
 static int make_path(const struct gms_sockets_options *options, struct gms_socket *socket)
 {
-    char whose[WIRE_ID_GPU_BYTES], path[512];
+    char device[WIRE_ID_GPU_BYTES], path[512];
     int written;
 
     if (socket->protocol == MESSAGE_V0)
-        wire_id_format_gpu(options->uuid, whose);
+        wire_id_format_gpu(options->uuid, device);
     else
-        snprintf(whose, sizeof whose, "%" PRIu32, options->ordinal);
+        snprintf(device, sizeof device, "%" PRIu32, options->ordinal);
     written = snprintf(path, sizeof path, "%.*s/gms_%s_%s.sock", (int)measure_dir(options->dir),
-                       options->dir, whose, rpc_domain_name(socket->domain));
+                       options->dir, device, rpc_domain_name(socket->domain));
     if ((size_t)written >= sizeof socket->path)
         return refuse(options, -ENAMETOOLONG,
                       "the GMS socket %s: its path has %d bytes, and a socket's has %zu at most; "
@@ -122,7 +122,7 @@ static struct sockaddr_un make_address(const char path[GMS_SOCKETS_PATH_BYTES])
 
 /* Returns -EADDRINUSE if a process listens, 0 if none does, or an error if that cannot be found
  * out. */
-static int ask_who_listens(const char path[GMS_SOCKETS_PATH_BYTES])
+static int check_listener(const char path[GMS_SOCKETS_PATH_BYTES])
 {
     struct sockaddr_un address = make_address(path);
     SCOPED_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -163,7 +163,7 @@ static int judge_place(const struct gms_sockets_options *options, const struct g
         return refuse(options, -EEXIST,
                       "%s is %s and not a GMS socket, so it is left alone: remove it, %s",
                       socket->path, name_type(found->st_mode), other_place(socket));
-    int error = ask_who_listens(socket->path);
+    int error = check_listener(socket->path);
     if (error == -EADDRINUSE)
         return refuse(options, error, "GMS already running at %s: end it, %s", socket->path,
                       other_place(socket));

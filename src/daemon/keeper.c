@@ -139,7 +139,7 @@ static int begin(struct keeper *keeper)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 
-static int how_long(const struct keeper *keeper)
+static int choose_timeout_ms(const struct keeper *keeper)
 {
     uint64_t until_ms = keeper->end_ms ? keeper->end_ms : UINT64_MAX;
     uint64_t now_ms = clock_now_ms();
@@ -168,7 +168,7 @@ static void serve_turn(struct keeper *keeper)
         {keeper->binder_fd, POLLIN, 0},  {keeper->setup->relay->fd, POLLIN, 0},
         {keeper->visit.fd, POLLIN, 0},   {keeper->lifeline_fd, POLLIN, 0},
     };
-    int count = poll(events, sizeof events / sizeof events[0], how_long(keeper));
+    int count = poll(events, sizeof events / sizeof events[0], choose_timeout_ms(keeper));
 
     if (keeper->end_ms && clock_now_ms() >= keeper->end_ms && keeper->worker > 0) {
         log_error("%s: the worker does not end; it is killed", keeper_path(keeper));
@@ -201,7 +201,7 @@ static void serve_turn(struct keeper *keeper)
 }
 
 /* Reads the messages that the worker sent before it ended. */
-static void take_last_words(struct keeper *keeper)
+static void read_last_messages(struct keeper *keeper)
 {
     struct wire_message message;
     int fd;
@@ -276,7 +276,7 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->listen_fd);
     if (keeper->binder > 0)
         kill(keeper->binder, SIGKILL);
-    take_last_words(keeper);
+    read_last_messages(keeper);
     keeper_on_mounts(keeper);
     if (ended_in_order(keeper))
         report_end(keeper);

@@ -212,7 +212,7 @@ static void on_resumed(struct keeper *keeper, const struct wire_message *resumed
 {
     keeper->restarts.resumed_ms = clock_now_ms();
     keeper->restarts.served_ms = keeper->restarts.resumed_ms;
-    keeper->restarts.in_vain = 0;
+    keeper->restarts.unserved = 0;
     log_info("%s: worker %d serves, %" PRIu64 ".%03u ms after it was started", keeper_path(keeper),
              (int)keeper->worker, resumed->value / 1000, (unsigned)(resumed->value % 1000));
     keeper_end_trial(keeper);

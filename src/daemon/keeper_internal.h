@@ -29,13 +29,13 @@
 #define KEEPER_ENDING_MS 10000u /* for the worker to end, then SIGKILL */
 /* Bounds on workers in a row: ended before they served; ended soon after their start. The second
  * takes about two minutes, because the pauses grow. */
-#define KEEPER_MAX_VAIN   5u
-#define KEEPER_MAX_IN_ROW 20u
-#define KEEPER_MAX_DEAD   8u    /* workers that cannot be reaped; it waits for one more */
-#define KEEPER_YIELD_MS   5000u /* for a worker to end so that another one continues */
+#define KEEPER_MAX_UNSERVED 5u
+#define KEEPER_MAX_IN_ROW   20u
+#define KEEPER_MAX_DEAD     8u    /* workers that cannot be reaped; it waits for one more */
+#define KEEPER_YIELD_MS     5000u /* for a worker to end so that another one continues */
 
 struct keeper_restarts {
-    unsigned in_vain;   /* workers in a row that ended before they served */
+    unsigned unserved;  /* workers in a row that ended before they served */
     uint64_t served_ms; /* when a worker last served */
     /* Restarts since a worker served for a while, or was killed from outside. */
     unsigned in_row;
@@ -50,10 +50,10 @@ struct keeper_restarts {
 /* A request or client that the dead worker served, with its history. */
 struct keeper_suspect {
     /* For a connection: fs_at_connection with this frame, or 0 for all its frames. */
-    uint64_t what;
+    uint64_t request;
     /* Workers in a row that ended here; those of them that were not killed from outside. */
     unsigned killed, ended;
-    unsigned in_vain;  /* those of them that had not served before */
+    unsigned unserved; /* those of them that had not served before */
     uint64_t first;    /* number of the worker's death at which it was first seen */
     uint64_t first_ms; /* time of that death */
 };

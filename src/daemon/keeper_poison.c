@@ -15,14 +15,14 @@
 struct limits {
     unsigned ended; /* ended by themselves: by signals of faults, with exit statuses */
     /* Killed from outside before they served, as the kernel does when memory is short. */
-    unsigned in_vain;
+    unsigned unserved;
     /* Killed from outside later, which says little about the request; so also for. */
     unsigned killed;
     uint64_t killed_ms;
 };
 
 static const struct limits one_request = {
-    .ended = 3, .in_vain = 5, .killed = 6, .killed_ms = 60000};
+    .ended = 3, .unserved = 5, .killed = 6, .killed_ms = 60000};
 /* A client continues, and is at another request at each death; but an innocent client is too. */
 static const struct limits whole_client = {.ended = 10};
 
@@ -55,45 +55,45 @@ static bool ended_of_itself(int status)
     return !WIFSIGNALED(status) || (WTERMSIG(status) != SIGKILL && WTERMSIG(status) != SIGTERM);
 }
 
-static struct keeper_suspect *find_suspect(struct keeper_suspects *suspects, uint64_t what)
+static struct keeper_suspect *find_suspect(struct keeper_suspects *suspects, uint64_t request)
 {
     for (size_t i = 0; i < suspects->count; i++)
-        if (suspects->items[i].what == what)
+        if (suspects->items[i].request == request)
             return &suspects->items[i];
     return NULL;
 }
 
-static bool is_asker(uint64_t what)
+static bool is_asker(uint64_t request)
 {
-    return (what & (FS_AT_CONNECTION | FS_AT_ASKER)) == FS_AT_ASKER;
+    return (request & (FS_AT_CONNECTION | FS_AT_ASKER)) == FS_AT_ASKER;
 }
 
 /* Returns the whole client: any frame of a GMS connection, any request of a user on `.fds`; 0 for a
  * request of the kernel. */
-static uint64_t whole_of(uint64_t what)
+static uint64_t whole_of(uint64_t request)
 {
-    if (what & FS_AT_CONNECTION)
-        return fs_at_connection(what, 0);
-    return is_asker(what) ? fs_at_any_asker((uint32_t)what) : 0;
+    if (request & FS_AT_CONNECTION)
+        return fs_at_connection(request, 0);
+    return is_asker(request) ? fs_at_any_asker((uint32_t)request) : 0;
 }
 
 static bool is_whole(const struct keeper_suspect *one)
 {
-    return one->what == whole_of(one->what);
+    return one->request == whole_of(one->request);
 }
 
-static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, uint64_t what)
+static void add_suspect(struct keeper *keeper, struct keeper_suspects *found, uint64_t request)
 {
-    const struct keeper_suspect *known = find_suspect(&keeper->suspects, what);
+    const struct keeper_suspect *known = find_suspect(&keeper->suspects, request);
 
-    if (find_suspect(found, what))
+    if (find_suspect(found, request))
         return;
     struct keeper_suspect now = known ? *known
-                                      : (struct keeper_suspect){.what = what,
+                                      : (struct keeper_suspect){.request = request,
                                                                 .first = found->deaths,
                                                                 .first_ms = clock_now_ms()};
     now.killed++;
-    now.in_vain += keeper->restarts.in_vain > 0;
+    now.unserved += keeper->restarts.unserved > 0;
     now.ended += ended_of_itself(keeper->worker_status);
     found->items[found->count++] = now;
 }
@@ -105,14 +105,14 @@ static void suspect(struct keeper *keeper)
     struct keeper_suspects found = {.deaths = keeper->suspects.deaths + 1};
 
     for (unsigned i = 0; i < FS_LEDGER_AT; i++) {
-        uint64_t what = atomic_exchange(&keeper->ledger->at[i], 0);
-        if (!what)
+        uint64_t request = atomic_exchange(&keeper->ledger->at[i], 0);
+        if (!request)
             continue;
-        add_suspect(keeper, &found, what);
-        if (whole_of(what))
-            add_suspect(keeper, &found, whole_of(what));
+        add_suspect(keeper, &found, request);
+        if (whole_of(request))
+            add_suspect(keeper, &found, whole_of(request));
     }
-    if (found.count == 0 && keeper->restarts.in_vain > 0)
+    if (found.count == 0 && keeper->restarts.unserved > 0)
         return; /* it served none yet, so its end says nothing about one */
     keeper->suspects = found;
 }
@@ -126,7 +126,7 @@ static bool is_due(const struct keeper_suspect *one)
 {
     const struct limits *most = is_whole(one) ? &whole_client : &one_request;
 
-    return has_come_to(one->ended, most->ended) || has_come_to(one->in_vain, most->in_vain) ||
+    return has_come_to(one->ended, most->ended) || has_come_to(one->unserved, most->unserved) ||
            (has_come_to(one->killed, most->killed) &&
             clock_now_ms() - one->first_ms >= most->killed_ms);
 }
@@ -138,8 +138,8 @@ static bool is_likelier(const struct keeper_suspect *one, const struct keeper_su
 {
     if (!other || one->first != other->first)
         return !other || one->first > other->first;
-    return !((one->what | other->what) & (FS_AT_CONNECTION | FS_AT_ASKER)) &&
-           one->what > other->what;
+    return !((one->request | other->request) & (FS_AT_CONNECTION | FS_AT_ASKER)) &&
+           one->request > other->request;
 }
 
 static struct keeper_suspect *choose_culprit(struct keeper *keeper)
@@ -153,7 +153,7 @@ static struct keeper_suspect *choose_culprit(struct keeper *keeper)
 }
 
 /* Refuses it for a while: the client can ask again on another connection. */
-static void refuse_asker(struct fs_ledger *ledger, uint64_t what)
+static void refuse_asker(struct fs_ledger *ledger, uint64_t request)
 {
     struct fs_refused_asker *place = ledger->refused_askers;
 
@@ -161,25 +161,26 @@ static void refuse_asker(struct fs_ledger *ledger, uint64_t what)
         if (ledger->refused_askers[i].until_ms < place->until_ms)
             place = &ledger->refused_askers[i];
     place->until_ms = clock_now_ms() + REFUSED_MS;
-    atomic_store(&place->what, what);
+    atomic_store(&place->what, request);
 }
 
 static void tell(const struct keeper *keeper, const struct keeper_suspect *culprit)
 {
-    uint64_t what = culprit->what;
-    char whose[128] = "request; it is answered with an input/output error";
+    uint64_t request = culprit->request;
+    char victim[128] = "request; it is answered with an input/output error";
 
-    if (what & FS_AT_CONNECTION)
-        snprintf(whose, sizeof whose, "GMS client; it is let go");
-    else if (is_asker(what) && is_whole(culprit))
-        snprintf(whose, sizeof whose, "user on .fds, %u; refused there for a minute",
-                 (uint32_t)what);
-    else if (is_asker(what))
-        snprintf(whose, sizeof whose,
+    if (request & FS_AT_CONNECTION)
+        snprintf(victim, sizeof victim, "GMS client; it is let go");
+    else if (is_asker(request) && is_whole(culprit))
+        snprintf(victim, sizeof victim, "user on .fds, %u; refused there for a minute",
+                 (uint32_t)request);
+    else if (is_asker(request))
+        snprintf(victim, sizeof victim,
                  "request on .fds, of process %u of user %u; refused for a minute",
-                 (unsigned)(what >> FS_AT_UID_BITS & ((1u << FS_AT_PID_BITS) - 1)), (uint32_t)what);
+                 (unsigned)(request >> FS_AT_UID_BITS & ((1u << FS_AT_PID_BITS) - 1)),
+                 (uint32_t)request);
     log_error("%s: %u workers in a row ended while they served one %s", keeper->setup->mountpoint,
-              culprit->killed, whose);
+              culprit->killed, victim);
 }
 
 void keeper_refuse_poison(struct keeper *keeper)
@@ -194,12 +195,12 @@ void keeper_refuse_poison(struct keeper *keeper)
     if (!culprit)
         return;
     tell(keeper, culprit);
-    if (is_asker(culprit->what))
-        refuse_asker(ledger, culprit->what);
+    if (is_asker(culprit->request))
+        refuse_asker(ledger, culprit->request);
     else
-        ledger->refused = culprit->what;
-    culprit->killed = culprit->ended = culprit->in_vain = 0;
-    if (is_asker(culprit->what))
+        ledger->refused = culprit->request;
+    culprit->killed = culprit->ended = culprit->unserved = 0;
+    if (is_asker(culprit->request))
         return; /* other processes of that user count for the user */
     for (size_t i = 0; i < keeper->suspects.count; i++) /* these workers died of that one */
         if (is_whole(&keeper->suspects.items[i]))

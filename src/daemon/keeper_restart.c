@@ -79,7 +79,7 @@ static void reap_orphans(struct keeper *keeper)
 
 /* Handles the messages that the worker sent before it died, because no other process repeats
  * them. */
-static void hear_last_words(struct keeper *keeper)
+static void handle_last_messages(struct keeper *keeper)
 {
     while (keeper->control_fd >= 0 && keeper_on_control(keeper))
         ;
@@ -110,7 +110,7 @@ static void count_restart(struct keeper *keeper)
     bool was_killed =
         WIFSIGNALED(keeper->worker_status) && WTERMSIG(keeper->worker_status) == SIGKILL;
 
-    restarts->in_vain = served ? 0 : restarts->in_vain + 1;
+    restarts->unserved = served ? 0 : restarts->unserved + 1;
     if (served)
         restarts->served_ms = clock_now_ms();
     if (served && (was_killed || clock_now_ms() - restarts->resumed_ms >= STEADY_MS))
@@ -144,12 +144,12 @@ static bool may_restart(const struct keeper *keeper)
 static bool are_too_many(const struct keeper *keeper)
 {
     const struct keeper_restarts *restarts = &keeper->restarts;
-    uint64_t in_vain_ms = clock_now_ms() - restarts->served_ms;
+    uint64_t unserved_ms = clock_now_ms() - restarts->served_ms;
 
-    if (restarts->in_vain > KEEPER_MAX_VAIN &&
-        in_vain_ms >= (hook_has_file("GMSFS_LAST_WORKER") ? 0 : PATIENCE_MS))
+    if (restarts->unserved > KEEPER_MAX_UNSERVED &&
+        unserved_ms >= (hook_has_file("GMSFS_LAST_WORKER") ? 0 : PATIENCE_MS))
         log_error("%s: %u workers in a row ended before they served", keeper_path(keeper),
-                  restarts->in_vain);
+                  restarts->unserved);
     else if (restarts->in_row > KEEPER_MAX_IN_ROW)
         log_error("%s: %u workers in a row ended soon after they were started", keeper_path(keeper),
                   restarts->in_row);
@@ -173,7 +173,7 @@ static bool plan_restart(struct keeper *keeper)
 
     if (!may_restart(keeper))
         return false;
-    hear_last_words(keeper);
+    handle_last_messages(keeper);
     restarts->was_starved =
         keeper_is_starved(keeper->worker_status, restarts->kills, keeper_read_kills());
     keeper_describe_end(keeper->worker_status, how, sizeof how);
@@ -242,7 +242,7 @@ static bool try_later(struct keeper *keeper, int error)
 
 /* Returns true if the mount has left the tree and no file of it is open: the kernel has ended the
  * connection. */
-static bool is_wanted_by_nobody(const struct keeper *keeper)
+static bool is_connection_over(const struct keeper *keeper)
 {
     struct pollfd connection = {.fd = keeper->fuse_fd};
 
@@ -268,7 +268,7 @@ bool keeper_restart_worker(struct keeper *keeper)
 {
     if (!keeper->restarts.next_ms && !plan_restart(keeper))
         return false;
-    if (keeper->end_ms || is_wanted_by_nobody(keeper))
+    if (keeper->end_ms || is_connection_over(keeper))
         return false;
     if (keeper_is_yielding(keeper)) { /* asked for while there was no worker, so none has to end */
         if (!keeper_succeed_worker(keeper))

@@ -235,7 +235,7 @@ static int take(struct keeper *keeper, struct stored *stored, struct failure *fa
 
 /* The mount cannot continue: the manager closes its copies, and the kernel answers waiting
  * requests. */
-static void let_go(struct keeper *keeper)
+static void abandon_stored(struct keeper *keeper)
 {
     fdstore_clear(&keeper->store);
     file_close_fd(&keeper->fuse_fd);
@@ -260,7 +260,7 @@ int keeper_go_on_stored(struct keeper *keeper)
     if (error) {
         log_error("%s: cannot continue after the keeper's end: %s; all is lost, mount again",
                   keeper_path(keeper), failure.text);
-        let_go(keeper);
+        abandon_stored(keeper);
         return -ECANCELED;
     }
     log_warning(

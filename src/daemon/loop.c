@@ -18,7 +18,7 @@
 
 /* The events of one user, as indexes into the turn's events; -1 at the end. */
 struct line {
-    uint64_t whose;
+    uint64_t user;
     int first, last;
 };
 
@@ -230,7 +230,7 @@ void loop_post(struct loop *loop, struct job *job)
 }
 
 /* Returns the time to sleep, in milliseconds as epoll_wait takes them. */
-static int how_long(const struct loop *loop, uint64_t timeout_ms, uint64_t now_ms)
+static int choose_timeout_ms(const struct loop *loop, uint64_t timeout_ms, uint64_t now_ms)
 {
     uint64_t until_ms = timeout_ms == UINT64_MAX ? UINT64_MAX : now_ms + timeout_ms;
 
@@ -270,20 +270,20 @@ static void serve_event(struct loop *loop, const struct epoll_event *event)
     end_step(loop);
 }
 
-static struct line *find_line(struct loop *loop, uint64_t whose)
+static struct line *find_line(struct loop *loop, uint64_t user)
 {
     int i = 0;
 
-    while (i < loop->line_count && loop->lines[i].whose != whose)
+    while (i < loop->line_count && loop->lines[i].user != user)
         i++;
     if (i == loop->line_count)
-        loop->lines[loop->line_count++] = (struct line){.whose = whose, .first = -1, .last = -1};
+        loop->lines[loop->line_count++] = (struct line){.user = user, .first = -1, .last = -1};
     return &loop->lines[i];
 }
 
-static void line_up(struct loop *loop, int event, uint64_t whose)
+static void line_up(struct loop *loop, int event, uint64_t user)
 {
-    struct line *line = find_line(loop, whose);
+    struct line *line = find_line(loop, user);
 
     loop->next[event] = -1;
     if (line->last >= 0)
@@ -396,7 +396,7 @@ static void serve_times(struct loop *loop)
 int loop_turn(struct loop *loop, uint64_t timeout_ms)
 {
     bool idle = loop->idle_wanted;
-    int wait_ms = how_long(loop, timeout_ms, loop_now_ms());
+    int wait_ms = choose_timeout_ms(loop, timeout_ms, loop_now_ms());
     int count = epoll_wait(loop->epoll_fd, loop->events, LOOP_EVENTS_PER_TURN, wait_ms);
 
     if (count < 0)

@@ -17,7 +17,7 @@
 
 #define RETRY_MS 100
 
-static char due[128]; /* state to send again; "" if none */
+static char pending[128]; /* state to send again; "" if none */
 
 int notify_connect(void)
 {
@@ -59,23 +59,23 @@ void notify_send(const char *state)
 {
     SCOPED_CLOSE int fd = notify_connect();
     int error = fd < 0 ? fd : notify_send_to(fd, state, -1);
-    bool is_busy = error == -EAGAIN && strlen(state) < sizeof due;
+    bool is_busy = error == -EAGAIN && strlen(state) < sizeof pending;
 
     if (error && error != -ENOENT && !is_busy)
         log_warning("cannot tell systemd %s: %s", state, strerror(-error));
     if (is_busy)
-        memmove(due, state, strlen(state) + 1);
+        memmove(pending, state, strlen(state) + 1);
     else
-        due[0] = '\0'; /* a newer state replaces it */
+        pending[0] = '\0'; /* a newer state replaces it */
 }
 
 void notify_go_on(void)
 {
-    if (*due)
-        notify_send(due);
+    if (*pending)
+        notify_send(pending);
 }
 
 int notify_next_ms(void)
 {
-    return *due ? RETRY_MS : -1;
+    return *pending ? RETRY_MS : -1;
 }

@@ -24,14 +24,14 @@ int option_finish_error(const struct option_parser *parser)
 int option_refuse(const struct option_parser *parser, const struct option *option,
                   const char *format, ...)
 {
-    char what[256];
+    char reason[256];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
+    vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     snprintf(parser->error, parser->error_bytes, "option %s%s%s: %s", option->name,
-             option->has_value ? "=" : "", option->has_value ? option->value : "", what);
+             option->has_value ? "=" : "", option->has_value ? option->value : "", reason);
     return option_finish_error(parser);
 }
 

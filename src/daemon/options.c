@@ -302,9 +302,9 @@ static int parse_list(struct option_parser *parser, const char *list)
     }
 }
 
-static int say(const struct option_parser *parser, const char *what, const char *argument)
+static int say(const struct option_parser *parser, const char *problem, const char *argument)
 {
-    snprintf(parser->error, parser->error_bytes, "%s%s", what, argument);
+    snprintf(parser->error, parser->error_bytes, "%s%s", problem, argument);
     return option_finish_error(parser);
 }
 

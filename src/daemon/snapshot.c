@@ -89,7 +89,7 @@ static _Noreturn void write_snapshot(struct snapshot *snapshot, const struct cor
 }
 
 /* Doubles the wait for the next try with each failure in a row: a fork costs the loop's time. */
-static void put_off(struct snapshot *snapshot)
+static void back_off(struct snapshot *snapshot)
 {
     uint64_t pause_ms = room_is_short(snapshot->room) ? SHORT_RETRY_MS : RETRY_MS;
 
@@ -119,7 +119,7 @@ static void on_exit_of_child(struct event_watch *watch, uint32_t events)
         return;
     }
     journal_abandon_snapshot(snapshot->journal);
-    put_off(snapshot);
+    back_off(snapshot);
     log_warning(
         "a snapshot of the state could not be written (status %#x), most likely for lack of "
         "memory: the journal continues without it",
@@ -187,7 +187,7 @@ bool snapshot_step(struct snapshot *snapshot, const struct core *core, bool is_a
     int error = snapshot->child < 0 ? -errno : watch_child(snapshot);
     if (!error)
         return true;
-    put_off(snapshot);
+    back_off(snapshot);
     log_warning("a snapshot of the state cannot be written now: %s", strerror(-error));
     snapshot_stop(snapshot);
     journal_abandon_snapshot(snapshot->journal);

@@ -395,10 +395,10 @@ static int open_journal(struct worker *worker)
     return error;
 }
 
-static int report(const struct worker *worker, const char *what, int error)
+static int report(const struct worker *worker, const char *part, int error)
 {
     if (error)
-        log_error("%s: not mounted: cannot start %s: %s", worker->setup->mountpoint, what,
+        log_error("%s: not mounted: cannot start %s: %s", worker->setup->mountpoint, part,
                   strerror(-error));
     return error;
 }

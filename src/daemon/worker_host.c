@@ -94,11 +94,11 @@ static int host_submit(void *context, enum service_pool pool, struct job *job)
     return transaction_submit(&worker->transaction, pool, job);
 }
 
-static uint64_t host_work_for(void *context, uint64_t whom)
+static uint64_t host_work_for(void *context, uint64_t request)
 {
     struct worker *worker = context;
 
-    return at_work_set(worker->setup->ledger, whom);
+    return at_work_set(worker->setup->ledger, request);
 }
 
 static void host_set_timer(void *context, uint64_t at_ms)

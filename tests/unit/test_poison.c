@@ -82,7 +82,7 @@ TAP_TEST(killed_before_they_served_counts_to_five_and_after_that_for_a_minute)
     check_int((long long)keeper->ledger->refused, 0);
     end(keeper);
     keeper = begin();
-    keeper->restarts.in_vain = 1;
+    keeper->restarts.unserved = 1;
     for (int i = 0; i < 5; i++) {
         check_int((long long)keeper->ledger->refused, 0);
         die(keeper, KILLED, 100, 0);

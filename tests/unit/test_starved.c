@@ -35,7 +35,7 @@ TAP_TEST(tasks_of_starved_workers_are_not_refused)
     keeper->setup = &setup;
     require(fs_ledger_make(&keeper->ledger_fd, &keeper->ledger) == 0);
     keeper->restarts.was_starved = true;
-    keeper->restarts.in_vain = 1;
+    keeper->restarts.unserved = 1;
     keeper->worker_status = SIGKILL;
     for (int i = 0; i < 50; i++) {
         atomic_store(&keeper->ledger->at[0], 100);
