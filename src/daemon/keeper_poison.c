@@ -170,7 +170,7 @@ static void tell(const struct keeper *keeper, const struct keeper_suspect *culpr
     char victim[128] = "request; it is answered with an input/output error";
 
     if (request & FS_AT_CONNECTION)
-        snprintf(victim, sizeof victim, "GMS client; it is let go");
+        snprintf(victim, sizeof victim, "GMS client; it is disconnected");
     else if (is_asker(request) && is_whole(culprit))
         snprintf(victim, sizeof victim, "user on .fds, %u; refused there for a minute",
                  (uint32_t)request);

@@ -67,16 +67,16 @@ static void print_help(void)
     print_backends();
     puts(
         "  device=WHICH           the GPU: an index (default 0), a GPU-UUID or a PCI id\n"
-        "  size=SIZE              how much of it; default: all of a GPU, half of what a machine\n"
-        "                         has\n"
-        "  granularity=SIZE       what allocations are rounded up to; default 2M\n"
+        "  size=SIZE              how much of it; default: all of a GPU, half of a\n"
+        "                         machine's memory\n"
+        "  granularity=SIZE       allocations are rounded up to multiples of it; default 2M\n"
         "  hugepages=2M|1G        host: take huge pages from the kernel's pool\n"
         "  host_size=SIZE         host memory beside the device, for stores that are moved there;\n"
         "                         default: none\n"
         "  host_hugepages=2M|1G   of such pages\n"
         "  spill=DIR              a disk beside the device, by files without names in DIR\n"
         "  spill_size=SIZE        how much of it\n"
-        "  keep_copy=yes|no       keep what was there when a store is moved back; default yes\n"
+        "  keep_copy=yes|no       keep the old copy when a store is moved back; default yes\n"
         "  evict=lru|none         whether unused stores leave the device for others; default lru\n"
         "  min_stay=SECONDS       not before they were there so long; default 10\n"
         "  uuid=UUID              host: of the device; default: from the machine's id\n"
@@ -92,7 +92,7 @@ static void print_help(void)
         "                         user: if user_allow_other is set in /etc/fuse.conf\n"
         "  audit=FILE             every event as a line of JSON, appended to this file; SIGHUP to\n"
         "                         the keeper opens it again (for logrotate)\n"
-        "  uid=N, gid=N           owner of `weights`; default: who mounts\n"
+        "  uid=N, gid=N           owner of `weights`; default: the mounting user\n"
         "  log_level=LEVEL        error, warning, info (default) or debug\n"
         "  debug                  as --debug\n"
         "  gms                    sockets for clients of the GPU Memory Service, on the stores\n"
@@ -102,7 +102,7 @@ static void print_help(void)
         "  gms_ordinal=N          V1: the GPU's number as the clients see it; default:\n"
         "                         device= where that is an index, else 0\n"
         "  gms_mode=OCTAL         mode of the sockets; default 600\n"
-        "  gms_keep               a client's writer begins with what is committed");
+        "  gms_keep               a client's writer begins with the committed contents");
 }
 
 /* ---- the mount point --------------------------------------------------------------------- */

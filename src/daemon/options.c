@@ -252,7 +252,7 @@ static int parse_option(struct option_parser *parser, const struct option *optio
         return 0;
     if (!option->has_value && strcmp(option->name, "ro") == 0)
         return option_refuse(parser, option,
-                             "a mount that nobody may write to holds nothing; "
+                             "a read-only mount could hold no memory; "
                              "take modes (chmod) to keep writers out");
     if (!option->has_value && strcmp(option->name, "remount") == 0)
         return option_refuse(parser, option, "options of a mount cannot be changed; unmount first");

@@ -29,7 +29,7 @@ void swap_warn(const struct vmm_options *options)
         return;
     bytes = read_swap();
     if (bytes > 0)
-        log_warning("host_size=: up to %s of what stores have on the host may be swapped out, and "
+        log_warning("host_size=: up to %s of stores' memory on the host may be swapped out, and "
                     "is then promoted at the speed of swap; keep it in memory: MemorySwapMax=0 in "
                     "the daemon's unit (memory.swap.max of its cgroup), host_hugepages=2M, or "
                     "swapoff",
