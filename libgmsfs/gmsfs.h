@@ -2,90 +2,93 @@
 /*
  * gmsfs.h - the client library of gmsfs: memory of a mounted store, locked, mapped and described
  *
- * For programs that load a model into a store, or map one that is there. A handle (`gmsfs_t`)
- * stands for one store, say /mnt/gms/gpu0/weights. A process connects (takes the store's lock, RO
- * or RW), allocates or attaches, maps, and a writer commits, or seals what is never finished. The
- * calls bear the names that NVIDIA Dynamo's GPU Memory Service gives its client: tier 1 deals in
- * allocation handles, virtual addresses and metadata one by one; tier 2 in whole mappings, and in
- * putting a process to sleep (gmsfs_unmap_all_vas) and waking it (gmsfs_remap_all_vas) with every
- * pointer as it was.
+ * For programs that load a model into a store, or map a model that is already there. A handle
+ * (`gmsfs_t`) stands for one store, for example /mnt/gms/gpu0/weights. A process connects (takes
+ * the store's lock, RO or RW), allocates or attaches, and maps; a writer then commits, or seals a
+ * layout whose bytes never become final. The calls have the names that NVIDIA Dynamo's GPU Memory
+ * Service gives its client. Tier 1 handles allocations, virtual addresses and metadata one by one.
+ * Tier 2 handles whole mappings: it also puts a process to sleep (gmsfs_unmap_all_vas) and wakes it
+ * (gmsfs_remap_all_vas) with every pointer as it was.
  *
- * The library never exits, prints, changes signal dispositions or masks, or starts threads (but
- * gmsfs_connect_start one, where it would have to wait). Every descriptor that it opens or returns
+ * The library never exits, prints, changes signal dispositions or masks, or starts threads, except
+ * one thread for a gmsfs_connect_start that has to wait. Every descriptor that it opens or returns
  * is O_CLOEXEC.
  *
- * RETURNS. Functions that return int return 0 (some: a non-negative number, where said) or a
- * negative errno; errno itself is not part of the interface. Outputs are written on success only,
- * and may be NULL where "optional". A call that fails has changed nothing, unless it says so.
- * Every function can return, beside the errors named at it:
- *   -EINVAL    an argument is NULL, zero or out of range where that makes no sense
+ * RETURNS. Functions that return int return 0 (some return a non-negative number; their comments
+ * say so) or a negative errno; errno itself is not part of the interface. Outputs are written on
+ * success only, and may be NULL if marked "optional". A call that fails has changed nothing, unless
+ * its comment says otherwise. Every function can return, beside its own errors:
+ *   -EINVAL    an argument is NULL, zero or out of range and must not be
  *   -ENOMEM    the library has no memory for itself
- *   -ENOTCONN  the mount is dead: its daemon ended; -ETIMEDOUT: it does not answer
- *   -EPROTO    it answers what this library does not understand
+ *   -ENOTCONN  the mount is dead: its daemon ended; -ETIMEDOUT: the daemon does not answer
+ *   -EPROTO    the daemon sent an answer that this library does not understand
  *   -ENODEV    the device is gone; or the mount is drained (gmsfs drain), or fenced for a
  *              checkpoint (gmsfs fence), and grants no lock
- *   -EIO       the device failed; or the store may be damaged and takes no readers (gmsfs(5),
+ *   -EIO       the device failed; or the store may be damaged and admits no readers (gmsfs(5),
  *              Health)
- *   -ECHILD    the handle was opened before fork() and this is the child (see FORK); or memory of a
- *              GPU is asked for in the child of a process that has used the CUDA driver
+ *   -ECHILD    the handle was opened before fork() and this is the child (see FORK); or the call
+ *              needs GPU memory in the child of a process that has used the CUDA driver
  *   -EBADF     the handle was closed; -EDEADLK: this thread is in a call on it (see SIGNALS)
- *   -ESTALE    the session is over (revoked, or the store was removed)
- * Every one that maps or exports memory, or opens or reads a file of the mount, too:
+ *   -ESTALE    the session is over (it was revoked, or the store was removed)
+ * Every function that maps or exports memory, or opens or reads a file of the mount, also returns:
  *   -EHOSTUNREACH `.fds` is not above the store: the store alone was bind-mounted
  *   -ENAMETOOLONG there is no /proc, and the store's path has more than 100 bytes
- *   -EMFILE, -ENFILE not one descriptor is free
+ *   -EMFILE, -ENFILE no descriptor is free
  *
- * TEXTS. A program may read the files of a mount by itself (gmsfs(5)). What read(2) gives until it
- * returns 0 is one whole version of a text. A reader that goes by st_size sees one version, or only
- * its beginning, without the final newline, where the text has grown meanwhile; never two mixed.
+ * TEXTS. A program may read the files of a mount by itself (gmsfs(5)). The bytes that read(2)
+ * returns until it returns 0 are one whole version of a text. A reader that stops at st_size sees
+ * one version, or only its beginning (without the final newline) if the text has grown meanwhile;
+ * it never sees two versions mixed.
  *
- * THREADS. Any function may be called from any thread. The calls on one handle that talk to the
- * mount or change mappings are done one after the other, also while one of them waits
- * (gmsfs_connect, gmsfs_remap_all_vas, allocation). Never held up by those are the properties
- * (gmsfs_granted_lock to gmsfs_session_token), gmsfs_resolve, gmsfs_locate, and gmsfs_cancel,
- * which ends such a wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are
- * independent, on the same store too: each has its own session. gmsfs_close must be the last call
- * on a handle: one that was closed, be it while another call waited for its turn, is -EBADF, as
- * long as it is among the last 64 that were; older ones must not be used. So are graph pools,
+ * THREADS. Any function may be called from any thread. Calls on one handle that talk to the mount
+ * or change mappings run one after the other, also while one of them waits (gmsfs_connect,
+ * gmsfs_remap_all_vas, allocation). These never wait for such a call: the properties
+ * (gmsfs_granted_lock to gmsfs_session_token), gmsfs_resolve, gmsfs_locate, and gmsfs_cancel, which
+ * ends the wait; gmsfs_disconnect and gmsfs_close end it themselves. Two handles are independent,
+ * also on the same store: each has its own session. gmsfs_close must be the last call on a handle.
+ * A closed handle answers -EBADF (also to a call that was waiting for its turn) as long as it is
+ * among the 64 handles closed last; older ones must not be used. The same holds for graph pools,
  * spaces and regions, 64 each. pthread_cancel(3) of a thread in a call takes effect when the call
- * is over: gmsfs_cancel first, where it waits.
+ * is over; if the call waits, call gmsfs_cancel first.
  *
- * SIGNALS do not end a wait: it goes on for what is left of its time, at its place in the queue. No
- * function is async-signal-safe. A call on a handle from a signal handler, or from a function that
- * the library calls (gmsfs_set_synchronise), while this thread is in a call on that handle, is
- * -EDEADLK, and a gmsfs_close nothing. Properties, gmsfs_resolve and gmsfs_locate work even then,
- * but in the moments in which the call changes what they tell: -EDEADLK, or 0.
+ * SIGNALS do not end a wait: the call keeps its place in the queue and its remaining time. No
+ * function is async-signal-safe. A call on a handle that this thread is already in a call on, from
+ * a signal handler or from a function that the library calls (gmsfs_set_synchronise), returns
+ * -EDEADLK; gmsfs_close then does nothing. Properties, gmsfs_resolve and gmsfs_locate work even
+ * there, except during the moments in which the interrupted call changes the values that they
+ * return: -EDEADLK, or 0.
  *
  * FORK. In a child of fork() every handle of the parent is dead: its descriptors are closed, and
- * calls answer -ECHILD; only gmsfs_close is of use, to give back the handle's heap memory. The
- * mappings and reservations do not exist in the child (MADV_DONTFORK): as device memory would,
- * they belong to the process that made them, and a child pins no memory. A child that wants the
- * memory opens the store itself (and may gmsfs_join its parent's session). On a GPU it can do so if
- * the parent had not used the CUDA driver by then; else what needs the driver is -ECHILD, for the
- * driver does not work in such a child: it has to exec(3), or be made before.
- * vfork() and posix_spawn() touch nothing. Regions are otherwise: gmsfs_region.h.
+ * its calls answer -ECHILD; only gmsfs_close is useful, to free the handle's heap memory. The
+ * mappings and reservations do not exist in the child (MADV_DONTFORK), as device memory would not:
+ * they belong to the process that made them, and a child pins no memory. A child that needs the
+ * memory opens the store itself (and may gmsfs_join its parent's session). On a GPU this works only
+ * if the parent had not used the CUDA driver before fork(). Otherwise calls that need the driver
+ * answer -ECHILD, because the driver does not work in such a child: the child has to exec(3), or
+ * has to be forked earlier. vfork() and posix_spawn() change nothing. Regions differ:
+ * gmsfs_region.h.
  *
- * DESCRIPTORS. A handle keeps two descriptors while open, and a third once something was exported.
- * Attaching thousands of allocations under RLIMIT_NOFILE 1024 works: descriptors come in batches
- * that fit what is free, and each is closed as soon as it is mapped.
+ * DESCRIPTORS. An open handle has two descriptors, and a third after its first export. Attaching
+ * thousands of allocations under RLIMIT_NOFILE 1024 works: descriptors arrive in batches that fit
+ * the free ones, and each is closed as soon as its memory is mapped.
  *
  * SIZES are in bytes, times in milliseconds. An allocation has the size that was asked for and an
  * aligned size, rounded up to the mount's granularity (2 MiB by default); mappings cover the
  * aligned size. A slot (uint64_t) is GMS's "handle": an allocation's number in its store's layout.
  *
- * VERSIONS. Symbols have the version of the release that brought them (GMSFS_0.1). The structs that
- * the mount and the library fill (info, statistics, mappings, handles, regions, layouts) may grow
- * in later ones: the functions take their size as the program knows it, which macros of the same
- * names add. A program that does without these, in another language, passes the size as the last
- * argument (gmsfs_read_layout: two, of an allocation and an entry). Structs that the program fills
- * never change.
+ * VERSIONS. Each symbol has the version of the release that introduced it (GMSFS_0.1). The structs
+ * that the mount and the library fill (info, statistics, mappings, handles, regions, layouts) may
+ * grow in later releases. Their functions therefore take the struct's size as the program knows it;
+ * macros of the same names add it. A program without these macros, in another language, passes the
+ * size as the last argument (gmsfs_read_layout: two sizes, of an allocation and of an entry).
+ * Structs that the program fills never change.
  *
- * FURTHER HEADERS. Memory of CUDA graphs is in gmsfs_graph.h, named shared memory of clients in
- * gmsfs_region.h. Each includes this one, which includes neither: few programs need them. What
- * stands here holds there too.
+ * FURTHER HEADERS. gmsfs_graph.h has the memory of CUDA graphs, gmsfs_region.h the named shared
+ * memory of clients. Each includes this header, which includes neither: few programs need them. The
+ * rules above hold there too.
  *
- * SOURCE OF FACTS. The mount: what it answers is passed on, not remembered, except where "as last
- * known" stands. The binary interface below this one is gmsfs_abi.h.
+ * SOURCE OF FACTS. The mount: the library passes its answers on and does not cache them, except
+ * where a comment says "as last known". The binary interface below this one is gmsfs_abi.h.
  */
 #ifndef GMSFS_H
 #define GMSFS_H
@@ -108,12 +111,12 @@ extern "C" {
 #define GMSFS_VERSION_MAJOR 0
 #define GMSFS_VERSION_MINOR 1
 #define GMSFS_VERSION_PATCH 0
-/* To be compared: of 1.2.3 it is 10203. */
+/* One number to compare: 10203 for version 1.2.3. */
 #define GMSFS_VERSION_NUMBER \
     (GMSFS_VERSION_MAJOR * 10000u + GMSFS_VERSION_MINOR * 100u + GMSFS_VERSION_PATCH)
 
-/* The library that runs: its version as text, "0.1.0", and as GMSFS_VERSION_NUMBER; a program may
- * have been built with another one's header. */
+/* Version of the library that runs, as text ("0.1.0") and as GMSFS_VERSION_NUMBER; the program may
+ * have been built with the header of another version. */
 GMSFS_API const char *gmsfs_version(void);
 GMSFS_API unsigned gmsfs_version_number(void);
 
@@ -130,15 +133,15 @@ enum gmsfs_access {
 #define GMSFS_TOKEN_BYTES      16u
 #define GMSFS_TOKEN_TEXT_BYTES 33u
 
-/* What the store says about itself at one moment. */
+/* Facts about the store at one moment. */
 struct gmsfs_info {
     uint8_t store_id[16];
     uint8_t device_uuid[16];
     uint8_t group[16];                       /* given at the last commit; zeros: none */
-    char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" when nothing is committed or sealed, and
-                                              * while a writer may change it */
+    char layout_hash[GMSFS_HASH_TEXT_BYTES]; /* "" while nothing is committed or sealed, and
+                                              * while a writer may change the layout */
     enum gmsfs_state state;
-    enum gmsfs_mode mode;     /* of this handle's session; GMSFS_MODE_NONE: has none */
+    enum gmsfs_mode mode;     /* of this handle's session; GMSFS_MODE_NONE: it has none */
     enum gmsfs_memory memory; /* of the device */
     int committed;            /* 1: a layout is committed */
     uint64_t generation;      /* number of commits and seals in the life of the store */
@@ -151,8 +154,9 @@ struct gmsfs_info {
     uint64_t writers_waiting;
     int sealed;         /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
     unsigned residency; /* GMSFS_RESIDENCY_*: where the committed bytes are */
-    uint64_t moves; /* how often their place has changed: whoever registered mapped memory (NCCL,
-                     * GPUDirect) does so again where this is another number than before */
+    uint64_t
+        moves; /* number of times that the bytes moved to other physical memory; a program that
+                * registers mapped memory (NCCL, GPUDirect) registers it again after a change */
 };
 
 /* One allocation. */
@@ -171,8 +175,8 @@ struct gmsfs_mapping {
     uint64_t slot;
     uint64_t rank; /* when it was mapped */
     uint64_t size_bytes;
-    uint64_t aligned_bytes; /* what is mapped; of a piece: what it takes of its slab */
-    uint64_t offset;        /* bytes into the allocation; 0 but for pieces of slabs */
+    uint64_t aligned_bytes; /* bytes mapped; of a piece: bytes that it takes of its slab */
+    uint64_t offset;        /* bytes into the allocation; 0 except for pieces of slabs */
 };
 
 /* Memory of this process, in bytes of the device. */
@@ -182,11 +186,11 @@ struct gmsfs_memory_info {
     uint64_t private_bytes;   /* of gmsfs_copy_private */
 };
 
-/* One metadata entry; key and value may hold any bytes that UTF-8 (key) allows. */
+/* One metadata entry. */
 struct gmsfs_metadata {
     const char *key; /* NUL-terminated; UTF-8 of 1..GMSFS_KEY_MAX bytes, of which a `/`, a `%` and a
-                      * dot in front count as three; else -EINVAL */
-    const void *value;
+                      * leading dot count as three; else -EINVAL */
+    const void *value;  /* any bytes */
     size_t value_bytes; /* 0..GMSFS_VALUE_MAX */
     uint64_t slot;      /* GMSFS_SLOT_NONE: not bound to an allocation */
     uint64_t offset;    /* bytes into the allocation; 0 when unbound */
@@ -200,7 +204,7 @@ struct gmsfs_layout_allocation {
 };
 
 struct gmsfs_layout_entry {
-    const char *key; /* NUL-terminated; a key may also hold NULs, then key_bytes says so */
+    const char *key; /* NUL-terminated; may also contain NULs: then key_bytes is the length */
     size_t key_bytes;
     uint64_t rank; /* GMSFS_SLOT_NONE: unbound */
     uint64_t offset;
@@ -221,24 +225,24 @@ struct gmsfs_layout {
 /*
  * gmsfs_open - open the store at `path` (a directory directly below a gmsfs mount)
  *
- * Takes no lock. The handle follows that store, not the name: after `mv` it is still the same one,
- * and after `rmdir` its calls answer -ESTALE. Without write permission on the store the handle can
- * only read: RW is then -EACCES.
+ * Takes no lock. The handle follows the store, not the name: after `mv` it is still on the same
+ * store, and after `rmdir` its calls answer -ESTALE. Without write permission on the store the
+ * handle can only read: asking for RW is then -EACCES.
  * Errors: -ENOENT, -EACCES, -ENOTDIR as open(2); -ENOTTY: `path` is not a gmsfs store.
  */
 GMSFS_API int gmsfs_open(const char *path, gmsfs_t **handle);
 
 /*
- * gmsfs_close - unmap everything, release the lock (a writer that has not committed aborts), free
+ * gmsfs_close - unmap everything, release the lock (an uncommitted writer aborts), free the handle
  *
  * All pointers into mappings and reservations of this handle become invalid. NULL is allowed.
  */
 GMSFS_API void gmsfs_close(gmsfs_t *handle);
 
 /*
- * gmsfs_reopen - let the handle follow its name again: open what now is at the path of gmsfs_open
+ * gmsfs_reopen - open the store that is now at the path given to gmsfs_open
  *
- * For a reader when `weights.next` was moved to `weights`. Preserved mappings stay reserved, so
+ * For a reader after `weights.next` was renamed to `weights`. Preserved mappings stay reserved, so
  * gmsfs_remap_all_vas then maps the new store's memory if its layout is the same.
  * Errors: -EBUSY while connected or while anything is mapped; -EXDEV: the store there is on another
  * device, and addresses are reserved on this one; else as gmsfs_open, with the handle as it was.
@@ -249,57 +253,58 @@ GMSFS_API int gmsfs_reopen(gmsfs_t *handle);
 
 /*
  * On a GPU the library uses the CUDA driver of the process (libcuda.so.1, opened when memory is
- * first mapped; never at all for host memory), on the device with the mount's uuid, whatever its
- * ordinal. Where the calling thread has a context of that device current, calls run in it; else in
- * the device's primary context, which the handle then keeps until gmsfs_close. Between calls a
- * program may destroy its contexts, or reset the primary one: mappings are not of a context, and
- * private copies (gmsfs_copy_private) go with the one that was current when they were made.
+ * first mapped; never for host memory), on the device with the mount's uuid, whichever ordinal it
+ * has. If the calling thread has a context of that device current, calls run in it; else in the
+ * device's primary context, which the handle then retains until gmsfs_close. Between calls a
+ * program may destroy its contexts, or reset the primary one: mappings do not belong to a context,
+ * and private copies (gmsfs_copy_private) end with the context that was current when they were
+ * made.
  *
- * While a stream is capturing, calls that map, unmap or commit answer -EBUSY and change nothing:
- * one that was named by gmsfs_set_streams, or any blocking stream of that context. No call
- * invalidates a capture. What is captured may use mappings: they come back to their addresses.
+ * While a stream is capturing, calls that map, unmap or commit answer -EBUSY and change nothing.
+ * This holds for the streams named by gmsfs_set_streams, and for any blocking stream of that
+ * context. No call invalidates a capture. Captured work may use mappings: they return to their
+ * addresses.
  *
  * Before memory is unmapped or committed the library waits for the work of that context, by ways
- * that break no capture (cuCtxSynchronize would). gmsfs_close, which cannot answer -EBUSY, does so
- * while a stream captures as well, or asks the function of gmsfs_set_synchronise.
- * Readers' mappings are read-only for kernels: a write faults. A device that fails is -EIO, one
- * that is gone, or that this process may not see, -ENODEV.
+ * that break no capture (cuCtxSynchronize would). gmsfs_close, which cannot answer -EBUSY, also
+ * waits while a stream captures, or calls the function of gmsfs_set_synchronise.
+ * Readers' mappings are read-only for kernels: a write faults. A device that fails is -EIO; a
+ * device that is gone, or that this process may not see, is -ENODEV.
  */
 
 #define GMSFS_DEVICES_MAX        32u  /* beside the store's own */
 #define GMSFS_DEVICE_ERROR_BYTES 256u /* with NUL */
 
-/* The streams (CUstream, cudaStream_t) that this program captures and that do not block; replaces
- * those named before. They must live until they are replaced or the handle is closed. */
+/* Names the non-blocking streams (CUstream, cudaStream_t) that this program captures; replaces
+ * those of the last call. They must live until they are replaced or the handle is closed. */
 GMSFS_API int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count);
 
 /*
  * gmsfs_set_synchronise - how to wait until the program no longer uses the memory
  *
- * Called in place of the library's own way, with the context current, on host memory too; for
- * programs that use several contexts, or know which streams matter. 0 or a negative errno, which
- * fails the call. It must not call the library with this handle. NULL: the library's own way.
+ * The library calls `synchronise` in place of its own wait, with the context current, also on host
+ * memory; for programs that use several contexts, or know which streams matter. It returns 0 or a
+ * negative errno, which fails the call. It must not call the library with this handle. NULL
+ * restores the library's own wait.
  */
 typedef int (*gmsfs_synchronise_fn)(void *context);
 GMSFS_API int gmsfs_set_synchronise(gmsfs_t *handle, gmsfs_synchronise_fn synchronise,
                                     void *context);
 
 /*
- * gmsfs_set_devices - other devices of this process, by uuid, that may touch what is mapped from
- * now on; replaces those named before
+ * gmsfs_set_devices - name other devices of this process, by uuid, that may access later mappings
  *
- * One that is named twice, or the store's own, counts once. Host memory is for every device alike.
- * Mappings that there are already stay with the devices that could touch them: a commit leaves all
- * of these the right to read, and takes from all of them the right to write. What sleeps wakes for
- * the devices that are named then.
- * Errors, when something is mapped: -ENODEV; -EOPNOTSUPP: it is beyond the 64th of this process.
+ * Replaces the devices named before. A device that is named twice counts once, as does the store's
+ * own. Host memory is accessible to every device. Existing mappings stay with the devices that
+ * could access them: a commit leaves all of these the right to read, and takes from all of them the
+ * right to write. Sleeping mappings wake for the devices that are named at that time.
+ * Errors, when memory is mapped: -ENODEV; -EOPNOTSUPP: a device beyond the 64th of this process.
  */
 GMSFS_API int gmsfs_set_devices(gmsfs_t *handle, const uint8_t (*uuids)[16], size_t count);
 
-/* What the driver complained of, e.g. "cuMemMap: CUDA_ERROR_...", in the last call on this handle
- * that had to do with its memory (mappings, addresses, private copies, a commit with mappings); ""
- * where it did not: each such call begins without. Calls of the lock and of metadata, and looks at
- * the store, leave it as it is. */
+/* Copies the driver's complaint, e.g. "cuMemMap: CUDA_ERROR_...", from the last call on this handle
+ * that used its memory (mappings, addresses, private copies, a commit with mappings); "" if that
+ * call had none. Calls of the lock and of metadata, and looks at the store, do not change it. */
 GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_BYTES]);
 
 /* ---- The lock ------------------------------------------------------------------------------- */
@@ -309,20 +314,21 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
 #define GMSFS_CONNECT_KEEP_PLACE (1u << 2)
 
 /*
- * gmsfs_set_connect_flags - how this handle connects from now on
+ * gmsfs_set_connect_flags - set how this handle connects from now on
  *
- * flags: 0: where the store is not on its device, it waits until it is there, as the writer and as
- *   a reader.
- *   GMSFS_CONNECT_REPLACE: as the writer it does not, for it will clear the store first
- *   (gmsfs_clear_all_handles); until then what is elsewhere cannot be mapped or exported (-EAGAIN),
- *   nor committed. GMSFS_CONNECT_ANY: as a reader it does not, and maps what there is: bytes
- *   beside a GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that has
- *   addresses reserved already keeps their kind, and calls that map another are -EXDEV. Of
- *   gmsfs_connect; a group's members do not change their kind.
- *   GMSFS_CONNECT_KEEP_PLACE: after -ETIMEDOUT its place in the queue is kept for a second: who
- *   asks again by then, for the same, goes on waiting where it was. Meanwhile a writer's place
- *   holds readers off; a writer behind it, or for a reader anybody, is let past if the lock is
- *   free in the moment between.
+ * flags: 0: if the store's bytes are not on its device, connecting waits until they are, both as
+ *   the writer and as a reader.
+ *   GMSFS_CONNECT_REPLACE: the writer does not wait for the bytes, because it will clear the store
+ *   first (gmsfs_clear_all_handles); until then bytes that are elsewhere cannot be mapped or
+ *   exported (-EAGAIN), nor committed.
+ *   GMSFS_CONNECT_ANY: a reader does not wait for the bytes, and maps them where they are: bytes
+ *   outside the GPU as host memory (gmsfs_info.memory says which), without the GPU. A handle that
+ *   has reserved addresses already stays with their kind of memory, and calls that map another kind
+ *   are -EXDEV. For gmsfs_connect only; a group's members do not change their kind.
+ *   GMSFS_CONNECT_KEEP_PLACE: after -ETIMEDOUT the handle's place in the queue is reserved for one
+ *   second: a call that asks for the same again within it resumes at that place. Meanwhile a
+ *   reserved place of a writer holds readers off; if the lock is free in that second, a writer
+ *   behind it may pass it, and anyone may pass a reserved place of a reader.
  *   gmsfs_disconnect, gmsfs_close and gmsfs_cancel give the place up.
  * Errors: -EINVAL.
  */
@@ -331,19 +337,19 @@ GMSFS_API int gmsfs_set_connect_flags(gmsfs_t *handle, unsigned flags);
 /*
  * gmsfs_connect - take the store's lock
  *
- * mode: what gmsfs_granted_lock tells afterwards, where it leaves a choice:
+ * mode: the wish; gmsfs_granted_lock returns the mode that was granted:
  *   GMSFS_MODE_RO waits until a layout is committed and no writer is there or waits.
  *   GMSFS_MODE_RW waits until there is no session at all.
  *   GMSFS_MODE_RW_OR_RO becomes RW if nothing is committed when the grant comes, else RO.
- *   GMSFS_MODE_RW_DATA_OR_RW waits as RW. Where a sealed layout (gmsfs_commit_layout) is there
- *     then, it becomes GMSFS_MODE_RW_DATA and adopts it, once every other process that could write
- *     its memory has exited; else RW.
+ *   GMSFS_MODE_RW_DATA_OR_RW waits as RW. If a sealed layout (gmsfs_commit_layout) exists then, it
+ *     becomes GMSFS_MODE_RW_DATA and adopts that layout, once every other process that could write
+ *     its memory has exited; else it becomes RW.
  * timeout_ms: 0 tries once; GMSFS_TIMEOUT_FOREVER, or -1, waits without end.
  *
- * The session is this handle's alone: another handle of the same process, or its path operations,
- * do not share it. The writer sees the committed layout, and changes it in place or clears it; a
- * layout that is only sealed is dropped when RW is granted. Mappings left over from an earlier
- * session stay what they are; see gmsfs_remap_all_vas.
+ * The session is this handle's alone: neither another handle of the same process nor its path
+ * operations share it. The writer sees the committed layout, and changes it in place or clears it;
+ * a layout that is only sealed is dropped when RW is granted. Mappings from an earlier session stay
+ * as they are; see gmsfs_remap_all_vas.
  * Errors: -EAGAIN (timeout 0), -ETIMEDOUT; -ECANCELED: an administrator, or gmsfs_cancel, ended the
  *   wait; -EACCES (RW without write permission), -EBUSY (this handle is connected); -ENODATA (RO):
  *   the store has given up its bytes; -EDQUOT, -ENOSPC: too many sessions or waiters.
@@ -353,16 +359,16 @@ GMSFS_API int gmsfs_connect(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t time
 /*
  * gmsfs_connect_reserve - take the writer's lock together with memory, or neither
  *
- * As gmsfs_connect, but not with GMSFS_MODE_RO. The grant of RW comes only when
- * reserve_bytes are set aside for the session: other sessions cannot have them, and two loaders
- * never hold half a device each. What the session allocates is taken from them first; the rest goes
- * back when the session ends or commits. While waiting it holds neither lock nor memory.
- * reserve_bytes: the sum of the aligned sizes; 0: as gmsfs_connect. What the store has committed
- *   counts as there, for a writer that replaces it frees it (gmsfs_clear_all_handles); one that
- *   keeps it must not count on that part. RW_OR_RO that becomes RO, and RW_DATA_OR_RW that
- *   becomes RW_DATA, set nothing aside.
- * Errors: as gmsfs_connect; -EINVAL (RO), -ENOMEM: the device has not as much in all, or (timeout
- *   0) not now.
+ * As gmsfs_connect, but not with GMSFS_MODE_RO. RW is granted only when reserve_bytes are reserved
+ * for the session: other sessions cannot have them, so two loaders never hold half a device each.
+ * The session's allocations use the reservation first; the rest is released when the session ends
+ * or commits. While it waits, the call holds neither lock nor memory.
+ * reserve_bytes: the sum of the aligned sizes; 0: as gmsfs_connect. The store's committed bytes
+ *   count towards it, because a writer that replaces them frees them (gmsfs_clear_all_handles); a
+ *   writer that keeps them must not count on that part. RW_OR_RO that becomes RO, and RW_DATA_OR_RW
+ *   that becomes RW_DATA, reserve nothing.
+ * Errors: as gmsfs_connect; -EINVAL (RO), -ENOMEM: the device is smaller than that, or (timeout 0)
+ *   has not as much free now.
  */
 GMSFS_API int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
                                     uint64_t reserve_bytes);
@@ -377,47 +383,47 @@ GMSFS_API int gmsfs_connect_reserve(gmsfs_t *handle, enum gmsfs_mode mode, uint6
 GMSFS_API int gmsfs_join(gmsfs_t *handle, const uint8_t token[GMSFS_TOKEN_BYTES]);
 
 /*
- * gmsfs_disconnect - release the lock; when it returns, others can have it
+ * gmsfs_disconnect - release the lock; once it returns, other handles can take it
  *
- * A writer that has not committed aborts; one that has sealed (RW_DATA) leaves everything as it is.
- * Mappings stay: they show the memory that they showed, but nothing keeps a writer from changing
- * it. To give everything back use gmsfs_unmap_all_vas. Not being connected is no error.
+ * A writer that has not committed aborts; a writer of a sealed layout (RW_DATA) leaves everything
+ * as it is. Mappings stay: they show the memory that they showed, but nothing stops a writer from
+ * changing it. To give everything back use gmsfs_unmap_all_vas. An unconnected handle is no error.
  */
 GMSFS_API int gmsfs_disconnect(gmsfs_t *handle);
 
 /*
  * gmsfs_commit - publish the writer's layout
  *
- * flags: GMSFS_COMMIT_STAY: the session goes on as a reader's, and nobody can write in between;
+ * flags: GMSFS_COMMIT_STAY: the session continues as a reader's, and no writer can get in between;
  *   without it the lock is released. GMSFS_COMMIT_GROUP: store `group` with the layout.
  * group: 16 bytes, with GMSFS_COMMIT_GROUP; else NULL.
- * The mappings of this handle stay; they become read-only first, for every device that they were
- * writable for, and are writable again where the commit is refused.
+ * The mappings of this handle stay. They become read-only first, for every device that could write
+ * them, and become writable again if the commit is refused.
  * Errors: -ENOLCK (not the writer); -EBUSY: a stream is capturing, or an allocation is still being
  *   written to by its file; -EINVAL: an allocation has no memory, or an entry points outside of its
- *   own (the store's `info` names it as last_error).
+ *   allocation (the store's `info` names it as last_error).
  */
 GMSFS_API int gmsfs_commit(gmsfs_t *handle, unsigned flags, const uint8_t *group);
 
 /*
- * gmsfs_commit_layout - seal the writer's layout: its shape is final, its bytes go on changing
+ * gmsfs_commit_layout - seal the writer's layout: its shape is final, its bytes may still change
  *
- * The session goes on with GMSFS_MODE_RW_DATA: allocations and metadata change no more, nothing is
- * published to readers, and the mappings of this handle stay writable. When the session ends,
- * however it does, layout and bytes stay for whoever connects with GMSFS_MODE_RW_DATA_OR_RW next.
- * For memory that shall survive its process and is not finished, such as a KV cache.
+ * The session continues with GMSFS_MODE_RW_DATA: allocations and metadata no longer change, nothing
+ * is published to readers, and the mappings of this handle stay writable. However the session ends,
+ * layout and bytes stay for the next handle that connects with GMSFS_MODE_RW_DATA_OR_RW. For memory
+ * that has to survive its process and is never finished, such as a KV cache.
  * Errors: -ENOLCK (not the writer, or sealed already); -EINVAL as gmsfs_commit; -EOPNOTSUPP: a
- *   process that the mount cannot see (of another PID namespace) may write the memory, so nobody
- *   could tell when it has exited.
+ *   process that the mount cannot see (of another PID namespace) may write the memory, so the
+ *   daemon could not tell when it has exited.
  */
 GMSFS_API int gmsfs_commit_layout(gmsfs_t *handle);
 
 /*
  * gmsfs_abort - discard the writer's layout and release the lock
  *
- * With RW_DATA it only releases the lock: what is sealed stays as it is, and rolled_back is 0.
- * rolled_back: optional; 1: the committed layout is back, 0: the store is EMPTY, because bytes of
- *   it may have been changed. Mappings stay, see gmsfs_disconnect.
+ * With RW_DATA it only releases the lock: the sealed layout stays, and rolled_back is 0.
+ * rolled_back: optional; 1: the committed layout is back; 0: the store is EMPTY, because some of
+ *   its bytes may have been changed. Mappings stay, see gmsfs_disconnect.
  * Errors: -ENOLCK (not the writer).
  */
 GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
@@ -425,15 +431,16 @@ GMSFS_API int gmsfs_abort(gmsfs_t *handle, int *rolled_back);
 /*
  * gmsfs_connect_start, gmsfs_connect_continue - take the lock without a thread that waits for it
  *
- * start: as gmsfs_connect_reserve, but where it would wait it answers -EINPROGRESS: the handle has
- *   a place in the queue, as others that wait, and *fd is a descriptor for poll(2), epoll(7) or an
- *   event loop, which is the handle's and must not be read or closed.
- * continue: to be called when that is readable: 0: connected; -EINPROGRESS: not yet; anything
- *   else: the end of it, with the errors of gmsfs_connect. But for -EINPROGRESS fd is closed.
- * Neither waits for others. Meanwhile a thread of the library, which takes no signals, is in the
- * queue in the caller's place: once granted, the lock is held, whether anybody asks or not.
- * Until it has ended, other calls that take the lock are -EBUSY. gmsfs_disconnect ends it at once;
- * gmsfs_cancel has the next continue answer -ECANCELED, and fd readable.
+ * start: as gmsfs_connect_reserve, but answers -EINPROGRESS in place of waiting: the handle then
+ *   has a place in the queue like any waiter, and *fd is a descriptor for poll(2), epoll(7) or an
+ *   event loop, which belongs to the handle and must not be read or closed.
+ * continue: call it when *fd is readable. 0: connected; -EINPROGRESS: not yet; any other answer
+ *   ends the attempt, with the errors of gmsfs_connect. Unless it is -EINPROGRESS, fd is closed.
+ * Neither waits for other clients. Meanwhile a thread of the library, which receives no signals,
+ * waits in the queue in the caller's place: once granted, the lock is held, even before the next
+ * continue. Until the attempt has ended, other calls that take the lock are -EBUSY.
+ * gmsfs_disconnect ends it at once; gmsfs_cancel makes fd readable and the next continue answer
+ * -ECANCELED.
  * Errors: as gmsfs_connect_reserve; -EINVAL (continue): nothing was started.
  */
 GMSFS_API int gmsfs_connect_start(gmsfs_t *handle, enum gmsfs_mode mode, uint64_t timeout_ms,
@@ -442,31 +449,32 @@ GMSFS_API int gmsfs_connect_continue(gmsfs_t *handle);
 
 #define GMSFS_NOTICE_LOST 1 /* the session is over: revoked, its store removed, its mount dead */
 #define GMSFS_NOTICE_LEAVE \
-    2 /* the store, or the mount, is being drained: holders are asked to go */
+    2 /* the store, or the mount, is being drained: holders are asked to leave */
 
 /*
- * gmsfs_notice_descriptor, gmsfs_notices - hear that a lock was lost, or that others want it
+ * gmsfs_notice_descriptor, gmsfs_notices - learn that a lock was lost, or that it should be given
+ * up
  *
  * descriptor: for poll(2): readable when something has happened on the mount, not only to this
- *   handle, and when the mount is dead. It is the handle's, opened at the first call, and must not
- *   be read or closed. Where gmsfs_retarget has led to another mount it has the same number, and is
- *   to be given to epoll(7) anew. -EHOSTUNREACH: `events` is not above the store.
- * notices: looks, and makes the descriptor wait for what happens next: 0, or GMSFS_NOTICE_LOST,
- *   once, after which the handle is not connected, or GMSFS_NOTICE_LEAVE, as long as that holds.
- *   Of a handle that is not connected: 0. Works without the descriptor too. What cannot be told now
- *   is an error as of gmsfs_get_info, -ENOMEM say, and nothing has changed: ask again.
+ *   handle, and when the mount is dead. It belongs to the handle, is opened at the first call, and
+ *   must not be read or closed. After gmsfs_retarget to another mount it has the same number, but
+ *   must be added to epoll(7) again. -EHOSTUNREACH: `events` is not above the store.
+ * notices: checks, and makes the descriptor wait for the next event. 0; or GMSFS_NOTICE_LOST, once,
+ *   after which the handle is not connected; or GMSFS_NOTICE_LEAVE, as long as that holds. 0 if the
+ *   handle is not connected. Works without the descriptor too. If the state cannot be read now, the
+ *   error is one of gmsfs_get_info, for example -ENOMEM, and nothing has changed: ask again.
  */
 GMSFS_API int gmsfs_notice_descriptor(gmsfs_t *handle);
 GMSFS_API int gmsfs_notices(gmsfs_t *handle);
 
 /*
- * gmsfs_cancel - end what another thread waits for in a call on this handle
+ * gmsfs_cancel - end the wait of another thread's call on this handle
  *
- * That call ends with -ECANCELED, at once where it waits for a lock or for memory, else where it
- * would begin to wait; what it had got before is as after any other failure. One that is not held
- * up ends as ever. A connection that gmsfs_connect_start began is given up, as is a place that is
- * kept (GMSFS_CONNECT_KEEP_PLACE). With handles of a group, any of them stands for all. Nothing
- * that waits is no error. Errors: -EDEADLK: this thread is in a call on the handle.
+ * That call ends with -ECANCELED: at once if it waits for a lock or for memory, else at the point
+ * where it would begin to wait; its partial results are as after any other failure. A call that
+ * does not wait ends as usual. A connection that gmsfs_connect_start began is given up, as is a
+ * reserved place (GMSFS_CONNECT_KEEP_PLACE). For handles of a group, cancel any of them. A handle
+ * without a wait is no error. Errors: -EDEADLK: this thread is in a call on the handle.
  */
 GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
 
@@ -478,26 +486,27 @@ GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
  * gmsfs_connect_group - take the locks of several stores, all or none, all with the same grant
  *
  * handles: `count` of them, 1..GMSFS_GROUP_MAX, in any order, each of another store, on any mounts.
- * What gmsfs_commit_group publishes together is whole: every store committed, with one group id.
+ * A group is whole if gmsfs_commit_group published it: every store committed, with one group id.
  * (One store alone is whole when it is committed.)
- * mode: GMSFS_MODE_RW is the writer of all, whatever they hold.
- *   GMSFS_MODE_RO waits until all are committed, then wants them whole. It holds no lock while it
- *   waits.
- *   GMSFS_MODE_RW_OR_RO is RO where they are whole, RW where nothing is committed, and else RW too,
- *   so that what a writer left half committed as it died is loaded anew. Where one of the stores
- *   may not be written to, it is RO.
+ * mode: GMSFS_MODE_RW: become the writer of all, whatever they contain.
+ *   GMSFS_MODE_RO waits until all are committed, then requires them to be whole. It holds no lock
+ *   while it waits.
+ *   GMSFS_MODE_RW_OR_RO is RO if the group is whole, RW if nothing is committed, and also RW
+ *   otherwise, so that a group that a dead loader committed in part is loaded again. If one of the
+ *   stores is not writable for the caller, it is RO.
  * timeout_ms: as in gmsfs_connect, for all together.
  * Locks are taken in the order of the store ids, so groups that overlap never wait for each other
  * in a circle. A process that holds one of these locks by another handle waits for itself.
- * Stores that are not on their devices come there one by one, in the order of the devices, and are
- * waited for with no lock in hand: two groups that lack each other's memory both get their turn. A
- * store that has given up its bytes (`none`) is not whole: RW_OR_RO is RW then, RO is -ENODATA.
- * Afterwards each handle is connected as by gmsfs_connect: fill it, hand its token to a worker,
- * disconnect it. Never granted in part: on failure none is connected, and all locks taken on the
- * way are given back. While it waits, nobody sees what it has so far in gmsfs_granted_lock.
+ * Stores whose bytes are not on their devices are promoted one by one, in the order of the devices,
+ * and the call waits for them without holding a lock: two groups that need each other's memory both
+ * get their turn. A store that has given up its bytes (`none`) is not whole: RW_OR_RO is RW then,
+ * RO is -ENODATA.
+ * Afterwards each handle is connected as by gmsfs_connect: fill its store, hand its token to a
+ * worker, disconnect it. Never granted in part: on failure no handle is connected, and every lock
+ * taken on the way is released. During the wait gmsfs_granted_lock shows none of these locks.
  * Errors: as gmsfs_connect; -EINVAL: a store twice; -EBUSY: a handle is connected; -ESTALE: (RO)
  * all are committed, but not with one id, a mix of two loads; or a store was removed, or the
- * session on one was revoked while others were waited for.
+ * session on one was revoked while the call waited for others.
  */
 GMSFS_API int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gmsfs_mode mode,
                                   uint64_t timeout_ms);
@@ -505,13 +514,13 @@ GMSFS_API int gmsfs_connect_group(gmsfs_t *const *handles, size_t count, enum gm
 /*
  * gmsfs_connect_group_reserve - take the writer's locks of several stores together with memory
  *
- * As gmsfs_connect_group, and where the grant is RW, reserve_bytes[i] are set aside for handles[i],
- * as by gmsfs_connect_reserve: for all of them or none. Two groups never hold a part of their
- * devices each: where memory lacks, it waits for that with no lock and nothing else set aside.
- * reserve_bytes: `count` of them, in the order of the handles, each 0 if nothing is to be set
- *   aside; NULL: as gmsfs_connect_group. Several stores may be of one device.
- * Errors: as gmsfs_connect_group; -EINVAL (RO), -ENOMEM: a device has not as much in all, or
- *   (timeout 0) not now.
+ * As gmsfs_connect_group; and if the grant is RW, reserve_bytes[i] are reserved for handles[i], as
+ * by gmsfs_connect_reserve: for all of them or none. Two groups never hold a part of their devices
+ * each: while memory is short, the call waits with no lock and nothing else reserved.
+ * reserve_bytes: `count` of them, in the order of the handles, each 0 to reserve nothing for that
+ *   handle; NULL: as gmsfs_connect_group. Several stores may be of one device.
+ * Errors: as gmsfs_connect_group; -EINVAL (RO), -ENOMEM: a device is smaller than that, or (timeout
+ *   0) has not as much free now.
  */
 GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
                                           enum gmsfs_mode mode, uint64_t timeout_ms,
@@ -520,15 +529,15 @@ GMSFS_API int gmsfs_connect_group_reserve(gmsfs_t *const *handles, size_t count,
 /*
  * gmsfs_commit_group - commit the writer's layouts of several stores, with one new group id
  *
- * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when it
- * fails half-way. That all locks are still held, and that no store refuses its layout, is looked at
- * before the first commit. The store with the lowest id comes last, for all who take a group begin
- * there.
- * A failure before the first commit has changed nothing. After one half-way (a session that is
- * revoked, a mount that dies), those before it are committed, and the others have their RW lock and
- * their work still (gmsfs_granted_lock tells):
- * repair the cause and gmsfs_commit each with GMSFS_COMMIT_GROUP and this id, or disconnect them;
- * then the group is not whole, and the next RW_OR_RO loads it anew, as after a crash here.
+ * flags: GMSFS_COMMIT_STAY or 0, as in gmsfs_commit. id: optional, 16 bytes; also written when the
+ * call fails half-way. Before the first commit it checks that all locks are still held, and that no
+ * store would refuse its layout. The store with the lowest id is committed last, because every
+ * connect_group begins there.
+ * A failure before the first commit has changed nothing. After a failure half-way (a session is
+ * revoked, a mount dies) the stores before it are committed; the others still have their RW lock
+ * and their work (gmsfs_granted_lock tells). Then either repair the cause and gmsfs_commit each
+ * with GMSFS_COMMIT_GROUP and this id, or disconnect them; in the second case the group is not
+ * whole, and the next RW_OR_RO loads it again, as after a crash here.
  * Errors: as gmsfs_commit; -ENOLCK: not the writer of each; -EINVAL: also a store twice.
  */
 GMSFS_API int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned flags,
@@ -539,7 +548,7 @@ GMSFS_API int gmsfs_commit_group(gmsfs_t *const *handles, size_t count, unsigned
 /* The lock of this handle as last known: GMSFS_MODE_NONE, _RO, _RW or _RW_DATA. */
 GMSFS_API enum gmsfs_mode gmsfs_granted_lock(gmsfs_t *handle);
 
-/* 1 while this handle has a session, as last known (a call that found it revoked makes this 0). */
+/* 1 while this handle has a session, as last known (0 once a call found it revoked). */
 GMSFS_API int gmsfs_is_connected(gmsfs_t *handle);
 
 /* 1 from gmsfs_unmap_all_vas until a remap or reallocate succeeds. */
@@ -553,12 +562,13 @@ GMSFS_API uint64_t gmsfs_total_bytes(gmsfs_t *handle);
 GMSFS_API uint64_t gmsfs_generation(gmsfs_t *handle);
 
 /*
- * The token that lets others join this handle's session. Errors: -ENOLCK (not connected).
- * Whoever has it and may open the store is a member: hand it over as a secret.
+ * Copies the token that lets other handles join this handle's session. Errors: -ENOLCK (not
+ * connected). Any process that has the token and may open the store can join: treat it as a secret.
  */
 GMSFS_API int gmsfs_session_token(gmsfs_t *handle, uint8_t token[GMSFS_TOKEN_BYTES]);
 
-/* Tokens as 32 hex digits, as GMSFS_SESSION has them in the environment. parse: -EINVAL. */
+/* Convert a token to and from 32 hex digits, as the environment variable GMSFS_SESSION has it.
+ * parse: -EINVAL. */
 GMSFS_API void gmsfs_token_format(const uint8_t token[GMSFS_TOKEN_BYTES],
                                   char text[GMSFS_TOKEN_TEXT_BYTES]);
 GMSFS_API int gmsfs_token_parse(const char *text, uint8_t token[GMSFS_TOKEN_BYTES]);
@@ -569,17 +579,17 @@ GMSFS_API int gmsfs_get_info(gmsfs_t *handle, struct gmsfs_info *info, size_t in
 #define gmsfs_get_info(handle, info) gmsfs_get_info(handle, info, sizeof(struct gmsfs_info))
 
 /*
- * gmsfs_get_memory_layout_hash - 32 hex digits, or "" when nothing is committed or sealed, or a
- * writer may change it
+ * gmsfs_get_memory_layout_hash - copy the layout's hash: 32 hex digits
  *
- * Equal structure (sizes, tags, metadata) gives an equal hash; contents do not count.
+ * "" while nothing is committed or sealed, or while a writer may change the layout. Equal structure
+ * (sizes, tags, metadata) gives an equal hash; contents do not count.
  */
 GMSFS_API int gmsfs_get_memory_layout_hash(gmsfs_t *handle, char text[GMSFS_HASH_TEXT_BYTES]);
 
 /*
- * gmsfs_read_layout - the whole committed or sealed layout with all metadata, in one read
+ * gmsfs_read_layout - read the whole committed or sealed layout with all metadata, in one read
  *
- * layout: to be given back by gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
+ * layout: free it with gmsfs_free_layout. Its ranks are those of struct gmsfs_mapping.
  * Errors: -ENODATA: there is none, or a writer may change it.
  */
 GMSFS_API int gmsfs_read_layout(gmsfs_t *handle, struct gmsfs_layout **layout,
@@ -594,19 +604,20 @@ GMSFS_API void gmsfs_free_layout(struct gmsfs_layout *layout);
 /*
  * gmsfs_allocate_handle - allocate memory in the writer's layout; zeroed
  *
- * size_bytes: > 0. tag: a label, UTF-8 of up to GMSFS_NAME_MAX bytes, NULL: "". name: of its file
- * in `allocations/`, as long, without a slash, without a dot in front ("." and ".." too), and with
- * a % only as file names have it (gmsfs_map(3)); NULL or "": a000000, a000001, ... by slot. Waits
- * for memory that others are giving back, or may, up to the mount's alloc_timeout; -ENOMEM at once
- * where only this writer, or nobody, could give any.
+ * size_bytes: > 0. tag: a label, UTF-8 of up to GMSFS_NAME_MAX bytes; NULL: "". name: the name of
+ * its file in `allocations/`, of the same length at most, without a slash, without a leading dot
+ * (so not "." or ".."), and with a % only as file names encode it (gmsfs_map(3)); NULL or "":
+ * a000000, a000001, ... by slot. Waits for memory that other clients are giving back, or may give
+ * back, up to the mount's alloc_timeout; -ENOMEM at once if only this writer, or no client, could
+ * give any back.
  * Errors: -ENOLCK (not the writer), -ENOMEM (the device is full), -EDQUOT (a budget forbids it),
- * -ENOSPC (too many), -EEXIST; -EINVAL also: a name or tag that is none.
+ * -ENOSPC (too many), -EEXIST; -EINVAL also: an invalid name or tag.
  */
 GMSFS_API int gmsfs_allocate_handle(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
                                     const char *name, uint64_t *slot);
 
 /*
- * gmsfs_allocate_handles - `count` allocations of size_bytes each, all or nothing
+ * gmsfs_allocate_handles - make `count` allocations of size_bytes each, all or nothing
  *
  * first_slot: the others follow by one. name: NULL, or ending in decimal digits, which count up.
  * flags: GMSFS_ALLOC_NOWAIT: -ENOMEM at once.
@@ -624,22 +635,22 @@ struct gmsfs_new_allocation {
 };
 
 /*
- * gmsfs_allocate_each - several allocations that differ, all or nothing
+ * gmsfs_allocate_each - make several allocations that differ, all or nothing
  *
- * Their memory is made at the same time: on host memory that is what a call for each would wait
- * for. Ranks are in the order of `wanted`. count: at most GMSFS_ALLOCATE_EACH_MAX. slots: of each,
+ * Their memory is made at the same time; on host memory, separate calls would wait for each in
+ * turn. Ranks are in the order of `wanted`. count: at most GMSFS_ALLOCATE_EACH_MAX. slots: of each,
  * or NULL. flags and errors: as gmsfs_allocate_handles; -ENOTTY: an older daemon.
  */
 GMSFS_API int gmsfs_allocate_each(gmsfs_t *handle, const struct gmsfs_new_allocation *wanted,
                                   size_t count, unsigned flags, uint64_t *slots);
 
 /*
- * gmsfs_export_handle - a new descriptor of an allocation's memory, which the caller closes
+ * gmsfs_export_handle - return a new descriptor of an allocation's memory; the caller closes it
  *
- * Whoever holds it keeps the memory alive. On host memory it is a memfd of the aligned size, for
- * mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only one. On a GPU it is for
- * cuMemImportFromShareableHandle, and access is the importer's to set.
- * Needs the lock. GMSFS_ACCESS_WRITE on committed memory: an abort can no longer roll back.
+ * The memory lives as long as the descriptor is open in any process. On host memory it is a memfd
+ * of the aligned size, for mmap(2), pread(2) and sendfile(2); with GMSFS_ACCESS_READ a read-only
+ * one. On a GPU it is for cuMemImportFromShareableHandle, and the importer chooses the access.
+ * Needs the lock. After GMSFS_ACCESS_WRITE on committed memory an abort can no longer roll back.
  * Errors: -ENOLCK, -EACCES (WRITE as reader), -ENOENT (no such slot); -EAGAIN: its bytes are not
  *   on the device (GMSFS_CONNECT_REPLACE), -ENODATA: they were given up; -EBUSY: it is being
  *   written by its file.
@@ -648,26 +659,26 @@ GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_acc
                                   int *fd);
 
 /*
- * gmsfs_export_each - the same of several allocations, all or none
+ * gmsfs_export_each - export several allocations, all or none
  *
- * One after the other costs as many trips to the daemon; of allocations whose slots follow one
- * another, as gmsfs_allocate_each makes them, the descriptors come together. count: at most
- * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; all -1 where it fails, but where
- * count is none that is allowed. Errors: as gmsfs_export_handle.
+ * Separate calls of gmsfs_export_handle cost one trip to the daemon each; allocations whose slots
+ * follow one another, as gmsfs_allocate_each makes them, arrive together. count: at most
+ * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; on failure all are -1, unless `count`
+ * itself is invalid. Errors: as gmsfs_export_handle.
  */
 GMSFS_API int gmsfs_export_each(gmsfs_t *handle, const uint64_t *slots, size_t count,
                                 enum gmsfs_access access, int *fds);
 
-/* Needs no lock. Errors: -ENOENT (no such slot). */
+/* Describes one allocation. Needs no lock. Errors: -ENOENT (no such slot). */
 GMSFS_API int gmsfs_get_handle_info(gmsfs_t *handle, uint64_t slot, struct gmsfs_handle_info *info,
                                     size_t info_bytes);
 #define gmsfs_get_handle_info(handle, slot, info) \
     gmsfs_get_handle_info(handle, slot, info, sizeof(struct gmsfs_handle_info))
 
 /*
- * gmsfs_list_handles - all allocations by slot; of the working copy while a writer works
+ * gmsfs_list_handles - list all allocations by slot; of the working copy while a writer works
  *
- * tag: optional, only those with this tag. list: to be freed with free(3); NULL when empty.
+ * tag: optional: list only allocations with this tag. list: free it with free(3); NULL when empty.
  */
 GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_handle_info **list,
                                  size_t *count, size_t item_bytes);
@@ -675,21 +686,21 @@ GMSFS_API int gmsfs_list_handles(gmsfs_t *handle, const char *tag, struct gmsfs_
     gmsfs_list_handles(handle, tag, list, count, sizeof(struct gmsfs_handle_info))
 
 /*
- * gmsfs_set_memory_timeout - how long calls on this handle wait for memory that others give back
+ * gmsfs_set_memory_timeout - set how long calls on this handle wait for memory of other clients
  *
- * timeout_ms: 0: not at all (-ENOMEM at once, as with GMSFS_ALLOC_NOWAIT); the mount's
- *   alloc_timeout is the most; GMSFS_TIMEOUT_FOREVER, or -1, as after gmsfs_open: that one. Of
- *   gmsfs_allocate_handle(s), gmsfs_create_mapping and gmsfs_reallocate_all_handles. Memory that is
- *   set aside with a lock is waited for as the lock is.
+ * timeout_ms: 0: not at all (-ENOMEM at once, as with GMSFS_ALLOC_NOWAIT); at most the mount's
+ *   alloc_timeout; GMSFS_TIMEOUT_FOREVER, or -1: the mount's alloc_timeout, as after gmsfs_open.
+ *   Applies to gmsfs_allocate_handle(s), gmsfs_create_mapping and gmsfs_reallocate_all_handles.
+ *   Memory that is reserved together with a lock has the timeout of the lock.
  */
 GMSFS_API int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms);
 
-/* Remove an allocation, a slab with all its pieces too, and the entries bound to it; mappings stay.
- * Errors: -ENOLCK, -ENOENT. */
+/* Removes an allocation (a slab with all its pieces too) and the entries bound to it; mappings
+ * stay. Errors: -ENOLCK, -ENOENT. */
 GMSFS_API int gmsfs_free_handle(gmsfs_t *handle, uint64_t slot);
 
-/* Remove all allocations and all entries; mappings stay. How many there are gmsfs_list_handles
- * tells the writer before. Errors: -ENOLCK. */
+/* Removes all allocations and all entries; mappings stay. To learn how many there are, call
+ * gmsfs_list_handles before. Errors: -ENOLCK. */
 GMSFS_API int gmsfs_clear_all_handles(gmsfs_t *handle);
 
 /* ---- Tier 1: addresses ---------------------------------------------------------------------- */
@@ -697,7 +708,7 @@ GMSFS_API int gmsfs_clear_all_handles(gmsfs_t *handle);
 /*
  * gmsfs_reserve_va - reserve address space, without memory; touching it is a fault
  *
- * size_bytes is rounded up to the granularity, to which the address is aligned too.
+ * size_bytes is rounded up to the granularity; the address is aligned to it too.
  */
 GMSFS_API int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va);
 
@@ -710,11 +721,11 @@ GMSFS_API int gmsfs_reserve_va(gmsfs_t *handle, uint64_t size_bytes, void **va);
  */
 GMSFS_API int gmsfs_map_va(gmsfs_t *handle, void *va, uint64_t slot, enum gmsfs_access access);
 
-/* Unmap what was mapped at exactly `va`; the addresses stay reserved. Errors: -ENOENT, -EBUSY (it
- * is a slab with pieces). */
+/* Unmaps the mapping that begins at exactly `va`; the addresses stay reserved. Errors: -ENOENT,
+ * -EBUSY (it is a slab with pieces). */
 GMSFS_API int gmsfs_unmap_va(gmsfs_t *handle, void *va);
 
-/* Give back the reservation that begins at `va`. Errors: -ENOENT, -EBUSY (has mappings). */
+/* Gives back the reservation that begins at `va`. Errors: -ENOENT, -EBUSY (has mappings). */
 GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
 
 /* ---- Tier 1: metadata ----------------------------------------------------------------------- */
@@ -722,10 +733,10 @@ GMSFS_API int gmsfs_free_va(gmsfs_t *handle, void *va);
 /*
  * gmsfs_metadata_put - set an entry, replacing one of the same key
  *
- * An offset that is not below the allocation's aligned size is found by gmsfs_commit.
- * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot, or an offset other than 0 where it
- * is bound to none), -ENOSPC (bounds), -EFBIG: the value has more than GMSFS_VALUE_MAX bytes; it is
- * not looked at, and the mount is not asked.
+ * An offset that is not below the allocation's aligned size is found later, by gmsfs_commit.
+ * Errors: -ENOLCK (not the writer), -EINVAL (key, no such slot, or an offset other than 0 in an
+ * unbound entry), -ENOSPC (bounds), -EFBIG: the value has more than GMSFS_VALUE_MAX bytes; the
+ * library then neither reads it nor asks the mount.
  */
 GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *entry);
 
@@ -735,7 +746,7 @@ GMSFS_API int gmsfs_metadata_put(gmsfs_t *handle, const struct gmsfs_metadata *e
  * culprit: optional; on failure the index of the entry at fault, or SIZE_MAX when it is none of
  * them. No other member of the session may free allocations meanwhile.
  * Errors: as gmsfs_metadata_put; -EFBIG without a culprit: all of them together are more than the
- * mount takes at once (gmsfs(5), LIMITS).
+ * mount accepts at once (gmsfs(5), LIMITS).
  */
 GMSFS_API int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metadata *entries,
                                       size_t count, size_t *culprit);
@@ -743,22 +754,22 @@ GMSFS_API int gmsfs_metadata_put_many(gmsfs_t *handle, const struct gmsfs_metada
 /*
  * gmsfs_metadata_get - look an entry up; needs no lock
  *
- * slot, offset, value, value_bytes: optional. value: to be freed with free(3), never NULL; a NUL
- * that value_bytes does not count follows the bytes. Errors: -ENOENT; -EINVAL: no entry can have
- * such a key.
+ * slot, offset, value, value_bytes: optional. value: free it with free(3), never NULL; a NUL that
+ * value_bytes does not count follows the bytes. Errors: -ENOENT; -EINVAL: no entry can have such a
+ * key.
  */
 GMSFS_API int gmsfs_metadata_get(gmsfs_t *handle, const char *key, uint64_t *slot, uint64_t *offset,
                                  void **value, size_t *value_bytes);
 
 /*
- * gmsfs_metadata_list - keys that begin with `prefix` (NULL or "": all), in bytewise order
+ * gmsfs_metadata_list - list the keys that begin with `prefix` (NULL or "": all), in bytewise order
  *
- * keys: `count` NUL-terminated strings in one block, to be freed with one free(3). A key that holds
- * a NUL (gmsfs_read_layout shows such) is left out, as C strings cannot name it. Needs no lock.
+ * keys: `count` NUL-terminated strings in one block: one free(3) frees them. A key that contains a
+ * NUL (gmsfs_read_layout shows such keys) is left out, as C strings cannot name it. Needs no lock.
  */
 GMSFS_API int gmsfs_metadata_list(gmsfs_t *handle, const char *prefix, char ***keys, size_t *count);
 
-/* Errors: -ENOLCK, -ENOENT, -EINVAL (key). */
+/* Removes an entry. Errors: -ENOLCK, -ENOENT, -EINVAL (key). */
 GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 
 /* ---- Tier 2: mappings ----------------------------------------------------------------------- */
@@ -767,34 +778,38 @@ GMSFS_API int gmsfs_metadata_delete(gmsfs_t *handle, const char *key);
 #define GMSFS_SLAB_DEFAULT_BYTES (UINT64_C(2) << 30) /* the largest */
 
 /*
- * gmsfs_set_slab_bytes - from how large allocations gmsfs_create_mapping carves
+ * gmsfs_set_slab_bytes - set the size of the slabs from which gmsfs_create_mapping carves pieces
  *
- * The number of allocations decides what attaching, sleeping and waking cost. So sizes up to that
- * of a slab are pieces of slabs. slab_bytes: rounded up to the granularity; 0: one allocation for
- * each; GMSFS_SLAB_DEFAULT, as after gmsfs_open: a slab is as large as one granule, or a quarter of
- * what its tag has in slabs by then, or its first piece, whatever is most, up to 2 GiB, or less
- * where an eighth of the device, or what was announced at connect (gmsfs_connect_reserve), is less;
- * and the first of all is as large as what was announced. So a tag costs at most about a quarter
- * more than it holds, and what its pieces leave of a granule: 10 MB in pieces of 600 KiB, six
- * granules of 2 MiB; the 291 tensors of an 8B model, 14 allocations and 1 %. Holds for what is
- * created from now on. A slab is allocated whole: a device that has less left is full (-ENOMEM).
+ * The number of allocations decides the cost of attaching, sleeping and waking. So sizes up to that
+ * of a slab become pieces of slabs. Applies to later calls.
+ * slab_bytes: rounded up to the granularity; 0: no slabs, one allocation for each mapping;
+ *   GMSFS_SLAB_DEFAULT, as after gmsfs_open: a new slab has the largest of one granule, a quarter
+ *   of the bytes that its tag has in slabs so far, and its first piece, but at most 2 GiB, an
+ *   eighth of the device, and the bytes announced at connect (gmsfs_connect_reserve); the very
+ *   first slab has the announced bytes.
+ * So a tag costs at most about a quarter more than its pieces, and the unused rest of a granule:
+ * 10 MB in pieces of 600 KiB take six granules of 2 MiB; the 291 tensors of an 8B model take 14
+ * allocations and 1 % more. A slab is allocated whole: if less is free, the device counts as full
+ * (-ENOMEM).
  */
 GMSFS_API int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes);
 
 /*
  * gmsfs_create_mapping - allocate, reserve and map for writing, in one call, all or nothing
  *
- * A size over that of the largest slab is an allocation of its own, with offset 0. A smaller one is
- * a piece: in the oldest slab with this tag that has room for it, in the first gap, at a multiple
- * of 512 bytes. So the same calls in the same order give the same layout, and the same layout_hash.
- * slot: optional; of the allocation, be it a slab. gmsfs_resolve tells the offset in it, which
- * metadata must say. Memory is zeroed, except that a piece where one was destroyed has its bytes.
+ * A size above that of the largest slab is an allocation of its own, with offset 0. A smaller one
+ * is a piece: in the oldest slab with this tag that has room for it, in the first gap, at a
+ * multiple of 512 bytes. So the same calls in the same order give the same layout, and the same
+ * layout_hash.
+ * slot: optional; of the allocation, which may be a slab. gmsfs_resolve gives the offset in it,
+ * which metadata must state. Memory is zeroed, except that a piece where another was destroyed has
+ * the old bytes.
  * Errors: as gmsfs_allocate_handle and gmsfs_map_va.
  */
 GMSFS_API int gmsfs_create_mapping(gmsfs_t *handle, uint64_t size_bytes, const char *tag,
                                    uint64_t *slot, void **ptr);
 
-/* The same for an allocation that exists: reserve and map. */
+/* Reserves addresses for an existing allocation and maps it there. */
 GMSFS_API int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_access access,
                                    void **ptr);
 
@@ -802,7 +817,7 @@ GMSFS_API int gmsfs_attach_mapping(gmsfs_t *handle, uint64_t slot, enum gmsfs_ac
  * gmsfs_attach_all - map the whole layout, side by side in rank order
  *
  * list: optional; `count` mappings by rank, to be freed with free(3); NULL when the layout is
- * empty. count: optional. One ioctl, one message, and one receive for every 253 allocations.
+ * empty. count: optional. Costs one ioctl, one message, and one receive for every 253 allocations.
  * Errors: as gmsfs_map_va; then nothing is mapped.
  */
 GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
@@ -813,18 +828,18 @@ GMSFS_API int gmsfs_attach_all(gmsfs_t *handle, enum gmsfs_access access,
 /*
  * gmsfs_destroy_mapping - undo gmsfs_create_mapping, gmsfs_attach_mapping, or one of attach_all
  *
- * ptr: where a mapping or a piece begins. What gmsfs_create_mapping made goes back while this
- * handle is still the writer that made it, asleep too: a piece to its slab, the last piece with its
- * slab to the device; after a commit it stays in the layout, and the slab is unmapped with its last
- * piece. Where the mount does not take it back now (-ENOMEM, say), nothing has changed.
- * Entries bound into a piece are the caller's to delete. What was attached only stays in the
- * layout. A mapping made by gmsfs_map_va is unmapped; its reservation is the caller's. Errors:
- * -ENOENT.
+ * ptr: the beginning of a mapping or a piece. Memory of gmsfs_create_mapping is given back while
+ * this handle is still the writer that made it, also asleep: a piece to its slab, the last piece
+ * with its slab to the device. After a commit it stays in the layout, and the slab is unmapped with
+ * its last piece. If the mount cannot take it back now (-ENOMEM, for example), nothing has changed.
+ * The caller deletes entries bound into a piece. Memory that was only attached stays in the layout.
+ * A mapping made by gmsfs_map_va is unmapped, and the caller frees its reservation.
+ * Errors: -ENOENT.
  */
 GMSFS_API int gmsfs_destroy_mapping(gmsfs_t *handle, void *ptr);
 
-/* All mappings of this handle by address, in place of a slab its pieces, preserved ones included;
- * list as in attach_all. */
+/* Lists all mappings of this handle by address, preserved ones included, the pieces in place of a
+ * slab; list as in attach_all. */
 GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, size_t *count,
                                   size_t item_bytes);
 #define gmsfs_list_mappings(handle, list, count) \
@@ -835,10 +850,10 @@ GMSFS_API int gmsfs_list_mappings(gmsfs_t *handle, struct gmsfs_mapping **list, 
 /*
  * gmsfs_unmap_all_vas - go to sleep: unmap everything, keep the addresses, release the lock
  *
- * Afterwards the process holds no mapping and no descriptor of the memory, so it pins none; its
+ * Afterwards the process has no mapping and no descriptor of the memory, so it pins none; its
  * pointers must not be used until gmsfs_remap_all_vas or gmsfs_reallocate_all_handles.
  * A writer that has not committed aborts, as by gmsfs_disconnect. On a dead mount everything is
- * unmapped too, and the answer -ENOTCONN.
+ * unmapped too, and the answer is -ENOTCONN.
  * flags: GMSFS_UNMAP_KEEP_LOCK: leave the lock as it is.
  */
 GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
@@ -847,11 +862,11 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
  * gmsfs_remap_all_vas - wake up: map the same layout at the same addresses
  *
  * Takes the RO lock if the handle is not connected (timeout_ms as in gmsfs_connect), else uses the
- * one it has. What was writable is read-only under an RO lock.
+ * lock it has. Under an RO lock, mappings that were writable become read-only.
  * strict: 0: the layout must have the same layout_hash as when it was unmapped, so every pointer
  *   points at the same tensor, but a writer may have published new bytes (see gmsfs_generation).
  *   1: it must also be the same store and generation, so the bytes are the same.
- *   Compared is what the mappings showed; where there were none, any layout will do.
+ *   Only layouts that the handle had mapped are compared; without mappings, any layout will do.
  *   A layout unmapped before its first commit has no hash: then the sizes by rank must agree.
  *   Under an RW lock the hash is not known: then there must have been no other commit.
  * All or nothing: on failure nothing is mapped, the addresses stay reserved, and the lock is as
@@ -862,13 +877,14 @@ GMSFS_API int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags);
 GMSFS_API int gmsfs_remap_all_vas(gmsfs_t *handle, uint64_t timeout_ms, int strict);
 
 /*
- * gmsfs_unmap_tag, gmsfs_remap_tag - put to sleep and wake what has one tag; the rest stays mapped
+ * gmsfs_unmap_tag, gmsfs_remap_tag - put to sleep, or wake, the mappings with one tag only
  *
- * For an engine that gives back its KV cache apart from its weights, say, which are in one store.
- * The lock is needed, and kept: what is allocated stays so, and this process has no mapping of it.
- * remap: as gmsfs_remap_all_vas with strict 0, of what sleeps with this tag; all or nothing. What
- * sleeps by its tag wakes with gmsfs_remap_all_vas as well, after gmsfs_unmap_all_vas.
- * tag: "" for what has none. That nothing has it, or nothing sleeps or is awake, is no error.
+ * For an engine that gives back its KV cache separately from its weights, both in one store. Needs
+ * the lock, and keeps it: the allocations stay, but this process does not map them.
+ * remap: as gmsfs_remap_all_vas with strict 0, of the sleeping mappings with this tag; all or
+ * nothing. After gmsfs_unmap_all_vas, gmsfs_remap_all_vas also wakes mappings that sleep by tag.
+ * tag: "" for mappings without one. No mapping with this tag, or none to put to sleep or to wake,
+ * is no error.
  * Errors: -ENOLCK: not connected; -EINVAL: all sleep (gmsfs_unmap_all_vas); those of
  *   gmsfs_unmap_all_vas, and (remap) of gmsfs_remap_all_vas.
  */
@@ -878,33 +894,34 @@ GMSFS_API int gmsfs_remap_tag(gmsfs_t *handle, const char *tag);
 /*
  * gmsfs_retarget - map another store of the same shape at the same addresses
  *
- * For a slot: a reader's handle whose pointers stay while one adapter after the other is behind
- * them. `path`: the other store, on the same device. The reader's lock of the store that the handle
- * had is released, that of the other is taken, and every mapping shows the allocation of the same
- * rank there; gmsfs_reopen then follows the new path. The handle is awake afterwards, also if it
- * slept. One that has mapped nothing yet takes any store, and its lock.
+ * For a reader that shows one adapter after the other at the same pointers. `path`: the other
+ * store, on the same device. The call releases the reader's lock of the current store, takes that
+ * of the other store, and maps the other store's allocation of the same rank at every mapping;
+ * gmsfs_reopen then follows the new path. The handle is awake afterwards, also if it slept. A
+ * handle that has mapped nothing yet accepts any store, and takes its lock.
  *
- * The same shape: as many allocations, of the same sizes and tags by rank, and the same entries in
- * them: key, rank, offset, value (a tensor's type and dimensions). Entries that are bound to no
- * allocation may differ, and so may slots: gmsfs_resolve and gmsfs_generation tell the new ones.
+ * The same shape means: as many allocations, of the same sizes and tags by rank, and the same
+ * entries in them: key, rank, offset, value (a tensor's type and dimensions). Entries that are
+ * bound to no allocation may differ, and so may slots: gmsfs_resolve and gmsfs_generation give the
+ * new ones.
  *
- * If the other's lock can be had at once, the old one is given back after it was taken, and nobody
- * gets in between. Else (a writer is there, or the bytes have to come to the device first) the
- * memory and the lock of the old store go before the wait: what waits holds nothing that others,
- * or the promotion that it waits for, may need. timeout_ms as in gmsfs_connect; 0 changes nothing
- * where it cannot be had at once (-EAGAIN).
+ * If the other lock is free, it is taken before the old one is released, and no client gets in
+ * between. Else (a writer is there, or the bytes have to come to the device first) the memory and
+ * the lock of the old store are released before the wait, so that this call holds nothing that
+ * other clients, or the promotion that it waits for, may need. timeout_ms as in gmsfs_connect; with
+ * 0 nothing changes if the lock is not free (-EAGAIN).
  *
- * Nobody may use the pointers meanwhile; the device's work is waited for, as by
- * gmsfs_unmap_all_vas. gmsfs_granted_lock and gmsfs_resolve are not held up and tell the one store
- * or the other.
+ * The pointers must not be used during the call; it waits for the device's work, as
+ * gmsfs_unmap_all_vas does. gmsfs_granted_lock and gmsfs_resolve do not wait, and answer for either
+ * the one store or the other.
  *
- * All or nothing: on failure the handle is on the store that it had. With the lock and mapped as
- * before, if it had not to wait. After a wait, only if that store's lock can be had at once and
- * nobody has committed to it since; else (it was evicted meanwhile, say) the handle sleeps on it
- * without the lock (gmsfs_is_unmapped), as after gmsfs_unmap_all_vas, and gmsfs_remap_all_vas wakes
- * it.
- * Errors: -ESTALE: the layout there has another shape, or what the handle maps was never committed,
- *   or is no longer its store's and gmsfs_retarget has not seen it before;
+ * All or nothing: on failure the handle stays on its store. If the call did not have to wait, it is
+ * connected and mapped as before. After a wait that holds only if the old store's lock is free and
+ * no writer has committed to it since; else (it was evicted meanwhile, for example) the handle
+ * sleeps on it without the lock (gmsfs_is_unmapped), as after gmsfs_unmap_all_vas, and
+ * gmsfs_remap_all_vas wakes it.
+ * Errors: -ESTALE: the layout there has another shape, or the handle's mappings were never
+ *   committed, or are no longer of its store's layout and gmsfs_retarget has not seen it before;
  *   -EXDEV: another device (of host memory, every mount is one), or the handle maps host memory for
  *   GMSFS_CONNECT_ANY; -EBUSY: the handle is a writer, or maps something though it sleeps;
  *   -ENOLCK: it maps something without the lock (gmsfs_unmap_all_vas first);
@@ -913,14 +930,15 @@ GMSFS_API int gmsfs_remap_tag(gmsfs_t *handle, const char *tag);
 GMSFS_API int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout_ms);
 
 /*
- * gmsfs_reallocate_all_handles - wake up with new memory: allocate the same sizes and tags anew
+ * gmsfs_reallocate_all_handles - wake up with new memory: allocate the same sizes and tags again
  *
- * Tags are those that were given at the allocation, or found before going to sleep. Needs the RW
- * lock, and gmsfs_unmap_all_vas before it. In the same order as the old ones, zeroed, mapped for
- * writing at the same addresses; several mappings of one allocation share the new one. What is in
- * the layout already stays (gmsfs_clear_all_handles first, to begin afresh).
- * All the memory is set aside before any is allocated, as by gmsfs_connect_reserve, waiting for it
- * as gmsfs_allocate_handle does: -ENOMEM leaves nothing half done.
+ * Needs the RW lock, and gmsfs_unmap_all_vas before it. Tags are those given at the allocation, or
+ * found before going to sleep. The new allocations have the order of the old ones, and are zeroed
+ * and mapped for writing at the same addresses; several mappings of one allocation share the new
+ * one. Allocations that the layout already has stay (gmsfs_clear_all_handles first, to start
+ * empty).
+ * All the memory is reserved before any is allocated, as by gmsfs_connect_reserve, with the wait of
+ * gmsfs_allocate_handle: -ENOMEM leaves nothing half done.
  * All or nothing, as gmsfs_remap_all_vas.
  * Errors: -ENOLCK (not the writer), -ENODATA (the tags are not known: the handle was not connected
  *   when the memory was unmapped), and those of gmsfs_allocate_handle and gmsfs_map_va.
@@ -928,26 +946,27 @@ GMSFS_API int gmsfs_retarget(gmsfs_t *handle, const char *path, uint64_t timeout
 GMSFS_API int gmsfs_reallocate_all_handles(gmsfs_t *handle);
 
 /*
- * gmsfs_copy_private - memory of this process alone, with the bytes at `ptr`, readable and writable
+ * gmsfs_copy_private - copy the bytes at `ptr` to writable memory of this process alone
  *
- * For tensors that an engine writes to, where the store's memory is read-only. ptr, size_bytes: in
- * mappings of this handle. copy: at another address; it stays where it is, also while the handle
- * sleeps, until gmsfs_free_private or gmsfs_close. It is no part of the store, nor on its account.
- * On a GPU it has what was written by all work that was given to the context before.
+ * For tensors that an engine writes to, while the store's memory is read-only. ptr, size_bytes: in
+ * mappings of this handle. copy: at another address; it stays there, also while the handle sleeps,
+ * until gmsfs_free_private or gmsfs_close. It is no part of the store, and the store's account does
+ * not count it. On a GPU the copy includes the writes of all work that was given to the context
+ * before.
  * Errors: -ENOENT (not mapped now), -ENOMEM (the device, or the machine, is full).
  */
 GMSFS_API int gmsfs_copy_private(gmsfs_t *handle, const void *ptr, uint64_t size_bytes,
                                  void **copy);
-/* ptr: from gmsfs_copy_private. Errors: -ENOENT. */
+/* Frees a copy. ptr: from gmsfs_copy_private. Errors: -ENOENT. */
 GMSFS_API int gmsfs_free_private(gmsfs_t *handle, void *ptr);
 
-/* What of the device this process has by this handle, for engines that size their caches. */
+/* Reports how much device memory this process uses by this handle, for engines that size caches. */
 GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info, size_t info_bytes);
 #define gmsfs_memory_info(handle, info) \
     gmsfs_memory_info(handle, info, sizeof(struct gmsfs_memory_info))
 
 /*
- * gmsfs_resolve - which allocation, and where in it, `ptr` points to
+ * gmsfs_resolve - find the allocation that `ptr` points into, and the offset in it
  *
  * ptr: anywhere in a mapping of this handle, preserved ones included. slot, offset: optional.
  * Errors: -ENOENT.
@@ -955,7 +974,7 @@ GMSFS_API int gmsfs_memory_info(gmsfs_t *handle, struct gmsfs_memory_info *info,
 GMSFS_API int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, uint64_t *offset);
 
 /*
- * gmsfs_locate - where in this process a byte of an allocation is: the other way round
+ * gmsfs_locate - find the address of a byte of an allocation: the inverse of gmsfs_resolve
  *
  * slot, offset: as metadata has them. ptr: in a mapping of the layout that this handle last saw,
  * the lowest if there are several, preserved ones included. Errors: -ENOENT (not mapped).
@@ -963,7 +982,7 @@ GMSFS_API int gmsfs_resolve(gmsfs_t *handle, const void *ptr, uint64_t *slot, ui
 GMSFS_API int gmsfs_locate(gmsfs_t *handle, uint64_t slot, uint64_t offset, void **ptr);
 
 /*
- * gmsfs_descriptor_of - a new descriptor of the memory behind `ptr`, which the caller closes
+ * gmsfs_descriptor_of - return a new descriptor of the memory behind `ptr`; the caller closes it
  *
  * From the mount, with the access that the mapping has. Needs the lock.
  * Errors: as gmsfs_export_handle; -ENOENT (no mapping there); -ESTALE: the mapping shows memory
