@@ -5,7 +5,7 @@
  * For programs that load a model into a store, or map a model that is already there. A handle
  * (`gmsfs_t`) stands for one store, for example /mnt/gms/gpu0/weights. A process connects (takes
  * the store's lock, RO or RW), allocates or attaches, and maps; a writer then commits, or seals a
- * layout whose bytes never become final. The calls have the names that NVIDIA Dynamo's GPU Memory
+ * layout (final shape, changing bytes). The calls have the names that NVIDIA Dynamo's GPU Memory
  * Service gives its client. Tier 1 handles allocations, virtual addresses and metadata one by one.
  * Tier 2 handles whole mappings: it also puts a process to sleep (gmsfs_unmap_all_vas) and wakes it
  * (gmsfs_remap_all_vas) with every pointer as it was.
@@ -328,7 +328,7 @@ GMSFS_API int gmsfs_device_error(gmsfs_t *handle, char text[GMSFS_DEVICE_ERROR_B
  *   GMSFS_CONNECT_KEEP_PLACE: after -ETIMEDOUT the handle's place in the queue is reserved for one
  *   second: a call that asks for the same again within it resumes at that place. Meanwhile a
  *   reserved place of a writer holds readers off; if the lock is free in that second, a writer
- *   behind it may pass it, and anyone may pass a reserved place of a reader.
+ *   behind it may pass it, and any client may pass a reserved place of a reader.
  *   gmsfs_disconnect, gmsfs_close and gmsfs_cancel give the place up.
  * Errors: -EINVAL.
  */
@@ -488,7 +488,7 @@ GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
  * handles: `count` of them, 1..GMSFS_GROUP_MAX, in any order, each of another store, on any mounts.
  * A group is whole if gmsfs_commit_group published it: every store committed, with one group id.
  * (One store alone is whole when it is committed.)
- * mode: GMSFS_MODE_RW: become the writer of all, whatever they contain.
+ * mode: GMSFS_MODE_RW: become the writer of all, with any contents.
  *   GMSFS_MODE_RO waits until all are committed, then requires them to be whole. It holds no lock
  *   while it waits.
  *   GMSFS_MODE_RW_OR_RO is RO if the group is whole, RW if nothing is committed, and also RW
@@ -497,13 +497,12 @@ GMSFS_API int gmsfs_cancel(gmsfs_t *handle);
  * timeout_ms: as in gmsfs_connect, for all together.
  * Locks are taken in the order of the store ids, so groups that overlap never wait for each other
  * in a circle. A process that holds one of these locks by another handle waits for itself.
- * Stores whose bytes are not on their devices are promoted one by one, in the order of the devices,
- * and the call waits for them without holding a lock: two groups that need each other's memory both
- * get their turn. A store that has given up its bytes (`none`) is not whole: RW_OR_RO is RW then,
- * RO is -ENODATA.
- * Afterwards each handle is connected as by gmsfs_connect: fill its store, hand its token to a
- * worker, disconnect it. Never granted in part: on failure no handle is connected, and every lock
- * taken on the way is released. During the wait gmsfs_granted_lock shows none of these locks.
+ * Stores with their bytes elsewhere are promoted one by one, in the order of the devices, and the
+ * call waits for them without holding a lock: two groups that need each other's memory both get
+ * their turn. A store that has given up its bytes (`none`) is not whole: RW_OR_RO is RW then, RO is
+ * -ENODATA. Afterwards each handle is connected as by gmsfs_connect: fill its store, hand its token
+ * to a worker, disconnect it. Never granted in part: on failure no handle is connected, and every
+ * lock taken on the way is released. During the wait gmsfs_granted_lock shows none of these locks.
  * Errors: as gmsfs_connect; -EINVAL: a store twice; -EBUSY: a handle is connected; -ESTALE: (RO)
  * all are committed, but not with one id, a mix of two loads; or a store was removed, or the
  * session on one was revoked while the call waited for others.
@@ -661,8 +660,8 @@ GMSFS_API int gmsfs_export_handle(gmsfs_t *handle, uint64_t slot, enum gmsfs_acc
 /*
  * gmsfs_export_each - export several allocations, all or none
  *
- * Separate calls of gmsfs_export_handle cost one trip to the daemon each; allocations whose slots
- * follow one another, as gmsfs_allocate_each makes them, arrive together. count: at most
+ * Separate calls of gmsfs_export_handle cost one trip to the daemon each; allocations with
+ * consecutive slots, as gmsfs_allocate_each makes them, arrive together. count: at most
  * GMSFS_ALLOCATE_EACH_MAX. fds: in the order of `slots`; on failure all are -1, unless `count`
  * itself is invalid. Errors: as gmsfs_export_handle.
  */

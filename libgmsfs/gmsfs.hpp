@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gmsfs.hpp - gmsfs.h for C++17: handles that close themselves, results that carry a value
-//
-// A thin layer: each function is one call of gmsfs.h, where its errors are told. Nothing throws, so
-// it can be used with -fno-exceptions; an error is a negative errno, as in C. Whatever is not here
-// is called on Store::get(), graph pools and regions by headers of their own.
+// A thin layer: each function is one call of gmsfs.h, which documents its errors. Nothing throws,
+// so it can be used with -fno-exceptions; an error is a negative errno, as in C. Use Store::get()
+// for every other call of gmsfs.h; graph pools and regions have headers of their own.
 #ifndef GMSFS_HPP
 #define GMSFS_HPP
 
@@ -20,7 +19,7 @@ namespace gmsfs {
 
 inline constexpr std::uint64_t forever = GMSFS_TIMEOUT_FOREVER;
 
-// A value, or the negative errno that there is instead.
+// A value, or a negative errno in its place.
 template <typename T> class [[nodiscard]] Result {
   public:
     Result(T value) : value_(std::move(value)) {}
@@ -28,7 +27,7 @@ template <typename T> class [[nodiscard]] Result {
 
     explicit operator bool() const { return error_ == 0; }
     int error() const { return error_; }
-    // Only of a success.
+    // Only after success.
     T &operator*() { return value_; }
     const T &operator*() const { return value_; }
     T *operator->() { return &value_; }
@@ -43,7 +42,7 @@ struct Free {
     void operator()(void *block) const { std::free(block); }
 };
 
-// A list that the library made.
+// A list that the library allocated; freed with its object.
 template <typename T> class List {
   public:
     List() = default;
@@ -69,7 +68,7 @@ struct Created {
     std::uint64_t slot = GMSFS_SLOT_NONE;
 };
 
-// One store. Closed with its object, which ends the lock and every mapping.
+// One store. Its end closes the handle, which releases the lock and unmaps everything.
 class Store {
   public:
     Store() = default;

@@ -4,30 +4,31 @@
  *
  * A graph pool is scratch memory for CUDA graphs of which one runs at a time, in a store of its
  * own. The store's allocations are chunks of one size. Addresses come from spaces, one for each
- * shape (or for several that are captured into one): a space is reserved at once and mapped as far
- * as its shape reached. Chunk k of every space is the same memory, the pool's chunk k, so all
- * shapes together cost what the largest one does.
+ * shape (or one for several shapes that are captured into it): a space is reserved at once and
+ * mapped as far as its shape reached. Chunk k of every space is the same memory, the pool's chunk
+ * k, so all shapes together cost as much as the largest one.
  *
- * An eager space is for what a program allocates and keeps, its input and output buffers say: its
- * chunks are nobody else's.
+ * An eager space is for memory that a program allocates and keeps, for example its input and output
+ * buffers: it shares its chunks with no other space.
  *
- * A pool is awake or asleep. Awake it holds the store's RW lock, and its chunks. Asleep it has
- * neither, but all spaces keep their addresses and what is allocated in them, so graphs stay valid;
- * awake again they may be launched. What memory contains is lost with every sleep, also that of
- * eager spaces, and may be of another process then. A program that dies awake leaves an EMPTY
- * store; after a sleep with GMSFS_GRAPH_KEEP the memory stays until another pool wakes on it.
+ * A pool is awake or asleep. Awake, it holds the store's RW lock, and its chunks. Asleep, it holds
+ * neither, but all spaces keep their addresses and their segments, so graphs stay valid and may be
+ * launched again after the next wake. Every sleep loses the contents of the memory, also those of
+ * eager spaces; after a wake it may be other memory, with another process's old bytes. A program
+ * that dies awake leaves an EMPTY store; after a sleep with GMSFS_GRAPH_KEEP the memory stays until
+ * another pool wakes on it.
  *
- * THREADS, FORK as for handles: the calls on a pool are done one after the other. Not held up by
- * one that waits are gmsfs_graph_dealloc, gmsfs_graph_space_dealloc and the statistics. A space
- * belongs to its pool: gmsfs_graph_close ends both, and what others wait for, a wake with
- * -ECANCELED, a launch with -EBADF. No call aborts.
+ * THREADS, FORK as for handles: calls on a pool run one after the other. gmsfs_graph_dealloc,
+ * gmsfs_graph_space_dealloc and the statistics do not wait for a call that waits. A space belongs
+ * to its pool: gmsfs_graph_close ends both, and the waits of other threads: a wake with -ECANCELED,
+ * a launch with -EBADF. No call aborts the process.
  *
- * ERRORS beside those named at each:
- *   -EBUSY   where a call unmaps memory (sleep, shrink, free): a space of the pool that is not
+ * ERRORS beside the own errors of each function:
+ *   -EBUSY   in calls that unmap memory (sleep, shrink, free): a space of the pool that is not
  *     eager is selected, or a stream is capturing (gmsfs_set_streams); nothing has changed
- *   -EDEADLK where a call unmaps memory: this thread is between gmsfs_graph_enter and
- *     gmsfs_graph_leave. Other threads that are there are waited for
- *   -ESTALE  also: an administrator ended the session. gmsfs_graph_sleep puts that in order
+ *   -EDEADLK in calls that unmap memory: this thread is between gmsfs_graph_enter and
+ *     gmsfs_graph_leave. The call waits for other threads that are between them
+ *   -ESTALE  also: an administrator ended the session. gmsfs_graph_sleep recovers from it
  */
 #ifndef GMSFS_GRAPH_H
 #define GMSFS_GRAPH_H
@@ -44,23 +45,23 @@ typedef struct gmsfs_graph_space gmsfs_graph_space_t;
 #define GMSFS_GRAPH_CHUNK_BYTES (UINT64_C(32) << 20) /* by default */
 #define GMSFS_GRAPH_TAG         "gmsfs.graph"        /* of each chunk */
 
-/* What a pool has, in bytes. Addresses cost nothing, mappings next to nothing; memory is
- * physical_bytes. */
+/* Use of a pool, in bytes. Addresses cost nothing, mappings next to nothing; physical_bytes is the
+ * memory. */
 struct gmsfs_graph_stats {
     int awake;
     uint64_t chunk_bytes;
     uint64_t physical_bytes; /* chunks that the pool holds; 0 asleep */
-    uint64_t needed_bytes;   /* of them mapped somewhere; asleep: as many as it wakes up to */
-    uint64_t eager_bytes;    /* of those needed, what eager spaces have for themselves */
-    uint64_t high_bytes;     /* the most physical_bytes that there were since the pool was opened */
+    uint64_t needed_bytes;   /* of them mapped by a space; asleep: bytes that the next wake needs */
+    uint64_t eager_bytes;    /* part of needed_bytes that eager spaces own */
+    uint64_t high_bytes;     /* the highest physical_bytes since the pool was opened */
     uint64_t mapped_bytes;   /* by all spaces together; 0 asleep */
     uint64_t address_bytes;  /* reserved by all spaces together */
     uint64_t spaces;
     uint64_t live; /* segments: allocated in a space and not given back */
     uint64_t live_bytes;
     uint64_t selected; /* streams that have a space selected */
-    uint64_t waiters;  /* writers that wait for the store: other pools that want their turn; 0
-                        * asleep. While another call is under way, as last known */
+    uint64_t waiters;  /* writers that wait for the store: other pools in the queue; 0 asleep. While
+                        * another call runs, as last known */
 };
 
 struct gmsfs_graph_space_stats {
@@ -73,10 +74,10 @@ struct gmsfs_graph_space_stats {
 };
 
 /*
- * gmsfs_graph_open - a pool over the store at `path`, asleep and without spaces
+ * gmsfs_graph_open - open a pool over the store at `path`, asleep and without spaces
  *
- * path: a directory directly below a mount; made with mode 0700 where it is missing, and never
- *   removed. Nothing else belongs in that store.
+ * path: a directory directly below a mount; made with mode 0700 if it is missing, and never
+ *   removed. The store must serve nothing else.
  * chunk_bytes: a multiple of the mount's granularity; 0: GMSFS_GRAPH_CHUNK_BYTES, rounded up to it.
  * Errors: as gmsfs_open and mkdir(2); -EACCES also: the store may not be written to.
  */
@@ -85,31 +86,32 @@ GMSFS_API int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_gra
 /*
  * gmsfs_graph_close - end the pool with all its spaces, as gmsfs_close does a handle
  *
- * Memory that was not kept goes back. What is still given to gmsfs_graph_dealloc of it later is
- * ignored: addresses of spaces with live segments stay reserved for good, so that no pool made
- * later has them. Graphs captured in it must not be launched any more. NULL is allowed.
+ * Memory that was not kept goes back to the device. A later gmsfs_graph_dealloc of one of its
+ * segments is ignored: addresses of spaces with live segments stay reserved for good, so that no
+ * later pool gets them. Graphs captured in it must not be launched any more. NULL is allowed.
  */
 GMSFS_API void gmsfs_graph_close(gmsfs_graph_pool_t *pool);
 
 /*
- * The pool's handle, for gmsfs_set_streams, gmsfs_set_synchronise, gmsfs_set_devices,
- * gmsfs_device_error, and for looking. Its lock, mappings and life are the pool's. NULL: `pool` is.
+ * Returns the pool's handle, for gmsfs_set_streams, gmsfs_set_synchronise, gmsfs_set_devices,
+ * gmsfs_device_error, and for looking. The pool alone locks, maps and closes it. Returns NULL only
+ * if `pool` is NULL.
  */
 GMSFS_API gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool);
 
 /*
- * gmsfs_graph_wake - take the lock, make what is missing, map every space at its addresses
+ * gmsfs_graph_wake - take the lock, make missing chunks, map every space at its addresses
  *
  * timeout_ms: for the lock, as in gmsfs_connect: another pool, or a reader, may hold the store.
- * With the lock it waits for memory as long as the mount does (alloc_timeout), with 0 not at all.
- * Chunks that the store holds (GMSFS_GRAPH_KEEP) are taken by rank, whatever the layout's hash and
- * generation. What the spaces need beyond is allocated first; what is more than they need stays
- * with the pool, for growth, until gmsfs_graph_shrink.
+ * With the lock it waits for memory for the mount's alloc_timeout; with timeout 0 not at all.
+ * Chunks that the store holds (GMSFS_GRAPH_KEEP) are taken by rank, without a look at the layout's
+ * hash and generation. If the spaces need more, it is allocated first; if they need less, the rest
+ * stays with the pool, for growth, until gmsfs_graph_shrink.
  * A store that was removed meanwhile, or whose mount was made anew for the same device, is made
  * anew. All or nothing: on failure the pool is asleep, and kept chunks are still in the store.
  * Errors: as gmsfs_connect, gmsfs_allocate_handle and gmsfs_graph_open; -EBUSY: it is awake;
- *   -EINVAL: the store holds chunks of another size, or what is no chunk; -EXDEV: the store of that
- *   name is another device's now.
+ *   -EINVAL: the store holds chunks of another size, or another allocation than a chunk; -EXDEV:
+ *   the store of that name is now on another device.
  */
 GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
 
@@ -119,37 +121,37 @@ GMSFS_API int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms);
  * gmsfs_graph_sleep - unmap all spaces, give the memory back, release the lock
  *
  * Waits for the work of the context, and for threads between gmsfs_graph_enter and _leave.
- * flags: GMSFS_GRAPH_KEEP: commit the chunks, so that the memory stays and the next pool takes its
- *   turn over it at once. One trust domain: the next reads what is in it.
+ * flags: GMSFS_GRAPH_KEEP: commit the chunks, so that the memory stays and the next pool can use it
+ *   at once. Only within one trust domain: the next pool can read the contents.
  * A pool that is asleep stays so: 0.
  * Errors: as gmsfs_unmap_all_vas and (KEEP) gmsfs_commit. After -ENOTCONN and -ESTALE the pool is
- *   asleep, and nothing was kept. After others it is awake, perhaps without some of its mappings:
- *   then only gmsfs_graph_sleep, to go on with it, and gmsfs_graph_close are of use, and other
- *   calls answer -ENOLCK.
+ *   asleep, and nothing was kept. After other errors it is awake, perhaps without
+ *   some of its mappings: then only gmsfs_graph_sleep, which finishes the job, and
+ *   gmsfs_graph_close are useful; other calls answer -ENOLCK.
  */
 GMSFS_API int gmsfs_graph_sleep(gmsfs_graph_pool_t *pool, unsigned flags);
 
 /*
- * gmsfs_graph_grow - have size_bytes of memory (rounded up to chunks), before spaces need it
+ * gmsfs_graph_grow - get size_bytes of memory (rounded up to chunks) before spaces need it
  *
- * Captures then find it, so that none is held up by what makes memory, or fails for want of it: an
- * earlier run's high_bytes says how much. What no space reaches goes with the next
- * gmsfs_graph_shrink or sleep. A pool that has as much stays as it is.
- * Errors: -ENOLCK: asleep. Others as gmsfs_graph_space_alloc; then nothing was made.
+ * Captures then find the memory ready: none waits for an allocation, or fails because memory is
+ * short. The high_bytes of an earlier run tells how much to ask for. The next gmsfs_graph_shrink or
+ * sleep gives back chunks that no space reaches. A pool that has as much already does not change.
+ * Errors: -ENOLCK: asleep. Others as gmsfs_graph_space_alloc; then no chunk was made.
  */
 GMSFS_API int gmsfs_graph_grow(gmsfs_graph_pool_t *pool, uint64_t size_bytes);
 
 /*
  * gmsfs_graph_shrink - give back the memory that no live segment needs
  *
- * Every space is unmapped behind its last live segment, and chunks that none reaches any more go
- * back to the device. Addresses stay; spaces grow again when they are allocated from.
- * freed_bytes: optional; also written on failure, for the chunks that were given back by then.
+ * Every space is unmapped behind its last live segment, and chunks that no space reaches any more
+ * go back to the device. Addresses stay; spaces grow again when they are allocated from.
+ * freed_bytes: optional; also written on failure: the bytes given back so far.
  * Errors: -ENOLCK: asleep.
  */
 GMSFS_API int gmsfs_graph_shrink(gmsfs_graph_pool_t *pool, uint64_t *freed_bytes);
 
-/* No lock is needed, and no call waits for others. */
+/* Needs no lock, and does not wait for other calls. */
 GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph_stats *stats,
                                     size_t stats_bytes);
 #define gmsfs_graph_get_stats(pool, stats) \
@@ -160,8 +162,9 @@ GMSFS_API int gmsfs_graph_get_stats(gmsfs_graph_pool_t *pool, struct gmsfs_graph
 /*
  * gmsfs_graph_space_new - reserve the addresses of a new space; awake or asleep
  *
- * reserve_bytes: what may ever be allocated in it, rounded up to a chunk; it costs addresses only.
- * flags: GMSFS_GRAPH_EAGER: chunks that nothing else shares.
+ * reserve_bytes: the most that will be allocated in it, rounded up to a chunk; costs addresses
+ *   only.
+ * flags: GMSFS_GRAPH_EAGER: it shares its chunks with no other space.
  * Errors: -ENOMEM: no such room in the address space.
  */
 GMSFS_API int gmsfs_graph_space_new(gmsfs_graph_pool_t *pool, uint64_t reserve_bytes,
@@ -183,54 +186,56 @@ GMSFS_API int gmsfs_graph_space_get_stats(gmsfs_graph_space_t *space,
     gmsfs_graph_space_get_stats(space, stats, sizeof(struct gmsfs_graph_space_stats))
 
 /*
- * gmsfs_graph_space_alloc - a segment of a space: buffers, and whoever has no need of the pair
- * below
+ * gmsfs_graph_space_alloc - allocate a segment of a space, for buffers and for programs that do not
+ * use the pair below
  *
- * At the lowest address where it fits, a multiple of 512 bytes; memory has any contents. What the
- * space did not reach before is mapped, and the chunks for it are allocated where the pool has
- * none, which waits for memory up to the mount's alloc_timeout; also while streams capture. All or
+ * At the lowest address where it fits, a multiple of 512 bytes; the contents are undefined. Maps
+ * the space up to the segment's end, and allocates the chunks for it that the pool does not have
+ * yet, which waits for memory up to the mount's alloc_timeout; also while streams capture. All or
  * nothing.
  * Errors: as gmsfs_allocate_handle and gmsfs_map_va; -ENOLCK: asleep; -ENOSPC: the space's
- * addresses are used up.
+ *   addresses are used up.
  */
 GMSFS_API int gmsfs_graph_space_alloc(gmsfs_graph_space_t *space, uint64_t size_bytes, void **ptr);
 
-/* ptr: where a segment of the space begins. It stays mapped, until gmsfs_graph_shrink. Awake or
+/* Frees a segment. ptr: its beginning. The memory stays mapped until gmsfs_graph_shrink. Awake or
  * asleep. Errors: -ENOENT. */
 GMSFS_API int gmsfs_graph_space_dealloc(gmsfs_graph_space_t *space, void *ptr);
 
 /*
- * gmsfs_graph_select - what gmsfs_graph_alloc is asked for on `stream` comes from `space`
+ * gmsfs_graph_select - let gmsfs_graph_alloc on `stream` allocate from `space`
  *
- * stream: CUstream, cudaStream_t; of host memory any value. Holds in every thread, until
- * gmsfs_graph_deselect, as many of them as there were selections. For a stream that has nothing
- * selected, as those that a capture draws in, it is what the allocating thread selected last and
- * has selected still. Several streams may have the same space selected, and different streams
- * different ones. Errors: -EBUSY: the stream has another space selected.
+ * stream: CUstream, cudaStream_t; of host memory any value. Applies to every thread, until
+ * gmsfs_graph_deselect was called once for each selection. On a stream without a selection of its
+ * own, for example one that a capture forked to, the space is the last one that the allocating
+ * thread selected and has not deselected. Several streams may have the same space selected, and
+ * different streams different ones.
+ * Errors: -EBUSY: the stream has another space selected.
  */
 GMSFS_API int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream);
 
-/* Undoes this thread's last selection on the stream; where it has none, another one's. Errors:
- * -ENOENT: no space of this pool is selected on the stream. */
+/* Undoes this thread's last selection on the stream; if it has none, that of another thread.
+ * Errors: -ENOENT: no space of this pool is selected on the stream. */
 GMSFS_API int gmsfs_graph_deselect(gmsfs_graph_pool_t *pool, void *stream);
 
 /*
- * gmsfs_graph_alloc, gmsfs_graph_dealloc - the two functions that PyTorch's CUDAPluggableAllocator
- * is given, by these names
+ * gmsfs_graph_alloc, gmsfs_graph_dealloc - the two functions for PyTorch's CUDAPluggableAllocator,
+ * by these names
  *
- * alloc: from the space that is selected on the stream. device: the ordinal, as the driver counts.
- *   NULL is a failure: torch raises OutOfMemoryError. It waits for memory only if that is being
- *   given back at that very moment (GMSFS_ALLOC_NOWAIT): torch holds up all that allocates then.
- * dealloc: ptr is all it goes by. An address that is in no space (any more) is ignored. It calls
- *   neither driver nor mount.
+ * alloc: allocates from the space that is selected on the stream. device: the ordinal, as the
+ *   driver counts. NULL is a failure: torch raises OutOfMemoryError. It waits for memory only if
+ *   that is being given back at that very moment (GMSFS_ALLOC_NOWAIT), because torch blocks every
+ *   other allocation meanwhile.
+ * dealloc: uses only ptr, and ignores an address that is in no space (any more). It calls neither
+ *   driver nor mount.
  * Both may be called at any time: from any thread, at exit, after gmsfs_graph_close, when the
  * context is gone. In a child of fork() they do nothing for the parent's pools.
  */
 GMSFS_API void *gmsfs_graph_alloc(intptr_t size_bytes, int device, void *stream);
 GMSFS_API void gmsfs_graph_dealloc(void *ptr, intptr_t size_bytes, int device, void *stream);
 
-/* Why the last gmsfs_graph_alloc of this thread gave NULL: a negative errno as of
- * gmsfs_graph_space_alloc, or -ENOENT: no space is selected on that stream. 0: it did not. */
+/* Returns why the last gmsfs_graph_alloc of this thread returned NULL: a negative errno of
+ * gmsfs_graph_space_alloc, or -ENOENT: no space is selected on that stream; 0 if it succeeded. */
 GMSFS_API int gmsfs_graph_alloc_error(void);
 
 enum gmsfs_graph_guard {
@@ -239,22 +244,22 @@ enum gmsfs_graph_guard {
 };
 
 /*
- * gmsfs_graph_enter - before a launch on `stream`: two graphs of a pool must not run at once
+ * gmsfs_graph_enter - call before a launch on `stream`: two graphs of a pool must not run at once
  *
- * Between enter and gmsfs_graph_leave a thread has the pool to itself, to launch: others that enter
- * wait (ORDER) or are refused. ORDER: what the stream is given next runs behind what was launched
- * under the guard before. Host memory has no streams: there the guard is the threads' alone.
- * Graphs that order themselves, by an external event captured into each, need it only to be
- * refused, or where several threads launch. The stream's context is the thread's current one.
- * A thread that ends in between has left, but what it launched is not waited for.
+ * Between enter and gmsfs_graph_leave one thread alone may launch: other threads that enter wait
+ * (ORDER) or are refused. ORDER: work given to the stream next runs after all earlier launches
+ * under the guard. Host memory has no streams: there the guard only excludes threads. Graphs that
+ * order themselves, by an external event captured into each, need it only for REFUSE, or if several
+ * threads launch. The stream's context is the thread's current one. A thread that ends in between
+ * counts as having left, but later launches do not wait for its launch.
  * Errors: -ENOLCK: the pool is asleep; -EBUSY: another one launches or runs (REFUSE), or the stream
  *   is capturing; -EDEADLK: this thread has entered already.
  */
 GMSFS_API int gmsfs_graph_enter(gmsfs_graph_pool_t *pool, void *stream,
                                 enum gmsfs_graph_guard guard);
 
-/* After the launch, in the same thread. Also after an error of it. Errors: -EPERM: this thread has
- * not entered; others mean that the launch is not known to the guard. */
+/* Call after the launch, also after a failed one, in the same thread. Errors: -EPERM: this thread
+ * has not entered; others mean that the guard does not know of the launch. */
 GMSFS_API int gmsfs_graph_leave(gmsfs_graph_pool_t *pool, void *stream);
 
 #ifdef __cplusplus
