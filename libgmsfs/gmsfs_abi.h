@@ -4,13 +4,13 @@
  *
  * Two things cross it: ioctls on files of the mount, and messages on the SOCK_SEQPACKET socket
  * `.fds` at the mount's root, where a ticket is exchanged for descriptors. The daemon and libgmsfs
- * include this header; other languages may transcribe it.
+ * include this header; bindings in other languages may copy it.
  *
  * Rules: fixed-width fields, host byte order, no pointers, explicit padding (must be zero). The
  * daemon dispatches by _IOC_NR alone: a shorter payload than it knows is extended by zeros, a
- * longer one must end in zeros (else E2BIG), and only the bytes that the caller has room for are
- * answered. New fields are appended; a field's meaning never changes. FUSE bounds a payload at
- * 16,383 bytes (_IOC_SIZEBITS is 14).
+ * longer one must end in zeros (else E2BIG), and the answer is cut to the caller's room. New fields
+ * are appended; a field's meaning never changes. FUSE bounds a payload at 16,383 bytes
+ * (_IOC_SIZEBITS is 14).
  */
 #ifndef GMSFS_ABI_H
 #define GMSFS_ABI_H
@@ -49,33 +49,33 @@ enum gmsfs_mode {
     GMSFS_MODE_RW = 2,
     GMSFS_MODE_RW_OR_RO = 3,      /* asked for, never granted */
     GMSFS_MODE_RW_DATA = 4,       /* granted: writes the bytes of a sealed layout */
-    GMSFS_MODE_RW_DATA_OR_RW = 5, /* asked for, never granted: RW_DATA where a layout is sealed when
+    GMSFS_MODE_RW_DATA_OR_RW = 5, /* asked for, never granted: RW_DATA if a layout is sealed when
                                    * the grant comes, else RW */
 };
 
 /*
- * The states of a store: each word as the file `state`, the metric gmsfs_store_state and the
- * commands have it, and its number, from 0 on without a gap. STATE is called for each.
+ * The states of a store: the word that the file `state`, the metric gmsfs_store_state and the
+ * commands use, and its number, from 0 without a gap. Expands STATE once for each.
  */
 #define GMSFS_STATE_LIST(STATE) \
     STATE(EMPTY, 0)             \
     STATE(RW, 1)                \
     STATE(COMMITTED, 2)         \
     STATE(RO, 3)                \
-    STATE(LAYOUT_COMMITTED, 4) /* sealed, and waiting for a writer of its bytes */
+    STATE(LAYOUT_COMMITTED, 4) /* sealed, and no session writes its bytes */
 
 #define GMSFS_STATE_ENUMERATOR(word, number) GMSFS_STATE_##word = number,
 enum gmsfs_state {
     GMSFS_STATE_LIST(GMSFS_STATE_ENUMERATOR)
 };
 
-/* What a descriptor of an allocation is. */
+/* The kind of an allocation's descriptor. */
 enum gmsfs_memory {
     GMSFS_MEMORY_HOST = 0, /* a memfd, for mmap(2) */
     GMSFS_MEMORY_CUDA = 1, /* for cuMemImportFromShareableHandle */
 };
 
-/* INFO: on any open file of a store. Looks, never waits. */
+/* INFO: on any open file of a store. Never waits. */
 struct gmsfs_ioc_info {
     uint8_t store_id[16];
     uint8_t layout_hash[16]; /* zeros when nothing is committed, and while a writer works */
@@ -83,7 +83,8 @@ struct gmsfs_ioc_info {
     uint8_t group[16]; /* of the last commit; zeros if none */
     uint64_t generation;
     uint64_t session;     /* of this file; 0: none */
-    uint64_t allocations; /* of what this file may see: working copy in its own RW session */
+    uint64_t allocations; /* these three: of the layout that this file sees, in its RW session the
+                           * working copy */
     uint64_t entries;
     uint64_t total_bytes; /* sum of aligned sizes */
     uint64_t granularity_bytes;
@@ -98,30 +99,31 @@ struct gmsfs_ioc_info {
     uint32_t layout_bytes; /* of the file `layout`, where layout_hash is not zeros; else 0 */
     uint32_t sealed;       /* there is a sealed layout, adopted or not */
     uint32_t residency;    /* GMSFS_RESIDENCY_*: the tiers that have the committed bytes */
-    uint64_t moves;        /* how often their place has changed: other physical memory each time */
-    uint64_t promote_ms;   /* how long the last way to the device took; 0: there was none */
+    uint64_t moves;        /* number of times that the bytes moved to other physical memory */
+    uint64_t promote_ms;   /* duration of the last promotion to the device; 0: there was none */
 };
 
 #define GMSFS_RESIDENCY_DEVICE (1u << 0)
 #define GMSFS_RESIDENCY_HOST   (1u << 1)
 #define GMSFS_RESIDENCY_DISK   (1u << 2)
 
-#define GMSFS_ACQUIRE_EXPORT (1u << 0) /* answer also with a ticket for the whole layout */
-/* After ETIMEDOUT the caller looks around and asks again: for a second its place is kept, and holds
- * others off as if it waited. */
+#define GMSFS_ACQUIRE_EXPORT (1u << 0) /* also answer with a ticket for the whole layout */
+/* After ETIMEDOUT the caller will ask again: its place in the queue is reserved for one second, and
+ * holds other waiters off as if it still waited. */
 #define GMSFS_ACQUIRE_AGAIN (1u << 1)
-#define GMSFS_ACQUIRE_FRESH (1u << 2) /* RW begins with nothing: what is committed is dropped */
-/* RW does not wait until the store is on the device, for the writer replaces all that is committed:
- * until it has, bytes and descriptors of what is elsewhere are EAGAIN, and a commit EINVAL. */
+#define GMSFS_ACQUIRE_FRESH (1u << 2) /* RW drops the committed layout first */
+/* RW does not wait until the store is on the device, because the writer replaces the whole
+ * committed layout: until it has, bytes and descriptors of allocations elsewhere are EAGAIN, and a
+ * commit is EINVAL. */
 #define GMSFS_ACQUIRE_REPLACE (1u << 3)
-/* RO does not wait until the store is on the device: descriptors are of whatever kind its bytes are
- * in (struct gmsfs_fds_header). */
+/* RO does not wait until the store is on the device: descriptors are of the memory that its bytes
+ * are in now (struct gmsfs_fds_header). */
 #define GMSFS_ACQUIRE_ANY (1u << 4)
-/* It is one of several stores that come to their devices one after the other: what came a moment
- * ago stays there meanwhile, whatever min_stay= is. */
+/* One of several stores that are promoted one after the other: those promoted a moment ago stay on
+ * their devices meanwhile, regardless of min_stay=. */
 #define GMSFS_ACQUIRE_GROUP (1u << 5)
-/* RO: the session is like one that an open of `lock` takes, for opens by this process and its
- * descendants join it, and it lives as long as one of its files is open. */
+/* RO: the session is like that of an open of `lock`: opens by this process and its descendants join
+ * it, and it lives as long as one of its files is open. */
 #define GMSFS_ACQUIRE_BY_PROCESS (1u << 6)
 
 /* ACQUIRE: on a `ctl` opened for reading (RO) or writing (the others). Waits. */
@@ -129,13 +131,13 @@ struct gmsfs_ioc_acquire {
     uint32_t mode;           /* in: enum gmsfs_mode, but not RW_DATA; out: as granted */
     uint32_t flags;          /* in: GMSFS_ACQUIRE_* */
     uint64_t timeout_ms;     /* in: 0 tries once (EAGAIN), GMSFS_TIMEOUT_FOREVER never gives up */
-    uint64_t reserve_bytes;  /* in: set aside with RW, all or nothing; ENOMEM: the device has not
-                              * as much. Not with RO: EINVAL */
+    uint64_t reserve_bytes;  /* in: reserved with RW, all or nothing; ENOMEM: the device has less.
+                              * With RO: EINVAL */
     uint64_t session;        /* out */
     uint64_t generation;     /* out */
     uint64_t count;          /* out: allocations behind the ticket */
     uint8_t token[16];       /* out: for JOIN and GMSFS_SESSION */
-    uint8_t ticket[16];      /* out: with GMSFS_ACQUIRE_EXPORT; zeros: EXPORT tells why */
+    uint8_t ticket[16];      /* out: with GMSFS_ACQUIRE_EXPORT; zeros: none, EXPORT answers why */
     uint8_t store_id[16];    /* out */
     uint8_t layout_hash[16]; /* out: zeros in RW */
 };
@@ -157,12 +159,12 @@ struct gmsfs_ioc_alloc {
     uint64_t rank;         /* out: of the first */
     uint32_t count;        /* in: 1.., all or nothing */
     uint32_t flags;        /* in: GMSFS_ALLOC_* */
-    uint32_t mem_class;    /* in: must be 0 so far, else EOPNOTSUPP */
-    uint32_t handle_types; /* in: must be 0 so far, else EOPNOTSUPP */
+    uint32_t mem_class;    /* in: must be 0, else EOPNOTSUPP */
+    uint32_t handle_types; /* in: must be 0, else EOPNOTSUPP */
     char tag[256];         /* in: NUL-terminated UTF-8, may be empty */
     char name[256];        /* in: first name or "" for aNNNNNN by slot; out: the first name. With
                             * count > 1 a given name must end in decimal digits, which count up */
-    uint64_t timeout_ms;   /* in: how long to wait, where that is less; 0: -o alloc_timeout */
+    uint64_t timeout_ms;   /* in: longest wait, if shorter than -o alloc_timeout; 0: that */
 };
 
 #define GMSFS_ALLOC_EACH_MAX 30u
@@ -174,7 +176,7 @@ struct gmsfs_alloc_item {
     char tag[256];       /* in */
 };
 
-/* ALLOC_EACH: as ALLOC, of several that differ, made at the same time; all or none. */
+/* ALLOC_EACH: as ALLOC, for several allocations that differ, made at the same time; all or none. */
 struct gmsfs_ioc_alloc_each {
     uint64_t timeout_ms; /* in: as ALLOC's */
     uint32_t count;      /* in: 1..GMSFS_ALLOC_EACH_MAX; ranks are in this order */
@@ -187,9 +189,9 @@ struct gmsfs_ioc_free {
 };
 
 #define GMSFS_EXPORT_WRITABLE (1u << 0) /* needs a writer's session and a writable handle */
-#define GMSFS_EXPORT_BY_SLOT  (1u << 1) /* the one allocation whose slot is `first`; ENOENT */
+#define GMSFS_EXPORT_BY_SLOT  (1u << 1) /* one allocation: `first` is its slot; ENOENT */
 
-/* EXPORT: on an open allocation (that one), or on a session's handle (ranks first..first+count). */
+/* EXPORT: on an open allocation (exports it), or on a session's handle (ranks from `first`). */
 struct gmsfs_ioc_export {
     uint64_t first;       /* in: rank, or slot; out: rank */
     uint64_t count;       /* in: 0 = all from first, BY_SLOT: 0 or 1; out: how many */
@@ -212,13 +214,13 @@ struct gmsfs_ioc_metadata {
 
 #define GMSFS_COMMIT_STAY  (1u << 0) /* the session stays on as a reader */
 #define GMSFS_COMMIT_GROUP (1u << 1) /* `group` is set */
-#define GMSFS_COMMIT_CHECK (1u << 2) /* only whether it would be refused; nothing is published */
-#define GMSFS_COMMIT_SEAL  (1u << 3) /* seal: the session goes on with RW_DATA. Not with STAY */
+#define GMSFS_COMMIT_CHECK (1u << 2) /* answer as a commit would, publish nothing */
+#define GMSFS_COMMIT_SEAL  (1u << 3) /* seal: the session continues with RW_DATA. Not with STAY */
 
 struct gmsfs_ioc_commit {
     uint32_t flags; /* in */
-    uint32_t mode;  /* out: RO with STAY, RW_DATA with SEAL, else NONE; with CHECK RW, and nothing
-                     * else is answered */
+    uint32_t mode;  /* out: RO with STAY, RW_DATA with SEAL, else NONE; with CHECK RW, and no other
+                     * output is set */
     uint64_t generation;
     uint8_t group[16];
     uint8_t layout_hash[16];
@@ -227,7 +229,7 @@ struct gmsfs_ioc_commit {
 /* ABORT */
 struct gmsfs_ioc_abort {
     uint32_t rolled_back; /* out: 1 = the committed layout is back, 0 = the store is EMPTY, or an
-                           * RW_DATA session has ended, which keeps everything */
+                           * RW_DATA session has ended, which leaves everything in place */
     uint32_t pad;
 };
 
@@ -239,45 +241,44 @@ struct gmsfs_ioc_apply {
     uint64_t culprit; /* out: index of the entry at fault, UINT64_MAX: the document itself */
 };
 
-#define GMSFS_RESERVE_AT_LEAST (1u << 0) /* where more is set aside already, leave it so */
+#define GMSFS_RESERVE_AT_LEAST (1u << 0) /* never lower the reservation */
 #define GMSFS_RESERVE_NOWAIT   (1u << 1) /* ENOMEM at once instead of waiting for memory */
-#define GMSFS_RESERVE_AS_ACQUIRE                                     \
-    (1u << 2) /* at once or not, as an ACQUIRE that tries once: what \
-               * the store has committed counts as there; EAGAIN:    \
-               * others wait for memory before */
-#define GMSFS_RESERVE_REPLACING                                       \
-    (1u << 3) /* with AS_ACQUIRE: what the store has committed counts \
-               * first, and of what is free only the rest is taken */
+/* Without waiting, as an ACQUIRE that tries once: the store's committed bytes count as free.
+ * EAGAIN: other waiters are ahead in the queue for memory. */
+#define GMSFS_RESERVE_AS_ACQUIRE (1u << 2)
+/* With AS_ACQUIRE: the store's committed bytes count first, and only the rest is taken from free
+ * memory. */
+#define GMSFS_RESERVE_REPLACING (1u << 3)
 
-/* RESERVE: on a writable handle of an RW session: how much is set aside for it from now on, beside
- * what it has allocated. Less than before gives back. Waits for memory as ALLOC does, unless a flag
+/* RESERVE: on a writable handle of an RW session: sets the reservation of the session, beside its
+ * allocations. A smaller one releases the difference. Waits for memory as ALLOC does, unless a flag
  * says otherwise. */
 struct gmsfs_ioc_reserve {
-    uint64_t bytes;  /* in; out: what is set aside now */
-    uint64_t before; /* out: what was */
+    uint64_t bytes;  /* in; out: reserved now */
+    uint64_t before; /* out: reserved before */
     uint32_t flags;  /* in: GMSFS_RESERVE_* */
     uint32_t pad;
-    uint64_t timeout_ms; /* in: as of ALLOC */
+    uint64_t timeout_ms; /* in: as ALLOC's */
 };
 
-#define GMSFS_LIST_BY_SLOT (1u << 0) /* `first` is a slot, or lies between two */
+#define GMSFS_LIST_BY_SLOT (1u << 0) /* `first` is a slot, perhaps an unused one */
 
 /* LIST: on any open file of a store: its allocations in rank order, as its directory shows them.
- * Looks, never waits. As many items as `data` and the caller have room for, from the first: a page.
- * The next begins one above the last item's rank, or slot. */
+ * Never waits. Answers one page: as many items from `first` on as fit `data` and the caller's room.
+ * The next page begins one above the last item's rank, or slot. */
 struct gmsfs_ioc_list {
-    uint64_t first;       /* in: rank or slot; where there is none from there on, count is 0 */
+    uint64_t first;       /* in: rank or slot; count is 0 if there is no allocation from there on */
     uint64_t allocations; /* out: of the whole layout */
-    uint8_t layout[16];   /* in: zeros, or what an earlier page answered: EAGAIN if what that told
-                           * may be true no more; out: which layout this is */
+    uint8_t layout[16];   /* in: zeros, or the answer of an earlier page: EAGAIN if that page may be
+                           * out of date; out: identifies the layout */
     uint32_t flags;       /* in: GMSFS_LIST_* */
-    uint32_t count;       /* in: so many items at most, 0: as many as fit; out: how many */
-    uint32_t bytes;       /* out: of `data` that are items. EFBIG: not even one fits */
-    uint32_t more;        /* out: 1: there are allocations behind the last item */
+    uint32_t count;       /* in: most items, 0: as many as fit; out: items answered */
+    uint32_t bytes;       /* out: bytes of `data` in use. EFBIG: not one item fits */
+    uint32_t more;        /* out: 1: more allocations follow the last item */
     uint8_t data[GMSFS_LIST_DATA_MAX]; /* out */
 };
 
-/* Of LIST: one allocation; its tag and its file name follow, without terminators, and zeros up to
+/* One allocation in LIST; its tag and its file name follow, without terminators, and zeros up to
  * the next item. */
 struct gmsfs_list_item {
     uint64_t rank;
@@ -301,48 +302,46 @@ struct gmsfs_list_item {
 #define GMSFS_REGION_RESERVED_PREFIX "triton_python_backend_shm_region_"
 
 enum gmsfs_region_kind {
-    GMSFS_REGION_ANY = 0,    /* to look for, never one's kind */
+    GMSFS_REGION_ANY = 0,    /* to look for; no region has this kind */
     GMSFS_REGION_SYSTEM = 1, /* a shared-memory object, or a committed allocation of a store */
-    GMSFS_REGION_CUDA = 2,   /* what a CUDA memory handle stands for */
+    GMSFS_REGION_CUDA = 2,   /* the memory of a CUDA memory handle */
 };
 
 #define GMSFS_REGION_DRAINING   (1u << 0) /* unregistered; goes with its last reference */
-#define GMSFS_REGION_WRITABLE   (1u << 1) /* its descriptor is */
-#define GMSFS_REGION_ALLOCATION (1u << 2) /* key is STORE/ALLOCATION, as it was registered */
-#define GMSFS_REGION_DESCRIPTOR                                       \
-    (1u << 3) /* it has a descriptor; one of CUDA has only its handle \
-               */
+#define GMSFS_REGION_WRITABLE   (1u << 1) /* its descriptor is writable */
+#define GMSFS_REGION_ALLOCATION (1u << 2) /* its key is STORE/ALLOCATION, as registered */
+#define GMSFS_REGION_DESCRIPTOR (1u << 3) /* has one; a CUDA region has only its handle */
 
-/* Why a call on regions failed, where the errno leaves more than one cause. */
+/* Why a call on regions failed, if the errno has more than one cause. */
 enum gmsfs_region_reason {
-    GMSFS_REGION_FINE = 0,         /* it did not, or the errno says all */
-    GMSFS_REGION_BAD_NAME = 1,     /* EINVAL: empty, no UTF-8; ENAMETOOLONG */
+    GMSFS_REGION_FINE = 0,         /* it succeeded, or the errno has one cause only */
+    GMSFS_REGION_BAD_NAME = 1,     /* EINVAL: empty, or not UTF-8; ENAMETOOLONG */
     GMSFS_REGION_EXISTS = 2,       /* EEXIST: its owner has a region of this name, of either kind,
                                     * perhaps a draining one */
-    GMSFS_REGION_BAD_KEY = 3,      /* EINVAL: nothing but slashes, no UTF-8; ENAMETOOLONG */
+    GMSFS_REGION_BAD_KEY = 3,      /* EINVAL: only slashes, or not UTF-8; ENAMETOOLONG */
     GMSFS_REGION_RESERVED_KEY = 4, /* EINVAL: begins with GMSFS_REGION_RESERVED_PREFIX */
     GMSFS_REGION_NO_OBJECT = 5,    /* the key cannot be opened: ENOENT, EACCES, ... */
     GMSFS_REGION_BAD_OBJECT = 6,   /* EINVAL: the descriptor is of no file in memory or on disk, or
-                                    * not open for reading; or one came where none belongs */
+                                    * not open for reading; or a descriptor came without need */
     GMSFS_REGION_BAD_RANGE = 7,  /* EINVAL: offset + byte_size overflows, or is beyond the object */
     GMSFS_REGION_NO_SIZE = 8,    /* EINVAL: byte_size is 0 */
-    GMSFS_REGION_BAD_HANDLE = 9, /* EINVAL: the CUDA handle has not GMSFS_REGION_HANDLE_BYTES */
-    GMSFS_REGION_UNCOMMITTED = 10, /* EAGAIN: a writer is at work in the store, or waits to;
-                                    * ENODATA: nothing is committed */
-    GMSFS_REGION_NOT_OWNER = 11,   /* EPERM: only root acts for another uid */
-    GMSFS_REGION_BOUND = 12,       /* EDQUOT, ENOSPC, ENFILE: a bound, `events` tells which */
-    GMSFS_REGION_DRAINED = 13,     /* ENODEV: the mount is drained and takes no more regions */
-    GMSFS_REGION_UNKNOWN = 14,     /* ENOENT: its owner has no such region of this kind */
-    GMSFS_REGION_BAD_OFFSET = 15,  /* ERANGE: an access begins at or behind the region's end */
-    GMSFS_REGION_OVERFLOW = 16,    /* ERANGE: offset + size of an access is above 2^64 - 1 */
-    GMSFS_REGION_BAD_END = 17,     /* ERANGE: an access ends behind the region's end */
-    GMSFS_REGION_SHRUNK = 18,      /* ENODATA: the client made its object smaller */
+    GMSFS_REGION_BAD_HANDLE = 9, /* EINVAL: the CUDA handle is not GMSFS_REGION_HANDLE_BYTES long */
+    GMSFS_REGION_UNCOMMITTED =
+        10, /* EAGAIN: the store has a writer, or a waiting one; ENODATA: nothing is committed */
+    GMSFS_REGION_NOT_OWNER = 11,  /* EPERM: only root acts for another uid */
+    GMSFS_REGION_BOUND = 12,      /* EDQUOT, ENOSPC, ENFILE: a bound; `events` names it */
+    GMSFS_REGION_DRAINED = 13,    /* ENODEV: the mount is drained and accepts no regions */
+    GMSFS_REGION_UNKNOWN = 14,    /* ENOENT: its owner has no such region of this kind */
+    GMSFS_REGION_BAD_OFFSET = 15, /* ERANGE: an access begins at or behind the region's end */
+    GMSFS_REGION_OVERFLOW = 16,   /* ERANGE: offset + size of an access is above 2^64 - 1 */
+    GMSFS_REGION_BAD_END = 17,    /* ERANGE: an access ends behind the region's end */
+    GMSFS_REGION_SHRUNK = 18,     /* ENODATA: the client made its object smaller */
 };
 
-/* One region, to its owner and root. */
+/* One region, as its owner and root see it. */
 struct gmsfs_region_info {
     uint64_t id;     /* never used again in this mount */
-    uint64_t offset; /* bytes into its object, where the region begins */
+    uint64_t offset; /* beginning of the region, in bytes into its object */
     uint64_t byte_size;
     int64_t device_id; /* CUDA: the client's number of the device; else 0 */
     uint64_t references;
@@ -350,7 +349,7 @@ struct gmsfs_region_info {
     uint32_t kind;                                 /* enum gmsfs_region_kind */
     uint32_t uid;                                  /* its owner */
     uint32_t flags;                                /* GMSFS_REGION_* */
-    uint32_t memory;                               /* enum gmsfs_memory: what its descriptor is */
+    uint32_t memory;                               /* enum gmsfs_memory of its descriptor */
     uint8_t raw_handle[GMSFS_REGION_HANDLE_BYTES]; /* CUDA; else zeros */
     char name[GMSFS_REGION_NAME_MAX + 1];          /* NUL-terminated */
     char key[GMSFS_REGION_KEY_MAX + 1];            /* NUL-terminated; CUDA: "" */
@@ -358,9 +357,9 @@ struct gmsfs_region_info {
 
 #define GMSFS_REGION_HOLD (1u << 0) /* this open file holds a reference from now on */
 
-/* REGION: on an open region. Its owner and root; ESTALE: it is gone. */
+/* REGION: on an open region, by its owner and root. ESTALE: it is gone. */
 struct gmsfs_ioc_region {
-    uint32_t flags; /* in: GMSFS_REGION_HOLD; 0: only look */
+    uint32_t flags; /* in: GMSFS_REGION_HOLD; 0: only answer info */
     uint32_t pad;
     uint8_t ticket[16];            /* out, with HOLD: for its descriptor; zeros: it has none */
     struct gmsfs_region_info info; /* out */
@@ -383,14 +382,13 @@ struct gmsfs_ioc_region {
 #define GMSFS_IOC_RESERVE         _IOWR('G', 15, struct gmsfs_ioc_reserve)
 #define GMSFS_IOC_LIST            _IOWR('G', 16, struct gmsfs_ioc_list)
 #define GMSFS_IOC_REGION          _IOWR('G', 17, struct gmsfs_ioc_region)
-/* CANCEL: on a `ctl`: an ACQUIRE, ALLOC or RESERVE by this file that waits ends, ECANCELED (the
- * first) or EINTR, without a place kept, and a place that is kept is given up. ENOENT: there is
- * none of these. Answers at once. */
+/* CANCEL: on a `ctl`: ends a waiting ACQUIRE (ECANCELED), ALLOC or RESERVE (EINTR) of this file,
+ * and gives up its place in the queue, also a reserved one. ENOENT: it has neither. Never waits. */
 #define GMSFS_IOC_CANCEL     _IO('G', 18)
 #define GMSFS_IOC_ALLOC_EACH _IOWR('G', 19, struct gmsfs_ioc_alloc_each)
-/* REMOVE_UNUSED: on a writable `ctl` of root or of whoever mounted: the store is removed, whatever
- * it is called now. ENOTEMPTY: a layout is sealed in it, or one was ever committed; EBUSY: it has a
- * session or a waiter, or another file is its `ctl`; ESTALE: it is gone. Answers at once. */
+/* REMOVE_UNUSED: on a writable `ctl`, by root or the mounting user: removes the store, under its
+ * present name. ENOTEMPTY: a layout is sealed in it, or one was ever committed; EBUSY: it has a
+ * session or a waiter, or another file is its `ctl`; ESTALE: it is gone. Never waits. */
 #define GMSFS_IOC_REMOVE_UNUSED _IO('G', 20)
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_info) == 192, "info");
@@ -415,64 +413,63 @@ GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_ioc_region) == 920, "region");
 
 enum gmsfs_fds_op {
     GMSFS_FDS_REDEEM = 1,  /* exchange a ticket for its descriptors */
-    GMSFS_FDS_UNMOUNT = 2, /* root or the daemon's uid: unmount if nobody holds a file */
-    /* These three, for root or the daemon's uid, drain the mount; gmsfs(5) has what that means. */
-    GMSFS_FDS_DRAIN = 3, /* grant no more sessions (batch 1: and revoke those there are), until this
-                          * connection ends, or for good once DRAIN_END has answered 0. EBUSY:
-                          * another connection drains, or the mount is fenced */
-    GMSFS_FDS_DRAIN_END = 4, /* drop what is committed. EBUSY: `remaining` sessions are left;
+    GMSFS_FDS_UNMOUNT = 2, /* root or the daemon's uid: unmount if no file of it is open */
+    /* These three, for root or the daemon's uid, drain the mount; gmsfs(5) explains draining. */
+    GMSFS_FDS_DRAIN = 3,     /* grant no more sessions (batch 1: and revoke the present ones), until
+                              * this connection ends, or for good once DRAIN_END has answered 0.
+                              * EBUSY: another connection drains, or the mount is fenced */
+    GMSFS_FDS_DRAIN_END = 4, /* drop all committed bytes. EBUSY: `remaining` sessions are left;
                               * EAGAIN: `remaining` bytes are; ECANCELED: the mount serves again */
     GMSFS_FDS_SERVE = 5,     /* undo DRAIN */
-    /* What the store whose id is in `ticket` holds is as it should be: for root, the daemon's uid
-     * and the store's owner; zeros: all stores, not for the last. ENOENT, EPERM; ENODEV: the device
-     * is lost */
+    /* Declares the bytes of the store with the id in `ticket` undamaged: for root, the daemon's uid
+     * and the store's owner; zeros: of all stores, not for the owner. ENOENT, EPERM; ENODEV: the
+     * device is lost */
     GMSFS_FDS_CLEAR_SUSPECT = 6,
-    /* The fence of a checkpoint (gmsfs(5)), for whoever may write the stores `weights` and
-     * `kv_cache`, EACCES. All four answer struct gmsfs_fds_fence. */
-    GMSFS_FDS_FENCE = 7, /* put it up; where it is up, the same again. EBUSY, EINVAL: `obstacle`
-                          * says why; ENOENT: there are no weights; ENODEV: the mount is
-                          * drained */
-    GMSFS_FDS_FENCE_ABORT = 8,    /* `ticket` is its token: there is no checkpoint. EINVAL: it has
-                                   * another; ESTALE: there is none of this token any more */
-    GMSFS_FDS_FENCE_COMPLETE = 9, /* the same: what was checkpointed is restored */
-    GMSFS_FDS_FENCE_STATUS = 10,  /* only tell. EACCES: all but the token */
+    /* The fence of a checkpoint (gmsfs(5)), for users with write permission on the stores `weights`
+     * and `kv_cache`, else EACCES. All four answer struct gmsfs_fds_fence. */
+    GMSFS_FDS_FENCE =
+        7, /* raise it; if it is up, answer the same again. EBUSY, EINVAL: see `obstacle`; ENOENT:
+            * there are no weights; ENODEV: the mount is drained */
+    GMSFS_FDS_FENCE_ABORT = 8,    /* `ticket` is its token: lower it without a checkpoint. EINVAL:
+                                   * another token; ESTALE: the fence of this token is over */
+    GMSFS_FDS_FENCE_COMPLETE = 9, /* the same, after the checkpoint was restored */
+    GMSFS_FDS_FENCE_STATUS = 10,  /* only report. EACCES: all but the token is answered */
     /* Regions (gmsfs(5)), for their owner and for root. All four take struct
      * gmsfs_fds_region_request and answer struct gmsfs_fds_region_answer. */
-    GMSFS_FDS_REGION_REGISTER = 11,   /* a SYSTEM region comes with its descriptor, unless its key
-                                       * is STORE/ALLOCATION */
-    GMSFS_FDS_REGION_UNREGISTER = 12, /* by owner, kind and name. ENOENT */
+    GMSFS_FDS_REGION_REGISTER =
+        11, /* with the descriptor of a SYSTEM region, unless its key is STORE/ALLOCATION */
+    GMSFS_FDS_REGION_UNREGISTER = 12,     /* by owner, kind and name. ENOENT */
     GMSFS_FDS_REGION_UNREGISTER_ALL = 13, /* by owner and kind */
-    GMSFS_FDS_REGION_LIST = 14, /* by owner and kind, in order of names, from the first behind
-                                 * `name`; flags GMSFS_REGION_LIST_ONE: the one of this name.
-                                 * ENOENT */
-    /* The drain of the store whose id is in `ticket`, for its owner, root and the daemon's uid.
+    GMSFS_FDS_REGION_LIST =
+        14, /* by owner and kind, in order of names, from the first after `name`; flags
+             * GMSFS_REGION_LIST_ONE: only the region of this name. ENOENT */
+    /* The drain of the store with the id in `ticket`, for its owner, root and the daemon's uid.
      * EPERM; ENOENT */
-    GMSFS_FDS_STORE_DRAIN = 15,   /* let nobody in: whoever asks waits, until STORE_SERVE or the end
-                                   * of this connection. batch: in so many milliseconds holders are
-                                   * to have left, which `info` and `events` tell; 0: no word of
-                                   * that. Again: another deadline. EBUSY: another connection drains
-                                   * it, or this one another store */
-    GMSFS_FDS_STORE_HOLDERS = 16, /* 0: nobody holds what this connection drains. EBUSY: `remaining`
-                                   * sessions do; batch 1: and they are revoked. ECANCELED: its
-                                   * drain is over; ENOENT: its store is gone */
-    GMSFS_FDS_STORE_SERVE = 17,   /* end the drain, whoever's it is */
+    GMSFS_FDS_STORE_DRAIN =
+        15, /* grant no lock: requests wait, until STORE_SERVE or the end of this connection. batch:
+             * milliseconds until the deadline by which holders have to leave, which `info` and
+             * `events` show; 0: no deadline. Sent again: changes the deadline. EBUSY: another
+             * connection drains it, or this one drains another store */
+    GMSFS_FDS_STORE_HOLDERS = 16, /* 0: no session holds the store that this connection drains.
+                                   * EBUSY: `remaining` sessions do; batch 1: and they are revoked.
+                                   * ECANCELED: its drain is over; ENOENT: its store is gone */
+    GMSFS_FDS_STORE_SERVE = 17,   /* end the drain, also that of another connection */
     /* For root and the daemon's uid, EPERM; answered by the keeper, with a line of text behind the
-     * header. EBUSY: another one is asked for, or the mount ends */
-    GMSFS_FDS_UPGRADE = 18, /* the worker becomes the program that is installed now */
+     * header. EBUSY: another upgrade runs, or the mount ends */
+    GMSFS_FDS_UPGRADE = 18, /* replace the worker by the program installed now */
     GMSFS_FDS_TAKEOVER =
-        19, /* the connection becomes one of two keepers, of which this one goes on */
-    /* DRAIN and STORE_DRAIN answer struct gmsfs_fds_drain. Where the connection breaks, a drain
-     * goes on for GMSFS_FDS_DRAIN_MS, for its process to connect again and show its token; one
-     * that has no answer yet asks for the same again, and is answered as if it had been the first
-     * time, but where the daemon cannot see its process: EBUSY until then. */
-    GMSFS_FDS_DRAIN_RESUME = 20, /* `ticket` is the token: the drain is this connection's.
-                                  * ECANCELED: it is over; EPERM: another process's; EBUSY: it is
-                                  * another connection's */
-    /* For root and the daemon's uid, EPERM: this connection governs the mount until it ends. One
-     * that governs already is answered 0. EBUSY: another connection governs, and `remaining` is the
-     * pid of the process that asked there, as the daemon sees it; 0: the daemon cannot see it. A
-     * worker that ends takes the connection along, and the next worker has no governor until a
-     * connection asks. */
+        19, /* the connection becomes that of two keepers, and this keeper stays in charge */
+    /* DRAIN and STORE_DRAIN answer struct gmsfs_fds_drain. If the connection breaks, the drain
+     * continues for GMSFS_FDS_DRAIN_MS, so that its process can connect again and show its token. A
+     * process that has no answer yet sends the same request again, and gets the answer to the
+     * first; if the daemon cannot see the process, it is EBUSY during that time. */
+    GMSFS_FDS_DRAIN_RESUME =
+        20, /* `ticket` is the token: this connection takes the drain over. ECANCELED: it is over;
+             * EPERM: it belongs to another process; EBUSY: it belongs to another connection */
+    /* For root and the daemon's uid, EPERM: this connection governs the mount until it ends; 0 also
+     * if it governs already. EBUSY: another connection governs, and `remaining` is the pid of its
+     * process as the daemon sees it; 0: the daemon cannot see it. The connection ends with the
+     * worker, and the next worker has no governor until a connection asks. */
     GMSFS_FDS_GOVERN = 21,
 };
 
@@ -485,7 +482,7 @@ struct gmsfs_fds_request {
 };
 
 #define GMSFS_FDS_TAGS_MAX 4096u      /* bytes of tags in one message */
-#define GMSFS_FDS_NO_TAG   UINT32_MAX /* as tag_at: not told, for there was no room; LIST tells */
+#define GMSFS_FDS_NO_TAG   UINT32_MAX /* as tag_at: left out for lack of room; LIST has it */
 
 /* One message is a header, `count` items, and their tags, each with a NUL at its end; its
  * SCM_RIGHTS carry `count` descriptors in order. */
@@ -493,7 +490,7 @@ struct gmsfs_fds_header {
     uint32_t version;
     int32_t error;      /* 0 or a negative errno; then the transfer is over */
     uint32_t count;     /* items and descriptors in this message */
-    uint32_t memory;    /* enum gmsfs_memory: what the descriptors of this message are */
+    uint32_t memory;    /* enum gmsfs_memory of the descriptors of this message */
     uint64_t remaining; /* descriptors still to come after this message; 0 ends the transfer */
 };
 
@@ -502,11 +499,11 @@ struct gmsfs_fds_item {
     uint64_t slot;
     uint64_t size_bytes;
     uint64_t aligned_bytes;
-    uint32_t tag_at; /* where its tag begins among the tags; those that are alike may share one */
+    uint32_t tag_at; /* beginning of its tag among the tags; equal tags may share one */
     uint32_t pad;
 };
 
-/* What keeps a fence from being put up. */
+/* Why a fence cannot be raised. */
 enum gmsfs_fds_obstacle {
     GMSFS_FDS_OBSTACLE_NONE = 0,
     GMSFS_FDS_OBSTACLE_WEIGHTS_IN_USE = 1,
@@ -517,20 +514,20 @@ enum gmsfs_fds_obstacle {
     GMSFS_FDS_OBSTACLE_KV_CACHE_SEALED = 6,
 };
 
-/* One message, a header without items and this, whatever the header's error is. */
+/* One message: a header without items, then this, also when the header has an error. */
 struct gmsfs_fds_fence {
-    uint8_t token[16]; /* where it is up and the caller may know */
+    uint8_t token[16]; /* if it is up and the caller may know it; else zeros */
     uint32_t is_up;
     uint32_t obstacle; /* enum gmsfs_fds_obstacle */
-    char why[96];      /* the same in words, as GMS says it */
+    char why[96];      /* the same in words, as GMS words it */
 };
 
-/* Behind the header of the answer to DRAIN and STORE_DRAIN, whatever its error is. */
+/* Follows the header of the answer to DRAIN and STORE_DRAIN, also when the header has an error. */
 struct gmsfs_fds_drain {
-    uint8_t token[16]; /* zeros where it failed */
+    uint8_t token[16]; /* zeros if it failed */
 };
 
-/* Only where the daemon's worker was replaced: the end of a process ends its drains at once. */
+/* Applies after the daemon's worker was replaced: the end of a process ends its drains at once. */
 #define GMSFS_FDS_DRAIN_MS 10000u
 
 #define GMSFS_REGION_LIST_ONE (1u << 0)
@@ -540,8 +537,8 @@ struct gmsfs_fds_region_request {
     struct gmsfs_fds_request request; /* op REGION_* */
     uint32_t flags;                   /* LIST: GMSFS_REGION_LIST_ONE */
     uint32_t kind;                    /* enum gmsfs_region_kind */
-    uint32_t uid;                     /* whose; GMSFS_REGION_SELF */
-    uint32_t gid;                     /* REGISTER for another: with these groups he reads stores */
+    uint32_t uid;                     /* the owner; GMSFS_REGION_SELF */
+    uint32_t gid; /* REGISTER for another owner: groups by which that owner may read stores */
     uint32_t groups[GMSFS_REGION_GROUPS_MAX];
     uint32_t group_count;
     uint32_t name_bytes;
@@ -555,12 +552,12 @@ struct gmsfs_fds_region_request {
     char key[GMSFS_REGION_KEY_MAX + 1];
 };
 
-/* One message: a header and this, whatever the header's error is; LIST: then the header's `count`
- * of struct gmsfs_region_info, and `remaining` says how many more there are. */
+/* One message: a header, then this, also when the header has an error; LIST: then `count` of struct
+ * gmsfs_region_info, and the header's `remaining` is the number of regions that follow later. */
 struct gmsfs_fds_region_answer {
     uint32_t reason; /* enum gmsfs_region_reason */
     uint32_t pad;
-    uint64_t count; /* UNREGISTER_*: how many were unregistered */
+    uint64_t count; /* UNREGISTER_*: number of regions unregistered */
 };
 
 GMSFS_STATIC_ASSERT(sizeof(struct gmsfs_fds_request) == 32, "fds request");
