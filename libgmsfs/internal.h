@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of libgmsfs share; nobody else includes it
+ * internal.h - shared by the files of libgmsfs, and included by them alone
  *
  * Every public call does gfs_enter .. gfs_leave, which serialise the calls on one handle (`op`).
- * What the properties and gmsfs_resolve read is changed under `state` too, which is held for
- * moments only, never over a system call that waits. Lock order: op (of several handles: by
- * address), fork gate, registry, state.
+ * Fields that the properties and gmsfs_resolve read are changed under `state` too, a mutex that is
+ * held for moments only, never over a system call that waits. Lock order: op (of several handles:
+ * by address), fork gate, registry, state.
  *
  * The fork gate is held for reading while a descriptor exists that is in no field of the handle
- * yet, and while mappings are made: fork() waits for it, so a child finds every descriptor to
- * close, and every mapping that it was copied although it is none of its own. Its holder may enter
- * it again.
+ * yet, and while mappings are made. fork() waits for it, so a child finds every descriptor that it
+ * has to close, and every copied mapping that it has to drop. The gate's holder may enter it again.
  */
 #ifndef GMSFS_LIB_INTERNAL_H
 #define GMSFS_LIB_INTERNAL_H
@@ -25,20 +24,21 @@
 #include "slab.h"
 #include "vmap.h"
 
-#define GFS_REPLY_TIMEOUT_MS  30000 /* for an answer on `.fds`, which the daemon gives at once */
-#define GFS_LOOK_MS           100   /* while it does not come: whether the call was cancelled */
+#define GFS_REPLY_TIMEOUT_MS  30000 /* longest wait for an answer on `.fds`; they come at once */
+#define GFS_LOOK_MS           100 /* pause between two checks whether the waiting call was cancelled */
 #define GFS_LAYOUT_BYTES_MAX  (UINT64_C(1) << 31) /* far above the daemon's bounds */
-#define GFS_SLAB_DEVICE_SHARE 8                   /* a slab is at most this part of the device */
-#define GFS_SLAB_GROWTH       4                   /* ... and at least this of its tag's others */
+#define GFS_SLAB_DEVICE_SHARE 8 /* divisor: a slab is at most this part of the device */
+#define GFS_SLAB_GROWTH       4 /* divisor: and at least this part of its tag's other slabs */
 #define GFS_ENCODED_KEY_BYTES (GMSFS_NAME_MAX + 1)
-#define GFS_AGAIN_NS          2000000 /* until a wait that had not begun is cancelled again */
+#define GFS_AGAIN_NS          2000000 /* until the cancelling of a wait that had not begun is repeated */
 
-/* What one call waits for, in which its handles find it. Under the mutex of waiting.c. */
+/* The wait of one call, which all its handles share. Under the mutex of waiting.c. */
 struct gfs_call {
     uint64_t number;
     int cancelled;
-    unsigned cancelling; /* threads that tell the mount: until they have, the wait does not end */
-    struct gmsfs_store *waits_on; /* its `ctl` has the request; NULL: it does not wait now */
+    unsigned cancelling; /* threads that send CANCEL to the mount; the wait does not end before they
+                          * are done */
+    struct gmsfs_store *waits_on; /* its `ctl` has the request; NULL if the call does not wait */
 };
 
 struct gfs_connecting;
@@ -48,9 +48,9 @@ struct gmsfs_store {
     pthread_mutex_t state;
     struct gmsfs_store *next;      /* registry, for fork */
     atomic_int dead;               /* 0; ECHILD: in a forked child; EBADF: closed */
-    atomic_uintptr_t holder;       /* the thread that has `op`; 0: none */
-    atomic_uintptr_t state_holder; /* and `state` */
-    struct gfs_call *call;         /* that has it, under the mutex of waiting.c */
+    atomic_uintptr_t holder;       /* thread that has `op`; 0 if none */
+    atomic_uintptr_t state_holder; /* thread that has `state`; 0 if none */
+    struct gfs_call *call;         /* call that has `op`; under the mutex of waiting.c */
     struct gfs_call own_call;
     char *path;                                  /* absolute, for gmsfs_reopen */
     int dir_fd;                                  /* O_PATH: follows the store over renames */
@@ -58,123 +58,123 @@ struct gmsfs_store {
     int fds_fd;                                  /* connection to `.fds`, or -1 */
     int events_fd;                               /* the mount's events, or -1 */
     _Atomic(struct gfs_connecting *) connecting; /* of gmsfs_connect_start; NULL: none */
-    atomic_int keeps_place; /* in the queue, for a second: the last ACQUIRE asked for that */
+    atomic_int keeps_place; /* true if the last ACQUIRE asked to reserve its place in the queue */
     int writable;           /* ctl_fd was opened for writing */
     uint64_t granularity_bytes;
     struct gfs_memory memory;
 
-    struct gfs_range range; /* under construction; in the gate, for a child of fork() */
+    struct gfs_range range; /* under construction; changed in the gate, for a child of fork() */
     int waking;             /* mappings in reservations of `map` are not settled yet */
-    size_t space_count;     /* reservations of a graph pool, which `map` knows nothing of */
+    size_t space_count;     /* reservations of a graph pool, which are not in `map` */
 
     /* Under op. */
     struct gfs_copy *copies; /* private memory */
     size_t copy_count, copy_room;
     struct gfs_slabs slabs;
-    uint64_t slab_wish_bytes;   /* of gmsfs_set_slab_bytes */
-    uint64_t slab_bytes;        /* by default, on this device; 0: not known yet */
-    unsigned connect_flags;     /* GMSFS_CONNECT_* */
-    uint64_t memory_wait_ms;    /* of gmsfs_set_memory_timeout */
-    int is_beside;              /* host memory is mapped, for the bytes are not on the device */
-    uint64_t announced_bytes;   /* all that this writer means to allocate; 0: it did not say */
-    struct gmsfs_layout *shape; /* of what is mapped, if its hash is that; NULL: nobody asked yet */
+    uint64_t slab_wish_bytes; /* of gmsfs_set_slab_bytes */
+    uint64_t slab_bytes;      /* by default, on this device; 0: not known yet */
+    unsigned connect_flags;   /* GMSFS_CONNECT_* */
+    uint64_t memory_wait_ms;  /* of gmsfs_set_memory_timeout */
+    int is_beside;            /* host memory is mapped, for the bytes are not on the device */
+    uint64_t announced_bytes; /* bytes that this writer reserved at connect; 0 if it did not say */
+    struct gmsfs_layout *shape; /* of the mappings, if its hash is theirs; NULL if not read yet */
 
     /* Changed under op and state. */
     enum gmsfs_mode mode;
     uint64_t session;
     uint8_t token[GMSFS_TOKEN_BYTES];
     struct gfs_ident ident; /* of the layout last connected to */
-    int was_lost;     /* the session ended from outside, and gmsfs_notices did not say so yet */
+    int was_lost; /* the session ended from outside, and gmsfs_notices has not reported it yet */
     int ident_broken; /* a writer's work was dropped: the next session is another epoch */
     int unmapped;
     struct gfs_vmap map;
 };
 
-/* ---- gate.c: what a call holds -------------------------------------------------------------- */
+/* ---- gate.c: the locks of a call --------------------------------------------------------------
+ */
 
-/* -EDEADLK: this thread is in a call on it: a signal handler, or a function that the call calls. */
+/* Takes `op`. -EDEADLK: this thread is in a call on the handle, and calls from a signal handler or
+ * a callback. */
 int gfs_enter(struct gmsfs_store *handle);
-/* The same, and whoever waits in a call on it is cancelled: for what must not be held up. */
+/* As gfs_enter, but cancels a waiting call on the handle, for calls that must not wait. */
 int gfs_enter_first(struct gmsfs_store *handle);
-/* -EBUSY: a call has it. */
+/* As gfs_enter. -EBUSY: another call has `op`. */
 int gfs_try_enter(struct gmsfs_store *handle);
-/* Is it this thread that has it, or is about to? */
+/* True if this thread has `op`, or is about to take it. */
 int gfs_is_in_call(struct gmsfs_store *handle);
-/* Around the moment in which a lock is taken, or given back, and its holder noted: a signal handler
- * may interrupt just there. */
+/* Marks the moment in which a lock is taken or released and its holder noted: a signal handler may
+ * interrupt just there. */
 struct gfs_passage {
     const void *object;
     struct gfs_passage *outer;
 };
 void gfs_passage_begin(struct gfs_passage *passage, const void *object);
 void gfs_passage_end(const struct gfs_passage *passage);
-/* Only a thread itself can find its own number there. */
+/* True if this thread holds it: no other thread stores this thread's number. */
 int gfs_is_held(const void *object, const atomic_uintptr_t *holder);
-/* `op`, whose holder may wait in a call on this handle, and is cancelled then. */
+/* Locks `op`, and cancels the call on this handle that its holder waits in, if any. */
 void gfs_lock_first(pthread_mutex_t *op, struct gmsfs_store *handle);
-/* 0: not within GFS_AGAIN_NS. */
+/* Locks the mutex; 0 if that failed within GFS_AGAIN_NS. */
 int gfs_lock_soon(pthread_mutex_t *mutex);
 void gfs_leave(struct gmsfs_store *handle);
-/* Of a public function: -EINVAL, -EBADF, -ECHILD; -EDEADLK: this thread has it, and was
- * interrupted; else until gfs_state_unlock. */
+/* Checks the handle for a public function, and locks `state` until gfs_state_unlock. -EINVAL,
+ * -EBADF, -ECHILD; -EDEADLK: this thread has it, and was interrupted. */
 int gfs_state_enter(struct gmsfs_store *handle);
 void gfs_state_lock(struct gmsfs_store *handle);
 void gfs_state_unlock(struct gmsfs_store *handle);
-/* From the first of these to the last one back pthread_cancel(3) waits: a thread that ended here
- * would leave a mutex or the gate held. gfs_enter and gfs_gate_enter do so themselves. */
+/* Defer pthread_cancel(3) between these two, which nest: a thread that ended here would leave a
+ * mutex or the gate held. gfs_enter and gfs_gate_enter call them themselves. */
 void gfs_hold_thread(void);
 void gfs_let_thread(void);
 void gfs_gate_enter(void);
 void gfs_gate_leave(void);
-/* Around fork(): all others are kept out. */
+/* Around fork(): keep all other threads out. */
 void gfs_gate_fork_prepare(void);
 void gfs_gate_fork_parent(void);
 void gfs_gate_fork_child(void);
 
-/* ---- waiting.c: what a call waits for, and who ends it ----------------------------------------
- */
+/* ---- waiting.c: the wait of a call, and its end ---------------------------------------------- */
 
-/* The call that has entered a handle begins to be found by it, and ends to be. */
+/* Make the call that has entered a handle visible to gfs_wait_cancel, and hide it again. */
 void gfs_wait_admit(struct gmsfs_store *handle);
 void gfs_wait_dismiss(struct gmsfs_store *handle);
-/* This handle's call is the one of another, which entered both. */
+/* Shares the call of another handle, which entered both. */
 void gfs_wait_share(struct gmsfs_store *handle, struct gmsfs_store *with);
-/* Around a request on `ctl` that may wait for others. -ECANCELED: it was told not to. */
+/* Around a request on `ctl` that may wait for other clients. -ECANCELED: the call was cancelled. */
 int gfs_wait_begin(struct gmsfs_store *handle);
 void gfs_wait_end(struct gmsfs_store *handle);
 int gfs_wait_is_cancelled(struct gmsfs_store *handle);
-/* From another thread: the call that has the handle waits no more, neither now nor later. */
+/* From another thread: ends the present and later waits of the call that has the handle. */
 void gfs_wait_cancel(struct gmsfs_store *handle);
 void gfs_wait_fork_prepare(void);
 void gfs_wait_fork_parent(void);
 void gfs_wait_fork_child(void);
 
-/* ---- connect.c: a connection under way --------------------------------------------------------
- */
+/* ---- connect.c: a connection under way ------------------------------------------------------ */
 
-/* The same, and nothing is left of it. */
+/* Cancels gmsfs_connect_start's attempt and frees it. */
 void gfs_connect_give_up(struct gmsfs_store *handle);
-/* Its thread is not in the child. */
+/* Frees the attempt in the child of a fork(), which does not have its thread. */
 void gfs_connect_fork_child(struct gmsfs_store *handle);
 
 /* ---- notice.c ----------------------------------------------------------------------------- */
 
-/* The handle is on a store of another mount, perhaps: then the descriptor of its notices, which the
- * program knows by its number, is of that one's events. */
+/* Makes the notice descriptor, under the number that the program knows, follow the handle to a
+ * store of perhaps another mount. */
 void gfs_notice_follow(struct gmsfs_store *handle);
 
 /* ---- version.c ---------------------------------------------------------------------------- */
 
-/* -EINVAL: no struct of ours is as large, nor will be. */
+/* -EINVAL: no struct of the library is or will be so large. */
 int gfs_check_struct(size_t out_bytes);
-/* A struct of a program that may know fewer fields, or more, which are zeros then. */
+/* Copies a struct to a program that may know fewer fields, or more, which become zeros. */
 void gfs_give_struct(void *out, size_t out_bytes, const void *own, size_t own_bytes);
-/* A list of such, which it frees. On failure it stays as it is. */
+/* Converts a list of such structs, to be freed by the program. On failure *list stays as it was. */
 int gfs_give_list(void **list, size_t count, size_t item_bytes, size_t own_bytes);
 
 /* ---- fork.c ------------------------------------------------------------------------------- */
 
-/* Before the first handle; once is enough. */
+/* Installs the fork handlers. Call before the first handle; later calls do nothing. */
 int gfs_fork_watch(void);
 void gfs_fork_register(struct gmsfs_store *handle);
 void gfs_fork_unregister(struct gmsfs_store *handle);
@@ -183,13 +183,15 @@ void gfs_fork_unregister(struct gmsfs_store *handle);
 
 /* Retries EINTR. On -ESTALE the session is forgotten. */
 int gfs_ioctl(struct gmsfs_store *handle, unsigned long request, void *argument);
-/* The same for what waits for others: -ECANCELED from gfs_wait_cancel. */
+/* As gfs_ioctl, for requests that wait for other clients: -ECANCELED after gfs_wait_cancel. */
 int gfs_ioctl_waiting(struct gmsfs_store *handle, unsigned long request, void *argument);
-/* ACQUIRE with what is left of the timeout after EINTR or the kernel's own request timeout. */
+/* ACQUIRE, repeated with the rest of the timeout after EINTR or the kernel's own request timeout.
+ */
 int gfs_ioctl_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire);
 uint64_t gfs_clock_ms(void);
 
-/* ---- session_state.c: nobody is asked -------------------------------------------------------- */
+/* ---- session_state.c: asks nothing of the mount
+ * -------------------------------------------------------- */
 
 struct gfs_grant {
     enum gmsfs_mode mode;
@@ -197,41 +199,42 @@ struct gfs_grant {
     uint64_t generation;
     const uint8_t *token;
     const uint8_t *store_id;
-    const uint8_t *layout_hash; /* of what is committed or sealed */
+    const uint8_t *layout_hash; /* of the committed or sealed layout */
     int committed;
 };
 
 void gfs_session_begin(struct gmsfs_store *handle, const struct gfs_grant *grant);
 void gfs_session_publish(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit);
-/* The mappings stay as they are: the session goes on, and writes. */
+/* Notes a seal. The mappings stay as they are: the session continues to write. */
 void gfs_session_seal(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit);
 void gfs_session_forget(struct gmsfs_store *handle);
-/* Bytes, whether it may change the layout or not: RW, RW_DATA. */
+/* True if the session may write bytes: RW, and RW_DATA, which may not change the layout. */
 int gfs_session_writes(const struct gmsfs_store *handle);
 
 /* ---- session.c ---------------------------------------------------------------------------- */
 
-/* -EINVAL: nobody can ask for that. */
+/* -EINVAL: no call may ask for this mode with this reservation. */
 int gfs_session_check_wish(enum gmsfs_mode mode, uint64_t reserve_bytes);
-/* What gmsfs_connect does: acquires, and chooses the kind of memory. */
+/* Acquires, and chooses the kind of memory: gmsfs_connect inside op. */
 int gfs_session_connect(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire);
-/* The same behind gfs_session_take. reserve_bytes: as asked for. */
+/* The rest of gfs_session_connect after gfs_session_take. reserve_bytes: as asked for. */
 int gfs_session_settle(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
                        uint64_t reserve_bytes);
-/* acquire: mode, timeout_ms and flags in; everything out. -EBUSY: connected, or about to be. */
+/* Takes the lock. acquire: mode, timeout_ms and flags in; everything out. -EBUSY: connected, or
+ * about to be. */
 int gfs_session_acquire(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire);
-/* Its two halves. The lock is taken, and the handle knows nothing of it: the RELEASE ioctl gives it
- * back without a trace ... */
+/* First half of gfs_session_acquire: takes the lock without noting it in the handle; the RELEASE
+ * ioctl undoes it. */
 int gfs_session_take(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire);
-/* ... or this makes it the handle's session. committed: when the grant came, was anything? */
+/* Second half: makes it the handle's session. committed: a layout was committed at the grant. */
 void gfs_session_note(struct gmsfs_store *handle, const struct gmsfs_ioc_acquire *acquire,
                       int committed);
-/* flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
+/* Commits. flags: GMSFS_COMMIT_*. -ENOLCK: not the writer. */
 int gfs_session_commit(struct gmsfs_store *handle, unsigned flags, const uint8_t *group);
 int gfs_session_release(struct gmsfs_store *handle);
-/* The same for a session that the handle has not noted. */
+/* Releases a session that the handle has not noted. */
 int gfs_session_drop(struct gmsfs_store *handle);
-/* In the queue, if one is kept. */
+/* Gives up a reserved place in the queue, if any. */
 void gfs_session_give_up_place(struct gmsfs_store *handle);
 int gfs_is_zero(const uint8_t bytes[16]);
 
@@ -242,21 +245,21 @@ struct gfs_again {
     long pause_ms;
 };
 
-/* Anew with each step forward. */
+/* Starts the time limit again; called after each step forward. */
 void gfs_again_begin(struct gfs_again *again);
-/* A moment, longer each time. 0: it has gone on for GFS_REPLY_TIMEOUT_MS without a step. */
+/* Pauses, longer each time. 0: GFS_REPLY_TIMEOUT_MS have passed without a step. */
 int gfs_again_pause(struct gfs_again *again);
 
 /* ---- ticket.c: descriptors ---------------------------------------------------------------- */
 
-/* What a descriptor is of. */
+/* The allocation of a descriptor. */
 struct gfs_item {
     uint64_t rank, slot, size_bytes, aligned_bytes;
-    const char *tag; /* NULL: not told */
+    const char *tag; /* NULL: the message had no room for it */
 };
 
-/* Is given each descriptor in rank order, inside the fork gate. It may keep *fd by setting it to
- * -1, else it is closed. A negative return ends the transfer and is passed on. */
+/* Receives each descriptor in rank order, inside the fork gate. To keep *fd, it sets it to -1; else
+ * *fd is closed. A negative return ends the transfer and becomes its result. */
 typedef int gfs_take_fn(void *context, const struct gfs_item *item, int *fd);
 
 struct gfs_export {
@@ -271,40 +274,43 @@ struct gfs_export {
 
 /* The EXPORT ioctl alone: fills ticket, count and total_bytes. */
 int gfs_export_ticket(struct gmsfs_store *handle, struct gfs_export *export);
-/* Redeems export->ticket, exporting what has not come anew each time that the way breaks. */
+/* Redeems export->ticket; after a broken connection exports the missing rest again. */
 int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context);
-/* One descriptor by slot. -ENOENT: there is none such. */
+/* Exports one descriptor by slot. -ENOENT: no such allocation. */
 int gfs_export_slot(struct gmsfs_store *handle, uint64_t slot, enum gmsfs_access access,
                     gfs_take_fn *take, void *context);
-/* -ENOLCK, -EACCES or 0: may this handle have such access now? */
+/* 0 if this handle may have such access now, else -ENOLCK or -EACCES. */
 int gfs_export_check(const struct gmsfs_store *handle, enum gmsfs_access access);
 
 /* ---- alloc.c ------------------------------------------------------------------------------ */
 
-/* alloc: size, count, flags, tag, name in; answers out. */
+/* The ALLOC ioctl. alloc: size, count, flags, tag, name in; answers out. */
 int gfs_alloc(struct gmsfs_store *handle, struct gmsfs_ioc_alloc *alloc);
 int gfs_alloc_free(struct gmsfs_store *handle, uint64_t slot);
 int gfs_text_copy(char *to, size_t to_bytes, const char *from);
 
 /* ---- files.c: pseudo-files and directories of the store ------------------------------------ */
 
-/* An open of any kind, or its error: what landed in the place of a standard stream that is closed
- * goes above it, or the program would write its messages there. Keeps errno, or sets it. */
+/* Moves a new descriptor above the standard streams: if it took the number of a closed one, the
+ * program would write its messages into it. A negative fd is returned as it is. Keeps errno, or
+ * sets it. */
 int gfs_fd_above(int fd);
-/* errno of a call on a file of the mount, negative: ECONNABORTED, which the kernel tells those who
- * were waiting when it died, as ENOTCONN, which it tells others. */
+/* Returns the errno of a call on a file of the mount, negative. ECONNABORTED, which the kernel
+ * gives calls that were waiting when the mount died, becomes ENOTCONN, which it gives other calls.
+ */
 int gfs_file_error(int error);
 void gfs_fd_close(int *fd);
-/* `ctl` for writing if that may be, else for reading. */
+/* Opens `ctl` for writing if permitted, else for reading. */
 int gfs_ctl_open_best(int dir_fd, int *writable);
-/* Opens `ctl` anew; `need_write`: -EACCES rather than a reader's. -ESTALE: the store is gone. */
+/* Opens `ctl` again; `need_write`: -EACCES if only reading is permitted. -ESTALE: the store is
+ * gone. */
 int gfs_ctl_open(struct gmsfs_store *handle, int need_write);
 void gfs_fds_close(struct gmsfs_store *handle);
-/* `expected_bytes`: what is probably there, read in one go then; 0: nobody knows. */
+/* Reads a whole file. `expected_bytes`: its probable size, read in one go; 0 if unknown. */
 int gfs_file_read(struct gmsfs_store *handle, const char *name, uint64_t expected_bytes,
                   uint64_t limit_bytes, uint8_t **bytes, size_t *size_bytes);
-/* Calls `each` for every name in a directory of the store; dir_fd serves *at and xattr calls. */
+/* Calls `each` for every name in a directory of the store; dir_fd is for *at and xattr calls. */
 typedef int gfs_name_fn(void *context, int dir_fd, const char *name);
 int gfs_dir_walk(struct gmsfs_store *handle, const char *directory, gfs_name_fn *each,
                  void *context);
@@ -313,56 +319,58 @@ int gfs_xattr_u64(int dir_fd, const char *name, const char *attribute, uint64_t 
 int gfs_xattr_text(int dir_fd, const char *name, const char *attribute, char *text,
                    size_t text_bytes);
 int gfs_key_encode(const char *key, char name[GFS_ENCODED_KEY_BYTES]);
-int gfs_key_check(const char *key); /* whether it can be encoded */
+int gfs_key_check(const char *key); /* 0 if it can be encoded */
 /* key: as long as the name at most, plus NUL; NULs of the key count. -EINVAL. */
 int gfs_key_decode(const char *name, char *key, size_t *key_bytes);
 
 /* ---- closed.c ----------------------------------------------------------------------------- */
 
-#define GFS_CLOSED 64 /* so many of a kind are still known */
+#define GFS_CLOSED 64 /* closed objects of a kind that are still known */
 
-/* Of one kind; all zero. */
+/* The closed objects of one kind; starts as zeros. */
 struct gfs_closed {
     _Atomic(void *) objects[GFS_CLOSED];
     atomic_uint count;
 };
 
-/* Nothing of the object is left but that it is closed. Returns the one that was closed so many ago,
- * to be freed, or NULL. */
+/* Remembers that the object is closed. Returns the object that drops out of the memory, to be
+ * freed, or NULL. */
 void *gfs_closed_keep(struct gfs_closed *closed, void *object);
 
 /* ---- handle.c ----------------------------------------------------------------------------- */
 
-/* Inside op, without a session: the store that has the name now. */
+/* Opens the store that has the name now. Inside op, without a session. */
 int gfs_reopen(struct gmsfs_store *handle);
 /* ---- handle_memory.c ----------------------------------------------------------------------- */
 
-/* Outside of scopes. -EXDEV: addresses are reserved for another device or kind. */
+/* Sets the handle's memory. Outside of scopes. -EXDEV: addresses are reserved for another device or
+ * kind. */
 int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory);
-/* Whoever reads a store where it is maps what its bytes are in. Reserved addresses keep their kind:
- * then what maps is refused, not the lock. */
+/* Chooses the kind of memory that a GMSFS_CONNECT_ANY reader maps: that of the store's bytes.
+ * Reserved addresses keep their kind: then calls that map are refused, not the lock. */
 int gfs_choose_memory(struct gmsfs_store *handle);
-/* What is read wherever it is may have moved since the lock was taken: a call that maps is asked
- * once more (true) where it was -EXDEV and nothing of the handle is of the kind before. Outside of
- * scopes. */
+/* Chooses the kind again after a mapping call failed with -EXDEV: bytes of a GMSFS_CONNECT_ANY
+ * reader may have moved since the lock was taken. True: repeat the call. False if the handle still
+ * uses memory of the old kind. Outside of scopes. */
 int gfs_follow_memory(struct gmsfs_store *handle, int error);
 
-/* ---- list.c: allocations as LIST tells them ------------------------------------------------- */
+/* ---- list.c: allocations by the LIST ioctl ------------------------------------------------- */
 
-/* All by slot, of one layout; where changes never let that be, as a directory is read. */
+/* Lists all by slot, of one layout; under constant changes, as consistent as reading a directory.
+ */
 int gfs_list(struct gmsfs_store *handle, struct gmsfs_handle_info **list, size_t *count);
 const struct gmsfs_handle_info *gfs_list_lookup(const struct gmsfs_handle_info *list, size_t count,
                                                 uint64_t slot);
 
-/* Do the slots of the layout follow each other without a gap? Two looks, however many there are.
- * *first: the slot of rank 0. 0: no, or who knows, or there is none. */
+/* True if the slots of the layout follow each other without a gap; asks twice, for any number of
+ * them. *first: the slot of rank 0. 0: there is a gap, or no allocation, or the answer is not
+ * known. */
 int gfs_list_in_a_row(struct gmsfs_store *handle, uint64_t *first, uint64_t *count);
 
-/* ---- address.c: reservations and single mappings; all but gfs_va_enter inside its scope -------
- */
+/* ---- address.c: reservations and single mappings; all but gfs_va_enter inside its scope ----- */
 
-/* gfs_enter and gfs_memory_enter, for calls that change mappings: until the block is left in which
- * GFS_VA_SCOPE declares it. */
+/* gfs_enter and gfs_memory_enter, for calls that change mappings, until the end of the block with
+ * the GFS_VA_SCOPE. */
 struct gfs_va_scope {
     struct gmsfs_store *handle; /* NULL: not entered */
     struct gfs_scope memory;
@@ -373,20 +381,20 @@ struct gfs_va_scope {
 int gfs_va_enter(struct gmsfs_store *handle, struct gfs_va_scope *scope);
 void gfs_va_leave(struct gfs_va_scope *scope);
 int gfs_va_make_room(struct gmsfs_store *handle, size_t reservations, size_t mappings);
-/* For the end of the handle: what is mapped and reserved goes, the table stays as it was. */
+/* Unmaps and releases everything, for the end of the handle; the table stays as it was. */
 void gfs_va_drop_all(struct gmsfs_store *handle);
 int gfs_va_check_item(const struct gmsfs_store *handle, const struct gfs_item *item);
-/* Its tag is a copy; NULL: not told, or there was no memory for it, which LIST mends. */
+/* Describes a mapping. Its tag is a copy; NULL: not in the message, or no memory for the copy; LIST
+ * can supply it later. */
 struct gfs_mapping gfs_va_describe(const struct gmsfs_store *handle, uintptr_t va,
                                    const struct gfs_item *item, enum gmsfs_access access,
                                    uint64_t devices);
-/* Maps one allocation and enters it into the table. va: in a reservation, or 0: one of its own.
- */
+/* Maps one allocation and enters it into the table. va: in a reservation; 0: make a new one. */
 int gfs_va_make(struct gmsfs_store *handle, uintptr_t va, uint64_t slot, enum gmsfs_access access,
                 struct gfs_mapping **mapping);
-/* The way back; with its reservation, where that is its own and not to be kept. */
+/* Undoes gfs_va_make; also releases an automatic reservation, unless keep_automatic. */
 int gfs_va_undo(struct gmsfs_store *handle, struct gfs_mapping *mapping, int keep_automatic);
-/* The mapping that begins at `va`, or NULL. */
+/* Returns the mapping that begins at `va`, or NULL. */
 struct gfs_mapping *gfs_va_find(const struct gmsfs_store *handle, const void *va);
 
 /* ---- private.c ------------------------------------------------------------------------------ */
@@ -395,19 +403,18 @@ void gfs_private_drop_all(struct gmsfs_store *handle);
 
 /* ---- create.c ------------------------------------------------------------------------------- */
 
-/* Outside of scopes: frees what was allocated and is of no use to anybody, before it is published.
- */
+/* Frees allocations without use before they are published. Outside of scopes. */
 int gfs_create_trim(struct gmsfs_store *handle);
 
 /* ---- mapping.c ---------------------------------------------------------------------------- */
 
 struct gmsfs_mapping gfs_mapping_describe(const struct gfs_mapping *mapping);
-/* For waking up where slots have changed: brings the ranks of this epoch's mappings up to date,
- * for a writer, whose allocations come and go. */
+/* Brings the ranks of this epoch's mappings up to date, for a writer, whose allocations change;
+ * needed to wake up after slots have changed. */
 int gfs_mapping_learn_ranks(struct gmsfs_store *handle);
-/* The unknown tags of this epoch's mappings; for a writer their ranks too. */
+/* Looks up the unknown tags of this epoch's mappings; for a writer their ranks too. */
 int gfs_mapping_learn_tags(struct gmsfs_store *handle);
-/* What waking up may need of these, and is not known yet: nothing, for one who slept before. */
+/* Looks up the ranks and tags that waking up may need; nothing for a handle that slept before. */
 int gfs_mapping_learn_for_sleep(struct gmsfs_store *handle);
 
 #endif
