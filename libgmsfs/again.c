@@ -11,8 +11,8 @@ void gfs_again_begin(struct gfs_again *again)
     *again = (struct gfs_again){.until_ms = gfs_clock_ms() + GFS_REPLY_TIMEOUT_MS};
 }
 
-/* At once, for a connection that has rested may have been given up; then later and later, for
- * whoever takes connections and drops them is busy with others. */
+/* The first retry is at once, because the daemon may have dropped an idle connection; then later
+ * and later, because a daemon that accepts and drops connections is busy with others. */
 int gfs_again_pause(struct gfs_again *again)
 {
     struct timespec pause = {.tv_nsec = again->pause_ms * 1000000L};

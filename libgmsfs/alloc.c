@@ -127,7 +127,8 @@ int gmsfs_set_memory_timeout(gmsfs_t *handle, uint64_t timeout_ms)
     return 0;
 }
 
-/* slot: GMSFS_SLOT_NONE: all. Nothing more is carved from what is not in the layout. */
+/* Marks the allocation's mappings as freed: no more pieces come from them. slot: GMSFS_SLOT_NONE:
+ * all. */
 static void alloc_note_freed(struct gmsfs_store *handle, uint64_t slot)
 {
     for (size_t i = 0; i < handle->map.mapping_count; i++) {
@@ -212,7 +213,7 @@ static int alloc_keep_next(void *context, const struct gfs_item *item, int *fd)
     return 0;
 }
 
-/* What lies between two ranks, by one ticket. */
+/* Exports the allocations of a run of ranks by one ticket. */
 static int alloc_export_between(struct gmsfs_store *handle, uint64_t first, uint64_t count,
                                 enum gmsfs_access access, struct alloc_kept *kept)
 {

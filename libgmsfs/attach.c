@@ -88,7 +88,7 @@ static int attach_prepare(struct attach *attach, const struct gfs_export *export
     return gfs_va_make_room(attach->handle, 1, attach->count);
 }
 
-/* The list as a program knows it, whose items may be of another size. */
+/* Makes the list with the item size that the program knows. */
 static int attach_prepare_list(const struct attach *attach, size_t item_bytes, void **list)
 {
     if (item_bytes == 0 || gfs_check_struct(item_bytes))
@@ -113,7 +113,7 @@ static int attach_all(struct attach *attach, size_t item_bytes, void **list)
     if (!error)
         error = attach_range(attach, &export, 0);
     if (error == -EEXIST) {
-        /* another thread took an address while it was nobody's */
+        /* another thread took an address while it was unreserved */
         export = (struct gfs_export){.access = attach->access, .count = attach->count};
         error = gfs_export_ticket(handle, &export);
         if (!error)

@@ -12,12 +12,12 @@
 #include "internal.h"
 
 #define BULK_VERSION 1
-/* What one request of the kernel takes is 256 pages, and these bytes may begin anywhere in one. */
+/* A request of the kernel takes 256 pages, and these bytes may begin anywhere in a page. */
 #define BULK_PIECE_BYTES ((1u << 20) - 4096)
 
 #define BULK_TRIES 8 /* few: no document is to be the end of one worker after the other */
 
-/* The lowest index whose slot is not below. */
+/* Returns the lowest index with a slot at or above this one. */
 static size_t bulk_rank(const uint64_t *slots, size_t count, uint64_t slot)
 {
     size_t at = 0;
@@ -115,8 +115,8 @@ static int bulk_apply(struct gmsfs_store *handle, struct gmsfs_ioc_apply *apply,
     return !error && apply->error == -EINVAL && apply->culprit >= count ? -ENOMEM : error;
 }
 
-/* Bytes go out while others are made, so there is never more than a piece of the document here.
- * After a failure too APPLY takes away what was gathered, and half a document is none. */
+/* Sends bytes while it encodes others, so never more than a piece of the document is in memory.
+ * APPLY discards the gathered bytes also after a failure: half a document is invalid. */
 static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                      const uint64_t *slots, size_t slot_count, size_t *culprit)
 {
@@ -140,8 +140,8 @@ static int bulk_send(struct gmsfs_store *handle, const struct gmsfs_metadata *en
     return error;
 }
 
-/* What was written may be lost with the daemon's worker before it is applied: EIO says so. Entries
- * that are set twice are as if once. */
+/* The written document may be lost with the daemon's worker before it is applied: then EIO, and it
+ * is sent again, as setting an entry twice is the same as once. */
 int gfs_bulk_put(struct gmsfs_store *handle, const struct gmsfs_metadata *entries, size_t count,
                  size_t *culprit)
 {

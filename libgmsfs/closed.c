@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was closed is kept for a while, so that a program that uses it all the same is told. */
+/* Closed objects stay for a while, so that a program that still uses one gets an error. */
 #include "internal.h"
 
 void *gfs_closed_keep(struct gfs_closed *closed, void *object)

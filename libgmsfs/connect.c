@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting while the caller does something else, which is the one place where the library has a
- * thread; giving up what waits, and the lock.
+/* Connects while the caller does something else; the only place where the library has a thread.
+ * Also cancels waits and gives up the lock.
  *
- * A place in the queue is the request that waits there. So a thread has that request, and nothing
- * else of the handle; when it is answered, a descriptor is readable, and the caller takes what came
- * of it. */
+ * A place in the queue is a request that waits there. So the thread owns that request, and nothing
+ * else of the handle; once it is answered, a descriptor is readable, and the caller takes the
+ * result. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,8 +18,7 @@
 #include "base/scope.h"
 
 struct gfs_connecting {
-    struct gmsfs_store
-        view; /* what the request needs to know of the handle; found by who cancels it */
+    struct gmsfs_store view; /* the fields that the request needs; gfs_wait_cancel finds it */
     struct gmsfs_ioc_acquire acquire;
     int error;
     int event_fd;

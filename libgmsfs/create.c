@@ -66,7 +66,7 @@ int gmsfs_set_slab_bytes(gmsfs_t *handle, uint64_t slab_bytes)
 
 /* ---- slabs -------------------------------------------------------------------------------- */
 
-/* What this writer may still give back: asleep too. */
+/* True if this writer may still give it back, also asleep. */
 static int create_is_own(const struct gmsfs_store *handle, const struct gfs_mapping *mapping)
 {
     return handle->mode == GMSFS_MODE_RW && mapping->access == GMSFS_ACCESS_WRITE &&
@@ -83,9 +83,9 @@ static void create_look_at_slabs(struct gmsfs_store *handle)
     }
 }
 
-/* By default a slab is a granule, or a quarter of what its tag has in slabs already, or as large as
- * its first piece: so a tag costs at most about a quarter more than it holds, and many pieces few
- * allocations. The first of all holds what was announced. */
+/* By default a new slab has the largest of a granule, a quarter of the bytes that its tag has in
+ * slabs, and its first piece: so a tag costs at most about a quarter more than its pieces, and many
+ * pieces need few allocations. The very first slab has the size announced at connect. */
 static uint64_t create_next_bytes(const struct gmsfs_store *handle, uint64_t limit_bytes,
                                   uint64_t size_bytes, const char *tag)
 {
@@ -132,8 +132,9 @@ static int create_is_gone(int error) /* the mount, or the device */
     return error == -ENOTCONN || error == -ENODEV || error == -EIO;
 }
 
-/* The allocation goes first, as clients of GMS do it. What the mount no longer has is no error, but
- * what it has and does not let go is not to be forgotten: it would be in the layout for ever. */
+/* Frees the allocation first, as clients of GMS do. An allocation that the mount no longer has is
+ * no error. If the mount refuses to free it, the mapping stays in the table: else the allocation
+ * would stay in the layout for ever. */
 static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapping)
 {
     int mine = mapping->made && create_is_own(handle, mapping);
@@ -149,7 +150,8 @@ static int create_give_back(struct gmsfs_store *handle, struct gfs_mapping *mapp
     return error ? error : freed;
 }
 
-/* Nobody was told of it. What cannot be given back now is by gfs_create_trim. */
+/* Undoes a mapping that the program has not seen yet. If it cannot be given back now,
+ * gfs_create_trim does so later. */
 static void create_give_up(struct gmsfs_store *handle, struct gfs_mapping *mapping)
 {
     mapping->unused = 1;
@@ -176,7 +178,7 @@ int gfs_create_trim(struct gmsfs_store *handle)
     return error;
 }
 
-/* In the gate, as all that changes what a child of fork() frees. */
+/* In the gate, as for every change of data that a child of fork() frees. */
 static int create_note_slab(struct gmsfs_store *handle, const struct gfs_mapping *mapping,
                             const char *tag)
 {

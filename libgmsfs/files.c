@@ -13,9 +13,8 @@
 #include "internal.h"
 #include "large.h"
 
-/* At first, where nobody knows how much there is: then twice as much each time. The kernel pins all
- * that a read has room for, which for a mebibyte and some bytes to read takes longer than they do.
- */
+/* First read of a file of unknown size; doubles each time. The kernel pins the whole buffer of a
+ * read, so a large buffer for a few bytes takes longer than the bytes themselves. */
 #define FILES_READ_BYTES ((size_t)32 << 10)
 
 /* ---- descriptors of a handle --------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All handles of the process, and what fork() does to them. */
+/* All handles of the process, and their end in a child of fork(). */
 #include <errno.h>
 
 #include "cuda/driver.h"

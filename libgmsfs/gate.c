@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call holds: the locks of a handle, and the gate that fork() waits at. */
+/* The locks of a call: the mutexes of a handle, and the gate that fork() waits at. */
 #include <errno.h>
 #include <time.h>
 
@@ -192,7 +192,7 @@ void gfs_leave(struct gmsfs_store *handle)
     gfs_let_thread();
 }
 
-/* ---- what a handle knows -------------------------------------------------------------------- */
+/* ---- the state of a handle ------------------------------------------------------------------ */
 
 void gfs_state_lock(struct gmsfs_store *handle)
 {

@@ -213,7 +213,7 @@ static void write_raw(struct gfs_writer *writer, const void *bytes, size_t size_
         memcpy(place, bytes, size_bytes);
 }
 
-/* Most of what is written: a tag that says all. */
+/* Writes a tag that is a whole item, the most frequent case. */
 static inline void write_tag(struct gfs_writer *writer, unsigned tag)
 {
     uint8_t *place = write_room(writer, 1);

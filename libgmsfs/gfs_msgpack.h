@@ -3,7 +3,8 @@
  * gfs_msgpack - the little of msgpack that `layout` and bulk documents are made of
  *
  * A reader over bytes in memory that never reads past their end and accepts every length form, and
- * a writer of shortest forms into a buffer that grows, or that somebody empties. No I/O. Source of
+ * a writer of shortest forms into a buffer that grows, or that a callback empties. No I/O. Source
+ * of
  * the format: the msgpack specification (github.com/msgpack/msgpack, spec.md).
  */
 #ifndef GMSFS_LIB_MSGPACK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graph pools: their life, and what they are now. */
+/* Graph pools: opening, closing, statistics. */
 #include "graph.h"
 
 #include <errno.h>
@@ -31,7 +31,8 @@ static int graph_check_mount(int root)
     return S_ISSOCK(socket.st_mode) ? 0 : -ENOTTY;
 }
 
-/* Inside the gate. `name`: what follows the last slash, of a path without trailing ones. */
+/* Inside the gate. `name`: the part of a path without trailing slashes that follows the last slash.
+ */
 static int graph_make_store_in(const char *directory, const char *name)
 {
     int root = gfs_fd_above(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC)), error;
@@ -81,7 +82,7 @@ static int graph_open_store(const char *path, struct gmsfs_store **handle, bool 
     return error ? error : gmsfs_open(path, handle);
 }
 
-/* A store that was made for a pool that then could not be; not if somebody has it by now. */
+/* Removes a store that was made for a pool that then failed to open, unless it is in use by now. */
 static void graph_unmake_store(const char *path)
 {
     gfs_gate_enter();
@@ -149,15 +150,15 @@ int gmsfs_graph_open(const char *path, uint64_t chunk_bytes, gmsfs_graph_pool_t 
 
 /* ---- closing ------------------------------------------------------------------------------ */
 
-/* Where something is still allocated the addresses stay reserved: it may be given back yet, and
- * must be nobody else's then. */
+/* Addresses of a space with live segments stay reserved: a segment may still be freed, and its
+ * address must not belong to other memory then. */
 static void graph_release_addresses(struct gmsfs_graph_space *space)
 {
     if (space->segments.slabs[0].piece_count == 0)
         gfs_memory_release(&space->pool->handle->memory, space->base, space->reserved_bytes);
 }
 
-/* What can be given back is. */
+/* Gives back as much as it can, also after failures. */
 static void graph_drop_memory(struct gmsfs_graph_pool *pool)
 {
     GFS_VA_SCOPE(scope);
@@ -197,8 +198,8 @@ static void graph_retire(struct gmsfs_graph_pool *pool)
         graph_free(oldest);
 }
 
-/* Op is taken twice: once it was had nobody comes in any more, but the pair's calls that wait for
- * it are to find that out before the pool is taken apart. */
+/* Takes op twice: after the first time no new call enters, but calls of the pair that wait for op
+ * have to notice that before the pool is dismantled. */
 static void graph_shut(struct gmsfs_graph_pool *pool)
 {
     gfs_graph_guard_close(&pool->guard);
@@ -234,7 +235,7 @@ gmsfs_t *gmsfs_graph_handle(gmsfs_graph_pool_t *pool)
     return pool && !atomic_load(&pool->closed) ? pool->handle : NULL;
 }
 
-/* Unless another call has the handle: then what was known before must do. */
+/* Reads the number of waiters, unless another call has the handle: then the last number stays. */
 static void graph_ask_for_waiters(struct gmsfs_graph_pool *pool)
 {
     struct gmsfs_store *handle = pool->handle;

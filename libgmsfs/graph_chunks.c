@@ -161,7 +161,7 @@ static void chunks_set_mapped(struct gmsfs_graph_space *space, size_t mapped)
     gfs_graph_state_unlock(space->pool);
 }
 
-/* Rights in one call for all that is new: they are what costs. */
+/* Sets the access of all new chunks in one call, as that is the expensive step. */
 int gfs_graph_map(struct gmsfs_graph_space *space, size_t reach)
 {
     struct gfs_memory *memory = &space->pool->handle->memory;
@@ -218,8 +218,8 @@ void gfs_graph_return_own(struct gmsfs_graph_space *space, size_t keep)
     chunks_move(space->pool, &space->own, &space->pool->shared, space->own.count - keep);
 }
 
-/* What no space reaches is taken before anything is made. `made`: how many were. The list of the
- * shared ones has room for all chunks that there are, so that taking back cannot fail. */
+/* Takes chunks that no space reaches before it makes new ones. `made`: number of new ones. The list
+ * of the shared chunks has room for all chunks, so that taking them back cannot fail. */
 static int chunks_provide(struct gmsfs_graph_space *space, size_t reach, unsigned alloc_flags,
                           size_t *made)
 {

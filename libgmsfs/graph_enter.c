@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a call on a graph pool holds. */
+/* The locks of a call on a graph pool. */
 #include "graph.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static int enter_check(struct gmsfs_graph_pool *pool)
     return gfs_is_in_call(pool->handle) ? -EDEADLK : 0;
 }
 
-/* It may have been closed by whoever had it before. */
+/* Its last holder may have closed the pool. */
 static int enter_op(struct gmsfs_graph_pool *pool)
 {
     pthread_mutex_lock(&pool->op);

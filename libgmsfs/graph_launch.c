@@ -10,7 +10,7 @@ static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
 static int thread_error;
 
-/* Not by what the thread has entered: that may have been closed since. */
+/* Looks through all pools, as the one that the thread entered may have been closed since. */
 static void thread_end(void *value)
 {
     (void)value;
@@ -45,8 +45,8 @@ static int launch_check_awake(struct gmsfs_graph_pool *pool)
     return awake ? 0 : -ENOLCK;
 }
 
-/* Asked twice: a pool that waits to wake holds nobody up, and one that has gone to sleep while this
- * thread waited launches nothing. */
+/* Checks twice: before the wait, so that a pool that waits to wake delays no thread, and after it,
+ * because the pool may have gone to sleep meanwhile. */
 static int launch_enter(struct gmsfs_graph_pool *pool, void *stream, int refuse)
 {
     int error = launch_check_awake(pool);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry GMSFS_GRAPH_KEY, in which an awake pool says what it is. */
+/* The entry GMSFS_GRAPH_KEY, in which an awake pool describes itself. */
 #include "graph.h"
 
 #include <inttypes.h>

@@ -101,7 +101,7 @@ static int selected_same_device(const struct gmsfs_graph_space *a,
     return memcmp(a->pool->handle->memory.uuid, b->pool->handle->memory.uuid, 16) == 0;
 }
 
-/* What the stream has selected, or NULL: all its selections are of one space. */
+/* Returns the selection of the stream, or NULL: all its selections are of one space. */
 static struct gmsfs_graph_space *selected_on(const struct gmsfs_graph_space *like, void *stream)
 {
     for (size_t i = 0; i < selected_count; i++)
@@ -163,7 +163,7 @@ static int selected_drop(const struct gmsfs_graph_pool *pool, void *stream)
     return 0;
 }
 
-/* Inside, for a pool that is closed forgets what is selected, and once. */
+/* Inside op, because a pool that is closed drops its selections, once. */
 int gmsfs_graph_select(gmsfs_graph_space_t *space, void *stream)
 {
     struct gmsfs_graph_pool *pool;
@@ -228,8 +228,8 @@ void gfs_graph_fork_parent(void)
     gfs_graph_registry_unlock();
 }
 
-/* The pair knows nothing of the parent's pools here, and nobody launches: threads that waited for
- * their turn would be waited for where the guard is destroyed. */
+/* Hides the parent's pools from the pair, and resets their guards: destroying a guard would wait
+ * for threads that waited for it in the parent. */
 void gfs_graph_fork_child(void)
 {
     for (struct gmsfs_graph_pool *pool = registry_first; pool; pool = pool->next) {

@@ -35,7 +35,7 @@ static int wake_clear_lost(struct wake *wake, size_t *count)
     return gfs_ioctl(wake->pool->handle, GMSFS_IOC_CLEAR, NULL);
 }
 
-/* Is what the store holds chunks of ours, and how many? */
+/* Counts the store's allocations; -EINVAL if one is not a chunk of this pool's size. */
 static int wake_look(struct wake *wake)
 {
     struct gmsfs_handle_info *list = NULL;
@@ -54,7 +54,7 @@ static int wake_look(struct wake *wake)
     return error;
 }
 
-/* Eager spaces take theirs from behind those that are shared. */
+/* Gives eager spaces their chunks, from the end of the shared list. */
 static int wake_deal(struct wake *wake)
 {
     struct gmsfs_graph_pool *pool = wake->pool;
@@ -115,8 +115,8 @@ static int wake_map(struct wake *wake)
     return error;
 }
 
-/* What was kept stays, for other pools: once its memory was handed out an abort would empty the
- * store. Those that were made for this pool go. */
+/* Leaves kept chunks in the store, for other pools: once their memory was exported an abort would
+ * empty the store. Frees the chunks that were made for this pool. */
 static void wake_undo(struct wake *wake)
 {
     struct gmsfs_graph_pool *pool = wake->pool;
@@ -208,7 +208,7 @@ int gmsfs_graph_wake(gmsfs_graph_pool_t *pool, uint64_t timeout_ms)
 
 /* ---- sleeping ----------------------------------------------------------------------------- */
 
-/* Goes on after a failure: what can be given back is. */
+/* Continues after a failure, to give back as much as possible. */
 static int sleep_unmap(struct gmsfs_graph_pool *pool)
 {
     int error = gfs_memory_synchronise(&pool->handle->memory);

@@ -76,7 +76,7 @@ int gfs_graph_space_give_back(struct gmsfs_graph_space *space, uintptr_t va)
     return 0;
 }
 
-/* A pool that waits to wake holds nobody up. */
+/* Checked before op, so that a pool that waits to wake delays no call. */
 static int space_check_phase(struct gmsfs_graph_pool *pool)
 {
     int asleep, error = gfs_graph_check_pool(pool);
@@ -245,7 +245,7 @@ out:
 
 /* ---- freeing ------------------------------------------------------------------------------ */
 
-/* From here on nobody finds it. */
+/* Removes the space from its pool: no later call finds it. */
 static int space_unlink(struct gmsfs_graph_space *space)
 {
     struct gmsfs_graph_pool *pool = space->pool;
@@ -273,8 +273,7 @@ static int space_is_used(struct gmsfs_graph_space *space)
     return used;
 }
 
-/* Nobody can select it or take from it meanwhile but by `space` itself, which the caller gives up.
- */
+/* Only `space` itself leads to it meanwhile, and the caller gives that up. */
 static int space_free(struct gmsfs_graph_space *space)
 {
     GFS_VA_SCOPE(scope);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several stores as one: their locks all or none, and commits that bear one id.
+ * Several stores as one: their locks all or none, and commits with one id.
  *
  * Why no two groups wait for each other:
- *   - RW goes by store id, so whoever waits holds locks of lower ids only. RW_OR_RO does likewise,
- *     and waits for nobody's commit: where nothing is committed it is granted RW.
- *   - RO waits for commits, and a commit may need a lock that a reader holds. So while it waits it
- *     holds nothing.
- *   - Who holds one lock and takes no other waits for nobody.
- *   - Memory is waited for with nothing else in hand: group_reserve.c. So are stores whose bytes
- *     have to come to their devices first, in the order of the devices: of those that lack one
- *     another's memory, whoever was first on the first device meets nobody on the next. And whoever
- *     loses what had come pauses, or two might go on like that for ever: group_pause.c.
+ *   - RW takes locks by store id, so a waiter holds locks of lower ids only. RW_OR_RO does the
+ *   same,
+ *     and waits for no commit: if nothing is committed it is granted RW.
+ *   - RO waits for commits, and a commit may need a lock that a reader holds. So it holds nothing
+ *   while it waits. - A client that holds one lock and takes no other waits for no group. - A group
+ *   waits for memory with nothing else in hand: group_reserve.c. The same for stores that
+ *     have to be promoted first, in the order of the devices: of two groups that need each other's
+ *     memory, the first on the first device meets no rival on the next. A group that loses a
+ *     promoted store pauses, or two groups might repeat that for ever: group_pause.c.
  * A circle of waiters would have a highest store, whose waiter held a lock above it.
  */
 #include <errno.h>
@@ -41,8 +41,9 @@ static int group_take_writers(struct group *group)
     return group_take_from(group, 0, GMSFS_MODE_RW);
 }
 
-/* The lock of the first store, to heal. Whoever heals needs it, and may then stay on as a reader:
- * a wait for that one to leave would be in vain. While it is ours nobody else can heal. */
+/* Takes the lock of the first store, in order to load a broken group again. Every loader needs it,
+ * and may stay on as a reader after its commit: waiting for that reader to leave would be useless,
+ * so the wait also ends when the group is whole. While this process has it, no other can load. */
 static int group_wait_to_heal(struct group *group)
 {
     return gfs_member_take_or_see(group, group->members, 0);
@@ -60,9 +61,10 @@ static int group_take_to_heal(struct group *group)
     return error;
 }
 
-/* A grant of RO says that something is committed. All of one kind: RW where all are empty, or RO
- * where all are whole. Else everything is given back, and RW is taken on all. What another process
- * heals meanwhile is looked at anew, so every further turn follows a commit of somebody else's. */
+/* A grant of RO means that a layout is committed. Equal grants are final: RW if all are empty, or
+ * RO if all are whole. Else it releases everything, and takes RW on all. If another process loads
+ * the group meanwhile, it starts again, so every further turn follows a commit of another process.
+ */
 static int group_take_either(struct group *group)
 {
     for (;;) {
@@ -143,7 +145,7 @@ static int group_check_free(const struct group *group)
     return 0;
 }
 
-/* Who cannot write to one of the stores can write to none of the group. */
+/* Opens the stores for the mode; a caller that cannot write to one of them gets RO for all. */
 static int group_open_for(struct group *group, enum gmsfs_mode *mode)
 {
     for (size_t i = 0; i < group->count && *mode != GMSFS_MODE_RO; i++) {
@@ -165,8 +167,9 @@ static int group_take_locks(struct group *group, enum gmsfs_mode mode)
     return mode == GMSFS_MODE_RW ? group_take_writers(group) : group_take_either(group);
 }
 
-/* As a reader, who gives it back at once: what came stays on its device for a while. One that has
- * nothing any more, or left again, is met when the locks are taken. */
+/* Promotes the stores, by taking and releasing the reader's lock of each: a promoted store stays on
+ * its device for a while. If one has given up its bytes, or is evicted again, the locking that
+ * follows notices. */
 static int group_promote(struct group *group)
 {
     int error = gfs_group_look(group);
@@ -183,8 +186,8 @@ static int group_promote(struct group *group)
     return error;
 }
 
-/* What has to come is waited for with nothing in hand, memory and stores alike, and all is tried
- * again. */
+/* Waits for memory and for promotions with no lock and no reservation in hand, then tries
+ * everything again. */
 static int group_take(struct group *group, enum gmsfs_mode mode)
 {
     for (unsigned tries = 0;; tries++) {
@@ -286,7 +289,7 @@ static int group_check_writers(struct group *group)
     return error;
 }
 
-/* What a store would refuse is found before the first of them has committed. */
+/* Finds a layout that its store would refuse before the first store is committed. */
 static int group_check_layouts(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
@@ -309,7 +312,7 @@ static int group_make_id(uint8_t id[16])
     return got == 16 ? 0 : got < 0 ? -errno : -EIO;
 }
 
-/* The first store comes last: everybody who wants the group queues up for it. */
+/* Commits the first store last, because every group's waiters queue for it. */
 static int group_commit(struct group *group, unsigned flags, const uint8_t id[16])
 {
     int error = 0;

@@ -102,7 +102,7 @@ int gfs_group_is_whole(const struct group *group)
     return group->count == 1 || !gfs_is_zero(id);
 }
 
-/* Nothing was written, so a writer's lock leaves what is committed as it is. */
+/* Nothing was written, so releasing a writer's lock leaves the committed layout as it is. */
 void gfs_group_release(struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups that stop each other get out of step.
+ * Pauses that break the symmetry between groups that stop each other.
  *
- * Two that want one another's room have each other's stores leave while they bring their own, one
- * after the other and with nothing in hand, so that neither ever has all of its own there. A pause
- * of some length, by chance longer than that takes, lets one of them come to its end meanwhile.
+ * Two groups that need each other's memory evict each other's stores while they promote their own,
+ * one after the other and with nothing in hand, so that neither ever has all of its stores on the
+ * devices. A pause of random length, sometimes longer than that takes, lets one of them finish.
  */
 #include <poll.h>
 #include <sys/random.h>
@@ -13,8 +13,8 @@
 
 #define PAUSE_MAX_MS       256u
 #define BRING_PAUSE_MAX_MS 10000u
-#define SLICE_MS           50u /* a pause that is cancelled is over so soon */
-#define STEP_MS            4u  /* what an ACQUIRE may take beside the copy */
+#define SLICE_MS           50u /* longest delay until a cancelled pause ends */
+#define STEP_MS            4u  /* duration of an ACQUIRE beside the copy */
 
 static uint64_t get_random(uint64_t most_ms)
 {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for several stores as one: for all of them, or none is kept.
+ * Memory for several stores as one: for all of them, or for none.
  *
- * Who has all the locks tries for memory, store by store, and never waits: what it has so far might
- * be what the one before it in the queue of the next device needs. If a store lacks it, everything
- * is given back, and that store alone is waited for, in the daemon's own queue; then that is given
- * back as well, and all is tried again.
+ * A group with all its locks reserves memory, store by store, and never waits: the group ahead of
+ * it in the queue of the next device might need its reservations. If a store's memory is short, the
+ * group gives everything back, and waits for that store alone, in the daemon's own queue; then it
+ * gives that back as well, and tries everything again.
  *
  * Why this comes to an end:
- *   - All try in the order of the devices. Of those that try at one time, one that got as far as
- *     any other is stopped by none of them.
- *   - What is waited for is the memory of all the group's stores on that device up to this one, not
- *     of this one alone, which may be there all the time.
- *   - A waiter holds what it got only until it gives it back. Two that stop each other by that,
- *     time and again, must do so in step, and a random pause puts them out of it.
+ *   - All try in the order of the devices. Of the groups that try at one time, the
+ *     group that got furthest is stopped by none of the others.
+ *   - A group waits for the memory of all its stores on that device up to this one, not of this one
+ *     alone, which may be free all the time.
+ *   - A waiter gives its memory back at once. Two groups that stop each other by that, time and
+ *     again, must do so in step, and a random pause puts them out of step.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -119,8 +119,9 @@ static int group_unreserve(struct group *group)
     return error;
 }
 
-/* First so that an abort can roll back. That takes what is free for stores that have memory of
- * their own to replace, from those of the group that have none. */
+/* First tries reservations that let an abort roll back: those take free memory for stores that
+ * could reuse their own. If that leaves too little for the group's other stores, tries
+ * GMSFS_RESERVE_REPLACING. */
 int gfs_group_reserve(struct group *group, struct member **lacking)
 {
     int error = group_try_reserve(group, 0, lacking);
@@ -132,7 +133,7 @@ int gfs_group_reserve(struct group *group, struct member **lacking)
     return error ? error : group_try_reserve(group, GMSFS_RESERVE_REPLACING, lacking);
 }
 
-/* Who would as well read has no reason to wait for readers of what is whole by now. */
+/* Waits for the writer's lock, or until the group is whole: an RW_OR_RO caller then reads it. */
 static int wait_as_either(struct group *group, struct member *lacking)
 {
     int error = gfs_member_take_or_see(group, lacking, lacking->until_bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a handle maps: memory of one device and one kind, for as long as anything is reserved. */
+/* The memory of a handle: of one device and one kind, as long as addresses are reserved. */
 #include "internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* What is reserved belongs to a device. */
+/* Reserved addresses belong to a device. */
 int gfs_set_memory(struct gmsfs_store *handle, const struct gfs_memory *memory)
 {
     const struct gfs_memory *old = &handle->memory;

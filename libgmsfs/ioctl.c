@@ -60,7 +60,7 @@ int gfs_ioctl_waiting(struct gmsfs_store *handle, unsigned long request, void *a
     return ioctl_note_end(handle, error);
 }
 
-/* Of those that the handle was told, what goes with this mode. */
+/* Returns the handle's connect flags that apply to this mode. */
 static uint32_t acquire_flags(const struct gmsfs_store *handle, uint32_t mode)
 {
     int may_read = mode == GMSFS_MODE_RO || mode == GMSFS_MODE_RW_OR_RO;
@@ -75,7 +75,7 @@ static uint32_t acquire_flags(const struct gmsfs_store *handle, uint32_t mode)
     return flags;
 }
 
-/* What is tried once waits for nobody, and is not ended. */
+/* ACQUIRE with timeout 0 does not wait, so it cannot be cancelled. */
 static int acquire_once(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     uint32_t again = acquire->flags & GMSFS_ACQUIRE_AGAIN;

@@ -47,7 +47,7 @@ static int list_read_item(const uint8_t **at, const uint8_t *end, struct gmsfs_h
     return 0;
 }
 
-/* Slots rise, from the one that was asked for: so a listing comes to an end. */
+/* Takes a page; its slots must rise from the requested one, so that a listing ends. */
 static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
 {
     const uint8_t *at = page->data, *end = page->data + page->bytes;
@@ -69,8 +69,8 @@ static int list_take_page(struct list *list, const struct gmsfs_ioc_list *page)
     return error;
 }
 
-/* -EAGAIN: the layout changed between two pages. `loosely`, what is removed or renamed meanwhile
- * may be in the list or not, as in a directory that is read. */
+/* -EAGAIN: the layout changed between two pages. `loosely`: accept that; an allocation that is
+ * removed or renamed meanwhile may be in the list or not, as in a directory listing. */
 static int list_read_pages(struct gmsfs_store *handle, struct list *list, int loosely)
 {
     struct gmsfs_ioc_list page = {.flags = GMSFS_LIST_BY_SLOT};

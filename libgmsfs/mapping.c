@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tier 2: attaching one allocation, and what is known about mappings. */
+/* Tier 2: attaching one allocation, and facts about mappings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,8 +173,8 @@ static int mapping_has_tags(const struct gmsfs_store *handle)
     return 1;
 }
 
-/* A reader's ranks are those that it attached: while it holds the lock they are the layout's, and
- * after a revocation they are all that it can wake up by. A writer's change. */
+/* A reader keeps the ranks of its attach: under its lock they are the layout's, and after a
+ * revocation it can wake up only by them. A writer's ranks change. */
 static int mapping_learn_one(const struct gmsfs_store *handle, struct gfs_mapping *mapping,
                              const struct gmsfs_handle_info *list, size_t count)
 {

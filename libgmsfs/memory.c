@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A kind that is not here is not known; doc/recipes.md says what else a new one needs. */
+/* All kinds; doc/recipes.md lists the further parts of a new one. */
 static const struct gfs_memory_kind *const kinds[] = {
     [GMSFS_MEMORY_HOST] = &gfs_memory_host,
     [GMSFS_MEMORY_CUDA] = &gfs_memory_cuda,

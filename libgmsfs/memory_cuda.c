@@ -9,12 +9,11 @@
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-/* For streams that nobody named and that do not block. cuCtxSynchronize breaks a capture on one of
- * them, whatever the thread's mode; giving memory back waits for all work of the context as well,
- * and breaks none (measured: H200, driver 580; 50 to 600 us where there is nothing to wait for, 2
- * with the anchor). Where there is no memory for it, the anchor itself is given back; without one,
- * a capture that cannot be known of is at risk rather than the data, but never one that is known.
- */
+/* For non-blocking streams that the program did not name. cuCtxSynchronize breaks a capture on one
+ * of them, in every mode of the thread; freeing memory also waits for all work of the context, and
+ * breaks none (measured: H200, driver 580; 50 to 600 us with nothing to wait for, 2 with the
+ * anchor). If there is no memory for an allocation, the anchor itself is freed. Without an anchor
+ * an unknown capture is at risk rather than the data, but never a known one. */
 static int cuda_wait_for_all(struct gfs_memory *memory)
 {
     struct gfs_cuda *cuda = memory->device;
@@ -31,8 +30,8 @@ static int cuda_wait_for_all(struct gfs_memory *memory)
     return GFS_CUDA_CALL(memory, cuMemFree_v2, (bait));
 }
 
-/* Waiting for a stream that captures would break the capture; what is captured has not been given
- * to the device yet. */
+/* Waiting for a capturing stream would break the capture; the captured work is not on the device
+ * yet. */
 static int cuda_wait_for_stream(struct gfs_memory *memory, struct drv_stream *stream)
 {
     const struct gfs_cuda *cuda = memory->device;
@@ -82,7 +81,7 @@ static void cuda_release(struct gfs_memory *memory, uintptr_t base, uint64_t siz
 
 /* ---- mappings ----------------------------------------------------------------------------- */
 
-/* The mapping keeps the memory: the handle goes at once, whatever came of it. */
+/* The mapping keeps the memory: the handle is released at once, also after a failure. */
 static int cuda_map(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                     enum gmsfs_access access, int fd)
 {
@@ -132,7 +131,7 @@ static int cuda_find_devices(struct gfs_memory *memory, uint64_t *devices)
     return error;
 }
 
-/* Replaces what these devices had; a device that is not named keeps what it has (measured). */
+/* Replaces the rights of these devices; other devices keep theirs (measured). */
 static int cuda_set_access(struct gfs_memory *memory, uintptr_t va, uint64_t size_bytes,
                            enum gmsfs_access access, uint64_t devices)
 {

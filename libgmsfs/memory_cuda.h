@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_cuda - what the parts of GPU memory through the CUDA driver share; included by them alone
+ * memory_cuda - shared by the parts of GPU memory through the CUDA driver; included by them alone
  *
  *   memory_cuda.c          addresses, mappings, rights, copies, waiting: the table of functions
  *   memory_cuda_context.c  the device, and the context in which a thread calls the driver
  *   memory_cuda_turn.c     one launch after the other: an event that the next one waits for
  *
- * The driver's calls of a thread are made in a scope, where a context of the device is current and
- * the thread's capture mode is relaxed: so none of them invalidates a capture, ours or another
- * thread's.
+ * A thread calls the driver in a scope, where a context of the device is current and the thread's
+ * capture mode is relaxed: so no call invalidates a capture, of this or another thread.
  */
 #ifndef GMSFS_LIB_MEMORY_CUDA_H
 #define GMSFS_LIB_MEMORY_CUDA_H
@@ -21,15 +20,15 @@
 struct gfs_cuda {
     const struct drv *driver;
     drv_device device;
-    struct drv_context *primary; /* retained; NULL: was not needed so far */
-    /* A byte of the device that stays until the handle is closed (gfs_cuda_anchor says why). 0:
-     * there is none. */
+    struct drv_context *primary; /* retained; NULL if not needed so far */
+    /* A byte of the device that stays allocated until the handle is closed (gfs_cuda_anchor
+     * explains it); 0 if none. */
     drv_pointer anchor;
     uint64_t anchor_id;
-    int anchored; /* or tried to */
+    int anchored; /* true if the anchor was made, or tried */
 };
 
-/* One call of the driver; 0 or a negative errno, and then memory->error says what failed. */
+/* Calls the driver; 0 or a negative errno, with the call and its error in memory->error. */
 #define GFS_CUDA_CALL(memory, call, arguments) \
     gfs_cuda_result(memory, #call, ((struct gfs_cuda *)(memory)->device)->driver->call arguments)
 
@@ -40,11 +39,12 @@ void gfs_cuda_close(struct gfs_memory *memory);
 int gfs_cuda_enter(struct gfs_memory *memory, struct gfs_scope *scope, int must);
 void gfs_cuda_leave(struct gfs_memory *memory, const struct gfs_scope *scope);
 
-/* The device with this uuid, as this process counts them. */
+/* Finds the device with this uuid, as this process counts devices. */
 int gfs_cuda_find(struct gfs_memory *memory, const uint8_t uuid[16], drv_device *found);
 
-/* A program may end the context in which something was allocated; what is at the address then is
- * nobody's, or somebody else's. 0: the driver does not tell. */
+/* Returns the driver's id of the allocation at an address, 0 if the driver has none. A program may
+ * end the context of an allocation; then other memory, or none, is at the address, and the id
+ * differs. */
 uint64_t gfs_cuda_identify(const struct gfs_cuda *cuda, drv_pointer address);
 int gfs_cuda_is_gone(const struct gfs_cuda *cuda, drv_pointer address, uint64_t id);
 
@@ -54,8 +54,8 @@ int gfs_cuda_end_turn(const struct gfs_memory *memory, struct gfs_turn *turn, vo
 void gfs_cuda_drop_turn(struct gfs_memory *memory, struct gfs_turn *turn);
 int gfs_cuda_ordinal(const struct gfs_memory *memory);
 
-/* The anchor, to be given back at once; the next scope makes another. 0: there is none in the
- * context that is current. */
+/* Returns the anchor for the caller to free at once; the next scope makes another. 0: there is none
+ * in the current context. */
 drv_pointer gfs_cuda_take_anchor(struct gfs_cuda *cuda);
 
 #endif

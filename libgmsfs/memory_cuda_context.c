@@ -45,8 +45,9 @@ int gfs_cuda_is_gone(const struct gfs_cuda *cuda, drv_pointer address, uint64_t 
     return id && (result == DRV_INVALID_VALUE || (result == DRV_SUCCESS && now != id));
 }
 
-/* A program that resets the primary context ends our reference with it; a reference that is given
- * back all the same would be the program's next one. The anchor tells, or that nobody has it. */
+/* A program that resets the primary context ends our reference with it; releasing it again would
+ * release the program's next one. The anchor shows such a reset, as does a primary context that is
+ * not active. */
 static void cuda_check_primary(struct gfs_cuda *cuda)
 {
     unsigned flags;
@@ -110,8 +111,8 @@ int gfs_cuda_open(struct gfs_memory *memory)
 
 /* ---- entering ----------------------------------------------------------------------------- */
 
-/* Does some stream record what it is given, instead of doing it? A blocking stream that does shows
- * itself at the legacy one; others are known only if the caller named them. */
+/* True if a stream is capturing. A blocking stream that captures is visible at the legacy stream;
+ * other streams are known only if the caller named them. */
 static int cuda_check_captures(struct gfs_memory *memory)
 {
     struct gfs_cuda *cuda = memory->device;
@@ -153,8 +154,8 @@ static int cuda_take_context(struct gfs_memory *memory, struct gfs_scope *scope)
     return error;
 }
 
-/* Is the primary context what this thread works in? Then it is kept. Another context is the
- * program's choice: its primary one, which it may have no use for, is not held for it. */
+/* Retains the primary context if it is this thread's current one. A program with another context
+ * chose that, and may have no use for its primary one. */
 static int cuda_is_in_primary(struct gfs_cuda *cuda)
 {
     struct drv_context *current = NULL, *primary = NULL;

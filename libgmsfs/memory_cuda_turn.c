@@ -10,7 +10,7 @@ int gfs_cuda_ordinal(const struct gfs_memory *memory)
     return ((const struct gfs_cuda *)memory->device)->device;
 }
 
-/* The event went with the context that it was made in, and so did what it stood for. */
+/* The event ended with its context, and so did the launch before it. */
 static int turn_is_gone(enum drv_result result)
 {
     return result == DRV_INVALID_HANDLE || result == DRV_CONTEXT_IS_DESTROYED;

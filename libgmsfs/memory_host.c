@@ -16,7 +16,7 @@ static int host_protection(enum gmsfs_access access)
 
 /* ---- addresses ---------------------------------------------------------------------------- */
 
-/* Asks for one granule more than needed, and gives back what lies before and after. */
+/* Asks for one granule more than needed, and gives back the unaligned rest on both sides. */
 static int host_reserve(struct gfs_memory *memory, uint64_t size_bytes, uintptr_t *base)
 {
     uint64_t granularity_bytes = memory->granularity_bytes, head;
@@ -115,7 +115,7 @@ static int host_open_part(struct gfs_range *range, uint64_t size_bytes)
 
 /* Each mapping that replaces a bit of a reservation makes the kernel split it, which costs half of
  * a mapping more. Instead a part of the reservation is given up, and mappings are put where it was,
- * if nobody else has mapped something there by then. */
+ * if no other thread has mapped something there by then. */
 static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint64_t size_bytes,
                        enum gmsfs_access access, int fd)
 {
@@ -138,7 +138,7 @@ static int host_append(struct gfs_memory *memory, struct gfs_range *range, uint6
     return -EEXIST;
 }
 
-/* What is open and not mapped may be somebody else's. */
+/* Open addresses without a mapping may belong to another thread by now. */
 static void host_cancel(struct gfs_memory *memory, const struct gfs_range *range)
 {
     uint64_t held_from = range->careful ? range->mapped_bytes : range->open_bytes;

@@ -230,7 +230,7 @@ static int metadata_compare_keys(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-/* One block: the pointers, then what they point to. */
+/* One block: the pointers, then their strings. */
 static int metadata_pack_keys(const struct metadata_keys *keys, char ***out)
 {
     char **pointers = malloc((keys->count + 1) * sizeof *pointers + keys->text_bytes);

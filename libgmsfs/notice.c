@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a holder of a lock should hear of: that it is over, or that others want it. */
+/* Notices to the holder of a lock: that it is over, or that it should be given up. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ void gfs_notice_follow(struct gmsfs_store *handle)
     gfs_gate_leave();
 }
 
-/* What they were is of no matter: the store is asked. */
+/* Discards the events: the store itself is asked. */
 static void notice_read_events(const struct gmsfs_store *handle)
 {
     char text[4096];

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program says about the device that it uses, what of its memory is its own, and how much.
- */
+/* The program's settings for its device, its private copies, and the size of its memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +32,7 @@ int gmsfs_set_streams(gmsfs_t *handle, void *const *streams, size_t count)
     handle->memory.wishes.streams = copy;
     handle->memory.wishes.stream_count = count;
     gfs_leave(handle);
-    free(before); /* last: a child of fork() frees what it finds there */
+    free(before); /* last: a child of fork() frees the pointer that it finds there */
     return 0;
 }
 

@@ -20,7 +20,7 @@ struct gmsfs_region {
     struct gmsfs_region_info info;
     void *map; /* NULL: it is not mapped */
     size_t map_bytes;
-    pid_t pid; /* whose the reference is */
+    pid_t pid; /* process that owns the reference */
     atomic_int closed;
 };
 
@@ -43,8 +43,8 @@ static int region_open_at(int dir_fd, const char *path, int flags)
     return fd;
 }
 
-/* The directory of this user, kept: who opens region after region asks the mount for one name
- * instead of three. -1: errno says why. */
+/* Returns the directory of this user, and keeps it open: opening further regions then looks up one
+ * name instead of three. -1 with errno. */
 static int region_open_owner(struct gmsfs_regions *regions, uint32_t uid)
 {
     char path[32];
@@ -187,7 +187,7 @@ int gmsfs_region_open(gmsfs_regions_t *regions, uint32_t uid, const char *name,
 
 static struct gfs_closed region_closed;
 
-/* Its descriptors are closed, or somebody else's. */
+/* Frees the region; its descriptors are closed, or have another owner. */
 static void region_retire(struct gmsfs_region *region)
 {
     region->file = region->fd = -1;
@@ -202,8 +202,8 @@ void gmsfs_region_close(gmsfs_region_t *region)
     if (atomic_exchange(&region->closed, 1))
         return;
     gfs_hold_thread();
-    /* close(2) comes back before the mount has heard of it. In a child of fork(2) the reference is
-     * its parent's, who has not given it back. */
+    /* close(2) comes back before the mount has heard of it. In a child of fork(2) the reference
+     * belongs to its parent, which still has it. */
     if (region->pid == getpid())
         ioctl(region->file, GMSFS_IOC_RELEASE);
     gfs_fd_close(&region->fd);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The regions of a mount: registering, unregistering and listing them, by messages on `.fds`.
  *
- * A connection may break while a request is unanswered, for the daemon's worker is replaced when it
- * ends. What changes something is asked for again only where a look shows that it was not done; no
- * two requests are under way then, for who served the first is gone. */
+ * A connection may break before the answer, because a daemon's worker that ends is replaced. A
+ * request that changes something is sent again only if a look shows that it was not carried out; no
+ * two requests are in flight then, because the worker of the first is gone. */
 #include "regions.h"
 
 #include "base/scope.h"
@@ -100,7 +100,7 @@ struct regions_ask {
     /* Of a request without an answer: 1: it was carried out, 0: not; -errno. NULL: it may be made
      * twice. */
     int (*was_done)(struct gmsfs_regions *regions, const struct regions_ask *ask);
-    /* What had the name before; of all: the first that is to go. NULL: nothing. */
+    /* region with this name before the call; for all: the first to be unregistered. NULL if none */
     const struct gmsfs_region_info *old;
     uint64_t old_count; /* how many; of all they are asked for again */
 };
@@ -168,7 +168,7 @@ static struct gmsfs_fds_region_request regions_request_one(uint32_t uid, const c
     return request;
 }
 
-/* Inside. What has this name now, of either kind. 0: nothing; 1; -errno. */
+/* Inside. Looks for a region of this name, of either kind. 1: found; 0: none; -errno. */
 static int regions_look(struct gmsfs_regions *regions, uint32_t uid, const char *name,
                         struct gmsfs_region_info *info)
 {
@@ -185,7 +185,7 @@ static int regions_look(struct gmsfs_regions *regions, uint32_t uid, const char 
     return error ? error : answer.header.count == 1;
 }
 
-/* What was there before the call, or is of another description, is not its region. */
+/* True if the region was registered by this call: it is new, and as described. */
 static int regions_was_registered(struct gmsfs_regions *regions, const struct regions_ask *ask)
 {
     const struct gmsfs_fds_region_request *request = ask->request;
@@ -328,7 +328,7 @@ static void regions_retire(struct gmsfs_regions *regions)
     pthread_mutex_destroy(&oldest->op);
 }
 
-/* In a child of fork(2) there is nobody else, and a thread that had op is not there. */
+/* In a child of fork(2) there is no other thread, so none can release op. */
 void gmsfs_regions_close(gmsfs_regions_t *regions)
 {
     int error = gfs_regions_enter_last(regions), was_closed;
@@ -363,8 +363,7 @@ static int regions_get(struct gmsfs_regions *regions, uint32_t uid, enum gmsfs_r
     return error;
 }
 
-/* Inside. What has the name before is looked at first, to be told apart from what it is about to
- * have. */
+/* Inside. Looks for an older region of the name first, to tell it from the new one. */
 static int regions_register(struct gmsfs_regions *regions,
                             const struct gmsfs_fds_region_request *request, int fd,
                             enum gmsfs_region_reason *reason)
@@ -376,7 +375,7 @@ static int regions_register(struct gmsfs_regions *regions,
 
     if (error == -ECANCELED || error == -ETIMEDOUT)
         return error;
-    if (!error) /* what else it may fail of REGISTER tells better */
+    if (!error) /* REGISTER explains other failures better */
         ask.old = &old;
     return regions_call(regions, &ask, &answer, reason);
 }
@@ -426,8 +425,7 @@ int gmsfs_region_register(gmsfs_regions_t *regions, const struct gmsfs_region_re
     return error;
 }
 
-/* What is there is looked at first: of what is not there afterwards nobody could tell whether it
- * ever was. */
+/* Looks for the region first: afterwards its absence could not tell whether it ever existed. */
 int gmsfs_region_unregister(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_kind kind,
                             const char *name)
 {
@@ -438,7 +436,7 @@ int gmsfs_region_unregister(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_r
     struct gmsfs_region_info old;
     int error = regions_set_name(&request, name, NULL);
 
-    if (error == -ENAMETOOLONG) /* nobody has a region of such a name */
+    if (error == -ENAMETOOLONG) /* no region can have such a name */
         return -ENOENT;
     if (!error)
         error = gfs_regions_enter(regions);
@@ -489,7 +487,7 @@ static int regions_read_list(struct gmsfs_regions *regions, uint32_t uid,
     return 0;
 }
 
-/* Inside. Those that an UNREGISTER_ALL would count, and the first of them. */
+/* Inside. Counts the regions that UNREGISTER_ALL would remove, and finds the first. */
 static int regions_count_old(struct gmsfs_regions *regions, uint32_t uid,
                              enum gmsfs_region_kind kind, struct regions_ask *ask,
                              struct gmsfs_region_info *first)
@@ -544,7 +542,7 @@ int(gmsfs_region_get)(gmsfs_regions_t *regions, uint32_t uid, enum gmsfs_region_
 
     if (!info || gfs_check_struct(info_bytes) || !name)
         return -EINVAL;
-    if (strlen(name) > GMSFS_REGION_NAME_MAX) /* nobody has a region of such a name */
+    if (strlen(name) > GMSFS_REGION_NAME_MAX) /* no region can have such a name */
         return -ENOENT;
     error = gfs_regions_enter(regions);
     if (error)

@@ -71,7 +71,7 @@ static int regions_receive(struct gmsfs_regions *regions, struct gfs_regions_ans
     got = ask_receive(regions->fds_fd, answer, sizeof *answer, fd, &fd_count);
     if (fd_count > 0)
         *fd = gfs_fd_above(*fd);
-    if (got == -EMFILE && !fd) /* what came along was not asked for */
+    if (got == -EMFILE && !fd) /* a descriptor came without a request */
         got = -EPROTO;
     if (got < 0)
         return (int)got;
@@ -94,7 +94,7 @@ int gfs_regions_ask(struct gmsfs_regions *regions, const void *request, size_t s
     error = ask_send(regions->fds_fd, request, size, sent_fd, &limits);
     if (!error)
         error = regions_receive(regions, answer, answered, got_fd);
-    if (error) { /* what may still come belongs to no one */
+    if (error) { /* a late answer must not meet the next request */
         gfs_regions_disconnect(regions);
         if (got_fd && *got_fd >= 0)
             close(*got_fd);

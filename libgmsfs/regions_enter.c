@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is in a call on the regions of a mount, one at a time, and how its wait is ended. */
+/* Lets one call at a time use the regions of a mount, and ends its wait. */
 #include "regions.h"
 
 #include <errno.h>

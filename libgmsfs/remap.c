@@ -22,7 +22,7 @@ struct remap {
     struct gmsfs_store *handle;
     struct remap_item *items; /* sorted by (by_slot, key) */
     size_t count, mapped;
-    uint64_t devices; /* which may touch what comes back */
+    uint64_t devices; /* devices that may access the new mappings */
     const char *tag;  /* NULL: all that sleep */
 };
 
@@ -258,8 +258,9 @@ int gmsfs_unmap_all_vas(gmsfs_t *handle, unsigned flags)
 
 /* ---- remap -------------------------------------------------------------------------------- */
 
-/* Does the layout that is there now hold what the mapping showed, and where? A writer is not told
- * the hash of what is there, so it cannot tell that another commit left the structure as it was. */
+/* Checks that the present layout has the allocation that the mapping showed, and finds it. A writer
+ * does not get the hash of the layout, so it cannot tell that another commit left the structure as
+ * it was. */
 static int remap_check(const struct gmsfs_store *handle, struct remap_item *item, enum gfs_wake as)
 {
     const struct gfs_ident *now = &handle->ident, *then = &item->mapping->ident;
@@ -501,7 +502,7 @@ static int remap_reserve(struct remap *remap, struct gmsfs_ioc_reserve *reserve)
     return gfs_ioctl_waiting(remap->handle, GMSFS_IOC_RESERVE, reserve);
 }
 
-/* Failed: the memory is anybody's again, but for what was set aside before. */
+/* After a failure: lowers the reservation to its value before the call. */
 static void remap_unreserve(struct gmsfs_store *handle, const struct gmsfs_ioc_reserve *reserve)
 {
     struct gmsfs_ioc_reserve back = {.bytes = reserve->before, .flags = GMSFS_RESERVE_NOWAIT};

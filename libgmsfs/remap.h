@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remap - mappings that go, and come back at their addresses
+ * remap - unmaps everything, and maps it again at the same addresses
  *
  * For remap.c, which puts a handle to sleep and wakes it, and retarget.c, which wakes it with
- * another store's memory. Inside a scope of gfs_va_enter; it never waits but in gfs_remap_acquire.
+ * another store's memory. Inside a scope of gfs_va_enter; only gfs_remap_acquire waits.
  */
 #ifndef GMSFS_LIB_REMAP_H
 #define GMSFS_LIB_REMAP_H
 
 #include "internal.h"
 
-/* What the layout that is there has to have in common with the one that was mapped. */
+/* How far the present layout has to equal the layout that was mapped. */
 enum gfs_wake {
     GFS_WAKE_STRUCTURE, /* the hash */
     GFS_WAKE_BYTES,     /* store and generation too */
-    GFS_WAKE_SHAPE,     /* the caller has seen to it: what has one rank takes one address */
+    GFS_WAKE_SHAPE,     /* checked by the caller: equal ranks take equal addresses */
 };
 
-/* Goes on after a failure: what can be given back is. */
+/* Unmaps everything; continues after a failure, to give back as much as possible. */
 int gfs_remap_unmap_all(struct gmsfs_store *handle);
-/* The reader's lock, with a ticket for all that is in the layout. */
+/* Takes the reader's lock, with a ticket for the whole layout. */
 int gfs_remap_acquire(struct gmsfs_store *handle, uint64_t timeout_ms, struct gfs_export *export);
-/* With a lock: maps all that is preserved, or nothing. export: of gfs_remap_acquire, or zeros. */
+/* With a lock: maps all preserved mappings, or none. export: of gfs_remap_acquire, or zeros. */
 int gfs_remap_wake(struct gmsfs_store *handle, struct gfs_export *export, enum gfs_wake as);
 
 #endif

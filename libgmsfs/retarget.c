@@ -8,12 +8,12 @@
 #include "layout.h"
 #include "remap.h"
 
-/* `other` is a handle of its own until both change what they stand for: then it has the old store,
- * and closing it gives that back. */
+/* `other` is a second handle until the two swap their stores; then closing it releases the old
+ * store. */
 struct retarget {
     struct gmsfs_store *handle, *other;
-    struct gfs_export export;     /* of what `other` has locked */
-    uint8_t hash[16];             /* the layout of what is mapped */
+    struct gfs_export export;     /* of the store that `other` has locked */
+    uint8_t hash[16];             /* hash of the mapped layout */
     struct gmsfs_layout *layout;  /* the other's, where it had to be read; owned */
     int had_lock;                 /* at the beginning */
     int is_unmapped, is_released; /* by this call */
@@ -67,7 +67,7 @@ static int retarget_same_entries(const struct gmsfs_layout *a, const struct gmsf
     return 1;
 }
 
-/* What is mapped is all of one layout, which was committed. */
+/* Finds the hash of the mapped layout. All mappings must be of one layout, which was committed. */
 static int retarget_find_hash(struct retarget *retarget)
 {
     const struct gfs_vmap *map = &retarget->handle->map;
@@ -84,7 +84,7 @@ static int retarget_find_hash(struct retarget *retarget)
     return 0;
 }
 
-/* A child of fork() frees what it finds there. */
+/* In the gate: a child of fork() frees the pointer that it finds there. */
 static void retarget_keep_shape(struct gmsfs_store *handle, struct gmsfs_layout *layout)
 {
     struct gmsfs_layout *before = handle->shape;
@@ -115,7 +115,7 @@ static int retarget_find_shape(struct retarget *retarget)
     return 0;
 }
 
-/* hash: of what the other store has committed. */
+/* hash: of the other store's committed layout. */
 static int retarget_check_shape(struct retarget *retarget, const uint8_t hash[16])
 {
     char text[GMSFS_HASH_TEXT_BYTES];
@@ -181,7 +181,7 @@ static int retarget_open(struct retarget *retarget, const char *path)
 
     if (error)
         return error;
-    gfs_wait_share(retarget->other, retarget->handle); /* who ends this call's wait finds it */
+    gfs_wait_share(retarget->other, retarget->handle); /* gfs_wait_cancel finds both */
     theirs = &retarget->other->memory;
     return ours->kind == theirs->kind && ours->granularity_bytes == theirs->granularity_bytes &&
                    memcmp(ours->uuid, theirs->uuid, sizeof ours->uuid) == 0 &&
@@ -203,7 +203,8 @@ static int retarget_take(struct retarget *retarget, uint64_t timeout_ms)
         b->field = between;                      \
     } while (0)
 
-/* Whatever says which store it is. In the gate, for a child of fork() closes what it finds. */
+/* Swaps all fields that belong to the store. In the gate, because a child of fork() closes the
+ * descriptors that it finds. */
 static void retarget_swap(struct retarget *retarget)
 {
     struct gmsfs_store *a = retarget->handle, *b = retarget->other;
@@ -253,9 +254,9 @@ static int retarget_let_go(struct retarget *retarget)
     return gfs_session_release(retarget->handle);
 }
 
-/* The other's lock goes first: what is taken again is not waited for, so that a call which was told
- * to wait no more takes it too, and nothing is held for it. What cannot be had as it was is left
- * asleep. */
+/* Releases the other store's lock first: taking the old one again does not wait, so a cancelled
+ * call can do it too, and holds nothing meanwhile. If the old state cannot be restored, the handle
+ * stays asleep. */
 static void retarget_return(struct retarget *retarget)
 {
     struct gmsfs_store *handle = retarget->handle;

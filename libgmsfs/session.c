@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock: taking, joining, leaving, publishing; and what the daemon says of the store. */
+/* The lock: taking, joining, leaving, publishing; and the daemon's facts about the store. */
 #include <errno.h>
 #include <string.h>
 
@@ -65,7 +65,8 @@ void gfs_session_give_up_place(struct gmsfs_store *handle)
         gfs_ioctl(handle, GMSFS_IOC_CANCEL, NULL); /* or it is over by itself, in a second */
 }
 
-/* A `ctl` whose session was ended from outside may refuse another one: then a new file is due. */
+/* A `ctl` may refuse a new session after its last one was ended from outside: then opens it again.
+ */
 static int session_acquire_retry(struct gmsfs_store *handle, struct gmsfs_ioc_acquire *acquire)
 {
     struct gmsfs_ioc_acquire request = *acquire;
@@ -240,8 +241,8 @@ static int session_is_writable(const struct gfs_mapping *mapping, const void *co
            mapping->ident.epoch == handle->ident.epoch;
 }
 
-/* For every device that was let in when a mapping was made: those that the program has named since
- * are others, perhaps. So a change of rights is one of reading or writing, never of who. */
+/* For every device that a mapping was made for, as the program may have named others since: the
+ * call changes the rights, not the set of devices. */
 static int session_protect(struct gmsfs_store *handle, enum gmsfs_access access)
 {
     uint64_t size_bytes;
@@ -266,7 +267,7 @@ static int session_publish_layout(struct gmsfs_store *handle, struct gmsfs_ioc_c
     return error;
 }
 
-/* What is written before is published, and nothing is written after. */
+/* Publishes every write before the call, and prevents writes after it. */
 static int session_close_and_publish(struct gmsfs_store *handle, struct gmsfs_ioc_commit *commit)
 {
     GFS_SCOPE(scope);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a handle knows of its session, and tells without asking the daemon. */
+/* The session as the handle knows it, without asking the daemon. */
 #include <errno.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ int gfs_session_writes(const struct gmsfs_store *handle)
     return handle->mode == GMSFS_MODE_RW || handle->mode == GMSFS_MODE_RW_DATA;
 }
 
-/* What this session has mapped is of the layout that its work has become. In the state's lock. */
+/* Notes that the mappings of this session are of the layout that it committed. Under `state`. */
 static void session_take_layout(struct gmsfs_store *handle, const struct gmsfs_ioc_commit *commit,
                                 int is_committed)
 {

@@ -23,7 +23,7 @@ struct ticket_message {
     char tags[GMSFS_FDS_TAGS_MAX]; /* they begin behind the last item that came */
 };
 
-/* What is left to do of one export, over several tickets if need be. */
+/* The remaining work of one export, over several tickets if needed. */
 struct ticket_transfer {
     struct gmsfs_store *handle;
     gfs_take_fn *take;
@@ -46,7 +46,7 @@ static struct ask_limits ticket_limits(struct gmsfs_store *handle)
         .timeout_ms = GFS_REPLY_TIMEOUT_MS, .is_cancelled = ticket_is_cancelled, .context = handle};
 }
 
-/* Inside the gate. The mount's root is the directory above the store, by whatever name. */
+/* Inside the gate. The mount's root is the directory above the store, under any name. */
 static int ticket_connect_once(struct gmsfs_store *handle)
 {
     char path[PATH_MAX];
@@ -254,7 +254,7 @@ static int ticket_redeem_once(struct ticket_transfer *transfer, const uint8_t ti
     while (!error && count > 0)
         error = ticket_take_message(transfer, count, &count);
     if (error)
-        /* what may still come on this connection belongs to no one */
+        /* a late message must not meet the next request */
         gfs_fds_close(transfer->handle);
     return error;
 }
@@ -306,8 +306,8 @@ static int ticket_is_cut(int error)
     return error == -EPIPE || error == -ECONNRESET || error == -EAGAIN;
 }
 
-/* A connection ends with the daemon's worker, which is replaced as often as it ends, or with its
- * patience, and a ticket with time. What was handed out before is not asked for again. */
+/* A connection ends with the daemon's worker, which is then replaced, or by the daemon's timeout; a
+ * ticket expires. Descriptors that arrived before are not asked for again. */
 int gfs_export_redeem(struct gmsfs_store *handle, struct gfs_export *export, gfs_take_fn *take,
                       void *context)
 {

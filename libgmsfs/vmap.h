@@ -27,7 +27,7 @@ struct gfs_reservation {
     uintptr_t base;
     uint64_t size_bytes;
     size_t mappings; /* inside it, preserved ones included */
-    int automatic;   /* goes with its last mapping */
+    int automatic;   /* true if released with its last mapping */
 };
 
 struct gfs_mapping {
@@ -39,12 +39,12 @@ struct gfs_mapping {
     struct gfs_ident ident;
     enum gmsfs_access access;
     enum gmsfs_access waking; /* not 0: memory is there, but the mapping is not live yet */
-    uint64_t devices; /* which may touch it: of gfs_memory_find_devices when it was mapped */
-    int live;         /* 0: preserved, the addresses are reserved only */
-    int made;         /* with its allocation, by gmsfs_create_mapping */
-    int freed;        /* this handle freed the allocation under it */
-    int unused;       /* the program was never told of it */
-    char *tag;        /* owned; NULL: not known */
+    uint64_t devices;         /* that may access it: gfs_memory_find_devices when it was mapped */
+    int live;                 /* 0: preserved, the addresses are reserved only */
+    int made;                 /* with its allocation, by gmsfs_create_mapping */
+    int freed;                /* this handle freed the allocation under it */
+    int unused;               /* the program never got its address */
+    char *tag;                /* owned; NULL: not known */
 };
 
 struct gfs_vmap {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits for others, and who ends them from another thread.
+/* Waits for other clients, and their end from another thread.
  *
- * A call has a note of what it waits for, which is found by each handle that it has entered. All
- * notes are under one mutex, held for moments: never over a request, for a mount may be slow to
- * answer, and every call of every handle comes by here. While CANCEL is asked for, the wait that it
- * is meant for does not end, so its descriptor stays.
- */
+ * A call has a note of its wait, which each handle that it has entered leads to. All notes are
+ * under
+ * one mutex, held for moments: never over a request, because a mount may be slow to answer, and
+ * every call of every handle passes here. During a CANCEL the cancelled wait does not end, so its
+ * descriptor stays open. */
 #include <errno.h>
 #include <sys/ioctl.h>
 #include <time.h>
