@@ -101,16 +101,16 @@ int cli_out_of_memory(void)
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-/* Of getopt_long(): what it returns for a row of a table is this and the row's number. */
+/* getopt_long() returns this plus the number of a row of the table. */
 #define OPTION_FIRST 256
 #define OPTION_HELP  'h'
 
 static bool was_given[MAX_OPTIONS];
 
-/* What getopt_long() takes, of the table of the command that runs. */
+/* The command's table in the form of getopt_long(). */
 struct cli_getopt {
     char letters[2 * MAX_OPTIONS];
-    struct option words[MAX_OPTIONS + 2]; /* and those of --help and of the end */
+    struct option words[MAX_OPTIONS + 2]; /* and --help, and the end */
 };
 
 static void cli_getopt_fill(struct cli_getopt *to)
@@ -134,7 +134,7 @@ static void cli_getopt_fill(struct cli_getopt *to)
     *word = (struct option){"help", no_argument, NULL, OPTION_HELP};
 }
 
-/* The error that getopt_long() has met; returns CLI_USAGE. */
+/* Explains an error of getopt_long(); returns CLI_USAGE. */
 static int cli_refuse_option(int option, const char *word)
 {
     if (option == ':')
@@ -146,7 +146,7 @@ static int cli_refuse_option(int option, const char *word)
     return cli_usage_error("unknown or ambiguous option '%s'", word);
 }
 
-/* The number of the row that getopt_long() means. */
+/* Returns the number of the row that getopt_long() found. */
 static int cli_find_option(int option)
 {
     int i = 0;

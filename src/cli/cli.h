@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli - what the gmsfs commands have in common: their table, exit statuses, options and errors
+ * cli - shared by the gmsfs commands: their table, exit statuses, options and errors
  *
- * For main.c and the cmd_*.c files. Each of those defines one `struct cli_command`, whose run()
- * gets argv from the command's own name on and returns an exit status; it prints its errors itself,
+ * For main.c and the cmd_*.c files. Each of those defines one `struct cli_command`. Its run() gets
+ * argv from the command's own name on and returns an exit status; it prints its errors itself,
  * once. Nothing here exits.
  */
 #ifndef GMSFS_CLI_CLI_H
@@ -19,26 +19,26 @@ enum cli_status {
     CLI_OK = 0,
     CLI_FAILURE = 1,    /* could not be done, or (verify) differs */
     CLI_USAGE = 2,      /* the command line makes no sense */
-    CLI_TIMEOUT = 3,    /* the lock was not free, or the state did not come, in the time given */
-    CLI_UNREPORTED = 4, /* done for good, but that could not be said; output_end() alone says so */
-    CLI_HELPED = 256,   /* --help was given, and nothing is to be done; main() makes CLI_OK of it */
+    CLI_TIMEOUT = 3,    /* the lock was not free, or the state was not reached, in time */
+    CLI_UNREPORTED = 4, /* done for good, but not reported; only output_end() returns it */
+    CLI_HELPED = 256,   /* --help was given, so nothing more to do; main() makes it CLI_OK */
 };
 
-#define CLI_SIGNALED 128 /* and the number of the signal that ended it, as shells say it */
+#define CLI_SIGNALED 128 /* plus the number of the signal that ended it, as in shells */
 
 #define CLI_FOREVER UINT64_MAX
 
 /*
- * An option. take() reads what follows it into `at` of the values of the command; on failure it
- * prints the error and returns CLI_USAGE. `name` is that on the command line, as "--timeout".
+ * An option. take() parses its value into offset `at` of the command's values; on failure it
+ * prints the error and returns CLI_USAGE. `name` is as on the command line: "--timeout".
  */
 struct cli_option {
     const char *name;
     char letter;       /* the short one; 0: none */
-    const char *value; /* its name in the help; NULL: it takes none; "[=...]": it may be left out */
+    const char *value; /* its value's name in the help; NULL: no value; "[=...]": optional */
     int (*take)(const char *name, const char *text, void *at);
     size_t at;
-    const char *help; /* lines; a row without a name is a heading, and one without a help the end */
+    const char *help; /* lines; a row without a name is a heading, without a help the end */
 };
 
 /* The text of --help is usage, options with that of --help, and ending. */
@@ -50,7 +50,7 @@ struct cli_command {
     int column;                       /* where the help of an option begins */
     const char *ending;               /* NULL: none */
     int least, most;                  /* operands; most 0: no bound */
-    const char *needs;                /* the error of other numbers of them */
+    const char *needs;                /* error text for another number of operands */
     bool is_prefix;                   /* options end with the first operand */
     int (*run)(int argc, char **argv);
 };
@@ -93,18 +93,18 @@ int cli_help(void);
  */
 int cli_parse(int argc, char **argv, void *values);
 
-/* cli_parse() has met the option, a row of the command's table. */
+/* True if cli_parse() found the option, a row of the command's table. */
 bool cli_was_given(const struct cli_option *option);
 
 struct failure;
 
-/* Prints what a part that prints nothing has said; returns CLI_FAILURE. */
+/* Prints the error of a function that does not print; returns CLI_FAILURE. */
 int cli_failure(const struct failure *failure);
 
-/* malloc has failed; returns CLI_FAILURE. */
+/* Prints that malloc failed; returns CLI_FAILURE. */
 int cli_out_of_memory(void);
 
-/* Values of options, for cli_option.take. */
+/* Parse values of options, for cli_option.take. */
 int cli_take_flag(const char *name, const char *text, void *at);    /* bool */
 int cli_take_text(const char *name, const char *text, void *at);    /* const char * */
 int cli_take_size(const char *name, const char *text, void *at);    /* uint64_t, bytes */
@@ -113,11 +113,11 @@ int cli_take_threads(const char *name, const char *text, void *at); /* uint64_t 
 int cli_take_direct(const char *name, const char *text, void *at);  /* enum direct_use */
 /* uint64_t, milliseconds: of seconds, perhaps with a fraction; 0 means not to wait at all. */
 int cli_take_timeout(const char *name, const char *text, void *at);
-/* A uint64_t in bounds. */
+/* Parses a number from min to max. */
 int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t max,
                     uint64_t *value);
 
-/* Rows that several commands have: `member` of the values, which are a `type`. */
+/* Rows that several commands share: `member` of the values, which are a `type`. */
 /* clang-format off */
 #define CLI_QUIET(type, member) \
     {"--quiet", 'q', NULL, cli_take_flag, offsetof(type, member), "print errors only"}
@@ -131,7 +131,7 @@ int cli_parse_count(const char *name, const char *text, uint64_t min, uint64_t m
      "where it can neither hold them nor has them (default: auto)"}
 /* clang-format on */
 
-/* Milliseconds of a clock that is never set; and how much of a timeout is left. */
+/* Return the time of a monotonic clock, and the rest of a timeout. */
 uint64_t cli_now_ms(void);
 uint64_t cli_now_us(void);
 uint64_t cli_left_ms(uint64_t start_ms, uint64_t timeout_ms);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs clear-suspect - says that what a store holds is as it should be, so readers may come */
+/* gmsfs clear-suspect - declares the bytes of a store undamaged, so that it admits readers again */
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
 #include "cli/daemon_explain.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsfs drain - empties a mount, so that its device can be serviced; or keeps all out of a store
+ * gmsfs drain - empties a mount, so that its device can be serviced; or a store of its holders
  *
- * The daemon drains as long as this command's connection lives: whatever ends the command before
- * all is done, also SIGKILL, the mount then serves again.
+ * The daemon drains as long as this command's connection lives: if the command ends early for any
+ * reason, also SIGKILL, the mount serves again.
  */
 #include "base/clock.h"
 #include "base/scope.h"
@@ -59,7 +59,7 @@ static const char ending[] =
 struct drain {
     char *path;
     char **command;        /* NULL: none */
-    const char *then, *to; /* as they were given; NULL: not */
+    const char *then, *to; /* as given; NULL if not */
     uint64_t timeout_ms;
     bool revoke, kill, undo, quiet;
 };
@@ -112,7 +112,8 @@ static void drain_say_sessions(const struct drain *drain, const struct mount *mo
             holders && *holders ? ":" : "", holders ? holders : "");
 }
 
-/* By a signal. is_dropped: nobody had it any more, and its bytes are not free yet. */
+/* Explains a stop by a signal. is_dropped: all sessions had ended, and the bytes are not free yet.
+ */
 static int drain_interrupted(const struct mount *mount, bool is_dropped, uint64_t left)
 {
     char size[SIZE_TEXT_BYTES];
@@ -135,8 +136,8 @@ static int drain_late(const struct mount *mount, uint64_t left)
     return CLI_TIMEOUT;
 }
 
-/* Asks until nothing is held. What the daemon still gives back is waited for whatever the timeout.
- */
+/* Asks until the device holds nothing. The timeout applies to sessions only, not to memory that the
+ * daemon is giving back. */
 static int drain_wait(const struct drain *drain, const struct mount *mount,
                       struct daemon_drain *asked)
 {
@@ -232,7 +233,7 @@ static int drain_path(const struct drain *drain)
     return status;
 }
 
-/* So many words stand behind the "--" that ends the options. */
+/* Returns the number of words after the "--" that ends the options. */
 static int drain_count_behind(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
@@ -241,7 +242,7 @@ static int drain_count_behind(int argc, char **argv)
     return 0;
 }
 
-/* What does not go together. */
+/* Refuses options that exclude each other. */
 static int drain_check(const struct drain *drain)
 {
     if (drain->undo && (drain->revoke || drain->kill || drain->command || drain->then ||

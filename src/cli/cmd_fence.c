@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsfs fence - keeps everybody out of weights and kv_cache while the device is checkpointed
+ * gmsfs fence - closes weights and kv_cache while the device is checkpointed
  *
- * The fence is the daemon's, and outlives the command: it is ended by its token alone, which
- * --status tells again.
+ * The fence is the daemon's, and outlives the command: only its token ends it, which --status
+ * prints again.
  */
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -44,8 +44,7 @@ struct fence {
     bool quiet;
 };
 
-/* ---- tokens: UUIDs, as GMS writes them --------------------------------------------------------
- */
+/* ---- tokens: UUIDs, as GMS writes them ------------------------------------------------------ */
 
 static const size_t fence_dashes[] = {8, 13, 18, 23};
 
@@ -86,10 +85,9 @@ static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS
                            text);
 }
 
-/* ---- what went wrong --------------------------------------------------------------------------
- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
-/* The stores are not fit for it. */
+/* Explains why the stores cannot be fenced. */
 static void fence_explain_obstacle(const char *path, const struct gmsfs_fds_fence *answer)
 {
     static const char *const ways_out[] = {
@@ -151,8 +149,7 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
     return CLI_FAILURE;
 }
 
-/* ---- the command ------------------------------------------------------------------------------
- */
+/* ---- the command ---------------------------------------------------------------------------- */
 
 static void fence_report(const struct fence *fence, const struct gmsfs_fds_fence *answer)
 {

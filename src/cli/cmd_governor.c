@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gmsfs governor - several models on one device: who is on it, by what their engines say
+ * gmsfs governor - decides which of several models are on a device, by the metrics of their engines
  *
- * A loop around governor_round.h. Signals are blocked but while it waits, so it ends, and reads its
- * file anew, between deeds.
+ * A loop around governor_round.h. Signals are blocked except during its waits, so it ends, and
+ * reads its file again, only between deeds.
  */
 #include "base/failure.h"
 #include "base/scope.h"
@@ -48,7 +48,8 @@ struct governor {
 
 static bool is_ending, is_reading_anew;
 
-/* SIGINT stays ignored where a shell said so: one that is blocked would come all the same. */
+/* Leaves an ignored SIGINT alone (a shell ignores it for background jobs): a blocked one would
+ * still be delivered. */
 static void governor_get_signals(sigset_t *set)
 {
     struct sigaction before;
@@ -70,7 +71,7 @@ static void governor_block_signals(void)
     signal(SIGTERM, SIG_DFL);
 }
 
-/* True when one came. */
+/* True if a signal came. */
 static bool governor_wait_signal(uint64_t timeout_ms)
 {
     const struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000),
@@ -139,7 +140,7 @@ static void governor_read_anew(struct governor *governor)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* A signal ends the wait, and is seen to. */
+/* Waits for the rest of the interval; handles signals meanwhile. */
 static void governor_wait(struct governor *governor, uint64_t since_ms)
 {
     uint64_t left_ms;
@@ -165,12 +166,12 @@ static int governor_loop(struct governor *governor)
         if (end == ROUND_DEAD || end == ROUND_GONE || end == ROUND_BARRED ||
             (governor->once && end != ROUND_STALE))
             return end == ROUND_DONE || end == ROUND_GONE ? CLI_OK : CLI_FAILURE;
-        governor_wait(governor, since_ms); /* a stale one took as long */
+        governor_wait(governor, since_ms); /* no wait after a stale round, which took as long */
     } while (!governor_is_asked_to_end());
     return CLI_OK;
 }
 
-/* This program, whatever it is called in the PATH; after an upgrade the one that is there then. */
+/* Finds this program's file, not a name in the PATH; after an upgrade the file that replaced it. */
 static char *governor_find_program(void)
 {
     char path[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs image - a store whole, whatever its metadata means: save, load, ls */
+/* gmsfs image - a whole store, with any kind of metadata: save, load, ls */
 #include "cli/image_commands.h"
 
 #include "mover/work.h"
@@ -92,8 +92,7 @@ static const struct cli_option options[] = {
     {0},
 };
 
-/* An option that was given and does not go with the verb: of another one, by the headings. NULL:
- * none. */
+/* Finds a given option that is not for this verb, by the headings of the table. NULL: none. */
 static const char *image_find_foreign(const struct image_verb *verb)
 {
     bool is_for = true;

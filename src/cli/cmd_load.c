@@ -68,7 +68,7 @@ static int load_fill(struct load *load)
     return status;
 }
 
-/* What is left after a failure, in words. */
+/* Aborts, and prints the state of the store after the failure. */
 static void load_abort(struct load *load, int status)
 {
     const char *left = load_abort_store(load);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs ls - what is committed in a store, tensor by tensor; takes no lock */
+/* gmsfs ls - lists the committed layout of a store, tensor by tensor; takes no lock */
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_open.h"

@@ -2,8 +2,8 @@
 /*
  * gmsfs metadata - single entries of a store: put, get, rm, ls
  *
- * Looking goes through the files of the mount. Changing needs a writer's session: the one whose
- * token is in GMSFS_SESSION, else the one that the caller belongs to by descent.
+ * Looking goes through the files of the mount. Changing needs a writer's session: that of the
+ * token in GMSFS_SESSION, else that of an ancestor process.
  */
 #include "base/clean.h"
 #include "base/file_io.h"
@@ -203,7 +203,7 @@ struct metadata {
 
 /* ---- put ----------------------------------------------------------------------------------- */
 
-/* Standard input whole, up to what an entry may have. */
+/* Reads standard input whole, up to the bound of a value. */
 static int metadata_read_input(void **value, size_t *value_bytes)
 {
     size_t room = GMSFS_VALUE_MAX + 1, used;

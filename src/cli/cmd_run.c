@@ -2,9 +2,9 @@
 /*
  * gmsfs run - holds a store's lock while a command runs
  *
- * The lock is an open file of this process, which stays the parent, so the command and what it
- * starts are members of the session by descent. They also get the session's token, for those that
- * the daemon cannot trace to this process.
+ * The lock is an open file of this process, which stays the parent, so the command and its
+ * descendants are members of the session. They also get the session's token, for processes that the
+ * daemon cannot trace to this one.
  */
 #include "base/scope.h"
 #include "cli/cli.h"
@@ -56,13 +56,13 @@ struct run {
     int flags;        /* of open(2) */
     uint64_t timeout_ms;
     char **command;
-    char mode; /* the option's letter; 0: none was given */
-    bool mps;  /* the pool's percentage of processors goes to the command */
+    char mode; /* the option's letter; 0 if none was given */
+    bool mps;  /* true to give the pool's percentage of processors to the command */
 
-    char *sessions; /* as the file was before */
+    char *sessions; /* text of the file before the open */
     int fd;
     struct gmsfs_ioc_info info;
-    bool joined; /* the session is somebody else's */
+    bool joined; /* true if it is another process's session */
 };
 
 /* ---- taking the lock ----------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static void run_on_alarm(int number)
     (void)number;
 }
 
-/* Again and again from the end on: one signal may come just before the open that it is to end. */
+/* Repeats after the timeout: one signal may come just before the open that it has to end. */
 static void run_set_alarm(uint64_t timeout_ms)
 {
     struct sigaction action = {.sa_handler = run_on_alarm};
@@ -95,8 +95,9 @@ static void run_end_alarm(void)
     signal(SIGALRM, SIG_DFL);
 }
 
-/* The writer's lock, for an open that only reads never waits. The descriptor or a negative errno.
- * ETIMEDOUT of the kernel's own bound is no end: the place is kept. */
+/* Opens the writer's lock and waits for it; an open for reading never waits. Returns the descriptor
+ * or a negative errno. Repeats after the kernel's own ETIMEDOUT: the place in the queue is
+ * reserved. */
 static int run_wait_open(const char *path, int flags, uint64_t timeout_ms)
 {
     uint64_t start_ms = cli_now_ms();
@@ -113,7 +114,7 @@ static int run_wait_open(const char *path, int flags, uint64_t timeout_ms)
     return fd;
 }
 
-/* The kernel's own bound on a wait is EINTR, as a signal is. */
+/* Repeats after EINTR, which is a signal or the kernel's own bound on a wait. */
 static int run_acquire(int fd, uint64_t timeout_ms)
 {
     uint64_t start_ms = cli_now_ms();
@@ -129,7 +130,7 @@ static int run_acquire(int fd, uint64_t timeout_ms)
     return error;
 }
 
-/* The reader's lock. The descriptor or a negative errno. */
+/* Waits for the reader's lock. Returns the descriptor or a negative errno. */
 static int run_wait_acquire(const char *store, uint64_t timeout_ms)
 {
     char *path = store_file_path(store, "ctl");
@@ -150,7 +151,7 @@ static bool run_is_for_data(const struct run *run)
     return strcmp(run->file, "data") == 0;
 }
 
-/* Its memory may be damaged, and its copy on the disk is read. */
+/* True if its memory may be damaged, and its copy on the disk is being read. */
 static bool run_is_healed(const struct run *run)
 {
     json_auto_t *info = store_info_json(run->store);
@@ -170,7 +171,7 @@ static const char *run_where_to_look(const struct run *run)
                : "'sessions' in it shows who has it";
 }
 
-/* Nobody has the lock, and it was not granted: what it would be granted for is elsewhere. */
+/* True if the lock is free but not granted, because the store's bytes are not on the device. */
 static bool run_is_away(const struct run *run)
 {
     json_auto_t *info = store_info_json(run->store);
@@ -183,7 +184,7 @@ static bool run_is_away(const struct run *run)
     return away;
 }
 
-/* On a terminal, before it waits. */
+/* Prints the reason of the wait, on a terminal only. */
 static void run_say_waiting(const struct run *run)
 {
     if (!isatty(STDERR_FILENO))
@@ -279,7 +280,7 @@ static int run_export(const struct run *run)
     return failed ? cli_out_of_memory() : CLI_OK;
 }
 
-/* Of `pools`, the store's line; 100 where that says nothing less. */
+/* Reads the percentage from the store's pool in `pools`; 100 if it sets none. */
 static int run_read_percentage(const struct run *run, unsigned *percentage)
 {
     char *path = store_file_path(run->store, "../pools"), *pools = NULL, line[RUN_POOL_BYTES];
@@ -291,7 +292,7 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
     if (!error)
         error = store_read_json(run->store, "info", &info);
     bytes = snprintf(line, sizeof(line), "\n%s ", info ? store_json_text(info, "pool") : "");
-    if (!error) /* the first line has none before it */
+    if (!error) /* no newline precedes the first line */
         found = strncmp(pools, line + 1, (size_t)bytes - 1) == 0 ? pools : strstr(pools, line);
     sm = found ? strstr(found, " sm=") : NULL;
     *percentage = sm ? (unsigned)strtoul(sm + strlen(" sm="), NULL, 10) : 100;
@@ -300,7 +301,8 @@ static int run_read_percentage(const struct run *run, unsigned *percentage)
     return error;
 }
 
-/* What is less already stays: it was set for a reason. */
+/* Exports the pool's percentage; a lower one in the environment stays, as it was set for a reason.
+ */
 static int run_export_percentage(const struct run *run)
 {
     const char *before = getenv(MPS_PERCENTAGE);
@@ -321,7 +323,7 @@ static int run_export_percentage(const struct run *run)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* The session is over. By a commit of one of its members, or was it taken away? */
+/* The session is over: by a commit of one of its members, or by an abort or revocation. */
 static int run_explain_over(const struct run *run)
 {
     char *path = store_file_path(run->store, "../events"), *events = NULL;
@@ -341,7 +343,7 @@ static int run_explain_over(const struct run *run)
     return CLI_FAILURE;
 }
 
-/* Or seals, with --data. */
+/* Commits, or with --data seals. */
 static int run_commit(const struct run *run)
 {
     struct gmsfs_ioc_commit commit = {.flags = run_is_for_data(run) ? GMSFS_COMMIT_SEAL : 0};
@@ -365,7 +367,7 @@ static int run_commit(const struct run *run)
     return CLI_FAILURE;
 }
 
-/* The command has failed: its status is what counts, and is returned. */
+/* Aborts after the command failed; returns the command's status. */
 static int run_abort(const struct run *run, int status)
 {
     struct gmsfs_ioc_abort abort = {.rolled_back = 0};
@@ -374,7 +376,7 @@ static int run_abort(const struct run *run, int status)
     do
         error = ioctl(run->fd, GMSFS_IOC_ABORT, &abort) < 0 ? -errno : 0;
     while (error == -EINTR);
-    /* over already: COMMAND or somebody else ended it */
+    /* over already: COMMAND or another process ended it */
     if (error)
         return status;
     cli_error("COMMAND failed with status %d, so nothing was committed; %s %s", status, run->store,
@@ -382,7 +384,7 @@ static int run_abort(const struct run *run, int status)
     return status;
 }
 
-/* A writer's end. What is sealed stays as it is, whatever COMMAND's status. */
+/* Ends a writer's session. A sealed layout stays as it is, with any status of COMMAND. */
 static int run_finish_writer(const struct run *run, int status)
 {
     struct gmsfs_ioc_info info = {0};
@@ -399,7 +401,7 @@ static int run_finish(const struct run *run, int status)
 
     if (run->joined) {
         if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR) {
-            output_set_done(); /* as far as it is ours */
+            output_set_done(); /* the session's owner commits */
             ui_line(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits",
                     (uint64_t)run->info.session, run->store);
         }
@@ -494,7 +496,7 @@ static int run_run(int argc, char **argv)
         return cli_usage_error("a STORE and a COMMAND are needed");
     run.store = realpath(argv[at], NULL);
     if (!run.store)
-        run.store = strdup(argv[at]); /* opening it says what is wrong */
+        run.store = strdup(argv[at]); /* opening it will explain the error */
     if (!run.store)
         return cli_out_of_memory();
     status = run_do(&run);

@@ -62,7 +62,7 @@ struct sum {
     struct progress progress;
 };
 
-/* ---- what to sum --------------------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------------------------ */
 
 static int sum_make_room(struct sum *sum, size_t count)
 {

@@ -50,7 +50,7 @@ static int take_grpc(const char *name, const char *text, void *at)
     return add_address(name, text, values->grpc, &values->grpc_count);
 }
 
-/* What was not said is the default; 'none' is nothing. */
+/* Applies the default to a missing option; 'none' means no address. */
 static int settle_addresses(const char *option, const char *usual, const char **list, size_t *count)
 {
     if (*count == 0)

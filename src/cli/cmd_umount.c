@@ -2,8 +2,8 @@
 /*
  * gmsfs umount - ends a mount and its daemon
  *
- * Root unmounts as umount(8) does. Where an ordinary user mounted, the daemon itself keeps the
- * mount busy by its socket, so it is asked to let go first, through that socket.
+ * Root unmounts as umount(8) does. In a mount of an ordinary user the daemon itself keeps the mount
+ * busy by its socket, so this command first asks it, through that socket, to unmount.
  */
 #include "base/scope.h"
 #include "base/size.h"
@@ -31,7 +31,7 @@
 
 #define GONE_TIMEOUT_MS  10000u
 #define END_TIMEOUT_MS   60000u
-#define COPIES_MS        500u /* an unmounted daemon ends at once, so one that has not is looked at */
+#define COPIES_MS        500u /* an unmounted daemon ends at once; after this, look for copies */
 #define FUSERMOUNT_FAILS 127
 #define FUSERMOUNT_NAME  "fusermount3: "
 #define WORDS_BYTES      512
@@ -39,13 +39,13 @@
 /* ---- copies of the mount -------------------------------------------------------------------- */
 
 /*
- * What else is mounted of its file system. A bind mount, or the same mount in another mount
- * namespace, keeps a daemon whose mount is gone here. They are noted before unmounting and shown
- * after it: the kernel gives the number of a file system that has gone to the next one, so only
- * what had it before is a copy. Reads /proc alone.
+ * Other mounts of its file system. A bind mount, or the same mount in another mount namespace,
+ * keeps the daemon running after the unmount here. They are noted before unmounting and shown after
+ * it: the kernel reuses the number of an ended file system, so only mounts that had it before are
+ * copies. Reads only /proc.
  */
 
-#define MOUNT_COPIES_MAX 64u /* that are noted, and so can be shown */
+#define MOUNT_COPIES_MAX 64u /* copies that are noted, and so can be shown */
 
 struct mount_copies {
     uint64_t ids[MOUNT_COPIES_MAX]; /* of mounts, as the kernel counts them for all namespaces */
@@ -55,7 +55,7 @@ struct mount_copies {
 #define SHOWN      8u
 #define PATH_BYTES 64
 
-/* What is seen of one copy: false ends the walk. */
+/* Receives one copy; false ends the walk. */
 typedef bool (*copies_visit)(void *context, const struct mount *copy, pid_t pid);
 
 static bool has_id(const struct mount_copies *copies, uint64_t id)
@@ -66,7 +66,7 @@ static bool has_id(const struct mount_copies *copies, uint64_t id)
     return false;
 }
 
-/* Of all mounts that one process sees. */
+/* Visits the copies among the mounts that one process sees. */
 static bool visit_process(const struct mount *mount, pid_t pid, copies_visit visit, void *context)
 {
     struct mounts mounts;
@@ -81,7 +81,7 @@ static bool visit_process(const struct mount *mount, pid_t pid, copies_visit vis
     return goes_on;
 }
 
-/* Whether it sees the mounts that this process sees, so that it need not be asked. */
+/* True if it is in the mount namespace of this process, so it sees no other mounts. */
 static bool is_beside_us(pid_t pid)
 {
     char path[PATH_BYTES];
@@ -117,7 +117,7 @@ static bool note_one(void *context, const struct mount *copy, pid_t pid)
     return copies->count < MOUNT_COPIES_MAX;
 }
 
-/* Those that any process sees which may be looked at. What cannot be read is none. */
+/* Notes the copies that any readable process sees; skips unreadable processes. */
 static void mount_copies_note(struct mount_copies *copies, const struct mount *mount)
 {
     copies->count = 0;
@@ -143,7 +143,7 @@ static bool show_one(void *context, const struct mount *copy, pid_t pid)
     return shown->seen.count < SHOWN;
 }
 
-/* Whether some of them are still mounted; then it says so, with what to do. */
+/* True if some of the copies are still mounted; prints them, with the way out. */
 static bool mount_copies_show(const struct mount_copies *copies, const struct mount *mount)
 {
     struct shown shown = {.known = copies};
@@ -215,7 +215,7 @@ static int umount_start_fusermount(const char *path, bool lazy, pid_t *child, in
     return error;
 }
 
-/* Its last line, without its name: what it failed at. */
+/* Reads its last line, without its name: the error. */
 static void umount_read_words(int fd, char *words, int room)
 {
     size_t name_bytes = strlen(FUSERMOUNT_NAME);
@@ -233,7 +233,7 @@ static void umount_read_words(int fd, char *words, int room)
         close(fd);
 }
 
-/* -EPERM: it is for others; -ECANCELED: why it has failed has been said. */
+/* -EPERM: another user mounted it; -ECANCELED: failed, and the error was printed. */
 static int umount_by_fusermount(const struct mount *mount, bool lazy)
 {
     char words[WORDS_BYTES];
@@ -281,8 +281,8 @@ static int umount_busy(const struct mount *mount)
     return CLI_FAILURE;
 }
 
-/* The daemon is asked where the kernel may say busy only because of the daemon's own files, as it
- * does where an ordinary user mounted. */
+/* Asks the daemon if the kernel may say busy only because of the daemon's own files, as it does in
+ * a mount of an ordinary user. */
 static int umount_gently(const struct mount *mount)
 {
     int error = -EPERM;
@@ -309,7 +309,7 @@ static int umount_lazily(const struct mount *mount)
 
 /* ---- until the memory is back -------------------------------------------------------------- */
 
-/* What comes back only as they unmap it is theirs: no failure. */
+/* Prints the clients that still map memory; not a failure, as it comes back when they unmap it. */
 static void umount_show_clients(const struct mount *mount, const struct daemon_watch *watch)
 {
     struct daemon_watch_client *list;
@@ -352,18 +352,18 @@ static int umount_wait_end(const struct mount *mount, const struct daemon_watch 
     return CLI_OK;
 }
 
-/* It has been unmounted; `asked` is how asking for its daemon ended before. */
+/* Follows the daemon after the unmount; `asked` is the result of asking for its pid before. */
 static int umount_follow(const struct mount *mount, const struct daemon_watch *watch,
                          const struct mount_copies *copies, int asked, uint64_t timeout_ms)
 {
     if (asked == 0)
         return umount_wait_end(mount, watch, copies, timeout_ms);
     if (asked == -ENOTCONN || asked == -ECONNABORTED || asked == -ECONNREFUSED)
-        return CLI_OK; /* there was none any more */
+        return CLI_OK; /* the daemon had ended before */
     if (mount_copies_show(copies, mount))
         return CLI_FAILURE;
     if (asked != -ETIMEDOUT)
-        return CLI_OK; /* who it is cannot be seen from here */
+        return CLI_OK; /* its processes cannot be seen from here */
     cli_error("%s: unmounted, but its daemon did not answer before, so its memory may not be back; "
               "'pgrep -af gmsfs' shows whether it is still there",
               mount->path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs upgrade - what serves a mount becomes the gmsfs that is installed now */
+/* gmsfs upgrade - replaces the worker of a mount by the installed gmsfs */
 #include "base/clock.h"
 #include "base/failure.h"
 #include "cli/cli.h"
@@ -43,7 +43,8 @@ struct upgrade_answer {
     char text[1024];
 };
 
-/* 0; or a negative errno, with the keeper's words if it had any. -ECONNRESET: not answered. */
+/* Asks the keeper. 0; or a negative errno, with the keeper's text if any. -ECONNRESET: no answer.
+ */
 static int upgrade_ask_once(const char *path, struct upgrade_answer *answer)
 {
     const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
@@ -65,8 +66,8 @@ static int upgrade_ask_once(const char *path, struct upgrade_answer *answer)
     return got < (ssize_t)sizeof(answer->header) ? -ECONNRESET : answer->header.error;
 }
 
-/* Where a worker ends before the keeper has heard of it, the connection breaks; from then on the
- * keeper has it as well. */
+/* Asks again if the connection breaks, because a worker ended before it had passed the request on.
+ */
 static int upgrade_ask(const char *path, struct upgrade_answer *answer)
 {
     uint64_t start_ms = cli_now_ms();
@@ -94,7 +95,7 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
     return failure_reason(error);
 }
 
-/* The question would wait in the kernel, without a word. */
+/* Warns about a silent mount, as the request would wait in the kernel without a message. */
 static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
 {
     struct mount copy = *mount;

@@ -61,7 +61,7 @@ struct verify {
     size_t bad; /* tensors that differ */
 };
 
-/* ---- what stands in the layout ------------------------------------------------------------- */
+/* ---- the layout ---------------------------------------------------------------------------- */
 
 static void verify_say(struct verify *verify, const struct model_tensor *tensor, const char *what)
 {
@@ -180,7 +180,7 @@ static int verify_part(struct verify *verify, size_t index, const uint8_t *memor
     return 0;
 }
 
-/* What the store handed out, by as many reads as it takes. */
+/* Compares the store's memory, by as many reads as needed. */
 static int verify_parts(struct verify *verify, size_t index, const uint8_t *memory, uint8_t *room,
                         uint64_t offset_bytes, size_t size_bytes)
 {

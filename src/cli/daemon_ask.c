@@ -38,7 +38,7 @@ static int connect_to(int fd, const char *path)
     return root < 0 ? -errno : ask_connect(fd, root, path);
 }
 
-/* The socket, or closes it and returns the error. */
+/* Returns the socket, or closes it and returns the error. */
 static int settle_socket(int fd, int error)
 {
     if (!error)
@@ -80,7 +80,7 @@ static int connect_in_time(const char *path)
     return settle_socket(own.fd, error ? error : said);
 }
 
-/* Sends it and takes what is answered: how many bytes, or a negative errno. */
+/* Sends a request and receives the answer: its bytes, or a negative errno. */
 static ssize_t converse(int fd, const struct gmsfs_fds_request *request, void *answer, size_t room)
 {
     ssize_t got;
@@ -100,9 +100,9 @@ static bool is_broken(ssize_t error)
     return error == -EPIPE || error == -ECONNRESET;
 }
 
-/* As converse, of whichever worker of the daemon answers: one that ends breaks the connection, and
- * nobody can tell whether it did what was asked, so that is to be such that it can be asked again.
- * The new connection is `fd` as well. */
+/* As converse, with any worker of the daemon. A worker that ends breaks the connection, perhaps
+ * after it carried the request out, so only requests that may be repeated. The new connection has
+ * the number `fd` too. */
 static ssize_t converse_until_answered(const char *path, int fd,
                                        const struct gmsfs_fds_request *request, void *answer,
                                        size_t room)
@@ -127,7 +127,7 @@ static ssize_t converse_until_answered(const char *path, int fd,
     return got;
 }
 
-/* Nobody listens there any more: what a connection says that is made after one broke. */
+/* True if no process listens any more: the error of connecting after a connection broke. */
 static bool is_closed(ssize_t error)
 {
     return error == -ECONNREFUSED || error == -ENOENT;
@@ -173,8 +173,8 @@ int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t b
 
 /* ---- drains ------------------------------------------------------------------------------ */
 
-/* A worker that ends before it has answered may have begun the drain: the next one knows its
- * process, and gives it the token. */
+/* A worker that ends before it answers may have begun the drain: the next worker knows this
+ * process, and sends it the token. */
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch)
 {
@@ -197,7 +197,7 @@ int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const u
     return answer.header.error;
 }
 
-/* Each worker that is replaced meanwhile breaks it once more. */
+/* Repeats, because each replaced worker breaks the connection again. */
 int daemon_drain_mend(struct daemon_drain *drain)
 {
     static const uint8_t none[sizeof(drain->token)];
@@ -214,7 +214,7 @@ int daemon_drain_mend(struct daemon_drain *drain)
         if (fd >= 0)
             error = daemon_ask_of(fd, GMSFS_FDS_DRAIN_RESUME, drain->token, 0, NULL);
         if (!error) {
-            dup3(fd, drain->fd, O_CLOEXEC); /* the same number: whoever waits by it goes on */
+            dup3(fd, drain->fd, O_CLOEXEC); /* the same number, for a thread that polls it */
             close(fd);
             return 0;
         }
@@ -227,8 +227,8 @@ int daemon_drain_mend(struct daemon_drain *drain)
     return signals_get() ? -EINTR : error;
 }
 
-/* The worker closes the connection when it has ended the drain, and the kernel does when the worker
- * dies: whether the drain is over the worker that is there then tells by the token. */
+/* The worker closes the connection once it has ended the drain; the kernel closes it if the worker
+ * dies. In that case the next worker tells by the token whether the drain is over. */
 int daemon_drain_end(struct daemon_drain *drain)
 {
     struct pollfd closed = {.fd = drain->fd, .events = POLLIN | POLLRDHUP};
@@ -241,8 +241,7 @@ int daemon_drain_end(struct daemon_drain *drain)
     return 0;
 }
 
-/* The worker has answered that the drain is over and nobody's any more, or somebody undid it: the
- * next one tells which, to whoever may drain. */
+/* DRAIN_END has finished for good, or another user undid the drain: asks the next worker which. */
 static int ask_for_good(struct daemon_drain *drain, uint64_t *remaining)
 {
     const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
@@ -299,10 +298,10 @@ int daemon_ask_unmount(const char *path)
         return fd;
     error = exchange(path, fd, &request, NULL);
     close(fd);
-    return is_closed(error) ? 0 : error; /* the socket is the first that goes */
+    return is_closed(error) ? 0 : error; /* the daemon closes its socket first */
 }
 
-/* A worker that ends before it has answered breaks the connection: asks the next one. */
+/* Asks the next worker if one ends before it answers, which breaks the connection. */
 int daemon_govern(const char *path, int *fd, uint64_t *holder)
 {
     uint64_t start_ms = cli_now_ms();
@@ -357,8 +356,8 @@ int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token
     return error;
 }
 
-/* The kernel says with each message who sent it, if it is to; what is asked for is nothing, so the
- * answer is an error. */
+/* Returns the pid of the answer's sender, which the kernel adds to each message on request. The
+ * request itself asks for nothing, so the answer is an error. */
 static int receive_sender(int fd)
 {
     const struct gmsfs_fds_request request = {
@@ -378,7 +377,7 @@ static int receive_sender(int fd)
         return -errno;
     at = CMSG_FIRSTHDR(&message);
     if (!at || at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_CREDENTIALS)
-        return -ECONNRESET; /* the end, and no message */
+        return -ECONNRESET; /* end of file, and no message */
     memcpy(&sender, CMSG_DATA(at), sizeof(sender));
     return sender.pid;
 }

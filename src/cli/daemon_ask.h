@@ -2,8 +2,8 @@
 /*
  * daemon_ask - questions to the daemon of a mount through its socket `.fds`
  *
- * For `gmsfs umount`, `drain`, `fence`, `governor` and `clear-suspect`. A daemon that does not
- * answer is given up after some seconds. Never prints. gmsfs_abi.h has what may be asked.
+ * For `gmsfs umount`, `drain`, `fence`, `governor` and `clear-suspect`. A request to a daemon that
+ * does not answer fails after some seconds. Never prints. gmsfs_abi.h lists the requests.
  */
 #ifndef GMSFS_CLI_DAEMON_ASK_H
 #define GMSFS_CLI_DAEMON_ASK_H
@@ -12,38 +12,38 @@
 
 #include <stdint.h>
 
-/* A connection to the daemon of the mount at `path`, to be closed by close(2); a negative errno.
+/* Connects to the daemon of the mount at `path`. A descriptor for close(2), or a negative errno.
  * -ENAMETOOLONG: the path is longer than a socket's address, and there is no /proc. */
 int daemon_connect(const char *path);
 
-/* Sends one request and takes its answer: its error, or that of the way there. remaining: optional,
- * what the answer says of it. */
+/* Sends one request; returns the answer's error, or that of the connection. remaining: optional, as
+ * in the answer. */
 int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining);
 
-/* The same of one store, by its id. */
+/* As daemon_ask, for the store with this id. */
 int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
                   uint64_t *remaining);
 
-/* SERVE of the mount at `path`, over a connection to it. Asks again, as the next. */
+/* Sends SERVE for the mount at `path`, over a connection to it; again if the connection breaks. */
 int daemon_ask_serve(const char *path, int fd);
 
-/* A drain outlives the connection by which it was asked for, where the daemon's worker is replaced:
- * then another connection is made, unheard. */
+/* A drain. It outlives its connection if the daemon's worker is replaced: then these functions make
+ * another connection, silently. */
 struct daemon_drain {
     const char *path; /* the mount's */
     int fd;           /* by daemon_connect */
     uint8_t token[16];
 };
 
-/* DRAIN, or STORE_DRAIN of the store `id`. As daemon_ask */
+/* Sends DRAIN, or STORE_DRAIN of the store `id`. As daemon_ask */
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch);
-/* What is asked of it from then on. As daemon_ask_of */
+/* Sends a later request of the drain. As daemon_ask_of */
 int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
                      uint64_t *remaining);
-/* Makes the connection anew where it has broken. 0, or that of the way there */
+/* Connects again after the connection broke. 0, or the error of connecting */
 int daemon_drain_mend(struct daemon_drain *drain);
-/* Gives it up, and returns when the daemon has heard that, be it the next worker. 0, or
+/* Ends the drain, and returns once the daemon, perhaps the next worker, knows that. 0, or
  * -ETIMEDOUT: it does not answer */
 int daemon_drain_end(struct daemon_drain *drain);
 
@@ -52,16 +52,16 @@ int daemon_drain_end(struct daemon_drain *drain);
  * the process that governs. -EINVAL: the daemon does not know this request */
 int daemon_govern(const char *path, int *fd, uint64_t *holder);
 
-/* The process that serves the mount at `path`: its pid as seen from here, 0 where it cannot be
- * seen, or a negative errno. Where that one ends before it has answered, the next. */
+/* Returns the pid of the process that serves the mount at `path`, as seen from here; 0 if it cannot
+ * be seen; or a negative errno. If that process ends before it answers, asks the next one. */
 int daemon_ask_pid(const char *path);
 
-/* Connects, asks and closes; asks again where the daemon's worker ended before it had answered. */
+/* Connects, asks and closes; asks again if the daemon's worker ended before it answered. */
 int daemon_ask_unmount(const char *path);
-/* The same of one store, by its id; zeros: of all. */
+/* As daemon_ask_unmount, for the store with this id; zeros: for all stores. */
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16]);
-/* One of the FENCE ops; token: that of who ends it. *answer is zeros where none came. -EOPNOTSUPP:
- * the daemon knows of no fence */
+/* Sends one of the FENCE ops; token: of the fence to end. *answer is zeros if no answer came.
+ * -EOPNOTSUPP: the daemon has no fences */
 int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
                      struct gmsfs_fds_fence *answer);
 

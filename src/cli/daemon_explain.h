@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_explain - why a daemon could not be asked, and what to do
+ * daemon_explain - explains why a daemon could not be asked, and the way out
  *
- * For the commands that use daemon_ask, after the errors that are answers of their own.
+ * For the commands that use daemon_ask, after they have handled their own errors.
  */
 #ifndef GMSFS_CLI_DAEMON_EXPLAIN_H
 #define GMSFS_CLI_DAEMON_EXPLAIN_H
 
-/* Prints it for the mount, or the store, at `path`. CLI_FAILURE */
+/* Prints the explanation for the mount, or the store, at `path`. Returns CLI_FAILURE. */
 int daemon_explain(const char *path, int error);
 
-/* Prints who alone may do that (as "drain it") to the store at `path`, and how one comes to.
- * CLI_FAILURE */
+/* Prints which users alone may do that (as "drain it") to the store at `path`, and how to become
+ * one. Returns CLI_FAILURE. */
 int daemon_explain_rights(const char *path, const char *doing);
 
 #endif

@@ -25,7 +25,7 @@
 #define MEMORY_NAME "/memfd:gmsfs (deleted)" /* as /proc shows it */
 #define PATH_BYTES  64
 
-/* ---- who it is ----------------------------------------------------------------------------- */
+/* ---- finding it ---------------------------------------------------------------------------- */
 
 static void ask_in_child(const void *mount, int to)
 {
@@ -62,8 +62,8 @@ static void read_status(pid_t pid, char name[32], pid_t *parent)
     free(text);
 }
 
-/* The worker's parent, where its name is what the worker's begins with; else the worker: a keeper
- * that died has left it to another. */
+/* Returns the worker's parent, if the worker's name begins with the parent's; else the worker, as
+ * its keeper has died and another process has adopted it. */
 static pid_t find_keeper(pid_t worker)
 {
     char name[32], above[32];
@@ -106,7 +106,7 @@ static int note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
     return 0;
 }
 
-/* Who may not look there learns less; that is no failure. */
+/* Finds the keeper's memory files; without permission finds none, which is no failure. */
 static int find_memory(struct daemon_watch *watch)
 {
     char path[PATH_BYTES];
@@ -179,9 +179,9 @@ int daemon_watch_end(const struct daemon_watch *watch, uint64_t timeout_ms)
     return -ETIMEDOUT;
 }
 
-/* ---- who maps its memory ------------------------------------------------------------------- */
+/* ---- processes that map its memory --------------------------------------------------------- */
 
-/* A line of /proc/PID/maps: how much of the memory it maps. */
+/* Returns the bytes of the memory that a line of /proc/PID/maps maps. */
 static uint64_t count_line(const struct daemon_watch *watch, const char *line)
 {
     uint64_t begin, end, inode;

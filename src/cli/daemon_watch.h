@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_watch - the daemon of a mount, seen to its end, and what then still has its memory
+ * daemon_watch - watches the daemon of a mount until it ends, and finds the processes that still
+ * map its memory then
  *
- * For `gmsfs umount`. Who they are is asked before the unmount, in a child that is given up when
- * the mount does not answer; the rest is read from /proc. Takes no lock, prints nothing.
+ * For `gmsfs umount`. Asks for the daemon's pid before the unmount, in a child that is abandoned if
+ * the mount does not answer; reads the rest from /proc. Takes no lock, prints nothing.
  */
 #ifndef GMSFS_CLI_DAEMON_WATCH_H
 #define GMSFS_CLI_DAEMON_WATCH_H
@@ -13,23 +14,23 @@
 #include <sys/types.h>
 
 struct daemon_watch {
-    pid_t keeper;  /* it has all of the memory; where it cannot be seen, the worker */
-    int pidfd;     /* of it; -1: it is not watched */
-    ino_t *memory; /* its memory files, sorted; host memory alone has such */
+    pid_t keeper;  /* the process with all of the memory; the worker if it cannot be seen */
+    int pidfd;     /* of the keeper; -1 if not watched */
+    ino_t *memory; /* its memory files, sorted; only host memory has them */
     size_t memory_count;
 };
 
 /*
- * 0; -ETIMEDOUT: no answer; -ESRCH: its processes cannot be seen from here; or why the daemon could
- * not be asked. daemon_watch_close() in any case.
+ * Returns 0; -ETIMEDOUT: no answer; -ESRCH: its processes cannot be seen from here; or why the
+ * daemon could not be asked. Call daemon_watch_close() in any case.
  */
 int daemon_watch_open(struct daemon_watch *watch, const char *mount);
 void daemon_watch_close(struct daemon_watch *watch);
 
-/* Until it has ended, and with it closed what it held. 0 or -ETIMEDOUT. */
+/* Waits until it has ended, and so closed its files. 0 or -ETIMEDOUT. */
 int daemon_watch_end(const struct daemon_watch *watch, uint64_t timeout_ms);
 
-/* A process that maps some of the memory, as far as that can be seen. */
+/* A process that maps some of the memory, if /proc shows it. */
 struct daemon_watch_client {
     pid_t pid;
     uint64_t bytes;

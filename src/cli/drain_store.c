@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store is drained as long as the connection lives: whatever ends this process, it then lets in
- * again who waits. */
+/* The store is drained as long as the connection lives: once this process ends, for any reason, the
+ * store grants its lock again. */
 #include "cli/drain_store.h"
 
 #include "base/clock.h"
@@ -26,30 +26,30 @@
 #include <unistd.h>
 
 #define ASK_EVERY_MS 50
-#define END_MS       5000u /* so long sessions may take to end when their processes have */
+#define END_MS       5000u /* longest time for sessions to end after their processes have */
 
 enum stage {
-    ASKED,   /* holders are told, and waited for */
-    KILLED,  /* their processes were */
-    REVOKED, /* their sessions were */
+    ASKED,   /* holders were told, and may still leave */
+    KILLED,  /* their processes were killed */
+    REVOKED, /* their sessions were revoked */
 };
 
 struct waiting {
     const struct drain_store *drain;
     struct daemon_drain asked;
-    int dir; /* the store, whatever it is called by now */
+    int dir; /* the store's directory, also after a rename */
     uint8_t id[16];
     enum stage stage;
     uint64_t since_ms;      /* of the stage */
-    uint64_t said;          /* so many were told to be left */
-    pthread_mutex_t asking; /* by the connection, which is kept meanwhile */
+    uint64_t said;          /* number of sessions in the last message */
+    pthread_mutex_t asking; /* held by each user of the connection */
 };
 
 static int explain(const struct drain_store *drain, int error)
 {
     switch (error) {
     case -EPERM:
-    case -EACCES: /* it may not even be looked at */
+    case -EACCES: /* this user may not even look at it */
         return daemon_explain_rights(drain->path, drain->undo ? "undo a drain of it" : "drain it");
     case -EBUSY:
         cli_error("%s: another 'gmsfs drain' of it is under way; 'gmsfs drain --undo' ends that",
@@ -116,7 +116,7 @@ static int give_up(const struct waiting *waiting, uint64_t left)
     return CLI_TIMEOUT;
 }
 
-/* What there is to do when the time is up: false, nothing more. */
+/* Takes the next step after the time limit; false if there is none. */
 static bool go_further(struct waiting *waiting)
 {
     const struct drain_store *drain = waiting->drain;
@@ -133,7 +133,7 @@ static bool go_further(struct waiting *waiting)
     return true;
 }
 
-/* Until nobody holds it. */
+/* Waits until no session holds the store. */
 static int wait_for_holders(struct waiting *waiting)
 {
     uint64_t left = 0;
@@ -154,8 +154,8 @@ static int wait_for_holders(struct waiting *waiting)
     }
 }
 
-/* A move ends by itself, however long it takes: a signal is not waited for. Who is killed here
- * leaves a store that is whole, and the daemon lets in again as ever. */
+/* Moves the drained store. A signal ends this process at once, as a move can take long and ends by
+ * itself: the store stays whole, and the daemon grants its lock again as always. */
 static int move_drained(struct waiting *waiting)
 {
     const struct drain_store *drain = waiting->drain;
@@ -170,7 +170,7 @@ static int move_drained(struct waiting *waiting)
     pthread_mutex_lock(&waiting->asking);
     memcpy(token, waiting->asked.token, sizeof(token));
     pthread_mutex_unlock(&waiting->asking);
-    /* Whatever moves the store before is waited for, and the drain may be undone meanwhile. */
+    /* This waits for an earlier move, and the drain may be undone meanwhile. */
     status = store_place_order(waiting->dir, drain->path, drain->then, token, &timeout_ms);
     if (status == CLI_OK)
         status = store_place_wait(waiting->dir, drain->path, drain->then, true, timeout_ms);
@@ -200,10 +200,10 @@ static int run_drained(struct waiting *waiting)
 
 struct keeping {
     struct waiting *waiting;
-    int end; /* hangs up when it is over */
+    int end; /* hangs up when run_drained() has ended */
 };
 
-/* What is there to be seen while somebody asks is his answer. */
+/* Mends a broken connection. The mutex keeps the main thread's answers apart from a hangup. */
 static int mend_connection(struct waiting *waiting)
 {
     struct pollfd connection = {.fd = waiting->asked.fd, .events = POLLIN | POLLRDHUP};
@@ -216,8 +216,8 @@ static int mend_connection(struct waiting *waiting)
     return error;
 }
 
-/* Nothing is asked for most of the time, so somebody has to see that the connection breaks. Where
- * it cannot be mended, whoever asks next is told so. */
+/* Watches for a break of the connection, which is idle most of the time. If it cannot be mended,
+ * the next request gets the error. */
 static void *keep_connection(void *argument)
 {
     struct keeping *keeping = argument;
@@ -239,7 +239,7 @@ static int keep_and_run(struct waiting *waiting)
     int ends[2], status;
 
     if (pipe2(ends, O_CLOEXEC))
-        return run_drained(waiting); /* it ends with the worker */
+        return run_drained(waiting); /* then the drain ends with the worker */
     keeping.end = ends[0];
     status = thread_start(&thread, 0, keep_connection, &keeping);
     if (status) {
@@ -259,13 +259,13 @@ static uint32_t get_deadline_ms(const struct drain_store *drain)
     uint64_t timeout_ms = drain->timeout_ms;
 
     if (timeout_ms == CLI_FOREVER)
-        timeout_ms = drain->kill || drain->revoke ? 1 : 0; /* 0: none is told */
+        timeout_ms = drain->kill || drain->revoke ? 1 : 0; /* 0: no deadline */
     else if (timeout_ms == 0)
         timeout_ms = 1;
     return timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)timeout_ms;
 }
 
-/* The store that is at the path now: its directory, open, and its id. */
+/* Opens the directory of the store that is at the path now, and reads its id. */
 static int find_store(struct waiting *waiting)
 {
     char itself[sizeof("/proc/self/fd/") + 3 * sizeof(int)];

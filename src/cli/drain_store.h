@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drain_store - `gmsfs drain` of one store: its holders are told, waited for, and ended; then it
- * may be moved
+ * drain_store - `gmsfs drain` of one store: tells its holders, waits for them, ends them; then it
+ * may move the store
  *
  * For cmd_drain.c. Prints its errors itself, once.
  */
@@ -14,15 +14,15 @@
 #include <stdint.h>
 
 struct drain_store {
-    const char *path;          /* as it was named */
+    const char *path;          /* as given */
     const struct mount *mount; /* in which it lies */
     uint64_t timeout_ms;
     bool revoke, kill, undo, quiet;
-    char **command;   /* runs while nobody is let in; NULL: none */
-    const char *then; /* the place that it moves to before anybody is let in; NULL: it stays */
+    char **command;   /* runs while the store grants no lock; NULL if none */
+    const char *then; /* place to move it to before locks are granted again; NULL if none */
 };
 
-/* An exit status. */
+/* Returns an exit status. */
 int drain_store_run(const struct drain_store *drain);
 
 #endif

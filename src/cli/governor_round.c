@@ -24,7 +24,7 @@
  * One governor for a mount. The lock is a connection to the daemon, which lets one at a time govern
  * the mount (GMSFS_FDS_GOVERN): all namespaces have the same lock, it ends with its process, and
  * only root and the user that mounted can take it. A lock on a file of the mount would not do: any
- * reader could take that, and an open file keeps the mount from being unmounted. Never prints,
+ * reader could take that, and an open file keeps the mount from being unmounted. Never prints, and
  * never hangs in the mount.
  */
 
@@ -84,7 +84,7 @@ static int governor_lock(const char *path, int *lock, struct failure *failure)
     return error ? explain(path, error, holder, failure) : 0;
 }
 
-/* Whether a text is another one than the last of its kind, which it becomes. */
+/* True if a text differs from the last of its kind, which it replaces. */
 static bool round_is_news(char **last, const char *text)
 {
     if (*last && strcmp(*last, text) == 0)
@@ -94,7 +94,7 @@ static bool round_is_news(char **last, const char *text)
     return true;
 }
 
-/* What goes on failing in the same way is told once. */
+/* Prints an error once while it repeats. */
 static void round_complain(struct governor_round *round, const char *text)
 {
     if (round_is_news(&round->complaint, text))
@@ -108,7 +108,7 @@ static void round_tell(const char *text)
 
 /* ---- printing ------------------------------------------------------------------------------- */
 
-/* As lines for a shell: one that another follows ends in &&, so that they can be pasted. */
+/* Prints lines for a shell, to be pasted: a deed that another one follows ends in &&. */
 static int round_print_dry(struct governor_round *round, size_t count, FILE *to)
 {
     const struct governor_place place = {.mount = round->mount->path, .program = "gmsfs"};
@@ -137,7 +137,7 @@ static int round_print_reports(struct governor_round *round, size_t count, FILE 
     return 0;
 }
 
-/* What is as it was in the last round is not said again. */
+/* Prints a dry run or the reports, unless they equal those of the last round. */
 static int round_show(struct governor_round *round, size_t count)
 {
     char *text = NULL;
@@ -198,8 +198,8 @@ static int round_do(struct governor_round *round, const struct governor_deed *de
     return error;
 }
 
-/* One that follows a deed which was not done is not done either. What was seen is believed for an
- * interval; after that only what was begun is ended, and the rest is decided anew. */
+/* Skips a deed that follows a failed one. The look is valid for one interval; after that finishes
+ * only sequences that have begun, and leaves the rest to a new decision. */
 static enum governor_round_end round_do_all(struct governor_round *round, size_t count)
 {
     enum governor_round_end end = ROUND_DONE, claim;
@@ -228,14 +228,14 @@ static enum governor_round_end round_do_all(struct governor_round *round, size_t
 
 /* ---- a round -------------------------------------------------------------------------------- */
 
-/* False: what was mounted is not there any more. */
+/* False if the mount is gone. */
 static bool round_is_mounted(const struct governor_round *round)
 {
     struct mounts mounts;
     bool found = false;
 
     if (round->mount->id == 0 || mounts_read(&mounts) != 0)
-        return true; /* who looks at it will see */
+        return true; /* the look itself will tell */
     for (size_t i = 0; i < mounts.count; i++)
         found |= mounts.list[i].id == round->mount->id;
     mounts_free(&mounts);

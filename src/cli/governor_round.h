@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * governor_round - one look at a mount, and what follows from it
+ * governor_round - one look at a mount, and the deeds that follow from it
  *
- * For cmd_governor.c. What is done is printed on standard output, a line a deed, and what fails on
- * standard error.
+ * For cmd_governor.c. Prints each deed as a line on standard output, and failures on standard
+ * error.
  */
 #ifndef GMSFS_CLI_GOVERNOR_ROUND_H
 #define GMSFS_CLI_GOVERNOR_ROUND_H
@@ -17,23 +17,23 @@
 struct governor_round {
     const struct mount *mount;
     const char *program; /* gmsfs itself */
-    int lock;            /* a connection to the daemon that says so; -1 at first */
-    bool dry_run;        /* then it takes no lock */
+    int lock;            /* connection to the daemon that is the lock; -1 at first */
+    bool dry_run;        /* print the deeds only, without the lock */
     struct governor_config config;
     struct governor_past past;
     struct governor_deed *deeds;   /* GOVERNOR_MAX_DEEDS */
-    char *shown;                   /* what a dry run, or reports, showed last */
-    char *complaint;               /* what was told last on standard error */
-    bool (*is_asked_to_end)(void); /* then no further deed is begun */
+    char *shown;                   /* last text of a dry run or of reports */
+    char *complaint;               /* last text on standard error */
+    bool (*is_asked_to_end)(void); /* if true, no further deed is begun */
 };
 
 enum governor_round_end {
     ROUND_DONE,
-    ROUND_STALE,  /* some of it was, and for the rest it is to be looked at again at once */
-    ROUND_FAILED, /* something did, which was told */
-    ROUND_DEAD,   /* this and the next, told as well: the mount's daemon has ended */
-    ROUND_GONE,   /* it was unmounted */
-    ROUND_BARRED, /* this process may not govern the mount, or another one does, which was told */
+    ROUND_STALE,  /* done in part; the rest needs another look at once */
+    ROUND_FAILED, /* a deed or the look failed; the error was printed */
+    ROUND_DEAD,   /* failed for good: the mount's daemon has ended; printed too */
+    ROUND_GONE,   /* the mount was unmounted */
+    ROUND_BARRED, /* this process may not govern the mount, or another does; printed */
 };
 
 enum governor_round_end governor_round(struct governor_round *round);

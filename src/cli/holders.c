@@ -72,7 +72,8 @@ static long long read_start(long long pid)
     unsigned long long ticks = 0;
     long long start = 0;
 
-    at = stat_line ? strrchr(stat_line, ')') : NULL; /* a name may have any of what is behind it */
+    at = stat_line ? strrchr(stat_line, ')')
+                   : NULL; /* a process name may contain the same characters */
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (at)

@@ -2,11 +2,11 @@
 /*
  * image_commands - the parts of `gmsfs image`
  *
- * For cmd_image.c and the image_*.c that are verbs of it. A save goes: lock and map - plan - an
- * unfinished manifest - data, noted piece by piece - the finished manifest. A load goes: manifest
- * and layout - check - lock - (where nothing could be rolled back to: check all bytes) - clear and
- * allocate - copy and check - entries - commit. Each step prints its error and returns an exit
- * status.
+ * For cmd_image.c and the image_*.c of its verbs. The steps of a save: lock and map - plan - an
+ * unfinished manifest - data, noted piece by piece - the finished manifest. The steps of a load:
+ * manifest and layout - check - lock - (if no committed layout could be rolled back to: check all
+ * bytes) - clear and allocate - copy and check - entries - commit. Each step prints its error and
+ * returns an exit status.
  */
 #ifndef GMSFS_CLI_IMAGE_COMMANDS_H
 #define GMSFS_CLI_IMAGE_COMMANDS_H
@@ -19,25 +19,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As asked for. */
+/* The options of the command line. */
 struct image_request {
     const char *store;
     const char *path; /* DIR */
     uint64_t timeout_ms;
-    uint64_t threads;    /* 0: as many as are best */
-    uint64_t file_bytes; /* 0: not said */
+    uint64_t threads;    /* 0: choose the best number */
+    uint64_t file_bytes; /* 0: not given */
     enum direct_use direct;
     bool quiet;
     bool force, resume; /* save */
     bool realign;       /* load */
     bool as_json, entries, check;
-    uint64_t first; /* ls: ranks or entries from here on */
-    uint64_t most;  /* ls: so many of them */
+    uint64_t first; /* ls: first rank or entry */
+    uint64_t most;  /* ls: most ranks or entries */
 };
 
 /*
- * image_progress.c: image_check() with its progress on standard error, until a signal is noted;
- * verb: "checking". CLI_OK, CLI_FAILURE, or 128 + the signal.
+ * image_progress.c: runs image_check() with its progress on standard error, until a signal is
+ * noted; verb: "checking". CLI_OK, CLI_FAILURE, or 128 + the signal.
  */
 int image_check_shown(const struct image_check *check, const char *verb, bool quiet,
                       uint64_t *passed_ms);

@@ -48,7 +48,7 @@ static int load_check_granularity(const struct image_load *load, uint64_t granul
     return CLI_FAILURE;
 }
 
-/* What each will cost here, and whether it can hold what was saved of it. */
+/* Finds the aligned sizes in this mount, and checks that they hold the saved bytes. */
 static int load_align(struct image_load *load, uint64_t granularity_bytes)
 {
     const struct image_manifest *manifest = &load->image.manifest;
@@ -97,7 +97,8 @@ static int load_check_entries(const struct image_load *load)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-/* Only what can never fit ends here: the grant waits for memory that others are giving back. */
+/* Refuses only an image that can never fit: the grant waits for memory that other clients give
+ * back. */
 static int load_check_space(const struct image_load *load)
 {
     struct store_space space;
@@ -108,7 +109,7 @@ static int load_check_space(const struct image_load *load)
     return CLI_OK;
 }
 
-/* What the committed layout costs; 0: there is none. */
+/* Returns the bytes of the committed layout; 0 if there is none. */
 static uint64_t load_committed_bytes(const struct image_load *load)
 {
     struct gmsfs_info info;
@@ -130,8 +131,8 @@ static int load_check_sums(struct image_load *load)
 }
 
 /* Lock and memory at once, for both the image and the layout that is committed. A reservation
- * counts what is committed as there, for the writer frees it; so one for both sets memory aside for
- * the image beside it, and a load that fails is rolled back. */
+ * counts the committed bytes as free, because the writer frees them; so reserving both sizes
+ * reserves memory for the image beside the layout, and a failed load can be rolled back. */
 static int load_connect_beside(const struct image_load *load, uint64_t committed_bytes)
 {
     uint64_t both_bytes;
@@ -239,7 +240,7 @@ static int load_fill(struct image_load *load)
     return status;
 }
 
-/* What is left after a failure, in words. */
+/* Aborts, and prints the state of the store after the failure. */
 static void load_abort(struct image_load *load, int status)
 {
     int rolled_back = 0, error;
@@ -284,7 +285,7 @@ static int load_check_source(const struct image_load *load)
     int fd = image_dir_open_file(&load->image.dir, IMAGE_LAYOUT, O_RDONLY), status;
 
     if (fd < 0)
-        return CLI_OK; /* who reads it will tell */
+        return CLI_OK; /* reading it will explain the error */
     status = store_source_check(load->request->store, load->handle, load->image.dir.path, fd);
     close(fd);
     return status;

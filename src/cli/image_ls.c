@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs image ls - what an image holds, also one that is not finished */
+/* gmsfs image ls - lists the contents of an image, also of an unfinished one */
 #include "cli/image_commands.h"
 
 #include "base/failure.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the check of an image has come, and what ends it. */
+/* The check of an image, with progress and signals. */
 #include "cli/image_commands.h"
 
 #include "base/failure.h"
@@ -30,7 +30,7 @@ int image_check_shown(const struct image_check *check, const char *verb, bool qu
     *passed_ms = progress_end(&progress);
     if (signals_get())
         return CLI_SIGNALED + signals_get();
-    if (error == -ECANCELED) /* who cancelled it says why */
+    if (error == -ECANCELED) /* the cause was printed already */
         return CLI_FAILURE;
     return error ? cli_failure(&failure) : CLI_OK;
 }

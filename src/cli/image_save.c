@@ -33,7 +33,7 @@ static void save_print_result(const struct image_save *save, uint64_t start_ms)
     putchar('\n');
 }
 
-/* What is left, in words. */
+/* Prints the state of DIR after a failure. */
 static void save_print_failure(const struct image_save *save, int status)
 {
     if (status > CLI_SIGNALED)

@@ -2,8 +2,8 @@
 /*
  * image_save - the parts of `gmsfs image save`
  *
- * For image_save*.c. Until the finished manifest is in place there is only an unfinished one, which
- * no load takes for an image, and which a later save goes on with.
+ * For image_save*.c. Until the finished manifest is in place there is only an unfinished one. A
+ * load refuses it, and a later save can resume it.
  */
 #ifndef GMSFS_CLI_IMAGE_SAVE_H
 #define GMSFS_CLI_IMAGE_SAVE_H
@@ -24,26 +24,25 @@ struct image_save {
     /* Of the image. */
     struct image_dir dir;
     struct image_manifest manifest;
-    bool resumes; /* what is done in the manifest was found there */
-    bool began;   /* data was written that a later save can go on with */
+    bool resumes; /* true if the manifest's done pieces were found in DIR */
+    bool began;   /* true if data was written that a later save can resume */
 
-    /* Of the disk, when nothing was reserved yet: what was free, and what a save that is gone on
-     * with had there. */
+    /* Of the disk, before anything was reserved: free bytes, and bytes of the unfinished image. */
     bool knows_free;
     uint64_t free_bytes, there_bytes;
 
-    /* Said at the end. */
+    /* For the report at the end. */
     uint64_t kept_bytes, copied_ms;
 };
 
-/* image_save_plan.c: the manifest of the store, with no piece done. */
+/* image_save_plan.c: makes the manifest of the store, with no piece done. */
 int image_save_plan(struct image_save *save);
 
-/* image_save_dir.c: opens DIR, decides whether it may be written to, takes over what an unfinished
- * image has, and makes the files. */
+/* image_save_dir.c: opens DIR, decides whether it may be written to, takes over the pieces of an
+ * unfinished image, and makes the files. */
 int image_save_prepare(struct image_save *save);
 
-/* image_save_data.c: writes what is not there yet, and then the manifest. */
+/* image_save_data.c: writes the missing pieces, and then the manifest. */
 int image_save_write(struct image_save *save);
 
 /* Prints why a file could not be written; CLI_FAILURE, or 128 + the signal that came. */

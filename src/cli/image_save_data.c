@@ -19,15 +19,15 @@
 /* One of the files. Open while pieces of it are being written. */
 struct data_file {
     struct sink sink;
-    int fd;             /* negative: not open; whoever took it may read this without the lock */
-    size_t pieces_left; /* that are not done with */
+    int fd;             /* negative: not open; its user may read this without the lock */
+    size_t pieces_left; /* not finished yet */
 };
 
 struct data_run {
     struct image_save *save;
     struct progress progress;
     atomic_ullong done_bytes, kept_bytes;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of the fields below */
     struct data_file *files;
     int notes_fd; /* the unfinished manifest, at its end */
     bool has_failed;
@@ -115,8 +115,8 @@ static int data_fetch(const struct image_save *save, const struct image_piece *p
                          step_bytes);
 }
 
-/* Through a copy: a writer is trusted with the memory of its store, also after it has committed,
- * and what is summed has to be what is written. */
+/* Copies the bytes first: a writer may still change its store's memory after its commit, and the
+ * sum has to be of the written bytes. */
 static int data_put(struct sink_stream *stream, const uint8_t *part, size_t size_bytes,
                     bool is_copied, XXH3_state_t *state)
 {
@@ -158,8 +158,8 @@ static int data_write(struct data_run *run, const struct image_piece *piece, str
     return error ? error : sink_end(&stream);
 }
 
-/* Is the piece in the file already? Then it is summed: 1. Not: what was counted is taken back: 0.
- */
+/* 1: the file has the piece already, and it is summed. 0: it has not, and the counted bytes are
+ * subtracted again. */
 static int data_is_there(struct data_run *run, const struct image_piece *piece, int fd,
                          struct staging_lane *lane, XXH3_state_t *state)
 {
@@ -223,7 +223,7 @@ static int data_copy(struct data_run *run, struct image_piece *piece, struct sta
     return error;
 }
 
-/* For those who look at an unfinished image, and for the save that goes on with it. */
+/* Notes a finished piece, for `gmsfs image ls` and for a save that resumes. */
 static int data_note(struct data_run *run, const struct image_piece *piece)
 {
     char line[IMAGE_PIECE_LINE_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether and how the directory is written to. What is not an image's stays as it is. */
+/* Decides whether and how to write to the directory. Files that are not of an image stay. */
 #include "cli/image_save.h"
 
 #include "base/failure.h"
@@ -20,7 +20,7 @@
 
 #define BLOCK_BYTES 512u /* of st_blocks */
 
-/* Before anything is reserved: what is taken then is not free any more. */
+/* Notes the free bytes before files reserve some of them. */
 static void prepare_note_room(struct image_save *save)
 {
     char name[IMAGE_NAME_BYTES];
@@ -72,9 +72,9 @@ int image_save_fail(const struct image_save *save, const char *name, int error)
     return CLI_FAILURE;
 }
 
-/* ---- what is there ------------------------------------------------------------------------- */
+/* ---- contents of the directory ------------------------------------------------------------- */
 
-/* What would be a surprise to find changed is not changed. */
+/* Refuses a directory that the user would not expect to be changed. */
 static int prepare_refuse(const struct image_save *save, const struct image_dir_content *content)
 {
     const struct image_request *request = save->request;
@@ -193,8 +193,8 @@ static int prepare_file(const struct image_save *save, size_t file, uint64_t *pr
     return error ? image_save_fail(save, image_data_name(file, name), error) : CLI_OK;
 }
 
-/* The unfinished manifest comes first and an older image's goes next: from here on no load takes
- * what is there for an image. Until then that one is whole, also after a failure. */
+/* The unfinished manifest comes first and an older image's goes next: from here on no load accepts
+ * the directory as an image. Until then the older image is whole, also after a failure. */
 static int prepare_begin(struct image_save *save)
 {
     char *text;
@@ -220,7 +220,7 @@ static int prepare_files(struct image_save *save)
 {
     uint64_t promised_bytes = 0;
 
-    /* Of an older image; what is gone on with may lie in the files that are planned. */
+    /* Removes data of an older image, but no planned files, which a resumed save may continue. */
     int status = CLI_OK,
         error = image_dir_remove_data(&save->dir, save->resumes ? save->manifest.file_count : 0);
 
@@ -265,7 +265,7 @@ int image_save_prepare(struct image_save *save)
     status = prepare_begin(save);
     if (status != CLI_OK) {
         if (!content.unfinished)
-            /* else what says that it is one has to stay */
+            /* an older unfinished manifest has to stay */
             image_dir_undo(&save->dir, false);
         return status;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an image of the store consists of. */
+/* Plans the image of a store. */
 #include "base/failure.h"
 #include "cli/image_save.h"
 
@@ -45,7 +45,8 @@ static bool plan_is_zero(const uint8_t *bytes, size_t size_bytes)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, size_bytes - 1) == 0;
 }
 
-/* Mappings reach to the aligned size. What a client left behind the size is kept as well. */
+/* Finds bytes of clients behind the size: mappings reach to the aligned size, and such bytes are
+ * saved too. */
 static int plan_look_behind(void *context, const struct work_piece *piece, void *own)
 {
     struct image_save *save = context;

@@ -2,10 +2,10 @@
 /*
  * load - the parts of `gmsfs load`
  *
- * For cmd_load.c and load_*.c. One load goes: plan (no lock yet) - connect - clear and allocate -
- * copy - describe (metadata) - commit. Each step prints its error and returns an exit status;
- * whatever fails before the commit, nothing of it is kept. A group is several loads, the ranks of
- * one model, whose steps are taken together.
+ * For cmd_load.c and load_*.c. The steps of a load: plan (no lock yet) - connect - clear and
+ * allocate - copy - describe (metadata) - commit. Each step prints its error and returns an exit
+ * status; a failure before the commit leaves no part of it. A group is several loads, the ranks of
+ * one model, that take each step together.
  */
 #ifndef GMSFS_CLI_LOAD_H
 #define GMSFS_CLI_LOAD_H
@@ -24,21 +24,21 @@
 #define LOAD_TAG "weights"
 
 struct load {
-    /* As asked for. */
+    /* Options of the command line. */
     const char *store;
     const char *const *files;
     size_t file_count;
     uint64_t chunk_bytes;
     uint64_t timeout_ms;
-    uint64_t threads; /* 0: as many as are best */
+    uint64_t threads; /* 0: choose the best number */
     enum direct_use direct;
     bool quiet;
-    struct staging *staging; /* of all stores */
+    struct staging *staging; /* shared by all loads of a group */
 
     /* Planned. */
     struct model *model;
     struct pack_plan plan;
-    size_t *order;         /* tensors as they lie in the files */
+    size_t *order;         /* tensors in the order of the files */
     char **values;         /* metadata value of each tensor */
     char *metadata;        /* JSON of __metadata__, or NULL */
     uint64_t copied_us;    /* from the first byte read to the last in the store */
@@ -48,60 +48,59 @@ struct load {
     gmsfs_t *handle;
     struct staging_memory memory;
     uint64_t *slots;                /* of each allocation of the plan */
-    struct gmsfs_mapping *mappings; /* of each, where it is a GPU's: for `staging` alone */
-    struct direct_file *inputs;     /* the model's files, as they are read */
+    struct gmsfs_mapping *mappings; /* of each, only of GPU memory: for `staging` alone */
+    struct direct_file *inputs;     /* the model's files, open for reading */
     uint64_t generation;            /* after the commit */
 
-    /* When a part of it was over and the next began; of a group, in its first load. */
+    /* Times between two parts; of a group, in its first load. */
     uint64_t begun_ms, planned_ms, granted_ms, filled_ms;
 };
 
-/* load_plan.c: checks that no part of a model is named without the others. */
+/* load_plan.c: checks that all parts of a model are named. */
 int load_check_parts(const char *const *files, size_t count);
-/* Reads and validates the files, and what the store would refuse. */
+/* Reads and validates the files; also finds names and values that the store would refuse. */
 int load_plan(struct load *load);
-/* Then, with the kind of the store's memory: places the tensors in allocations. Few large ones
- * where their number decides what attaching costs, on a GPU; else so many that each thread has one
- * to fill. */
+/* Places the tensors in allocations, by the kind of the store's memory: on a GPU few large ones, as
+ * their number decides the cost of attaching; else so many that each thread has one to fill. */
 int load_pack(struct load *load, enum gmsfs_memory memory);
 void load_plan_free(struct load *load);
 
-/* load_inputs.c: decides how the files are read, for all loads together, and opens them so.
- * -ENOMEM. Closed by load_close_inputs. */
+/* load_inputs.c: decides how to read the files, for all loads together, and opens them. -ENOMEM.
+ * Closed by load_close_inputs. */
 int load_open_inputs(struct load *loads, size_t count);
 void load_close_inputs(struct load *load);
-/* As many threads as were asked for; or as many as are best, which are more where reads go to the
+/* Returns the number of threads asked for, or the best number, which is higher if reads go to the
  * disk. */
 uint64_t load_threads(const struct load *loads, size_t count);
 
-/* load_copy.c: gets the memory of `count` loads and moves their bytes, by the threads of the first,
- * which also learns what it took. Signals are deferred from when all memory is there. CLI_OK,
+/* load_copy.c: allocates the memory of `count` loads and moves their bytes, by the threads of the
+ * first load, which also gets the times. Defers signals once all memory is allocated. CLI_OK,
  * CLI_FAILURE, or 128 + the signal that stopped it. */
 int load_copy(struct load *loads, size_t count);
-/* Its two steps when the inputs are open: the memory of GPUs, mapped, while what copying needs is
- * pinned; and the bytes, for which that of the host is asked for. */
+/* Its two steps with open inputs: allocates and maps the memory of GPUs, while another thread pins
+ * the copy buffers; then copies the bytes, and allocates host memory as it goes. */
 int load_map_memory(struct load *loads, size_t count);
 int load_fill_memory(struct load *loads, size_t count);
 
 /* load_store.c: the steps in one store. */
-int load_check_sources(const struct load *load, const struct model *model); /* none is in it */
+/* Checks that no file of the model lies in the store. */
+int load_check_sources(const struct load *load, const struct model *model);
 int load_check_space(struct load *load); /* also fills needed_bytes */
 int load_clear(struct load *load);
 int load_explain_allocation(const struct load *load, int error); /* CLI_FAILURE */
 int load_put_metadata(struct load *load);
 void load_explain_commit(const struct load *load, int error);
-/* Aborts what the store's writer has done; what the store is now, in words. NULL: it
- * is one that store_make_undo() removes. */
+/* Aborts the writer's work; returns the state of the store in words. NULL: store_make_undo() will
+ * remove the store. */
 const char *load_abort_store(struct load *load);
 void load_print_store(const struct load *load);
-/* The end of a load, or of a group whose first load this is: how much it was, and what took how
- * long. */
+/* Prints the size and the times of a load, or of the group that begins with this load. */
 void load_print_bytes(const struct load *load, uint64_t bytes);
 void load_free(struct load *load);
 
 /*
- * load_group.c: operands STORE=FILE, several of one STORE naming several files. `as_asked` has what
- * the options say; force: also where the group is whole already. An exit status.
+ * load_group.c: loads operands STORE=FILE; a STORE with several files has several operands.
+ * `as_asked`: the options; force: also load a group that is whole already. Returns an exit status.
  */
 int load_group(const struct load *as_asked, char **operands, size_t count, bool force);
 

@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COPY_PART_BYTES ((uint64_t)16 << 20) /* of an allocation, which threads fill in turns */
-#define COPY_AHEAD      64u                  /* allocations whose descriptors are open at once */
-/* That are made at once: while they are filled, the next ones are. */
+#define COPY_PART_BYTES ((uint64_t)16 << 20) /* of an allocation, for one thread at a time */
+#define COPY_AHEAD      64u                  /* allocations with open descriptors at once */
+/* Allocations made at once; the next are made while these are filled. */
 #define COPY_AT_ONCE    PACK_CHUNKS_BEFORE_LARGE
 #define COPY_VERB_BYTES 80
 
@@ -78,7 +78,7 @@ static bool copy_is_next(const struct fill_range *range, const struct fill_range
            next->to == range->to + range->size_bytes;
 }
 
-/* What lies side by side in the file and in memory is one range, up to the end of a part. */
+/* Adds a tensor; neighbours in both file and memory become one range, up to the end of a part. */
 static void copy_add_tensor(struct copy *copy, const struct fill_crew *crew, struct load *load,
                             size_t index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs load --group: the ranks of one model into their stores, all of them or none. */
+/* gmsfs load --group: loads the ranks of one model into their stores, all or none. */
 #include "cli/load.h"
 
 #include "cli/output.h"
@@ -25,7 +25,7 @@ struct load_group {
     size_t count;
     gmsfs_t **handles;  /* of each rank; they belong to the ranks */
     uint64_t *bytes;    /* of memory that each rank needs */
-    const char **files; /* of all ranks, each rank's side by side */
+    const char **files; /* of all ranks, grouped by rank */
     enum gmsfs_mode mode;
     uint64_t timeout_ms;
     bool quiet;
@@ -110,7 +110,7 @@ static void group_free(struct load_group *group)
 
 /* ---- locks --------------------------------------------------------------------------------- */
 
-/* Who may not write must not wait as a reader for somebody else's load. */
+/* Refuses a user without write permission: it would wait as a reader for another load. */
 static int group_check_permission(const struct load *rank)
 {
     char *ctl = store_file_path(rank->store, "ctl");
@@ -131,7 +131,8 @@ static dev_t group_mount_of(const struct load *rank)
     return stat(rank->store, &known) == 0 ? known.st_dev : 0;
 }
 
-/* Ranks on one mount have to fit there together, or the last one would wait for memory in vain. */
+/* Checks that the ranks on one mount fit there together: else the last one would wait for memory
+ * that can never be free. */
 static int group_check_space(const struct load_group *group, size_t rank)
 {
     const struct load *one = &group->ranks[rank];
@@ -170,7 +171,7 @@ static int group_open(struct load_group *group)
     return status;
 }
 
-/* The first store that is not free, with its state. */
+/* Finds the first store that is not free, with its state. */
 static const struct load *group_find_busy(const struct load_group *group, enum gmsfs_state *state)
 {
     const struct load *busy = group->ranks;
@@ -187,7 +188,7 @@ static const struct load *group_find_busy(const struct load_group *group, enum g
     return busy;
 }
 
-/* The first rank whose device has not enough for it; NULL: none, at this moment. */
+/* Finds the first rank that does not fit its device now; NULL: none. */
 static const struct load *group_find_short(const struct load_group *group,
                                            struct store_space *space)
 {
@@ -218,7 +219,7 @@ static void group_say_waiting(const struct load_group *group, int error)
         fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
 }
 
-/* Not there in time, or never: for who would wait, ENOMEM is final. */
+/* Explains that memory did not come in time, or never will: with a timeout, ENOMEM is final. */
 static int group_explain_memory(const struct load_group *group, int error)
 {
     struct store_space space;
@@ -234,7 +235,7 @@ static int group_explain_memory(const struct load_group *group, int error)
     return error == -ENOMEM && group->timeout_ms > 0 ? CLI_FAILURE : CLI_TIMEOUT;
 }
 
-/* Where one store alone is at fault, that one is named. */
+/* Explains the failure, and names the store at fault if it is one alone. */
 static int group_explain(const struct load_group *group, int error)
 {
     bool is_late = error == -EAGAIN || error == -ETIMEDOUT;
@@ -307,7 +308,7 @@ static bool group_has_committed(const struct load *rank, const uint8_t id[16])
            memcmp(info.group, id, sizeof(info.group)) == 0;
 }
 
-/* The store whose session is over, or else the one that says why it refuses its layout. */
+/* Explains a failed commit by the store with the ended session, or with a refused layout. */
 static void group_explain_commit(const struct load_group *group, const uint8_t id[16], int error)
 {
     const struct load *at_fault = group->ranks;
@@ -366,7 +367,7 @@ static int group_fill(struct load_group *group, uint8_t id[16])
     return status;
 }
 
-/* What is left of each store after a failure, in words. */
+/* Aborts, and prints the state of each store after the failure. */
 static void group_abort(struct load_group *group, const uint8_t id[16], int status)
 {
     bool is_partial = false;
@@ -401,7 +402,7 @@ static void group_print_result(const struct load_group *group, const uint8_t id[
     load_print_bytes(group->ranks, bytes);
 }
 
-/* RO was granted: somebody has loaded all of them, perhaps while we waited. */
+/* RO was granted: another process has loaded all of them, perhaps during the wait. */
 static int group_leave_as_is(const struct load_group *group)
 {
     output_set_done();

@@ -32,7 +32,7 @@ static uint64_t load_align(uint64_t bytes, uint64_t granularity_bytes)
     return over ? bytes + (granularity_bytes - over) : bytes;
 }
 
-/* What the plan will cost. */
+/* Counts the memory that the plan needs. */
 static void load_count_needed(struct load *load, uint64_t granularity_bytes)
 {
     for (uint32_t i = 0; i < load->plan.allocation_count; i++)
@@ -49,7 +49,7 @@ int load_check_sources(const struct load *load, const struct model *model)
     return status;
 }
 
-/* What can never fit is told before the lock is asked for. */
+/* Refuses a model that can never fit, before the lock is taken. */
 int load_check_space(struct load *load)
 {
     struct store_space space;

@@ -147,17 +147,17 @@ static int main_dispatch(int argc, char **argv)
         return main_version(1, argv);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return main_list(stdout);
-    if (strcmp(argv[1], COPIER_COMMAND) == 0) /* by a worker: no command of the user's */
+    if (strcmp(argv[1], COPIER_COMMAND) == 0) /* called by a worker, not by users */
         return copier_main(argc, argv, backends_find_copier);
-    if (strcmp(argv[1], TRITON_CUDA_COMMAND) == 0) /* by gmsfs triton: none of the user's either */
+    if (strcmp(argv[1], TRITON_CUDA_COMMAND) == 0) /* called by gmsfs triton, not by users */
         return triton_cuda_main();
     if (daemon_is_mount_helper(argc, argv))
         return daemon_mount_main(argc, argv);
     return cli_usage_error("'%s' is no command; 'gmsfs help' lists them", argv[1]);
 }
 
-/* A standard stream that is closed would be the next file that is opened, as a store's `ctl`, and
- * messages would go there. */
+/* Opens closed standard streams: else the next opened file, perhaps a store's `ctl`, would take
+ * their number, and messages would go there. */
 static bool main_open_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -163,8 +163,8 @@ static int look_at_stores(const char *mount, json_t *stores)
     return 0;
 }
 
-/* What the kernel answers for a daemon that has ended, or for one that is about to. Any other error
- * is an answer. */
+/* Maps the kernel's errors for a daemon that has ended, or is about to end. Any other error is the
+ * mount's own answer. */
 static const char *look_health(int error)
 {
     if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECONNREFUSED)
@@ -218,7 +218,7 @@ struct look {
     size_t used;
 };
 
-/* Gathers what came. True when the child has said all. */
+/* Reads the child's output. True at its end. */
 static bool look_gather(struct look *look)
 {
     char piece[4096], *grown;

@@ -25,7 +25,7 @@
 #define FIELD_PATH    4
 #define FIELD_OPTIONS 5
 #define FIELDS        6
-#define OPTION_OWNER  "user_id=" /* of FUSE: who mounted */
+#define OPTION_OWNER  "user_id=" /* of FUSE: the mounting user */
 
 /* \040 and the like, as the kernel writes blanks and backslashes; in place. */
 static void mounts_unescape(char *text)
@@ -53,7 +53,7 @@ static char *mounts_copy(const char *text)
     return copy;
 }
 
-/* -1, which is nobody: it does not say. */
+/* Returns the mounting user; -1, which is no user, if the options lack it. */
 static uid_t mounts_parse_owner(const char *options)
 {
     const char *owner = options ? strstr(options, OPTION_OWNER) : NULL;
@@ -309,7 +309,7 @@ const struct mount *mounts_find(const struct mounts *mounts, const char *path, b
     found = mounts_find_exact(mounts, clean, inside);
     if (!found && mounts_resolve_parent(clean, resolved) == 0)
         found = mounts_find_exact(mounts, resolved, inside);
-    /* A link to a mount point; what lies in a mount is left alone, for it may not answer. */
+    /* Follows a link to a mount point; does not look inside a mount, which may not answer. */
     if (!found && !mounts_find_exact(mounts, clean, true) && realpath(clean, resolved))
         found = mounts_find_exact(mounts, resolved, inside);
     return found;

@@ -2,9 +2,8 @@
 /*
  * mounts - the gmsfs mounts that this process sees
  *
- * For the commands that are about mounts. Reads /proc/self/mountinfo alone, so it never touches a
- * mount, and a dead or silent one cannot hold it up; only where there is no /proc does it look at
- * the paths that were named.
+ * For the commands that work on mounts. Reads only /proc/self/mountinfo, so it never touches a
+ * mount, and a dead or silent one cannot block it; without /proc it looks at the given paths.
  */
 #ifndef GMSFS_CLI_MOUNTS_H
 #define GMSFS_CLI_MOUNTS_H
@@ -18,10 +17,10 @@ struct mount {
     uint64_t id;     /* the kernel's: tells a mount from the next one at the same place */
     uint64_t device; /* of the file system: the same for all copies of a mount */
     char *path;      /* where it is */
-    char *root;      /* what of it is there: "/" unless it is a bind mount of a part */
-    char *source;    /* "host", a GPU; what mount(8) shows */
+    char *root;      /* mounted directory of the file system: "/" unless a part is bind-mounted */
+    char *source;    /* "host", or a GPU; as mount(8) shows it */
     bool read_only;  /* mounted read-only here */
-    uid_t owner;     /* who mounted: root itself, or an ordinary user by fusermount3 */
+    uid_t owner;     /* user that mounted it: root, or an ordinary user by fusermount3 */
 };
 
 struct mounts {
@@ -29,37 +28,37 @@ struct mounts {
     size_t count;
 };
 
-/* Those of type fuse.gmsfs. 0, -ENOMEM, or the errno of /proc. mounts_free() after success. */
+/* Reads the mounts of type fuse.gmsfs. 0, -ENOMEM, or the errno of /proc. mounts_free() after
+ * success. */
 int mounts_read(struct mounts *mounts);
 void mounts_free(struct mounts *mounts);
 
-/* The same; where there is no /proc, those that the paths lie in, with id 0. -ENOENT: neither /proc
- * nor a path. */
+/* As mounts_read; without /proc, finds the mounts that contain the paths, with id 0. -ENOENT:
+ * neither /proc nor a path. */
 int mounts_read_for(char *const *paths, size_t count, struct mounts *mounts);
 
-/* Says that the table could not be read; CLI_FAILURE. */
+/* Prints that the table could not be read; returns CLI_FAILURE. */
 int mounts_explain(int error);
 
-/* A command that is about one mount: the mount at `path` is *mount, as long as *mounts is there,
- * which mounts_free() ends. CLI_OK; or CLI_FAILURE, which is explained, and nothing is to be freed.
- */
+/* Finds the mount at `path`, for a command on one mount. *mount is valid until mounts_free().
+ * CLI_OK; or CLI_FAILURE after the error, with nothing to free. */
 int mounts_open_at(char *path, struct mounts *mounts, const struct mount **mount);
 
-/* Says that `path` is no mount; CLI_FAILURE. */
+/* Prints that `path` is no mount; returns CLI_FAILURE. */
 int mounts_explain_no_mount(const struct mounts *mounts, const char *path);
 
-/* Whether a directory is the top of a gmsfs mount, by looking at it. */
+/* True if a directory is the top of a gmsfs mount, by looking at it. */
 bool mounts_is_top(int dir_fd);
 
-/* As another process sees them, which may be in another mount namespace. */
+/* Reads the mounts that another process sees, perhaps in another mount namespace. */
 int mounts_read_of(pid_t pid, struct mounts *mounts);
 
-/* The same as mounts_read from a text in the form of mountinfo; pure. */
+/* Parses a text in the form of mountinfo; pure. */
 int mounts_parse(const char *text, struct mounts *mounts);
 
 /*
- * The mount at `path`, or the one that it lies in if `inside`; the one mounted last where several
- * are. The path is made absolute from its text and the directory that it lies in. NULL: none.
+ * Finds the mount at `path`, or the mount that contains it if `inside`; of several the last
+ * mounted. The path is made absolute from its text and the directory that contains it. NULL: none.
  */
 const struct mount *mounts_find(const struct mounts *mounts, const char *path, bool inside);
 

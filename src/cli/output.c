@@ -19,7 +19,7 @@ static struct sigaction before[IGNORED];
 static int write_error; /* errno of the first write that failed */
 static bool is_done;
 
-/* The C library forgets why; and what comes behind a gap is not written. */
+/* Remembers the first error, which the C library forgets, and writes nothing after a gap. */
 static ssize_t output_write(void *context, const char *bytes, size_t size_bytes)
 {
     (void)context;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output - what a command prints, and whether it arrived
+ * output - a command's output, and whether it arrived
  *
- * For main.c; and for the commands that change something, which say here when that is done. A
- * reader that has gone (SIGPIPE) and a file that may not grow (SIGXFSZ) are errors like a full
- * disk: no command ends by them in the midst of its work. What could not be said is decided once,
- * at the end. Not for several threads.
+ * For main.c; and for the commands that change something, which call output_set_done(). A closed
+ * pipe (SIGPIPE) and a file at its size limit (SIGXFSZ) are errors like a full disk: they do not
+ * end a command in the middle of its work. The exit status of lost output is decided once, at the
+ * end. For one thread.
  */
 #ifndef GMSFS_CLI_OUTPUT_H
 #define GMSFS_CLI_OUTPUT_H
 
-/* Once, before anything is printed: standard output is from now on a stream that remembers why it
- * could not be written. */
+/* Replaces standard output by a stream that remembers its first write error. Call once, before any
+ * output. */
 void output_begin(void);
 
-/* What the command is there to change is changed for good: committed, saved. From here on a report
- * that does not arrive is no failure of the command, but CLI_UNREPORTED. */
+/* Notes that the command's change is permanent: committed, saved. From here on lost output is
+ * CLI_UNREPORTED in place of CLI_FAILURE. */
 void output_set_done(void);
 
-/* Writes what is left. Returns the exit status: `status` unless that is CLI_OK and the answer, or
- * the report, did not arrive. That is then told on standard error. */
+/* Writes buffered output and returns the exit status: `status`, unless that is CLI_OK and output
+ * was lost; then prints the cause on standard error. */
 int output_end(int status);
 
-/* In a child process, before it becomes another program: signals are as they were found. */
+/* Restores the signals as this process found them; in a child, before exec. */
 void output_restore_signals(void);
 
 #endif

@@ -79,7 +79,7 @@ static bool progress_is_due(struct progress *progress, uint64_t now_ms)
     return true;
 }
 
-/* Carriage return, and erasing what a longer line has left. */
+/* Carriage return, and erasing the rest of a longer line. */
 static void progress_draw(struct progress *progress, uint64_t done_bytes, uint64_t now_ms)
 {
     char text[PROGRESS_TEXT_BYTES];

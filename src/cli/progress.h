@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress - how far a long copy has come, on stderr
+ * progress - shows the progress of a long copy on stderr
  *
  * For the commands that touch every byte of a store. On a terminal a bar with rate and time left,
  * drawn over itself; elsewhere a plain line every few seconds, so that a log stays readable. For
@@ -31,12 +31,12 @@ void progress_show(struct progress *progress, uint64_t done_bytes);
 /* Wipes the bar, so that other text can follow. Milliseconds since progress_begin. */
 uint64_t progress_end(struct progress *progress);
 
-/* The same for several lines, which are drawn together: one for each device. */
+/* As progress_show, for several lines that are drawn together: one for each device. */
 void progress_show_lines(struct progress *lines, const uint64_t *done_bytes, size_t count);
 /* Milliseconds since the first one began. */
 uint64_t progress_end_lines(struct progress *lines, size_t count);
 
-/* The pure part: one line for a terminal of `width` columns, or for a log when width is 0. */
+/* Formats one line for a terminal of `width` columns, or for a log if width is 0; pure. */
 void progress_format(char text[PROGRESS_TEXT_BYTES], const char *verb, uint64_t done_bytes,
                      uint64_t whole_bytes, uint64_t passed_ms, unsigned width);
 

@@ -20,7 +20,7 @@ struct reader {
     const char *store;
     gmsfs_t *handle;
     struct gmsfs_layout *layout;
-    struct gmsfs_mapping *mappings; /* by rank; what `ptr` points to is for `staging` alone */
+    struct gmsfs_mapping *mappings; /* by rank; only `staging` may use the memory at `ptr` */
     size_t mapping_count;
     struct staging *staging;
     struct staging_memory memory;
@@ -28,16 +28,15 @@ struct reader {
 
 /* An entry that describes a tensor, and its bytes. */
 struct reader_tensor {
-    struct model_tensor
-        tensor;           /* as a file has it; `name` is the layout's, file and offset are 0 */
-    const uint8_t *bytes; /* in the store's memory: for `staging` alone */
+    struct model_tensor tensor;  /* as in a file; `name` is the layout's, file and offset are 0 */
+    const uint8_t *bytes;        /* in the store's memory: for `staging` alone */
     uint64_t rank, offset_bytes; /* where it lies in the store */
 };
 
 struct reader_tensors {
     struct reader_tensor *list; /* as they lie in the store: by rank, offset, name */
     size_t count;
-    size_t others; /* entries that describe no tensor in memory, __metadata__ not counted */
+    size_t others; /* number of entries that describe no tensor in memory, without __metadata__ */
     uint64_t size_bytes;
 };
 
@@ -49,9 +48,9 @@ void reader_close(struct reader *reader);
 const struct gmsfs_layout_entry *reader_find(const struct reader *reader, const char *key);
 
 /*
- * All tensors. One that cannot be taken as so many bytes of memory (an unknown dtype, strides of a
+ * Finds all tensors. A tensor that is not a plain run of bytes (an unknown dtype, strides of a
  * view, beyond its allocation) is a failure that names it and ends with `way_out`. CLI_OK or
- * CLI_FAILURE; reader_tensors_free() in any case.
+ * CLI_FAILURE; call reader_tensors_free() in any case.
  */
 int reader_get_tensors(const struct reader *reader, const char *way_out,
                        struct reader_tensors *tensors);

@@ -43,7 +43,8 @@ static int run_status(int status)
     return WIFSIGNALED(status) ? CLI_SIGNALED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* What the terminal sends, it sends to the command as well, which is in the same group. */
+/* True for a signal of the terminal, which the command gets too, as it is in the same process
+ * group. */
 static bool run_is_from_terminal(const siginfo_t *info)
 {
     return info->si_code == SI_KERNEL && (info->si_signo == SIGINT || info->si_signo == SIGQUIT);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run - the parts of `gmsfs run` that know nothing of locks
+ * run - the parts of `gmsfs run` that do not deal with locks
  *
  * For cmd_run.c.
  */
@@ -14,10 +14,10 @@
  * 128 + the signal that ended it, 126 or 127 when it could not be started. */
 int run_command(char **command);
 
-/* Does the text of the file `sessions` list that session as held? Pure. */
+/* True if the text of the file `sessions` lists that session as held; pure. */
 bool run_lists_session(const char *sessions, uint64_t session);
 
-/* Does the text of `events` say that this session has committed, or sealed? */
+/* True if the text of `events` says that this session has committed, or sealed. */
 bool run_has_commit(const char *events, uint64_t session);
 
 #endif

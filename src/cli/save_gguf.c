@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a GGUF file will say: key-values that may lie in the store's memory, and the tensors. */
+/* Plans a GGUF file: key-values, which may lie in the store's memory, and tensors. */
 #include "cli/save.h"
 
 #include "model/gguf.h"

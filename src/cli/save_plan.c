@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files will be called and say, before the first of them is made. */
+/* Plans the names and headers of the files, before the first is made. */
 #include "cli/save.h"
 
 #include "model/long_value.h"
@@ -21,7 +21,7 @@ static int save_stem_length(const struct save *save)
 
 /* ---- metadata ------------------------------------------------------------------------------ */
 
-/* Parses the entry, or what lies in the store's memory where that was too long for it. */
+/* Parses the entry, or its long value in the store's memory. */
 static int save_parse_metadata(struct save *save, const struct gmsfs_layout_entry *entry,
                                json_t **metadata)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The values as work: those that are fetched have a size. */
+/* The values as work for threads: a value with a size is fetched. */
 struct fetch {
     struct save *save;
     struct save_value *values;

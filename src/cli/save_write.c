@@ -65,7 +65,7 @@ static void save_say_full(const struct save *save, const char *path)
               path, needed, available, missing);
 }
 
-/* What was begun goes away, and so counts as free space again. */
+/* Removes unfinished files, so that their space is free again. */
 static void save_clear_away(struct save *save)
 {
     for (size_t i = 0; i < save->file_count; i++) {
@@ -147,8 +147,8 @@ static bool is_file_of_process(int fd, char path[FD_PATH_BYTES])
     return access(path, F_OK) == 0;
 }
 
-/* Nothing is left of one without a name, whatever ends this process. Negative where the file system
- * has none, or it could not be given a name later. */
+/* Opens a file without a name, which vanishes if this process ends for any reason. Negative if the
+ * file system cannot do that, or could not name it later. */
 static int save_open_unnamed(const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, FILE_MODE);
@@ -251,7 +251,7 @@ static size_t save_find(const struct save_copy *copy, uint64_t at)
     return index;
 }
 
-/* Of one tensor, what lies in the file between the stream's place and `end`. */
+/* Writes the part of a tensor between the stream's position in the file and `end`. */
 static int save_tensor(const struct save_copy *copy, size_t index, uint64_t end,
                        struct sink_stream *stream, struct staging_lane *lane)
 {
@@ -302,7 +302,7 @@ static int save_tensors(const struct save_copy *copy, uint64_t end, struct sink_
     return error ? error : save_zeros(stream, end);
 }
 
-/* A piece of the file, whatever lies in it: the header, and tensors one behind the other. */
+/* Writes a piece of the file: of the header, of consecutive tensors, or both. */
 static int save_piece(void *context, const struct work_piece *piece, void *own)
 {
     struct save_copy *copy = context;

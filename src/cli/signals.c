@@ -10,7 +10,7 @@
 
 static volatile sig_atomic_t deferred_now;
 static volatile sig_atomic_t noted;
-static const char *words_before, *words_behind; /* of what is said then */
+static const char *words_before, *words_behind; /* of the message */
 static void (*undo_all)(void);
 
 static void signals_on(int number)

@@ -21,8 +21,7 @@
 #define INDENT        2
 #define TIME_BYTES    32
 
-#define GROUP_TEXT_BYTES \
-    9 /* the first digits of an id, as many as tell two groups apart, and NUL */
+#define GROUP_TEXT_BYTES 9 /* 8 digits of an id, enough to tell two groups apart, and NUL */
 
 /* ---- text ---------------------------------------------------------------------------------- */
 
@@ -50,7 +49,7 @@ static void status_print_memory(const json_t *device, FILE *to, unsigned screen)
     fprintf(to, "%*s%s%s%s\n", INDENT, "", bar, *bar ? " " : "", text);
 }
 
-/* One that could not be looked at: what is known of it, and why. */
+/* Adds a store that could not be read, with the error. */
 static void status_add_unknown(const json_t *store, struct ui_table *table)
 {
     const char *name = store_json_text(store, "errno");
@@ -62,7 +61,7 @@ static void status_add_unknown(const json_t *store, struct ui_table *table)
                                          "-", "-", "-", why});
 }
 
-/* Those who hold it, and what a graph pool says of itself. NULL: no memory. */
+/* Formats the holders, and the description of a graph pool. NULL: no memory. */
 static char *status_format_use(const json_t *store)
 {
     const json_t *graph = json_object_get(store, "graph");
@@ -114,7 +113,7 @@ static void status_print_stores(const json_t *stores, FILE *to)
         cli_out_of_memory();
 }
 
-/* Of an error that is an answer. */
+/* Returns the way out for an error that the mount answered. */
 static const char *status_way_out(const char *name)
 {
     static const struct {
@@ -166,7 +165,7 @@ static void status_print_absent(const json_t *look, const char *path, FILE *to)
     }
 }
 
-/* Of all users together: whose they are is not for everybody. */
+/* Prints the regions of all users together: their owners are private. */
 static void status_print_regions(const json_t *device, FILE *to)
 {
     uint64_t regions = store_json_number(device, "regions");
@@ -177,7 +176,7 @@ static void status_print_regions(const json_t *device, FILE *to)
                 regions == 1 ? "" : "s", references, references == 1 ? "" : "s");
 }
 
-/* The daemon went on each time; why it had to is in its log as well. */
+/* Prints how often the worker was replaced; the daemon's log has the causes too. */
 static void status_print_recoveries(const json_t *device, FILE *to)
 {
     const json_t *last = json_object_get(device, "last_recovery");
@@ -263,7 +262,7 @@ json_t *status_make_json(const struct status_look *look)
 
 /* ---- looking ------------------------------------------------------------------------------- */
 
-/* Those that were named, in that order; their texts stay those of `all`. */
+/* Selects the named mounts, in that order; they share the texts of `all`. */
 static int status_select(const struct mounts *all, char **paths, size_t count,
                          struct mounts *selected)
 {

@@ -2,9 +2,8 @@
 /*
  * status - the parts of `gmsfs status`
  *
- * For cmd_status.c and status_watch.c, which goes by what status.c has. One look is taken of all
- * mounts that were asked for, by mount_look, and printed; --watch does so again and again. Takes no
- * lock.
+ * For cmd_status.c and status_watch.c. status.c looks at all requested mounts once, by mount_look,
+ * and prints them; --watch repeats that. Takes no lock.
  */
 #ifndef GMSFS_CLI_STATUS_H
 #define GMSFS_CLI_STATUS_H
@@ -18,30 +17,30 @@
 #include <jansson.h>
 
 struct status_look {
-    char **paths; /* as asked for; none: all mounts */
+    char **paths; /* as given; none: all mounts */
     size_t path_count;
-    const char *pool; /* only the stores of this one; NULL: all */
+    const char *pool; /* show only the stores of this pool; NULL: all */
 
-    struct mounts all, mounts; /* those there are; those looked at, with the texts of `all` */
-    json_t **looks;            /* of each */
+    struct mounts all, mounts; /* existing ones; those looked at, which share the texts of `all` */
+    json_t **looks;            /* one for each of `mounts` */
 };
 
-/* Looks anew. CLI_OK, or CLI_FAILURE after the error; status_look_free() in any case. */
+/* Looks again. CLI_OK, or CLI_FAILURE after the error; status_look_free() in any case. */
 int status_look(struct status_look *look);
 void status_look_free(struct status_look *look);
 
-/* What --json prints: a new array, NULL when out of memory. */
+/* Makes the JSON of --json: a new array, NULL when out of memory. */
 json_t *status_make_json(const struct status_look *look);
 
-/* As on a screen of `width` columns (0: none). */
+/* Prints a look for a screen of `width` columns (0: none). */
 void status_print(const struct status_look *look, FILE *to, unsigned width);
 
-/* Whether everything that was to be looked at was seen: each mount answered, each of its stores. */
+/* True if each mount answered, and each of its stores could be read. */
 bool status_is_whole(const struct status_look *look);
 
 /* status_format.c: of one store, for its line */
-/* Its state; where its bytes are, unless that is the device, and where they move; and whether they
- * may be damaged or a checkpoint has fenced it. */
+/* Formats its state; the place of its bytes, unless that is the device, and of a move; and whether
+ * they may be damaged or a checkpoint has fenced it. */
 #define STATUS_STATE_BYTES 72
 char *status_format_state(const json_t *store, char *text, size_t room);
 

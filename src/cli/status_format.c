@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tables and lines of `gmsfs status` say of a store alike: its state, and who holds it */
+/* The state and the holders of a store, for tables and lines of `gmsfs status` */
 #include "cli/status.h"
 
 #include "cli/store_file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs status --pool: the stores of one budget, and what is used of it */
+/* gmsfs status --pool: the stores of one budget, and its use */
 #include "cli/status.h"
 
 #include "base/scope.h"
@@ -29,7 +29,7 @@ static const json_t *pool_find(const json_t *look, const char *name)
     return NULL;
 }
 
-/* What could not be looked at may be in it. */
+/* Keeps stores of the pool, and stores that could not be read, as they may be in it. */
 static void pool_keep_stores(json_t *stores, const char *name)
 {
     size_t i = 0;

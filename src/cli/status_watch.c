@@ -23,17 +23,17 @@
 #include <unistd.h>
 
 #define MOUNTINFO      "/proc/self/mountinfo"
-#define QUIET_MS       100 /* between two looks, however many events there are */
+#define QUIET_MS       100 /* least time between two looks, with any number of events */
 #define DEFAULT_ROWS   24u
 #define TIME_BYTES     32
 #define EVENTS_BYTES   4096
 #define FIRST_WATCHERS 2u /* poll entries: signals, mounts */
 
-/* A child waits for the events of a mount: waiting in one that is stuck cannot be left. */
+/* A child process that waits for the events of a mount: a wait in a stuck mount cannot be ended. */
 struct watcher {
     uint64_t mount;
-    struct child *child; /* NULL: it has ended, for the daemon has */
-    int fd;              /* a byte for each event; -1: none come any more */
+    struct child *child; /* NULL after it ended with the daemon */
+    int fd;              /* a byte for each event; -1 after its end */
     bool seen;
 };
 
@@ -45,8 +45,8 @@ struct watch {
     int signals, mountinfo;
     struct watcher *watchers;
     size_t watcher_count;
-    char *last_text; /* --json: what was printed last */
-    json_t *lines;   /* plain: {path: line} as printed last */
+    char *last_text; /* --json: last printed text */
+    json_t *lines;   /* plain: {path: line} of the last look */
 };
 
 /* ---- in the child -------------------------------------------------------------------------- */
@@ -97,8 +97,8 @@ static void watch_end(struct watcher *watcher)
     watcher->child = NULL;
 }
 
-/* A watcher for each mount that is looked at, and none for others. Without one (no memory, no
- * process) the interval remains. */
+/* Starts a watcher for each mount of the look, and ends the others. A mount without a watcher (no
+ * memory, no process) is still looked at after each interval. */
 static void watch_match(struct watch *watch)
 {
     const struct mounts *mounts = &watch->look->mounts;
@@ -146,7 +146,8 @@ static unsigned watch_rows(void)
     return size.ws_row;
 }
 
-/* From the top left, each line erasing what stood behind it; what does not fit is cut. */
+/* Paints from the top left; each line erases the rest of its row, and lines that do not fit are
+ * cut. */
 static void watch_paint(const char *text)
 {
     unsigned rows = watch_rows();
@@ -241,7 +242,7 @@ static json_t *watch_store_line(const json_t *store)
     return line;
 }
 
-/* {path: line} of every mount and store that is there. */
+/* Makes {path: line} of every mount and store. */
 static json_t *watch_make_lines(const struct watch *watch)
 {
     json_t *lines = json_object(), *store;
@@ -298,7 +299,7 @@ static int watch_show(struct watch *watch)
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* Those that were ignored before (nohup) stay so. */
+/* Signals that were ignored before (nohup) stay ignored. */
 static int watch_open_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -314,7 +315,7 @@ static int watch_open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* True when one of the signals says that it is enough. */
+/* True after a signal that ends the watch. */
 static bool watch_read_signals(const struct watch *watch)
 {
     struct signalfd_siginfo info;
@@ -325,14 +326,14 @@ static bool watch_read_signals(const struct watch *watch)
     return false;
 }
 
-/* Until something may have changed. True when it is enough. */
+/* Waits until a mount may have changed. True after a signal that ends the watch. */
 static bool watch_wait(struct watch *watch)
 {
     SCOPED_FREE struct pollfd *polls =
         calloc(FIRST_WATCHERS + watch->watcher_count, sizeof(*polls));
     struct pollfd signals = {.fd = watch->signals, .events = POLLIN};
 
-    /* Many events at once are one change; and nothing here may spin. */
+    /* Takes many events at once as one change, and keeps the loop from spinning. */
     if (poll(&signals, 1, QUIET_MS) > 0 && watch_read_signals(watch))
         return true;
     if (!polls)

@@ -34,7 +34,7 @@ bool store_is_own(gmsfs_t *handle, enum gmsfs_mode mode)
     return own;
 }
 
-/* Nobody has the lock or waits for it before us: what we wait for is our turn to get memory. */
+/* True if the lock is free and no writer waits for it: then this process waits for memory. */
 static bool is_lock_free(gmsfs_t *handle)
 {
     struct gmsfs_info info;
@@ -54,7 +54,7 @@ static void store_say_behind(const char *path, const char *doing, uint64_t timeo
               timeout_ms ? " all the time given" : "");
 }
 
-/* What the wait is for, as far as the store tells. */
+/* Prints the reason of the wait, if the store shows it. */
 static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *handle)
 {
     struct gmsfs_info info;
@@ -130,7 +130,7 @@ int store_connect(gmsfs_t *handle, const char *path, enum gmsfs_mode mode, uint6
 int store_connect_reserve(gmsfs_t *handle, const char *path, uint64_t timeout_ms, bool quiet,
                           uint64_t reserve_bytes)
 {
-    /* Whoever asks for memory loads the store anew. */
+    /* A caller that reserves memory will load the store again. */
     gmsfs_set_connect_flags(handle, GMSFS_CONNECT_REPLACE);
     return store_connect_as(handle, path, GMSFS_MODE_RW, timeout_ms, quiet, reserve_bytes);
 }

@@ -55,7 +55,7 @@ static void store_explain_quota(const char *path, const char *doing)
         doing, path, pool, pool);
 }
 
-/* What says the same of every store. */
+/* Errors with the same explanation for every store. */
 static const struct {
     int error;
     const char *why;

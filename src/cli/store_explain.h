@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_explain - why something failed in a store, and the way out, in words
+ * store_explain - explains a failure in a store, and the way out
  *
  * For the commands of src/cli. Printed here, through cli_error, once; the caller only passes the
  * failure on.
@@ -12,15 +12,15 @@
 
 /*
  * Explains why `doing` (as "take the lock") failed for the store at `path`: the cause in words, and
- * the way out where there is one. `error` is a negative errno; it is returned.
+ * the way out if there is one. `error` is a negative errno; it is returned.
  */
 int store_explain(const char *path, const char *doing, int error);
 
-/* Whether a store is closed for a checkpoint. */
+/* True if a store is fenced for a checkpoint. */
 bool store_is_fenced(const char *path);
 
-/* Where a lock was refused by ENODEV, which has other causes too: "cannot DOING: PATH: it is fenced
- * ..."; nothing where it is not, or cannot be looked at. Whether it was said. */
+/* After ENODEV for a lock, which has other causes too: prints "cannot DOING: PATH: it is fenced
+ * ..." if the store is fenced. Returns true if it did. */
 bool store_explain_fence(const char *path, const char *doing);
 
 #endif

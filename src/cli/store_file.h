@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_file - what the pseudo-files of stores and mounts say
+ * store_file - reads the pseudo-files of stores and mounts
  *
  * For the commands of src/cli. By path, without a lock. Nothing is printed.
  */
@@ -12,29 +12,31 @@
 
 #include <jansson.h>
 
-/* The path of a file in the store, absolute for an absolute store; free(3). NULL: no memory. */
+/* Makes the path of a file in the store, absolute for an absolute store; free(3). NULL: no memory.
+ */
 char *store_file_path(const char *path, const char *file);
 
-/* A small text file whole, NUL-terminated, free(3). Negative errno. */
+/* Reads a small text file whole, NUL-terminated, free(3). 0 or a negative errno. */
 int store_read_text(const char *path, char **text);
-/* Any file, of not much more than most_bytes (-ENOMEM), free(3). */
+/* Reads any file, of not much more than most_bytes (-ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 
-/* A file of a store or mount as a JSON object. -EBADMSG: it is none; *json is NULL on failure. */
+/* Reads a file of a store or mount as a JSON object. -EBADMSG: it is none; *json is NULL on
+ * failure. */
 int store_read_json(const char *path, const char *file, json_t **json);
 
-/* `device` of the mount that the store lies in, or `info` of the store: JSON, or NULL. */
+/* Read `device` of the store's mount, or `info` of the store: JSON, or NULL. */
 json_t *store_device_json(const char *path);
 json_t *store_info_json(const char *path);
 
-/* last_error of the store's info into `text`; "" when there is none. */
+/* Copies last_error of the store's info into `text`; "" if there is none. */
 void store_last_error(const char *path, char *text, size_t room);
 
-/* The id of the store at `path`, as its `info` has it. -ENOENT: it is none; -EACCES: it may be one,
- * whose owner lets nobody look into it. */
+/* Reads the id of the store at `path` from its `info`. -ENOENT: it is no store; -EACCES: it may be
+ * a store that this user cannot look into. */
 int store_read_id(const char *path, uint8_t id[16]);
 
-/* An unsigned number of a JSON object, 0 when it has none of that name. */
+/* Returns an unsigned number of a JSON object, 0 if it has none of that name. */
 uint64_t store_json_number(const json_t *object, const char *name);
 const char *store_json_text(const json_t *object, const char *name); /* "" when it has none */
 

@@ -13,7 +13,7 @@
 
 /*
  * The file name of a metadata key: % / and a leading . are written %25 %2F %2E. -EINVAL: empty, or
- * longer than GMSFS_NAME_MAX encoded. What is not UTF-8 the store itself refuses.
+ * longer than GMSFS_NAME_MAX encoded. The store itself refuses keys that are not UTF-8.
  */
 int store_encode_key(const char *key, char name[STORE_ENCODED_BYTES]);
 

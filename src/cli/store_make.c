@@ -23,18 +23,18 @@
 #include <unistd.h>
 
 #define STORE_MODE  0777 /* less the umask */
-#define TRIES       100u /* while the end of our own use of it is still on its way */
+#define TRIES       100u /* while this process's own use of it is still ending */
 #define TRY_WAIT_NS 10000000
 
-/* A command fills at most as many stores at once. `ctl`, open, in rising order. Written before it
- * counts, for a handler reads it. */
+/* The made stores; a command fills at most a group at once. `ctl`: open descriptors, in rising
+ * order. An entry is complete before made_count includes it, because a signal handler reads it. */
 static struct {
     int ctl;
     char *path;
 } made[GMSFS_GROUP_MAX];
 static atomic_uint made_count;
 
-/* Above the one before. */
+/* Opens `ctl` with a descriptor above the last entry's. */
 static int open_ctl(const char *path, unsigned count)
 {
     SCOPED_FREE char *ctl = store_file_path(path, "ctl");
@@ -57,7 +57,7 @@ static int make(const char *path)
     if (!copy)
         return count < GMSFS_GROUP_MAX ? -ENOMEM : -ENFILE;
     if (mkdir(path, STORE_MODE) < 0) {
-        error = errno == EEXIST ? 0 : -errno; /* somebody else was quicker: it is not ours */
+        error = errno == EEXIST ? 0 : -errno; /* another process made it */
         free(copy);
         return error;
     }
@@ -65,7 +65,7 @@ static int make(const char *path)
     made[count].ctl = open_ctl(path, count);
     if (made[count].ctl < 0) {
         error = -errno;
-        rmdir(path); /* of this very moment */
+        rmdir(path); /* just made */
         free(copy);
         return error;
     }
@@ -73,8 +73,7 @@ static int make(const char *path)
     return 0;
 }
 
-/* A signal that comes meanwhile comes right afterwards: its handler knows of the store, or there is
- * none. */
+/* Delays signals: a handler finds either no store or one in the list. */
 static int make_undisturbed(const char *path)
 {
     sigset_t all, before;
@@ -145,7 +144,8 @@ bool store_make_is_ours(const char *path)
     return false;
 }
 
-/* By the file, so it is the store that was made or none. 0, or why it is still there. */
+/* Removes the store by its open file, so no other store of the same name. 0, or a negative errno.
+ */
 static int undo(int ctl)
 {
     const struct timespec wait = {.tv_nsec = TRY_WAIT_NS};
@@ -171,7 +171,8 @@ static void explain_undo(const char *path, int error)
     case -EBUSY:
         ui_line(stderr, "%s, which was made for this, stays: somebody else uses it", path);
         break;
-    case -ENOTEMPTY: /* what was committed there is somebody's, or has been told */
+    case -ENOTEMPTY: /* a layout was committed there by another process, or its message was printed
+                      */
         break;
     default:
         ui_line(stderr, "%s, which was made for this, stays: %s", path, failure_reason(error));

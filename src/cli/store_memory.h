@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_memory - the memory of a store for the commands that move its bytes, and words for what
- * fails of it
+ * store_memory - the memory of a store for the commands that move its bytes, and its errors
  *
  * For the commands that stage. Errors are printed here, once; the caller only passes the failure
  * on.
@@ -18,10 +17,10 @@
 int store_open_memory(struct staging *staging, gmsfs_t *handle, const char *store,
                       struct staging_memory *memory);
 
-/* When a device has failed, prints the first failure, once; true: it was that, and is printed. */
+/* Prints the first failure of a device, once. True: a device has failed, and that is printed. */
 bool store_explain_staging(struct staging *staging);
 
-/* The same for a failure of libgmsfs: with the driver's words and the way out if it was the driver,
+/* Explains a failure of libgmsfs: with the driver's words and the way out if the driver failed,
  * else as store_explain does. Returns `error`. */
 int store_explain_call(gmsfs_t *handle, const struct staging_memory *memory, const char *doing,
                        int error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_open - from a path on the command line to a store
+ * store_open - opens the store at a path of the command line
  *
  * For the commands of src/cli. Opening takes no lock. A failure is explained here
  * (store_explain.h), once; the caller only passes it on.
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* Whether a store of that path could be made: it lies at the top of a mount. */
+/* True if a store could be made at that path: it lies at the top of a mount. */
 bool store_could_be(const char *path);
 
 /* Opens the store at `path` as gmsfs_open does; a failure is explained. 0 or a negative errno. */

@@ -23,10 +23,10 @@
 
 /* ---- why it does not move ------------------------------------------------------------------- */
 
-/* The daemon notes the cause when it refuses an order or a move ends, and `info` of the store has
- * it as `obstacle`; here it becomes a sentence, printed once. */
+/* The daemon notes the cause when it refuses an order or a move fails, as `obstacle` in the store's
+ * `info`; these functions make it a sentence, printed once. */
 
-/* What the daemon tells of the last order to this place; "": nothing. */
+/* Returns the daemon's text on the last order to this place; "" if none. */
 static const char *find_obstacle(const json_t *info, const char *place)
 {
     const json_t *obstacle = json_object_get(info, "obstacle");
@@ -44,10 +44,10 @@ static json_t *place_read_info(int dir, const char *path)
     return store_info_json(dir == AT_FDCWD ? path : itself);
 }
 
-/* Whatever else cannot be done (as "read where it is") with a store's place. CLI_FAILURE */
+/* Explains any other failure (of `doing`, as "read where it is"). Returns CLI_FAILURE. */
 static int place_explain(const char *path, const char *doing, int error)
 {
-    /* ESTALE comes as ENOENT where the kernel sends an open again. */
+    /* ESTALE arrives as ENOENT if the kernel repeats an open. */
     if (error == -ESTALE || error == -ENOENT)
         cli_error("%s: there is no such store, or it was removed", path);
     else
@@ -55,8 +55,8 @@ static int place_explain(const char *path, const char *doing, int error)
     return CLI_FAILURE;
 }
 
-/* An order was refused with `error`. CLI_FAILURE; CLI_TIMEOUT: others came first for as long as it
- * was waited. */
+/* Explains why an order was refused. CLI_FAILURE; CLI_TIMEOUT: other waiters were ahead during the
+ * whole wait. */
 static int place_explain_order(int dir, const char *path, const char *place, int error)
 {
     json_auto_t *info = NULL;
@@ -83,7 +83,7 @@ static int place_explain_order(int dir, const char *path, const char *place, int
     return error == -EAGAIN ? CLI_TIMEOUT : CLI_FAILURE;
 }
 
-/* A move has ended, and the store is still where it was. CLI_FAILURE */
+/* Explains why a move ended with the store still where it was. Returns CLI_FAILURE. */
 static int place_explain_end(int dir, const char *path, const char *place)
 {
     json_auto_t *info = place_read_info(dir, path);
@@ -95,10 +95,10 @@ static int place_explain_end(int dir, const char *path, const char *place)
     return CLI_FAILURE;
 }
 
-/* What `residency` said. */
+/* The contents of `residency`. */
 struct place {
-    char at[16]; /* "": nothing is committed */
-    char to[16]; /* that it moves to; "": it is at rest */
+    char at[16]; /* "" if nothing is committed */
+    char to[16]; /* target of a running move; "" if none */
 };
 
 static int place_open(int dir, const char *path, int flags)
@@ -113,7 +113,7 @@ static int place_open(int dir, const char *path, int flags)
     return error ? error : fd;
 }
 
-/* Reading at 0 makes the text anew, and poll(2) quiet. */
+/* Reads at 0, which makes a new text and resets poll(2). */
 static int place_read(int fd, struct place *place)
 {
     char text[TEXT_BYTES], *second;
@@ -137,7 +137,7 @@ static int place_read(int fd, struct place *place)
     return 0;
 }
 
-/* CLI_OK when something has changed. */
+/* Waits for a change. CLI_OK, also after the time. */
 static int place_poll(const char *path, int fd, uint64_t left_ms)
 {
     struct pollfd change = {.fd = fd, .events = POLLPRI};
@@ -148,7 +148,7 @@ static int place_poll(const char *path, int fd, uint64_t left_ms)
     return place_explain(path, "wait for its place", -errno);
 }
 
-/* What is under way makes a spare, and the store stays where it is. */
+/* True if the running move only makes a spare: the store stays where it is. */
 static bool place_makes_spare(int dir, const char *path)
 {
     json_auto_t *info = place_read_info(dir, path);
@@ -156,7 +156,7 @@ static bool place_makes_spare(int dir, const char *path)
     return json_is_true(json_object_get(json_object_get(info, "moving"), "spare"));
 }
 
-/* Until nothing moves, or the store moves to `place`. */
+/* Waits until no move is running, or one to `place`. */
 static int place_wait_rest(int dir, const char *path, const char *place, uint64_t *timeout_ms)
 {
     uint64_t start_ms = cli_now_ms(), left_ms = *timeout_ms;
@@ -194,7 +194,8 @@ static void place_format(char order[TEXT_BYTES], const char *place, const uint8_
         hex_format(token, 16, order + used);
 }
 
-/* 0, or why not. -EBUSY and *now: what is under way instead, if that is why. */
+/* Writes the order. 0 or a negative errno; with -EBUSY *now is the running move, if that is the
+ * cause. */
 static int place_write(int dir, const char *path, const char *order, struct place *now)
 {
     int fd = place_open(dir, path, O_RDWR), error = 0;
@@ -210,7 +211,7 @@ static int place_write(int dir, const char *path, const char *order, struct plac
     return error;
 }
 
-/* Others come first, or room is being made. */
+/* Pauses while other waiters are ahead, or room is being made; false after the timeout. */
 static bool place_wait_turn(uint64_t *timeout_ms)
 {
     uint64_t start_ms = cli_now_ms();
@@ -226,7 +227,7 @@ int store_place_order(int dir, const char *path, const char *place, const uint8_
                       uint64_t *timeout_ms)
 {
     char order[TEXT_BYTES];
-    unsigned moved = 0; /* so often what was in the way had ended by the time it was looked at */
+    unsigned moved = 0; /* times that the obstacle had ended before place_write() read it */
     struct place now;
     int status, error;
 
@@ -236,7 +237,7 @@ int store_place_order(int dir, const char *path, const char *place, const uint8_
         if (status != CLI_OK)
             return status;
         error = place_write(dir, path, order, &now);
-        /* Somebody else's order to the same place is as good. */
+        /* Another user's order to the same place will do. */
         if (error == -EBUSY && strcmp(now.to, place) == 0 && !place_makes_spare(dir, path))
             error = 0;
     } while ((error == -EBUSY && (*now.to || moved++ == 0)) ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_source - files on a mount that commands read from, or are told to write to
+ * store_source - files on a mount that commands read from or write to
  *
- * For the commands that move files in and out of stores. An allocation that is open is a session of
- * its own, so who reads one and then wants to write its store would wait for itself. Errors are
- * printed here, once. Needs no /proc.
+ * For the commands that move files in and out of stores. An open allocation is a session of its
+ * own, so a command that reads one and then wants to write its store would wait for itself. Errors
+ * are printed here, once. Needs no /proc.
  */
 #ifndef GMSFS_CLI_STORE_SOURCE_H
 #define GMSFS_CLI_STORE_SOURCE_H
@@ -13,11 +13,11 @@
 
 #include <stdbool.h>
 
-/* `file`, open as fd, is to be read while the writer's lock of `store` is held. CLI_OK, or
- * CLI_FAILURE after the error: it lies in that very store. */
+/* Checks that `file`, open as fd, can be read while this command holds the writer's lock of
+ * `store`. CLI_OK, or CLI_FAILURE after the error: it lies in that very store. */
 int store_source_check(const char *store, gmsfs_t *handle, const char *file, int fd);
 
-/* Whether a directory lies in a gmsfs mount, or would if it were made. */
+/* True if a directory lies in a gmsfs mount, or would once it is made. */
 bool store_source_is_mounted(const char *dir);
 
 #endif

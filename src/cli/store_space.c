@@ -28,7 +28,7 @@ void store_get_space(const char *path, gmsfs_t *handle, struct store_space *spac
     json_decref(device);
     if (taken < space->total_bytes)
         space->free_bytes = space->total_bytes - taken;
-    /* what the store has there is given up for what comes */
+    /* the load replaces the store's own bytes */
     if (!info.committed || info.residency & GMSFS_RESIDENCY_DEVICE)
         space->free_bytes += info.total_bytes;
     if (space->free_bytes > space->total_bytes)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_space - is there memory for what is to be loaded, and words for when there is not
+ * store_space - the memory that a load will find, and the errors if it is too little
  *
- * For the commands that replace what a store has. The numbers are those of one moment: whether
- * there is memory is decided by the grant (gmsfs_connect_reserve).
+ * For the commands that replace the contents of a store. The numbers are those of one moment: the
+ * grant (gmsfs_connect_reserve) decides.
  */
 #ifndef GMSFS_CLI_STORE_SPACE_H
 #define GMSFS_CLI_STORE_SPACE_H
@@ -17,23 +17,24 @@
 struct store_space {
     uint64_t total_bytes;
     uint64_t free_bytes; /* the store's own memory counts as free: it is replaced */
-    bool is_known;       /* else the mount did not answer, and nothing is said */
+    bool is_known;       /* false if the mount did not answer; then no message is printed */
 };
 
 void store_get_space(const char *path, gmsfs_t *handle, struct store_space *space);
 
-/* "does not fit", with the numbers and the way out; returns CLI_FAILURE. */
+/* Prints that it does not fit, with the numbers and the way out; returns CLI_FAILURE. */
 int store_say_full(const char *path, const struct store_space *space, uint64_t needed_bytes);
 
-/* So many allocations are refused (ENOSPC), with the way out, which begins with these words;
- * returns CLI_FAILURE. */
+/* Prints that the store refuses this many allocations (ENOSPC), with the way out, which begins with
+ * these words; returns CLI_FAILURE. */
 int store_say_too_many(const char *path, size_t count, const char *way_out);
 
 #define STORE_AHEAD_BYTES 256u
 
-/* The store whose waiter comes first for the device's memory; "": none, or it cannot be seen. */
+/* Finds the store of the first waiter in the queue for the device's memory; "": none, or not
+ * visible. */
 void store_get_ahead(const char *path, char name[STORE_AHEAD_BYTES]);
-/* A line on stderr about what is waited for, if memory is lacking. */
+/* Prints the reason of a wait for memory on stderr, if memory is short. */
 void store_say_memory(const char *path, gmsfs_t *handle, uint64_t needed_bytes);
 
 #endif

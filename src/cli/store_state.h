@@ -12,7 +12,7 @@
 #define STORE_STATE_WORD(word, number) " " #word
 #define STORE_STATE_WORDS              GMSFS_STATE_LIST(STORE_STATE_WORD) /* each behind a blank */
 
-/* The state's name as the file `state` has it; parse: any case; -EINVAL. */
+/* Convert a state to and from its name in the file `state`; parse accepts any case; -EINVAL. */
 const char *store_state_name(enum gmsfs_state state);
 int store_state_parse(const char *text, enum gmsfs_state *state);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ui - what the commands print: harmless text, tables, bars
+ * ui - output of the commands: safe text, tables, bars
  *
- * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so
- * everything of them that reaches a terminal goes through clean_text, a line or a table, and what
- * reaches JSON through ui_json_text. Never exits.
+ * For the commands of src/cli. Names of tensors, stores and processes come from strangers, so they
+ * reach a terminal only through clean_text, a line or a table, and JSON only through ui_json_text.
+ * Never exits.
  */
 #ifndef GMSFS_CLI_UI_H
 #define GMSFS_CLI_UI_H
@@ -17,10 +17,10 @@
 
 #define UI_MAX_COLUMNS 12u
 
-/* One line, cleaned as a whole, and its end. */
+/* Prints one line, cleaned as a whole, and a newline. */
 void ui_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Columns of the terminal behind fd; 0 when it is none. */
+/* Returns the columns of the terminal behind fd; 0 if it is none. */
 unsigned ui_width(int fd);
 
 /*
@@ -32,14 +32,15 @@ void ui_bar(char *text, size_t room, unsigned width, uint64_t part, uint64_t who
 /* part of whole in percent, rounded down; 0 of 0 is 0. */
 unsigned ui_percent(uint64_t part, uint64_t whole);
 
-/* A string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
+/* Makes a string for JSON; bytes that are not UTF-8 become '?'. NULL when out of memory. */
 json_t *ui_json_text(const char *text);
 
-/* Of json_dumps for stdout: on a terminal all but ASCII is escaped, which is the same JSON. */
+/* Returns flags of json_dumps for stdout: on a terminal all but ASCII is escaped, which is the same
+ * JSON. */
 size_t ui_json_flags(void);
 
-/* Prints to stdout, indented, and frees it. 0, also where that cannot be written, which
- * output_end() tells; or -ENOMEM (also when json is NULL). */
+/* Prints to stdout, indented, and frees it. 0, also after a write error, which output_end()
+ * reports; or -ENOMEM (also if json is NULL). */
 int ui_json_print(json_t *json);
 
 /* Rows of text in aligned columns. Two spaces stand between columns; nothing after the last. */
@@ -48,7 +49,7 @@ struct ui_table {
     size_t rows, room;
     char **cells;   /* rows * columns, row by row */
     unsigned right; /* bit i: column i is aligned to the right */
-    int error;      /* 0 or -ENOMEM; then nothing more is added */
+    int error;      /* 0 or -ENOMEM; after an error no more rows are added */
 };
 
 /* alignment: characters 'l' and 'r', one a column, as many as UI_MAX_COLUMNS. */
