@@ -300,7 +300,7 @@ PY
     wait_until 5 eval "output_of $first | grep -q 'waiting for memory'"
     assert_eq "$(info_of other .behind) $(info_of weights .behind)" 'weights null'
     run_logged -3 "$GMSFS" load --timeout 0.3 "$V" "$MODEL"
-    assert_match "$output" 'waiting for memory for .*: who waits for weights asked before'
+    assert_match "$output" 'waiting for memory for .*: weights is ahead in the queue'
     assert_match "$output" 'weights asked for memory of the device before, .*another store'
     [[ $output != *sessions* ]] || fail 'a lock is blamed'
     ctl open "$V/lock" rw use 0 clear commit

@@ -34,7 +34,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
 
 @test "a store that nobody holds is drained at once, and keeps what it has" {
     drain -0 "$W"
-    assert_match "$output" 'nobody holds'
+    assert_match "$output" 'no session holds'
     assert_eq "$(info_of weights .draining)" false draining
     unchanged
     assert_eq "$(jq -rs '[.[] | select(.event | startswith("store_")) | select(.event != "store_created") | .event + " " + .store] | join(",")' \
@@ -95,7 +95,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
 @test "a drainer that is killed, or stopped by Ctrl-C or the timeout, undoes itself" {
     hold open "$W/lock" r
     drain -3 --timeout 0.2 "$W"
-    assert_match "$output" '1 session is left.*lets in again'
+    assert_match "$output" '1 session is left.*open again'
     wait_until 5 drains_is weights false
     local number want=(INT 130 KILL 137)
     for number in 0 2; do
@@ -128,7 +128,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     unchanged
     # A shell that holds the store itself is not killed by what it runs.
     run_logged -3 bash -c 'exec 3<"$1/lock"; "$2" drain --kill "$1"; exit $?' - "$W" "$GMSFS"
-    assert_match "$output" 'it is who runs this command'
+    assert_match "$output" 'it runs this command'
 }
 
 @test "drain --kill leaves the session that a child of who was killed holds to --revoke" {
@@ -160,7 +160,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drain -0 --undo "$W"
     wait_exit "$DRAINER"
     assert_eq "$status" 1 status
-    assert_match "$(output_of "$DRAINER")" 'undid'
+    assert_match "$(output_of "$DRAINER")" 'cancelled the drain'
     ctl open "$W/lock" rn
 }
 
@@ -223,7 +223,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
 
 @test "drain says what is neither a mount nor a store, and what makes no sense" {
     drain -1 "$W/allocations"
-    assert_match "$output" "no store.*gmsfs status' lists those there are"
+    assert_match "$output" "no store.*gmsfs status' lists the stores"
     drain -2 --undo --kill "$W"
     drain -2 --undo "$W" -- true
     drain -2 --kill "$M"

@@ -112,7 +112,7 @@ unchanged_but_read() {
     wait_exit "$drainer"
     kill -CONT "$KEEPER"
     assert_eq "$status" 143 status
-    assert_match "$(output_of "$drainer")" 'serves again; what was committed is discarded, and .* given back'
+    assert_match "$(output_of "$drainer")" 'serves again; its committed bytes are discarded, and .* given back'
     wait_until 5 draining_is false
     wait_until 5 uses_nothing
     commit_store
@@ -155,7 +155,7 @@ uses_nothing() {
     drain -0 --undo "$M"
     wait_exit "$drainer"
     assert_eq "$status" 1 status
-    assert_match "$(output_of "$drainer")" 'undid'
+    assert_match "$(output_of "$drainer")" 'cancelled the drain'
     let_go "$HOLDER"
     ctl open "$W/lock" rw
 }

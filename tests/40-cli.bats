@@ -293,7 +293,7 @@ dead_in_status() {
     start_mount
     cli run -w "$M/weights" -- "$GMSFS" run -w "$M/weights" -- \
         "$GMSFS" metadata put "$M/weights" key value
-    assert_match "$output" 'whose owner commits'
+    assert_match "$output" 'its owner commits'
     assert_eq "$(cat "$M/weights/metadata/key")" value
     cli -1 run -r "$M/weights" -- "$GMSFS" run -w "$M/weights" -- true
     assert_match "$output" 'holds the lock for reading'

@@ -59,7 +59,7 @@ END
     cli save -q "$M/weights" "$T/out.gguf"
     cmp "$T/vocabulary.gguf" "$T/out.gguf" || fail "the file is another one"
     cli -1 save "$M/weights" "$T/out.safetensors"
-    assert_match "$output" 'no tensors are in it'
+    assert_match "$output" 'it has no tensors'
 }
 
 @test "a GGUF file of another alignment, version or without any value comes out as it was" {
@@ -356,7 +356,7 @@ comes_back() { # FILE
     start_mount
     make_model "$T/model" 1
     run_logged -1 as_user "$GMSFS" load "$M/new" "$T/model"
-    assert_match "$output" "$M/new: no such store, and only root and whoever mounted can make one"
+    assert_match "$output" "$M/new: no such store, and only root and the mounting user can make one"
 }
 
 @test "a store that load made goes with a signal, and one that was there stays" {

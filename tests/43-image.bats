@@ -159,7 +159,7 @@ PY
     start_mount granularity=64K
     refused weights "$T/image" '2\.0 MiB .*64\.0 KiB .*granularity=2097152, .*--realign'
     cli image load --realign "$M/weights" "$T/image"
-    assert_match "$output" 'realigned: not the one that was saved'
+    assert_match "$output" 'realigned: not the saved one'
     assert_eq "$(sums weights)" "$(M=$first sums weights)" sums
     diff -r "$M/weights/metadata" "$first/weights/metadata"
     [[ $(cat "$M/weights/layout_hash") != $(cat "$first/weights/layout_hash") ]] ||

@@ -465,11 +465,11 @@ while True:
     wait_until 10 governs "$GOVERNOR"
     echo 'modle code' >"$T/conf"
     kill -HUP "$GOVERNOR"
-    wait_until 10 has_said "$T/conf: line 1: .*modle.*; what was read before goes on"
+    wait_until 10 has_said "$T/conf: line 1: .*modle.*; the old configuration stays in force"
     configure
     ask code 4
     kill -HUP "$GOVERNOR"
-    wait_until 10 has_said 'was read anew'
+    wait_until 10 has_said 'was read again'
     wait_until 20 is_held code
     kill -INT "$GOVERNOR" # ignored: a shell started it in the background
     never_within 1 process_gone "$GOVERNOR"

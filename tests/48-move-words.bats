@@ -272,7 +272,7 @@ at_host() {
         run -n "$M/one" -- true
     refused 3 'did not come to the device in the time given' run --timeout 0.1 "$M/one" -- true
     run_logged -3 script -qec "stty cols 200; '$GMSFS' run --timeout 0.1 '$M/one' -- true" /dev/null
-    assert_match "$output" "waiting for $M/one to come to the device \\('gmsfs promote $M/one' says what is in the way"
+    assert_match "$output" "waiting for $M/one to come to the device \\('gmsfs promote $M/one' names the obstacle"
     cli demote -q --to none "$M/one"
     refused 1 "$M/one: its bytes were given up, .*'gmsfs load' brings them" run "$M/one" -- true
     refused 1 "$M/one: its bytes were given up, .*'gmsfs load' brings them" sum "$M/one"

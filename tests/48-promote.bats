@@ -111,7 +111,7 @@ committed() { # [STORE]
     committed
     touch "$T/gate"
     cli -3 demote --timeout 0.2 "$W"
-    assert_match "$output" "$W: still at device; it goes on to host, unless somebody writes 'cancel'"
+    assert_match "$output" "$W: still at device; the move to host goes on, unless you write 'cancel'"
     cli -3 promote --timeout 0.2 "$W"
     assert_match "$output" "$W: still moving to host; .*--timeout"
     rm "$T/gate"
@@ -128,7 +128,7 @@ committed() { # [STORE]
     kill -INT "$SPAWNED"
     wait_exit "$SPAWNED"
     assert_eq "$status" 130 status
-    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal (Interrupt); what had begun to move goes on'
+    assert_eq "$(output_of "$SPAWNED")" 'gmsfs demote: stopped by a signal (Interrupt); moves that had begun go on'
     rm "$T/gate"
     wait_until 10 at host
 }

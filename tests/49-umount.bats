@@ -35,7 +35,7 @@ load helpers
     spawn "$BUILD/tests/tools/sharer" stay "$M/weights"
     wait_until 5 grep -q mapped "$T/spawn-$SPAWNED"
     wait_until 5 cli umount "$M"
-    assert_match "$output" "$M is unmounted; what clients still map comes back"
+    assert_match "$output" "$M is unmounted; memory that clients map comes back"
     assert_match "$output" "pid $SPAWNED +6291456 bytes +6.0 MiB +sharer"
     process_gone "$KEEPER" || fail 'the daemon is still there'
     expect_death

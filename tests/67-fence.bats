@@ -65,14 +65,14 @@ refused_by_fence() {
     put_up
     cli fence --abort "$TOKEN" "$M"
     cli fence --abort "$TOKEN" "$M"
-    refuses 'no fence of this token' --complete "$TOKEN"
+    refuses 'the fence of this token is over' --complete "$TOKEN"
     local older=$TOKEN
     cli fence -q "$M"
     TOKEN=$output
     [[ $TOKEN != "$older" ]]
     refuses 'another token' --abort "$older"
     cli fence --complete "${TOKEN^^}" "$M"
-    refuses 'no fence of this token' --complete "$older"
+    refuses 'the fence of this token is over' --complete "$older"
     serves
 }
 
@@ -98,7 +98,7 @@ refused_by_fence() {
 @test "it says what keeps it from being put up, and what to do" {
     refuses 'weights must be committed before checkpoint; .*gmsfs load'
     hold open "$W/lock" rw
-    refuses "weights has active or waiting sessions; 'gmsfs status' shows whose"
+    refuses "weights has active or waiting sessions; 'gmsfs status' names the processes"
     let_go "$HOLDER"
     commit_store
     hold open "$W/lock" r
@@ -116,7 +116,7 @@ refused_by_fence() {
     ctl open "$W/ctl" rw acquire rw 0 clear commit
     refuses 'weights must contain committed allocations; .*gmsfs load'
     rmdir "$W"
-    refuses 'there is no store weights'
+    refuses 'it has no store weights'
 }
 
 # ---- meanwhile -------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ refused_by_fence() {
     for argument in '' --status "--abort $TOKEN" "--complete $TOKEN"; do
         # shellcheck disable=SC2086 # words
         run_logged -1 as_user timeout 30 "$T/gmsfs" fence $argument "$M"
-        assert_match "$output" 'it is fenced; only who may write both weights and kv_cache'
+        assert_match "$output" 'it is fenced; only users with write permission on both weights and kv_cache'
         refute_token
     done
     chmod 0777 "$W"

@@ -15,9 +15,10 @@
 static const char usage[] =
     "Usage: gmsfs clear-suspect [-q] STORE|MOUNT...\n"
     "\n"
-    "After an error of the GPU (its file 'device' says which) what stores hold may be damaged, "
+    "After an error of the GPU (its file 'device' names it) the bytes of stores may be damaged, "
     "and\n"
-    "they take no new readers until they are freed and loaded anew. This lets readers in all the\n"
+    "they admit no new readers until they are freed and loaded again. This lets readers in all "
+    "the\n"
     "same: into one store, or all of a mount.\n";
 
 static const char ending[] =
@@ -36,13 +37,12 @@ static int clear_explain(const char *path, bool is_mount, int error)
                   path);
         break;
     case -ENODEV:
-        cli_error(
-            "%s: its device is lost, and so is what it held; unmount it, and mount again when "
-            "the device is back",
-            path);
+        cli_error("%s: its device is lost, with all its bytes; unmount it, and mount again when "
+                  "the device is back",
+                  path);
         break;
     case -ENOENT:
-        cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists those that are there", path);
+        cli_error("%s: no store of a gmsfs mount; 'gmsfs status' lists the stores", path);
         break;
     default:
         return daemon_explain(path, error);

@@ -36,25 +36,23 @@ static const char usage[] =
     "                   STORE\n"
     "       gmsfs drain --undo MOUNT|STORE\n"
     "\n"
-    "Empties a mount: no new sessions are granted, requests that wait are refused, sessions are\n"
-    "waited for, and then what is committed in every store is DISCARDED, until the device holds\n"
-    "nothing. 'gmsfs save' writes it to files before. The mount stays drained until --undo or the\n"
-    "unmount. Stopped before its end, by a signal or the timeout, the mount serves again with "
-    "what\n"
-    "it then has.\n"
+    "Empties a mount: grants no new sessions, refuses waiting requests, waits for the sessions to\n"
+    "end, and then DISCARDS the committed bytes of every store, until the device holds nothing.\n"
+    "Save them to files before with 'gmsfs save'. The mount stays drained until --undo or the\n"
+    "unmount. After a signal or the timeout the mount serves again, with the bytes that it still\n"
+    "has.\n"
     "\n"
-    "Of a STORE nothing is discarded: who asks for it waits, who holds it is told to leave "
-    "('info'\n"
-    "and 'events' say by when), and the command waits until nobody holds it. Then COMMAND runs,\n"
-    "which must not take its lock, or the store moves as --then says; and with the end of gmsfs\n"
-    "drain, whatever ended it, the store lets in who waits.\n";
+    "Discards nothing of a STORE: new requests wait, holders are told to leave ('info' and\n"
+    "'events' give the deadline), and the command waits until no session holds it. Then COMMAND\n"
+    "runs, which must not take its lock, or the store moves as --then says. When gmsfs drain "
+    "ends,\n"
+    "for any reason, the store is open again, and its waiters go on.\n";
 
-static const char ending[] =
-    "Exit status: 0 the device holds nothing, or nobody holds the store, or it is where --then "
-    "says,\n"
-    "or that of COMMAND; 1 failure;\n"
-    "2 usage; 3 sessions were left in the time given; 4 done, but that could not be reported;\n"
-    "128 + N stopped by signal N.\n";
+static const char ending[] = "Exit status: 0 the device holds nothing, or no session holds the "
+                             "store, or it is where --then\n"
+                             "says, or that of COMMAND; 1 failure; 2 usage; 3 sessions were left "
+                             "in the time given; 4 done,\n"
+                             "but that could not be reported; 128 + N stopped by signal N.\n";
 
 struct drain {
     char *path;
@@ -70,8 +68,8 @@ static void drain_explain_busy(const struct mount *mount)
 
     if (store_read_json(mount->path, "device", &device) == 0 &&
         json_is_true(json_object_get(device, "fenced")))
-        cli_error("%s: it is fenced for a checkpoint, which needs what a drain would discard; "
-                  "'gmsfs fence --status %s' tells the token that ends that",
+        cli_error("%s: it is fenced for a checkpoint, which needs the bytes that a drain would "
+                  "discard; 'gmsfs fence --status %s' prints the token that ends the fence",
                   mount->path, mount->path);
     else
         cli_error("%s: another 'gmsfs drain' is under way", mount->path);
@@ -92,7 +90,7 @@ static int drain_explain(const struct mount *mount, int error)
                   strsignal(signals_get()), mount->path);
         return CLI_SIGNALED + signals_get();
     case -ECANCELED:
-        cli_error("%s: somebody undid the drain; the mount serves again", mount->path);
+        cli_error("%s: another user cancelled the drain; the mount serves again", mount->path);
         break;
     default:
         return daemon_explain(mount->path, error);
@@ -120,9 +118,10 @@ static int drain_interrupted(const struct mount *mount, bool is_dropped, uint64_
     int number = signals_get();
 
     if (is_dropped)
-        cli_error("stopped by a signal (%s); %s serves again; what was committed is discarded, and "
-                  "%s of it are still being given back",
-                  strsignal(number), mount->path, size_format(left, size));
+        cli_error(
+            "stopped by a signal (%s); %s serves again; its committed bytes are discarded, and "
+            "%s of them are still being given back",
+            strsignal(number), mount->path, size_format(left, size));
     else
         cli_error("stopped by a signal (%s); %s serves again", strsignal(number), mount->path);
     return CLI_SIGNALED + number;
@@ -227,7 +226,7 @@ static int drain_path(const struct drain *drain)
     else if (around)
         status = drain_store(drain, around);
     else
-        cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists those there are",
+        cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists them",
                   drain->path);
     mounts_free(&mounts);
     return status;
@@ -261,7 +260,7 @@ static int drain_check(const struct drain *drain)
 
 static const struct cli_option options[] = {
     {"--kill", 0, NULL, cli_take_flag, offsetof(struct drain, kill),
-     "STORE: SIGKILL to who holds it, at once or after the timeout"},
+     "STORE: SIGKILL to its holders, at once or after the timeout"},
     {"--revoke", 0, NULL, cli_take_flag, offsetof(struct drain, revoke),
      "end the sessions instead of waiting for them; writers lose their work. Of a\n"
      "STORE: after the timeout, and after --kill"},
@@ -269,7 +268,7 @@ static const struct cli_option options[] = {
      "give up when sessions are left after S seconds (default: wait for them)"},
     {"--then", 0, "WORD", cli_take_text, offsetof(struct drain, then),
      "STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they are\n"
-     "given up. Takes as long as the move does, whatever the timeout"},
+     "given up. The timeout does not bound the move"},
     {"--to", 0, "PLACE", cli_take_text, offsetof(struct drain, to),
      "with --then demote: host (default) or disk"},
     {"--undo", 0, NULL, cli_take_flag, offsetof(struct drain, undo),

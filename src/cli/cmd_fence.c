@@ -23,17 +23,18 @@ static const char usage[] =
     "       gmsfs fence [-q] --complete TOKEN MOUNT\n"
     "       gmsfs fence --status MOUNT\n"
     "\n"
-    "Prepares a mount for a checkpoint of the processes that use its device: from then on nobody\n"
-    "gets a session of the stores weights and kv_cache, and nothing that weights holds is "
-    "discarded.\n"
-    "It needs weights committed, kv_cache empty, and both without sessions. Prints the token by\n"
-    "which the fence is ended, and by which alone; it stands when the command has ended.\n";
+    "Prepares a mount for a checkpoint of the processes that use its device: from then on the\n"
+    "stores weights and kv_cache grant no sessions, and no bytes of weights are discarded. It "
+    "needs\n"
+    "weights committed, kv_cache empty, and both without sessions. Prints the token, without "
+    "which\n"
+    "the fence cannot be ended; the fence stays up after the command has ended.\n";
 
 static const char ending[] =
-    "For whoever may write both stores, as root may always; they are also told the token.\n"
+    "For users with write permission on both stores, and root; only they see the token.\n"
     "\n"
     "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could not be reported (--status\n"
-    "tells the token).\n";
+    "prints the token).\n";
 
 #define TOKEN_TEXT_BYTES 37
 
@@ -91,16 +92,16 @@ static int fence_parse(const char *option, const char *text, uint8_t token[GMSFS
 static void fence_explain_obstacle(const char *path, const struct gmsfs_fds_fence *answer)
 {
     static const char *const ways_out[] = {
-        [GMSFS_FDS_OBSTACLE_WEIGHTS_IN_USE] = "'gmsfs status' shows whose they are; let them end, "
+        [GMSFS_FDS_OBSTACLE_WEIGHTS_IN_USE] = "'gmsfs status' names the processes; let them end, "
                                               "or revoke them by the store's file 'abort'",
-        [GMSFS_FDS_OBSTACLE_KV_CACHE_IN_USE] = "'gmsfs status' shows whose they are; let them end, "
+        [GMSFS_FDS_OBSTACLE_KV_CACHE_IN_USE] = "'gmsfs status' names the processes; let them end, "
                                                "or revoke them by the store's file 'abort'",
         [GMSFS_FDS_OBSTACLE_WEIGHTS_UNCOMMITTED] = "'gmsfs load' or an engine fills it",
         [GMSFS_FDS_OBSTACLE_KV_CACHE_COMMITTED] =
-            "'rmdir kv_cache' in it discards what that holds, and 'mkdir kv_cache' makes it anew",
+            "'rmdir kv_cache' in it discards its contents, and 'mkdir kv_cache' makes it again",
         [GMSFS_FDS_OBSTACLE_WEIGHTS_EMPTY] = "'gmsfs load' or an engine fills it",
         [GMSFS_FDS_OBSTACLE_KV_CACHE_SEALED] =
-            "'rmdir kv_cache' in it discards what that holds, and 'mkdir kv_cache' makes it anew",
+            "'rmdir kv_cache' in it discards its contents, and 'mkdir kv_cache' makes it again",
     };
     bool is_known = answer->obstacle < sizeof(ways_out) / sizeof(ways_out[0]);
 
@@ -118,22 +119,21 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
     }
     switch (error) {
     case -EACCES:
-        cli_error("%s: %sonly who may write both weights and kv_cache can fence them and end that; "
-                  "their owners can allow it with chmod or chown",
+        cli_error("%s: %sonly users with write permission on both weights and kv_cache can fence "
+                  "them and end the fence; their owners can allow it with chmod or chown",
                   path, answer->is_up ? "it is fenced; " : "");
         break;
     case -EINVAL:
-        cli_error("%s: its fence has another token, which 'gmsfs fence --status %s' tells", path,
+        cli_error("%s: its fence has another token, which 'gmsfs fence --status %s' prints", path,
                   path);
         break;
     case -ESTALE:
-        cli_error("%s: there is no fence of this token any more, or it was ended the other way; "
-                  "'gmsfs fence --status %s' tells how it stands",
+        cli_error("%s: the fence of this token is over, or was ended the other way; "
+                  "'gmsfs fence --status %s' shows whether there is another",
                   path, path);
         break;
     case -ENOENT:
-        cli_error("%s: there is no store weights in it, of which there could be a checkpoint",
-                  path);
+        cli_error("%s: it has no store weights to checkpoint", path);
         break;
     case -ENODEV:
         cli_error("%s: the mount is drained, and holds nothing; 'gmsfs drain --undo %s' lets it "
@@ -141,7 +141,7 @@ static int fence_explain(const struct fence *fence, int error, const struct gmsf
                   path, path);
         break;
     case -EOPNOTSUPP:
-        cli_error("%s: its daemon is older than this command, and has no fence; mount anew", path);
+        cli_error("%s: its daemon is older than this command, and has no fence; mount again", path);
         break;
     default:
         daemon_explain(path, error);
@@ -162,8 +162,8 @@ static void fence_report(const struct fence *fence, const struct gmsfs_fds_fence
         ui_line(stdout, "%s", token);
         if (!fence->quiet)
             ui_line(stderr,
-                    "%s is fenced: nobody gets a session of weights and kv_cache until 'gmsfs "
-                    "fence --complete TOKEN %s', or --abort",
+                    "%s is fenced: weights and kv_cache grant no sessions until 'gmsfs fence "
+                    "--complete TOKEN %s', or --abort",
                     fence->path, fence->path);
     } else if (!fence->quiet) {
         ui_line(stdout, "%s serves", fence->path);
@@ -210,8 +210,8 @@ static int fence_take(const char *name, const char *text, void *at)
 }
 
 static const struct cli_option options[] = {
-    {"--abort", 0, "TOKEN", fence_take, 0, "there is no checkpoint: end the fence"},
-    {"--complete", 0, "TOKEN", fence_take, 0, "what was checkpointed is restored: end the fence"},
+    {"--abort", 0, "TOKEN", fence_take, 0, "end the fence without a checkpoint"},
+    {"--complete", 0, "TOKEN", fence_take, 0, "end the fence after the checkpoint was restored"},
     {"--status", 0, NULL, fence_take, 0, "print 'fenced TOKEN' or 'serving'"},
     {"--quiet", 'q', NULL, cli_take_flag, offsetof(struct fence, quiet),
      "print the token and errors only"},
@@ -228,7 +228,7 @@ static int fence_run(int argc, char **argv)
 
 const struct cli_command cmd_fence = {
     .name = "fence",
-    .summary = "keep everybody out while the device is checkpointed",
+    .summary = "close two stores while the device is checkpointed",
     .usage = usage,
     .options = options,
     .column = 24,

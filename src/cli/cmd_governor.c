@@ -26,12 +26,10 @@
 static const char usage[] =
     "Usage: gmsfs governor [--dry-run] [--once] [-c FILE] MOUNT\n"
     "\n"
-    "Decides which models are on the device: asks their engines how many requests wait, brings "
-    "those\n"
-    "that are wanted to the device, and has others leave, the less important and longest unused\n"
-    "first. In the foreground, until a signal ends it; a line on standard output for each deed "
-    "and\n"
-    "its reason. SIGHUP lets it read FILE anew.\n";
+    "Decides which models are on the device: asks their engines how many requests wait, brings\n"
+    "wanted models to the device, and moves others away, the less important and longest unused\n"
+    "first. In the foreground, until a signal ends it; prints a line on standard output for each\n"
+    "deed and its reason. After SIGHUP it reads FILE again.\n";
 
 static const char ending[] =
     "Exit status: 0 ended by SIGTERM or SIGINT, or the mount was unmounted, or (--once) all was "
@@ -105,8 +103,8 @@ static int governor_read(const char *file, struct governor_config *config, struc
     int error = store_read_bytes(file, GOVERNOR_MAX_CONFIG, &bytes, &size);
 
     if (error == -ENOMEM)
-        return failure_set(failure, error, "%s: it is longer than %u bytes, or memory lacks", file,
-                           GOVERNOR_MAX_CONFIG);
+        return failure_set(failure, error, "%s: it is longer than %u bytes, or memory is short",
+                           file, GOVERNOR_MAX_CONFIG);
     if (error)
         return failure_set(failure, error, "%s: cannot be read: %s%s", file, failure_reason(error),
                            error == -ENOENT ? "; gmsfs-governor(8) has an example of one, and -c "
@@ -124,7 +122,7 @@ static void governor_read_anew(struct governor *governor)
 
     is_reading_anew = false;
     if (governor_read(governor->file, &config, &failure) != 0) {
-        cli_error("%s; what was read before goes on", failure.text);
+        cli_error("%s; the old configuration stays in force", failure.text);
         return;
     }
     if (governor_past_follow(&governor->round.past, &config) != 0) {
@@ -134,7 +132,7 @@ static void governor_read_anew(struct governor *governor)
     }
     governor_config_free(&governor->round.config);
     governor->round.config = config;
-    ui_line(stdout, "%s was read anew", governor->file);
+    ui_line(stdout, "%s was read again", governor->file);
     fflush(stdout);
 }
 
@@ -224,7 +222,7 @@ static int governor_at(struct governor *governor, char *path)
 
 static const struct cli_option options[] = {
     {"--config", 'c', "FILE", cli_take_text, offsetof(struct governor, file),
-     "what it may do with which model (default: " DEFAULT_FILE ");\n"
+     "its rules for each model (default: " DEFAULT_FILE ");\n"
      "gmsfs-governor(8) has its statements"},
     {"--dry-run", 0, NULL, cli_take_flag, offsetof(struct governor, dry_run),
      "change nothing: print the shell commands that it would run, and why"},

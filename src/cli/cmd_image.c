@@ -12,15 +12,14 @@ static const char usage[] =
     "       gmsfs image load [OPTION...] STORE DIR\n"
     "       gmsfs image ls [OPTION...] DIR\n"
     "\n"
-    "save holds the reader's lock and writes all of a store into a directory: its layout as it "
-    "is,\n"
-    "and the bytes of every allocation with their sums. It is an image once all is on disk; until\n"
-    "then, and when it is interrupted, it is an unfinished one, which --resume goes on with.\n"
-    "load takes the writer's lock and replaces what a store had by an image, with the same\n"
-    "layout_hash; on any error, a byte that is wrong, or Ctrl-C, nothing is committed. A store "
-    "that\n"
-    "is not there is made, and removed again then.\n"
-    "ls lists what an image holds, and what an unfinished one holds already.\n";
+    "save holds the reader's lock and writes a whole store into a directory: its layout as it is,\n"
+    "and the bytes of every allocation with their sums. The directory is an image once all is on\n"
+    "disk; until then, and after an interruption, it is an unfinished one, which --resume "
+    "finishes.\n"
+    "load takes the writer's lock and replaces the contents of a store by an image, with the same\n"
+    "layout_hash; on any error, a wrong byte, or Ctrl-C, nothing is committed. It makes a missing\n"
+    "store, and removes that again after a failure.\n"
+    "ls lists the contents of an image, also of an unfinished one.\n";
 
 static const char ending[] =
     "Exit status: 0 done; 1 failure, or (ls) unfinished or damaged; 2 usage; 3 the lock was not\n"
@@ -62,20 +61,21 @@ static const struct cli_option options[] = {
     {.help = "save:"},
     {"--force", 0, NULL, cli_take_flag, offsetof(struct image_request, force),
      "into a directory that is not empty: an image in it is replaced, and\n"
-     "what is not of an image is left alone"},
+     "other files are left alone"},
     {"--resume", 0, NULL, cli_take_flag, offsetof(struct image_request, resume),
-     "go on with the unfinished image in DIR: what is there and right stays"},
+     "finish the unfinished image in DIR: pieces with right sums stay"},
     {"--file-size", 0, "SIZE", cli_take_size, offsetof(struct image_request, file_bytes),
      "files of at most this size (default 4G)"},
     {.help = "load:"},
     {"--realign", 0, NULL, cli_take_flag, offsetof(struct image_request, realign),
-     "load into a mount of another granularity; the hash becomes another"},
+     "load into a mount of another granularity; changes the hash"},
     {.help = "ls:"},
     {"--entries", 0, NULL, cli_take_flag, offsetof(struct image_request, entries),
      "list the metadata entries, not the allocations"},
     {"--after", 0, "N", image_take_after, offsetof(struct image_request, first),
-     "go on behind rank (or entry) N"},
-    {"--limit", 0, "N", image_take_limit, offsetof(struct image_request, most), "so many of them"},
+     "begin after rank (or entry) N"},
+    {"--limit", 0, "N", image_take_limit, offsetof(struct image_request, most),
+     "at most N of them"},
     {"--check", 0, NULL, cli_take_flag, offsetof(struct image_request, check),
      "read all bytes and compare their sums"},
     {"--json", 0, NULL, cli_take_flag, offsetof(struct image_request, as_json), "the same as JSON"},
@@ -85,7 +85,7 @@ static const struct cli_option options[] = {
      "with a GPU at most 12)"},
     {"--direct", 0, "WHEN", cli_take_direct, offsetof(struct image_request, direct),
      "read and write the data past the page cache (O_DIRECT): always,\n"
-     "never, or auto (default: auto, which writes so, and reads so what\n"
+     "never, or auto (default: auto, which writes so, and reads so files\n"
      "the cache can neither hold nor has)"},
     CLI_LOCK_TIMEOUT(struct image_request, timeout_ms),
     CLI_QUIET(struct image_request, quiet),
@@ -125,7 +125,8 @@ static int image_parse_words(int argc, char **argv, struct image_request *reques
                                                       : "one DIR is needed",
                                (*verb)->name);
     if (request->force && request->resume)
-        return cli_usage_error("--force begins anew, and --resume goes on: not both");
+        return cli_usage_error(
+            "--force replaces an image, and --resume finishes one: give one of them");
     if ((*verb)->operands == 2)
         request->store = argv[optind + 1];
     request->path = argv[optind + (*verb)->operands];

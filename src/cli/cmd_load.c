@@ -19,7 +19,8 @@ static const char usage[] =
     "\n"
     "Loads a model into a store, which is made where it is not there: safetensors or GGUF files,\n"
     "or a directory that has them. Validates them, takes the writer's lock together with all the\n"
-    "memory that the model needs, replaces what the store had, and commits. On any error, or\n"
+    "memory that the model needs, replaces the contents of the store, and commits. On any error, "
+    "or\n"
     "Ctrl-C, nothing is committed.\n"
     "With --group a model of several ranks, each into its store, all of them or none: the stores\n"
     "are locked together, with all their memory, and committed with one group id. A STORE may be\n"
@@ -139,7 +140,7 @@ static const struct cli_option options[] = {
     {"--group", 0, NULL, cli_take_flag, offsetof(struct load_choice, is_group),
      "each operand is STORE=FILE, STORE=INDEX.json or STORE=DIRECTORY"},
     {"--force", 0, NULL, cli_take_flag, offsetof(struct load_choice, force),
-     "with --group: load anew also what is whole already"},
+     "with --group: load again even if the group is whole"},
     {"--chunk", 0, "SIZE", cli_take_size, offsetof(struct load_choice, load.chunk_bytes),
      "size of the allocations that tensors are packed into (default: 2G on\n"
      "a GPU; else a 64th of the model, rounded up to a power of two, 64M\n"

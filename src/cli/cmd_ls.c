@@ -20,7 +20,7 @@ static const char usage[] =
     "Usage: gmsfs ls [--json] STORE\n"
     "\n"
     "Lists the metadata entries of a store's committed layout: tensor, dtype, shape, bytes,\n"
-    "allocation and offset. Takes no lock and waits for nobody.\n";
+    "allocation and offset. Takes no lock and never waits.\n";
 
 static const char ending[] =
     "Exit status: 0, also for an empty store; 1 failure, or a writer has the store; 2 usage.\n";
@@ -209,7 +209,7 @@ static int ls_store(const char *path, bool as_json)
         else if (!ls.layout && !as_json)
             ui_line(stderr, "%s is EMPTY: nothing is committed in it", path);
         if (!error && ls.is_fenced && !as_json)
-            ui_line(stderr, "%s is fenced for a checkpoint: nobody gets a session of it", path);
+            ui_line(stderr, "%s is fenced for a checkpoint: it grants no sessions", path);
     }
     gmsfs_free_layout(ls.layout);
     free(ls.list);

@@ -169,7 +169,7 @@ static int metadata_explain(const char *store, const char *key, const char *doin
                   "lie in the allocation",
                   doing, key, store);
     else if (error == -EFBIG || error == -ENOSPC)
-        cli_error("cannot %s '%s': %s: beyond what a store takes (a value has at most %u bytes)",
+        cli_error("cannot %s '%s': %s: beyond the bounds of a store (a value has at most %u bytes)",
                   doing, key, store, GMSFS_VALUE_MAX);
     else
         store_explain(store, doing, error);
@@ -184,7 +184,7 @@ static const char usage[] =
     "\n"
     "put sets an entry, with the value as given, or read from standard input when it is - or\n"
     "missing; get prints a value as it is; rm removes an entry; ls lists keys, one a line, by\n"
-    "their bytes. On a terminal what it would obey is '?'. get and ls take no lock, and see a\n"
+    "their bytes. On a terminal, control bytes become '?'. get and ls take no lock, and see a\n"
     "writer's work in progress. put and rm need a writer's session: 'gmsfs run -w STORE --\n"
     "gmsfs metadata put ...'.\n";
 

@@ -15,19 +15,19 @@ static const char promote_usage[] =
     "Usage: gmsfs promote [-aq] [--timeout S] STORE...\n"
     "\n"
     "Brings the bytes of stores to the device, all at once, and waits until they are there. "
-    "Whoever\n"
-    "opens a store's lock does the same; this is for doing it ahead.\n";
+    "Opening\n"
+    "a store's lock does the same; this command does it ahead.\n";
 
 static const char demote_usage[] =
     "Usage: gmsfs demote [-aq] [--to host|disk|none] [--timeout S] STORE...\n"
     "\n"
     "Moves the bytes of stores away from the device, all at once, and waits until its memory is\n"
-    "theirs no more. Layout, hash and generation stay, so who sleeps over a store wakes as if\n"
-    "nothing had been. A store that somebody holds is not moved.\n";
+    "theirs no more. Layout, hash and generation stay, so a client that sleeps over a store wakes\n"
+    "as before. A store that is held is not moved.\n";
 
 static const char ending[] =
     "Exit status: 0 all are there; 1 failure; 2 usage; 3 not in the time given; 4 done, but that\n"
-    "could not be reported; 128 + N stopped by signal N, and what had begun to move goes on.\n";
+    "could not be reported; 128 + N stopped by signal N, and moves that had begun go on.\n";
 
 struct promote {
     const char *place;
@@ -131,7 +131,7 @@ static int promote_go(int argc, char **argv, const char *place, const char *befo
 
     if (status != CLI_OK)
         return status;
-    signals_install(before_signal, "; what had begun to move goes on\n");
+    signals_install(before_signal, "; moves that had begun go on\n");
     status = promote_check_stores(argv + optind, (size_t)(argc - optind));
     return status == CLI_OK ? promote_stores(&promote, argv + optind, (size_t)(argc - optind))
                             : status;

@@ -42,13 +42,13 @@ static const char ending[] =
     "COMMAND finds in its environment: GMSFS_STORE, the store's path; GMSFS_MODE, RW, RW_DATA or\n"
     "RO; and GMSFS_SESSION, the session's token, with which others can join it. Signals are "
     "passed\n"
-    "on. Where the caller is in a session of the store already, COMMAND joins that one, and its\n"
+    "on. If the caller is in a session of the store already, COMMAND joins that session, and its\n"
     "owner commits.\n"
     "\n"
     "Exit status: that of COMMAND, or 128 + N when signal N ended it; 1 failure, as a commit that\n"
-    "was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND went well, and what is to "
-    "be\n"
-    "said of it could not be; 126 COMMAND cannot be run; 127 there is no such COMMAND.\n";
+    "was refused; 2 usage; 3 the lock was not free in time; 4 COMMAND succeeded, but that could "
+    "not\n"
+    "be reported; 126 COMMAND cannot be run; 127 there is no such COMMAND.\n";
 
 struct run {
     char *store;      /* absolute */
@@ -163,12 +163,12 @@ static bool run_is_healed(const struct run *run)
 static const char *run_where_to_look(const struct run *run)
 {
     if (run_is_for_data(run))
-        return "'sessions' in it shows who has it, 'may_write' in its 'info' who can write its "
-               "memory and has to exit first";
+        return "'sessions' in it names the holder, 'may_write' in its 'info' the processes that "
+               "can write its memory and have to exit first";
     return run_is_healed(run)
                ? "its memory may be damaged, and its copy on the disk is read first: 'residency' "
                  "in it shows how far that is"
-               : "'sessions' in it shows who has it";
+               : "'sessions' in it names the holder";
 }
 
 /* True if the lock is free but not granted, because the store's bytes are not on the device. */
@@ -191,7 +191,7 @@ static void run_say_waiting(const struct run *run)
         return;
     if (run_is_away(run))
         ui_line(stderr,
-                "waiting for %s to come to the device ('gmsfs promote %s' says what is in the way)",
+                "waiting for %s to come to the device ('gmsfs promote %s' names the obstacle)",
                 run->store, run->store);
     else
         ui_line(stderr, "waiting for the lock of %s (%s)", run->store, run_where_to_look(run));
@@ -222,7 +222,7 @@ static int run_explain_late(const struct run *run)
     if (run_is_away(run))
         cli_error(
             "cannot take the lock: %s: its bytes did not come to the device%s; 'gmsfs promote "
-            "%s' brings them, or says what is in the way",
+            "%s' brings them, or names the obstacle",
             run->store, late, run->store);
     else
         cli_error("cannot take the lock: %s: not free%s; %s", run->store, late,
@@ -402,7 +402,7 @@ static int run_finish(const struct run *run, int status)
     if (run->joined) {
         if (run->info.mode == GMSFS_MODE_RW && status == 0 && run->flags & O_RDWR) {
             output_set_done(); /* the session's owner commits */
-            ui_line(stderr, "gmsfs run: joined session %" PRIu64 " of %s, whose owner commits",
+            ui_line(stderr, "gmsfs run: joined session %" PRIu64 " of %s; its owner commits",
                     (uint64_t)run->info.session, run->store);
         }
         return status;
@@ -466,13 +466,13 @@ static const struct cli_option options[] = {
     {"--auto", 'a', NULL, run_take_mode, offsetof(struct run, mode),
      "the writer's when nothing is committed by then, else the reader's"},
     {"--data", 'd', NULL, run_take_mode, offsetof(struct run, mode),
-     "that of the bytes where a layout is sealed, else the writer's; what COMMAND\n"
-     "has not sealed by itself is sealed when it exits with 0, else aborted"},
+     "the lock of a sealed layout's bytes, else the writer's; a layout that COMMAND\n"
+     "has not sealed is sealed when it exits with 0, else aborted"},
     {"--nonblock", 'n', NULL, run_take_nonblock, offsetof(struct run, timeout_ms),
      "give up when the lock is not free at once"},
     {"--mps", 0, NULL, cli_take_flag, offsetof(struct run, mps),
-     "COMMAND gets as much of the GPU's processors as the store's pool says, by\n"
-     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; starting MPS is the administrator's"},
+     "COMMAND gets the share of the GPU's processors that the store's pool sets, by\n"
+     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; the administrator has to start MPS"},
     {"--timeout", 0, "S", cli_take_timeout, offsetof(struct run, timeout_ms),
      "give up when it is not free within S seconds (default: wait for it)"},
     {0},

@@ -61,7 +61,7 @@ static int save_tensors(struct save *save)
         return status;
     if (save->tensors.count == 0 && !save->as_gguf &&
         !reader_find(&save->reader, SAFETENSORS_METADATA_KEY)) {
-        cli_error("%s: no tensors are in it ('gmsfs ls' shows what is)", save->store);
+        cli_error("%s: it has no tensors ('gmsfs ls' lists its entries)", save->store);
         return CLI_FAILURE;
     }
     status = save_plan(save);

@@ -14,12 +14,12 @@ static const char usage[] =
     "Usage: gmsfs status [--json] [--pool NAME] [--watch[=SECONDS]] [MOUNT...]\n"
     "\n"
     "Shows the gmsfs mounts of this machine, or those named: memory, and of each store its state,\n"
-    "bytes, and who holds its lock or waits for it. Takes no lock. A mount whose daemon has ended\n"
-    "is DEAD, one that does not answer within 3 seconds SILENT, and one that answers by an error\n"
-    "UNKNOWN, with the error.\n";
+    "bytes, and the holders and waiters of its lock. Takes no lock. A mount without its daemon is\n"
+    "DEAD, a mount that does not answer within 3 seconds SILENT, and a mount that answers by an\n"
+    "error UNKNOWN, with the error.\n";
 
 static const char ending[] =
-    "Exit status: 0 all was seen; 1 a mount or a store of one was not, or failure; 2 usage.\n"
+    "Exit status: 0 all was read; 1 a mount or a store could not be read, or failure; 2 usage.\n"
     "--watch ends with 0 at Ctrl-C.\n";
 
 static int status_once(struct status_look *look, bool as_json)
@@ -27,7 +27,7 @@ static int status_once(struct status_look *look, bool as_json)
     int status = status_look(look);
 
     if (status == CLI_OK && look->mounts.count == 0 && !as_json)
-        fputs("no gmsfs mount is there; 'gmsfs mount' makes one\n", stderr);
+        fputs("there is no gmsfs mount; 'gmsfs mount' makes one\n", stderr);
     if (status == CLI_OK && as_json && ui_json_print(status_make_json(look)) != 0)
         status = cli_out_of_memory();
     if (status == CLI_OK && !as_json)
@@ -63,10 +63,10 @@ static const struct cli_option options[] = {
     {"--json", 0, NULL, cli_take_flag, offsetof(struct status_command, as_json),
      "the same as JSON"},
     {"--pool", 0, "NAME", cli_take_text, offsetof(struct status_command, look.pool),
-     "only the stores of this pool, what is used of its budget, which are\n"
-     "pinned, and when each was last used"},
+     "only the stores of this pool, the use of its budget, which stores\n"
+     "are pinned, and when each was last used"},
     {"--watch", 0, "[=SECONDS]", status_take_interval, offsetof(struct status_command, interval_ms),
-     "go on showing it until Ctrl-C: on a terminal painted anew, elsewhere\n"
+     "show it until Ctrl-C: on a terminal as a screen, elsewhere\n"
      "a line for each store that changed (with --json a line of JSON for\n"
      "each change); looks at every event, and after SECONDS (default 2)"},
     {0},
@@ -87,7 +87,7 @@ static int status_run(int argc, char **argv)
 
 const struct cli_command cmd_status = {
     .name = "status",
-    .summary = "show mounts, their stores and who holds them",
+    .summary = "show mounts, their stores and their holders",
     .usage = usage,
     .options = options,
     .column = 26,

@@ -11,9 +11,9 @@
 static const char usage[] =
     "Usage: gmsfs triton [OPTION...] MOUNT\n"
     "\n"
-    "Serves clients of NVIDIA Triton: what they register as system shared memory are regions of "
-    "the\n"
-    "mount, regions/UID/NAME. In the foreground, until a signal ends it; regions stay. Run by a\n"
+    "Serves clients of NVIDIA Triton: the system shared memory that they register becomes regions\n"
+    "of the mount, regions/UID/NAME. In the foreground, until a signal ends it; regions stay. Run "
+    "by a\n"
     "user it serves that user alone, run by root every user, each with his own regions.\n";
 
 static const char ending[] =
@@ -79,7 +79,7 @@ static const struct cli_option options[] = {
      "where gRPC is served (default: 127.0.0.1:8001), or unix:PATH; 'none'\n"
      "Both may be given several times. Port 0: one that is free"},
     {"--token-file", 0, "FILE", cli_take_text, offsetof(struct triton_options, token_file),
-     "lines TOKEN UID: who sends TOKEN as gmsfs-session is that user.\n"
+     "lines TOKEN UID: a request with TOKEN as gmsfs-session is that user's.\n"
      "Needed where an address is not of the loopback"},
     {"--drain-timeout", 0, "S", cli_take_timeout, offsetof(struct triton_options, drain_ms),
      "how long requests may go on using a region that was unregistered\n"

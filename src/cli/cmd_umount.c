@@ -169,10 +169,10 @@ static bool mount_copies_show(const struct mount_copies *copies, const struct mo
 static const char usage[] =
     "Usage: gmsfs umount [-l] [--timeout S] MOUNT...\n"
     "\n"
-    "Unmounts, which ends the daemon and gives all memory back that no client has mapped; waits "
-    "for\n"
-    "that, and says who maps how much of what is left. Refuses while clients hold files of the\n"
-    "mount, and says who.\n";
+    "Unmounts, which ends the daemon and gives back all memory that no client has mapped; waits\n"
+    "for that, and lists the processes that still map some, with bytes. Refuses while clients "
+    "hold\n"
+    "files of the mount, and names them.\n";
 
 static const char ending[] =
     "Exit status: 0 unmounted, and the daemons have ended; 1 failure, also where a copy of the\n"
@@ -272,7 +272,7 @@ static int umount_busy(const struct mount *mount)
     if (holders && *holders)
         cli_error("%s is busy: clients hold files of it:", mount->path);
     else
-        cli_error("%s is busy: somebody has a file or a working directory in it; 'fuser -m %s' "
+        cli_error("%s is busy: a process has a file or a working directory in it; 'fuser -m %s' "
                   "names them",
                   mount->path, mount->path);
     if (holders && *holders)
@@ -326,7 +326,8 @@ static void umount_show_clients(const struct mount *mount, const struct daemon_w
         size_format(list[i].bytes, size);
         ui_table_add(&table, (const char *[]){pid, bytes, size, list[i].comm});
     }
-    ui_line(stderr, "%s is unmounted; what clients still map comes back when they unmap it or end:",
+    ui_line(stderr,
+            "%s is unmounted; memory that clients map comes back when they unmap it or end:",
             mount->path);
     ui_table_end(&table, stderr, 2);
     free(list);
@@ -375,9 +376,10 @@ static int umount_explain(const struct mount *mount, int error)
     if (error == -EBUSY)
         return umount_busy(mount);
     if (error == -ETIMEDOUT)
-        cli_error("%s: the daemon tried, but the mount is still there: somebody may have a working "
-                  "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
-                  mount->path, mount->path);
+        cli_error(
+            "%s: the daemon tried, but the mount is still there: a process may have a working "
+            "directory in it, which 'fuser -m %s' shows; 'gmsfs umount -l' detaches it",
+            mount->path, mount->path);
     else if (error == -EPERM)
         cli_error("%s: cannot unmount: only root and the user that mounted it can; run this as one "
                   "of them",

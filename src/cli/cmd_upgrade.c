@@ -24,18 +24,17 @@
 static const char usage[] =
     "Usage: gmsfs upgrade MOUNT...\n"
     "\n"
-    "The worker of each mount becomes the gmsfs that is installed where its daemon was started "
-    "from.\n"
-    "Clients keep locks, open files and memory, and see a pause of some milliseconds. What cannot "
-    "go\n"
-    "on with what the mount has is refused beforehand, and what does not serve gives way to the\n"
-    "former. For root and who mounted.\n"
+    "Replaces the worker of each mount by the gmsfs that is now installed at the daemon's path.\n"
+    "Clients keep locks, open files and memory, and see a pause of some milliseconds. A gmsfs "
+    "that\n"
+    "cannot take over the mount's state is refused beforehand; if the new worker does not serve,\n"
+    "the old one comes back. For root and the mounting user.\n"
     "\n"
-    "The process that stands behind the worker stays the former one: 'gmsfs mount --takeover'\n"
-    "replaces that too.\n";
+    "The keeper, the process behind the worker, stays the old one: 'gmsfs mount --takeover'\n"
+    "replaces it too.\n";
 
 static const char ending[] =
-    "Exit status: 0 the installed one serves each of them; 1 failure, and the former goes on;\n"
+    "Exit status: 0 the installed one serves each of them; 1 failure, and the old one serves;\n"
     "2 usage; 4 done, but that could not be reported.\n";
 
 struct upgrade_answer {
@@ -85,13 +84,13 @@ static const char *upgrade_explain(int error, const struct upgrade_answer *answe
     if (*answer->text)
         return answer->text;
     if (error == -EINVAL)
-        return "its daemon is older than this command, and has to be mounted anew";
+        return "its daemon is older than this command; unmount it, and mount it again";
     if (error == -EPERM)
         return "only root and the user who mounted it may: run this as one of them";
     if (error == -ENOTCONN || error == -ECONNABORTED || error == -ECONNREFUSED)
-        return "its daemon has ended; clear it away with 'gmsfs umount -l' and mount anew";
+        return "its daemon has ended; clear it away with 'gmsfs umount -l' and mount again";
     if (error == -ECONNRESET)
-        return "its workers end before they can tell the keeper of it";
+        return "its workers end before they can pass the request to the keeper";
     return failure_reason(error);
 }
 
@@ -105,8 +104,8 @@ static void upgrade_warn_if_silent(const char *path, const struct mount *mount)
     if (mount_look(&one, &looks) != 0)
         return;
     if (strcmp(store_json_text(looks[0], "health"), "silent") == 0)
-        cli_error("%s: does not answer, and is waited for; where its worker hangs, kill that with "
-                  "SIGKILL: another one goes on, and nothing is lost",
+        cli_error("%s: does not answer, and is waited for; if its worker hangs, kill that with "
+                  "SIGKILL: another one takes over, and nothing is lost",
                   path);
     json_decref(looks[0]);
     free(looks);
@@ -146,11 +145,11 @@ static int upgrade_run(int argc, char **argv)
 
 const struct cli_command cmd_upgrade = {
     .name = "upgrade",
-    .summary = "have the installed gmsfs go on with a mount",
+    .summary = "replace the worker of a mount by the installed gmsfs",
     .usage = usage,
     .column = 14,
     .ending = ending,
     .least = 1,
-    .needs = "which mount?",
+    .needs = "a MOUNT is needed",
     .run = upgrade_run,
 };

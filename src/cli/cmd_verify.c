@@ -28,7 +28,8 @@ static const char usage[] =
     "Usage: gmsfs verify [OPTION...] STORE FILE... | INDEX.json | DIRECTORY\n"
     "\n"
     "Holds the reader's lock and compares every tensor of the files with the store: its\n"
-    "description and all its bytes. Names what differs; tensors of the store that are in none of\n"
+    "description and all its bytes. Names each difference; tensors of the store that are in none "
+    "of\n"
     "the files are counted and allowed.\n";
 
 static const char ending[] =
@@ -63,10 +64,11 @@ struct verify {
 
 /* ---- the layout ---------------------------------------------------------------------------- */
 
-static void verify_say(struct verify *verify, const struct model_tensor *tensor, const char *what)
+static void verify_say(struct verify *verify, const struct model_tensor *tensor,
+                       const char *problem)
 {
     cli_error("%s: %s'%s' of %s: %s", verify->store, tensor->long_format ? "" : "tensor ",
-              tensor->name, verify->model->files[tensor->file].path, what);
+              tensor->name, verify->model->files[tensor->file].path, problem);
     verify->bad++;
 }
 

@@ -20,9 +20,9 @@ static const char usage[] =
     "       gmsfs wait [--timeout S] STORE resident\n"
     "\n"
     "Waits until the store is in one of the states" STORE_STATE_WORDS ".\n"
-    "Takes no lock. A state that passes very quickly may not be seen: wait for what can follow it\n"
-    "as well, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
-    "resident is no state of the lock: what is committed is on the device (gmsfs promote).\n";
+    "Takes no lock. It may miss a state that passes very quickly: name the states that can follow\n"
+    "it too, as in 'gmsfs wait STORE COMMITTED,RO'.\n"
+    "resident is no state of the lock: the committed bytes are on the device (gmsfs promote).\n";
 
 static const char ending[] =
     "Exit status: 0 it is in one of the states, or resident; 1 failure, as when the store is\n"

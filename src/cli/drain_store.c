@@ -56,16 +56,15 @@ static int explain(const struct drain_store *drain, int error)
                   drain->path);
         break;
     case -ECANCELED:
-        cli_error("%s: somebody undid the drain; it lets in again", drain->path);
+        cli_error("%s: another user cancelled the drain; the store is open again", drain->path);
         break;
     case -ENOENT:
-        cli_error(
-            "%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists those "
-            "there are",
-            drain->path);
+        cli_error("%s: it is no store of a gmsfs mount, or not any more; 'gmsfs status' lists the "
+                  "stores",
+                  drain->path);
         break;
     case -EINTR:
-        cli_error("stopped by a signal (%s); %s lets in again", strsignal(signals_get()),
+        cli_error("stopped by a signal (%s); %s is open again", strsignal(signals_get()),
                   drain->path);
         return CLI_SIGNALED + signals_get();
     default:
@@ -107,12 +106,13 @@ static int give_up(const struct waiting *waiting, uint64_t left)
 {
     const struct drain_store *drain = waiting->drain;
 
-    cli_error("%s: %" PRIu64 " %s left in the time given; it lets in again%s", drain->path, left,
+    cli_error("%s: %" PRIu64 " %s left in the time given; it is open again%s", drain->path, left,
               left == 1 ? "session is" : "sessions are",
-              waiting->stage == REVOKED  ? "; transfers of theirs have not ended"
-              : waiting->stage == KILLED ? "; children of who was killed hold them: --revoke ends "
-                                           "those"
-                                         : "; --kill ends who holds them, --revoke the sessions");
+              waiting->stage == REVOKED ? "; transfers of theirs have not ended"
+              : waiting->stage == KILLED
+                  ? "; children of killed processes hold them: --revoke ends "
+                    "the sessions"
+                  : "; --kill ends their processes, --revoke the sessions");
     return CLI_TIMEOUT;
 }
 
@@ -163,7 +163,7 @@ static int move_drained(struct waiting *waiting)
     uint64_t timeout_ms = CLI_FOREVER;
     int status;
 
-    signals_install("gmsfs drain: ", "; the store lets in again, where it is by now\n");
+    signals_install("gmsfs drain: ", "; the store is open again, wherever it is now\n");
     signals_defer(false);
     if (signals_get())
         return explain(drain, -EINTR);
@@ -192,7 +192,7 @@ static int run_drained(struct waiting *waiting)
     if (drain->then)
         return move_drained(waiting);
     if (!drain->quiet)
-        ui_line(stdout, "nobody holds %s", drain->path);
+        ui_line(stdout, "no session holds %s", drain->path);
     return CLI_OK;
 }
 
@@ -291,7 +291,7 @@ static int drain_by(struct waiting *waiting)
         return explain(drain, error);
     if (drain->undo) {
         if (!drain->quiet)
-            ui_line(stdout, "%s lets in", drain->path);
+            ui_line(stdout, "%s is open again", drain->path);
         return CLI_OK;
     }
     status = wait_for_holders(waiting);
@@ -312,7 +312,7 @@ int drain_store_run(const struct drain_store *drain)
     signals_defer(true);
     status = drain_by(&waiting);
     if (!drain->undo && daemon_drain_end(&waiting.asked) != 0)
-        cli_error("%s: the daemon does not answer; the store lets in again when it does",
+        cli_error("%s: the daemon does not answer; the store opens again once it does",
                   drain->path);
     close(waiting.asked.fd);
     if (waiting.dir >= 0)

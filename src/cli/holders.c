@@ -113,7 +113,7 @@ static const char *find_doubt(const json_t *row, long long pid)
     if (pid <= 0)
         return "the daemon cannot see it";
     if (pid == getpid() || pid == getppid())
-        return "it is who runs this command";
+        return "it runs this command";
     if (!is_users(row, pid) || !is_as_old(row, pid))
         return "its number is another process's by now";
     return NULL;

@@ -273,7 +273,7 @@ static void load_print_result(const struct image_load *load, uint64_t start_ms)
             load->generation, image_digest_text(load->hash, hash),
             memcmp(load->hash, manifest->layout_hash, IMAGE_DIGEST_BYTES) == 0
                 ? ""
-                : " (realigned: not the one that was saved)");
+                : " (realigned: not the saved one)");
     printf("%" PRIu64 " bytes (%s) in %.2f s, %.2f GB/s\n", manifest->stored_bytes,
            size_format(manifest->stored_bytes, size), (double)(cli_now_ms() - start_ms) / MS_PER_S,
            progress_rate(manifest->stored_bytes, load->copied_ms));

@@ -246,7 +246,7 @@ int image_load_bytes(struct image_load *load)
     int status, error = gmsfs_clear_all_handles(load->handle);
 
     if (error) {
-        store_explain(load->request->store, "clear what was there", error);
+        store_explain(load->request->store, "clear its contents", error);
         return CLI_FAILURE;
     }
     if (staging_is_file(&load->memory))

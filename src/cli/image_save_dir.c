@@ -87,8 +87,8 @@ static int prepare_refuse(const struct image_save *save, const struct image_dir_
     } else if (content->manifest && !content->unfinished && !request->force) {
         cli_error("%s: has an image already, a whole one; --force replaces it", path);
     } else if (content->others && !content->manifest && !content->unfinished && !request->force) {
-        cli_error("%s: is not empty; choose another directory, or --force, which leaves alone what "
-                  "is in it",
+        cli_error("%s: is not empty; choose another directory, or --force, which leaves its "
+                  "files alone",
                   path);
     } else if (*content->in_the_way && !content->manifest && !content->unfinished) {
         cli_error("%s/%s: is in the way, and of no image; remove it, or choose another directory",

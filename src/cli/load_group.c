@@ -213,7 +213,7 @@ static void group_say_waiting(const struct load_group *group, int error)
         fprintf(stderr, "waiting for memory for %zu stores\n", group->count);
     else if (state != GMSFS_STATE_EMPTY)
         ui_line(stderr,
-                "waiting for the locks of %zu stores; %s is %s ('sessions' in it shows who)",
+                "waiting for the locks of %zu stores; %s is %s ('sessions' in it names the holder)",
                 group->count, busy->store, store_state_name(state));
     else
         fprintf(stderr, "waiting for the locks of %zu stores\n", group->count);
@@ -245,8 +245,8 @@ static int group_explain(const struct load_group *group, int error)
     if (status != CLI_OK)
         return status;
     if (is_late) {
-        cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' shows "
-                  "who holds it",
+        cli_error("cannot take the locks of %zu stores: %s: not free%s; its file 'sessions' "
+                  "names the holder",
                   group->count, group_find_busy(group, &state)->store,
                   group->timeout_ms ? " in the time given" : "");
         return CLI_TIMEOUT;

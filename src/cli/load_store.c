@@ -98,7 +98,7 @@ int load_clear(struct load *load)
         return cli_out_of_memory();
     error = gmsfs_clear_all_handles(load->handle);
     if (error)
-        store_explain(load->store, "clear what was there", error);
+        store_explain(load->store, "clear its contents", error);
     return error ? CLI_FAILURE : CLI_OK;
 }
 

@@ -27,14 +27,14 @@ static int main_help(int argc, char **argv);
 
 static const struct cli_option version_options[] = {
     {"--json", 0, NULL, NULL, 0, /* read by main_version() */
-     "as JSON, with the numbers of what two builds have to agree in, so that one\n"
-     "can go on where the other was"},
+     "as JSON, with the format numbers that two builds have to share, so that one\n"
+     "can take over from the other"},
     {0},
 };
 
 static const struct cli_command cmd_version = {
     .name = "version",
-    .summary = "print the version; --json: and those of what builds share",
+    .summary = "print the version; --json: with its format numbers",
     .usage = "Usage: gmsfs version [--json]\n"
              "\n"
              "Prints the version.\n",
@@ -45,7 +45,7 @@ static const struct cli_command cmd_version = {
 
 static const struct cli_command cmd_help = {
     .name = "help",
-    .summary = "print this, or the help of a command",
+    .summary = "print this text, or the help of a command",
     .usage = "Usage: gmsfs help [COMMAND]\n"
              "\n"
              "Lists the commands, or prints the help of one.\n",
@@ -98,7 +98,7 @@ static int main_version(int argc, char **argv)
     }
     status = daemon_version_main(argc, argv);
     if (status == CLI_USAGE)
-        cli_usage_error("'%s': it takes --json, or nothing", argv[argc > 2 ? 2 : 1]);
+        cli_usage_error("'%s': only --json is possible", argv[argc > 2 ? 2 : 1]);
     return status;
 }
 
@@ -169,7 +169,7 @@ static bool main_open_streams(void)
 int main(int argc, char **argv)
 {
     if (!main_open_streams()) {
-        cli_error("cannot open /dev/null in the place of a standard stream that is closed: %s",
+        cli_error("cannot open /dev/null in place of a closed standard stream: %s",
                   strerror(errno));
         return CLI_FAILURE;
     }

@@ -328,7 +328,7 @@ static void look_print_unknown(const json_t *look, FILE *to)
         ui_line(to, "  its stores cannot be listed: %s", store_json_text(look, "error"));
     json_array_foreach (json_object_get(look, "stores"), i, store) {
         if (*store_json_text(store, "error"))
-            ui_line(to, "  who holds %s cannot be seen: %s", store_json_text(store, "name"),
+            ui_line(to, "  the holders of %s cannot be read: %s", store_json_text(store, "name"),
                     store_json_text(store, "error"));
     }
 }

@@ -105,10 +105,10 @@ bool run_lists_session(const char *sessions, uint64_t session)
 static bool run_is_commit(const char *line, size_t length, uint64_t session)
 {
     json_auto_t *event = json_loadb(line, length, 0, NULL);
-    const char *what = json_string_value(json_object_get(event, "event"));
+    const char *name = json_string_value(json_object_get(event, "event"));
     json_int_t id = json_integer_value(json_object_get(event, "session"));
 
-    return what && (strcmp(what, "committed") == 0 || strcmp(what, "layout_committed") == 0) &&
+    return name && (strcmp(name, "committed") == 0 || strcmp(name, "layout_committed") == 0) &&
            id > 0 && (uint64_t)id == session;
 }
 

@@ -119,12 +119,12 @@ static const char *status_way_out(const char *name)
     static const struct {
         const char *name, *way_out;
     } ways_out[] = {
-        {"ENFILE", "all that may be open of it, or on this machine, is; 'lsof' names whose it is"},
-        {"EMFILE", "more may not be open; raise 'ulimit -n', or close some"},
-        {"EDQUOT", "your share of what may be open of it is used up; close some"},
-        {"ENOSPC", "a bound of it is reached, which its file 'events' names"},
-        {"ENOMEM", "memory is short, of this machine or in a bound of it; end what uses much"},
-        {"EAGAIN", "no process could be made to look; 'ulimit -u' bounds them"},
+        {"ENFILE", "its bound on open files, or this machine's, is reached; 'lsof' lists them"},
+        {"EMFILE", "no more files may be open; raise 'ulimit -n', or close some"},
+        {"EDQUOT", "your share of its open files is used up; close some"},
+        {"ENOSPC", "one of its bounds is reached, which its file 'events' names"},
+        {"ENOMEM", "memory is short, of this machine or of a cgroup; end large processes"},
+        {"EAGAIN", "no process could be started to look; 'ulimit -u' bounds them"},
         {"ENOENT", "it was unmounted just now, or something else is mounted over it"},
         {"ETIMEDOUT", "its daemon is stuck; its log may tell why"},
         {"ECHILD", "the process that looked was ended; look again"},
@@ -136,18 +136,18 @@ static const char *status_way_out(const char *name)
     return "look again, and into the log of its daemon";
 }
 
-static void status_print_unknown(const json_t *look, const char *what, FILE *to)
+static void status_print_unknown(const json_t *look, const char *subject, FILE *to)
 {
     const char *name = store_json_text(look, "errno");
 
-    ui_line(to, "%s: %s (%s); %s", what, store_json_text(look, "error"), name,
+    ui_line(to, "%s: %s (%s); %s", subject, store_json_text(look, "error"), name,
             status_way_out(name));
 }
 
 static void status_print_absent(const json_t *look, const char *path, FILE *to)
 {
     const char *health = store_json_text(look, "health");
-    char what[TEXT_BYTES + PATH_MAX];
+    char subject[TEXT_BYTES + PATH_MAX];
 
     if (strcmp(health, "dead") == 0) {
         ui_line(to, "%s  DEAD: its daemon has ended; clear it away with 'gmsfs umount -l %s'", path,
@@ -160,8 +160,8 @@ static void status_print_absent(const json_t *look, const char *path, FILE *to)
     } else if (strcmp(health, "no access") == 0) {
         ui_line(to, "%s  NO ACCESS: another user's mount, without -o allow_other", path);
     } else {
-        snprintf(what, sizeof(what), "%s  UNKNOWN: cannot be looked at", path);
-        status_print_unknown(look, what, to);
+        snprintf(subject, sizeof(subject), "%s  UNKNOWN: cannot be looked at", path);
+        status_print_unknown(look, subject, to);
     }
 }
 
@@ -273,7 +273,7 @@ static int status_select(const struct mounts *all, char **paths, size_t count,
     for (size_t i = 0; i < count; i++) {
         const struct mount *mount = mounts_find(all, paths[i], true);
         if (!mount) {
-            cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists those there are", paths[i]);
+            cli_error("%s: not in a gmsfs mount; 'gmsfs status' lists the mounts", paths[i]);
             free(selected->list);
             selected->list = NULL;
             return CLI_FAILURE;

@@ -206,22 +206,22 @@ static void watch_format_time(char text[TIME_BYTES])
         strcpy(text, "-");
 }
 
-static json_t *watch_unknown_line(const json_t *look, const char *what)
+static json_t *watch_unknown_line(const json_t *look, const char *subject)
 {
-    return json_sprintf("%s: %s (%s)", what, store_json_text(look, "error"),
+    return json_sprintf("%s: %s (%s)", subject, store_json_text(look, "error"),
                         store_json_text(look, "errno"));
 }
 
 static json_t *watch_mount_line(const json_t *look)
 {
     const char *health = store_json_text(look, "health");
-    char what[64];
+    char subject[64];
 
     if (!json_object_get(look, "error") || strcmp(health, "dead") == 0)
         return json_string(health);
-    snprintf(what, sizeof(what), "%s%s", health,
+    snprintf(subject, sizeof(subject), "%s%s", health,
              json_is_object(json_object_get(look, "device")) ? "  stores unknown" : "");
-    return watch_unknown_line(look, what);
+    return watch_unknown_line(look, subject);
 }
 
 static json_t *watch_store_line(const json_t *store)

@@ -68,7 +68,8 @@ static void store_say_waiting(const char *path, enum gmsfs_mode mode, gmsfs_t *h
         why = "; nothing is committed in it yet";
     else if (mode == GMSFS_MODE_RO && info.writers_waiting && info.state != GMSFS_STATE_RW)
         why = "; a writer waits before us";
-    ui_line(stderr, "waiting for the %s lock of %s, which is %s%s ('sessions' in it shows who)",
+    ui_line(stderr,
+            "waiting for the %s lock of %s, which is %s%s ('sessions' in it names the holder)",
             mode == GMSFS_MODE_RO ? "RO" : "RW", path, store_state_name(info.state), why);
 }
 
@@ -94,7 +95,7 @@ static int store_explain_connect(gmsfs_t *handle, const char *path, enum gmsfs_m
     if (reserve_bytes && is_lock_free(handle))
         store_say_behind(path, doing, timeout_ms);
     else
-        cli_error("cannot %s: %s: not free%s; its file 'sessions' shows who holds it", doing, path,
+        cli_error("cannot %s: %s: not free%s; its file 'sessions' names the holder", doing, path,
                   timeout_ms ? " in the time given" : "");
     return CLI_TIMEOUT;
 }

@@ -33,9 +33,9 @@ bool store_explain_fence(const char *path, const char *doing)
     if (is_read)
         mount = mounts_find(&mounts, path, true);
     cli_error(
-        "cannot %s: %s: the mount is fenced for a checkpoint; 'gmsfs fence --status %s' tells "
-        "its token to who may write both stores, and --complete TOKEN or --abort TOKEN ends "
-        "it",
+        "cannot %s: %s: the mount is fenced for a checkpoint; 'gmsfs fence --status %s' prints "
+        "its token for users with write permission on both stores, and --complete TOKEN or "
+        "--abort TOKEN ends it",
         doing, path, mount ? mount->path : "MOUNT");
     if (is_read)
         mounts_free(&mounts);
@@ -49,8 +49,8 @@ static void store_explain_quota(const char *path, const char *doing)
 
     pool[bytes > 0 ? bytes : 0] = '\0';
     cli_error(
-        "cannot %s: %s: its pool %s has no room for it ('pools' in the mount has what each may "
-        "have; 'echo \"%s max=SIZE slots=N\"' into it gives more), or your share of a bound is "
+        "cannot %s: %s: its pool %s has no room for it ('pools' in the mount has the bounds of "
+        "each; 'echo \"%s max=SIZE slots=N\"' into it gives more), or your share of a bound is "
         "used up ('events' in the mount names which)",
         doing, path, pool, pool);
 }
@@ -80,7 +80,7 @@ static const struct {
     {-ECANCELED, "the wait was ended by root or the store's owner"},
     {-EDEADLK,
      "this process or one that started it holds the lock for reading, or for the bytes of "
-     "what is sealed; that has to end first"},
+     "a sealed layout; that has to end first"},
     {-ENODATA, "its bytes were given up, by 'gmsfs demote --to none' or to make room; 'gmsfs load' "
                "brings them"},
 };
@@ -100,8 +100,8 @@ int store_explain(const char *path, const char *doing, int error)
                   "COMMAND'",
                   doing, path, path);
     else if (error == -EIO)
-        cli_error("cannot %s: %s: what it holds may be damaged after an error of the GPU ('device' "
-                  "in the mount says which); load it anew, or 'gmsfs clear-suspect %s' if it is "
+        cli_error("cannot %s: %s: its bytes may be damaged after an error of the GPU ('device' "
+                  "in the mount names it); load it again, or 'gmsfs clear-suspect %s' if it is "
                   "known to be sound",
                   doing, path, path);
     else if (error == -ENAMETOOLONG)

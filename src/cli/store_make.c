@@ -91,9 +91,10 @@ static void explain_make(const char *path, int error)
     switch (error) {
     case -EACCES:
     case -EPERM:
-        cli_error("%s: no such store, and only root and whoever mounted can make one: ask them for "
-                  "'mkdir %s' and 'chown'",
-                  path, path);
+        cli_error(
+            "%s: no such store, and only root and the mounting user can make one: ask them for "
+            "'mkdir %s' and 'chown'",
+            path, path);
         break;
     case -ENOENT:
     case -ENOTDIR:
@@ -103,8 +104,8 @@ static void explain_make(const char *path, int error)
             path);
         break;
     case -ENOSPC:
-        cli_error("%s: no such store, and the mount has as many as it can; 'rmdir' one that nobody "
-                  "needs",
+        cli_error("%s: no such store, and the mount has as many as it can; 'rmdir' an unused "
+                  "one",
                   path);
         break;
     default:
@@ -169,7 +170,7 @@ static void explain_undo(const char *path, int error)
         ui_line(stderr, "%s, which was made for this, is removed again", path);
         break;
     case -EBUSY:
-        ui_line(stderr, "%s, which was made for this, stays: somebody else uses it", path);
+        ui_line(stderr, "%s, which was made for this, stays: another process uses it", path);
         break;
     case -ENOTEMPTY: /* a layout was committed there by another process, or its message was printed
                       */

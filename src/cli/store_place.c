@@ -248,13 +248,13 @@ int store_place_order(int dir, const char *path, const char *place, const uint8_
 static int place_late(const char *path, const struct place *now)
 {
     if (*now->to)
-        cli_error("%s: still at %s; it goes on to %s, unless somebody writes 'cancel' to its file "
+        cli_error("%s: still at %s; the move to %s goes on, unless you write 'cancel' to its file "
                   "'residency'",
                   path, now->at, now->to);
     else if (*now->at)
         cli_error("%s: still at %s", path, now->at);
     else
-        cli_error("%s: still nothing is committed in it", path);
+        cli_error("%s: nothing is committed in it yet", path);
     return CLI_TIMEOUT;
 }
 

@@ -74,7 +74,7 @@ static void say_behind(const char *path)
 
     store_get_ahead(path, ahead);
     if (ahead[0])
-        ui_line(stderr, "waiting for memory for %s: who waits for %s asked before", path, ahead);
+        ui_line(stderr, "waiting for memory for %s: %s is ahead in the queue", path, ahead);
     else
         ui_line(stderr, "waiting for memory for %s", path);
 }
