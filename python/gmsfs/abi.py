@@ -23,7 +23,7 @@ SONAME = "libgmsfs.so.0"
 SYMBOL_VERSION = "GMSFS_0.1"
 
 MODE_NONE, MODE_RO, MODE_RW, MODE_RW_OR_RO, MODE_RW_DATA, MODE_RW_DATA_OR_RW = range(6)
-MODES = {  # what can be asked for
+MODES = {  # modes to ask for
     "ro": MODE_RO,
     "rw": MODE_RW,
     "rw_or_ro": MODE_RW_OR_RO,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments that are numbers: ctypes would take what is too large for a field modulo its size."""
+"""Arguments that are numbers: ctypes would cut a number that is too large for a field."""
 
 import operator
 from typing import Any

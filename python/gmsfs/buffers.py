@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The memory of one mapped allocation, as other libraries ask for memory.
 
-Each way hands out an object that holds the Buffer's Handle, so the mapping stays as long as anybody
-has it.
+Each way returns an object that holds the Buffer's Handle, so the mapping stays as long as the object
+lives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Buffer:
     ordinal of its GPU in this process, or None for host memory.
 
     Host memory: memoryview by view(), __array_interface__. GPU memory: __cuda_array_interface__.
-    Either: from_dlpack of whatever takes DLPack, by way of torch or NumPy.
+    Either: from_dlpack of any library with DLPack, through torch or NumPy.
     """
 
     __slots__ = (
@@ -89,8 +89,8 @@ class Buffer:
 
     @property
     def __array_interface__(self) -> Dict[str, Any]:
-        """For numpy.asarray. Nobody can make writable what a buffer's owner calls read-only here; of a
-        memoryview NumPy would ask what is behind it."""
+        """For numpy.asarray. No caller can make an array writable that is read-only here; of a memoryview
+        NumPy would ask the object behind it."""
         if self.device is not None:
             raise AttributeError("it is GPU memory")
         return self.interface(self.readonly)

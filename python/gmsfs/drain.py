@@ -31,7 +31,7 @@ class DrainWatch:
             self._drop()
             raise
         self._callback = callback
-        # The thread ends, and closes what it reads, when the pipe hangs up.
+        # The thread ends, and closes its files, when the pipe hangs up.
         self.close = weakref.finalize(store, os.close, waker)
         self.close.atexit = False
         threading.Thread(target=self._run, name="gmsfs-drain", daemon=True).start()
@@ -49,8 +49,8 @@ class DrainWatch:
         return text
 
     def _read(self) -> Any:
-        """What `info` says of a drain: None, or (its deadline,)."""
-        os.pread(self._state, 64, 0)  # what changes from here on ends the next poll
+        """Reads the drain in `info`: None, or (its deadline,)."""
+        os.pread(self._state, 64, 0)  # later changes end the next poll
         info = json.loads(self._read_info())
         if not info["draining"]:
             return None
@@ -82,6 +82,6 @@ class DrainWatch:
         try:
             self._watch()
         except (OSError, ValueError, KeyError):
-            pass  # the store is removed, or the mount is gone: nobody drains it any more
+            pass  # the store is removed, or the mount is gone: the drain is over
         finally:
             self._drop()

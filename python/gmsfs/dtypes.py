@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: torch's names, which the metadata of a store uses, and what NumPy has for them."""
+"""Element types: torch's names, which the metadata of a store uses, and NumPy's types for them."""
 
 import importlib
 from typing import Any
 
-# name: (bytes of an element, NumPy's type or None, ml_dtypes' type or None, integers of the same size)
-# float4_e2m1fn_x2 is two elements in a byte; what has fewer than 8 bits else is uint8, as in torch.
+# name: (bytes of an element, NumPy's type or None, ml_dtypes' type or None, integers of the same
+# size) float4_e2m1fn_x2 is two elements in a byte; other types of fewer than 8 bits are uint8, as
+# in torch.
 _ROWS = {
     "bool": (1, "?", None, None),
     "uint8": (1, "u1", None, None),

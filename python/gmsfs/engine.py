@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the loader of an engine decides, the same for each engine: which store, who loads, what is told."""
+"""Decisions that the loaders of all engines share: the store, the process that loads, the messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_settings(extra: Any) -> Settings:
 
 
 def check_timeout(path: str, timeout: Any) -> float:
-    """Raises ValueError for what is no number of seconds."""
+    """Raises ValueError if it is no number of seconds."""
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
         raise ValueError(f'{path}: "timeout" is a number of seconds, not {timeout!r}')
     return float(timeout)
@@ -66,13 +66,13 @@ def first_or_reader(settings: Settings) -> Iterator[Store]:
 
 
 def fingerprint(engine: str, version: str, fields: Mapping[str, Any]) -> Dict[str, str]:
-    """What decides the names, shapes and values of an engine's weights; fields that are None are left out."""
+    """The settings that decide the names, shapes and values of an engine's weights, without None fields."""
     found = {"engine": engine, "version": version, **fields}
     return {field: str(value) for field, value in found.items() if value is not None}
 
 
 def tell(logger: logging.Logger, engine: str, shared: Shared, is_first: bool) -> None:
-    """Logs what is shared, and by name what the engine has taken out of the store again."""
+    """Logs the shared bytes, and the names of tensors that the engine has taken out of the store."""
     report = shared.report()
     logger.info(
         "gmsfs: %s %s: %d bytes shared, %d bytes private",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as exceptions: all are gmsfs.Error, an OSError with the library's errno."""
+"""The exceptions: all are gmsfs.Error, an OSError with the library's errno."""
 
 import errno
 import os
@@ -9,8 +9,8 @@ from typing import Any, Dict, Type
 class Error(OSError):
     """A call of the library failed.
 
-    errno: as libgmsfs(3) says for that call. filename: the store. call: the function. device_error: what
-    the GPU's driver said, or "".
+    errno: as libgmsfs(3) says for that call. filename: the store. call: the function. device_error: the
+    text of the GPU's driver, or "".
     """
 
     def __init__(self, code: int, store: str, call: str, why: str = "", device_error: str = "") -> None:
@@ -30,7 +30,7 @@ class Error(OSError):
 
 
 class WouldBlock(Error, BlockingIOError):
-    """EAGAIN: somebody else has the lock, and the call was not to wait."""
+    """EAGAIN: another session has the lock, and the call must not wait."""
 
 
 class NotFound(Error, FileNotFoundError):
@@ -66,7 +66,7 @@ class DeviceError(Error):
 
 
 class BadMetadata(Error, ValueError):
-    """EPROTO: what the store says about a tensor makes no sense, or no tensor of this framework."""
+    """EPROTO: the store's description of a tensor is invalid, or no tensor of this framework."""
 
     def __init__(self, store: str, key: str, why: str) -> None:
         super().__init__(errno.EPROTO, store, f"tensor {key!r}", why)
@@ -82,8 +82,8 @@ class BadMetadata(Error, ValueError):
 class BadArgument(Error, ValueError):
     """EINVAL: a name, key, tag, value or tensor that no store can hold."""
 
-    def __init__(self, store: str, what: str, why: str) -> None:
-        super().__init__(errno.EINVAL, store, what, why)
+    def __init__(self, store: str, argument: str, why: str) -> None:
+        super().__init__(errno.EINVAL, store, argument, why)
 
     def __reduce__(self) -> Any:
         return type(self), (self.filename, self.call, self.why)
@@ -98,9 +98,9 @@ class ReadOnly(Error):
 
 
 class Leak(Error):
-    """EINVAL: a capture left blocks allocated in its space that nobody called outputs.
+    """EINVAL: a capture left blocks allocated in its space that were not declared outputs.
 
-    shape: of the capture. blocks: what stayed, as gmsfs.graphs.Block.
+    shape: of the capture. blocks: the blocks left, as gmsfs.graphs.Block.
     """
 
     def __init__(self, store: str, shape: Any, blocks: Any) -> None:
@@ -125,7 +125,7 @@ class Leak(Error):
 
 
 class LibraryError(ImportError):
-    """libgmsfs is not there, or is not the one that this package is made for."""
+    """libgmsfs is missing, or of a version that this package is not made for."""
 
 
 _CLASSES: Dict[int, Type[Error]] = {
@@ -150,7 +150,7 @@ _LOCK_WAYS_OUT: Dict[int, str] = {
     errno.ENODATA: "its bytes were given up; load or publish them anew",
 }
 
-# What to do about it. By call and errno, then by errno alone.
+# The ways out. By call and errno, then by errno alone.
 _WAYS_OUT: Dict[Any, str] = {
     **{
         (call, code): words
@@ -260,7 +260,7 @@ _WAYS_OUT: Dict[Any, str] = {
 
 
 def make(code: int, store: str, call: str, why: str = "", device_error: str = "") -> Error:
-    """The exception for a positive errno. `why` goes before what is known about the errno."""
+    """The exception for a positive errno. `why` replaces the text for the errno."""
     if not why:
         why = _WAYS_OUT.get((call, code)) or _WAYS_OUT.get(code, "")
     return _CLASSES.get(code, Error)(code, store, call, why, device_error)

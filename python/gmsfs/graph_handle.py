@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One gmsfs_graph_pool_t, its spaces, and segments of them; what graphs.py is made of. No torch."""
+"""One gmsfs_graph_pool_t, its spaces, and segments of them; used by graphs.py. No torch."""
 
 import ctypes
 import errno
@@ -10,7 +10,7 @@ from .handle import Handle
 
 
 class Stats(NamedTuple):
-    """What a pool has, in bytes where the name says so. Memory is physical_bytes alone."""
+    """Numbers of a pool, in bytes if the name says so. Only physical_bytes is memory."""
 
     awake: bool
     chunk_bytes: int
@@ -28,7 +28,7 @@ class Stats(NamedTuple):
 
 
 class SpaceStats(NamedTuple):
-    """What a space has."""
+    """Numbers of a space."""
 
     base: int
     eager: bool
@@ -66,7 +66,7 @@ class PoolHandle(Handle):
         self.check("gmsfs_graph_wake", result)
 
     def fall_asleep(self) -> None:
-        """For whom no error is of use: the pool's end follows."""
+        """Sleeps without an error, for callers that end the pool next."""
         self.lib.gmsfs_graph_sleep(self.pointer, 0)
 
     def stats(self) -> Any:
@@ -84,7 +84,7 @@ class PoolHandle(Handle):
 
 
 class SpaceHandle:
-    """A gmsfs_graph_space_t. It is the pool's: whoever has one keeps the PoolHandle."""
+    """A gmsfs_graph_space_t. It belongs to the pool: keep the PoolHandle while you have one."""
 
     __slots__ = ("pool", "pointer")
 
@@ -148,12 +148,12 @@ class Segment(buffers.Buffer):
         return array
 
     def __del__(self) -> None:
-        # Of what goes in one cycle the pool may be the first.
+        # In a reference cycle the pool may end first.
         handle = self._handle
         if not handle.is_exiting() and handle.pointer and self._space.pointer:
             handle.lib.gmsfs_graph_space_dealloc(self._space.pointer, self.address)
 
 
 def library_name() -> Any:
-    """What the library is opened by; opened by it again, it is the same."""
+    """The name that the library is opened by; opening it again gives the same library."""
     return library.get()._name

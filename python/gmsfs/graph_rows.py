@@ -11,7 +11,7 @@ from . import dtypes, errors
 
 class Rows:
     """all: the whole buffer, a torch tensor (NumPy array of host memory). It lies in memory that nothing else
-    shares, until nobody has it; sleep loses what is in it."""
+    shares, as long as it is referenced; sleep loses the contents."""
 
     def __init__(self, whole: Any, pool: Any) -> None:
         self.all = whole
@@ -25,13 +25,13 @@ class Rows:
             raise ValueError(f"{count} rows of a buffer that has {len(self)}")
 
     def first(self, count: int) -> Any:
-        """The first rows: what a capture reads or writes, at the same place each time."""
+        """The first rows, for a capture to read or write, at the same place each time."""
         self._check(count)
         return self.all[:count]
 
     def put(self, source: Any, count: Optional[int] = None) -> Any:
         """Copies the rows of `source` to the beginning, and clears those behind them up to `count`, which
-        else held what was put there before. Gives first(count)."""
+        would still hold old rows. Returns first(count)."""
         rows = len(source)
         count = rows if count is None else count
         if rows > count:

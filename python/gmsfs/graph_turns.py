@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what when: one capture at a time in a process, one launch at a time in a pool. No torch."""
+"""Turns: one capture at a time in a process, one launch at a time in a pool. No torch."""
 
 import contextlib
 import errno
@@ -51,7 +51,7 @@ class Turn:
             self.give_back()
 
 
-# torch lets one capture be under way in a process, and what frees or synchronises spoils it.
+# torch allows one capture at a time in a process, and calls that free or synchronise spoil it.
 captures = Turn(
     errno.EBUSY, "capture", "this thread is inside of capture(); do it when the capture has ended"
 )
@@ -87,7 +87,7 @@ class Ordered:
         self._turn.check(self._pool.path)
 
     def held_off(self) -> Any:
-        """No launch, for a `with`: waits for those that are inside."""
+        """Excludes launches for a `with`: waits for running ones."""
         return self._turn.taken(self._pool.path)
 
 

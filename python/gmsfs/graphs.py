@@ -33,22 +33,22 @@ from .graph_turns import captures
 
 __all__ = ["Arena", "Block", "Capture", "GraphPool", "Leak", "Rows", "Space", "Stats"]
 
-# Addresses of a space, where nobody says; they cost nothing.
+# Default size of a space's addresses; they cost nothing.
 RESERVE_BYTES = 128 << 30
 GUARDS = tuple(graph_turns.LAUNCHING)
 
 
 class Stats(NamedTuple):
-    """What a pool has. Memory is physical_bytes; what torch calls reserved is addresses."""
+    """Numbers of a pool. physical_bytes is memory; torch's "reserved" is addresses only."""
 
     awake: bool
     shapes: int
     pending: int  # spaces that are freed when the tensors in them are gone
     chunk_bytes: int
     physical_bytes: int  # chunks that the pool holds; 0 asleep
-    needed_bytes: int  # of them mapped somewhere; asleep: as many as it wakes up to
-    eager_bytes: int  # of those needed, what arenas and rows have for themselves
-    high_bytes: int  # the most physical_bytes that there were
+    needed_bytes: int  # of them mapped by a space; asleep: bytes that the next wake needs
+    eager_bytes: int  # part of needed_bytes that arenas and rows own
+    high_bytes: int  # the highest physical_bytes so far
     mapped_bytes: int  # by all spaces together; 0 asleep
     address_bytes: int  # reserved by all spaces together
     spaces: int
@@ -63,7 +63,7 @@ class Block(NamedTuple):
 
     address: int
     nbytes: int
-    holder: str  # what of Python's holds it; "": nothing does
+    holder: str  # the Python object that holds it, in words; "" if none
     place: str  # where it was allocated, if torch recorded that
 
     def __str__(self) -> str:
@@ -134,12 +134,12 @@ class Space(_Selecting):
 
 
 class Arena(_Selecting):
-    """Memory that nothing else shares, for what torch allocates inside of use() and the program keeps.
+    """Memory that nothing else shares, for torch's allocations inside of use() that the program keeps.
     Sleep loses its contents."""
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Any]:
-        """What this thread allocates by torch inside of the `with` comes from the arena."""
+        """Takes this thread's torch allocations inside of the `with` from the arena."""
         torch = self._pool._load()
         with torch.device(), self._selected(torch.pointer(torch.current_stream())):
             try:
@@ -167,8 +167,8 @@ class Capture:
         return f"<gmsfs.graphs.Capture of shape {self.shape!r}>"
 
     def keep(self, *tensors: Any) -> Any:
-        """These are outputs: they stay, until the shape is dropped, and hold what the last replay of their
-        graph wrote, until another graph of the pool is replayed. Gives back the first."""
+        """Declares tensors outputs: they stay until the shape is dropped, and hold the results of their
+        graph's last replay until another graph of the pool is replayed. Returns the first."""
         for tensor in tensors:
             try:
                 self.space._pool._load().base_of(tensor)
@@ -184,8 +184,8 @@ class GraphPool:
     """Graph memory in the store at `path`, a directory directly below a mount, made where it is missing.
 
     chunk_bytes: 0: 32 MiB. reserve_bytes: addresses of each space, unless it says otherwise.
-    guard: what becomes of a launch while another graph of the pool runs: "order": it runs behind; "refuse":
-    Busy. timeout: seconds for the store's lock, as in gmsfs.open. asleep: does not take it.
+    guard: for a launch while another graph of the pool runs: "order": it runs after that; "refuse": Busy.
+    timeout: seconds for the store's lock, as in gmsfs.open. asleep: does not take it.
     Calls may come from any thread. In a child of fork() the pool is dead (ECHILD).
     """
 
@@ -205,7 +205,7 @@ class GraphPool:
         self._path = self._handle.path
         self._reserve_bytes = reserve_bytes
         self._torch: Any = None
-        self._lock = threading.RLock()  # of what follows
+        self._lock = threading.RLock()  # of the fields below
         self._shapes: Dict[Any, Any] = {}
         self._pending: List[Any] = []  # spaces that are not free yet
         self._rows: Any = None  # the eager space of all rows
@@ -249,8 +249,8 @@ class GraphPool:
         return self._handle
 
     def _check_awake(self, call: str) -> None:
-        """Asks no mount: for what is done for every batch. To touch memory of a pool that sleeps would end
-        the process, or its CUDA context."""
+        """Asks no mount: for calls of every batch. Touching memory of a sleeping pool would end the process,
+        or its CUDA context."""
         if self._launching.asleep:
             self._live().stats()  # of a pool that is closed, or of fork()'s parent, that is said
             raise errors.make(errno.ENOLCK, self._path, call, "the pool sleeps; wake() it first")
@@ -323,9 +323,9 @@ class GraphPool:
         stream: Any = None,
         capture_error_mode: str = "global",
     ) -> Iterator[Any]:
-        """Captures what the `with` launches into `graph`, a torch.cuda.CUDAGraph, as `shape` (any key).
+        """Captures the launches inside the `with` into `graph`, a torch.cuda.CUDAGraph, as `shape` (any key).
 
-        Gives a Capture, whose keep() takes outputs; other tensors made inside must be gone at the end, or
+        Gives a Capture; its keep() takes outputs; other tensors made inside must be gone at the end, or
         the capture is undone and Leak raised. space: a Space to join; without, one of its own.
         stream: to capture on, or one of the pool's choice. Captures of a process come one at a time.
         """
@@ -373,7 +373,7 @@ class GraphPool:
             raise ValueError(f"{self._path}: space is no Space of this pool; make one by its space()")
 
     def _audit(self, capture: Any) -> None:
-        """What stays allocated is overwritten by other shapes: only who asked for it may have that."""
+        """Finds blocks that stay allocated without keep(): replays of other shapes overwrite them."""
         left = self._find_left(capture)
         if left:
             gc.collect()  # tensors in cycles
@@ -408,8 +408,8 @@ class GraphPool:
             raise reason from error
 
     def grow(self, nbytes: int) -> None:
-        """Makes memory until there are so many bytes: captures then find it, and are not held up by what
-        makes it. stats.high_bytes of an earlier run says how many. shrink() gives back what is too much."""
+        """Allocates memory until the pool has nbytes: captures then find it, and do not wait for an
+        allocation. stats.high_bytes of an earlier run tells how many. shrink() gives back the excess."""
         self._live().call("gmsfs_graph_grow", nbytes)
 
     # ---- freeing ------------------------------------------------------------------------------
@@ -417,8 +417,8 @@ class GraphPool:
     def drop(self, shape: Any, shrink: bool = True) -> Any:
         """Resets the shape's graph and frees its space, if it is alone in it. The bytes that came back.
 
-        Other shapes keep their addresses and stay valid. The space of outputs that somebody still holds
-        goes with them."""
+        Other shapes keep their addresses and stay valid. The space of outputs that are still referenced is
+        freed with them."""
         with captures.taken(self._path), self._launching.held_off(), self._lock:
             self._live()
             self._forget(self._shapes.pop(shape))
@@ -441,11 +441,11 @@ class GraphPool:
         return freed.value
 
     def _forget(self, capture: Any, begun: bool = True, failed: bool = False) -> None:
-        """The graph first: its end lets go of torch's memory pool. One whose capture has not begun may have
-        been captured elsewhere."""
+        """Ends the graph first, which releases torch's memory pool. Without `begun` it may be captured
+        elsewhere, and is left alone."""
         space = capture.space
         if begun and self._torch is not None:
-            with contextlib.suppress(RuntimeError):  # one whose capture has failed may have no end
+            with contextlib.suppress(RuntimeError):  # a graph with a failed capture may have no end
                 self._torch.reset(capture.graph)
             if failed and space._mempool is not None:
                 self._torch.abandon(space._mempool)
@@ -514,9 +514,9 @@ class GraphPool:
     # ---- sleeping -----------------------------------------------------------------------------
 
     def sleep(self, keep: bool = False) -> None:
-        """Waits for the device's work, gives all memory back, and the lock. Graphs and addresses stay; what
-        memory contains is lost, also that of arenas and rows. keep: leaves the memory in the store,
-        for whose turn is next (of those who may read it)."""
+        """Waits for the device's work, then gives back all memory and the lock. Graphs and addresses stay;
+        the contents are lost, also those of arenas and rows. keep: leaves the memory in the store, for
+        the next pool, which can read it."""
         with self._launching.held_off():
             handle = self._live()
             before, self._launching.asleep = self._launching.asleep, True
@@ -533,10 +533,10 @@ class GraphPool:
         with self._launching.held_off():  # another thread may have put it to sleep again
             self._launching.asleep = not handle.stats().awake
 
-    # ---- what stays ---------------------------------------------------------------------------
+    # ---- arenas and rows ----------------------------------------------------------------------
 
     def arena(self, reserve_bytes: Any = None) -> Any:
-        """An Arena: memory for what torch allocates and the program keeps."""
+        """Makes an Arena: memory for torch's allocations that the program keeps."""
         return Arena(self, reserve_bytes or self._reserve_bytes, eager=True)
 
     def rows(

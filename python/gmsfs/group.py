@@ -26,9 +26,9 @@ def open_group(
 
     mode: "ro" waits until all are committed, and wants them committed together (else Stale: a mix of two
     loads); "rw" is the writer of all; "rw_or_ro" is a reader where they are committed together, else the
-    writer, so what a loader left half committed as it died is loaded anew.
+    writer, so that a group that a dead loader committed in part is loaded again.
     timeout: seconds for all together; None waits without end, 0 does not wait.
-    reserve_bytes: of a writer, for each path what is set aside together with the locks.
+    reserve_bytes: of a writer, for each path: memory to reserve together with the locks.
     """
     group = Group(_open_each(paths))
     try:
@@ -101,7 +101,7 @@ class Group:
     def commit(self, stay: bool = False) -> None:
         """Publishes the writer's layouts, with one new group id. stay: goes on as readers.
 
-        What fails before the first is published has changed nothing. After a failure half-way (a mount
+        A failure before the first is published has changed nothing. After a failure half-way (a mount
         that dies) some are committed, and the others still have their lock and work: repair the cause and
         commit(group=Group.id) each, or close them; a group that is not whole is loaded anew.
         """
@@ -139,7 +139,7 @@ class Group:
     def _request(
         self, mode: str, timeout: Optional[float], reserve_bytes: Optional[Sequence[int]]
     ) -> Any:
-        """What wait() is given."""
+        """Returns the attempt for wait()."""
         if mode not in ("ro", "rw", "rw_or_ro"):
             raise ValueError(f'mode of a group is "ro", "rw" or "rw_or_ro", not {mode!r}')
         if reserve_bytes is not None:

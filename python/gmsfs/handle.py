@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One gmsfs_t, and who keeps it alive.
+"""One gmsfs_t, and the objects that keep it alive.
 
 A Store and everything that points into its mappings hold a reference to the Handle; the last of them
 to go closes it. So no tensor ever outlives its memory, and a deleter is Python's own reference count:
-whoever takes memory from here (torch, NumPy) holds a Python object. (A DLPack capsule whose deleter
+each user of its memory (torch, NumPy) holds a Python object. (A DLPack capsule with a deleter that
 is a ctypes callback would run Python code wherever a tensor dies, also while an exception is unwinding
 the stack: CPython 3.11 crashes there.)
 """
@@ -49,7 +49,7 @@ _ON_DEVICE = frozenset(
 )
 _OF_DEVICE = frozenset((errno.EIO, errno.ENODEV, errno.ENOMEM, errno.EBUSY, errno.EOPNOTSUPP))
 
-# Calls whose ESTALE is not said of the session.
+# Calls with an ESTALE that does not mean the session.
 _OF_LAYOUT = frozenset(("gmsfs_join", "gmsfs_remap_all_vas", "gmsfs_remap_tag", "gmsfs_retarget"))
 
 # Not now, perhaps later; with memory to be set aside, ENOMEM is one of them.
@@ -66,7 +66,7 @@ def _note_exit() -> None:
     _exiting = True
 
 
-# What still lives then goes with the process: the kernel unmaps and gives the lock back.
+# Handles that still live then end with the process: the kernel unmaps and releases the lock.
 atexit.register(_note_exit)
 
 
@@ -125,7 +125,7 @@ class Handle:
         return self.pointer
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Calls `name` on the handle. Raises gmsfs.Error; passes on what is not negative."""
+        """Calls `name` on the handle. Raises gmsfs.Error; returns results that are not negative."""
         return self.check(name, getattr(self.lib, name)(self.pointer, *arguments))
 
     def check(self, name: str, result: Any, why: str = "") -> Any:
@@ -144,7 +144,7 @@ class Handle:
         return errors.make(code, self.path, name, why, self._device_error(name, code))
 
     def _device_error(self, name: str, code: int) -> Any:
-        """What the driver said, where it was asked: the library keeps the last of its complaints."""
+        """The driver's text, if the call used the driver: the library keeps the last one."""
         if name not in _ON_DEVICE or code not in _OF_DEVICE or self.pointer is None:
             return ""
         text = ctypes.create_string_buffer(abi.DEVICE_ERROR_BYTES)
@@ -185,7 +185,7 @@ class Handle:
         self.lost = False
 
     def _why_not(self, mode: int) -> str:
-        """Why a lock did not come that nobody has; "" where somebody does, or it is not known."""
+        """Why a free lock was not granted; "" if it is not free, or the cause is not known."""
         raw = abi.Info()
         if self.lib.gmsfs_get_info(self.pointer, ctypes.byref(raw), ctypes.sizeof(raw)) < 0:
             return ""
@@ -197,8 +197,8 @@ class Handle:
         return ""
 
     def retarget(self, path: Any, timeout: Optional[float]) -> None:
-        """Maps the store at `path` in place of the one that is mapped. Interrupted, it has that one
-        still, or sleeps on it."""
+        """Maps the store at `path` in place of the present one. If interrupted, it still has the present
+        store, or sleeps on it."""
         attempt = self._retarget_attempt(path)
         self._retargeted(path, self.wait(attempt, timeout, self._fall_asleep))
 
@@ -229,12 +229,12 @@ class Handle:
         self.path = os.fsdecode(path)
 
     def wait(self, attempt: Any, timeout: Optional[float], undo: Any) -> Any:
-        """What attempt(milliseconds) answers. A wait in the main thread can be ended by Ctrl-C; undo()
-        gives back what was granted in that moment."""
+        """Returns the answer of attempt(milliseconds). Ctrl-C ends a wait in the main thread; undo()
+        releases a grant of that moment."""
         return wait(attempt, timeout, undo, self.cancel)
 
     def call_long(self, name: str, *arguments: Any, undo: Any = nothing) -> Any:
-        """As call(), of what may wait for memory: in the main thread Ctrl-C ends that."""
+        """As call(), for calls that may wait for memory: in the main thread Ctrl-C ends the wait."""
         function = getattr(self.lib, name)
         return self.check(name, interruptible(lambda: function(self.pointer, *arguments), undo, self.cancel))
 
@@ -245,7 +245,7 @@ class Handle:
         return self.check(name, await attempt.answer_async(undo, self.cancel))
 
     def cancel(self) -> None:
-        """Ends what another thread waits for on this handle."""
+        """Ends the wait of another thread's call on this handle."""
         self.lib.gmsfs_cancel(self.device_pointer())
 
     def release(self) -> None:
@@ -273,9 +273,9 @@ async def wait_async(attempt: Any, timeout: Optional[float], undo: Any, cancel: 
 
 
 def interruptible(call: Any, undo: Any, cancel: Any, patience: float = _FOREVER) -> Any:
-    """What call() answers. In the main thread Ctrl-C ends its wait by cancel(); undo() is for a 0 that
-    came all the same, perhaps twice. patience: so many seconds its end is waited for then; it is left
-    alone behind that, and undone when it ends."""
+    """Returns the answer of call(). In the main thread Ctrl-C ends its wait by cancel(); undo() is for a 0
+    that came all the same, perhaps twice. patience: longest wait for the call's end then, in seconds;
+    after that the call is abandoned, and undone when it ends."""
     if threading.current_thread() is threading.main_thread() and _exiting is False:
         return _Attempt(call, patience).answer(undo, cancel)
     return call()
@@ -283,14 +283,14 @@ def interruptible(call: Any, undo: Any, cancel: Any, patience: float = _FOREVER)
 
 class _Attempt:
     """A call that may wait, in a thread: the library waits on through signals, and Python acts on them
-    between two calls only. Whoever is interrupted ends the wait, and sees it end. An interrupt may come
+    between two calls only. The interrupted thread ends the wait, and sees it end. An interrupt may come
     at any step, also before the thread has begun, and others while the wait is being ended."""
 
     def __init__(self, call: Any, patience: float = _FOREVER) -> None:
         self._call = call
         self._patience = patience
         self._begun = self._given_up = False
-        self._left: Any = None  # what undoes it, once nobody waits for it any more
+        self._left: Any = None  # the undo of a result that no thread waits for any more
         self._done = threading.Event()
         self._tell: Any = None
         self._result: Any = None
@@ -314,7 +314,7 @@ class _Attempt:
         threading.Thread(target=self._run, name="gmsfs-wait", daemon=True).start()
 
     def answer(self, undo: Any, cancel: Any) -> Any:
-        """What the call answers."""
+        """Returns the answer of the call."""
         try:
             try:
                 self._start()
@@ -336,7 +336,7 @@ class _Attempt:
             try:
                 loop.call_soon_threadsafe(ready.set)
             except RuntimeError:
-                pass  # the loop is closed: nobody waits any more
+                pass  # the loop is closed, and with it every waiter
 
         self._tell = tell
         try:
@@ -360,7 +360,7 @@ class _Attempt:
                 while self._begun and not self._done.wait(0) and time.monotonic() < end:
                     cancel()  # again, for the thread may not have come to the call before
                     self._done.wait(_AGAIN_SECONDS)
-                if not self._done.is_set():  # whoever is out of patience has an undo that is done once
+                if not self._done.is_set():  # out of patience: the undo has to be done once
                     self._left = undo  # and then look, again
                 if self._result == 0:
                     undo()

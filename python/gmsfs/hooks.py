@@ -62,7 +62,7 @@ def wanted(hooks: Sequence[Hook], version: str) -> List[Hook]:
 
 
 def resolve(target: str) -> Any:
-    """The object of a dotted name, whose modules are imported. HookMissing if there is none."""
+    """Imports and returns the object of a dotted name. HookMissing if there is none."""
     words = target.split(".")
     try:
         found = importlib.import_module(words[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store, and the library about this process, say in numbers."""
+"""Numbers of a store, and of this process's memory by the library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Info(NamedTuple):
-    """What the store says about itself at one moment; ids as hex digits, "" for none."""
+    """Facts about the store at one moment; ids as hex digits, "" for none."""
 
     store_id: str
     device_uuid: str
@@ -37,7 +37,7 @@ class Info(NamedTuple):
 
 
 class MemoryInfo(NamedTuple):
-    """What of the device this process has by one Store, in bytes."""
+    """Device memory that this process uses by one Store, in bytes."""
 
     shared_bytes: int  # of the store, mapped now
     preserved_bytes: int  # asleep: addresses without memory

@@ -49,7 +49,7 @@ def as_words(*tensors: Any) -> Sequence[Any]:
 class Blocks:
     """An open tier; the lock of its store is held until close(), or the end of the process.
 
-    path: of the store, made if it is not there. What a sealed store has is adopted, which waits until every
+    path: of the store, made if it is missing. A sealed layout is adopted, which waits until every
     other process that can write it has exited. fingerprint: of the model and all other settings that decide
     the bytes of a block; a store with another one raises gmsfs.Mismatch.
     timeout: seconds to wait for the lock. adopted: whether the layout was there.
@@ -172,7 +172,7 @@ class Blocks:
             raise BadArgument(self.store.path, f"block {keys[0].hex()}", why)
 
     def _take(self, key: bytes) -> int:
-        """A slot whose row is not marked."""
+        """Takes a slot with an unmarked row."""
         slot = self._slots.pop(key, None)
         if slot is None and self._free:
             return self._free.pop()

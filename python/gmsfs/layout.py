@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a store's metadata says about tensors. Pure but for read(), which asks the library.
+"""Tensors by a store's metadata. Pure but for read(), which asks the library.
 
-The values are written by anybody. A value that is not JSON with a dtype and a shape is no tensor; one
-that is, and makes no sense, is an error. What comes out lies within its allocation.
+Any writer may write the values. A value that is not JSON with a dtype and a shape is no tensor; an
+invalid dtype or shape is an error. Every result lies within its allocation.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 class TensorSpec(NamedTuple):
-    """Where a tensor is and what it is: torch's dtype name, shape and strides in elements."""
+    """The place and type of a tensor: torch's dtype name, shape and strides in elements."""
 
     name: str
     dtype: str
@@ -105,7 +105,7 @@ def specs(store: str, entries: Any, aligned_bytes: Any, names: Optional[Iterable
 
 
 def parse(value: Any) -> Any:
-    """A Shape, None where the value describes no tensor, or a text: what is wrong with it."""
+    """A Shape, None if the value describes no tensor, or a text: the error in it."""
     try:
         json_value = json.loads(value.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of memory that a store may lie in. What differs between them in Python is a row of KINDS,
-and, for a GPU, a module that finds it among those of this process."""
+"""The kinds of memory that a store may lie in. In Python they differ by a row of KINDS,
+and, for a GPU, by a module that finds it among those of this process."""
 
 import errno
 from typing import Callable, NamedTuple, Optional
@@ -10,10 +10,11 @@ from . import cuda, errors
 
 class Kind(NamedTuple):
     name: str  # Info.memory
-    framework: str  # what tensors() makes where nobody says
+    framework: str  # default for tensors()
     torch_type: str  # of torch's devices
     dlpack_type: int  # DLDeviceType
-    # (store, uuid) -> the ordinal of the store's device in this process. None: the processor's own memory.
+    # (store, uuid) -> the ordinal of the store's device in this process. None: the processor's own
+    # memory.
     find_ordinal: Optional[Callable[[str, bytes], int]]
 
 

@@ -9,7 +9,7 @@ from . import abi, library
 from .arguments import whole_number
 from .errors import BadArgument, Error
 
-# What a key, and a tensor's name, has to be.
+# The rule for a key, and for a tensor's name.
 A_NAME = f"a string of 1 to {abi.KEY_MAX} bytes of UTF-8, without NUL; / and % and a dot in front are three"
 
 LONG_FORMAT = "safetensors"  # of a value that lies in an allocation, for no entry has room for it
@@ -26,7 +26,7 @@ def encode_key(store: Any, key: Any) -> Any:
 
 
 def encode_name(text: Any) -> Any:
-    """As encode_text, of a key, which names a file too; None for what can be none."""
+    """As encode_text, of a key, which names a file too; None if it cannot be one."""
     encoded = encode_text(text)
     if encoded is None:
         return None
@@ -35,7 +35,7 @@ def encode_name(text: Any) -> Any:
 
 
 def encode_text(text: Any, most: Any = abi.KEY_MAX) -> Any:
-    """As a C string of 1 to `most` bytes; None for what cannot be one (a lone surrogate is no UTF-8)."""
+    """As a C string of 1 to `most` bytes; None if it cannot be one (a lone surrogate is no UTF-8)."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
@@ -69,7 +69,7 @@ class Metadata(MutableMapping[str, bytes]):
         return found
 
     def find(self, handle: Any, key: Any) -> Any:
-        """As get_entry, of a Handle whose session was looked at."""
+        """As get_entry, for a Handle after a check of its session."""
         slot, offset = ctypes.c_uint64(), ctypes.c_uint64()
         value, value_bytes = ctypes.c_void_p(), ctypes.c_size_t()
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the tensors of a store into a module, after everything was held against what the module has."""
+"""Puts the tensors of a store into a module, after comparing all of them with the module's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .module_parts import Part, has_parts, modules, plain_attributes, some, surv
 
 
 class Said(NamedTuple):
-    """What an entry's value says beside dtype and shape."""
+    """The parts of an entry's value beside dtype and shape."""
 
     tied_to: str  # the first name of the same tensor; "" for none
     is_shared: bool  # a buffer that lies in a parameter's memory
@@ -36,8 +36,9 @@ _swap_impl = getattr(torch._C, "_swap_tensor_impl", None)
 
 
 def _swap_in(old: Any, tensor: Any) -> bool:
-    """What torch.utils.swap_tensors does, for an `old` that nothing but Python refers to and a tensor that is
-    new: class, attributes and object of `old` stay. A model has hundreds of them. False: nothing was done."""
+    """Does the work of torch.utils.swap_tensors, for an `old` that only Python refers to and a new
+    tensor: class, attributes and object of `old` stay. A model has hundreds of
+    them. False: nothing was done."""
     if _swap_impl is None or has_parts(old) or weakref.getweakrefcount(old) or old._use_count() != 1:
         return False
     _swap_impl(old, tensor)
@@ -161,7 +162,7 @@ class Attacher:
         made = torch.Tensor._make_subclass(type(old), tensor, False)
         made.__dict__.update(old.__dict__)
         try:
-            torch.utils.swap_tensors(old, made)  # the object stays for whoever else has it
+            torch.utils.swap_tensors(old, made)  # the object stays for its other holders
         except (RuntimeError, AttributeError):  # weak references to it, or torch before 2.2
             for part in parts:
                 part.owner._parameters[part.leaf] = made

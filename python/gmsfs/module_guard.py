@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what is about to write to a shared parameter, before the process or its CUDA context is lost."""
+"""Finds operations about to write to a shared parameter, before the process or its CUDA context is lost."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Guard(TorchDispatchMode):  # type: ignore[misc] # torch is not typed
         )
 
     def _copy(self, tensor: Any) -> bool:
-        """Gives the parameters whose memory the tensor covers, and the tensor, a private copy of that memory.
-        False if it covers none."""
+        """Gives the parameters that the tensor covers, and the tensor, a private copy of their memory. False
+        if it covers none."""
         start, end = addresses(tensor)
         parts, start, end = self._covered(start, end)
         if not parts:
@@ -74,8 +74,8 @@ class Guard(TorchDispatchMode):  # type: ignore[misc] # torch is not typed
         return True
 
     def _covered(self, start: int, end: int) -> Tuple[List[Part], int, int]:
-        """The shared parameters with bytes between two addresses, with those that have bytes of theirs, and
-        the first address and the end of all."""
+        """The shared parameters with bytes between two addresses, and parameters that overlap them; and the
+        first address and the end of all."""
         shared = self._shared.shared_parts()
         while True:
             parts = [part for part in shared if addresses(part.tensor)[0] < end]

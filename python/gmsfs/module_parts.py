@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a torch module consists of, as pieces that a store can hold.
+"""The pieces of a torch module that a store can hold.
 
 A parameter is stored where it lies in its storage, together with everything else in that storage: views of
 one memory stay views of one memory. A buffer is stored as a copy, unless it lies in a parameter's storage.
@@ -143,8 +143,8 @@ class ModulePlaces(Places):
         self.unbound.append((FINGERPRINT_KEY, fingerprint))
 
     def _fail(self, part: Part, why: str) -> BadArgument:
-        what = "parameter" if part.is_parameter else "buffer"
-        return BadArgument(self.path, f"{what} {part.name!r}", why)
+        kind = "parameter" if part.is_parameter else "buffer"
+        return BadArgument(self.path, f"{kind} {part.name!r}", why)
 
     def _check(self, part: Part) -> None:
         tensor = part.tensor

@@ -27,13 +27,13 @@ def open(
 ) -> Store:
     """Opens the store at `path` and takes its lock.
 
-    mode: "ro" waits until something is committed and no writer is there; "rw" waits until nobody has
-    the lock; "rw_or_ro" becomes the writer if nothing is committed when the grant comes, else a reader
+    mode: "ro" waits until something is committed and no writer is there; "rw" waits until the lock is
+    free; "rw_or_ro" becomes the writer if nothing is committed when the grant comes, else a reader
     (see Store.writable). "rw_data_or_rw" adopts a sealed layout (Store.commit_layout) where one is
     there when the grant comes, and every other process that could write it has exited: Store.mode is
     "rw_data" then, else "rw". A writer makes a store that is not there.
     timeout: seconds; None waits without end, 0 does not wait.
-    reserve_bytes: of a writer's lock of whatever kind, set aside together with it.
+    reserve_bytes: of any writer's lock: memory to reserve together with it.
     token: of a session to join (Store.token there), in place of taking a lock.
     """
     check_request(mode, reserve_bytes)
@@ -108,7 +108,7 @@ def find_or_make(path: Any) -> Store:
 
 
 def check_request(mode: str, reserve_bytes: int) -> None:
-    """ValueError, or TypeError, for what open cannot ask for."""
+    """Raises ValueError, or TypeError, for arguments that open cannot use."""
     if not isinstance(mode, str) or mode not in abi.MODES:
         raise ValueError(f'mode is "ro", "rw", "rw_or_ro" or "rw_data_or_rw", not {mode!r}')
     if not isinstance(reserve_bytes, int):

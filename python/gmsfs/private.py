@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private copies of tensors: memory of this process alone, which lives as long as anybody has it."""
+"""Private copies of tensors: memory of this process alone, which lives as long as it is referenced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """What gmsfs_copy_private gave; a Buffer over it holds this in place of the Handle."""
+    """Memory of gmsfs_copy_private; a Buffer over it holds this in place of the Handle."""
 
     __slots__ = ("handle", "path", "pointer", "__weakref__")
 
@@ -27,7 +27,7 @@ class Memory:
         self.pointer = copied.value
 
     def __del__(self) -> None:
-        # Of what goes in one cycle the handle may be the first: it has freed all of its own then.
+        # In a reference cycle the handle may end first: it has freed all its copies then.
         handle = self.handle
         if self.pointer and not handle.is_exiting() and handle.pointer:
             handle.lib.gmsfs_free_private(handle.pointer, self.pointer)
@@ -36,8 +36,8 @@ class Memory:
 def copy(
     handle: Handle, buffers: Sequence[Buffer], specs: Sequence[TensorSpec]
 ) -> Tuple[List[Buffer], List[TensorSpec]]:
-    """Buffers and specs as those given, of copies: one for each place, so what is tied stays tied. What
-    has no bytes is left where it is."""
+    """Buffers and specs as those given, of copies: one for each place, so tied tensors stay tied. Tensors
+    without bytes are not copied."""
     copies: List[Buffer] = list(buffers)
     moved: List[TensorSpec] = []
     ranks: Dict[Tuple[int, int, int], int] = {}

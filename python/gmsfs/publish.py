@@ -15,13 +15,13 @@ from .errors import BadArgument, NoMemory, make
 from .opening import find_or_make
 from .store import Store
 
-METADATA_KEY = "__metadata__"  # of a safetensors file, and what `gmsfs save` looks for
+METADATA_KEY = "__metadata__"  # of a safetensors file; `gmsfs save` looks for it
 METADATA_MAX = 100_000_000  # bytes of JSON; a safetensors file's header has no more
 ALIGNMENT_BYTES = 512
 LEAST_CHUNK_BYTES = 64 << 20
 MOST_CHUNK_BYTES = 2 << 30
 CHUNKS = 64
-CHUNKS_BEFORE_LARGE = 16  # chunks, before what is larger than one
+CHUNKS_BEFORE_LARGE = 16  # chunks, before an allocation larger than one
 DEFAULT_TAG = b"weights"
 
 
@@ -34,17 +34,17 @@ def publish(
     tag: Union[str, Mapping[str, str]] = "weights",
     chunk_bytes: Optional[int] = None,
 ) -> None:
-    """Replaces what is in a store by these tensors, and commits them.
+    """Replaces the contents of a store by these tensors, and commits them.
 
-    target: a path, whose lock is taken together with all the memory, waiting for at most `timeout`
+    target: a path: takes its lock together with all the memory, waiting for at most `timeout`
     seconds and for ever with None; or a Store that is the writer.
     tensors: a dict (a state_dict) of torch tensors, on any device, NumPy arrays, or objects with the
     buffer protocol. One memory under several names is stored once.
-    tag: what sleeps and wakes together (Store.sleep): one for all, or a dict with those of some tensors by
-    name, while the others have "weights". What has one tag shares no allocation with what has another.
+    tag: tensors with one tag sleep and wake together (Store.sleep): one for all, or a dict with the tags of
+    some tensors by name, while the others have "weights". Tensors with different tags share no allocation.
     metadata: a dict of str to str, kept as safetensors keeps it, in the entry __metadata__.
     The same tensors in the same order give the same layout_hash, that of `gmsfs load` for a file with
-    them. Whatever goes wrong, nothing is committed.
+    them. After any failure nothing is committed.
     """
     if isinstance(target, Store):
         target.publish(tensors, metadata, tag=tag, chunk_bytes=chunk_bytes)
@@ -101,13 +101,13 @@ class Places:
         self.aligned_bytes = 0
 
     def place(self, info: Any, chunk_bytes: Optional[int]) -> None:
-        """One behind the other in as few allocations as chunks allow; what is larger has its own."""
+        """Places them side by side in as few allocations as chunks allow; larger ones get their own."""
         if chunk_bytes is None:
             total = sum(item.nbytes for item in self.items)
             on_gpu = memory.find(self.path, info.memory).find_ordinal is not None
             chunk_bytes = MOST_CHUNK_BYTES if on_gpu else choose_chunk(total)
         self.places, self.allocations, self.tags = [], [], []
-        currents: Dict[bytes, int] = {}  # by tag: what the next small one goes to
+        currents: Dict[bytes, int] = {}  # by tag: the allocation for the next small one
         for item in self.items:
             nbytes = item.nbytes or 1  # so that its offset lies in memory, too
             start = 0
@@ -145,7 +145,7 @@ class Places:
 
 
 class Plan(Places):
-    """What is to be published: everything that can be wrong with it is found here."""
+    """A plan to publish, checked in full before anything is written."""
 
     def __init__(
         self, path: Any, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int]
@@ -208,7 +208,7 @@ class Plan(Places):
         return encoded
 
     def _place_metadata(self, encoded: bytes) -> None:
-        """What is too long for an entry lies in memory, behind all tensors."""
+        """Puts metadata that is too long for an entry in memory, behind all tensors."""
         if len(encoded) <= abi.VALUE_MAX:
             self.unbound.append((METADATA_KEY, encoded))
             return
@@ -238,7 +238,7 @@ class Plan(Places):
         seen[identity] = item
 
     def _look(self, name: Any, source: Any) -> Any:
-        """(kind, source, dtype, shape, bytes, what tells that two are one)"""
+        """Returns (kind, source, dtype, shape, bytes, key that is equal for the same memory)."""
         torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
         if torch is not None and isinstance(source, torch.Tensor):
             return self._look_torch(torch, name, source)

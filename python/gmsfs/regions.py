@@ -8,7 +8,7 @@
         with regions.open("input0") as region:
             data = region.read(0, 64)
 
-A region is its user's: nobody else but root sees it. gmsfs-python(7) tells all.
+A region belongs to its user: only the user and root see it. See gmsfs-python(7).
 """
 
 import contextlib
@@ -57,7 +57,7 @@ _KIND_NAMES = {1: "system", 2: "cuda"}
 _PATIENCE_SECONDS = 0.5
 
 _INT_MAX = 2**31 - 1
-_ID_MAX = 2**32 - 2  # the one behind it is nobody's
+_ID_MAX = 2**32 - 2  # the next number is no uid
 
 
 class RegionError(Error):
@@ -72,9 +72,9 @@ class RegionError(Error):
 
 
 class Info:
-    """What a region is: name, kind ("system", "cuda"), key, offset, byte_size, uid (its owner's),
+    """A region: name, kind ("system", "cuda"), key, offset, byte_size, uid (its owner's),
     references, draining, writable, is_allocation (it lies on memory of a store), device_id and
-    raw_handle (CUDA; else 0 and None), memory ("host", "cuda": what its descriptor is of, or None),
+    raw_handle (CUDA; else 0 and None), memory (of its descriptor: "host", "cuda", or None),
     registered (seconds since 1970)."""
 
     __slots__ = (
@@ -128,15 +128,14 @@ def _once(undo: Any) -> Any:
 
 def open(mount: Any) -> "Regions":
     """The regions of the mount at this path. The caller closes it, or uses it in a `with`. In the main
-    thread Ctrl-C ends whatever of it waits for the mount's daemon, which may carry out what was asked
-    for all the same."""
+    thread Ctrl-C ends a wait for the mount's daemon, which may still carry out the request."""
     return Regions(mount)
 
 
 class _Owner:
-    """A handle of the library. Whoever uses it enters it; close() while others do leaves the end of it to
-    the last of them, so no call runs on what another thread has freed. Nobody waits here, also not behind
-    fork(): each step is one that other threads see whole."""
+    """A handle of the library. Each use enters it; after close() the last use that ends frees it, so no
+    call runs on memory that another thread has freed. No call waits here, also not behind fork(): other
+    threads see each step whole."""
 
     def __init__(self, pointer: Any, free: Any, closed: Any) -> None:
         self._pointer, self._free, self._closed_message = pointer, free, closed
@@ -169,7 +168,7 @@ class _Owner:
 
 
 class Regions:
-    """The regions of one mount. uid, in each call: whose; None is the caller, another is for root.
+    """The regions of one mount. uid, in each call: the owner; None is the caller, only root may name another.
     kind: "system", "cuda", or None for either. Any thread may call; not a child of fork()."""
 
     def __init__(self, mount: Any) -> None:
@@ -185,14 +184,14 @@ class Regions:
         self._owner = _Owner(pointer, close, f"{self.mount}: it is closed")
 
     def cancel(self) -> None:
-        """What another thread waits for in a call on these is an Error (ECANCELED): where the mount's daemon
-        does not run, an answer is waited for up to half a minute."""
+        """Ends the wait of another thread's call, with an Error (ECANCELED): if the mount's daemon does not
+        run, a call waits for an answer up to half a minute."""
         with self._owner as pointer:
             library.get().gmsfs_regions_cancel(pointer)
 
     def close(self) -> None:
-        """Regions stay registered, and open ones stay open. What other threads wait for meanwhile is
-        cancelled, and what they call later is a ValueError."""
+        """Closes it; regions stay registered, and open ones stay open. Waiting calls of other threads are
+        cancelled, and later calls raise ValueError."""
         with contextlib.suppress(ValueError):
             self.cancel()
         self._owner.close()
@@ -393,8 +392,8 @@ class Region:
         self.info = Info(library.get().gmsfs_region_info(handle).contents)
 
     def close(self) -> None:
-        """Gives the reference back, when what other threads call meanwhile has come to its end. What view()
-        gave stays readable."""
+        """Gives the reference back, once running calls of other threads have ended. Views of view() stay
+        readable."""
         self._owner.close()
 
     def __enter__(self) -> Any:
@@ -408,8 +407,8 @@ class Region:
             self._owner.close()
 
     def read(self, offset: int = 0, size: Optional[int] = None) -> bytes:
-        """Bytes from `offset` on, all of them or an error; size None: to the region's end. What the
-        client has made smaller meanwhile is an error (reason "shrunk"), never a signal."""
+        """Bytes from `offset` on, all of them or an error; size None: to the region's end. If the
+        client has made its memory smaller, that is an error (reason "shrunk"), never a signal."""
         offset = operator.index(offset)
         size = max(self.info.byte_size - offset, 0) if size is None else operator.index(size)
         self._check(offset, size)
@@ -436,7 +435,7 @@ class Region:
 
     def view(self, writable: bool = False) -> memoryview:
         """A memoryview of the region's bytes, mapped. Only of host memory. If the client makes its
-        memory smaller, whoever touches what is gone gets SIGBUS: a server that must not die uses
+        memory smaller, touching a page behind the end is SIGBUS: a server that must not die uses
         read() and write()."""
         info = self.info
         if info.memory != "host":
@@ -461,7 +460,7 @@ class Region:
         return memoryview(mapped)[before : before + info.byte_size]
 
     def _check(self, offset: int, size: int) -> None:
-        """Before room is made for what cannot be."""
+        """Checks the range before a buffer is allocated for it."""
         self._owner.check()
         end = self.info.byte_size
         if offset < 0 or offset >= end:

@@ -29,7 +29,7 @@ OLDEST = "0.5.17"
 NEWEST = "0.5.23"
 COUNTS_WEIGHTS = "0.5.23"  # the first version that asks a loader for preloaded_weights_bytes
 
-# What register() needs, in every process.
+# The hooks of register(), in every process.
 PLUGIN_HOOKS: Tuple[Hook, ...] = (
     Hook(_REGISTRY + ".register", ("target", "hook", "hook_type")),
     Hook(_SRT + "plugins.hook_registry.HookType.BEFORE"),
@@ -38,7 +38,7 @@ PLUGIN_HOOKS: Tuple[Hook, ...] = (
     Hook(_FORMAT, ("self",)),
     Hook(_SAVER + ".create", ("enable",)),
 )
-# What the loader needs, in the process that loads.
+# The hooks of the loader, in the process that loads.
 LOADER_HOOKS: Tuple[Hook, ...] = (
     Hook(_SAVER + ".region", ("self", "tag", "enable_cpu_backup")),
     Hook(_SAVER + ".pause", ("self", "tag")),
@@ -166,7 +166,7 @@ def refuse_writes(updater: Any, op: str = "") -> None:
 
 def count_weights(runner: Any, *args: Any, **kwargs: Any) -> None:
     """Before ModelRunner.alloc_memory_pool, where SGLang does not ask the loader: weights that were in the
-    store when SGLang measured free memory are part of what the model may use. In GiB."""
+    store when SGLang measured free memory are part of the model's share. In GiB."""
     _probed(runner)
     from .sglang_loader import Loader
 

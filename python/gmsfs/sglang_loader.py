@@ -68,7 +68,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # SGLang need not be here
 
 class _Files(DefaultModelLoader):  # type: ignore[misc]
     """SGLang's own way to load, in which the weights come from the store, or go there, where
-    model.load_weights is called: before what SGLang makes of them for this device."""
+    model.load_weights is called: before SGLang converts them for this device."""
 
     def load_shared(self, store: Store, wanted: Dict[str, str], model_config: Any, device_config: Any) -> Any:
         self.store, self.wanted, self.is_first = store, wanted, store.writable
@@ -101,7 +101,7 @@ class _Files(DefaultModelLoader):  # type: ignore[misc]
                     self.shared = attach(model, self.store, fingerprint=self.wanted)
                 guarded.enter_context(self.shared.guard())
                 if not self.is_first and hasattr(model, "post_load_weights"):
-                    model.post_load_weights()  # what load_weights() of this model ends with
+                    model.post_load_weights()  # the last step of this model's load_weights()
                 return loaded
 
             model.load_weights = load_or_attach

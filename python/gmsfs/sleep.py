@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Store does about its memory: giving it back and taking it again, at the same addresses."""
+"""A Store's memory: giving it back and taking it again, at the same addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Sleeper:
-    """The part of a Store that sleeps and wakes; of Store alone, which has what is only named here."""
+    """The part of a Store that sleeps and wakes; only for Store, which defines the names used here."""
 
     _path: str
     _buffers: Dict[int, Buffer]
@@ -39,8 +39,8 @@ class Sleeper:
         """Gives the memory back, and the lock unless keep_lock; keeps every address.
 
         Tensors stay as they are, and touching one faults until wake(). Waits for the GPU's work first.
-        tag: only what was allocated with this tag ("" for none), and the lock is kept: the KV cache apart
-        from the weights, say.
+        tag: only allocations with this tag ("" for none), and the lock is kept: for the KV cache without the
+        weights, for example.
         """
         if tag is not None:
             self._sleep_tag(tag)
@@ -69,9 +69,9 @@ class Sleeper:
         Without strict a writer may have published new bytes in the same layout meanwhile. A layout
         that changed (strict: any commit) is Stale, and the store sleeps on; where no memory was given out
         before, nothing is compared. A store that was demoted meanwhile comes back to its device first.
-        tag: only what sleeps with it; without, all.
-        Returns Info.moves: where it is another number than before, the physical memory is other, and
-        whoever registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
+        tag: only allocations that sleep with it; without, all.
+        Returns Info.moves: if the number has changed, the physical memory is another, and a program that
+        registered it (NCCL's user buffers, NIXL, GPUDirect) has to do so again.
         """
         if tag is not None or not self.asleep:
             self._wake_tags(tag)
@@ -98,7 +98,7 @@ class Sleeper:
         """As wake, for a coroutine: the event loop goes on while it waits for the lock, and when the task
         is cancelled it has left the queue, and sleeps on."""
         if tag is not None or not self.asleep:
-            return self.wake(tag=tag)  # which waits for nobody
+            return self.wake(tag=tag)  # which never waits
         handle = self._live()
         took = not self.mode
         if took:
@@ -137,10 +137,10 @@ class Sleeper:
 
     def reallocate(self, timeout: Optional[float] = None) -> None:
         """Wakes a Store that sleeps, as the writer and with new memory: of the same sizes and tags, zeroed,
-        at the same addresses. For what is not worth keeping asleep, such as a KV cache.
+        at the same addresses. For contents that are not worth keeping, such as a KV cache.
 
-        Takes the writer's lock where it has none. What the store held is dropped, its metadata too: put
-        that anew before a commit. timeout: for the lock; seconds, None without end.
+        Takes the writer's lock if it has none. Drops the contents of the store, its metadata too: put
+        that again before a commit. timeout: for the lock; seconds, None without end.
         """
         handle, took = self._need_asleep()
         if took:
@@ -206,8 +206,8 @@ class Sleeper:
         Both are on one device and have one shape: the same allocations, and the same tensors in them;
         else Stale, and nothing has changed. The metadata that belongs to no tensor may differ. A Store
         that slept is awake afterwards. timeout: seconds; None waits without end, 0 changes nothing
-        unless the other is at hand (WouldBlock otherwise). Whoever waited in vain has
-        its own store again, or sleeps on it if that has left its device meanwhile: see `asleep`.
+        unless the other is at hand (WouldBlock otherwise). After a wait without
+        success it has its own store again, or sleeps on it if that has left its device: see `asleep`.
         A watch of on_drain stays with the store that it was made for. Returns Info.moves.
         """
         handle = self._touch()
@@ -240,7 +240,7 @@ class Sleeper:
 
     def set_streams(self, streams: Iterable[Any]) -> None:
         """The non-blocking CUDA streams that this program captures (torch.cuda.Stream, or a pointer):
-        while one does, what maps or unmaps raises Busy, so no capture is disturbed."""
+        during a capture, calls that map or unmap raise Busy, so no capture is disturbed."""
         pointers = [getattr(stream, "cuda_stream", stream) for stream in streams]
         self._touch().call(
             "gmsfs_set_streams", (ctypes.c_void_p * len(pointers))(*pointers), len(pointers)

@@ -32,7 +32,7 @@ class Store(Sleeper):
     def __init__(self, path: Any) -> None:
         self._handle: Any = Handle(path)  # None: closed
         self._path = self._handle.path
-        self._buffers: Dict[int, Buffer] = {}  # by slot: what is mapped
+        self._buffers: Dict[int, Buffer] = {}  # by slot: the mapped allocations
         self._in_part = False  # mapped as a writer: others of the session may have allocated more
         self._entries = None  # of the layout that changes no more, as it was attached
         self._wake_mode = abi.MODE_RO  # to ask for when it wakes up
@@ -70,7 +70,7 @@ class Store(Sleeper):
         return self._handle
 
     def _ask(self) -> abi.Info:
-        """What the store says, once: Stale where this Store had a lock that was taken from it."""
+        """Asks the store for its info. Raises Stale if this Store's lock was revoked."""
         handle = self._live()
         self._said = raw = infos.ask(handle)
         if handle.lost or (raw.mode == abi.MODE_NONE and self._granted()):
@@ -87,14 +87,14 @@ class Store(Sleeper):
         return handle
 
     def cancel(self) -> None:
-        """Ends what another thread waits for in a call of this Store: Canceled there."""
+        """Ends the wait of another thread's call of this Store: Canceled there."""
         self._live().cancel()
 
     def close(self) -> None:
         """Gives the lock back; a writer that has not committed aborts.
 
         Tensors stay valid: the memory is unmapped when the last of them is gone. But then nothing
-        keeps a writer from changing it in place; who uses tensors keeps the store open.
+        keeps a writer from changing it in place: keep the store open while you use its tensors.
         """
         handle, self._handle = self._handle, None
         self._buffers, self._entries = {}, None
@@ -112,12 +112,12 @@ class Store(Sleeper):
 
     @property
     def info(self) -> Info:
-        """What the store says about itself at this moment."""
+        """Facts about the store at this moment."""
         return infos.understand(self._ask())
 
     @property
     def memory_info(self) -> MemoryInfo:
-        """What of the device this process has by this Store, for who sizes caches."""
+        """Device memory that this process uses by this Store, for programs that size caches."""
         return infos.ask_memory(self._touch())
 
     @property
@@ -127,13 +127,13 @@ class Store(Sleeper):
 
     @property
     def layout_hash(self) -> str:
-        """32 hex digits: the structure of what is committed or sealed; "" for nothing, or while a writer
+        """32 hex digits: the structure of the committed or sealed layout; "" for none, or while a writer
         may change it."""
         return self.info.layout_hash
 
     @property
     def generation(self) -> int:
-        """The number of the commit, or seal, whose layout this Store has."""
+        """The number of the commit, or seal, that made this Store's layout."""
         handle = self._touch()
         return int(handle.lib.gmsfs_generation(handle.pointer))
 
@@ -160,7 +160,7 @@ class Store(Sleeper):
 
     @property
     def token(self) -> str:
-        """What lets another process join this session: open(path, token=...). A secret."""
+        """The token with which another process joins this session: open(path, token=...). A secret."""
         raw = abi.TOKEN()
         self._touch().call("gmsfs_session_token", raw)
         return bytes(raw).hex()
@@ -171,11 +171,11 @@ class Store(Sleeper):
         self._live().lost = False
 
     def on_drain(self, callback: Callable[[Optional[float]], Any]) -> DrainWatch:
-        """Calls callback(deadline) when somebody drains the store, and so asks its holders to leave: now,
-        if that is so already, and again for another deadline. deadline: as time.time() counts, or None
-        where none was said. It is called in a thread of its own, which must not use this Store while
-        another thread does. What is returned has close(); the end of the Store ends it too. Raises
-        OSError where the store's files cannot be opened.
+        """Calls callback(deadline) when the store is drained, which asks its holders to leave: now, if it
+        is drained already, and again for another deadline. deadline: as time.time() counts, or None if
+        there is none. It is called in a thread of its own, which must not use this Store while another
+        thread does. The result has close(); the end of the Store ends it too. Raises OSError if the
+        store's files cannot be opened.
         """
         self._touch()
         watch = DrainWatch(self, self._path, callback)
@@ -221,7 +221,7 @@ class Store(Sleeper):
         }
 
     def specs(self, names: Optional[Iterable[str]] = None) -> Dict[str, layout.TensorSpec]:
-        """What each tensor is and where: TensorSpecs by name."""
+        """The types, shapes and places of tensors: TensorSpecs by name."""
         return {spec.name: spec for spec in self._attach(names)[1]}
 
     def buffers(self) -> List[Buffer]:
@@ -234,10 +234,10 @@ class Store(Sleeper):
         self, names: Optional[Iterable[str]] = None, framework: Optional[str] = None
     ) -> Dict[str, Any]:
         """Copies of tensors in memory of this process alone, which can be written to; by name, as tensors()
-        gives them. What is tied stays tied.
+        gives them. Tied tensors stay tied.
 
         They are no part of the store, stay where they are while it sleeps, and go when the last that uses
-        them does. On a GPU each takes whole granules of memory: name those that are written to.
+        them does. On a GPU each takes whole granules of memory: name only tensors that are written to.
         """
         from . import private
 
@@ -307,7 +307,7 @@ class Store(Sleeper):
             library.libc.free(ctypes.cast(mappings, ctypes.c_void_p))
 
     def _attach_missing(self, handle: Any, access: Any) -> None:
-        """The writer's, and of who stays as a reader then: allocations come and go."""
+        """For a writer, also one that stays as a reader: its allocations change."""
         present = {}
         for info in self._list(handle):
             mapped = self._buffers.get(info.slot)
@@ -363,10 +363,10 @@ class Store(Sleeper):
         stay: bool = False,
         seal: bool = False,
     ) -> None:
-        """Replaces what is in the store by these tensors, and commits, or seals instead (commit_layout).
+        """Replaces the contents of the store by these tensors, and commits, or seals instead (commit_layout).
         See gmsfs.publish."""
         if stay and seal:
-            raise ValueError("who seals stays a writer: stay and seal exclude each other")
+            raise ValueError("a seal leaves the Store a writer: stay and seal exclude each other")
         end = self.commit_layout if seal else lambda: self.commit(stay)
         self._write(tensors, metadata, tag, chunk_bytes, end)
 
@@ -379,7 +379,7 @@ class Store(Sleeper):
         chunk_bytes: Optional[int] = None,
     ) -> None:
         """As publish, without the commit: that is Group.commit's, of several stores together. Called again
-        it replaces what it wrote."""
+        it replaces its own writes."""
         self._write(tensors, metadata, tag, chunk_bytes, lambda: None)
 
     def _write(self, tensors: Any, metadata: Any, tag: Any, chunk_bytes: Optional[int], end: Any) -> None:
@@ -388,9 +388,9 @@ class Store(Sleeper):
         write(self, Plan(self._path, tensors, metadata, tag, chunk_bytes), chunk_bytes, end)
 
     def commit(self, stay: bool = False, *, group: Optional[str] = None) -> None:
-        """Publishes the writer's layout. stay: goes on as a reader, with nobody writing in between;
-        else the lock is given back. A writer's tensors become read-only. group: 32 hex digits, for who
-        repairs a Group.commit that failed half-way."""
+        """Publishes the writer's layout. stay: continues as a reader, and no writer gets in between; else
+        the lock is released. A writer's tensors become read-only. group: 32 hex digits, to repair a
+        Group.commit that failed half-way."""
         handle = self._touch()
         flags, raw = abi.COMMIT_STAY if stay else 0, None
         if group is not None:
@@ -406,9 +406,9 @@ class Store(Sleeper):
         self._in_part = bool(self._buffers)
 
     def commit_layout(self) -> None:
-        """Seals the writer's layout: what tensors there are is final, their bytes go on changing.
-        Store.mode is "rw_data" then. However this ends, layout and bytes stay for who opens the store
-        with "rw_data_or_rw" next: for a KV cache that survives its process."""
+        """Seals the writer's layout: its tensors are final, their bytes may still change. Store.mode is
+        "rw_data" then. However this process ends, layout and bytes stay for the next process that opens
+        the store with "rw_data_or_rw": for a KV cache that survives its process."""
         handle = self._touch()
         result = handle.lib.gmsfs_commit_layout(handle.pointer)
         if result == -errno.EINVAL:
@@ -423,9 +423,9 @@ class Store(Sleeper):
             return ""
 
     def abort(self) -> bool:
-        """Discards the writer's layout and gives the lock back. True: what was committed before is
-        there again; False: the store is EMPTY, for its bytes may have been changed. With "rw_data" it
-        only gives the lock back (False): what is sealed stays as it is."""
+        """Discards the writer's layout and releases the lock. True: the layout committed before is back;
+        False: the store is EMPTY, because its bytes may have been changed. With "rw_data" it only
+        releases the lock (False): the sealed layout stays as it is."""
         rolled_back = ctypes.c_int()
         self._touch().call("gmsfs_abort", ctypes.byref(rolled_back))
         return bool(rolled_back.value)

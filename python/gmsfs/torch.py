@@ -66,7 +66,7 @@ class Report(NamedTuple):
 
 
 class Shared:
-    """A module whose parameters lie in a store; made by publish() and attach().
+    """A module with parameters in a store; made by publish() and attach().
 
     store: the Store, a reader, which is closed when the module is gone, or by close().
     """
@@ -81,8 +81,9 @@ class Shared:
         return f"<gmsfs.torch.Shared of {self.store.path}>"
 
     def report(self) -> Report:
-        """What is shared and what is private now. A parameter that an engine replaced, or took out of the
-        module, after the attach is in `left`. Tensors that share memory are counted under the first name."""
+        """Lists the parameters that are shared and private now. A parameter that an engine replaced, or took
+        out of the module, after the attach is in `left`. Tensors that share memory are counted under the
+        first name."""
         module = self._module()
         if module is None:
             return Report({}, {}, {})
@@ -131,7 +132,7 @@ class Shared:
     def guard(self, private: bool = False) -> Guard:
         """A context in which an operation that is about to write to a shared parameter raises
         gmsfs.ReadOnly with its name, in place of SIGSEGV or a lost CUDA context. Costs some microseconds an
-        operation: for tests, and to find what writes.
+        operation: for tests, and to find the code that writes.
 
         private: in place of raising, the parameter gets a private copy first, and is in `left` of the
         report; for the start of an engine that processes weights after it loaded them. The end of the context
@@ -211,14 +212,14 @@ def publish(
 ) -> Shared:
     """Moves the parameters of a module into a store, commits, and stays on as a reader.
 
-    target: a path, whose store is made if it is not there, and whose lock is waited for; or a Store that is
-    the writer. fingerprint: what attach() compares, a dict of strings and numbers such as model, revision,
+    target: a path: the store is made if it is missing, and publish() waits for its lock; or a Store that is
+    the writer. fingerprint: for attach() to compare, a dict of strings and numbers such as model, revision,
     dtype, rank.
     Parameter objects, their classes and attributes stay. Ties and views of one memory stay so. A parameter
     that the store has needs no gradient any more. Buffers go to the store's device, and stay private.
     Memory: the module and one slab of `chunk_bytes`.
-    The same module gives the same layout_hash. Whatever goes wrong, nothing is committed, and the module
-    can be used: its parameters are private then, some of them in memory that nobody else has.
+    The same module gives the same layout_hash. After any failure nothing is committed, and the module
+    can be used: its parameters are private then, some of them in memory of the aborted store.
     """
     made = not isinstance(target, Store)
     store = find_or_make(target) if made else target
@@ -307,10 +308,10 @@ def attach(
     """Puts the tensors of a store into a module: parameters without a copy, buffers as private copies.
 
     module: made on the meta device, or with parameters of any contents. Names, shapes and dtypes are held
-    against the store's, both ways: what is missing, is too many or differs raises gmsfs.Mismatch by name,
+    against the store's, both ways: a missing, surplus or different one raises gmsfs.Mismatch by name,
     and the module is as it was. Ties are as they were in the module that was published. A buffer that is
     not persistent comes from the store, or stays as the module has it.
-    target: a path, whose commit is waited for, or a Store that is a reader.
+    target: a path: attach() waits for a commit there; or a Store that is a reader.
     """
     made = not isinstance(target, Store)
     store = open_store(target, "ro", timeout) if made else target

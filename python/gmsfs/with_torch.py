@@ -3,7 +3,7 @@
 
 torch holds a Python object for each allocation. A tensor has a storage of its own, as each of
 load_file has, that covers just its bytes: a slice of the allocation's storage, which it keeps by torch's
-own counts. So what torch does with whole storages (save, pickle, deepcopy, send) it does with the one
+own counts. So torch's operations on whole storages (save, pickle, deepcopy, send) work on that one
 tensor.
 """
 
@@ -50,7 +50,7 @@ _part = getattr(getattr(torch._C, "StorageBase", None), "__getitem__", operator.
 
 
 class Maker:
-    """Tensors of one store, by what its metadata says of them. Every tensor costs three calls of torch
+    """Makes the tensors of one store, by its metadata. Every tensor costs three calls of torch
     and little besides: a model has thousands."""
 
     def __init__(self, store: str, buffers: Any) -> None:
@@ -88,8 +88,8 @@ class Maker:
         return whole
 
     def _find_kind(self, name: str, key: str, device: Any) -> Tuple[Any, Any, int]:
-        """torch's type, what makes an empty tensor of it (set_ checks the bounds a second time, for no
-        slice of a storage grows), and the bytes of an element."""
+        """torch's type, the function that makes an empty tensor of it (set_ checks the bounds a second time,
+        because no slice of a storage grows), and the bytes of an element."""
         dtype = getattr(torch, name, None)
         if not isinstance(dtype, torch.dtype):
             raise BadMetadata(
@@ -114,14 +114,14 @@ def tensors(store: str, buffers: Any, specs: Any) -> Any:
 
 
 def copy_in(buffer: Any, offset: int, source: Any) -> None:
-    """A tensor, or bytes, into memory that is mapped for writing, on whatever devices they are."""
+    """Copies a tensor, or bytes, into memory that is mapped for writing, on any devices."""
     if isinstance(source, torch.Tensor):
         source = source.detach()
         if source.numel() == 0:
             return
         there = base(buffer)[offset : offset + source.numel() * source.element_size()]
         if source.is_contiguous() and not source.is_conj() and not source.is_neg():
-            there.copy_(source.reshape(-1).view(torch.uint8))  # whatever torch can do with the type
+            there.copy_(source.reshape(-1).view(torch.uint8))  # for every type of torch
         else:
             there.view(source.dtype).view(source.shape).copy_(source)
     elif len(source):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gmsfs.graphs asks of torch: streams, memory pools, captures, and who holds a block. Imported only
-where something is captured, or allocated by torch."""
+"""The use of torch by gmsfs.graphs: streams, memory pools, captures, and the holders of blocks. Imported
+only for captures and for allocations by torch."""
 
 import contextlib
 import ctypes
@@ -17,8 +17,8 @@ _allocators: Dict[Any, Any] = {}
 
 
 def _make_allocator(library_name: Any) -> Any:
-    """The library's two functions, by their symbols: nothing is compiled, and torch opens what ctypes has
-    opened. Made once and never freed: some versions of torch keep a bare pointer to it for as long as a
+    """The library's two functions, by their symbols: nothing is compiled, and torch opens the library of
+    ctypes. Made once and never freed: some versions of torch keep a bare pointer to it for as long as a
     tensor lives in memory that came from it, at Python's end too."""
     made = _allocators.get(library_name)
     if made is None:
@@ -64,7 +64,7 @@ class Torch:
         self.current_stream().query()
 
     def capture_stream(self) -> Any:
-        """Where nobody says which."""
+        """The default stream for captures."""
         if self._stream is None:
             self._stream = torch.cuda.Stream(self._device)
         return self._stream
@@ -84,8 +84,8 @@ class Torch:
 
     @contextlib.contextmanager
     def capturing(self, graph: Any, mempool: Any, stream: Any, capture_error_mode: Any) -> Iterator[Any]:
-        """What is launched inside becomes the graph, which runs behind every earlier graph of the pool:
-        all wait for one event, and record it."""
+        """Captures the launches inside into the graph, which runs after every earlier graph of the pool: all
+        wait for one event, and record it."""
         # torch leaves the capture's stream as the current one where the end of a capture fails.
         with torch.cuda.stream(stream):
             scope = torch.cuda.graph(
@@ -97,7 +97,7 @@ class Torch:
                 yield
                 self._event.record()
             except BaseException as error:
-                # That the capture cannot be ended then either says less than what went wrong in it.
+                # The error inside the capture says more than a failure to end it.
                 with contextlib.suppress(RuntimeError):
                     scope.__exit__(type(error), error, error.__traceback__)
                 raise
@@ -107,8 +107,8 @@ class Torch:
         graph.reset()
 
     def abandon(self, mempool: Any) -> None:
-        """Undoes what torch (before 2.12) leaves of a capture that CUDA has ended: it goes on counting the
-        capture as under way, and aborts where the pool goes. Where nothing was left, torch says so."""
+        """Cleans up after torch (before 2.12) for a capture that CUDA has ended: torch would count it as
+        running, and abort at the end of the pool. If nothing was left, torch says so."""
         with contextlib.suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(self._device.index, mempool.id)
             torch._C._cuda_releasePool(self._device.index, mempool.id)
@@ -119,7 +119,7 @@ class Torch:
         torch._C._cuda_clearCublasWorkspaces()
 
     def empty_cache(self) -> None:
-        """What torch holds of pools that are gone goes back."""
+        """Gives back memory that torch holds of ended pools."""
         torch.cuda.empty_cache()
 
     def is_out_of_memory(self, error: Any) -> Any:
@@ -143,7 +143,7 @@ class Torch:
                 address += block["size"]
 
     def holder(self, address: int) -> Any:
-        """What of Python's holds the block that begins there, in words; "" for none."""
+        """The Python object that holds the block at this address, in words; "" for none."""
         for tensor in gc.get_objects():
             try:
                 if issubclass(type(tensor), torch.Tensor) and self.base_of(tensor) == address:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this package uses of vLLM: its versions, and a row for each name."""
+"""The names of vLLM that this package uses: a row for each, and the versions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from ..hooks import Hook
 
 OLDEST = "0.21"
 NEWEST = "0.33"
-SLEEP = "0.27"  # the oldest whose interface of a sleep backend is used
-KV = "0.32"  # the oldest whose KV caches have blocks first, and hashes of blocks that agree between engines
+SLEEP = "0.27"  # the oldest with the interface of a sleep backend
+KV = "0.32"  # the oldest with KV caches in order of blocks, and with equal block hashes in all engines
 
 _LOADER = "vllm.model_executor.model_loader."
 _BASE = _LOADER + "base_loader.BaseModelLoader"

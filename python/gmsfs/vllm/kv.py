@@ -121,7 +121,7 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     def update_connector_output(self, connector_output: Any) -> None:
         if connector_output.invalid_block_ids:
-            self._plan.forget()  # what other ranks computed with these blocks and saved is wrong
+            self._plan.forget()  # other ranks may have computed with these blocks, and saved wrong ones
 
     def request_finished(self, request: Any, block_ids: List[int]) -> Any:
         self._plan.finish(request.request_id)
@@ -146,7 +146,7 @@ FULL = (FullAttentionSpec, MLAAttentionSpec)
 
 
 def specs_by_group(kv_cache_config: Any) -> List[List[Any]]:
-    """What the layers of each group keep."""
+    """The specs of the layers of each group."""
     return [
         list(spec.kv_cache_specs.values()) if isinstance(spec, UniformTypeKVCacheSpecs) else [spec]
         for spec in (group.kv_cache_spec for group in kv_cache_config.kv_cache_groups)

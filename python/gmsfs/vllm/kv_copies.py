@@ -21,8 +21,8 @@ logger = logging.getLogger("vllm.gmsfs")
 class Pool:
     """Tensors of an engine's layers, of which each has the same number of blocks.
 
-    layout: what decides the bytes of a block. A block is stored as its tensors are indexed, so two engines
-    whose strides differ have the same bytes.
+    layout: the settings that decide the bytes of a block. A block is stored as its tensors are indexed, so
+    two engines with different strides have the same bytes.
     """
 
     def __init__(self, caches: Mapping[str, Any], count: int) -> None:

@@ -100,7 +100,7 @@ def check_groups(path: str, groups: Sequence[Sequence[Any]], full: Tuple[type, .
 
 
 def fingerprint(vllm_config: Any, block_tokens: int) -> Dict[str, str]:
-    """What decides the bytes of a block and its hash, besides the weights."""
+    """The settings that decide the bytes of a block and its hash, besides the weights."""
     cache = vllm_config.cache_config
     return {
         "cache_dtype": str(cache.cache_dtype),

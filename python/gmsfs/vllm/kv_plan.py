@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which blocks an engine takes from its tier, and which it keeps there: decided by the scheduler alone. Every
-rank does the same copies in the same order, so what their tiers have stays the same. This file knows neither
+rank does the same copies in the same order, so their tiers stay equal. This file knows neither
 vLLM nor torch."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Step(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """What the tier of a rank has as the engine starts."""
+    """The tier of a rank at the start of the engine."""
 
     keys: List[bytes]  # the least recently used first
     most: int  # blocks that it can have
@@ -60,7 +60,7 @@ class Plan:
         return key in self._used or key in self._idle
 
     def find(self, request: Any, computed_tokens: int) -> int:
-        """Tokens behind those that are computed whose blocks the tier has. The last token of a request is
+        """Number of tokens, after the computed ones, with blocks in the tier. The last token of a request is
         always left to the model, which has to compute something."""
         first = end = computed_tokens // self._block_tokens
         hashes = request.block_hashes

@@ -43,8 +43,8 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
         )
 
     def get_external_weight_memory(self, vllm_config: Any) -> int:
-        """Bytes of the store if this engine attaches, because it has no other copy then; 0 for the writer,
-        whose allocations vLLM sees itself. Takes the lock, and so waits for an engine that is loading:
+        """Bytes of the store if this engine attaches, because it has no other copy then; 0 for the writer:
+        vLLM sees its allocations itself. Takes the lock, and so waits for an engine that is loading:
         vLLM calls this before it looks at the memory of the device."""
         refusals.check_options(self.path, vllm_config, vllm_config.model_config)
         place = _early.get(self.path) or self._open(vllm_config)
@@ -110,7 +110,7 @@ class Loader(BaseModelLoader):  # type: ignore[misc] # vLLM need not be here
 
 
 def gather(value: Any) -> List[Any]:
-    """What all ranks of this engine gave, by rank."""
+    """Gathers the values of all ranks of this engine, by rank."""
     group = get_world_group()
     found: List[Any] = [None] * group.world_size
     torch.distributed.all_gather_object(found, value, group=group.cpu_group)

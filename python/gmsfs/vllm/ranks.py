@@ -19,7 +19,7 @@ from ..store import Store
 from ..torch import Shared, attach, move_in, plan_module, publish
 
 RANK = "{rank}"  # in a path: the number of the rank
-Gather = Callable[[Any], List[Any]]  # what every rank gave, by rank; each rank calls it
+Gather = Callable[[Any], List[Any]]  # the values of all ranks, by rank; each rank calls it
 
 
 class Alone:
@@ -107,7 +107,7 @@ class Rank:
             self._store = self._read(offered["load"])
 
     def _read(self, load: str) -> Store:
-        """A reader of what was committed with a group id."""
+        """Opens a reader of the load that was committed with a group id."""
         store = open_store(self.path, "ro", self._timeout)
         if store.info.group == load:
             return store

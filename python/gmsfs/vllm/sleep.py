@@ -26,7 +26,7 @@ class SleepBackend(CuMemBackend):  # type: ignore[misc] # vLLM need not be here
         self._state = "SUSPENDED"
 
     def resume(self, tags: Optional[List[str]] = None) -> None:
-        """Wakes the weights first, so that an engine whose store has another commit sleeps on as a whole
+        """Wakes the weights first, so that after another commit in its store the engine sleeps on as a whole
         (Stale)."""
         if tags is None or WEIGHTS in tags:
             for shared, timeout in list(loader.alive.items()):

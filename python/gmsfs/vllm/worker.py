@@ -8,7 +8,7 @@ from typing import Any, List, Optional
 
 from . import SLEEP_BACKEND, check, hooks
 
-check(hooks.HOOKS, hooks.SLEEP)  # before the imports that need what it looks for
+check(hooks.HOOKS, hooks.SLEEP)  # before the imports that need these names
 
 from vllm.platforms import current_platform
 
