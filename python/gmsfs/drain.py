@@ -20,7 +20,7 @@ class DrainWatch:
 
     def __init__(self, store: Any, path: Any, callback: Any) -> None:
         if not callable(callback):
-            raise TypeError(f"on_drain calls what can be called, not {callback!r}")
+            raise TypeError(f"on_drain needs a callable, not {callback!r}")
         self._wake, waker = os.pipe2(os.O_CLOEXEC)
         self._state = self._info = -1
         try:

@@ -111,8 +111,8 @@ class Leak(Error):
             errno.EINVAL,
             store,
             f"capture of shape {shape!r}",
-            f"it left allocated: {some}. The replays of other shapes overwrite that: make before the "
-            "capture what is to stay, give outputs to keep(), and drop the rest before the capture ends",
+            f"it left allocated: {some}. The replays of other shapes overwrite that: make lasting "
+            "tensors before the capture, give outputs to keep(), and drop the rest before the capture ends",
         )
         self.shape = shape
         self.blocks = list(blocks)
@@ -161,8 +161,8 @@ _WAYS_OUT: Dict[Any, str] = {
     ("gmsfs_open", errno.ENOENT): "no such store; 'gmsfs status' lists them, and mkdir makes one",
     ("gmsfs_connect", errno.EACCES): "no permission to write the store; ask its owner, or open it "
     'with mode="ro"',
-    ("gmsfs_connect", errno.ENOMEM): "the device has not as much, or (timeout 0) not now; see "
-    "'gmsfs status' for who has it",
+    ("gmsfs_connect", errno.ENOMEM): "the device is smaller, or (timeout 0) has not as much free now; see "
+    "'gmsfs status' for its holders",
     (
         "gmsfs_remap_all_vas",
         errno.ESTALE,
@@ -177,7 +177,7 @@ _WAYS_OUT: Dict[Any, str] = {
     ("gmsfs_connect_group", errno.EINVAL): "a store is named twice",
     ("gmsfs_connect_group", errno.ENODATA): "one of them has given up its bytes; load them anew",
     ("gmsfs_copy_private", errno.ENOENT): "it is not mapped now; wake() it first",
-    ("gmsfs_retarget", errno.ESTALE): "its layout has another shape than what is mapped: other "
+    ("gmsfs_retarget", errno.ESTALE): "its layout has another shape than the mapped one: other "
     "allocations or tensors; open it by itself",
     ("gmsfs_retarget", errno.EXDEV): "it is on another device; open it by itself",
     ("gmsfs_retarget", errno.EBUSY): "a writer cannot change its store; commit(stay=True) first",
@@ -203,8 +203,8 @@ _WAYS_OUT: Dict[Any, str] = {
     (
         "gmsfs_graph_wake",
         errno.EINVAL,
-    ): "the store holds what is no chunk of this pool's size; use a store of the pool's own, or open "
-    "it with the chunk_bytes of what is there",
+    ): "the store has allocations that are no chunks of this pool's size; use a store of the pool's own, or "
+    "open it with their chunk_bytes",
     ("gmsfs_graph_wake", errno.EBUSY): "it is awake",
     ("gmsfs_graph_wake", errno.ENOTCONN): "the mount is dead; mount it again, then wake() the pool again",
     ("gmsfs_graph_wake", errno.ENOTTY): "the mount is gone; mount it again, then wake() the pool again",
@@ -240,20 +240,20 @@ _WAYS_OUT: Dict[Any, str] = {
         ("gmsfs_graph_" + call, errno.EDEADLK): "this thread is inside of launch(); leave it first"
         for call in ("enter", "shrink", "sleep", "space_free")
     },
-    errno.EAGAIN: "somebody else has the lock, or can write what is sealed; give a timeout to wait, and "
-    "see 'gmsfs status' for who",
-    errno.ETIMEDOUT: "somebody else has the lock or the memory; see 'gmsfs status' for who",
+    errno.EAGAIN: "another session has the lock, or another process can write the sealed layout; give a "
+    "timeout to wait, and see 'gmsfs status' for the holders",
+    errno.ETIMEDOUT: "other sessions have the lock or the memory; see 'gmsfs status' for the holders",
     errno.ECANCELED: "an administrator ended the wait, or cancel() in another thread",
     errno.ECHILD: "it was opened before fork(); a child opens the store itself",
     errno.ENOTCONN: "the mount is dead; mount it again, then open the store again",
     errno.ESTALE: "the session was revoked or the store removed; open it again",
     errno.EBUSY: "a CUDA stream is capturing, or the store is in use by this handle; try again after it",
     errno.ENOLCK: "it needs the writer's lock (or any, to map); open the store with the mode for it",
-    errno.ENOMEM: "the device is full; see 'gmsfs status' for who has its memory",
+    errno.ENOMEM: "the device is full; see 'gmsfs status' for the holders of its memory",
     errno.EDQUOT: "its pool has no room for it ('pools' in the mount has the budgets), or your share of a "
     "bound is used up ('events' names which)",
     errno.ENOSPC: "a bound of the store is reached (gmsfs(5) lists them)",
-    errno.EFBIG: "a metadata value has at most 1 MiB, and what is put at once 1 GiB",
+    errno.EFBIG: "a metadata value has at most 1 MiB, and all values of one call 1 GiB",
     errno.EHOSTUNREACH: "the store alone was bind-mounted; bind the whole mount instead",
     errno.ENODEV: "the device is lost, or this process may not see it (CUDA_VISIBLE_DEVICES)",
 }

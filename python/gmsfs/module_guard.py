@@ -51,7 +51,7 @@ class Guard(TorchDispatchMode):  # type: ignore[misc] # torch is not typed
             errno.EACCES,
             self._shared.store.path,
             f"{func} on {name!r}",
-            "it is shared and read-only; clone() it first, or publish what the operation makes of it",
+            "it is shared and read-only; clone() it first, or publish the result of the operation",
         )
 
     def _copy(self, tensor: Any) -> bool:
@@ -98,7 +98,7 @@ class Guard(TorchDispatchMode):  # type: ignore[misc] # torch is not typed
                 self._shared.store.path,
                 f"guard on {some(stale)}",
                 "a write gave the parameter a private copy, and a tensor that was made from the parameter "
-                "before still shows the store's bytes; publish what the write makes of it",
+                "before still shows the store's bytes; publish the result of the write",
             )
 
 

@@ -384,7 +384,7 @@ def _full(error: Any, needed_bytes: int) -> Any:
         return error
     why = (
         f"{needed_bytes} bytes needed, {free} free of {total}; remove another store's layout ('gmsfs "
-        "status' shows who has what), or mount with a larger size="
+        "status' shows the holders), or mount with a larger size="
     )
     return make(errno.ENOMEM, error.filename, error.call, why, error.device_error)
 

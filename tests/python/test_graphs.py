@@ -335,7 +335,7 @@ class Failures(GraphCase):
 
     def test_a_store_of_other_things_is_refused(self):
         self.load({"t": ("U8", [3], b"abc")})
-        with self.assertRaisesRegex(gmsfs.Error, "no chunk of this pool's size") as caught:
+        with self.assertRaisesRegex(gmsfs.Error, "no chunks of this pool's size") as caught:
             graphs.GraphPool(self.path, CHUNK)
         self.assertEqual(caught.exception.errno, errno.EINVAL)
 

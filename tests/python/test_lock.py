@@ -53,7 +53,7 @@ class Holder:
 class Locks(StoreCase):
     def test_without_waiting_a_lock_that_is_held_would_block(self):
         with Holder(self.path):
-            with self.assertRaisesRegex(gmsfs.WouldBlock, "somebody else has the lock") as caught:
+            with self.assertRaisesRegex(gmsfs.WouldBlock, "another session has the lock") as caught:
                 gmsfs.open(self.path, "rw", timeout=0)
         self.assertIsInstance(caught.exception, BlockingIOError)
 

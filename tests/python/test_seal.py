@@ -60,7 +60,7 @@ class Sealed(StoreCase):
 
     def test_nobody_else_has_it_as_long_as_a_writer_lives(self):
         with Writer(self.path):
-            with self.assertRaisesRegex(gmsfs.WouldBlock, "can write what is sealed"):
+            with self.assertRaisesRegex(gmsfs.WouldBlock, "can write the sealed layout"):
                 gmsfs.open(self.path, "rw_data_or_rw", timeout=0)
         gmsfs.open(self.path, "rw_data_or_rw", timeout=TIMEOUT).close()
 
