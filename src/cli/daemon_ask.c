@@ -138,6 +138,18 @@ static bool is_gone(ssize_t error)
     return is_closed(error) || error == -ENOTCONN || error == -ECONNABORTED;
 }
 
+/* `id`: of a store, or NULL. */
+static struct gmsfs_fds_request make_request(enum gmsfs_fds_op op, const uint8_t *id,
+                                             uint32_t batch)
+{
+    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+
+    if (id)
+        memcpy(request.ticket, id, sizeof(request.ticket));
+    return request;
+}
+
+/* `path`: of the mount, to repeat the request if the connection breaks; NULL: do not. */
 static int exchange(const char *path, int fd, const struct gmsfs_fds_request *request,
                     uint64_t *remaining)
 {
@@ -154,20 +166,20 @@ static int exchange(const char *path, int fd, const struct gmsfs_fds_request *re
     return header.error;
 }
 
-int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining)
+/* Repeats the request if the connection breaks. */
+static int ask_again(const char *path, int fd, enum gmsfs_fds_op op, const uint8_t *id,
+                     uint64_t *remaining)
 {
-    const struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+    const struct gmsfs_fds_request request = make_request(op, id, 0);
+    int error = exchange(path, fd, &request, remaining);
 
-    return exchange(NULL, fd, &request, remaining);
+    return is_gone(error) ? -ECONNRESET : error;
 }
 
-int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
-                  uint64_t *remaining)
+int daemon_ask(int fd, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch, uint64_t *remaining)
 {
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+    const struct gmsfs_fds_request request = make_request(op, id, batch);
 
-    memcpy(request.ticket, id, sizeof(request.ticket));
     return exchange(NULL, fd, &request, remaining);
 }
 
@@ -178,15 +190,14 @@ int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t b
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch)
 {
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op, .batch = batch};
+    const struct gmsfs_fds_request request = make_request(op, id, batch);
     struct {
         struct gmsfs_fds_header header;
         struct gmsfs_fds_drain drain;
     } answer = {0};
-    ssize_t got;
+    ssize_t got =
+        converse_until_answered(drain->path, drain->fd, &request, &answer, sizeof(answer));
 
-    memcpy(request.ticket, id, sizeof(request.ticket));
-    got = converse_until_answered(drain->path, drain->fd, &request, &answer, sizeof(answer));
     if (is_gone(got))
         return -ECONNRESET;
     if (got < 0)
@@ -212,7 +223,7 @@ int daemon_drain_mend(struct daemon_drain *drain)
             return -ECONNRESET;
         error = fd;
         if (fd >= 0)
-            error = daemon_ask_of(fd, GMSFS_FDS_DRAIN_RESUME, drain->token, 0, NULL);
+            error = daemon_ask(fd, GMSFS_FDS_DRAIN_RESUME, drain->token, 0, NULL);
         if (!error) {
             dup3(fd, drain->fd, O_CLOEXEC); /* the same number, for a thread that polls it */
             close(fd);
@@ -241,57 +252,42 @@ int daemon_drain_end(struct daemon_drain *drain)
     return 0;
 }
 
-/* DRAIN_END has finished for good, or another user undid the drain: asks the next worker which. */
-static int ask_for_good(struct daemon_drain *drain, uint64_t *remaining)
-{
-    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
-                                              .op = GMSFS_FDS_DRAIN_END};
-    int error = exchange(drain->path, drain->fd, &request, remaining);
-
-    return is_gone(error) ? -ECONNRESET : error;
-}
-
 int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
                      uint64_t *remaining)
 {
-    int error = daemon_ask(drain->fd, op, batch, remaining);
+    int error = daemon_ask(drain->fd, op, NULL, batch, remaining);
 
     while (is_broken(error)) {
         error = daemon_drain_mend(drain);
+        /* DRAIN_END has finished for good, or another user undid the drain: the worker knows. */
         if (error == -ECANCELED && op == GMSFS_FDS_DRAIN_END)
-            return ask_for_good(drain, remaining);
+            return ask_again(drain->path, drain->fd, op, NULL, remaining);
         if (error)
             break;
-        error = daemon_ask(drain->fd, op, batch, remaining);
+        error = daemon_ask(drain->fd, op, NULL, batch, remaining);
     }
     return error;
 }
 
 int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16])
 {
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
     int fd = daemon_connect(path), error;
 
     if (fd < 0)
         return fd;
-    memcpy(request.ticket, id, sizeof(request.ticket));
-    error = exchange(path, fd, &request, NULL);
+    error = ask_again(path, fd, op, id, NULL);
     close(fd);
-    return is_gone(error) ? -ECONNRESET : error;
+    return error;
 }
 
 int daemon_ask_serve(const char *path, int fd)
 {
-    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_SERVE};
-    int error = exchange(path, fd, &request, NULL);
-
-    return is_gone(error) ? -ECONNRESET : error;
+    return ask_again(path, fd, GMSFS_FDS_SERVE, NULL, NULL);
 }
 
 int daemon_ask_unmount(const char *path)
 {
-    const struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION,
-                                              .op = GMSFS_FDS_UNMOUNT};
+    const struct gmsfs_fds_request request = make_request(GMSFS_FDS_UNMOUNT, NULL, 0);
     int fd = daemon_connect(path), error;
 
     if (fd < 0)
@@ -309,7 +305,7 @@ int daemon_govern(const char *path, int *fd, uint64_t *holder)
 
     for (;;) {
         *fd = connect_in_time(path);
-        error = *fd < 0 ? *fd : daemon_ask(*fd, GMSFS_FDS_GOVERN, 0, holder);
+        error = *fd < 0 ? *fd : daemon_ask(*fd, GMSFS_FDS_GOVERN, NULL, 0, holder);
         if (!error)
             return 0;
         if (*fd >= 0)
@@ -344,13 +340,12 @@ static int exchange_fence(int fd, const struct gmsfs_fds_request *request,
 int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token[16],
                      struct gmsfs_fds_fence *answer)
 {
-    struct gmsfs_fds_request request = {.version = GMSFS_ABI_VERSION, .op = op};
+    const struct gmsfs_fds_request request = make_request(op, token, 0);
     int fd = daemon_connect(path), error;
 
     memset(answer, 0, sizeof(*answer));
     if (fd < 0)
         return fd;
-    memcpy(request.ticket, token, sizeof(request.ticket));
     error = exchange_fence(fd, &request, answer);
     close(fd);
     return error;
@@ -360,8 +355,7 @@ int daemon_ask_fence(const char *path, enum gmsfs_fds_op op, const uint8_t token
  * request itself asks for nothing, so the answer is an error. */
 static int receive_sender(int fd)
 {
-    const struct gmsfs_fds_request request = {
-        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_REDEEM, .batch = 1};
+    const struct gmsfs_fds_request request = make_request(GMSFS_FDS_REDEEM, NULL, 1);
     struct gmsfs_fds_header header;
     char control[CMSG_SPACE(sizeof(struct ucred))];
     struct iovec part = {&header, sizeof(header)};

@@ -16,13 +16,10 @@
  * -ENAMETOOLONG: the path is longer than a socket's address, and there is no /proc. */
 int daemon_connect(const char *path);
 
-/* Sends one request; returns the answer's error, or that of the connection. remaining: optional, as
- * in the answer. */
-int daemon_ask(int fd, enum gmsfs_fds_op op, uint32_t batch, uint64_t *remaining);
-
-/* As daemon_ask, for the store with this id. */
-int daemon_ask_of(int fd, enum gmsfs_fds_op op, const uint8_t id[16], uint32_t batch,
-                  uint64_t *remaining);
+/* Sends one request; returns the answer's error, or that of the connection. id: of a store, or
+ * NULL. remaining: optional, as in the answer. */
+int daemon_ask(int fd, enum gmsfs_fds_op op, const uint8_t *id, uint32_t batch,
+               uint64_t *remaining);
 
 /* Sends SERVE for the mount at `path`, over a connection to it; again if the connection breaks. */
 int daemon_ask_serve(const char *path, int fd);
@@ -38,7 +35,7 @@ struct daemon_drain {
 /* Sends DRAIN, or STORE_DRAIN of the store `id`. As daemon_ask */
 int daemon_drain_begin(struct daemon_drain *drain, enum gmsfs_fds_op op, const uint8_t id[16],
                        uint32_t batch);
-/* Sends a later request of the drain. As daemon_ask_of */
+/* Sends a later request of the drain. As daemon_ask */
 int daemon_drain_ask(struct daemon_drain *drain, enum gmsfs_fds_op op, uint32_t batch,
                      uint64_t *remaining);
 /* Connects again after the connection broke. 0, or the error of connecting */

@@ -283,7 +283,7 @@ static int drain_by(struct waiting *waiting)
     int error = find_store(waiting), status;
 
     if (!error && drain->undo)
-        error = daemon_ask_of(waiting->asked.fd, GMSFS_FDS_STORE_SERVE, waiting->id, 0, NULL);
+        error = daemon_ask(waiting->asked.fd, GMSFS_FDS_STORE_SERVE, waiting->id, 0, NULL);
     else if (!error)
         error = daemon_drain_begin(&waiting->asked, GMSFS_FDS_STORE_DRAIN, waiting->id,
                                    get_deadline_ms(drain));
