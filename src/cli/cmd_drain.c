@@ -54,14 +54,6 @@ static const char ending[] = "Exit status: 0 the device holds nothing, or no ses
                              "in the time given; 4 done,\n"
                              "but that could not be reported; 128 + N stopped by signal N.\n";
 
-struct drain {
-    char *path;
-    char **command;        /* NULL: none */
-    const char *then, *to; /* as given; NULL if not */
-    uint64_t timeout_ms;
-    bool revoke, kill, undo, quiet;
-};
-
 static void drain_explain_busy(const struct mount *mount)
 {
     json_auto_t *device = NULL;
@@ -98,7 +90,8 @@ static int drain_explain(const struct mount *mount, int error)
     return CLI_FAILURE;
 }
 
-static void drain_say_sessions(const struct drain *drain, const struct mount *mount, uint64_t left)
+static void drain_say_sessions(const struct drain_store *drain, const struct mount *mount,
+                               uint64_t left)
 {
     SCOPED_FREE char *holders = NULL;
 
@@ -137,7 +130,7 @@ static int drain_late(const struct mount *mount, uint64_t left)
 
 /* Asks until the device holds nothing. The timeout applies to sessions only, not to memory that the
  * daemon is giving back. */
-static int drain_wait(const struct drain *drain, const struct mount *mount,
+static int drain_wait(const struct drain_store *drain, const struct mount *mount,
                       struct daemon_drain *asked)
 {
     uint64_t start_ms = cli_now_ms(), left = 0, said = 0;
@@ -158,7 +151,7 @@ static int drain_wait(const struct drain *drain, const struct mount *mount,
     }
 }
 
-static int drain_mount(const struct drain *drain, const struct mount *mount)
+static int drain_mount(const struct drain_store *drain, const struct mount *mount)
 {
     static const uint8_t no_store[16];
     struct daemon_drain asked = {.path = mount->path, .fd = daemon_connect(mount->path)};
@@ -185,31 +178,9 @@ static int drain_mount(const struct drain *drain, const struct mount *mount)
     return status;
 }
 
-static const char *drain_get_place(const struct drain *drain)
+static int drain_path(struct drain_store *drain)
 {
-    if (!drain->then || strcmp(drain->then, "none") == 0)
-        return drain->then;
-    return drain->to ? drain->to : "host";
-}
-
-static int drain_store(const struct drain *drain, const struct mount *mount)
-{
-    const struct drain_store store = {.path = drain->path,
-                                      .mount = mount,
-                                      .timeout_ms = drain->timeout_ms,
-                                      .revoke = drain->revoke,
-                                      .kill = drain->kill,
-                                      .undo = drain->undo,
-                                      .quiet = drain->quiet,
-                                      .command = drain->command,
-                                      .then = drain_get_place(drain)};
-
-    return drain_store_run(&store);
-}
-
-static int drain_path(const struct drain *drain)
-{
-    const struct mount *mount, *around = NULL;
+    const struct mount *mount;
     struct mounts mounts;
     int error = mounts_read_for((char *const *)&drain->path, 1, &mounts), status = CLI_FAILURE;
 
@@ -217,14 +188,14 @@ static int drain_path(const struct drain *drain)
         return mounts_explain(error);
     mount = mounts_find(&mounts, drain->path, false);
     if (!mount)
-        around = mounts_find(&mounts, drain->path, true);
+        drain->mount = mounts_find(&mounts, drain->path, true);
     if (mount && (drain->kill || drain->command || drain->then))
         status = cli_usage_error("%s is a mount; --kill, --then and COMMAND are for a store",
                                  drain->path);
     else if (mount)
         status = drain_mount(drain, mount);
-    else if (around)
-        status = drain_store(drain, around);
+    else if (drain->mount)
+        status = drain_store_run(drain);
     else
         cli_error("%s: not a gmsfs mount, nor a store of one; 'gmsfs status' lists them",
                   drain->path);
@@ -242,7 +213,7 @@ static int drain_count_behind(int argc, char **argv)
 }
 
 /* Refuses options that exclude each other. */
-static int drain_check(const struct drain *drain)
+static int drain_check(const struct drain_store *drain)
 {
     if (drain->undo && (drain->revoke || drain->kill || drain->command || drain->then ||
                         drain->to || drain->timeout_ms != CLI_FOREVER))
@@ -259,27 +230,27 @@ static int drain_check(const struct drain *drain)
 }
 
 static const struct cli_option options[] = {
-    {"--kill", 0, NULL, cli_take_flag, offsetof(struct drain, kill),
+    {"--kill", 0, NULL, cli_take_flag, offsetof(struct drain_store, kill),
      "STORE: SIGKILL to its holders, at once or after the timeout"},
-    {"--revoke", 0, NULL, cli_take_flag, offsetof(struct drain, revoke),
+    {"--revoke", 0, NULL, cli_take_flag, offsetof(struct drain_store, revoke),
      "end the sessions instead of waiting for them; writers lose their work. Of a\n"
      "STORE: after the timeout, and after --kill"},
-    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct drain, timeout_ms),
+    {"--timeout", 0, "S", cli_take_timeout, offsetof(struct drain_store, timeout_ms),
      "give up when sessions are left after S seconds (default: wait for them)"},
-    {"--then", 0, "WORD", cli_take_text, offsetof(struct drain, then),
+    {"--then", 0, "WORD", cli_take_text, offsetof(struct drain_store, then),
      "STORE: demote, its bytes leave the device as by 'gmsfs demote'; none, they are\n"
      "given up. The timeout does not bound the move"},
-    {"--to", 0, "PLACE", cli_take_text, offsetof(struct drain, to),
+    {"--to", 0, "PLACE", cli_take_text, offsetof(struct drain_store, to),
      "with --then demote: host (default) or disk"},
-    {"--undo", 0, NULL, cli_take_flag, offsetof(struct drain, undo),
+    {"--undo", 0, NULL, cli_take_flag, offsetof(struct drain_store, undo),
      "let the mount, or the store, serve again"},
-    CLI_QUIET(struct drain, quiet),
+    CLI_QUIET(struct drain_store, quiet),
     {0},
 };
 
 static int drain_run(int argc, char **argv)
 {
-    struct drain drain = {.timeout_ms = CLI_FOREVER};
+    struct drain_store drain = {.timeout_ms = CLI_FOREVER};
     int behind = drain_count_behind(argc, argv), status = cli_parse(argc, argv, &drain);
 
     if (status != CLI_OK)
@@ -289,6 +260,8 @@ static int drain_run(int argc, char **argv)
     drain.path = argv[optind];
     drain.command = argc - optind > 1 ? argv + optind + 1 : NULL;
     status = drain_check(&drain);
+    if (drain.then && strcmp(drain.then, "demote") == 0)
+        drain.then = drain.to ? drain.to : "host";
     return status == CLI_OK ? drain_path(&drain) : status;
 }
 

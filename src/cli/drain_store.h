@@ -13,12 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The options of `gmsfs drain`, of a mount too. */
 struct drain_store {
     const char *path;          /* as given */
     const struct mount *mount; /* in which it lies */
     uint64_t timeout_ms;
     bool revoke, kill, undo, quiet;
     char **command;   /* runs while the store grants no lock; NULL if none */
+    const char *to;   /* option --to, until it is part of `then`; NULL if not given */
     const char *then; /* place to move it to before locks are granted again; NULL if none */
 };
 
