@@ -80,14 +80,11 @@ static int promote_stores(const struct promote *promote, char **paths, size_t co
 
 static int promote_check_stores(char **paths, size_t count)
 {
-    gmsfs_t *handle;
+    int status = CLI_OK;
 
-    for (size_t i = 0; i < count; i++) {
-        if (store_open(paths[i], &handle) != 0)
-            return CLI_FAILURE;
-        gmsfs_close(handle);
-    }
-    return CLI_OK;
+    for (size_t i = 0; status == CLI_OK && i < count; i++)
+        status = store_check(paths[i]);
+    return status;
 }
 
 static int demote_take_place(const char *name, const char *text, void *at)

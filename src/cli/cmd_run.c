@@ -419,13 +419,10 @@ static int run_finish(const struct run *run, int status)
 
 static int run_do(struct run *run)
 {
-    gmsfs_t *handle;
-    int status;
+    int status = store_check(run->store);
 
-    if (store_open(run->store, &handle) != 0)
-        return CLI_FAILURE;
-    gmsfs_close(handle);
-    status = run_take(run);
+    if (status == CLI_OK)
+        status = run_take(run);
     if (status == CLI_OK)
         status = run_export(run);
     if (status == CLI_OK)

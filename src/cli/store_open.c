@@ -61,3 +61,13 @@ int store_open(const char *path, gmsfs_t **handle)
 
     return error ? store_explain_open(path, error) : 0;
 }
+
+int store_check(const char *path)
+{
+    gmsfs_t *handle;
+
+    if (store_open(path, &handle) != 0)
+        return CLI_FAILURE;
+    gmsfs_close(handle);
+    return CLI_OK;
+}

@@ -18,4 +18,7 @@ bool store_could_be(const char *path);
 /* Opens the store at `path` as gmsfs_open does; a failure is explained. 0 or a negative errno. */
 int store_open(const char *path, gmsfs_t **handle);
 
+/* Checks that there is a store at `path`. CLI_OK, or CLI_FAILURE after the error. */
+int store_check(const char *path);
+
 #endif
