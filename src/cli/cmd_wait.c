@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gmsfs wait - until a store is in one of some states, or on its device; looks, never locks */
+#include "base/scope.h"
 #include "cli/cli.h"
 #include "cli/store_explain.h"
 #include "cli/store_file.h"
@@ -54,18 +55,14 @@ static unsigned wait_parse(const char *list)
     return states;
 }
 
-/* Negative errno, or 0 with the state. Reading at 0 makes the text anew, and poll(2) quiet. */
+/* Negative errno, or 0 with the state. */
 static int wait_read(int fd, enum gmsfs_state *state)
 {
     char text[STATE_BYTES];
-    ssize_t got;
+    int error = store_read_again(fd, text, sizeof(text));
 
-    do
-        got = pread(fd, text, sizeof(text) - 1, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    text[got] = '\0';
+    if (error)
+        return error;
     text[strcspn(text, "\n")] = '\0';
     return store_state_parse(text, state) ? -EPROTO : 0;
 }
@@ -104,30 +101,14 @@ static int wait_for(const char *path, int fd, unsigned states, uint64_t timeout_
     }
 }
 
-static int wait_resident(const char *path, uint64_t timeout_ms)
-{
-    gmsfs_t *handle;
-
-    if (store_open(path, &handle) != 0)
-        return CLI_FAILURE;
-    gmsfs_close(handle);
-    return store_place_wait(AT_FDCWD, path, "device", false, timeout_ms);
-}
-
 static int wait_store(const char *path, unsigned states, uint64_t timeout_ms)
 {
-    gmsfs_t *handle;
-    char *file;
+    SCOPED_FREE char *file = store_file_path(path, "state");
     int fd, status;
 
-    if (store_open(path, &handle) != 0)
-        return CLI_FAILURE;
-    gmsfs_close(handle);
-    file = store_file_path(path, "state");
     if (!file)
         return cli_out_of_memory();
     fd = open(file, O_RDONLY | O_CLOEXEC);
-    free(file);
     if (fd < 0) {
         store_explain(path, "read the state", -errno);
         return CLI_FAILURE;
@@ -147,14 +128,17 @@ static int wait_run(int argc, char **argv)
 {
     uint64_t timeout_ms = CLI_FOREVER;
     int status = cli_parse(argc, argv, &timeout_ms);
-    unsigned states;
+    unsigned states = 0; /* for `resident` */
+    const char *path = argv[optind];
 
     if (status != CLI_OK)
         return status;
-    if (strcmp(argv[optind + 1], "resident") == 0)
-        return wait_resident(argv[optind], timeout_ms);
-    states = wait_parse(argv[optind + 1]);
-    return states ? wait_store(argv[optind], states, timeout_ms) : CLI_USAGE;
+    if (strcmp(argv[optind + 1], "resident") != 0 && !(states = wait_parse(argv[optind + 1])))
+        return CLI_USAGE;
+    if (store_check(path) != CLI_OK)
+        return CLI_FAILURE;
+    return states ? wait_store(path, states, timeout_ms)
+                  : store_place_wait(AT_FDCWD, path, "device", false, timeout_ms);
 }
 
 const struct cli_command cmd_wait = {

@@ -80,6 +80,17 @@ int store_read_text(const char *path, char **text)
     return error;
 }
 
+int store_read_again(int fd, char *text, size_t room)
+{
+    ssize_t got;
+
+    do
+        got = pread(fd, text, room - 1, 0);
+    while (got < 0 && errno == EINTR);
+    text[got < 0 ? 0 : got] = '\0';
+    return got < 0 ? -errno : 0;
+}
+
 int store_read_json(const char *path, const char *file, json_t **json)
 {
     SCOPED_FREE char *name = store_file_path(path, file), *text = NULL;

@@ -18,6 +18,9 @@ char *store_file_path(const char *path, const char *file);
 
 /* Reads a small text file whole, NUL-terminated, free(3). 0 or a negative errno. */
 int store_read_text(const char *path, char **text);
+/* Reads a short text from the beginning, which makes a new text and resets poll(2). 0 or a negative
+ * errno. */
+int store_read_again(int fd, char *text, size_t room);
 /* Reads any file, of not much more than most_bytes (-ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 

@@ -104,28 +104,22 @@ struct place {
 static int place_open(int dir, const char *path, int flags)
 {
     SCOPED_FREE char *file = store_file_path(dir == AT_FDCWD ? path : ".", "residency");
-    int fd, error;
+    int fd;
 
     if (!file)
         return -ENOMEM;
     fd = openat(dir, file, flags | O_CLOEXEC);
-    error = fd < 0 ? -errno : 0;
-    return error ? error : fd;
+    return fd < 0 ? -errno : fd;
 }
 
-/* Reads at 0, which makes a new text and resets poll(2). */
 static int place_read(int fd, struct place *place)
 {
     char text[TEXT_BYTES], *second;
-    ssize_t got;
+    int error = store_read_again(fd, text, sizeof(text));
 
     memset(place, 0, sizeof(*place));
-    do
-        got = pread(fd, text, sizeof(text) - 1, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    text[got] = '\0';
+    if (error)
+        return error;
     second = strchr(text, '\n');
     if (!second)
         return 0;
