@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ahead - requests of the kernel that were read, and wait for their turn
+ * ahead - requests that were read from the kernel and wait for their turn
  *
- * /dev/fuse is one queue for all users. What it has is read ahead of the service, and served in
- * turns: looks and all other requests, in each of these the users, and of each user the process
- * groups, for in containers everybody is root. What must not overtake its order is served when it
- * is read: the close of a file that may be in a session, for who asks afterwards relies on it. An
- * INTERRUPT follows the request that it is of.
+ * /dev/fuse is one queue for all users. Its requests are read ahead of the service and served in
+ * turns: first looks against all other requests, then by user, then by process group, because in
+ * containers every process is root. A request that must keep its place in the order is served when
+ * it is read: the close of a file that may be in a session, because a client that asks afterwards
+ * relies on it. An INTERRUPT follows the request that it interrupts.
  *
- * A request that waits here is unanswered like any other: it is in the ledger, and the kernel sends
- * it to the next worker should this one die.
+ * A waiting request is unanswered like any other: it is in the ledger, and if this worker dies, the
+ * kernel sends it to the next one.
  */
 #include "fs/fs_internal.h"
 
@@ -19,25 +19,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AHEAD_LEAST_ARGUMENT 256u /* of an ioctl: less is not worth a look at its end */
+#define AHEAD_LEAST_ARGUMENT 256u /* of an ioctl: its zeros are cut only if it is larger */
 
-/* The first keys of a path. */
+/* The first keys of a path in the rota. */
 enum {
     AHEAD_LOOKS,
     AHEAD_OTHERS,
 };
 
-/* What lies in fs->buffer. */
+/* The request in fs->buffer. */
 struct arrival {
     struct fuse_in_header *head;
     const void *argument;
     size_t size;
-    bool is_close;  /* the kernel says of none whose it is */
-    bool is_needed; /* it is never refused: the sender relies on it */
+    bool is_close;  /* the kernel does not say whose it is */
+    bool is_needed; /* never refused: the sender relies on it */
     uint64_t fh;    /* of a close and of a WRITE */
 };
 
-/* ---- what it is -------------------------------------------------------------------------- */
+/* ---- kinds of requests ------------------------------------------------------------------- */
 
 static bool is_text(uint64_t node)
 {
@@ -85,7 +85,7 @@ static bool is_served_now(const struct fuse_in_header *head)
     }
 }
 
-/* APPLY takes away what was gathered, also where it fails. */
+/* Returns true for APPLY, which consumes the gathered bytes even if it fails. */
 static bool is_apply(const struct fuse_in_header *head, size_t size)
 {
     const struct fuse_ioctl_in *ioctl = (const struct fuse_ioctl_in *)(head + 1);
@@ -111,7 +111,7 @@ static bool describe(struct fs *fs, size_t size, struct arrival *arrival)
     return true;
 }
 
-/* ---- whose it is ------------------------------------------------------------------------- */
+/* ---- owners ------------------------------------------------------------------------------ */
 
 static uint32_t find_user(struct fs *fs, const struct arrival *arrival, uint32_t *pid)
 {
@@ -130,8 +130,8 @@ static uint32_t find_user(struct fs *fs, const struct arrival *arrival, uint32_t
     return file ? file->uid : arrival->head->uid;
 }
 
-/* The kernel alone is asked, and never waits: 0 if it does not know the thread, as of another
- * namespace. */
+/* Asks the kernel alone, and never waits. 0 if the kernel does not know the thread, as for one of
+ * another namespace. */
 static uint64_t find_group(uint32_t tid)
 {
     pid_t group = tid ? getpgid((pid_t)tid) : 0;
@@ -151,7 +151,7 @@ static struct fs_ahead_request **find(struct fs *fs, uint64_t unique)
     return at;
 }
 
-/* True: it is served behind the request that waits. */
+/* Attaches the INTERRUPT to a waiting request. False: that request does not wait. */
 static bool take_interrupt(struct fs *fs, const struct arrival *arrival)
 {
     const struct fuse_interrupt_in *interrupt = arrival->argument;
@@ -166,7 +166,7 @@ static bool take_interrupt(struct fs *fs, const struct arrival *arrival)
 
 /* ---- taking ------------------------------------------------------------------------------ */
 
-/* The end of an ioctl's argument that is zeros: who decodes it takes it for there. */
+/* Cuts zeros off the end of an ioctl's argument; the decoder fills them in again. */
 static void cut_zeros(struct arrival *arrival)
 {
     struct fuse_ioctl_in *ioctl = (struct fuse_ioctl_in *)(arrival->head + 1);
@@ -182,8 +182,9 @@ static void cut_zeros(struct arrival *arrival)
     arrival->size = heads + used;
 }
 
-/* As a WRITE of bytes that is served at once: what is beyond its user's share is its caller's to
- * write again. A line that is written to any other file means something as a whole alone. */
+/* Cuts a WRITE to its user's share, as for one that is served at once: its caller has to write the
+ * rest again. A line that is written to any other file has a meaning only as a whole, so it stays
+ * whole. */
 static void cut_write(struct fs *fs, struct arrival *arrival, struct service_admitted *admitted)
 {
     struct fuse_write_in *write = (struct fuse_write_in *)(arrival->head + 1);
@@ -203,8 +204,8 @@ static void cut_write(struct fs *fs, struct arrival *arrival, struct service_adm
     arrival->size = heads + bytes;
 }
 
-/* 0; -EDQUOT, -ENOMEM: its user is not to have more. A close is never refused, and a look counts by
- * its bytes alone: whatever else its user waits for, it may look. */
+/* Returns 0, or -EDQUOT or -ENOMEM if the user may not have more. A close is never refused, and a
+ * look counts by its bytes alone: however many requests of a user wait, it may look. */
 static int count(struct fs *fs, struct fs_ahead_request *request, const struct arrival *arrival)
 {
     uint64_t bytes = sizeof *request + arrival->size - request->admitted.bytes;
@@ -232,7 +233,7 @@ static void uncount(struct fs *fs, struct fs_ahead_request *request)
     request->is_counted = false;
 }
 
-/* A large one keeps the buffer that it was read into. */
+/* A large request keeps the buffer that it was read into. */
 static struct fs_ahead_request *new_request(struct fs *fs, const struct arrival *arrival)
 {
     bool steals = arrival->size >= FS_STEAL_FROM_BYTES;
@@ -259,7 +260,7 @@ static void refuse(struct fs *fs, uint64_t unique, int error)
     fs->host.end_step(fs->host.context);
 }
 
-/* It waits from now on. -ENOMEM; what count says */
+/* Queues the request. Returns 0, -ENOMEM, or an error of count. */
 static int queue(struct fs *fs, struct fs_ahead_request *request, const struct arrival *arrival)
 {
     struct fs_ahead_request **place = find(fs, request->unique);
@@ -276,8 +277,7 @@ static int queue(struct fs *fs, struct fs_ahead_request *request, const struct a
         return error;
     request->next = *place;
     *place = request;
-    if (!arrival
-             ->is_close) /* the kernel sends a close again, and nobody asks since when it waits */
+    if (!arrival->is_close) /* the kernel sends it again */
         request->ledger_slot = fs_ledger_shelve(fs, request->unique, &request->since_ms);
     return 0;
 }
@@ -351,7 +351,7 @@ void fs_ahead_done(struct fs *fs, struct fs_ahead_request *request)
     free_request(fs, request);
 }
 
-/* Who sent them is answered by the kernel, or sends them to the next worker. */
+/* The kernel answers the clients of these requests, or sends the requests to the next worker. */
 void fs_ahead_free(struct fs *fs)
 {
     struct fs_ahead_request *request;

@@ -10,7 +10,7 @@
 
 #define SET_OWNERSHIP (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
 
-/* `info`: the request came by an open file; NULL: by a path. */
+/* `info`: NULL if the request came by a path and not by an open file. */
 static void reply_attr(fuse_req_t req, uint64_t id, const struct fuse_file_info *info)
 {
     struct fs *fs = fs_of(req);
@@ -33,15 +33,15 @@ void fs_op_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
     reply_attr(req, node, info);
 }
 
-/* A tool narrows the mode of its temporary file before it writes to that, as mkstemp(3) does, and
- * sets the one that is to stay afterwards. */
+/* Returns true for a temporary file without bytes: a tool narrows its mode before it writes to it,
+ * as mkstemp(3) does, and sets the final mode afterwards. */
 static bool is_temporary_and_bare(const struct node *node)
 {
     return node->allocation && node->allocation->memory == LAYOUT_NO_MEMORY &&
            name_is_temporary(node->allocation->name);
 }
 
-/* Owner and mode are the store's; who asks for what they are already, as `cp -p` may, has it. */
+/* Owner and mode are the store's; setting the present values succeeds, as `cp -p` may do. */
 static int check_ownership(const struct fs *fs, const struct node *node, const struct stat *attr,
                            int which)
 {
@@ -80,7 +80,8 @@ static bool sets_other_than_now(int which)
            ((which & FUSE_SET_ATTR_MTIME) && !(which & FUSE_SET_ATTR_MTIME_NOW));
 }
 
-/* A store was changed now, says touch(1). It has no other times to set. */
+/* Says that the store was changed now, as touch(1) does. A store has no other time that can be
+ * set. */
 static int touch_store(fuse_req_t req, const struct node *node, int which)
 {
     struct service_caller caller;
@@ -105,7 +106,7 @@ static int get_ns(const struct timespec *time, bool is_now, int64_t *ns)
     return 0;
 }
 
-/* What is not named stays as it is. */
+/* A time that the caller does not set stays unchanged. */
 static int get_times(const struct stat *attr, int which, struct layout_times *times)
 {
     int error = 0;
@@ -117,8 +118,8 @@ static int get_times(const struct stat *attr, int which, struct layout_times *ti
     return error;
 }
 
-/* Allocations and their directory keep what a writer sets; all else has its store's time, and may
- * be touched only. */
+/* Allocations and their directory keep the times that a writer sets; all other nodes show their
+ * store's time, which can only be touched. */
 static int set_times(fuse_req_t req, const struct node *node, const struct stat *attr, int which)
 {
     struct service_times set = {.kind = CORE_KIND_ALLOCATION};
@@ -235,6 +236,6 @@ void fs_op_fallocate(fuse_req_t req, fuse_ino_t id, int mode, off_t offset, off_
     }
     if (node.allocation->memory != LAYOUT_NO_MEMORY && !node.allocation->spool &&
         end < node.allocation->size_bytes)
-        end = node.allocation->size_bytes; /* that much is there already */
+        end = node.allocation->size_bytes; /* the memory has this size already */
     resize_allocation(req, &node, &by, end, fs_reply_done);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attr_text - attributes of texts that are costly to make, whose length is that of the text */
+/* attr_text - attributes of texts that are costly to make: their size is only known from the
+ * text */
 #include "fs/fs_internal.h"
 
 static void reply_attr(fuse_req_t req, const struct node *node)

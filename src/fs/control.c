@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* control - what writing to `commit`, `seal`, `abort`, `residency` and `ctl` does */
+/* control - writes to `commit`, `seal`, `abort`, `residency` and `ctl` */
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
 
@@ -19,8 +19,8 @@ static void reply_all_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, request->bytes);
 }
 
-/* In the session that the file joined when it was opened, else the one that the caller is a member
- * of now. */
+/* Ends the session that the file joined when it was opened, otherwise the session of which the
+ * caller is a member now. */
 static void end_session(fuse_req_t req, const struct node *node, size_t size, uint64_t fh)
 {
     static const uint8_t no_group[16];
@@ -101,8 +101,8 @@ static void write_abort(fuse_req_t req, const struct node *node, const char *fro
         revoke(req, order, size, fh);
 }
 
-/* Bytes of a document, in the order in which they come; APPLY takes them, closing drops them. Only
- * a writer's handle gathers, so nobody fills the memory from outside. */
+/* Gathers a document's bytes in the order of their arrival; APPLY takes them, closing drops them.
+ * Only a writer's handle gathers, so no other client can fill the memory. */
 static void write_ctl(fuse_req_t req, const struct node *node, const char *from, size_t size,
                       uint64_t fh)
 {
@@ -129,7 +129,7 @@ static void write_ctl(fuse_req_t req, const struct node *node, const char *from,
     fs->grows = handle->id;
 }
 
-/* It only begins: who wants to wait polls. */
+/* Only begins the move: a client that wants to wait polls. */
 static void write_residency(fuse_req_t req, const char *from, size_t size, uint64_t fh)
 {
     struct service_move_order order;

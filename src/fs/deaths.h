@@ -3,8 +3,9 @@
 #ifndef GMSFS_FS_DEATHS_H
 #define GMSFS_FS_DEATHS_H
 
-/* The environment's variable names a file: each byte of it is a death, the last one the next.
- * `e`: the worker gives up, anything else: it is killed as if from outside. */
+/* Dies here if the variable of the environment says so: it names a file of which each byte is one
+ * death, the last byte the next one. `e`: the worker gives up; any other byte: it is killed as if
+ * from outside. */
 #ifdef GMSFS_TEST_HOOKS
 void fs_die_if_told(const char *variable);
 #else

@@ -103,7 +103,7 @@ void fs_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     fs_reply_error(req, error);
 }
 
-/* One that is in use stays, and drains. */
+/* A region in use stays, and drains. */
 static int remove_region(fuse_req_t req, const struct region *region)
 {
     struct service_caller caller;
@@ -179,7 +179,7 @@ static int rename_found(fuse_req_t req, const struct node *node, uint64_t parent
     struct service_actor by;
     if (node->kind != NODE_STORE && node->kind != NODE_ALLOCATION && node->kind != NODE_ENTRY)
         return -EPERM;
-    if (parent != new_parent) /* mv then copies, and says what it may not copy */
+    if (parent != new_parent) /* mv then copies, and reports files that cannot be copied */
         return -EXDEV;
     if (node->kind == NODE_STORE)
         return rename_store(req, node, name, flags);
@@ -224,7 +224,7 @@ static void reply_statfs(struct fs_request *request, int error, const struct ser
     }
     room = fs->core->stores.count * ((uint64_t)LAYOUT_MAX_ALLOCATIONS + LAYOUT_MAX_ENTRIES);
     uint64_t used = info.used_bytes + info.aside_bytes;
-    /* What others hold of the device is not free, although it is not ours. */
+    /* Memory that other processes use is not free, although it is not the mount's. */
     uint64_t free_bytes = info.total_bytes - used;
     if (info.knows_others && info.free_bytes < free_bytes)
         free_bytes = info.free_bytes;

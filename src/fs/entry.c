@@ -2,8 +2,8 @@
 /*
  * entry - the value of a metadata entry as a file
  *
- * What is written is gathered for the open file and becomes the entry's value, whole, at FLUSH,
- * fsync or RELEASE: an entry never shows half of a write. The session is the file's, fixed at open.
+ * Written bytes are gathered for the open file and become the entry's value, whole, at FLUSH, fsync
+ * or RELEASE: an entry never shows half of a write. The session is the file's, fixed at open.
  */
 #include "fs/fs_internal.h"
 
@@ -24,12 +24,12 @@ static int put_value(struct fs *fs, const struct service_actor *by,
                                     .offset = entry->offset,
                                     .value = value,
                                     .value_bytes = bytes};
-    memcpy(key, entry->key, entry->key_bytes); /* the entry goes with the change */
+    memcpy(key, entry->key, entry->key_bytes); /* the change frees the entry */
     return service_entry_put(fs->service, by, &changed);
 }
 
-/* Begins a new value as a copy of the present one, which may have become another when a next worker
- * goes on. */
+/* Begins a new value as a copy of the present one, which another client may have changed when the
+ * next worker continues. */
 static int start_gathering(struct fs *fs, struct fs_handle *handle,
                            const struct layout_entry *entry)
 {
@@ -131,7 +131,8 @@ int fs_entry_put(struct fs *fs, uint64_t fh)
     if (!error)
         handle->dirty = false;
     if (!error)
-        fs_note_gathered(fs, handle, FS_GATHERED_PUT, 0, NULL, 0); /* else it is put once more */
+        fs_note_gathered(fs, handle, FS_GATHERED_PUT, 0, NULL,
+                         0); /* else the next worker stores it again */
     return error;
 }
 
@@ -146,7 +147,7 @@ int fs_entry_resize(struct fs *fs, uint64_t id, const struct service_actor *by, 
         error = find_for_writing(fs, id, by->file, &node, &handle);
         if (!error)
             error = resize_gathered(fs, handle, (size_t)size);
-        return error ? error : fs_entry_put(fs, by->file); /* its size is seen at once */
+        return error ? error : fs_entry_put(fs, by->file); /* its size is visible at once */
     }
     if (node_find(fs->core, id, &node))
         return -ESTALE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events - a stream of JSON lines, of which the oldest go
+ * events - a stream of JSON lines, from which the oldest lines are dropped
  *
- * An offset is a byte of all that there ever was. A read that goes on where the last one of its
- * open file ended may be at another place: where lines had gone it was told how many, in a line
- * that is none of these.
+ * An offset counts all bytes that the stream ever had. A read that continues the last one of its
+ * open file may be at another place of the stream: if lines were dropped, the reader got a line
+ * with their number, which is not part of the stream.
  */
 #include "fs/fs_internal.h"
 
@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one answer: others wait while its lines are made. */
+/* Bound of one answer: other requests wait while its lines are made. */
 #define READ_BYTES (16u << 10)
 
-/* The next line becomes the handle's text. False: there is none. */
+/* Makes the next line the handle's text. loaded: false if there is none. */
 static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
 {
     uint64_t oldest = core_first_event(fs->core);
@@ -46,8 +46,8 @@ static int load_line(struct fs *fs, struct fs_handle *handle, bool *loaded)
     return 0;
 }
 
-/* How many events have gone since this byte was written; as far as is known, for their lines have
- * gone with them: from the beginning on it is all of them. */
+/* Returns how many events were dropped since the byte at `offset` was written. An estimate, because
+ * their lines are gone; from offset 0 it is exact, all of them. */
 static uint64_t count_lost(const struct core *core, uint64_t offset)
 {
     uint64_t gone = core_first_event(core) - 1, bytes = core_first_offset(core);
@@ -56,8 +56,7 @@ static uint64_t count_lost(const struct core *core, uint64_t offset)
     return lost > 0 ? lost : 1;
 }
 
-/* A read that does not go on where the last one ended begins at this byte of all that there ever
- * was. */
+/* Starts a read that does not continue the last one at this byte of the whole stream. */
 static int seek(struct fs *fs, struct fs_handle *handle, uint64_t offset)
 {
     const struct core *core = fs->core;
@@ -80,7 +79,7 @@ static int seek(struct fs *fs, struct fs_handle *handle, uint64_t offset)
     return error;
 }
 
-/* Fills `out` as far as there are lines; a line that does not fit goes on at the next read. */
+/* Fills `out` with lines; the next read continues a line that does not fit. */
 static int fill(struct fs *fs, struct fs_handle *handle, char *out, size_t size, size_t *used)
 {
     while (*used < size) {
@@ -101,7 +100,7 @@ static int fill(struct fs *fs, struct fs_handle *handle, char *out, size_t size,
     return 0;
 }
 
-/* Where a next worker goes on. */
+/* Keeps the position for the next worker. */
 static void keep_position(struct fs *fs, struct fs_handle *handle)
 {
     struct fs_kept_handle *kept = fs_handle_keep(fs, handle);
@@ -145,8 +144,8 @@ static int read_on(struct fs *fs, struct fs_handle *handle, uint64_t offset, cha
     return error;
 }
 
-/* For the kernel's pages, which all open files share: what every user may see, at its own place.
- * -EINVAL: some of it has gone */
+/* For the kernel's pages, which all open files share: the lines as every user may see them, at
+ * their own offsets. -EINVAL: some of them were dropped. */
 static int read_pages(struct fs *fs, uint64_t offset, char *out, size_t size, size_t *used)
 {
     const struct core *core = fs->core;

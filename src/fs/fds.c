@@ -3,7 +3,7 @@
  * fds - the ticket socket `.fds`: clients exchange tickets for descriptors
  *
  * A connection answers one request after the other. While descriptors are being sent, its further
- * requests are not read; nothing ever waits for a client. What a client does wrong costs it its
+ * requests are not read; nothing ever waits for a client. A client's mistake costs it its
  * connection.
  */
 #include "fs/fs_internal.h"
@@ -41,7 +41,7 @@ static void drop(struct connection *connection)
     fds_answer_forget(&connection->answer);
     fds_close_when_read(connection);
     if (fs->drainer == connection && fds_drain_serve(connection)) {
-        fs->drainer = NULL; /* without memory for the record: the tick ends what nobody claims */
+        fs->drainer = NULL; /* without memory for the record: the tick ends unclaimed drains */
         fs->unclaimed_until_ms = fs->now_ms;
     }
     service_end_drain(fs->service, &connection->drain);
@@ -54,7 +54,7 @@ static void drop(struct connection *connection)
 
 void fs_fds_drop_all(struct fs *fs)
 {
-    fs->drainer = NULL; /* the mount goes, or nobody can reach it any more */
+    fs->drainer = NULL; /* the mount goes, or no client can reach it any more */
     while (fs->connections && fs->connections->count)
         drop(fs->connections->items[fs->connections->count - 1]);
     fds_close_unread(fs);
@@ -74,7 +74,7 @@ static void warn(struct connection *connection, const char *what)
 struct batch {
     struct fds_items message;
     int own[GMSFS_BATCH_MAX];
-    unsigned own_count; /* are ours to close */
+    unsigned own_count; /* first of `own`, to be closed here */
 };
 
 static void close_own(struct batch *batch)
@@ -83,27 +83,27 @@ static void close_own(struct batch *batch)
         close(batch->own[--batch->own_count]);
 }
 
-/* It may be over in a moment: the transfer goes on then. */
+/* Returns true for a shortage that may be over in a moment: the transfer then continues. */
 static bool is_shortage(int error)
 {
     return error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM || error == -EMFILE ||
            error == -ENFILE;
 }
 
-/* The next message of the ticket, whose use was recorded in a step that is over. Whatever is wrong
- * with the session is told, and ends the transfer. */
+/* Sends the next message of the ticket, whose use an earlier step has recorded. Any error of the
+ * session is answered, and ends the transfer. */
 static int send_batch(struct connection *connection)
 {
     struct fs *fs = connection->fs;
     uint64_t left = connection->ticket.count - connection->sent;
     uint32_t count = left < connection->batch ? (uint32_t)left : connection->batch;
-    struct batch batch; /* large: what is read of it is set */
+    struct batch batch; /* large: not cleared; every field that is read is set */
     int error = 0;
     if (count && !fds_may_send(connection, count))
         return -ETOOMANYREFS;
     if (count)
         error = fds_charge(connection, FDS_ITEMS_BYTES(count));
-    if (error) /* the first message says so; a later one waits until other clients have read */
+    if (error) /* the first message reports it; a later one waits until other clients have read */
         return connection->sent ? -ENOMEM : fds_send_answer(connection, error, 0);
     batch.message.header =
         (struct gmsfs_fds_header){.version = GMSFS_ABI_VERSION, .remaining = left - count};
@@ -133,7 +133,7 @@ static int send_batch(struct connection *connection)
     return 0;
 }
 
-/* Sends what the socket takes. False: the connection is gone. */
+/* Sends as much as the socket takes. False: the connection is gone. */
 static bool go_on(struct connection *connection)
 {
     struct fs *fs = connection->fs;
@@ -216,7 +216,7 @@ static void unmount(struct connection *connection)
     struct fs *fs = connection->fs;
     struct service_peer peer = fds_peer_of(connection);
     int error = service_may_unmount(fs->service, &peer);
-    if (!error) { /* what is answered is to be done, whatever becomes of this process */
+    if (!error) { /* the keeper is told before the answer, and unmounts even if this process ends */
         log_info("%s: process %d (uid %u) asked for the unmount", fs->options.mountpoint,
                  connection->pid, connection->uid);
         fs->host.request_unmount(fs->host.context);
@@ -225,12 +225,12 @@ static void unmount(struct connection *connection)
         drop(connection);
     if (error)
         return;
-    fs->host.end_step(fs->host.context); /* the answer has left */
-    fs_fds_drop_all(fs);                 /* they hold the mount; the answer can still be read */
+    fs->host.end_step(fs->host.context); /* sends the answer */
+    fs_fds_drop_all(fs); /* they hold the mount; the client can still read the answer */
 }
 
 /* Lets this connection govern the mount. holder: with -EBUSY the pid of the process that governs
- * it, 0 if that cannot be seen. */
+ * it, 0 if it cannot be seen. */
 static int govern(struct connection *connection, int sender, uint64_t *holder)
 {
     struct fs *fs = connection->fs;
@@ -252,7 +252,7 @@ static int govern(struct connection *connection, int sender, uint64_t *holder)
     return 0;
 }
 
-/* The keeper answers; it looks at who asks by itself. */
+/* The keeper answers, and checks the client by itself. */
 static void introduce(struct connection *connection, uint32_t op)
 {
     const struct fs *fs = connection->fs;
@@ -274,7 +274,7 @@ static void on_region_answered(void *context, int error)
         drop(connection);
 }
 
-/* Takes the descriptor. */
+/* Asks for a region; takes the descriptor over. */
 static void ask_region(struct connection *connection, struct fds_received *received)
 {
     struct fds_region_asker asker = {.fs = connection->fs,
@@ -283,7 +283,8 @@ static void ask_region(struct connection *connection, struct fds_received *recei
                                      .peer = {.uid = connection->uid},
                                      .object = received->object};
     received->object = -1;
-    /* One that cannot be seen now asks all the same: only `events` and `sessions` name it. */
+    /* A process that cannot be seen now may ask all the same: only `events` and `sessions` name
+     * it. */
     fds_find_sender(connection, received->sender, &asker.peer.process);
     int error = 0;
     if (received->request.op == GMSFS_FDS_REGION_LIST)
@@ -297,7 +298,7 @@ static void ask_region(struct connection *connection, struct fds_received *recei
         drop(connection);
 }
 
-/* A request about regions has an answer of its own shape, whatever is wrong with it. */
+/* Answers an error in the op's own shape, which requests about regions have. */
 static void answer_refused(struct connection *connection, const struct gmsfs_fds_request *request,
                            int error)
 {
@@ -363,8 +364,9 @@ static void serve(struct connection *connection, struct fds_received *received)
     }
 }
 
-/* Workers ended as they received from this process: what it sent is taken off unread, for a close
- * with something left would reset the connection, and is answered. */
+/* Takes the request off the socket without receiving descriptors, because workers died as they
+ * received from this process; a close with unread bytes would reset the connection before the
+ * client gets the answer. */
 static void refuse_unread(struct connection *connection)
 {
     char byte;
@@ -374,8 +376,8 @@ static void refuse_unread(struct connection *connection)
     drop(connection);
 }
 
-/* True: nothing is read now, for the client has not read the last answer, or the connection is
- * gone. */
+/* Returns true if nothing may be read now: the client has not read the last answer, or the
+ * connection is gone. */
 static bool await_reader(struct connection *connection)
 {
     bool awaits = fds_has_unread(connection->watch.fd);
@@ -394,12 +396,12 @@ static void on_ready(struct event_watch *watch, uint32_t events)
     struct connection *connection = (struct connection *)watch;
     struct fds_received received;
     fds_work_for(connection, connection->asked);
-    if (connection->registering) { /* nothing is read now: it is the peer that has gone */
+    if (connection->registering) { /* reads are paused, so the event means that the peer has gone */
         drop(connection);
         return;
     }
     if (connection->sending) {
-        /* Nothing is read now, so READ alone says that the peer hung up: sending will tell. */
+        /* Reads are paused, so READ alone means that the peer hung up: sending finds out. */
         (void)events;
         go_on(connection);
         return;
@@ -443,7 +445,7 @@ static bool is_idle(const struct connection *connection)
            connection != fs->drainer && connection != fs->governor;
 }
 
-/* Drops the connection that its user has not used for longest. False: none of them rests. */
+/* Drops the idle connection that its user has not used for longest. False: the user has none. */
 static bool make_place(struct fs *fs, uint32_t uid)
 {
     struct fs_connections *all = fs->connections;
@@ -451,7 +453,7 @@ static bool make_place(struct fs *fs, uint32_t uid)
     for (size_t i = 0; all && i < all->count; i++) {
         struct connection *at = all->items[i];
         if (at->uid == uid && is_idle(at) && (!oldest || at->active_ms < oldest->active_ms) &&
-            !fds_has_unread(at->watch.fd)) /* its place is kept until they are read */
+            !fds_has_unread(at->watch.fd)) /* it keeps its place until they are read */
             oldest = at;
     }
     if (oldest)
@@ -509,7 +511,7 @@ static int add_connection(struct fs *fs, int fd)
     return 0;
 }
 
-/* Without a descriptor left the listener would go on being ready: it rests until the next tick. */
+/* Without a free descriptor the listener would stay ready: it rests until the next tick. */
 static void rest(struct fs *fs)
 {
     fs->listener_rests = fs_watch(fs, &fs->listener, 0) == 0;
@@ -539,7 +541,7 @@ static void on_connect(struct event_watch *watch, uint32_t events)
     }
 }
 
-/* What cannot be watched now is tried again at the next tick. */
+/* If the listener cannot be watched now, the tick tries again. */
 static void listen_or_rest(struct fs *fs)
 {
     int error = fs_watch(fs, &fs->listener, EVENT_READ);
@@ -556,7 +558,7 @@ void fs_set_listener(struct fs *fs, int listen_fd)
     }
     fs->listener = (struct event_watch){.fd = listen_fd, .ready = on_connect};
     fs->listener_rests = false;
-    /* Its node goes with it: otherwise it could not be bound again after a refused unmount. */
+    /* Removes its node too: otherwise it could not be bound again after a refused unmount. */
     fs->top.has_socket = listen_fd >= 0;
     if (listen_fd >= 0)
         listen_or_rest(fs);
@@ -571,8 +573,7 @@ static const char *why_stalled(const struct connection *connection)
                                : "does not read its descriptors";
 }
 
-/* A connection that waits for its client makes no progress; one that is starved has a second try.
- */
+/* A transfer that waits for its client makes no progress here; a starved one is tried again. */
 bool fs_fds_tick(struct fs *fs)
 {
     if (fs->listener_rests)

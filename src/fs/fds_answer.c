@@ -52,7 +52,8 @@ void fds_answer_forget(struct fds_answer *answer)
     answer->bytes = NULL;
 }
 
-/* Neighbours' tags are alike as a rule. What has no room is not told. */
+/* Places the tag, or shares the last item's, because neighbours' tags are mostly alike. A tag that
+ * does not fit is left out. */
 static uint32_t place_tag(struct fds_items *message, const char *tag)
 {
     size_t size = tag ? strlen(tag) + 1 : 0;
@@ -78,7 +79,7 @@ void fds_add_item(struct fds_items *message, const struct service_descriptor *de
         .aligned_bytes = descriptor->aligned_bytes,
         .tag_at = tag_at,
     };
-    /* They are of one kind: all of a store moves at once. */
+    /* all are of one kind: a store moves as a whole */
     message->header.memory = (uint32_t)descriptor->memory;
     message->descriptors[at] = descriptor->fd;
     message->header.count++;

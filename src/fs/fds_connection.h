@@ -2,7 +2,7 @@
 /*
  * fds_connection - a connection of the ticket socket
  *
- * For fds.c, whose these are, and for what serves requests of one.
+ * For fds.c, which owns the connections, and for the files that serve their requests.
  */
 #ifndef GMSFS_FS_FDS_CONNECTION_H
 #define GMSFS_FS_FDS_CONNECTION_H
@@ -15,23 +15,23 @@ struct connection {
     struct event_watch watch;
     struct fs *fs;
     struct fds_answer answer;
-    struct event_held held; /* descriptors are to be sent when what was recorded counts */
+    struct event_held held; /* descriptors to be sent once the step's records are written */
     uint32_t uid;
     int pid;
-    bool sending, starved; /* starved: no descriptor may be in flight now; the tick tries again */
+    bool sending, starved; /* starved: no descriptor can be sent now; the tick tries again */
     uint32_t asked;        /* op of the last request */
     uint64_t active_ms;    /* last progress */
     struct service_redeemed ticket;
     uint64_t sent;
-    uint32_t unread;        /* so many of its descriptors are unread at most (fds_unread.h) */
-    bool awaits_share;      /* that is why it is starved */
-    bool awaits_reader;     /* its next request is read when its client has read the last answer */
-    uint64_t charged_bytes; /* of long answers, until its client has read them (fds_charge) */
-    uint64_t kept;          /* under this number the keeper holds it; 0: it does not */
+    uint32_t unread;        /* upper bound of its unread descriptors (fds_unread.h) */
+    bool awaits_share;      /* the reason why it is starved */
+    bool awaits_reader;     /* its next request is read once its client has read the last answer */
+    uint64_t charged_bytes; /* bytes of long answers, until its client has read them (fds_charge) */
+    uint64_t kept;          /* number under which the keeper holds it; 0: it does not */
     bool is_passed_on;      /* the keeper answers on its socket */
     uint32_t batch;
     struct fds_region_op *registering; /* nothing is read until it is answered; NULL: none */
-    struct service_drain drain;        /* of a store; it ends with the connection */
+    struct service_drain drain;        /* drain of a store, which ends with the connection */
 };
 
 struct fs_connections {
@@ -40,18 +40,18 @@ struct fs_connections {
 };
 
 struct service_peer fds_peer_of(const struct connection *connection);
-/* Who is to have the descriptors: not who connected, where that has forked since. pid 0: it cannot
- * be seen. */
+/* Finds the process that sent the request, which gets the descriptors: it is not the one that
+ * connected if that has forked since. pid 0: it cannot be seen. */
 int fds_find_sender(struct connection *connection, int pid, struct core_process *process);
-/* Root's, or the mount's owner's: they can do to the daemon what they like. */
+/* Returns true for root and the mount's owner, who control the daemon anyway. */
 bool fds_is_trusted(const struct connection *connection);
-/* So long one may go without progress. */
+/* Returns how long a transfer may stay without progress. */
 uint64_t fds_stall_ms(void);
-/* This is served now, for the keeper to see. */
+/* Tells the keeper that this request is in work now. */
 void fds_work_for(const struct connection *connection, uint32_t op);
-/* Worker after worker has died of it. */
+/* Returns true if workers died of this request again and again. */
 bool fds_is_refused(const struct connection *connection, uint32_t op);
-/* A header without descriptors. As fds_answer_send. */
+/* Answers a header without descriptors. Returns as fds_answer_send. */
 int fds_send_answer(struct connection *connection, int error, uint64_t remaining);
 
 #endif

@@ -27,7 +27,7 @@ static int begin_store(struct fs *fs, const struct service_peer *peer,
     bool is_unheard = store && store->drain.is_on && own->store == 0 && !is_claimed(fs, store) &&
                       service_is_drainer(&store->drain.by, peer);
 
-    if (is_unheard) /* the last worker ended before it had answered */
+    if (is_unheard) /* the last worker ended before it answered */
         *own = (struct service_drain){.store = store->id, .id = store->drain.id};
     int error = service_drain_store(fs->service, peer, request->ticket, request->batch, own);
     if (error && is_unheard)
@@ -64,7 +64,8 @@ int fds_drain_serve(struct connection *connection)
     return error;
 }
 
-/* Or its process is there still, and may come again; of one that cannot be seen nobody knows. */
+/* Returns true if the drain is claimed, or if its process is still there and may come again; a
+ * process that cannot be seen counts as there. */
 static bool may_be_claimed(void *context, const struct core_store *store)
 {
     const struct fs *fs = context;
@@ -99,7 +100,7 @@ static int begin_drain(struct connection *connection, const struct service_peer 
     int error = service_drain(fs->service, peer, revoke);
     if (error)
         return error;
-    if (!was_drained) /* a mount that is drained for good stays so when this one goes */
+    if (!was_drained) /* a mount that is drained for good stays so when this connection goes */
         fs->drainer = connection;
     log_info("%s: process %d (uid %u) drains the mount", fs->options.mountpoint, connection->pid,
              connection->uid);
@@ -111,7 +112,7 @@ struct drain_answer {
     struct gmsfs_fds_drain drain;
 };
 
-/* drainer NULL: there is an error. */
+/* drainer may be NULL if there is an error. */
 static int answer_begun(struct connection *connection, int error,
                         const struct core_drainer *drainer)
 {
@@ -121,7 +122,7 @@ static int answer_begun(struct connection *connection, int error,
     return fds_answer_send(&connection->answer, &answer, sizeof answer);
 }
 
-/* Which process drains: the next worker is to know it again. */
+/* Returns the process that drains, which the next worker has to recognize. */
 static struct service_peer drainer_of(struct connection *connection, int sender)
 {
     struct service_peer peer = fds_peer_of(connection);
@@ -153,7 +154,7 @@ static int resume_drain(struct connection *connection, const struct service_peer
     return 0;
 }
 
-/* DRAIN, DRAIN_END, SERVE. */
+/* Serves DRAIN, DRAIN_END, SERVE. */
 static int drain_mount(struct connection *connection, const struct service_peer *peer,
                        const struct gmsfs_fds_request *request)
 {
@@ -174,7 +175,7 @@ static int drain_mount(struct connection *connection, const struct service_peer 
     return fds_send_answer(connection, error, remaining);
 }
 
-/* STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
+/* Serves STORE_DRAIN, STORE_HOLDERS, STORE_SERVE. */
 static int drain_store(struct connection *connection, const struct service_peer *peer,
                        const struct gmsfs_fds_request *request)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fds_fence - the fence of a checkpoint, asked for on the ticket socket */
+/* fds_fence - the fence of a checkpoint, requested on the ticket socket */
 #include "fs/fs_internal.h"
 
 #include "base/log.h"
@@ -69,7 +69,7 @@ static int answer(const struct fs *fs, const struct peer *peer,
     told->is_up = now.is_up;
     told->obstacle = asked.obstacle;
     snprintf(told->why, sizeof told->why, "%s", service_obstacle_text(asked.obstacle));
-    /* Who may not end it is not told by what it ends. */
+    /* The token that ends the fence is only for clients that may end it. */
     if (now.is_up && service_may_fence(fs->service, &caller) == 0)
         memcpy(told->token, now.token, sizeof told->token);
     return error;

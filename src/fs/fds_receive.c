@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* 1: what is about to be received is a registration, and a descriptor of this user can be taken. 0,
- * or a negative errno */
+/* Returns 1 if the next message is a registration and a descriptor of this user can be taken, 0 if
+ * not, or a negative errno. */
 static int takes_descriptor(const struct fs *fs, int fd, uint32_t uid)
 {
     struct gmsfs_fds_request next;
@@ -21,8 +21,8 @@ static int takes_descriptor(const struct fs *fs, int fd, uint32_t uid)
            fs->host.may_take(fs->host.context, uid);
 }
 
-/* Nothing that is asked of a file in memory waits for anybody, close(2) neither: only those have
- * seals. */
+/* Keeps a descriptor only if it has seals, as files in memory alone have: no call on such a file
+ * waits for another process, close(2) neither. */
 static int keep_in_memory(const struct fs *fs, uint32_t uid, int fd, int *object)
 {
     if (fcntl(fd, F_GET_SEALS) >= 0) {
@@ -34,7 +34,7 @@ static int keep_in_memory(const struct fs *fs, uint32_t uid, int fd, int *object
     return error;
 }
 
-/* 0, or why it cannot be told what came. */
+/* Returns 0, or the error that left the received descriptor unknown. */
 static int read_control(const struct fs *fs, uint32_t uid, struct msghdr *head,
                         struct fds_received *received)
 {
@@ -68,7 +68,7 @@ int fds_receive(const struct fs *fs, int fd, uint32_t uid, struct fds_received *
                           .msg_controllen = CMSG_SPACE(sizeof(struct ucred))};
     int takes = takes_descriptor(fs, fd, uid);
     if (takes > 0)
-        head.msg_controllen += CMSG_LEN(sizeof(int)); /* with padding there were room for two */
+        head.msg_controllen += CMSG_LEN(sizeof(int)); /* with padding there would be room for two */
     *received = (struct fds_received){.object = -1};
     ssize_t size = takes < 0 ? -1 : recvmsg(fd, &head, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
     if (size < 0)

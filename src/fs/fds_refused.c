@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fds_refused - who asks on `.fds` while workers die of it: the connection goes with the worker,
- * and the next one is another, so it is the process and what it asks that count (keeper_poison.c)
- */
+/* fds_refused - processes whose requests on `.fds` kill workers: a connection goes with the worker,
+ * and the next one is new, so the process and its request count (keeper_poison.c) */
 #include "fs/fds_connection.h"
 
 #include <stdatomic.h>
@@ -12,7 +11,7 @@ void fds_work_for(const struct connection *connection, uint32_t op)
     uint32_t pid = (uint32_t)connection->pid;
 
     atomic_store(&ledger->at[0],
-                 fs_at_asker(connection->uid, pid, op)); /* the step's end ends it */
+                 fs_at_asker(connection->uid, pid, op)); /* the step's end clears it */
 }
 
 static bool is_refused(const struct fs *fs, uint64_t what)
@@ -30,8 +29,8 @@ bool fds_is_trusted(const struct connection *connection)
     return connection->uid == 0 || connection->uid == connection->fs->options.owner_uid;
 }
 
-/* Root and the mount's owner are refused what they ask alone, not all that their programs do: they
- * can upgrade, drain and unmount, which ends what workers die of. */
+/* Root and the mount's owner are refused that one request, not all their programs' requests: they
+ * can upgrade, drain and unmount, which ends the deaths. */
 bool fds_is_refused(const struct connection *connection, uint32_t op)
 {
     uint32_t uid = connection->uid, pid = (uint32_t)connection->pid;

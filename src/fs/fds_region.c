@@ -45,7 +45,7 @@ struct fds_region_op {
     struct service_request request;
     struct fds_answer *answer;
     enum service_region_reason reason;
-    void (*answered)(void *context, int error); /* NULL: nobody hears of it */
+    void (*answered)(void *context, int error); /* NULL: no connection waits for it */
     void *context;
     bool is_done;
     int sent;
@@ -124,7 +124,7 @@ static void on_registered(struct service_request *request, int error,
         return;
     }
     op->sent = send_answer(op->answer, &answer);
-    if (op->context) { /* later: the connection goes on */
+    if (op->context) { /* answered later: the connection resumes */
         void *context = op->context;
         int sent = op->sent;
         free(op);
@@ -137,7 +137,8 @@ void fds_region_forget(struct fds_region_op *op)
     op->answered = NULL;
 }
 
-/* Of another owner what root tells counts; of himself, what the kernel knows. */
+/* Fills the owner of the region: from root's words if it is another user, else from the
+ * kernel's. */
 static int find_owner(const struct fds_region_asker *asker, uint32_t uid,
                       const struct gmsfs_fds_region_request *request, struct peer *peer,
                       struct service_caller *owner)
@@ -197,7 +198,7 @@ static int register_region(const struct fds_region_asker *asker, uint32_t uid,
     return 0;
 }
 
-/* ---- the others -------------------------------------------------------------------------- */
+/* ---- other requests ---------------------------------------------------------------------- */
 
 static bool matches(const struct region *region, uint32_t kind)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fds_region - regions, asked for on the ticket socket
+ * fds_region - regions, requested on the ticket socket
  *
  * For fds.c alone: one request of a connection, which is answered by one message, mostly at once.
  */
@@ -14,25 +14,26 @@ struct fds_region_asker {
     int fd;                    /* the connection's */
     struct fds_answer *answer; /* likewise */
     struct service_peer peer;
-    int object; /* the descriptor that came along, in memory; taken over. -1: none */
+    int object; /* received descriptor of a file in memory, taken over; -1: none */
 };
 
-/* Of the longest answer. */
+/* Size of the longest answer. */
 #define FDS_REGION_LIST_BYTES                                                   \
     (sizeof(struct gmsfs_fds_header) + sizeof(struct gmsfs_fds_region_answer) + \
      GMSFS_REGION_LIST_MAX * sizeof(struct gmsfs_region_info))
 
 struct fds_region_op; /* a registration that is not answered yet */
 
-/* Answers, or begins what answers later: then *op is set, and `answered` is called with 0 or what
- * kept the answer from being sent, unless the op is forgotten before. 0, or what kept it now. */
+/* Answers now, or later: then *op is set, and `answered` is called with 0 or the error that
+ * prevented the answer, unless the op is forgotten before. Returns 0, or the error that prevented
+ * the answer now. */
 int fds_region_ask(const struct fds_region_asker *asker,
                    const struct gmsfs_fds_region_request *request,
                    void (*answered)(void *context, int error), void *context,
                    struct fds_region_op **op);
-/* Answers a request that cannot be taken, in the shape of those that can. As fds_answer_send */
+/* Answers an error to a request about regions. Returns as fds_answer_send. */
 int fds_region_refuse(struct fds_answer *to, int error);
-/* The connection is gone: what was asked for is done all the same, and nobody hears of it. */
+/* Forgets the connection, which is gone: its request is still carried out, without an answer. */
 void fds_region_forget(struct fds_region_op *op);
 
 #endif

@@ -19,7 +19,7 @@ bool fds_request_is_region(const struct gmsfs_fds_request *request)
     return request->op >= GMSFS_FDS_REGION_REGISTER && request->op <= GMSFS_FDS_REGION_LIST;
 }
 
-/* So much of a message is its request; behind it there are zeros. */
+/* Checks the length of the request; a longer message has only zeros behind it. */
 static int check_size(const struct gmsfs_fds_request *request, const void *bytes, size_t size)
 {
     bool of_region = fds_request_is_region(request);
@@ -44,7 +44,7 @@ int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request 
     return request->op >= GMSFS_FDS_REDEEM && request->op <= GMSFS_FDS_GOVERN ? 0 : -EINVAL;
 }
 
-/* What belongs to registering alone. */
+/* Returns true if no field is set that only a registration uses. */
 static bool describes_nothing(const struct gmsfs_fds_region_request *request)
 {
     return request->gid == 0 && request->group_count == 0 && request->key_bytes == 0 &&

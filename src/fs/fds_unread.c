@@ -10,30 +10,31 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Of RLIMIT_NOFILE: there are other mounts, and the daemon's own messages. */
+/* Fractions of RLIMIT_NOFILE: other mounts and the daemon's own messages need descriptors too. */
 #define PART_OF_ALL  3u
 #define PART_OF_USER 6u
 
-/* A connection that is over, whose client has not read all, or which the keeper still holds. */
+/* A connection that is over, and has unread descriptors or is still held by the keeper. */
 struct fds_unread {
     struct fds_unread *next;
     uint32_t uid;
     int fd;
     uint32_t count;
-    uint32_t places; /* among the connections of its user */
+    uint32_t places; /* its places among the connections of its user */
     uint64_t charged_bytes;
     uint64_t kept;
 };
 
-/* Of those that were sent: what lies there unread takes no less than its items do. */
+/* Returns an upper bound of the unread descriptors out of `sent`: an unread message takes at least
+ * the bytes of its items. */
 static uint32_t count_unread(int fd, uint32_t sent)
 {
     size_t most = peer_count_unread(fd) / sizeof(struct gmsfs_fds_item);
     return most < sent ? (uint32_t)most : sent;
 }
 
-/* A byte is left of a message that is being read: the kernel takes it off after it has told of
- * that. */
+/* A message that is being read may leave one byte here: the kernel announces the read before it
+ * takes the message off, so one byte counts as none. */
 bool fds_has_unread(int fd)
 {
     return count_unread(fd, 1) > 0;
@@ -54,7 +55,7 @@ static void close_one(struct fs *fs, const struct fds_unread *unread)
     service_give(fs->service, SERVICE_BOUND_FRAMES, unread->uid, unread->charged_bytes);
 }
 
-/* Where the keeper cannot be told now: at the next tick. */
+/* Returns false if the keeper cannot be told now; the next tick tries again. */
 static bool drop_kept(struct fs *fs, uint64_t kept)
 {
     return kept == 0 || fs->host.drop_unread(fs->host.context, kept);
@@ -81,14 +82,15 @@ void fds_close_unread(struct fs *fs)
     struct fds_unread *next;
     for (struct fds_unread *unread = fs->unread; unread; unread = next) {
         next = unread->next;
-        drop_kept(fs, unread->kept); /* else it is when the mount is out of the tree */
+        drop_kept(fs, unread->kept); /* if this fails, the keeper drops it when the mount is out of
+                                        the tree */
         close_one(fs, unread);
         free(unread);
     }
     fs->unread = NULL;
 }
 
-/* What was read meanwhile counts no more. */
+/* Corrects the counts by the messages that clients have read. */
 bool fds_count_unread(struct fs *fs)
 {
     bool some_left = close_those_read(fs);
@@ -117,7 +119,7 @@ int fds_charge(struct connection *connection, uint64_t more_bytes)
     return error;
 }
 
-/* How many the user of this connection has under way by others. */
+/* Returns how many unread descriptors the user of this connection has on other connections. */
 static uint64_t count_others(const struct connection *own)
 {
     const struct fs *fs = own->fs;
@@ -132,7 +134,8 @@ static uint64_t count_others(const struct connection *own)
     return of_others;
 }
 
-/* Another one of its user has waited for so long that this one is behind it. */
+/* Returns true if another connection of the user has waited so long that this one has to let it go
+ * first. */
 static bool is_behind(const struct connection *own)
 {
     const struct fs_connections *all = own->fs->connections;
@@ -146,7 +149,7 @@ static bool is_behind(const struct connection *own)
     return false;
 }
 
-/* One connection has no more under way than its socket takes. */
+/* A single connection is bounded by its socket alone. */
 static bool has_room(const struct connection *connection, uint32_t count)
 {
     struct fs *fs = connection->fs;
@@ -210,7 +213,7 @@ void fds_close_when_read(struct connection *connection)
                                     .charged_bytes = connection->charged_bytes,
                                     .kept = connection->kept};
     bool is_unread = !connection->is_passed_on && fds_has_unread(over.fd);
-    if (is_unread || over.kept) /* its client hears of it behind what it has not read */
+    if (is_unread || over.kept) /* the client learns of it after its unread messages */
         shutdown(over.fd, SHUT_RDWR);
     if (is_unread || !drop_kept(connection->fs, over.kept))
         end_later(connection->fs, &over);
@@ -218,9 +221,9 @@ void fds_close_when_read(struct connection *connection)
         close_one(connection->fs, &over);
 }
 
-/* What one user's connections count for where nobody knows how many were sent: what lies there
- * tells much more than there can be, and would hold up the others. He never had more than his
- * share, but by a single connection. */
+/* Returns how many descriptors to count for a connection if the number sent is unknown: the unread
+ * bytes suggest far more than there can be, which would block the other users. The user never had
+ * more than its share, except by a single connection. */
 static uint32_t count_within_share(const struct fs *fs, uint32_t uid, uint32_t count)
 {
     struct rlimit limit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file - reading, writing and syncing open files: who does it for which kind */
+/* file - reading, writing and syncing open files: chooses the function for each kind of file */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -25,8 +25,9 @@ static void read_allocation(fuse_req_t req, uint64_t fh, size_t size, uint64_t o
             request, service_read(fs_of(req)->service, fh, size, offset, &request->service));
 }
 
-/* Pages stay in the kernel's cache, and nobody can tell it that a process has written to the memory
- * behind them by a mapping. So there are pages only of what a reader keeps from being written. */
+/* Pages stay in the kernel's cache, and the daemon cannot tell the kernel that a process has
+ * written to the memory behind them by a mapping. So only memory that a reader protects from
+ * writers has pages. */
 static bool may_have_pages(const struct core *core, uint64_t fh)
 {
     const struct core_file *file = core_find_file(core, fh);
@@ -34,7 +35,7 @@ static bool may_have_pages(const struct core *core, uint64_t fh)
     return session && session->mode == LOCK_MODE_RO && file->kind == CORE_KIND_ALLOCATION;
 }
 
-/* A value may be looked at without a session: it has pages while nobody writes. */
+/* A value may be read without a session: it has pages while there is no writer. */
 static bool may_have_entry_pages(const struct core *core, uint64_t fh)
 {
     const struct core_file *file = core_find_file(core, fh);
@@ -42,7 +43,8 @@ static bool may_have_entry_pages(const struct core *core, uint64_t fh)
     return store && store->lock.held[LOCK_MODE_RW] == 0;
 }
 
-/* Who holds a region that lies on an allocation reads its bytes, others its facts. */
+/* A holder of a region that lies on an allocation reads its bytes, other clients its
+ * description. */
 static bool is_held_allocation(const struct core *core, uint64_t fh)
 {
     const struct core_file *file = core_find_file(core, fh);
@@ -59,7 +61,7 @@ static bool may_read_pages(const struct core *core, uint64_t id, uint64_t fh)
     case NODE_ENTRY:
         return may_have_entry_pages(core, fh);
     default:
-        return true; /* whoever makes the text decides */
+        return true; /* the function that makes the text decides */
     }
 }
 
@@ -104,7 +106,7 @@ static void reply_written(struct fs_request *request, int error,
         fuse_reply_write(request->req, answer->bytes);
 }
 
-/* It was admitted already if it has waited for its turn. */
+/* A write that waited for its turn was admitted before. */
 static int admit_write(struct fs *fs, uint64_t fh, size_t size, struct service_admitted *admitted)
 {
     if (!fs->admitted.bytes)
@@ -121,8 +123,8 @@ static void write_allocation(fuse_req_t req, const char *from, size_t size, uint
     struct fs_request *request = fs_request_new(req, reply_written, 0);
     if (!request)
         return;
-    /* A part of it is a short write, after which the caller comes again: nothing else keeps the
-     * kernel from handing out more than there is room for. */
+    /* A partial admission is a short write, after which the caller writes the rest: nothing else
+     * keeps the kernel from handing out more than there is room for. */
     int error = admit_write(fs_of(req), info->fh, size, &request->admitted);
     size = (size_t)request->admitted.bytes;
     const void *kept = error ? NULL : fs_request_keep_bytes(request, from, size);

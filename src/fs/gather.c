@@ -13,7 +13,7 @@
 #define HEAP_BYTES   (2u << 20)  /* of all handles together */
 #define HEAP_MAX     (64u << 10) /* of one */
 #define FIRST_ROOM   4096u
-#define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for this much at least */
+#define MAPPED_GRAIN (256u << 10) /* mappings are few, so each counts for at least this much */
 #define LARGE_BYTES  (4u << 20)
 #define AHEAD_BYTES  (4u << 20)
 
@@ -25,12 +25,12 @@ static size_t round_up(size_t bytes, size_t grain)
 static void unmap(void *what)
 {
     struct fs_gathered *gathered = what;
-    pages_drop(gathered->bytes, gathered->made); /* nobody has touched any behind them */
+    pages_drop(gathered->bytes, gathered->made); /* the pages behind are untouched */
     munmap(gathered->bytes, gathered->map_bytes);
     free(gathered);
 }
 
-/* Pages of a large one take long to give back. */
+/* A large mapping is freed by a job, because giving its pages back takes long. */
 void fs_gather_discard(struct fs *fs, struct fs_gathered *gathered)
 {
     struct fs_gathered *large = NULL;
@@ -55,8 +55,8 @@ static void release(struct fs *fs, struct fs_gathered *gathered)
     fs_gather_discard(fs, gathered);
 }
 
-/* Pages come when they are touched, so a mapping as large as it may ever become costs nothing;
- * where the system counts it all the same, a smaller one. */
+/* Maps memory. Pages are made when they are touched, so a mapping of the largest possible size
+ * costs nothing; if the system counts it nevertheless, a smaller one is made. */
 static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
 {
     for (size_t size = round_up(max_bytes, MAPPED_GRAIN);;
@@ -73,8 +73,8 @@ static uint8_t *map(size_t bytes, size_t max_bytes, size_t *map_bytes)
     }
 }
 
-/* All at once is half of what one by one costs; where that fails they come when they are touched.
- */
+/* Makes pages all at once, at half the cost of one by one; if that fails, they are made when
+ * touched. */
 static void make_pages(struct fs_gathered *gathered, size_t end)
 {
     if (end <= gathered->made)
@@ -121,7 +121,7 @@ static size_t heap_room(const struct fs_gathered *gathered, size_t bytes)
     return room;
 }
 
-/* Where one write was not enough, more are likely to come. */
+/* Leaves room for more writes: a value larger than one write is likely to grow. */
 static size_t map_room(size_t bytes, size_t max_bytes)
 {
     if (bytes > FS_MAX_WRITE_BYTES)
@@ -137,7 +137,7 @@ static int grow(struct fs *fs, struct fs_handle *handle, size_t bytes, size_t ma
                    fs->gathered_heap_bytes + room - before <= HEAP_BYTES;
     if (!in_heap)
         room = map_room(bytes, max_bytes);
-    /* Counted first: what is refused must not have grown. */
+    /* counted first, so that a refused one has not grown */
     int error = service_gather(fs->service, handle->id, handle->counted_bytes + room - before);
     if (error)
         return error;
@@ -181,7 +181,7 @@ void fs_gather_write(struct fs_handle *handle, size_t offset, const void *bytes,
         handle->gathered.used = offset + size;
 }
 
-/* One without bytes is counted too: it is not lost unseen. */
+/* An empty value is counted too, so that its loss is noticed. */
 int fs_gather_begin_value(struct fs *fs, struct fs_handle *handle, const void *value, size_t bytes)
 {
     int error = fs_gather(fs, handle, bytes ? bytes : 1, LAYOUT_MAX_VALUE_BYTES);

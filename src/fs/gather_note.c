@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gather_note - notes of what is gathered for files, from which a next worker makes it again
+ * gather_note - notes of gathered bytes, from which the next worker restores them
  *
- * What clients have written for later lies in the worker's memory. As long as it is little, each
- * change of it is noted in the journal as well, and all of it anew behind a snapshot; how much that
- * is, is counted for the user of the file. What is lost all the same is noticed, for the core knows
- * how much it was, and told where it would have been used.
+ * Bytes that clients have written to be applied later lie in the worker's memory. As long as they
+ * are few, each change is noted in the journal as well, and all of them again after a snapshot; the
+ * noted bytes count for the user of the file. A loss is noticed nevertheless, because the core
+ * knows how many bytes there were, and reported by the call that would have used them.
  */
 #include "fs/fs_internal.h"
 
@@ -31,7 +31,7 @@ static int put_note(struct fs *fs, const struct fs_handle *handle, enum fs_gathe
     return fs->host.note(fs->host.context, parts, 2);
 }
 
-/* From now on notes of the file have so many bytes at most. False: that is too much. */
+/* Counts the file's notes as at most this many bytes. False: that is too much. */
 static bool count(struct fs *fs, struct fs_handle *handle, uint64_t bytes)
 {
     uint64_t before = handle->noted_bytes;
@@ -52,7 +52,7 @@ static void uncount(struct fs *fs, struct fs_handle *handle)
     handle->noted_bytes = 0;
 }
 
-/* Nothing of it is noted any more. */
+/* Stops noting the file's bytes. */
 static int stop(struct fs *fs, struct fs_handle *handle)
 {
     int error = put_note(fs, handle, FS_GATHERED_LOST, 0, NULL, 0);
@@ -72,7 +72,9 @@ int fs_note_gathered(struct fs *fs, struct fs_handle *handle, enum fs_gathered_c
         uncount(fs, handle);
     }
     if (handle->notes_nothing && change != FS_GATHERED_PUT)
-        return handle->dirty ? 0 : stop(fs, handle); /* or the last note says that all is well */
+        return handle->dirty
+                   ? 0
+                   : stop(fs, handle); /* otherwise the last note says that nothing is lost */
     if (!handle->notes_nothing && !count(fs, handle, offset + size))
         return stop(fs, handle);
     return put_note(fs, handle, change, offset, bytes, size);
@@ -83,7 +85,7 @@ static int note_value(struct fs *fs, struct fs_handle *handle)
     const struct fs_gathered *gathered = &handle->gathered;
     int error = fs_note_gathered(fs, handle, FS_GATHERED_BEGIN, 0, gathered->bytes, gathered->used);
 
-    if (!error && handle->dirty) /* it says so by itself */
+    if (!error && handle->dirty) /* the note of the size says that the value differs */
         error = fs_note_gathered(fs, handle, FS_GATHERED_RESIZE, gathered->used, NULL, 0);
     return error;
 }
@@ -102,7 +104,7 @@ bool fs_note_text(struct fs *fs, struct fs_handle *handle)
     return false;
 }
 
-/* The last one counts. What is wrong with it is found when it is held against its print. */
+/* Restores a text; the last note wins. Comparing it with its print finds errors. */
 static void restore_text(struct fs *fs, struct fs_handle *handle, const void *bytes, size_t size)
 {
     uint8_t *text = malloc(size ? size : 1);
@@ -136,8 +138,8 @@ static void note_handle(struct fs *fs, struct fs_handle *handle)
         stop(fs, handle);
 }
 
-/* A document that is being applied is its handle's no more: a next worker will be asked again to
- * apply it. */
+/* Notes a document that is being applied, which is no longer its handle's: the client asks the next
+ * worker to apply it again. */
 static void note_document(struct fs *fs, const struct fs_request *request)
 {
     struct fs_handle *handle =
@@ -189,7 +191,7 @@ static void drop_gathered(struct fs *fs, struct fs_handle *handle, bool is_lost)
     uncount(fs, handle);
 }
 
-/* Of a value that is the entry's nothing is missing. */
+/* Nothing is missing once the value is the entry's. */
 static void restore_put(struct fs *fs, struct fs_handle *handle)
 {
     handle->dirty = false;
@@ -234,7 +236,7 @@ void fs_restore_note(struct fs *fs, const void *bytes, size_t size)
         drop_gathered(fs, handle, true);
 }
 
-/* ---- what could not be ------------------------------------------------------------------- */
+/* ---- losses ------------------------------------------------------------------------------ */
 
 bool fs_has_lost_bytes(struct fs *fs, uint64_t fh)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handle - what an open file needs in the front end: made when first needed, dropped at RELEASE */
+/* handle - the state of an open file in the front end: made when first needed, dropped at
+ * RELEASE */
 #include "fs/fs_internal.h"
 
 #include <errno.h>

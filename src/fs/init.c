@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * init - what is agreed with the kernel at the beginning of a mount (FUSE_INIT), for all its life
+ * init - the agreement with the kernel at the beginning of a mount (FUSE_INIT), for all its life
  *
- * The kernel is answered once. Whoever goes on with the mount, also another build, over another
- * libfuse, is to take the same for granted: it makes of its own choice what the answer said.
+ * The kernel is answered once. Each later worker, also of another build over another libfuse, has
+ * to act on the same agreement: it replaces its own choice by the first answer.
  */
 #include "fs/init.h"
 
 #include <linux/fuse.h>
 
-/* What libfuse's users may want, as the answer says it. */
+/* libfuse's capabilities, and their flags in the answer. */
 static const struct {
     unsigned wanted;
     uint32_t flag;
@@ -40,7 +40,7 @@ void fs_init_choose(struct fuse_conn_info *connection)
     connection->max_background = FS_INIT_MAX_BACKGROUND;
     connection->max_write = FS_INIT_MAX_WRITE;
     /* Asynchronous direct I/O would hand out a gigabyte of one io_submit(2) at once: without it a
-     * thread has one megabyte under way, and waits as everybody does. */
+     * thread has one megabyte in flight, and waits like all others. */
     connection->want &=
         ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
                     FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_ASYNC_DIO);

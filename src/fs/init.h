@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * init - what FUSE_INIT is answered: for the first worker of a mount, and for those that follow it
+ * init - the answer to FUSE_INIT: of the first worker of a mount, and of the workers after it
  *
  * For session.c and resume.c. Pure.
  */
@@ -9,17 +9,17 @@
 
 #include <fuse_lowlevel.h>
 
-/* Requests under way that nobody waits for (RELEASE). As large as libfuse can say: with the default
- * of 12, slow transfers hold them back. Of a process without CAP_SYS_ADMIN the kernel takes less,
- * so the keeper says it again (attach_widen). */
+/* Pending requests for which no process waits (RELEASE). The largest number of libfuse: with the
+ * default of 12, slow transfers hold them back. From a process without CAP_SYS_ADMIN the kernel
+ * takes less, so the keeper sets it again (attach_widen). */
 #define FS_INIT_MAX_BACKGROUND 65535u
 #define FS_INIT_MAX_WRITE      (1u << 20)
 
 struct fuse_init_out;
 
-/* What a new mount asks for, of what the kernel is capable of. */
+/* Chooses the features of a new mount, out of the kernel's. */
 void fs_init_choose(struct fuse_conn_info *connection);
-/* The same as was answered then, whatever would be chosen now. */
+/* Repeats the earlier answer in place of this build's choice. */
 void fs_init_repeat(struct fuse_conn_info *connection, const struct fuse_init_out *agreed);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ioctl - commands on open files: the table, and what answers at once
+ * ioctl - commands on open files: the table, and the commands that answer at once
  *
- * What is answered later is in ioctl_later.c. A command gets a request whose payload is the
+ * ioctl_later.c has the commands that answer later. A command gets a request whose payload is the
  * caller's argument; it changes the payload into the answer and finishes the request, now or later.
  */
 #include "fs/ioctl.h"
@@ -185,7 +185,7 @@ static void do_region(struct fs_request *request, const struct core_file *file)
     finish_now(request, error, sizeof(struct gmsfs_ioc_region));
 }
 
-/* Of a `ctl` the lock, of a region the reference. */
+/* Releases the lock of a `ctl`, or the reference of a region. */
 static void do_release(struct fs_request *request, const struct core_file *file)
 {
     if (file->kind == CORE_KIND_REGION)
@@ -194,7 +194,7 @@ static void do_release(struct fs_request *request, const struct core_file *file)
         ioctl_release(request, file);
 }
 
-/* A handle of the library waits for one thing at a time. */
+/* Cancels the file's allocation: a handle of the library waits for one call at a time. */
 static int cancel_alloc(struct fs *fs, uint64_t file)
 {
     for (struct fs_request *request = fs->requests; request; request = request->next) {
@@ -209,7 +209,7 @@ static int cancel_alloc(struct fs *fs, uint64_t file)
 static void do_cancel(struct fs_request *request, const struct core_file *file)
 {
     struct fs *fs = request->fs;
-    uint64_t id = file->id; /* `file` may go with what is cancelled */
+    uint64_t id = file->id; /* canceling may free `file` */
     int error = service_cancel_wait(fs->service, id);
     if (error == -ENOENT)
         error = cancel_alloc(fs, id);
@@ -280,7 +280,7 @@ static void do_get(struct fs_request *request, const struct core_file *file)
 
 /* ---- dispatch ---------------------------------------------------------------------------- */
 
-/* Kinds of files that a command is known on. */
+/* Kinds of files on which a command is known. */
 #define ON(kind) (1u << (kind))
 #define ON_CTL   ON(CORE_KIND_CTL)
 #define ON_SESSION                                                           \
@@ -338,7 +338,7 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
     const struct core_file *file =
         flags & FUSE_IOCTL_DIR ? NULL : core_find_file(fs->core, info->fh);
     (void)argument;
-    /* Every stdio user asks whether this is a terminal: unknown is ENOTTY. */
+    /* stdio asks of every file whether it is a terminal: unknown commands are ENOTTY. */
     if (!file || (file->store == 0 && file->kind != CORE_KIND_REGION) ||
         number >= sizeof COMMANDS / sizeof COMMANDS[0] || !COMMANDS[number].run ||
         !(COMMANDS[number].kinds & ON(file->kind))) {

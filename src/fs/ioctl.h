@@ -9,7 +9,7 @@
 
 #include "fs/fs_internal.h"
 
-/* The ABI's name of what was granted. */
+/* Returns the ABI's number of the granted mode. */
 uint32_t ioctl_get_mode(enum lock_mode mode);
 /* Answers success with the first bytes of the payload, as far as the caller has room. */
 int ioctl_answer(struct fs_request *request, size_t size);
@@ -23,7 +23,8 @@ void ioctl_export(struct fs_request *request, const struct core_file *file);
 void ioctl_commit(struct fs_request *request, const struct core_file *file);
 void ioctl_abort(struct fs_request *request, const struct core_file *file);
 void ioctl_apply(struct fs_request *request, const struct core_file *file);
-/* An APPLY that cannot even be a request: no later one finds what was written for it. */
+/* Drops the gathered bytes of an APPLY without memory for a request, so that no later APPLY finds
+ * them. */
 void ioctl_drop_gathered(struct fs *fs, uint64_t file);
 
 #endif

@@ -38,7 +38,7 @@ static void undo_acquire(struct fs *fs, uint64_t file)
 {
     struct fs_request *unheard = fs_request_new_unheard(fs);
     if (!unheard)
-        return; /* the session lives as long as the file, then */
+        return; /* the session then lives as long as the file */
     fs_request_submitted(unheard, service_release(fs->service, file, &unheard->service));
 }
 
@@ -62,7 +62,7 @@ static void reply_acquired(struct fs_request *request)
         undo_acquire(fs, request->file);
 }
 
-/* Without a ticket the grant stands: the client exports itself and then learns why it cannot. */
+/* If the export failed, the grant stands: the client exports by itself and gets the error then. */
 static void on_acquire_exported(struct fs_request *request, int error,
                                 const struct service_answer *answer)
 {
@@ -98,7 +98,7 @@ static enum lock_wish get_wish(uint32_t mode)
     }
 }
 
-/* Granted: the same request goes on to be exported. */
+/* Exports for a granted request. */
 static int export_acquired(struct fs_request *request)
 {
     request->export = (struct service_export){.uid = request->uid};
@@ -393,7 +393,7 @@ static void drop_document(struct fs *fs, uint64_t file, struct fs_gathered *docu
     }
 }
 
-/* The document's fault is in the answer; the ioctl itself then succeeds. */
+/* A document's error is in the answer; the ioctl itself then succeeds. */
 static void on_applied(struct fs_request *request, int error, const struct service_answer *answer)
 {
     struct gmsfs_ioc_apply *apply = (struct gmsfs_ioc_apply *)request->payload;

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BYTES  2048u /* more than most texts have */
+#define FIRST_BYTES  2048u /* more than most texts need */
 #define INDENT       2u
 #define NUMBER_BYTES 20u /* of the largest number, in decimal */
 
-/* Where so many bytes can be written; NULL: no memory */
+/* Returns the place for this many more bytes. NULL: no memory. */
 static char *reserve(struct json_text *json, size_t bytes)
 {
     size_t wanted = json->size + bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json_text - a JSON object as a text for people, an item a line
+ * json_text - a JSON object as a readable text, one item a line
  *
  * For the texts of src/fs. Pure. A failed write makes the whole text fail at its end.
  */
@@ -16,9 +16,9 @@
 struct json_text {
     char *bytes; /* malloc'ed */
     size_t size, room;
-    char ends[JSON_TEXT_DEPTH]; /* of what is open */
+    char ends[JSON_TEXT_DEPTH]; /* closing characters of the open objects and lists */
     unsigned depth;
-    bool has_items; /* of what was opened last */
+    bool has_items; /* of the innermost open one */
     bool failed;
 };
 
@@ -27,11 +27,11 @@ void json_text_begin(struct json_text *json);
 /* `key` NULL: an item of a list. */
 void json_text_number(struct json_text *json, const char *key, uint64_t value);
 void json_text_bool(struct json_text *json, const char *key, bool value);
-/* text NULL: null. One that is no UTF-8 is shown with '?'. */
+/* text NULL: null. Bytes that are not UTF-8 are shown as '?'. */
 void json_text_string(struct json_text *json, const char *key, const char *text);
 void json_text_object(struct json_text *json, const char *key);
 void json_text_list(struct json_text *json, const char *key);
-/* Closes what was opened last. */
+/* Closes the innermost object or list. */
 void json_text_close(struct json_text *json);
 /* Closes the outermost object and ends the line. *bytes is the caller's. 0, -ENOMEM */
 int json_text_end(struct json_text *json, char **bytes, size_t *size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept - what open files have in memory that outlives the worker: polls, positions in `events` */
+/* kept - state of open files in memory that outlives the worker: polls, positions in `events` */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@ static struct fs_kept_handle *find_place(struct fs_ledger *ledger, uint32_t from
     return NULL;
 }
 
-/* Places are given back in any order; as a rule the next one is free. */
+/* Places are freed in any order; mostly the next one is free. */
 struct fs_kept_handle *fs_handle_keep(struct fs *fs, struct fs_handle *handle)
 {
     struct fs_ledger *ledger = fs->options.ledger;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger - the requests that are not answered yet, where keeper and next workers see them */
+/* ledger - the unanswered requests, in memory that the keeper and the next workers see */
 #include "fs/fs_internal.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ void fs_ledger_serve(struct fs *fs, uint64_t unique)
     ledger->at[0] = unique & ~FS_RESENT_BIT;
 }
 
-/* ---- those of the last worker ------------------------------------------------------------ */
+/* ---- requests of the last worker --------------------------------------------------------- */
 
 static int compare_former(const void *left, const void *right)
 {
@@ -24,8 +24,8 @@ static int compare_former(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* They keep their slots until they come, for this worker may end before that. Without memory for it
- * they begin to wait anew. */
+/* Requests keep their slots until they come, because this worker may end before that. Without
+ * memory for the list, their waiting times start anew. */
 void fs_ledger_give_back(struct fs *fs, bool come_again)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -49,7 +49,7 @@ void fs_ledger_give_back(struct fs *fs, bool come_again)
         qsort(fs->former, fs->former_count, sizeof *fs->former, compare_former);
 }
 
-/* Those that have not come were answered, or given up by who asked. */
+/* Requests that have not come were answered, or given up by their clients. */
 void fs_ledger_forget(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -64,7 +64,7 @@ void fs_ledger_forget(struct fs *fs)
     fs->former_count = 0;
 }
 
-/* NULL: it comes for the first time, as far as is known. */
+/* NULL: the request comes for the first time, as far as the ledger knows. */
 static struct fs_former *find_former(const struct fs *fs, uint64_t unique)
 {
     struct fs_former wanted = {.unique = unique & ~FS_RESENT_BIT};
@@ -75,13 +75,13 @@ static struct fs_former *find_former(const struct fs *fs, uint64_t unique)
 
 /* ---- slots ------------------------------------------------------------------------------- */
 
-/* 0: none is left. */
+/* 0: none is free. */
 static uint32_t take_slot(struct fs *fs)
 {
     const struct fs_ledger *ledger = fs->options.ledger;
     if (fs->ledger_used == ledger->slots - 1)
         return 0;
-    do { /* slots are given back in any order, mostly soon: the next one is free as a rule */
+    do { /* slots are freed in any order, mostly soon: the next one is mostly free */
         fs->ledger_next = fs->ledger_next % (ledger->slots - 1) + 1;
     } while (ledger->requests[fs->ledger_next].unique);
     fs->ledger_used++;
@@ -131,7 +131,7 @@ void fs_ledger_enter(struct fs *fs, struct fs_request *request)
     request->ledger_slot = slot;
 }
 
-/* Its answer may be held until the step is recorded. */
+/* The slot is freed at the end of the step, because the answer may wait for the step's records. */
 void fs_ledger_leave(struct fs *fs, const struct fs_request *request)
 {
     if (request->ledger_slot)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger_memory - the memory that a ledger is, for keeper and workers, also those of another build
- */
+/* ledger_memory - the memory of a ledger, for keeper and workers, also of other builds */
 #include "fs/fs.h"
 
 #include "base/test_hooks.h"
@@ -10,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_SLOTS (1u << 24) /* the sizes of no build come near it */
+#define MOST_SLOTS (1u << 24) /* far above the number of any build */
 
 static size_t bytes_for(uint32_t slots)
 {
@@ -22,7 +21,7 @@ size_t fs_ledger_bytes(const struct fs_ledger *ledger)
     return bytes_for(ledger->slots);
 }
 
-/* Tests have mounts that were made by a build with fewer. */
+/* Tests make mounts with fewer slots, as another build would. */
 static uint32_t choose_slots(void)
 {
     return (uint32_t)hook_number("GMSFS_LEDGER_SLOTS", FS_LEDGER_SLOTS);

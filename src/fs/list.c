@@ -6,7 +6,7 @@
 
 #define ITEM_ALIGNMENT 8u
 
-/* Bytes taken, or 0: it does not fit. */
+/* Returns the bytes written; 0: the item does not fit. */
 static size_t pack_item(const struct layout_allocation *allocation, size_t rank, uint8_t *at,
                         size_t room)
 {

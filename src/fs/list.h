@@ -2,8 +2,8 @@
 /*
  * list - allocations of a layout, packed into the answer of LIST
  *
- * Pure; called by ioctl.c, its unit test and a fuzz target. Which layout the caller sees, and
- * whether an earlier page was of the same, is for others.
+ * Pure; called by ioctl.c, its unit test and a fuzz target. Other files choose the layout that the
+ * caller sees, and check that an earlier page was of the same one.
  */
 #ifndef GMSFS_FS_LIST_H
 #define GMSFS_FS_LIST_H
@@ -13,8 +13,8 @@
 
 #include <stddef.h>
 
-/* list: first, flags (checked) and count in; all but `layout` and `first` out. room: bytes of the
- * whole answer that the caller takes. -EFBIG: there is something to tell, and not even one fits. */
+/* list: first, flags (checked) and count are read; all but `layout` and `first` are written. room:
+ * the size of the caller's buffer for the whole answer. -EFBIG: not even one item fits. */
 int list_pack(const struct layout *layout, struct gmsfs_ioc_list *list, size_t room);
 
 #endif

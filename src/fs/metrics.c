@@ -134,7 +134,7 @@ static uint64_t find_oldest_wait(const struct core *core, const struct lock *loc
     return oldest_ms;
 }
 
-/* Only of stores that a graph pool holds. */
+/* Only for stores of graph pools. */
 static void write_graph(FILE *out, const struct core *core, const struct core_store *store,
                         enum store_metric metric)
 {
@@ -148,7 +148,7 @@ static void write_graph(FILE *out, const struct core *core, const struct core_st
                                                   : graph.high_bytes);
 }
 
-/* Only of stores that were used. */
+/* Only for stores that were used. */
 static void write_last_used(FILE *out, const char *name, const struct core_store *store)
 {
     uint64_t last_used_ms = fs_get_last_used_ms(store);

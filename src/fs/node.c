@@ -9,10 +9,10 @@
 
 #define KIND_BITS       8
 #define BLOCK_BYTES     512u
-#define TRANSFER_BYTES  (1u << 20) /* what cp and dd best move at once: FUSE's largest write */
+#define TRANSFER_BYTES  (1u << 20) /* FUSE's largest write, the best transfer size for cp and dd */
 #define MODE_OF_TOP     0755u
 #define MODE_OF_SOCKET  0666u
-#define MODE_OF_REGIONS 0711u /* who has some, is for nobody to list */
+#define MODE_OF_REGIONS 0711u /* other users may not list the owners of regions */
 #define MODE_OF_OWNER   0700u
 #define MODE_OF_REGION  0400u
 
@@ -75,7 +75,7 @@ uint64_t node_get_id(const struct node *node)
     return node_make_id(node->kind, node->store ? node->store->id : 0);
 }
 
-/* There while he has a region. */
+/* An owner's directory exists while the owner has a region. */
 static bool has_regions(const struct core *core, uint64_t uid)
 {
     const struct region *first = regions_from_owner(&core->regions, uid);
@@ -156,7 +156,7 @@ static int lookup_entry(const struct core *core, const struct core_store *store,
     return node->entry ? 0 : -ENOENT;
 }
 
-/* A uid in decimal, in its one spelling. */
+/* Parses a uid in decimal, without leading zeros. */
 static int lookup_owner(const struct core *core, const char *name, struct node *node)
 {
     uint64_t uid = 0;
@@ -249,7 +249,7 @@ static nlink_t count_links(const struct core *core, const struct node *node)
 {
     switch (node->kind) {
     case NODE_ROOT:
-        return (nlink_t)(3 + core->stores.count); /* and of `regions` */
+        return (nlink_t)(3 + core->stores.count); /* and `regions` */
     case NODE_STORE:
         return 4; /* itself, its name, and `..` of allocations and metadata */
     case NODE_ALLOCATIONS:
@@ -280,7 +280,8 @@ static void set_time(struct timespec *time, int64_t ns)
     time->tv_nsec = (long)part;
 }
 
-/* What a writer has set. Of what is sealed they say nothing, for its bytes go on changing. */
+/* Sets the times that a writer has set. A sealed store does not show them, because its bytes go on
+ * changing. */
 static void set_kept_times(const struct core *core, const struct node *node, struct stat *stat)
 {
     struct layout_times times;

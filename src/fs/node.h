@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node - what a FUSE node number means, and what it looks like
+ * node - FUSE node numbers and their attributes
  *
- * A node id is (serial << 8) | kind: the serial is a store's id, that of an allocation, an entry or
- * a region, or the uid of those who have regions.
- * Nothing is remembered about nodes, so lookups need no count and FORGET nothing to do; an id whose
- * object is gone is simply not found. Pure: only looks at the core. Called by the files of src/fs.
+ * A node id is (serial << 8) | kind: the serial is the id of a store, an allocation, an entry or a
+ * region, or the uid of an owner of regions. Nothing is remembered about nodes, so lookups need no
+ * count and FORGET nothing to do; an id whose object is gone is simply not found. Pure: only reads
+ * the core. Called by the files of src/fs.
  */
 #ifndef GMSFS_FS_NODE_H
 #define GMSFS_FS_NODE_H
@@ -18,7 +18,7 @@
 
 enum node_kind {
     NODE_NONE = 0,
-    NODE_ROOT = 1, /* with serial 0 the id that FUSE gives its root */
+    NODE_ROOT = 1, /* with serial 0 FUSE's id of the root */
     NODE_DEVICE,
     NODE_EVENTS,
     NODE_METRICS,
@@ -52,20 +52,20 @@ struct node_traits {
     const char *name;      /* fixed name in its directory; NULL: named by the object */
     enum node_kind parent; /* of a fixed name */
     mode_t type;           /* S_IF* */
-    enum core_kind file;   /* what an open of it is for the service, which knows its directions */
-    bool is_measured;      /* its text has numbers of the device, which is asked for them first */
+    enum core_kind file;   /* kind of its open files in the service, which knows their directions */
+    bool is_measured;      /* its text has numbers of the device, which is measured first */
 };
 
 struct node {
     enum node_kind kind;
-    const struct core_store *store; /* NULL at the top, and of regions */
+    const struct core_store *store; /* NULL at the top, and for regions */
     const struct layout_allocation *allocation;
     const struct layout_entry *entry;
     const struct region *region;
     uint32_t owner; /* of a region, or of its directory */
 };
 
-/* What the top of the tree looks like. */
+/* Attributes of the top of the tree. */
 struct node_top {
     uint32_t uid, gid;
     uint64_t started_ms; /* wall clock */
@@ -75,7 +75,7 @@ struct node_top {
 const struct node_traits *node_get_traits(enum node_kind kind);
 uint64_t node_make_id(enum node_kind kind, uint64_t serial);
 uint64_t node_get_id(const struct node *node);
-enum node_kind node_get_kind(uint64_t id); /* NODE_NONE if it is none */
+enum node_kind node_get_kind(uint64_t id); /* NODE_NONE if the kind is unknown */
 
 /* 0, -ENOENT */
 int node_find(const struct core *core, uint64_t id, struct node *node);

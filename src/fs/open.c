@@ -31,8 +31,8 @@ static struct service_open describe(const struct node *node, int flags)
     return open;
 }
 
-/* A close of these ends nothing, and nobody waits for it: neither writes anything or is in a
- * session. */
+/* Returns true if a file of this kind needs a FLUSH. A close of the others ends nothing and no
+ * process waits for it: they write nothing and are in no session. */
 static bool asks_flush(enum node_kind kind)
 {
     enum core_kind file = node_get_traits(kind)->file;
@@ -47,7 +47,7 @@ static void fill_info(struct fuse_file_info *info, enum node_kind kind, uint64_t
     info->noflush = !asks_flush(kind);
 }
 
-/* The client was interrupted before the answer reached it: no RELEASE will come. */
+/* Closes a file whose client was interrupted before the answer reached it: no RELEASE will come. */
 void fs_on_unwanted(struct fs *fs, uint64_t fh)
 {
     fs_handle_drop(fs, fh);
@@ -64,7 +64,7 @@ static void reply_opened(struct fs_request *request, int error, const struct ser
             fs_on_unwanted(fs, answer->file);
     }
     if (error) {
-        /* The kernel would send an OPEN answered with ESTALE again. */
+        /* The kernel sends an OPEN again that is answered with ESTALE. */
         fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
         return;
     }
@@ -83,7 +83,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct node node;
     int error = node_find(fs->core, id, &node);
     if (!error && (info->flags & O_ACCMODE) == O_ACCMODE)
-        error = -EINVAL; /* neither direction, says open(2) of this */
+        error = -EINVAL; /* open(2) grants neither direction for this */
     if (error) {
         fs_reply_error(req, error);
         return;
@@ -114,7 +114,7 @@ static void reply_created(struct fs_request *request, int error,
         fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
         return;
     }
-    /* The file knows the serial: the name may be another's by now. */
+    /* The serial is the file's: another object may have the name by now. */
     const struct core_file *file = core_find_file(fs->core, answer->file);
     enum node_kind kind = file && file->kind == CORE_KIND_ENTRY ? NODE_ENTRY : NODE_ALLOCATION;
     if (!file || node_find(fs->core, node_make_id(kind, file->serial), &node)) {
@@ -147,7 +147,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     struct service_caller caller;
     struct node directory;
     int error = node_find(fs->core, parent, &directory);
-    (void)mode; /* the store's */
+    (void)mode; /* the store's mode counts */
     if (!error && directory.kind != NODE_ALLOCATIONS && directory.kind != NODE_METADATA)
         error = -EPERM;
     if (!error && strlen(name) > NAME_MAX_BYTES)
@@ -191,7 +191,7 @@ void fs_op_flush(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
         int asked = fs_get_caller(req, service_flush_asks(fs->service, info->fh), &caller);
         int flushed = service_flush(fs->service, info->fh, &caller);
         error = error ? error : flushed;
-        error = error ? error : asked; /* it may have been a lost write */
+        error = error ? error : asked; /* `error` may report a lost write */
     }
     if (!error && kind == NODE_ALLOCATION) {
         struct fs_request *request = fs_request_new_closing(req, fs_reply_done);
@@ -206,7 +206,7 @@ void fs_op_release(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 {
     struct fs *fs = fs_of(req);
     if (node_get_kind(id) == NODE_ENTRY)
-        fs_entry_put(fs, info->fh); /* a FLUSH has told its error; there is nobody left */
+        fs_entry_put(fs, info->fh); /* a FLUSH has reported its error; no client waits now */
     fs_handle_drop(fs, info->fh);
     service_close(fs->service, info->fh);
     fs_reply_error(req, 0);

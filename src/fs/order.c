@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-/* FS_ORDERS: none of this store is remembered. */
+/* Returns FS_ORDERS if no order for this store is remembered. */
 static size_t find_order(const struct fs_orders *orders, uint64_t store)
 {
     size_t at = 0;
@@ -53,13 +53,14 @@ static size_t choose_place(const struct fs *fs, uint32_t uid)
     return oldest;
 }
 
-/* The move that the last order began is still under way, so that order has the note. */
+/* Returns true if the last order's move is still running; its note then stays. */
 static bool is_under_way(const struct fs_order *order, const struct core_store *store)
 {
     return order->move != 0 && order->move == store->places.move.id;
 }
 
-/* A move that has begun may fail yet, and keeps its note; one that was done at once drops it. */
+/* Notes an order. A move that has begun may still fail, and keeps its note; a move that was done at
+ * once drops it. */
 void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *caller,
                    const struct service_move_order *order, int error)
 {
@@ -90,7 +91,7 @@ void fs_order_note(struct fs *fs, uint64_t file, const struct service_caller *ca
     fs->orders.changes++;
 }
 
-/* The store has the readers that it had when the obstacle was noted. */
+/* Returns true if the store has the same readers as when the obstacle was noted. */
 static bool has_its_readers(const struct fs_order *order, const struct core_store *store)
 {
     return order->owner == store->uid && order->group == store->gid && order->mode == store->mode;

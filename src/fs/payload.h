@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * payload - the argument of an ioctl, old and new meeting
+ * payload - the argument of an ioctl, across versions of the ABI
  *
- * Pure; called by ioctl.c and its test. A shorter argument than this daemon knows is extended by
+ * Pure; called by ioctl.c and its test. An argument shorter than this daemon's is extended by
  * zeros, a longer one must end in zeros. A command is found by its number alone: its direction and
- * size bits may differ between versions. The checks are of what an argument says by itself; whether
- * the session may is for others.
+ * size bits may differ between versions. The checks judge the argument alone; the rights of the
+ * session are checked elsewhere.
  */
 #ifndef GMSFS_FS_PAYLOAD_H
 #define GMSFS_FS_PAYLOAD_H
@@ -20,7 +20,7 @@
 
 /* `out` has `known` bytes. 0, -E2BIG */
 int payload_decode(const void *in, size_t in_bytes, void *out, size_t known);
-/* The number of a command of type 'G'; 0: it is none. */
+/* Returns the number of a command of type 'G'; 0: it is of another type. */
 unsigned payload_get_number(unsigned command);
 
 /* -EINVAL, -EOPNOTSUPP; -EBADF: the handle is not open that way */

@@ -2,8 +2,8 @@
 /*
  * poll - POLLPRI on `state` and `residency`, POLLIN on `events`
  *
- * One poll handle per open file is kept, the newest; a notification makes the kernel ask again, so
- * it may come too often but never too rarely.
+ * Each open file keeps its newest poll handle; a notification makes the kernel ask again, so one
+ * may come too often but never too rarely.
  */
 #include "fs/fs_internal.h"
 
@@ -25,7 +25,7 @@ static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *ha
         return fs_events_are_readable(fs, handle) ? POLLIN | POLLRDNORM : 0;
     case NODE_STATE:
     case NODE_RESIDENCY:
-        if (node_find(fs->core, id, &node)) /* removed: reading says so */
+        if (node_find(fs->core, id, &node)) /* removed: a read returns the error */
             return POLLIN | POLLRDNORM | POLLPRI | POLLERR | POLLHUP;
         if (handle && handle->has_version && handle->version == fs_shown_version(&node))
             return POLLIN | POLLRDNORM;
@@ -35,7 +35,8 @@ static unsigned get_ready(struct fs *fs, uint64_t id, const struct fs_handle *ha
     }
 }
 
-/* A next worker wakes it. The number is libfuse's secret, so it is taken from the request. */
+/* Keeps the kernel's number of the poll, so that the next worker can wake it. libfuse hides the
+ * number, so it is read from the request. */
 static void keep_poll(struct fs *fs, struct fs_handle *handle)
 {
     const uint8_t *request = fs->buffer.mem;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pools - the file `pools`: a line for each budget, and what a line that is written does */
+/* pools - the file `pools`: a line for each budget; written lines change budgets */
 #include "fs/fs_internal.h"
 
 #include "base/clock.h"
@@ -47,7 +47,7 @@ uint64_t fs_get_last_used_ms(const struct core_store *store)
     return store->use.holds ? clock_wall_ms() : store->use.last_used_ms;
 }
 
-/* All lines are understood before the first is done. */
+/* Parses or carries out the lines: all are parsed before the first is carried out. */
 static int do_lines(struct fs *fs, uint64_t fh, const char *from, size_t size, bool only_check)
 {
     struct service_budget pool;

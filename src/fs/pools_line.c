@@ -9,7 +9,7 @@
 #define WORD_BYTES 128u
 #define BLANKS     " \t"
 
-/* Bytes, or that there is no such limit. */
+/* Parses bytes, or the word for no limit. */
 static int parse_bytes(const char *text, uint64_t none, uint64_t *bytes)
 {
     if (strcmp(text, "max") != 0)
@@ -76,7 +76,7 @@ static const struct {
     {"sm", CORE_POOL_SM, set_sm},
 };
 
-/* Each key once. */
+/* Sets a key, which may come once. */
 static int set_key(struct service_budget *pool, const char *word)
 {
     const char *value = strchr(word, '=');
@@ -92,7 +92,7 @@ static int set_key(struct service_budget *pool, const char *word)
     return -EINVAL;
 }
 
-/* The next word of the line; false: there is none, or (bytes > 0) it is too long. */
+/* Takes the next word of the line. False: there is none, or (bytes > 0) it is too long. */
 static bool take_word(const char **at, size_t *bytes, char word[WORD_BYTES])
 {
     size_t length = 0;

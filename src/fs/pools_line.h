@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pools_line - what a line written to `pools` says
+ * pools_line - parses a line written to `pools`
  *
  * Pure; called by pools.c, its test and its fuzzer. `NAME KEY=VALUE…` makes or changes a pool,
- * `NAME
- * -` removes it. What is wrong anywhere is an error of the whole line.
+ * `NAME -` removes it. Any mistake is an error of the whole line.
  */
 #ifndef GMSFS_FS_POOLS_LINE_H
 #define GMSFS_FS_POOLS_LINE_H
 
 #include "service/pools.h"
 
-/* `bytes` have no line break in them. 0; -EINVAL; -ENODATA: the line is empty. */
+/* `bytes` contain no line break. 0; -EINVAL; -ENODATA: the line is empty. */
 int pools_line_parse(const char *line, size_t bytes, struct service_budget *pool);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pseudo - files whose text is made when they are read: fixed then, and anew at offset 0 */
+/* pseudo - files whose text is made when it is read: fixed from then on, and made anew at offset
+ * 0 */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@ static const struct core_session *find_held(const struct fs *fs, uint64_t fh)
     return file && file->session ? core_find_session(fs->core, file->session) : NULL;
 }
 
-/* "RW 7": what this open file holds. */
+/* Renders the lock that this open file holds, as "RW 7". */
 static int render_held(const struct fs *fs, uint64_t fh, struct fs_text *text)
 {
     const struct core_session *session = find_held(fs, fh);
@@ -38,7 +39,7 @@ static int refresh(struct fs *fs, struct fs_handle *handle)
         return -ESTALE; /* the store was removed */
     struct blob *layout =
         node.kind == NODE_LAYOUT ? service_get_shown_layout(fs->service, node.store) : NULL;
-    if (handle->shown.is_paged) /* pages of another text must not come beside those */
+    if (handle->shown.is_paged) /* pages of another text must not stand beside the cached ones */
         fs_size_opened(fs, handle->node, 0, 0);
     if (layout)
         return fs_shown_share(fs, handle, layout);
@@ -64,8 +65,8 @@ static bool is_to_be_made(const struct fs *fs, const struct fs_handle *handle, u
     return offset == 0 || !shown->is_fixed || (!shown->bytes && offset < shown->size);
 }
 
-/* Where a text is read on of which the last worker has made another one, it is not put together of
- * the two. */
+/* Makes the text. If its reading began under the last worker and the new text differs, the read
+ * fails, instead of joining parts of two texts. */
 static int make_text(struct fs *fs, struct fs_handle *handle, uint64_t offset)
 {
     const struct fs_shown before = handle->shown;
@@ -102,7 +103,8 @@ static void reply_text(fuse_req_t req, struct fs_handle *handle, size_t size, ui
         fs_shown_finish(fs, handle);
 }
 
-/* Some names in `sessions` are for some readers alone, and pages of it would be seen by all. */
+/* Returns true if the text is the same for all users: `sessions` shows some names only to some
+ * readers, but all open files share the pages. */
 static bool is_for_all(struct fs *fs, const struct fs_handle *handle)
 {
     struct fs_text own = {.uid = handle->uid}, common = {.uid = handle->uid};
@@ -119,7 +121,7 @@ static bool is_for_all(struct fs *fs, const struct fs_handle *handle)
     return same;
 }
 
-/* See size.h. -EINVAL: this open file has no pages */
+/* See size.h. -EINVAL: this open file has no pages. */
 static int check_pages(struct fs *fs, const struct fs_handle *handle, uint64_t offset)
 {
     if (handle->shown.is_paged && handle->shown.bytes &&
@@ -138,14 +140,15 @@ static void reply_measured(struct fs_request *request, int error,
     if (!error && !handle)
         error = -ENOMEM;
     if (!error && request->reading == FS_READ_PAGES)
-        error = check_pages(request->fs, handle, request->offset); /* others have opened it since */
+        error = check_pages(request->fs, handle,
+                            request->offset); /* other clients may have opened it since */
     if (error)
         fs_reply_error(request->req, error);
     else
         reply_text(request->req, handle, request->bytes, request->offset, request->reading);
 }
 
-/* What says how much of the device others hold asks the device first. */
+/* Measures the device before the reply, for texts with the memory that other processes use. */
 static void measure_and_reply(fuse_req_t req, const struct fs_handle *handle, size_t size,
                               uint64_t offset, enum fs_reading reading)
 {

@@ -2,10 +2,9 @@
 /*
  * readdir - listing directories that change meanwhile
  *
- * An offset is where to go on, not how many came before: a store's id, an allocation's slot, an
- * entry's serial, a region's id. So whoever removes what was listed misses nothing and sees nothing
- * twice, however little of an answer its buffer took. Entries come in the order in which they were
- * made.
+ * An offset is the place to continue, not a count of earlier names: a store's id, an allocation's
+ * slot, an entry's serial, a region's id. So a client that removes the listed names misses none and
+ * sees none twice, however small its buffer is. Entries come in the order of their creation.
  */
 #include "fs/fs_internal.h"
 
@@ -16,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offsets: 1 and 2 are behind `.` and `..`, fixed names follow by their kind, then the rest. */
+/* Offsets: 1 and 2 stand after `.` and `..`, then fixed names by their kind, then all others. */
 #define OFFSET_DOT     1u
 #define OFFSET_DOTDOT  2u
 #define OFFSET_DYNAMIC (OFFSET_DOTDOT + NODE_KIND_COUNT)
 
-/* Of one answer: others wait while it is made. */
+/* Bound of one answer: other requests wait while it is made. */
 #define LISTING_BYTES (32u << 10)
 
 struct listing {
@@ -31,7 +30,7 @@ struct listing {
     size_t used, room;
 };
 
-/* False: the buffer is full. `offset` is where to go on behind this name. */
+/* Adds a name. `offset` is the place after it. False: the buffer is full. */
 static bool add(struct listing *list, const char *name, uint64_t id, mode_t type, uint64_t offset)
 {
     struct stat stat = {.st_ino = id, .st_mode = type};
@@ -81,7 +80,7 @@ static void list_stores(struct listing *list, uint64_t offset)
     }
 }
 
-/* The first rank whose slot's offset is beyond. */
+/* Returns the first rank whose slot has a larger offset. */
 static size_t find_rank(const struct layout *layout, uint64_t offset)
 {
     size_t low = 0, high = layout_count_allocations(layout);
@@ -124,7 +123,7 @@ static void list_entries(struct listing *list, const struct node *node, uint64_t
     }
 }
 
-/* By uid, as the table has them. */
+/* By uid, the table's order. */
 static void list_owners(struct listing *list, uint64_t offset)
 {
     const struct regions *regions = &list->fs->core->regions;
@@ -218,7 +217,7 @@ void fs_op_readdir(fuse_req_t req, fuse_ino_t id, size_t size, off_t from,
     int error = list.out ? node_find(fs->core, id, &node) : -ENOMEM;
     if (!error && !dir) /* another worker opened it */
         error = new_dir(fs, info->fh, &node, fuse_req_ctx(req)->uid, &dir);
-    if (error == -ENOENT) /* it was removed: nothing is in it */
+    if (error == -ENOENT) /* removed: the directory is empty */
         goto out;
     if (error || !list_dots(&list, &node, offset) || !list_fixed(&list, &node, offset))
         goto out;

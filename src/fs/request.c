@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * request - a request of the kernel that is answered, now or later
+ * request - a request of the kernel, answered now or later
  *
  * libfuse frees a fuse_req_t with its answer, so each gets exactly one, and every error goes
  * through fs_reply_error. The interrupt function runs inside libfuse's handling of INTERRUPT and
- * may answer the request there; it must not be called by its own registration, where libfuse would
- * use the request after the answer: hence the look at fuse_req_interrupted first (one thread:
+ * may answer the request there; it must not be called by its own registration, because libfuse
+ * would use the request after the answer: hence the look at fuse_req_interrupted first (one thread:
  * nothing can come between).
  */
 #include "fs/fs_internal.h"
@@ -19,14 +19,14 @@
 
 #define MAX_GROUPS 64
 
-/* As many as libfuse reads at once, and more than the headers before them. */
+/* The number of pages that libfuse reads at once, and more than the headers before them. */
 #define FS_MAX_PAGES      256u
 #define BUFFER_HEAD_BYTES (64u << 10)
 
 /* ---- buffers ----------------------------------------------------------------------------- */
 
-/* Where a buffer lacks pages, the kernel's copy into it can be cut short by SIGKILL, and the client
- * gets EIO. So it has them from the start, and no fork takes them away. */
+/* Makes a buffer with all its pages, and keeps forks from taking them away: if a page is missing,
+ * SIGKILL can cut the kernel's copy into the buffer short, and the client gets EIO. */
 static void *new_buffer(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -173,7 +173,8 @@ void fs_request_submitted(struct fs_request *request, int error)
         fs_request_finish(request, error, NULL);
 }
 
-/* The session ends: libfuse's requests go with it, ours when the service lets go of them. */
+/* Abandons all requests when the session ends: libfuse's requests go with it, ours when the service
+ * releases them. */
 void fs_requests_abandon(struct fs *fs)
 {
     struct fs_request *next;
@@ -213,8 +214,8 @@ void fs_reply_entry(fuse_req_t req, const struct node *node)
     fuse_reply_entry(req, &entry);
 }
 
-/* A place is one thread's for a while: two that took turns in it would be told to look again for
- * ever. */
+/* Returns true if the thread was told a moment ago to look up its path again. A place belongs to
+ * one thread for a while: otherwise two threads in turns would look again for ever. */
 static bool is_looking_again(struct fs *fs, uint32_t tid)
 {
     struct fs_look *look = &fs->options.ledger->looks[tid % FS_LOOKS];
@@ -235,8 +236,8 @@ int fs_gone(fuse_req_t req, const struct fuse_file_info *info)
     return !info && is_looking_again(fs_of(req), tid) ? -ENOENT : -ESTALE;
 }
 
-/* The buffer that a large write was read into is taken over instead of copied; the next request is
- * read into another one. */
+/* Takes the buffer of a large write over instead of copying it; the next request is read into
+ * another buffer. */
 const void *fs_request_keep_bytes(struct fs_request *request, const void *from, size_t bytes)
 {
     struct fs *fs = request->fs;
@@ -259,7 +260,7 @@ size_t fs_count_callers(fuse_req_t req, uint64_t store)
     return core_has_joinable(fs_of(req)->core, store) ? SERVICE_MAX_ANCESTORS : 1;
 }
 
-/* Read from /proc, while the caller is blocked: only where it decides. */
+/* Reads the groups from /proc, while the client is blocked: only called if they decide. */
 static int has_group(const struct service_caller *caller, uint32_t gid)
 {
     gid_t some[MAX_GROUPS];

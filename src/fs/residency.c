@@ -13,7 +13,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n';
 }
 
-/* A tier, or `none`. */
+/* Finds a tier, or `none`. */
 static int find_place(const char *word, enum core_place *place)
 {
     for (unsigned i = 0; i < CORE_PLACE_COUNT; i++) {
@@ -46,7 +46,7 @@ static int parse_token(const char *digits, size_t count, uint8_t token[16])
     return 0;
 }
 
-/* `WORD drained TOKEN`: *bytes is then the word's. */
+/* Parses `WORD drained TOKEN`: *bytes is then the word's. */
 static int parse_drained(const char *text, size_t *bytes, struct service_move_order *order)
 {
     static const char between[] = " drained ";
@@ -76,7 +76,7 @@ static int parse_word(const char *word, struct service_move_order *order)
         order->act = SERVICE_MOVE_COPY;
     if (drops)
         order->act = SERVICE_MOVE_DROP;
-    /* A spare is where the place is not, and `none` is no tier. */
+    /* A spare is never at the store's own place, and `none` is no tier. */
     if ((adds || drops) && (order->place == CORE_PLACE_DEVICE || order->place == CORE_PLACE_NONE))
         return -EINVAL;
     return order->is_drained && order->act != SERVICE_MOVE_TO ? -EINVAL : error;

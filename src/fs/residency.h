@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * residency - the words of the file `residency`: what is written to it, and what it shows
+ * residency - parses writes to the file `residency`, and formats its text
  *
  * Pure, for src/fs and for tests.
  */
@@ -11,10 +11,11 @@
 
 #define RESIDENCY_TEXT_BYTES 128u
 
-/* One word, and white space around it; or `WORD drained TOKEN`, of a tier or `none`. -EINVAL */
+/* Parses one word with white space around it, or `WORD drained TOKEN` with a tier or `none`.
+ * -EINVAL */
 int residency_parse(const char *text, size_t bytes, struct service_move_order *order);
-/* The tiers that have a copy, the fastest first, or `none`; empty where nothing is committed. Then
- * a line of what is under way (NULL: nothing). How many bytes that is. */
+/* Writes the tiers with a copy, the fastest first, or `none`; nothing if nothing is committed. Then
+ * a line about the move in progress (NULL: none). Returns the number of bytes. */
 size_t residency_format(const struct core_store *store, const struct service_moving *moving,
                         char text[RESIDENCY_TEXT_BYTES]);
 

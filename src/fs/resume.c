@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * resume - a FUSE session that goes on where another process has ended
+ * resume - a FUSE session that continues where another worker ended
  *
- * The kernel said FUSE_INIT once: libfuse is told again what it said, and the kernel is spared the
- * answer. What was answered in the last moments is written once more: where it had arrived the
- * kernel knows no such request any more (ENOENT). Only then is the kernel asked to send again what
- * has no answer (FUSE_NOTIFY_RESEND), for that gives the requests new numbers.
+ * The kernel sent FUSE_INIT once: libfuse gets the same request again, and its answer is not sent.
+ * The last answers are written once more: if one had arrived, the kernel does not know its request
+ * any more (ENOENT). Only then is the kernel asked to send unanswered requests again
+ * (FUSE_NOTIFY_RESEND), because that gives the requests new numbers.
  */
 #include "fs/fs_internal.h"
 
@@ -110,7 +110,8 @@ void fs_answer_again(struct fs *fs, const void *answer, size_t bytes)
                     strerror(-error));
 }
 
-/* A kernel that does not send them again would let them wait for ever. */
+/* Answers all requests EIO, because a kernel that does not send them again would let them wait for
+ * ever. */
 static void refuse_requests(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -123,8 +124,8 @@ static void refuse_requests(struct fs *fs)
     }
 }
 
-/* What was answered, as the journal has it, was answered before: then the kernel knows it no more.
- */
+/* Refuses the request that killed too many workers. If the journal has its answer, that was written
+ * before, and the kernel does not know the request any more. */
 static void refuse_poison(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;
@@ -143,7 +144,7 @@ static void refuse_poison(struct fs *fs)
     atomic_store(&ledger->refused, 0);
 }
 
-/* A poll that the last worker was to wake: whoever sleeps in it looks again, and asks anew. */
+/* Wakes a poll of the last worker: its client looks again, and polls anew. */
 static void wake_poll(struct fs *fs, uint64_t poll)
 {
     if (poll)
@@ -159,7 +160,7 @@ static void restore_reading(struct fs *fs, struct fs_handle *handle,
         fs_shown_restore(fs, handle, from);
 }
 
-/* Those that the last worker had, as far as their files are open still. */
+/* Restores the last worker's handles whose files are still open. */
 static void restore_handles(struct fs *fs)
 {
     struct fs_ledger *ledger = fs->options.ledger;

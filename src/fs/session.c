@@ -18,15 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* In the number of a request that the kernel sent again; and how many others may come in between.
- */
+/* Other requests in a row that may come between two resent ones. */
 #define RESENT_LAG 256u
 
-/* As many are read from the kernel in a row, of those that are served as they are read. */
+/* Requests read from the kernel in a row, if they are served as they are read. */
 #define READS_IN_A_ROW 1024u
-/* As many are refused in a row: their senders may ask again at once, and others wait. */
+/* Requests refused in a row: their senders may ask again at once, and other requests wait. */
 #define REFUSALS_IN_A_ROW 64u
-/* Requests that are served between two looks at what the kernel has, where several wait. */
+/* Requests served between two reads of the kernel's queue, if several wait. */
 #define SERVED_IN_A_ROW 4u
 
 static void on_init(void *userdata, struct fuse_conn_info *connection)
@@ -101,7 +100,7 @@ static void end_session(struct fs *fs, int error)
     fs->host.session_over(fs->host.context, error);
 }
 
-/* None is left of those that the kernel sent again. */
+/* Ends the resuming: no request is left that the kernel sent again. */
 static void end_resuming(struct fs *fs)
 {
     if (!fs->resuming)
@@ -114,7 +113,8 @@ static void end_resuming(struct fs *fs)
 
 /* ---- one request ------------------------------------------------------------------------- */
 
-/* The answers have left: the client makes its next piece meanwhile. */
+/* Prepares memory for the next write, after the answers have left, while the client prepares its
+ * next piece. */
 static void make_pages_ahead(struct fs *fs)
 {
     struct fs_handle *handle = fs->grows ? fs_handle_find(fs, fs->grows) : NULL;
@@ -123,7 +123,7 @@ static void make_pages_ahead(struct fs *fs)
     fs->grows = 0;
 }
 
-/* What lies in fs->served. */
+/* Serves the request in fs->served. */
 static void serve_request(struct fs *fs)
 {
     const struct fuse_in_header *head = fs->served.mem;
@@ -154,7 +154,7 @@ static void serve_buffer(struct fs *fs)
     fs->buffer.mem = fs->served.mem;
 }
 
-/* What the kernel sends is short, and only says which request it is of. */
+/* Serves an INTERRUPT, made again from its number and its request's. */
 static void serve_interrupt(struct fs *fs, const struct fs_ahead_request *request)
 {
     struct {
@@ -184,7 +184,7 @@ static void serve_waiting(struct fs *fs, struct fs_ahead_request *request)
 
 /* ---- many -------------------------------------------------------------------------------- */
 
-/* Reads one into fs->buffer. False: there is none now. */
+/* Reads one request into fs->buffer. False: there is none now. */
 static bool receive(struct fs *fs)
 {
     if (!fs->buffer.mem)
@@ -197,9 +197,9 @@ static bool receive(struct fs *fs)
     return size > 0;
 }
 
-/* What the kernel sends again is served as it comes, for others are not granted what it waited for
- * until all of it has come. Others ask meanwhile; it is over when no more come that were sent
- * again. */
+/* Serves the requests that the kernel sends again, as they come: until all of them have come, no
+ * other client is granted what they waited for. Other requests come in between; it is over when
+ * only those come. */
 static void serve_resent(struct fs *fs)
 {
     while (fs->resuming && !fs->over && receive(fs)) {
@@ -226,8 +226,8 @@ static void read_ahead(struct fs *fs)
     }
 }
 
-/* All that the kernel has is read before every few that are served: a new request waits for those
- * few, not for all older ones. */
+/* Serves waiting requests in turn. The kernel's queue is read again after every few of them, so
+ * that a new request waits for those few, not for all older ones. */
 static void serve_in_turns(struct fs *fs)
 {
     struct fs_ahead_request *request;
@@ -248,8 +248,8 @@ static void serve_in_turns(struct fs *fs)
         fs->host.loop.set_timeout(fs->host.loop.context, &fs->backlog, 0);
 }
 
-/* One client asks, is answered, and asks again. Where it asks so soon that several of its requests
- * are found in a row, one more look costs less than a wait of the loop. */
+/* Serves one client, which asks, is answered, and asks again. If several of its requests are found
+ * in a row, one more read costs less than a wait of the loop. */
 static void serve_one_client(struct fs *fs)
 {
     unsigned most = fs->is_busy ? FS_BUSY_LOOK - fs->since_look : 1, served = 0;
@@ -267,14 +267,15 @@ static void serve_one_client(struct fs *fs)
         fs->is_busy = served > 1;
 }
 
-/* Requests of several clients are not noticed one by one: after so many there is a look for them.
- */
+/* Requests of several clients cannot be told from one client's when they are served one by one:
+ * after this many, the front end looks. */
 static bool is_time_to_look(const struct fs *fs)
 {
     return fs->since_look >= (fs->is_busy ? FS_BUSY_LOOK : FS_QUIET_LOOK);
 }
 
-/* The kernel does not send requests again should this worker die: none is read before its turn. */
+/* Serves requests in the kernel's order, reading none before its turn: this kernel would not send
+ * them again if the worker died. */
 static void serve_in_order(struct fs *fs)
 {
     for (unsigned i = 0; i < FS_REQUESTS_PER_TURN && !fs->over && receive(fs); i++) {
@@ -311,7 +312,7 @@ static void on_backlog(struct event_timeout *timeout)
 
 /* ---- the session ------------------------------------------------------------------------- */
 
-/* As writev(2); the answer may be held until what it tells of is recorded. */
+/* As writev(2); the answer may be held until the records that it depends on are written. */
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
 {
     struct fs *fs = userdata;
@@ -368,7 +369,7 @@ int fs_new(struct service *service, const struct fs_options *options, const stru
     fs->core = service_get_core(service);
     fs->host = *host;
     fs->options = *options;
-    fs->next_dir = clock_wall_us(); /* never what another worker gave */
+    fs->next_dir = clock_wall_us(); /* never a number of another worker */
     if (!options->ledger->started_ms)
         options->ledger->started_ms = clock_wall_ms();
     fs->top = (struct node_top){
@@ -410,7 +411,7 @@ void fs_free(struct fs *fs)
     fs->host.loop.clear_timeout(fs->host.loop.context, &fs->backlog);
     fs_ahead_free(fs);
     if (fs->session) {
-        fuse_session_exit(fs->session); /* answers that nobody takes are no errors now */
+        fuse_session_exit(fs->session); /* answers that no client takes are no errors now */
         fs_requests_abandon(fs);
     }
     fs_drop_measured(fs);
@@ -444,7 +445,7 @@ bool fs_on_tick(struct fs *fs, uint64_t now_ms)
     return has_measured || has_unread;
 }
 
-/* While the socket's connections live, they hold the mount: they go with the last open file. */
+/* Drops the socket's connections, which hold the mount, with the last open file. */
 void fs_on_detached(struct fs *fs)
 {
     fs->detached = true;

@@ -13,7 +13,7 @@ struct viewer {  /* one user of one layout */
 };
 
 struct viewed {  /* a layout that files show */
-    uint64_t id; /* where it lies; first for idvec */
+    uint64_t id; /* its address; first for idvec */
     struct idvec viewers;
 };
 
@@ -41,7 +41,7 @@ static void forget_if_unseen(struct fs *fs, struct viewed *viewed)
     free(viewed);
 }
 
-/* Its first file that shows this layout counts, the others cost nothing more. */
+/* Counts the layout for its user at the first file that shows it; more files cost nothing. */
 static int add_viewer(struct fs *fs, const struct fs_handle *handle, const struct blob *layout)
 {
     struct viewed *viewed = find_or_make(fs, layout);
@@ -83,7 +83,7 @@ static void remove_viewer(struct fs *fs, const struct fs_handle *handle, const s
     forget_if_unseen(fs, viewed);
 }
 
-/* What was noted of it for a next worker counts no more. */
+/* Uncounts the text's note for the next worker. */
 static void uncount_note(struct fs *fs, struct fs_handle *handle)
 {
     if (!handle->shown.is_noted)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shown_kept - texts that are read on where the worker that made them has died
+ * shown_kept - texts whose reading continues after the death of the worker that made them
  *
- * How long a text is, and a print of it, are in memory that outlives the worker: so a text that was
- * read to its end has that end. Of one that is read in parts the bytes are noted besides, as far as
- * its user's share of notes goes. A committed layout is not: as a rule it is there still, and its
- * hash tells.
+ * A text's length, and a print of it, are in memory that outlives the worker: so a text that was
+ * read to its end stays at its end. If a text is read in parts, its bytes are noted besides, within
+ * its user's share of notes. A committed layout is not noted: mostly it is still there, and its
+ * hash proves it.
  */
 #include "fs/fs_internal.h"
 

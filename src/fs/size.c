@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLD_MS    1000u /* so long a told text may wait for its first read */
+#define TOLD_MS    1000u /* how long a text whose size was told waits for its first read */
 #define HASH_BYTES 33u
 
 enum fs_reading fs_get_reading(const struct fuse_file_info *info)
@@ -41,7 +41,7 @@ static uint64_t count_residency(const struct fs *fs, const struct core_store *st
     return residency_format(store, moves ? &moving : NULL, lines);
 }
 
-/* "ro 17\n": what an open for reading would hold, the next session. */
+/* Counts the line "ro 17\n" that an open for reading would show, with the next session's number. */
 static uint64_t count_held(const struct fs *fs)
 {
     uint64_t bytes = strlen(lock_mode_name(LOCK_MODE_RO)) + strlen(" 0\n");
@@ -71,11 +71,11 @@ static uint64_t count_text(const struct fs *fs, const struct node *node)
     case NODE_DATA:
         return count_held(fs);
     default:
-        return fs_is_costly_text(node->kind) ? SERVICE_MAX_TEXT_BYTES : 0; /* none is longer */
+        return fs_is_costly_text(node->kind) ? SERVICE_MAX_TEXT_BYTES : 0; /* no text is longer */
     }
 }
 
-/* Who follows a file looks whether its time has changed. */
+/* Sets the time of the last event: programs that follow a file look for a changed time. */
 static void set_event_time(const struct fs *fs, struct stat *stat)
 {
     const struct core_event *last = core_find_event(fs->core, fs->core->next_event - 1);
@@ -98,7 +98,7 @@ void fs_stat(struct fs *fs, const struct node *node, struct stat *stat)
 
 /* ---- the newest open file of each text ----------------------------------------------------- */
 
-/* Another node's may have taken the place: then none is known. */
+/* Returns the node's place. Another node may have taken it: then no open file is known. */
 static size_t find_place(uint64_t node)
 {
     return (size_t)((node ^ node >> 8 ^ node >> 16) % FS_OPENED);
@@ -111,7 +111,8 @@ bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file)
     return opened->node == node && opened->file == file;
 }
 
-/* Of all that texts are made of, but for the time and what the device tells of others. */
+/* Returns a print of all sources of texts, except the time and the memory that other processes
+ * use. */
 static uint64_t make_print(const struct fs *fs, uint64_t changes)
 {
     struct service_numbers numbers;
@@ -183,7 +184,7 @@ void fs_keep_measured(struct fs *fs, const struct fs_measured *measured)
     fs->measured.print = make_print(fs, service_count_changes(fs->service));
 }
 
-/* The open is all that has happened since: its file shows that text. */
+/* Gives the measured text to the open file, if nothing but this open has happened since. */
 static void take_measured(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid)
 {
     struct fs_measured measured = fs->measured;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * size - how long the texts are that files show
+ * size - the lengths of the texts that files show
  *
- * For the files of src/fs. stat(2) tells the length that a read would now give. Most texts are a
- * word; for those that are costly to make a lookup, whose size no program sees, tells a bound, and
- * only GETATTR makes the text. Where a thread asks for the size of the file that it has just
- * opened, the text is kept for its first read: it is the one whose size was told.
+ * For the files of src/fs. stat(2) returns the length that a read would now give. Most texts are a
+ * word. A text that is costly to make is only made for GETATTR; a lookup, whose size no program
+ * sees, returns an upper bound. If a thread asks for the size of the file that it has just opened,
+ * the text is kept for its first read, which then matches the size.
  *
  * sendfile(2), splice(2) and mmap(2) read through the kernel's cache of pages, which all open files
- * of a node share, and which an open empties. So pages are given to the newest open file alone, of
- * one text that stays: no page of another text comes beside them. Other open files hear EINVAL,
- * upon which programs read(2).
+ * of a node share, and which an open empties. So only the newest open file gets pages, of one text
+ * that stays: no page of another text stands beside them. Other open files get EINVAL, after which
+ * programs fall back to read(2).
  */
 #ifndef GMSFS_FS_SIZE_H
 #define GMSFS_FS_SIZE_H
@@ -26,15 +26,15 @@ struct fs_handle;
 struct fuse_file_info;
 
 #define FS_OPENED 256u
-#define FS_NOBODY UINT32_MAX /* a uid that is no user's */
+#define FS_NOBODY UINT32_MAX /* a uid that no user has */
 
 struct fs_opened { /* the newest open file of a text */
     uint64_t node, file;
     uint32_t tid; /* the thread that opened it; 0: not known */
 };
 
-/* The text that was made last for the size of a node. The kernel asks for attributes before it
- * opens a file, and its opener once more. */
+/* The last text that was made for the size of a node. The kernel asks for attributes before it
+ * opens a file, and its opener asks once more. */
 struct fs_measured {
     uint64_t node; /* 0: there is none */
     uint64_t made_ms, print;
@@ -43,34 +43,35 @@ struct fs_measured {
     size_t bytes; /* counted for the user */
 };
 
-/* How the bytes of a read reach who asked. */
+/* The way of a read's bytes to its client. */
 enum fs_reading {
     FS_READ_DIRECT, /* read(2) */
     FS_READ_PAGES,  /* through the kernel's cache: sendfile(2), splice(2), mmap(2) */
 };
 
-/* The kernel names the owner of locks with each read(2), and with no read of pages. */
+/* Returns how the read came: the kernel names the owner of locks with each read(2), and with no
+ * read of pages. */
 enum fs_reading fs_get_reading(const struct fuse_file_info *info);
 
-/* Fills `stat`, with the size of a text as well; of a costly one a bound. */
+/* Fills `stat`, with the size of a text as well; for a costly one an upper bound. */
 void fs_stat(struct fs *fs, const struct node *node, struct stat *stat);
 bool fs_is_costly_text(enum node_kind kind);
 /* Notes that a thread has opened a text. */
 void fs_size_opened(struct fs *fs, uint64_t node, uint64_t file, uint32_t tid);
-/* Keeps the text for the open of this thread that may follow; or frees it. */
+/* Keeps the text for an open of this thread that may follow, or frees it. */
 void fs_keep_measured(struct fs *fs, const struct fs_measured *measured);
 void fs_drop_measured(struct fs *fs);
-/* Drops it once no open can use it. True: it waits for that. */
+/* Drops the text once no open can use it. True: it is still kept. */
 bool fs_age_measured(struct fs *fs);
 bool fs_is_newest_open(const struct fs *fs, uint64_t node, uint64_t file);
-/* Keeps the text, whose size the opener is told now, for its first read; or frees it, where its
- * user may have no more: then that read makes it anew. */
+/* Keeps the text, whose size the opener is told now, for its first read. Frees it if its user may
+ * have no more: then that read makes it anew. */
 void fs_keep_told_text(struct fs *fs, struct fs_handle *handle, uint8_t *text, size_t bytes);
-/* True if the text that the file has is the one whose size its opener was told, and is still what a
- * read would show. */
+/* Returns true if the file's text is the one whose size its opener was told, and a read would still
+ * show the same. */
 bool fs_is_told_text_true(const struct fs *fs, const struct fs_handle *handle);
-/* The file that this thread of this user has opened last, where it has read nothing of it. NULL:
- * there is none, or no memory */
+/* Returns the file that this thread of this user opened last, if it has read nothing of it. NULL:
+ * none, or no memory. */
 struct fs_handle *fs_find_unread(struct fs *fs, uint64_t node, uint32_t tid, uint32_t uid);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text - the text that a file shows, by what it is a file of */
+/* text - the text of a file, by the kind of its node */
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
 
@@ -62,7 +62,7 @@ int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, stru
     case NODE_LAYOUT_HASH:
         return render_hash(fs, node->store, text);
     case NODE_LAYOUT:
-        return fs_text_copy("", 0, text); /* what is committed is shared instead */
+        return fs_text_copy("", 0, text); /* a committed layout is shared instead */
     case NODE_INFO:
         return fs_text_info(fs, node->store, text);
     case NODE_SESSIONS:

@@ -64,7 +64,7 @@ static void add_regions(struct json_text *json, const struct core *core)
     json_text_number(json, "region_references", references);
 }
 
-/* Workers that were replaced, and the last time: null if there was none. */
+/* The number of replaced workers, and the last replacement: null if there was none. */
 static void add_recoveries(struct json_text *json, const struct fs *fs)
 {
     const struct fs_recovery *last = &fs->options.ledger->recovery;
@@ -80,7 +80,7 @@ static void add_recoveries(struct json_text *json, const struct fs *fs)
     json_text_close(json);
 }
 
-/* The daemon's own memory, as of its last look. */
+/* The daemon's own memory, as last measured. */
 static void add_room(struct json_text *json, const struct service *service)
 {
     struct room_view view = service_get_room(service);
@@ -91,7 +91,7 @@ static void add_room(struct json_text *json, const struct service *service)
     json_text_close(json);
 }
 
-/* When a store leaves for another one. */
+/* The rule by which stores are evicted. */
 static void add_eviction(struct json_text *json, const struct fs_options *options)
 {
     json_text_string(json, "evict", options->evicts ? "lru" : "none");
@@ -144,14 +144,15 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     return finish(&json, text);
 }
 
-/* Set aside for the writer, or to be as its store gives memory back. */
+/* Returns the memory reserved for the writer, including what its store has yet to give back to the
+ * reservation. */
 static uint64_t count_reserved(const struct core *core, const struct core_store *store)
 {
     const struct core_session *writer = core_get_writer(core, store->id);
     return writer ? writer->reserved_bytes + writer->due_bytes : 0;
 }
 
-/* Each of them holds a reader's lock of the store. */
+/* Counts the store's regions, each of which holds a reader's lock. */
 static uint64_t count_regions(const struct core *core, const struct core_store *store)
 {
     uint64_t count = 0;
@@ -162,7 +163,7 @@ static uint64_t count_regions(const struct core *core, const struct core_store *
     return count;
 }
 
-/* Processes that were handed descriptors to write its memory with, and live. */
+/* The live processes that received descriptors to write its memory with. */
 static void add_writers(struct json_text *json, const struct core_store *store)
 {
     json_text_list(json, "may_write");
@@ -199,7 +200,7 @@ static void add_graph(struct json_text *json, const struct core *core,
     json_text_close(json);
 }
 
-/* When a drain asks its holders to have left; null: nobody said, or nobody drains it. */
+/* The drain's deadline for holders to leave; null if it has none, or the store is not drained. */
 static void add_drain(struct json_text *json, const struct core_drain *drain)
 {
     json_text_bool(json, "draining", drain->is_on);
@@ -214,7 +215,7 @@ static void add_use(struct json_text *json, const struct core *core, const struc
     add_time(json, "last_used_ms", fs_get_last_used_ms(store));
 }
 
-/* The tiers that have its bytes, the fastest first. */
+/* The tiers with a copy, the fastest first. */
 static void add_residency(struct json_text *json, const struct core_store *store)
 {
     json_text_list(json, "residency");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_region - what the file of a region shows: one JSON object, for its owner and root */
+/* text_region - the text of a region's file: one JSON object, for its owner and root */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* As a JSON string. Names and keys are UTF-8. */
+/* Writes a JSON string. Names and keys are UTF-8. */
 static bool put_string(FILE *out, const char *key, const char *text)
 {
     json_t *string = json_string(text);
@@ -19,7 +19,7 @@ static bool put_string(FILE *out, const char *key, const char *text)
     return fits;
 }
 
-/* Numbers of 64 bits, which jansson's are not. */
+/* Numbers of 64 bits, unlike jansson's. */
 static void put_number(FILE *out, const char *key, uint64_t number)
 {
     fprintf(out, ",\n  \"%s\": %" PRIu64, key, number);

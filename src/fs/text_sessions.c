@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_sessions - `sessions`: a row for whoever holds the lock of a store or waits for it */
+/* text_sessions - `sessions`: a row for each holder of a store's lock and each waiter */
 #include "fs/fs_internal.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void write_row(FILE *out, const char *id, const char *mode, const char *s
             uid, name, since, (unsigned long long)files);
 }
 
-/* Which region a session is for is for its owner and root. */
+/* Names the session's holder; the name of its region only for the region's owner and root. */
 static void name_holder(const struct core *core, const struct core_session *session,
                         uint32_t reader, char name[NAME_BYTES])
 {
@@ -56,7 +56,7 @@ static void name_holder(const struct core *core, const struct core_session *sess
         snprintf(name, NAME_BYTES, "%s", session->comm);
 }
 
-/* In the order of the lock: who holds it, then who waits, first come first. */
+/* In the order of the lock: holders, then waiters, the first come first. */
 static void write_sessions(const struct core *core, const struct core_store *store, uint32_t reader,
                            FILE *out)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text_stream - texts that are written piece by piece, and asked for before they grow
+ * text_stream - texts that are written piece by piece, and counted before they grow
  *
- * How long a text becomes depends on what users have made: stores, sessions, waiters. A user who
- * may not have more of SERVICE_BOUND_TEXTS is refused before the memory is there.
+ * The length of a text depends on the users' stores, sessions and waiters. A user that may not have
+ * more of SERVICE_BOUND_TEXTS is refused before the memory is allocated.
  */
 #include "fs/fs_internal.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define FIRST_BYTES 4096u
-#define STEPS       8u /* it grows by a part of what it has */
+#define STEPS       8u /* a text grows by this part of its size */
 
 static int take(struct fs_text *text, size_t bytes)
 {
@@ -34,7 +34,7 @@ static int take(struct fs_text *text, size_t bytes)
     return 0;
 }
 
-/* A cookie's write function: 0 is a failure. */
+/* A write function of fopencookie(3): 0 is a failure. */
 static ssize_t write_part(void *cookie, const char *bytes, size_t size)
 {
     struct fs_text *text = cookie;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_words - what several texts say: ids, hashes, and the device's health */
+/* text_words - parts that several texts share: ids, hashes, and the device's health */
 #include "fs/fs_internal.h"
 
 const char *fs_text_health(enum core_health health)
@@ -10,7 +10,7 @@ const char *fs_text_health(enum core_health health)
     return names[health];
 }
 
-/* Returns the end. printf(3) would take a twelfth of the time of a text. */
+/* Returns the end. printf(3) would take a twelfth of a text's whole time. */
 static char *write_hex(char *at, const uint8_t *bytes, unsigned count)
 {
     static const char digits[] = "0123456789abcdef";

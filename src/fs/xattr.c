@@ -67,7 +67,8 @@ static int set_tag(struct fs *fs, const struct service_actor *by, const struct n
     return service_set_tag(fs->service, by, node->allocation->serial, value);
 }
 
-/* The name of an allocation; "" or "-" (a name that no allocation need have): unbound. */
+/* Binds the entry to an allocation by name; "" or "-", which no allocation is called, unbinds
+ * it. */
 static int set_bound(struct fs *fs, const struct service_actor *by, const struct node *node,
                      const char *value)
 {
@@ -92,7 +93,7 @@ static int set_offset(struct fs *fs, const struct service_actor *by, const struc
     return service_entry_bind(fs->service, by, node->entry->serial, node->entry->slot, offset);
 }
 
-/* Of a store: absent is what most have. */
+/* Absent for most stores. */
 static int get_pool(const struct fs *fs, const struct node *node, char value[256])
 {
     const struct core_pool *pool = core_find_pool(fs->core, node->store);
@@ -161,7 +162,7 @@ static const struct attribute *find_attribute(const struct node *node, const cha
     return NULL;
 }
 
-/* As getxattr(2): size 0 asks how much. */
+/* As getxattr(2): size 0 asks for the length. */
 static void reply_value(fuse_req_t req, const char *value, size_t bytes, size_t size)
 {
     if (size == 0)
