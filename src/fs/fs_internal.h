@@ -124,9 +124,8 @@ struct fs {
     struct service_admitted admitted; /* of the WRITE in work, before its turn */
     uint64_t served_since_ms;         /* when the request in work was read; 0: now */
     struct fs_ahead ahead;
-    struct event_timeout
-        backlog;            /* fires while requests wait that no event of the kernel announces */
-    uint64_t answered_file; /* the file whose open is being answered; 0: none */
+    struct event_timeout backlog; /* requests wait without an event of the kernel */
+    uint64_t answered_file;       /* the file whose open is being answered; 0: none */
     void *spare_buffers[FS_SPARE_BUFFERS];
     size_t spare_count;
     struct event_watch watch;
@@ -146,8 +145,7 @@ struct fs {
     struct fs_handle *polls;
     struct fs_request *requests; /* not answered yet */
     uint32_t ledger_next, ledger_used;
-    struct fs_former
-        *former; /* requests that the last worker did not answer; NULL: none, or forgotten */
+    struct fs_former *former; /* unanswered by the last worker; NULL: none, or forgotten */
     size_t former_count;
     uint32_t *ledger_left, ledger_left_count; /* answered in this step; room for all slots */
     uint32_t kept_next;                       /* kept.c's */
@@ -160,14 +158,12 @@ struct fs {
     uint64_t now_ms; /* of the last tick */
     bool detached;
     struct event_watch listener;
-    struct fds_unread
-        *unread; /* connections that are over and whose clients still have unread descriptors */
-    uint64_t unread_count; /* upper bound of the unread descriptors of all connections */
-    uint64_t unread_last;  /* the last number under which the keeper holds a connection */
-    bool share_is_awaited; /* a connection waits for its share, since the last tick */
-    bool
-        unread_is_counted; /* counted in this tick already: not again for each waiting connection */
-    bool listener_rests;   /* no descriptor is left to accept with; the tick tries again */
+    struct fds_unread *unread; /* connections that are over and not read to the end */
+    uint64_t unread_count;     /* upper bound of the unread descriptors of all connections */
+    uint64_t unread_last;      /* the last number under which the keeper holds a connection */
+    bool share_is_awaited;     /* a connection waits for its share, since the last tick */
+    bool unread_is_counted;    /* in this tick: not again for each waiting connection */
+    bool listener_rests;       /* no descriptor is left to accept with; the tick tries again */
     struct fs_connections *connections;
     uint64_t unclaimed_until_ms; /* drains of the last worker's connections; 0: there are none */
     struct connection *drainer;  /* whose end makes the mount serve again; NULL: none */

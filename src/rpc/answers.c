@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What requests are answered with: refusals, allocations, descriptors. Lists: listing.c. */
+/* Answers of requests: refusals, allocations, descriptors. Lists: listing.c. */
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
@@ -21,7 +21,7 @@ void rpc_close_after(struct rpc_connection *connection)
     connection->phase = RPC_CLOSING;
 }
 
-/* An answer that cannot be made ends the connection: the client would wait for it for ever. */
+/* Ends the connection if its answer could not be made: the client would wait for it for ever. */
 static void check_answer(struct rpc_connection *connection, int error)
 {
     if (error) {
@@ -36,7 +36,7 @@ static void check_answer(struct rpc_connection *connection, int error)
     }
 }
 
-/* A client that does not read it holds it for as long. */
+/* Charges a long answer, which stays in memory until the client has read it. */
 static int charge_answer(struct rpc_connection *connection)
 {
     uint64_t bytes = connection->output.room_bytes;
@@ -66,7 +66,7 @@ void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
     rpc_answer(connection, &(struct message){.type = type, .success = true});
 }
 
-/* It quotes what was sent, and does not end within a character of that. */
+/* Returns a length that does not cut a character: the text quotes the client's bytes. */
 static size_t cut_bytes(const char *text, size_t bytes)
 {
     size_t at = bytes;
@@ -83,7 +83,7 @@ static void refuse_with(struct rpc_connection *connection, struct message_text t
                                              .error = text});
 }
 
-/* Quotes the id by its length, for a text may have a zero within. */
+/* Quotes the id by its length, because it may contain a zero byte. */
 void rpc_refuse_unknown(struct rpc_connection *connection)
 {
     static const char why[] = "Unknown allocation: ";
@@ -124,7 +124,7 @@ void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
     free(text);
 }
 
-/* What the service means by it, for somebody who sees no tree. */
+/* Explains an error of the service to a client that does not see the tree. */
 static const char *explain(const struct rpc_connection *connection, int error)
 {
     switch (error) {
@@ -255,7 +255,7 @@ void rpc_export(struct rpc_connection *connection, const struct layout_allocatio
     struct rpc_askers askers;
     int error;
 
-    /* One at a time: those that are on their way count for all processes of the daemon's user. */
+    /* One at a time: unread descriptors count for all processes of the daemon's user. */
     if (rpc_has_unread(connection)) {
         rpc_await_reader(connection);
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How connections begin: nothing is read from one before the keeper holds it as well. */
+/* Begins connections: nothing is read from one before the keeper holds it as well. */
 #include "rpc/rpc_internal.h"
 
 #include "base/clock.h"
@@ -38,7 +38,8 @@ static bool has_hung_up(int fd)
     return poll(&peer, 1, 0) > 0 && (peer.revents & (POLLHUP | POLLERR));
 }
 
-/* Ends connections whose clients have hung up, and frees the places of those that have read all. */
+/* Ends connections whose clients have hung up, and frees connections whose clients have read
+ * all. */
 static void end_gone(struct rpc *rpc, uint32_t uid)
 {
     for (size_t i = rpc->connections.count; i-- > 0;) {
@@ -61,9 +62,9 @@ int rpc_take_place(struct rpc *rpc, uint32_t uid)
     return service_take(rpc->service, SERVICE_BOUND_CONNECTIONS, 0, uid, 1);
 }
 
-/* The keeper has it at once, but for those that are refused: who connects again and again would
- * make it work for each. Nothing is waited for before, for until then the connection ends with this
- * worker. */
+/* Begins the connection. The keeper gets it at once, except refused ones: a client that connects
+ * again and again would make it work for each. A connection has no waiting request until the keeper
+ * holds it, because until then it ends with this worker. */
 static int start(struct rpc_connection *connection)
 {
     struct rpc *rpc = connection->rpc;

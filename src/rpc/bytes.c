@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a connection: frames that come, answers and descriptors that go. */
+/* Bytes of a connection: received frames, sent answers and descriptors. */
 #include "rpc/rpc_internal.h"
 
 #include "base/clock.h"
@@ -29,14 +29,15 @@ static ssize_t send_some(struct rpc_connection *connection)
                                  .send.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
     passing_put(&kept->send.msg_hdr, &control, &connection->passed_fd, connection->passed_fd >= 0);
     kept_set_output(connection->kept);
-    /* Without the C library between: msg_len is the kernel's. */
+    /* Without the C library's wrapper: the kernel itself writes msg_len. */
     if (syscall(SYS_sendmmsg, connection->watch.fd, &kept->send, 1, MSG_DONTWAIT | MSG_NOSIGNAL) <
         0)
         return -1;
     return kept->send.msg_len;
 }
 
-/* It waits for the socket: its memory may be freed meanwhile, and the number another's. */
+/* Duplicates the descriptor while it waits for the socket: its memory may be freed meanwhile, and
+ * its number reused. */
 static int own_passed(struct rpc_connection *connection)
 {
     int fd;
@@ -84,7 +85,6 @@ int rpc_send_output(struct rpc_connection *connection)
 /* ---- bytes in ----------------------------------------------------------------------------------
  */
 
-/* What the frame at the front takes; 0: that cannot be told yet. -EINVAL, -EMSGSIZE */
 int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes)
 {
     size_t payload_bytes = 0;
@@ -106,7 +106,7 @@ int rpc_reserve_input(struct rpc_connection *connection, size_t bytes)
     return kept_reserve_input(connection->kept, begin_bytes + bytes);
 }
 
-/* Grows with what has come, not with what a header claims. */
+/* Makes room, which grows with the received bytes, not with the length in a header. */
 static int make_room(struct rpc_connection *connection)
 {
     size_t room = connection->input_room ? connection->input_room : RPC_INPUT_BYTES, frame_bytes;
@@ -114,7 +114,7 @@ static int make_room(struct rpc_connection *connection)
 
     if (error < 0)
         return error;
-    /* Nothing that a session begins with is long. */
+    /* no message that begins a session is long */
     if (frame_bytes > RPC_SHORT_BYTES && connection->phase == RPC_HELLO)
         return -EMSGSIZE;
     if (connection->input_room && (connection->input_bytes < room || frame_bytes <= room))
@@ -132,7 +132,7 @@ static int make_room(struct rpc_connection *connection)
 }
 
 /* V0 ignores descriptors that clients send. In V1 one may come with the wish for a process fence,
- * which is refused in words; before that is decoded, none is known to be that one. */
+ * which is refused in words; before that is decoded, no descriptor can be attributed to it. */
 bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
@@ -143,7 +143,6 @@ bool rpc_has_misplaced_descriptor(const struct rpc_connection *connection)
              asked->process_fence);
 }
 
-/* 0, -EAGAIN, or why the connection ends. */
 int rpc_receive(struct rpc_connection *connection)
 {
     size_t room;
@@ -151,7 +150,7 @@ int rpc_receive(struct rpc_connection *connection)
     int error = make_room(connection);
 
     if (error == -EDQUOT || error == -ENOMEM) {
-        rpc_pause(connection); /* until others have sent theirs */
+        rpc_pause(connection); /* until other connections have sent theirs */
         return -EAGAIN;
     }
     if (error < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One request at a time: the next frame is looked at when the answer to the last one is sent. What
- * a client sends ahead waits in its socket, apart from what fits into a small buffer; what it does
- * not read costs itself alone.
+ * One request at a time: the next frame is served when the answer to the last one is sent. Requests
+ * that a client sends ahead wait in its socket, except those that fit into a small buffer; a client
+ * that does not read only harms itself.
  */
 #include "base/clock.h"
 #include "base/container.h"
@@ -20,8 +20,7 @@ static struct rpc_connection *of_watch(struct event_watch *watch)
     return CONTAINER_OF(watch, struct rpc_connection, watch);
 }
 
-/* ---- lists: one goes on at a time, for a little, whoever else waits for its own
- * ------------------ */
+/* ---- lists: one connection makes a part of its list, then the next one has its turn --------- */
 
 static void leave_listings(struct rpc_connection *connection)
 {
@@ -118,13 +117,13 @@ void rpc_connection_end(struct rpc_connection *connection)
     if (connection->is_gone)
         return;
     connection->is_gone = true;
-    connection->is_dispatching = true; /* what is answered below frees nothing */
+    connection->is_dispatching = true; /* answers below free nothing */
     idvec_remove(&rpc->connections, connection->id);
     rpc->host.loop.unwatch(rpc->host.loop.context, &connection->watch);
     rpc->host.loop.clear_timeout(rpc->host.loop.context, &connection->pause);
     rpc->host.unhold(rpc->host.context, &connection->held);
-    shutdown(connection->watch.fd, SHUT_RDWR); /* where the keeper's copy lives on for a moment */
-    atomic_store(&connection->kept->id, 0);    /* no next worker goes on with it */
+    shutdown(connection->watch.fd, SHUT_RDWR); /* the keeper's copy may live on for a moment */
+    atomic_store(&connection->kept->id, 0);    /* no next worker continues it */
     if (connection->is_kept)
         rpc->host.drop(rpc->host.context, connection->id);
     leave_listings(connection);
@@ -184,7 +183,7 @@ void rpc_on_done(struct service_request *request, int error, const struct servic
     connection->is_dispatching = true;
     finish_request(connection, error, answer);
     connection->is_dispatching = is_nested;
-    if (!is_nested) /* else who called goes on */
+    if (!is_nested) /* otherwise the caller continues */
         go_on_or_free(connection);
 }
 
@@ -217,8 +216,8 @@ static void on_decoded(struct job *job)
     go_on_or_free(connection);
 }
 
-/* Of a long one on a helper thread: it may say a lot. 0: it waits; 1; or why the connection ends.
- */
+/* Decodes the frame, a long one on a helper thread, because it may take long. 0: it waits; 1:
+ * decoded; or the error that ends the connection. */
 static int decode_frame(struct rpc_connection *connection)
 {
     struct rpc *rpc = connection->rpc;
@@ -235,7 +234,7 @@ static int decode_frame(struct rpc_connection *connection)
     return connection->decode_error < 0 ? connection->decode_error : 1;
 }
 
-/* 0: nothing is to be done now; 1; or why it ends. */
+/* Returns 0 if nothing can be done now; 1: continue; or the error that ends the connection. */
 static int serve_whole_frame(struct rpc_connection *connection)
 {
     int error = decode_frame(connection);
@@ -262,7 +261,8 @@ static bool await_reader(struct rpc_connection *connection)
     return connection->awaits_reader;
 }
 
-/* The frame at the front, if it is whole and little is unread. As serve_whole_frame. */
+/* Serves the frame at the front, if it is whole and little is unread. Returns as
+ * serve_whole_frame. */
 static int serve_frame(struct rpc_connection *connection)
 {
     const struct rpc_host *host = &connection->rpc->host;
@@ -288,7 +288,8 @@ static int serve_frame(struct rpc_connection *connection)
     return error;
 }
 
-/* As far as it can go without waiting. 1: it would go on; 0: for the socket or the service. */
+/* Continues as far as possible without waiting. 1: more can be done; 0: it waits for the socket or
+ * the service. */
 static int go_on_once(struct rpc_connection *connection)
 {
     int error;
@@ -298,7 +299,7 @@ static int go_on_once(struct rpc_connection *connection)
     if (connection->is_paused)
         return 0;
     if (connection->listing)
-        return 0; /* until it has had its turns */
+        return 0; /* until its list is complete */
     error = rpc_send_output(connection);
     if (error < 0)
         return error == -EAGAIN ? 0 : error;
@@ -314,8 +315,8 @@ static int go_on_once(struct rpc_connection *connection)
     return serve_frame(connection);
 }
 
-/* While it is served nothing is read that the buffer does not take; 0: that the client is gone is
- * heard all the same. */
+/* Returns true if more bytes may be read. False while the buffer is full; that the client has gone
+ * is noticed all the same. */
 static bool may_read(const struct rpc_connection *connection)
 {
     return !connection->has_ended && connection->phase != RPC_CLOSING && !connection->is_decoding &&
@@ -350,14 +351,14 @@ void rpc_warn(const struct rpc_connection *connection, int error)
                     caller->uid, rpc_domain_name(connection->domain), explain(error));
 }
 
-/* What it has asked for is answered, and nothing of the next request is here. */
+/* Returns true if all requests are answered, and no byte of the next one is here. */
 static bool is_at_rest(const struct rpc_connection *connection)
 {
     return may_read(connection) && !connection->finish && connection->input_bytes == 0 &&
            connection->output.size_bytes == 0;
 }
 
-/* As go_on_once, but looks for the next request instead of waiting for it. */
+/* As go_on_once, but reads the next request instead of waiting for an event. */
 static int go_on_reading(struct rpc_connection *connection)
 {
     int more = go_on_once(connection), error;
@@ -369,7 +370,7 @@ static int go_on_reading(struct rpc_connection *connection)
     return error == -EAGAIN ? 0 : error < 0 ? error : 1;
 }
 
-/* As far as its turn goes. */
+/* Continues until the turn ends. */
 static void go_on_in_turn(struct rpc_connection *connection)
 {
     const struct event_loop *loop = &connection->rpc->host.loop;
@@ -389,8 +390,8 @@ static void go_on_in_turn(struct rpc_connection *connection)
         return; /* until the end of this step */
     if (connection->listing)
         join_listings(connection);
-    /* There is more to do, and the socket takes it: so it comes round when others had their turn.
-     */
+    /* If more can be done, the writable socket brings the connection back after the others'
+     * turns. */
     if (connection->is_paused || connection->listing)
         events = 0;
     else if (connection->awaits_reader)
@@ -400,7 +401,7 @@ static void go_on_in_turn(struct rpc_connection *connection)
     else if (may_read(connection))
         events = EVENT_READ;
     if (connection->finish)
-        events |= EVENT_HUP; /* whatever it has sent ahead */
+        events |= EVENT_HUP; /* despite bytes that it sent ahead */
     if (more >= 0)
         more = loop->watch(loop->context, &connection->watch, events);
     if (more < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first message of a connection: a lock that is wished for, or a question without a session. */
+/* The first message of a connection: a wish for a lock, or a question without a session. */
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 
@@ -78,7 +78,7 @@ static enum lock_wish wish_of(const struct rpc_connection *connection)
     case MESSAGE_RO:
         return LOCK_WISH_RO;
     case MESSAGE_RW_OR_RO:
-        /* Who may not write becomes a reader, or waits to be one. */
+        /* a client without the right to write becomes a reader, or waits to be one */
         return rpc_check_store(connection, true) ? LOCK_WISH_RO : LOCK_WISH_AUTO;
     case MESSAGE_RW_DATA_OR_RW:
         return LOCK_WISH_DATA;
@@ -87,7 +87,7 @@ static enum lock_wish wish_of(const struct rpc_connection *connection)
     }
 }
 
-/* nil is for ever; what is not above 0 is granted now or not at all. */
+/* nil waits for ever; zero or less is granted now or not at all. */
 static uint64_t timeout_of(const struct rpc_connection *connection)
 {
     struct message_integer timeout_ms = connection->asked.timeout_ms;
@@ -112,7 +112,7 @@ static void on_opened(struct service_request *request, int error,
     opening->file = error ? 0 : answer->file;
 }
 
-/* A `ctl` of its own: it is opened at once, or not. */
+/* Opens a `ctl` of its own, which succeeds or fails at once. */
 static int open_ctl(struct rpc_connection *connection, bool write)
 {
     const struct core_store *store = rpc_find_store(connection);
@@ -128,8 +128,9 @@ static int open_ctl(struct rpc_connection *connection, bool write)
     return opening.error;
 }
 
-/* Sealed memory is for who has nobody beside it that may write it: so it is not who connected that
- * counts, which may have that memory and have passed the connection on. */
+/* Finds the process that asks. Sealed memory is only for a process that no possible writer
+ * accompanies: so the sender counts, not the process that connected, which may have that memory and
+ * have passed the connection on. */
 static int find_asker(const struct rpc_connection *connection, enum lock_wish wish,
                       struct service_caller *asker)
 {
@@ -147,7 +148,7 @@ static void ask_for_session(struct rpc_connection *connection)
     struct service_caller asker;
     int error = find_asker(connection, acquire.wish, &asker);
 
-    if (error == 0 && !connection->file) /* else it has waited by a worker that has died since */
+    if (error == 0 && !connection->file) /* otherwise it has waited under a worker that has died */
         error = open_ctl(connection, acquire.wish != LOCK_WISH_RO);
     if (error) {
         refuse_session(connection, error);
@@ -157,7 +158,7 @@ static void ask_for_session(struct rpc_connection *connection)
                     rpc_wait(connection, finish_handshake));
 }
 
-/* V1: the server that the client knew, with all that it held. */
+/* V1: returns true if the client expects this server, with the memory that it knew. */
 static bool is_expected(const struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
@@ -173,7 +174,7 @@ static bool is_expected(const struct rpc_connection *connection)
            memcmp(asked->gpu_uuid.at, gpu, strlen(gpu)) == 0;
 }
 
-/* What the protocol itself lets nobody have; NULL: nothing is wrong. */
+/* Returns the reason for which the protocol refuses the request; NULL: none. */
 static const char *find_fault(const struct rpc_connection *connection)
 {
     if (connection->protocol == MESSAGE_V0)

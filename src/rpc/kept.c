@@ -13,15 +13,15 @@
 
 #define MEMORY_MAGIC UINT64_C(0x636e6f6373666d67) /* "gmsfscon" */
 
-/* Of the memory, and of a place: what it is about, its answer, its input. In whole pages, also
- * where these have 64 KiB. */
+/* Sizes of the memory and of a place, which has its state, its answer and its input. In whole
+ * pages, also where these have 64 KiB. */
 #define PAGE_BYTES   65536u
 #define ANSWER_BEGIN ((size_t)PAGE_BYTES)
 #define INPUT_BEGIN  (ANSWER_BEGIN + 2 * (size_t)PAGE_BYTES)
 #define PLACE_BYTES \
     ((INPUT_BEGIN + KEPT_INPUT_BYTES + PAGE_BYTES - 1) / PAGE_BYTES * (size_t)PAGE_BYTES)
 #define SHORT_ANSWER_BYTES 4096u
-/* Places whose memory is kept when they are free; they are taken first. */
+/* Free places whose memory stays allocated; they are taken first. */
 #define READY_PLACES 64u
 #define MEMORY_BYTES (PAGE_BYTES + KEPT_MAX_CONNECTIONS * PLACE_BYTES)
 
@@ -32,7 +32,7 @@ struct head {
     uint64_t magic;
     uint32_t version, connection_bytes;
     uint64_t next_id;
-    uint32_t places_end; /* those behind were never used */
+    uint32_t places_end; /* places from here on were never used */
 };
 
 struct kept_memory {
@@ -63,7 +63,7 @@ static bool is_ours(const struct head *head)
            head->places_end <= KEPT_MAX_CONNECTIONS;
 }
 
-/* Whatever lies there. */
+/* Empties the memory and begins it. */
 static int begin_memory(int fd, struct head *head)
 {
     if (ftruncate(fd, 0) != 0 || ftruncate(fd, (off_t)MEMORY_BYTES) != 0)
@@ -132,7 +132,7 @@ uint8_t *kept_get_input_bytes(struct kept *kept)
     return (uint8_t *)kept + INPUT_BEGIN;
 }
 
-/* Made now: a write into the mapping that finds no memory would be the end. */
+/* Allocates pages now: a write into the mapping that finds no memory would kill the worker. */
 static int populate(uint8_t *at, size_t bytes)
 {
     return pages_make(at, bytes) ? -ENOMEM : 0;
@@ -219,7 +219,7 @@ struct kept *kept_find(struct kept_memory *memory, uint64_t id)
     return NULL;
 }
 
-/* ---- one of two -------------------------------------------------------------------------- */
+/* ---- the current one of two --------------------------------------------------------------- */
 
 const struct kept_input *kept_get_input(const struct kept *kept)
 {

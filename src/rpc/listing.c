@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers that list: made some at a time, for others wait meanwhile, of the layout as it was when
- * it was asked for.
+ * Answers that list: made in parts, because other clients wait meanwhile, of the layout at the time
+ * of the request.
  */
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some 100 microseconds. */
+/* About 100 microseconds. */
 #define ALLOCATIONS_PER_TURN 256u
 #define KEYS_PER_TURN        4096u
 #define KEYS_AT_ONCE         64u
 
 struct rpc_listing {
-    struct layout *layout;   /* held */
+    struct layout *layout;   /* a reference */
     struct core_store store; /* its uuid alone, for ids */
     bool of_keys;
-    const char *wanted; /* tag, or prefix; in the request. NULL: all */
+    const char *wanted; /* tag or prefix, in the request. NULL: all */
     size_t wanted_bytes;
     size_t rank;                 /* the next allocation */
     struct layout_cursor cursor; /* the next key */
-    size_t charged_bytes;        /* room of the frame that was charged for */
+    size_t charged_bytes;        /* bytes of the frame that are charged */
 };
 
 void rpc_free_listing(struct rpc_connection *connection)
@@ -100,7 +100,7 @@ void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *vie
                                .wanted_bytes = prefix->bytes});
 }
 
-/* What the frame takes is known when it has grown. */
+/* Charges the frame again whenever it has grown. */
 static int charge_growth(struct rpc_connection *connection, struct rpc_listing *listing)
 {
     size_t room_bytes = connection->output.room_bytes;
@@ -111,8 +111,8 @@ static int charge_growth(struct rpc_connection *connection, struct rpc_listing *
     return rpc_charge(connection, connection->input_room + room_bytes);
 }
 
-/* The next keys with the prefix. Entries that are bound to no allocation are not for clients that
- * could not say so. True: these are the last. */
+/* Gathers the next keys with the prefix, except entries without an allocation, which V0 cannot
+ * express. True: these are the last. */
 static bool gather_keys(struct rpc_listing *listing, struct message_text keys[KEYS_AT_ONCE],
                         size_t *count)
 {
@@ -128,7 +128,7 @@ static bool gather_keys(struct rpc_listing *listing, struct message_text keys[KE
     return false;
 }
 
-/* 1: there may be more; 0: that was the last; or a negative errno. */
+/* Returns 1 if there may be more; 0: complete; or a negative errno. */
 static int add_keys(struct rpc_connection *connection, struct rpc_listing *listing)
 {
     struct message_text keys[KEYS_AT_ONCE];
@@ -169,7 +169,7 @@ static int add_allocations(struct rpc_connection *connection, struct rpc_listing
     return error < 0 ? error : 1;
 }
 
-/* V1: the list would be longer than a frame may be. */
+/* Ends the connection: V1's list would be longer than a frame may be. */
 static void drop_client(struct rpc_connection *connection, int error)
 {
     if (rpc_may_warn(connection->rpc))
@@ -202,13 +202,13 @@ bool rpc_go_on_listing(struct rpc_connection *connection)
 /* ---- events ------------------------------------------------------------------------------------
  */
 
-/* What V0 calls an event, and whether it says how many allocations there were. */
+/* V0's name of an event, and whether it has a count of allocations. */
 struct kind {
     const char *name;
     bool counts;
 };
 
-/* One event of a history is up to two of theirs; a name of NULL ends. */
+/* Returns up to two events of V0 for one of the history; a name of NULL ends them. */
 static const struct kind *kinds_of(enum core_event_type type)
 {
     static const struct kind kinds[][3] = {
@@ -227,7 +227,7 @@ static const struct kind *kinds_of(enum core_event_type type)
     return (size_t)type < sizeof kinds / sizeof kinds[0] ? kinds[type] : &none;
 }
 
-/* The newest, oldest first: gathered from behind. */
+/* Gathers the newest events, oldest first, from the end backwards. */
 static uint32_t gather_events(const struct core_history *history,
                               struct message items[CORE_HISTORY_EVENTS])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is neither decoding nor encoding: lengths of frames, texts and integers. */
+/* Lengths of frames, texts and integers, for decoding and encoding. */
 #include "rpc/message.h"
 
 #include <errno.h>

@@ -3,16 +3,16 @@
  * message - the messages of GMS's two wire protocols, as bytes and as fields
  *
  * NVIDIA Dynamo's GPU Memory Service speaks V0, or V1, over a unix socket: 4 bytes of big-endian
- * length, then one msgpack map. This turns what clients send into struct message and answers into
+ * length, then one msgpack map. This turns clients' bytes into struct message and answers into
  * frames, by one table of all messages (message_table.c). Pure, for src/rpc, its tests and its fuzz
- * target: it knows no socket, no session, no state, and judges no value; what a size or an id means
- * and who may ask for what is for others. Safe on any thread.
+ * target: it knows no socket, no session, no state, and judges no value; other files check sizes,
+ * ids and rights. Safe on any thread.
  *
- * Decoding is as strict as the Python clients' own decoder (msgspec) is: keys in any order; of a
- * repeated key the last value counts, and all of them must be good; unknown keys are skipped in V0
+ * Decoding is as strict as the Python clients' own decoder (msgspec): keys in any order; of a
+ * repeated key the last value counts, and all of them must be valid; unknown keys are skipped in V0
  * and refused in V1. It allocates nothing: texts and values point into the payload, which has to
- * outlive the message. The worst that fits into 16 MiB keeps a processor for tenths of a second, so
- * what is long is not for the loop.
+ * outlive the message. The worst payload within 16 MiB keeps a processor busy for tenths of a
+ * second, so long payloads are not decoded on the loop.
  */
 #ifndef GMSFS_RPC_MESSAGE_H
 #define GMSFS_RPC_MESSAGE_H
@@ -26,7 +26,7 @@ enum message_protocol {
     MESSAGE_V1,
 };
 
-/* Two tags that ask for the same thing in the two protocols, or in older clients, are one type. */
+/* Two tags with the same meaning in the two protocols, or in older clients, are one type. */
 enum message_type {
     /* both protocols */
     MESSAGE_HANDSHAKE_REQUEST = 1,
@@ -73,7 +73,7 @@ enum message_type {
     MESSAGE_ABORT_CHECKPOINT_REQUEST,
     MESSAGE_COMPLETE_RESTORE_REQUEST,
     MESSAGE_GET_CHECKPOINT_STATE_REQUEST,
-    MESSAGE_RETAIN_ALLOCATIONS_REQUEST, /* of later clients, to be refused */
+    MESSAGE_RETAIN_ALLOCATIONS_REQUEST, /* of later clients, always refused */
     MESSAGE_RELEASE_ATTACHMENT_REQUEST, /* likewise */
     MESSAGE_SUCCESS_RESPONSE,
     MESSAGE_CHECKPOINT_STATE_RESPONSE,
@@ -88,35 +88,35 @@ enum message_lock {
     MESSAGE_RW_DATA,       /* granted only */
 };
 
-/* A text or bytes; `at` NULL: nil, or not given. */
+/* A text or bytes; `at` NULL: nil or absent. */
 struct message_text {
     const void *at;
     size_t bytes;
 };
 
-/* Any integer of msgpack, -2^63 to 2^64 - 1: texts of errors quote what was sent. */
+/* Any integer of msgpack, -2^63 to 2^64 - 1, because texts of errors quote the client's value. */
 struct message_integer {
     uint64_t magnitude;
     bool is_negative; /* never zero */
-    bool is_given;    /* false: nil, or not given */
+    bool is_given;    /* false: nil or absent */
 };
 
-/* What an answer lists, inside the payload; see message_next_item. */
+/* The list of an answer, inside the payload; see message_next_item. */
 struct message_list {
     const uint8_t *at, *end;
-    uint32_t count; /* items that are left */
+    uint32_t count; /* items left */
     enum message_protocol protocol;
     const struct message_row *item;
 };
 
-/* The fields of all messages and of the items of lists. Those that a message does not have are
- * zero; so are, before encoding, those that are to be nil or to have their default. */
+/* The fields of all messages and of the items of lists. Fields that a message does not have are
+ * zero; so are, before encoding, fields that are to be nil or to have their default. */
 struct message {
     enum message_type type; /* 0 in an item */
-    /* The client spelled it as older clients do (export_request, free_request, lock_type `auto`).
-     * An answer with the request's flag takes the shape that such a client knows. */
+    /* The client used the spelling of older clients (export_request, free_request, lock_type
+     * `auto`). An answer with the request's flag takes such a client's form. */
     bool is_older;
-    bool process_fence; /* later V1 clients; true is to be refused */
+    bool process_fence; /* later V1 clients; true is refused */
     bool success, committed, layout_committed, has_rw_session, is_ready, found, deleted;
     bool out_of_memory;
     enum message_lock lock_type; /* wanted in a request, granted in an answer */
@@ -127,7 +127,7 @@ struct message {
     struct message_text allocation_id, tag, key, prefix, value;
     struct message_text memory_layout_hash, state, kind, token;
     struct message_text error; /* V1 calls it message */
-    /* V1: who the server is; in a request who it is expected to be, or both nil. */
+    /* V1: the server's identity; in a request the identity that the client expects, or both nil. */
     struct message_text server_nonce, gpu_uuid;
     struct message_list list; /* decoded only */
 };
@@ -138,32 +138,35 @@ struct message {
 #define MESSAGE_V0_MAX_REQUEST_BYTES (UINT32_C(16) << 20)
 #define MESSAGE_V1_MAX_BYTES         (UINT32_C(1) << 20)
 
-/* Of a request, without the header. -EINVAL: 0, which no message has; -EMSGSIZE: above the
- * protocol's maximum. Either ends the connection; *payload_bytes is set on success only. */
+/* Reads the length of a request, without the header. -EINVAL: 0, which no message has; -EMSGSIZE:
+ * above the protocol's maximum. Either ends the connection; *payload_bytes is set on success
+ * only. */
 int message_payload_bytes(enum message_protocol protocol,
                           const uint8_t header[MESSAGE_HEADER_BYTES], size_t *payload_bytes);
 
 /* ---- decoding ---------------------------------------------------------------------------- */
 
-/* All tags decode, answers' too: a session refuses them in words, but ends the connection after
- * bytes that do not decode. Defaults are filled in. 0, -EINVAL (*message is then undefined) */
+/* Decodes a message of any tag, also an answer's: a session refuses those in words, but ends the
+ * connection after bytes that do not decode. Absent fields get their defaults. 0, or -EINVAL
+ * (*message is then undefined) */
 int message_decode(enum message_protocol protocol, const void *payload, size_t bytes,
                    struct message *message);
 
-/* The next of message.list, false at its end: allocation_id, aligned_size, in V0 also size, tag and
- * layout_slot; key; or kind and allocation_count. */
+/* Reads the next item of message.list, false at its end: allocation_id, aligned_size, in V0 also
+ * size, tag and layout_slot; key; or kind and allocation_count. */
 bool message_next_item(struct message_list *list, struct message *item);
 
-/* As errors in V0 name it, "AllocateRequest"; by type and is_older. NULL: no such message. */
+/* Returns the name that V0's errors use, as "AllocateRequest", by type and is_older. NULL: no such
+ * message. */
 const char *message_get_name(enum message_protocol protocol, const struct message *message);
 
 /* ---- encoding ---------------------------------------------------------------------------- */
 
-/* Frames, one behind the other, ready to be sent. Zeros are an empty one. */
+/* Frames in a row, ready to be sent. All zeros: an empty buffer. */
 struct message_buffer {
     uint8_t *bytes;
-    size_t begin_bytes, size_bytes; /* whole frames lie from begin to size; who sends moves begin */
-    size_t room_bytes;              /* that `bytes` has */
+    size_t begin_bytes, size_bytes; /* bounds of the whole frames; the sender moves begin */
+    size_t room_bytes;              /* size of the memory at `bytes` */
     /* of the encoder */
     size_t used_bytes, list_bytes;
     enum message_protocol protocol;
@@ -172,25 +175,27 @@ struct message_buffer {
     int error;
 };
 
-/* Appends a whole frame, or nothing: type first, all fields in the protocol's order, defaults
- * written, shortest integers. What message.list says is ignored; a list has no items.
+/*
+ * Appends a whole frame, or nothing: type first, all fields in the protocol's order, defaults
+ * written, shortest integers. message.list is ignored; a list has no items.
  *
  * Texts have to be UTF-8, which is not checked again: those of requests were checked by
- * message_decode, keys and tags of a layout by src/meta, and the rest are ours.
+ * message_decode, keys and tags of a layout by src/meta, and all others are the daemon's own.
  *
  * 0, -ENOMEM, -EMSGSIZE (more than V1, or 4 bytes of length, can carry), -EINVAL (the protocol has
- * no such message, or a field that must have a value has none) */
+ * no such message, or a field that must have a value has none)
+ */
 int message_encode(struct message_buffer *buffer, enum message_protocol protocol,
                    const struct message *message);
 
-/* The same for an answer with a list: begin, add each, end. Until the end returns 0 there is no
- * frame: size_bytes is what it was before. What failed once fails to the end. How many items there
- * are is known at the end alone, and moves what lies before them by up to 4 bytes: the frames
- * before it, and begin_bytes. -EINVAL also: an item of a message without a list. */
+/* Appends a frame with a list: begin, add each item, end. Until message_end returns 0 there is no
+ * frame: size_bytes is unchanged. After an error all later calls fail. The number of items is only
+ * known at the end; writing it moves the bytes before the items by up to 4 bytes: the frames before
+ * this one, and begin_bytes. -EINVAL also: an item of a message without a list. */
 int message_begin(struct message_buffer *buffer, enum message_protocol protocol,
                   const struct message *message);
 int message_add_item(struct message_buffer *buffer, const struct message *item);
-/* Items that are texts and no maps: keys. All or none of them. */
+/* Adds items that are texts, not maps: keys. All or none of them. */
 int message_add_texts(struct message_buffer *buffer, const struct message_text *texts,
                       size_t count);
 int message_end(struct message_buffer *buffer);
@@ -205,10 +210,10 @@ void message_buffer_free(struct message_buffer *buffer);
 
 struct message_text message_text(const char *text);
 struct message_integer message_integer(uint64_t value);
-/* "nil" where none is given; returns `text`. */
+/* Formats into `text` and returns it; "nil" if the integer is absent. */
 const char *message_integer_format(struct message_integer integer,
                                    char text[MESSAGE_INTEGER_TEXT_BYTES]);
-/* Of two that are given: below 0, 0 or above 0, as the first is to the second. */
+/* Compares two integers that are present: below 0, 0 or above 0. */
 int message_integer_compare(struct message_integer a, struct message_integer b);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes into fields. The tag is looked for first, wherever in the map it stands; then the map is
- * read once more by the tag's row. Items of a list are maps that have no lists: nothing nests
- * deeper than that, and what does is skipped.
+ * Decodes bytes into fields. The tag is found first, at any place of the map; then the map is read
+ * once more by the tag's row. Items of a list are maps without lists: nothing nests deeper, and
+ * deeper values are skipped.
  */
 #include "rpc/message_table.h"
 
@@ -126,7 +126,7 @@ static int find_field(const struct message_row *row, const char *key, size_t byt
     return -1;
 }
 
-/* A tag that stands twice has to be the same. */
+/* A repeated tag has to be the same. */
 static int read_type(struct reader *reader, const struct message_row *row)
 {
     const char *tag;
@@ -142,7 +142,7 @@ static bool is_type(const char *key, size_t bytes)
     return bytes == 4 && memcmp(key, "type", 4) == 0;
 }
 
-/* One key and its value; sets the field's bit in *seen. */
+/* Reads one key and its value; sets the field's bit in *seen. */
 static int read_pair(struct reader *reader, const struct message_row *row, read_value *read,
                      struct message *message, unsigned *seen)
 {
@@ -196,7 +196,7 @@ static int read_item(struct reader *reader, const struct message_row *row, struc
     return read_fields(reader, row, read_plain, item);
 }
 
-/* Goes over the items, which are good then; what they say is not kept, nor cleared in between. */
+/* Checks all items; their values are not kept, nor cleared in between. */
 static int read_list(struct reader *reader, const struct message_row *row,
                      struct message_list *list)
 {
@@ -223,7 +223,7 @@ static int read_any(struct reader *reader, const struct message_row *row,
     return read_plain(reader, row, field, message);
 }
 
-/* By the first `type` of the map; NULL: none, or one that is unknown. */
+/* Finds the row by the first `type` of the map; NULL: no type, or an unknown one. */
 static const struct message_row *find_row(struct reader reader)
 {
     const char *text;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fields into frames. A frame is written behind the whole ones of its buffer, which grow by it only
- * at its end. msgpack-c writes every number and length in its shortest form. So does the count of a
- * list's items, which is written last: there is room for the longest before them, and what lies
- * before that moves up to a shorter one.
+ * Encodes fields into frames. A frame is written behind the buffer's whole ones, which only include
+ * it at its end. msgpack-c writes every number and length in its shortest form. So is the count of
+ * a list's items, which is written last: there is room for the longest form before them, and a
+ * shorter one moves the bytes before it up.
  */
 #include "rpc/message_table.h"
 
@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define FIRST_ROOM_BYTES  512u
-#define LONG_ROOM_BYTES   (1u << 20) /* from here on it grows by less, for it is charged */
-#define LONGEST_COUNT     5u         /* bytes of it */
+#define LONG_ROOM_BYTES   (1u << 20) /* from here on it grows by less, because it is charged */
+#define LONGEST_COUNT     5u         /* bytes of the longest count */
 #define LONGEST_TEXT_HEAD 5u
 
 static size_t count_bytes(uint32_t count)
@@ -24,7 +24,7 @@ static size_t count_bytes(uint32_t count)
     return count <= UINT16_MAX ? 3 : LONGEST_COUNT;
 }
 
-/* That the frame may have, the room for a longer count among them. */
+/* Returns the longest length of the frame, with the room for a longer count. */
 static size_t most_frame_bytes(const struct message_buffer *buffer)
 {
     size_t most = buffer->protocol == MESSAGE_V1 ? MESSAGE_V1_MAX_BYTES : UINT32_MAX;
@@ -54,7 +54,7 @@ static int make_room(struct message_buffer *buffer, size_t bytes)
     return 0;
 }
 
-/* So many more bytes of the frame. The error is the buffer's. */
+/* Makes room for this many more bytes of the frame. The buffer keeps the error. */
 static int reserve(struct message_buffer *buffer, size_t bytes)
 {
     size_t frame_bytes = buffer->used_bytes - buffer->size_bytes;
@@ -66,7 +66,7 @@ static int reserve(struct message_buffer *buffer, size_t bytes)
     return buffer->error;
 }
 
-/* msgpack's write function, which can only say that it failed: the buffer keeps why. */
+/* msgpack's write function, whose failure has no reason: the buffer keeps it. */
 static int buffer_write(void *data, const char *bytes, size_t size)
 {
     struct message_buffer *buffer = data;
@@ -79,7 +79,7 @@ static int buffer_write(void *data, const char *bytes, size_t size)
     return 0;
 }
 
-/* The same where there is room. */
+/* The same into reserved room. */
 static int write_reserved(void *data, const char *bytes, size_t size)
 {
     struct message_buffer *buffer = data;
@@ -108,7 +108,7 @@ static int pack_integer(msgpack_packer *packer, struct message_integer integer)
 {
     if (!integer.is_negative)
         return msgpack_pack_uint64(packer, integer.magnitude);
-    /* That of -2^63 would not fit into an int64_t. */
+    /* the negation of -2^63 would not fit into an int64_t */
     return msgpack_pack_int64(packer, -(int64_t)(integer.magnitude - 1) - 1);
 }
 
@@ -120,7 +120,7 @@ static int pack_identity(msgpack_packer *packer, const struct message *message)
     return failed | pack_text(packer, message->gpu_uuid);
 }
 
-/* Whether a field that is not nil by itself has no value; a bool always has one. */
+/* Returns true if a field that may be nil has no value; a bool always has one. */
 static bool is_absent(const struct message_field *field, const struct message *message)
 {
     const char *member = (const char *)message + field->offset;
@@ -143,7 +143,8 @@ static bool is_absent(const struct message_field *field, const struct message *m
     return false;
 }
 
-/* A list is the last of its message: its count is written when its items are. */
+/* Leaves room for the count of a list, which is the last field of its message: the count is written
+ * after the items. */
 static int pack_no_count(msgpack_packer *packer)
 {
     static const char no_count[LONGEST_COUNT];
@@ -200,7 +201,7 @@ static bool is_written(const struct message_field *field, const struct message *
     return field->absent != FIELD_LATER || *(const bool *)((const char *)message + field->offset);
 }
 
-/* The error is the buffer's. */
+/* The buffer keeps the error. */
 static int pack_row(struct message_buffer *buffer, const struct message_row *row,
                     const struct message *message)
 {
@@ -272,7 +273,7 @@ static int begin_items(struct message_buffer *buffer, bool is_bare, size_t count
     return buffer->error;
 }
 
-/* There may be hundreds of thousands: nothing is called, and no room looked at, for each. */
+/* There may be hundreds of thousands of texts: no call and no check of room for each. */
 int message_add_texts(struct message_buffer *buffer, const struct message_text *texts, size_t count)
 {
     size_t most_bytes = 0;
@@ -307,7 +308,7 @@ int message_add_item(struct message_buffer *buffer, const struct message *item)
     return pack_row(buffer, row, item);
 }
 
-/* In its shortest form, before the items. */
+/* Writes the count in its shortest form, before the items. */
 static void write_count(struct message_buffer *buffer)
 {
     size_t bytes = count_bytes(buffer->item_count), unused = LONGEST_COUNT - bytes;

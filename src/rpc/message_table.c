@@ -94,7 +94,7 @@ static const struct message_row v0_rows[] = {
      .fields = {LOCK_STATE, {OR_ZERO(BOOL, layout_committed)}}},
     {ROW("get_allocation_state_request", "GetAllocationStateRequest",
          GET_ALLOCATION_STATE_REQUEST)},
-    /* Older clients require the bytes, later ones skip them. */
+    /* older clients require the bytes, later ones skip them */
     {ROW("get_allocation_state_response", "GetAllocationStateResponse",
          GET_ALLOCATION_STATE_RESPONSE),
      .fields = {{REQUIRED(INTEGER, allocation_count)}, {OR_ZERO(INTEGER, total_bytes)}}},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message_table - the fields of every message, as rows that both directions read
+ * message_table - the fields of every message, as rows that decoder and encoder read
  *
- * For the decoder and the encoder (message_*.c) alone. A new message is a row, a new field one in
- * its list and a member of struct message.
+ * For the decoder and the encoder (message_*.c) alone. A new message is a row, a new field an item
+ * of its list and a member of struct message.
  */
 #ifndef GMSFS_RPC_MESSAGE_TABLE_H
 #define GMSFS_RPC_MESSAGE_TABLE_H
@@ -14,9 +14,9 @@ enum field_kind {
     FIELD_INTEGER,  /* struct message_integer */
     FIELD_BOOL,     /* bool */
     FIELD_TEXT,     /* struct message_text: UTF-8 */
-    FIELD_BYTES,    /* struct message_text: anything */
-    FIELD_WANTED,   /* enum message_lock, as requests name it */
-    FIELD_GRANTED,  /* enum message_lock, as answers do */
+    FIELD_BYTES,    /* struct message_text: any bytes */
+    FIELD_WANTED,   /* enum message_lock, by the names of requests */
+    FIELD_GRANTED,  /* enum message_lock, by the names of answers */
     FIELD_IDENTITY, /* server_nonce and gpu_uuid in an array */
     FIELD_LIST,     /* struct message_list; the last of its message */
 };
@@ -31,7 +31,7 @@ enum field_absent {
 };
 
 struct message_field {
-    const char *name; /* NULL ends them */
+    const char *name; /* NULL ends the list */
     size_t name_bytes;
     enum field_kind kind;
     enum field_absent absent;
@@ -44,10 +44,10 @@ struct message_row {
     const char *tag; /* NULL: an item without a type */
     const char *name;
     enum message_type type;
-    /* Of a type's rows the one that older clients know. Of two rows with one tag the first is what
-     * it decodes to. */
+    /* The row of the type that older clients use. Of two rows with one tag the first is used for
+     * decoding. */
     bool is_older;
-    bool is_bare; /* an item that is its only field's value and no map */
+    bool is_bare; /* an item that is its only field's value, not a map */
     const struct message_row *item;
     struct message_field fields[MESSAGE_MAX_FIELDS + 1];
 };
@@ -55,18 +55,18 @@ struct message_row {
 /* NULL: no such message. `tag` is not terminated. */
 const struct message_row *message_find_tag(enum message_protocol protocol, const char *tag,
                                            size_t bytes);
-/* Of two rows the one with this `is_older`. */
+/* Returns, of two rows, the one with this `is_older`. */
 const struct message_row *message_find_type(enum message_protocol protocol, enum message_type type,
                                             bool is_older);
 
 bool message_is_nil_good(const struct message_field *field);
-/* A field that is not there. */
+/* Sets the default of an absent field. */
 void message_set_absent(const struct message_field *field, struct message *message);
 
-/* Names of locks in requests or in answers; MESSAGE_LOCK_NIL: no such name. */
+/* Finds a lock by its name in requests or in answers; MESSAGE_LOCK_NIL: no such name. */
 enum message_lock message_lock_from_name(enum message_protocol protocol, enum field_kind kind,
                                          const char *name, size_t bytes);
-/* NULL: it has none there. */
+/* NULL: the lock has no name there. */
 const char *message_lock_name(enum field_kind kind, enum message_lock lock);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a next worker has to know of a connection. What a request has changed is in the journal, and
- * with it, in the same transaction, that it was answered: so it is never done twice. A request that
- * has changed nothing is simply served again, unless a part of its answer has left.
+ * Notes about connections for the next worker. A request's changes are in the journal, and with
+ * them, in the same transaction, the note that it was answered: so it is never carried out twice. A
+ * request without changes is simply served again, unless a part of its answer has left.
  */
 #include "rpc/rpc_internal.h"
 
 #include <string.h>
 
-/* The request is answered, and the answer can be sent by another process. A descriptor cannot: but
- * lending it once more is no other thing. */
+/* Returns true if the request has an answer that another process can send. A descriptor cannot be
+ * kept, but lending it once more does no harm. */
 static bool has_answer(const struct rpc_connection *connection)
 {
     return connection->output.size_bytes > 0 && !connection->finish && !connection->listing &&
@@ -45,7 +45,7 @@ void rpc_note(struct rpc_connection *connection)
     now.file = connection->file;
     now.session = connection->session;
     now.is_aborted = connection->is_aborted;
-    /* One that is to be closed after its answer is not before there is one. */
+    /* A connection that is to end after its answer has not ended before there is one. */
     if (is_answered || connection->phase != RPC_CLOSING)
         now.phase = connection->phase;
     if (is_answered && (is_other(&now, &connection->noted) || host->is_recording(host->context))) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace - what a request costs, and that it waits: connection.c goes on with it */
+/* pace - the costs of a request, and its waits; connection.c continues it */
 #include "base/clock.h"
 #include "rpc/rpc_internal.h"
 #include "service/bounds.h"
@@ -31,7 +31,7 @@ void rpc_give_place(struct rpc_connection *connection)
     service_give(connection->rpc->service, SERVICE_BOUND_CONNECTIONS, connection->caller.uid, 1);
 }
 
-/* Memory or descriptors that other processes have to give back, which no event tells. */
+/* for memory or descriptors that other processes have to give back, which no event announces */
 #define LONGEST_PAUSE_MS 32u
 
 void rpc_pause(struct rpc_connection *connection)
@@ -47,7 +47,7 @@ void rpc_pause(struct rpc_connection *connection)
                       clock_now_us() / 1000 + connection->pause_ms);
 }
 
-/* The request is asked again at each message that the client has read. */
+/* The request is served again after each message that the client has read. */
 void rpc_await_reader(struct rpc_connection *connection)
 {
     connection->awaits_reader = true;

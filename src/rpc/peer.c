@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is at the other end, as a caller of the service. */
+/* The process at the other end, as a caller of the service. */
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -17,8 +17,8 @@ int rpc_read_peer(struct rpc_connection *connection)
     const struct peer *peer = &connection->peer;
     int on = 1, error = peer_read(connection->watch.fd, &connection->peer);
 
-    /* The listener has SO_PASSCRED too, so that all bytes have their sender; without it here there
-     * would be room for descriptors. */
+    /* The listener has SO_PASSCRED too, so that all bytes have their sender; without it on this
+     * socket there would be room for descriptors. */
     if (error == 0 &&
         setsockopt(connection->watch.fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
         error = -errno;

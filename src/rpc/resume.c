@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections of a worker that has ended go on. What came and was not answered lies in the memory
- * that outlives the worker, and is served as if it had come now; who waits finds the place of his
- * waiter kept. An answer that has left in part, or whose request has changed something, is sent to
- * its end. Where that is not known to the last byte the connection ends, and with it its session.
+ * Continues the connections of a worker that has ended. Received bytes without an answer lie in
+ * memory that outlives the worker, and are served as if they had come now; a waiting client finds
+ * its waiter's place kept. An answer that has left in part, or whose request has changed something,
+ * is sent to its end. If that answer is not known to the last byte, the connection ends, and with
+ * it its session.
  */
 #include "rpc/rpc_internal.h"
 
@@ -27,7 +28,7 @@ void rpc_restore_note(struct rpc *rpc, const void *bytes, size_t size)
     }
     known = malloc(sizeof *known);
     if (!known)
-        return; /* it is taken for one that has asked for nothing yet: see is_believable */
+        return; /* the connection then seems to have asked for nothing yet: see is_believable */
     *known = note;
     if (idvec_insert(&rpc->notes, known))
         free(known);
@@ -38,7 +39,7 @@ void rpc_forget_notes(struct rpc *rpc)
     idvec_free_items(&rpc->notes);
 }
 
-/* A first message that was answered has a note. */
+/* Returns true if note and connection agree; a first message that was answered has a note. */
 static bool is_believable(const struct rpc_connection *connection)
 {
     const struct rpc_note *note = &connection->noted;
@@ -49,7 +50,7 @@ static bool is_believable(const struct rpc_connection *connection)
            (note->phase == RPC_HELLO && kept_get_input(connection->kept)->consumed == 0);
 }
 
-/* ---- the answer that was on its way ------------------------------------------------------ */
+/* ---- the answer that was being sent ------------------------------------------------------ */
 
 static int restore_output(struct rpc_connection *connection, uint64_t sent_bytes)
 {
@@ -128,7 +129,7 @@ static int find_place(struct rpc_connection *connection)
     return 0;
 }
 
-/* What it takes of the bounds. */
+/* Takes the connection's share of the bounds. */
 static int count_in(struct rpc_connection *connection)
 {
     struct rpc *rpc = connection->rpc;
@@ -136,7 +137,7 @@ static int count_in(struct rpc_connection *connection)
 
     if (error)
         return error;
-    rpc_charge(connection, 0); /* it is there, whatever its user has */
+    rpc_charge(connection, 0); /* it exists already, beyond its user's share if need be */
     if (connection->input_room > RPC_INPUT_BYTES)
         error = rpc_charge(connection, connection->input_room);
     if (error == 0 && connection->is_served) /* its answer, likewise */
@@ -185,7 +186,7 @@ void rpc_resume(struct rpc *rpc)
         id = connection->id;
         if (connection->session && connection->phase == RPC_SESSION &&
             !core_find_session(rpc->core, connection->session))
-            rpc_connection_end(connection); /* it was over, and the connection with it */
+            rpc_connection_end(connection); /* the session was over, and the connection with it */
         else
             rpc_go_on(connection);
     }

@@ -13,7 +13,8 @@
 
 /* ---- sessions that end by themselves --------------------------------------------------------- */
 
-/* Revoked, or lost with the device: the connection was the lock, so it ends as well. */
+/* Ends connections whose sessions were revoked or lost with the device: the connection was the
+ * lock. */
 static void on_sweep(struct event_timeout *timeout)
 {
     struct rpc *rpc = CONTAINER_OF(timeout, struct rpc, sweep);
@@ -50,14 +51,14 @@ static void on_event(void *context)
     struct rpc *rpc = context;
     bool ends = false;
 
-    /* One record may have several, of which the last is told as often. */
+    /* One record may have several events, and each call reports the last one only. */
     while (++rpc->seen_event < rpc->core->next_event) {
         const struct core_event *event = core_find_event(rpc->core, rpc->seen_event);
 
         ends |= !event || ends_sessions(event->type);
     }
     rpc->seen_event--;
-    /* It comes in the midst of what ends the session. */
+    /* later: this call comes from within the end of the session */
     if (ends && rpc->connections.count > 0)
         rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->sweep, rpc->now_ms);
 }
@@ -82,7 +83,7 @@ static int watch_listener(struct rpc_listener *listener, uint32_t events)
     return rpc->host.loop.watch(rpc->host.loop.context, &listener->watch, events);
 }
 
-/* Without a descriptor left the listener would go on being ready: it rests until the next tick. */
+/* Without a free descriptor the listener would stay ready: it rests until the next tick. */
 static void rest(struct rpc_listener *listener)
 {
     listener->rests = watch_listener(listener, 0) == 0;
@@ -92,7 +93,7 @@ static void rest(struct rpc_listener *listener)
     "the daemon has no descriptor left: raise its limit of open files (prlimit --nofile, or " \
     "LimitNOFILE= of its unit)"
 
-/* Why nobody is accepted now, and what helps. */
+/* Explains why no connection is accepted now, and the remedy. */
 static const char *explain_accept(int error)
 {
     switch (error) {
@@ -124,8 +125,8 @@ static const char *explain_refusal(int error)
     }
 }
 
-/* Whoever is killed here has taken a connection that nobody will hear of again: so its place is
- * there before. */
+/* Accepts a connection after taking its place: if the worker is killed after accept(2), the next
+ * worker would else never learn of the connection. */
 static int accept_kept(struct rpc_listener *listener, uint64_t id, struct kept **kept)
 {
     struct rpc *rpc = listener->rpc;
@@ -140,7 +141,8 @@ static int accept_kept(struct rpc_listener *listener, uint64_t id, struct kept *
     return fd;
 }
 
-/* One: who connects and closes in a loop makes others wait for one connection a turn. */
+/* Accepts one connection: a client that connects and closes in a loop then delays others by one
+ * connection a turn. */
 static void on_connect(struct event_watch *watch, uint32_t events)
 {
     struct rpc_listener *listener = CONTAINER_OF(watch, struct rpc_listener, watch);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who sent what is read. A connection is inherited by children and can be passed on, so who asks
- * for memory need not be who connected: the kernel tells the sender of all bytes, and never gives
- * those of two senders in one read.
+ * Finds the sender of each request. A connection is inherited by children and can be passed on, so
+ * the sender of a request need not be the process that connected: the kernel names the sender of
+ * all bytes, and never returns those of two senders in one read.
  */
 #include "rpc/rpc_internal.h"
 
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Looked up now, while its number is most likely still its own. */
+/* Looks the sender up now, while its number is most likely still its own. */
 static struct kept_sender find_sender(const struct rpc_connection *connection, uint64_t pid)
 {
     const struct service_caller *caller = &connection->caller;
@@ -40,7 +40,7 @@ static void note_sender(const struct rpc_connection *connection, struct kept_inp
 
     if (last && last->pid == pid)
         last->end_bytes = input->size_bytes;
-    else if (input->sender_count == KEPT_MAX_SENDERS) /* too many to tell: nobody is known */
+    else if (input->sender_count == KEPT_MAX_SENDERS) /* too many: their sender counts as unknown */
         *last = (struct kept_sender){.end_bytes = input->size_bytes};
     else {
         last = &input->senders[input->sender_count++];
@@ -59,7 +59,7 @@ void rpc_show_input(struct rpc_connection *connection)
 
 static uint64_t find_pid(const struct kept_input *input)
 {
-    /* The pointers in `read` may be another process's. */
+    /* the pointers in `read` may be another process's */
     size_t control_bytes = input->read.msg_hdr.msg_controllen;
     struct msghdr head = {.msg_control = (void *)(uintptr_t)&input->control,
                           .msg_controllen = control_bytes < sizeof input->control
@@ -98,7 +98,7 @@ ssize_t rpc_read(struct rpc_connection *connection, size_t room)
                                           .msg_control = &input->control,
                                           .msg_controllen = sizeof input->control};
     kept_set_input(connection->kept);
-    /* Without the C library between: msg_len is the kernel's. */
+    /* Without the C library's wrapper: the kernel itself writes msg_len. */
     if (syscall(SYS_recvmmsg, connection->watch.fd, &input->read, 1, MSG_DONTWAIT, NULL) < 0)
         return -1;
     size = input->read.msg_len;
@@ -121,7 +121,7 @@ static void consume_senders(struct kept_input *input, size_t bytes)
     input->sender_count = left;
 }
 
-/* To the beginning of its memory, where it does not lie over itself. */
+/* Moves the input to the beginning of its memory, if it would not overlap. */
 static void move_input(struct kept *kept)
 {
     const struct kept_input *now = kept_get_input(kept);
@@ -179,7 +179,7 @@ int rpc_find_askers(const struct rpc_connection *connection, struct rpc_askers *
         add_asker(askers, sender->process);
         begin_bytes = sender->end_bytes;
     }
-    /* Who connected may be the one that reads the answer, unless it has exited. */
+    /* the process that connected may be the reader of the answer, unless it has exited */
     if (caller->process_count > 0 && askers->count == 1 &&
         is_same(askers->processes[0], caller->processes[0]))
         return 0;

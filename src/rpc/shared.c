@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all files of src/rpc use: names, how much is said, and what is unread. */
+/* Helpers that all files of src/rpc use: names, warnings, unread bytes. */
 #include "rpc/rpc_internal.h"
 
 #define MAX_WARNINGS 10u /* between two ticks */
@@ -29,8 +29,8 @@ size_t rpc_count_unread(const struct rpc_connection *connection)
     return peer_count_unread(connection->watch.fd);
 }
 
-/* No message counts for less in its socket. A byte is left of one that is being read: the kernel
- * takes it off after it has told of that. */
+/* Each message counts for at least this in its socket. A message that is being read may leave one
+ * byte: the kernel announces the read before it takes the message off. */
 #define LEAST_UNREAD_BYTES 256
 
 bool rpc_has_unread(const struct rpc_connection *connection)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the requests of V0 do. Texts of refusals are the protocol's: callers match them. */
+/* Carries out the requests of V0. Texts of refusals are the protocol's: clients match them. */
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/allocations.h"
@@ -40,7 +40,7 @@ static void fill_hash(const struct rpc_connection *connection, const struct core
     answer->memory_layout_hash = message_text(hex);
 }
 
-/* Both requests for the state of the lock, and older clients' sums. */
+/* Answers both requests for the state of the lock, and older clients' sums. */
 static void answer_state(struct rpc_connection *connection, const struct core_store *store,
                          enum message_type type)
 {
@@ -143,7 +143,7 @@ static void get_entry(struct rpc_connection *connection, const struct rpc_view *
 
 #define SIZE_TEXT_BYTES 24
 
-/* What no integer has is 2^64. */
+/* 2^64 does not fit any integer. */
 static void format_aligned(const struct vmm_info *device, uint64_t bytes,
                            char text[SIZE_TEXT_BYTES])
 {
@@ -155,7 +155,7 @@ static void format_aligned(const struct vmm_info *device, uint64_t bytes,
         snprintf(text, SIZE_TEXT_BYTES, "%" PRIu64, (bytes + mask) & ~mask);
 }
 
-/* In the words that clients look for, also where waiting would have been in vain. */
+/* Refuses in the words that clients search for, also if waiting cannot help. */
 static void refuse_memory(struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
@@ -257,7 +257,7 @@ static void clear_all(struct rpc_connection *connection, const struct rpc_view *
 /* ---- metadata ----------------------------------------------------------------------------------
  */
 
-/* What is wrong with where it points. True: that was answered. */
+/* Refuses a bad place of an entry. True: it was refused. */
 static bool refuse_place(struct rpc_connection *connection,
                          const struct layout_allocation *allocation)
 {
@@ -280,7 +280,7 @@ static bool refuse_place(struct rpc_connection *connection,
     return true;
 }
 
-/* A key is a file's name in the tree: what cannot be one is nobody's. */
+/* Refuses an entry whose key cannot be a file's name in the tree. */
 static bool refuse_entry(struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
@@ -388,12 +388,12 @@ static void commit_layout(struct rpc_connection *connection, const struct rpc_vi
                    rpc_wait(connection, finish_seal));
 }
 
-/* ---- who may what ------------------------------------------------------------------------------
- */
+/* ---- rights by session
+ * ------------------------------------------------------------------------- */
 
 enum right {
     LOOKS,   /* in any session */
-    CHANGES, /* of the shape */
+    CHANGES, /* changes of the layout */
     ENDS,
 };
 
@@ -428,7 +428,8 @@ static const struct request *find_request(enum message_type type)
     return NULL;
 }
 
-/* True: it was refused. request: NULL, in any session. */
+/* Refuses a request that the session does not allow. request NULL: allowed in no session. True: it
+ * was refused. */
 static bool refuse_request(struct rpc_connection *connection, const struct rpc_view *view,
                            const struct request *request)
 {

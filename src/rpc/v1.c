@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the requests of V1 do. Texts of refusals are the protocol's: callers match them. */
+/* Carries out the requests of V1. Texts of refusals are the protocol's: clients match them. */
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/allocations.h"
@@ -57,7 +57,7 @@ static void resolve_checkpoint(struct rpc_connection *connection, bool complete)
         rpc_refuse(connection, "checkpoint token must not be empty");
         return;
     }
-    /* What is no token of ours is one that nobody awaits. */
+    /* a token of another form matches no fence */
     wire_id_parse_uuid(token->at, token->bytes, bytes);
     error = service_unfence(connection->rpc->service, &connection->caller, bytes, complete);
     if (error == -EINVAL)
@@ -76,7 +76,7 @@ bool rpc_probe_v1(struct rpc_connection *connection)
 
     switch (connection->asked.type) {
     case MESSAGE_PREPARE_CHECKPOINT_REQUEST:
-        /* What writers have given back may still be under way: no grant waits for that. */
+        /* the memory of ended writers may still be being freed, for which no grant waits */
         service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_prepare));
         return true;
     case MESSAGE_ABORT_CHECKPOINT_REQUEST:
@@ -87,7 +87,7 @@ bool rpc_probe_v1(struct rpc_connection *connection)
         return true;
     case MESSAGE_GET_CHECKPOINT_STATE_REQUEST:
         service_get_fence(connection->rpc->service, &fence);
-        /* Its token ends it: that is for who may write the stores. */
+        /* the token ends the fence, so only clients that may write the stores see it */
         if (fence.is_up && rpc_check_store(connection, true) != 0)
             rpc_refuse_errno(connection, "look at the checkpoint", -EACCES);
         else
@@ -150,7 +150,7 @@ static void finish_allocate(struct rpc_connection *connection, int error,
         rpc_answer_type(connection, MESSAGE_SUCCESS_RESPONSE);
 }
 
-/* Whether it is none for this device; the granularity is a power of two. */
+/* Returns true if the size is not a multiple of the device's granularity, a power of two. */
 static bool is_unaligned(const struct rpc_connection *connection)
 {
     const struct message_integer *size = &connection->asked.aligned_size;
@@ -191,7 +191,7 @@ static void allocate(struct rpc_connection *connection, const struct rpc_view *v
     }
 }
 
-/* NULL: that was answered. */
+/* NULL: the request was refused. */
 static const struct layout_allocation *find_asked(struct rpc_connection *connection,
                                                   const struct rpc_view *view)
 {
@@ -252,7 +252,7 @@ static void await_freeing(struct rpc_connection *connection)
     service_await_freeing(connection->rpc->service, rpc_wait(connection, finish_freeing));
 }
 
-/* What was released has to be free before the client hears of it. */
+/* The released memory has to be free before the client gets its answer. */
 static void finish_abort(struct rpc_connection *connection, int error,
                          const struct service_answer *answer)
 {
@@ -266,7 +266,7 @@ static void finish_abort(struct rpc_connection *connection, int error,
     await_freeing(connection);
 }
 
-/* True: it was one of these. */
+/* True: it was one of these requests. */
 static bool serve_writer(struct rpc_connection *connection)
 {
     enum message_type type = connection->asked.type;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The last bytes hold the serial, which stays below 2^56; version and variant lie before them. */
+/* the last bytes hold the serial, which stays below 2^56; version and variant lie before them */
 #define SERIAL_AT    9u
 #define SERIAL_BYTES 7u
 
@@ -82,7 +82,7 @@ bool wire_id_parse_uuid(const char *text, size_t bytes, uint8_t uuid[16])
     return true;
 }
 
-/* The serial of what would be called that. */
+/* Returns the serial that such an id encodes. */
 static uint64_t read_serial(const struct core_store *store, const uint8_t bytes[16])
 {
     uint64_t serial = 0;
