@@ -47,7 +47,7 @@ static void put_result(struct copier *copier, const struct copier_request *reque
     syscall(SYS_futex, &result->done, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* By a lane. */
+/* Called by a lane. */
 static void finish_move(void *context, const struct copier_request *request, int error,
                         const char *why)
 {
@@ -75,15 +75,15 @@ static int do_request(struct copier *copier, void *stream, const struct copier_r
     }
 }
 
-/* One request and the descriptor that came with it (-1: none). 0; -ENOTCONN: the worker has gone;
- * -EINVAL: this was not said by our worker. */
+/* Receives one request and the descriptor that came with it (-1: none). 0; -ENOTCONN: the worker
+ * has gone; -EINVAL: it is not from our worker. */
 static int receive(struct copier_request *request, int *fd)
 {
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
-    char message[sizeof(*request) + 1]; /* one that is longer is seen to be */
+    char message[sizeof(*request) + 1]; /* one byte more, to notice longer messages */
     struct iovec iov = {.iov_base = message, .iov_len = sizeof(message)};
     struct msghdr msg = {.msg_iov = &iov,
                          .msg_iovlen = 1,
@@ -137,7 +137,7 @@ static void *run_thread(void *argument)
     }
     if (fd >= 0)
         close(fd);
-    /* the worker sees it, and takes a new one */
+    /* the worker notices, and starts a new one */
     if (error != -ENOTCONN)
         _exit(1);
     if (entered == 0)
@@ -147,7 +147,7 @@ static void *run_thread(void *argument)
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
-/* The worker's end is its end; one that ended before this was said has hung up. */
+/* Ties the process to the worker's life; a worker that ended before has hung up. */
 static void begin_process(void)
 {
     struct pollfd worker = {.fd = COPIER_SOCKET_FD};
@@ -156,7 +156,7 @@ static void begin_process(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (poll(&worker, 1, 0) > 0 && (worker.revents & POLLHUP))
         _exit(1);
-    signal(SIGINT, SIG_IGN); /* of a terminal: the keeper decides */
+    signal(SIGINT, SIG_IGN); /* from a terminal: the keeper decides */
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -235,8 +235,8 @@ int copier_main(int argc, char **argv, copier_find_gpu find)
     begin_process();
     error = open_gpu(&copier, find, why);
 
-    /* Nobody else may look into it from here on: it will have everybody's bytes. Not before, for
-     * the driver reads of its process in /proc when it starts. */
+    /* From here on no other process may look into this one, which will have all users' bytes. Not
+     * before, because the driver reads its own process in /proc when it starts. */
 
     prctl(PR_SET_DUMPABLE, 0);
     if (say_hello(error, why) < 0 || error < 0)
@@ -246,5 +246,5 @@ int copier_main(int argc, char **argv, copier_find_gpu find)
     files_free(copier.files);
     copier.driver->close(copier.gpu);
     _exit(0);
-    /* what libraries do at exit, the driver needs not */
+    /* the driver needs none of the libraries' exit handlers */
 }

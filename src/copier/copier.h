@@ -3,9 +3,9 @@
  * copier - the process that moves the bytes of GPU memory
  *
  * The worker never has a CUDA context and never maps memory of the device, so read(2) and write(2)
- * need a process that does. The worker starts it when bytes are to be moved, tells it what to map
- * and what to copy (protocol.h), and lets it go when nothing was moved for a while. It knows
- * nothing of stores, files or sessions, opens no file, and ends with the worker.
+ * need a process that does. The worker starts it when bytes are to be moved, orders it to map and
+ * copy (protocol.h), and ends it after a while without transfers. It knows nothing of stores, files
+ * or sessions, opens no file, and ends with the worker.
  */
 #ifndef GMSFS_COPIER_COPIER_H
 #define GMSFS_COPIER_COPIER_H
@@ -15,11 +15,11 @@
 
 struct copier_gpu;
 
-/* Of the backend with this name (gpu.h); NULL: there is none. */
+/* Finds the driver of the backend with this name (gpu.h); NULL: none. */
 typedef const struct copier_gpu *(*copier_find_gpu)(const char *driver);
 
-/* `gmsfs copier DEVICE`, by src/cli/main.c, which hands over what drivers there are; DEVICE is for
- * who looks at the processes. Status 2 if it was not started by a worker. */
+/* Runs `gmsfs copier DEVICE`, called by src/cli/main.c, which passes the known drivers; DEVICE is
+ * only shown in lists of processes. Status 2 if it was not started by a worker. */
 int copier_main(int argc, char **argv, copier_find_gpu find);
 
 #endif

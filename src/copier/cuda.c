@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copier's functions for CUDA (gpu.h has them). Errors: as drv_errno says. */
+/* The copier's functions for CUDA (gpu.h declares them). Errors as drv_errno. */
 #include "copier/gpu.h"
 
 #include "base/near.h"
@@ -23,8 +23,8 @@ struct cuda {
     const struct drv *driver;
     drv_device device;
     struct drv_context *context;
-    void *pinned;  /* NULL: the driver would not */
-    bool has_near; /* `near` says which processors are near it */
+    void *pinned;  /* NULL: the driver refused */
+    bool has_near; /* `near` has the processors near the device */
     cpu_set_t near;
     struct window windows[COPIER_WINDOWS];
 };
@@ -102,7 +102,7 @@ static void cuda_leave(void *gpu, void *stream)
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-/* What was reached so far is undone. */
+/* Maps the window's memory; undone on failure. */
 static int map_memory(struct cuda *cuda, struct window *window, char *why)
 {
     const struct drv_access_desc access = {
@@ -149,7 +149,7 @@ static int cuda_map(void *gpu, unsigned window_index, int fd, uint64_t bytes, ch
     return error;
 }
 
-/* The first call that fails is told; the others are made all the same. */
+/* Empties the window, making all calls; returns the error of the first that fails. */
 static int cuda_unmap(void *gpu, unsigned window_index, char *why)
 {
     struct cuda *cuda = gpu;
@@ -194,7 +194,7 @@ static int cuda_copy(void *gpu, void *stream, const struct copier_request *reque
     int error = ask(cuda, stream, request, block, why);
     int waited;
 
-    /* Also after a failure: then nothing of the driver is in the block any more. */
+    /* also after a failure: the driver then no longer uses the block */
     waited = CALL(cuda, error ? later : why, cuStreamSynchronize, (stream));
     return error ? error : waited;
 }
@@ -233,7 +233,7 @@ static void cuda_drop_mark(void *gpu, void *mark)
     cuda->driver->cuEventDestroy_v2(mark);
 }
 
-/* A copy that cannot be waited for by its mark is waited for here. */
+/* Begins a copy; if its mark fails, waits for the copy here. */
 static int cuda_begin(void *gpu, void *stream, const struct copier_request *part, void *buffer,
                       void *mark, char *why)
 {

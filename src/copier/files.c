@@ -18,22 +18,22 @@
 
 #define SPAN_BYTES      COPIER_MOVE_BYTES
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-/* After a move out the memory that it came from is given back, and the driver does not do that
- * while it pins (H200, 16 GiB: 40 ms instead of 6 to 10). So nothing is pinned for so long. */
+/* After a move out its source is freed, and the driver does not free while it pins (H200, 16 GiB:
+ * 40 ms instead of 6 to 10). So nothing is pinned for this time. */
 #define REST_MS 50
 
 enum span {
     SPAN_NEW = 0,
-    SPAN_WANTED,   /* something moved there */
+    SPAN_WANTED,   /* a move used it */
     SPAN_CHANGING, /* it is being pinned */
     SPAN_PINNED,
     SPAN_REFUSED,
 };
 
 struct file {
-    uint64_t id; /* the worker's */
+    uint64_t id; /* the worker's number */
     char *at;
-    size_t bytes, size; /* mapped, in whole pages; of the file */
+    size_t bytes, size; /* bytes: mapped, in whole pages; size: of the file */
     bool is_huge, is_hugetlb;
     atomic_bool is_written;
     unsigned moves;
@@ -44,15 +44,15 @@ struct files {
     const struct copier_gpu *driver;
     void *gpu;
 
-    pthread_mutex_t mutex; /* of all below */
+    pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     pthread_t pinner;
     bool has_pinner, ending;
-    unsigned moves;            /* under way */
-    struct timespec may_begin; /* to pin */
-    uint64_t wanted;           /* spans */
+    unsigned moves;            /* in progress */
+    struct timespec may_begin; /* time from which pinning may begin */
+    uint64_t wanted;           /* number of spans */
     unsigned count;
-    uint64_t ids[FILES_MOST]; /* of `all`, looked through far quicker */
+    uint64_t ids[FILES_MOST]; /* of `all`, for a quicker search */
     struct file *all[FILES_MOST];
 };
 
@@ -78,7 +78,7 @@ static size_t count_spans(size_t bytes)
     return (bytes + SPAN_BYTES - 1) / SPAN_BYTES;
 }
 
-/* Nobody else knows it any more. */
+/* Unmaps a file that no other thread knows any more. */
 static void unmap(const struct files *files, struct file *file)
 {
     for (size_t i = 0; i < count_spans(file->bytes); i++)
@@ -97,7 +97,8 @@ static bool is_hugetlb(int fd)
     return fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC;
 }
 
-/* Whole pages of the file's own size, which one in memory tells as its block size. NULL: none. */
+/* Maps whole pages of the file's own page size, which a file in memory has as its block size. NULL:
+ * not mapped. */
 static struct file *map(uint64_t id, int fd)
 {
     struct file *file;
@@ -155,7 +156,7 @@ static struct file *find_or_map(struct files *files, uint64_t id, int fd)
 
 /* ---- pinning ------------------------------------------------------------------------------- */
 
-/* With the mutex held, which it gives up meanwhile. */
+/* Called with the mutex held, which is released meanwhile. */
 static void pin(struct files *files, struct file *file, size_t index)
 {
     char *at = file->at + index * SPAN_BYTES;
@@ -172,7 +173,7 @@ static void pin(struct files *files, struct file *file, size_t index)
     pthread_cond_broadcast(&files->changed);
 }
 
-/* With the mutex held; there is one. */
+/* With the mutex held; there is a wanted span. */
 static void pin_next(struct files *files)
 {
     for (unsigned i = 0; i < files->count; i++) {
@@ -195,7 +196,8 @@ static bool has_rested(const struct files *files)
            (now.tv_sec == files->may_begin.tv_sec && now.tv_nsec >= files->may_begin.tv_nsec);
 }
 
-/* What moves must not wait for it: pinning and making pages hold each other up in the kernel. */
+/* Pins on a thread of its own: moves must not wait for it, because pinning and making pages delay
+ * each other in the kernel. */
 static void *run_pinner(void *argument)
 {
     struct files *files = argument;
@@ -218,7 +220,7 @@ static void *run_pinner(void *argument)
     return NULL;
 }
 
-/* With the mutex held. Without a thread nothing is pinned, and all goes the other way. */
+/* With the mutex held. Without a thread nothing is pinned, and all bytes go the other way. */
 static void want(struct files *files, struct file *file, size_t index)
 {
     file->spans[index] = SPAN_WANTED;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * files - the worker's files in memory, mapped and pinned for as long as they are its copies
+ * files - the worker's files in memory, mapped and pinned while they are its copies
  *
  * For copier.c and lanes.c. The driver copies from and to pinned memory by itself, at the link's
- * full speed and without a processor; pinning takes longer than copying once. So a file that a
- * move names is mapped whole, its spans are pinned when something moved there and nothing moves any
- * more, by a thread that does nothing else, and stay so until the worker says that the file goes:
- * what was copied out once comes back at full speed. What stays here is memory that the file has
+ * full speed and without a processor; pinning takes longer than copying once. So the file of a move
+ * is mapped whole, and each span that a move used is pinned when no move is running, by a thread
+ * with no other work; it stays pinned until the worker says that the file goes: bytes that were
+ * copied out once come back at full speed. Mapping and pinning hold only memory that the file has
  * anyway; it is free when the worker has closed the file and it is forgotten here.
  *
- * A file that is none in memory, or a small one, is not mapped, nor is any beyond FILES_MOST, and a
- * span that the driver refuses is not pinned: its bytes go another way (lane_file.h). Nobody but
- * gmsfs has the files, so they do not shrink; pages that are missing are made before a span is
- * pinned, and one that cannot be had is no SIGBUS.
+ * A file that is not in memory, or is small, is not mapped, nor is any beyond FILES_MOST, and a
+ * span that the driver refuses is not pinned: its bytes go another way (lane_file.h). Only gmsfs
+ * has the files, so they do not shrink; missing pages are made before a span is pinned, and one
+ * that cannot be made is no SIGBUS.
  *
  * Any thread.
  */
@@ -22,27 +22,27 @@
 #include "copier/gpu.h"
 
 #define FILES_MOST      4096u
-#define FILES_MIN_BYTES ((size_t)1 << 20) /* less is copied sooner than pinned */
+#define FILES_MIN_BYTES ((size_t)1 << 20) /* copying a smaller file is quicker than pinning it */
 
 struct files;
 
-/* Of a move: where its bytes of the file are; at NULL: not mapped. */
+/* The place of a move's bytes in the file; at NULL: not mapped. */
 struct file_view {
     char *at;
     bool is_pinned;
     bool is_huge;            /* of huge pages */
-    atomic_bool *is_written; /* by write(2), now; NULL: which cannot write it */
+    atomic_bool *is_written; /* true while write(2) runs; NULL: write(2) cannot write this file */
 };
 
-/* NULL: out of memory. `gpu` lives longer. */
+/* NULL: out of memory. `gpu` must live longer. */
 struct files *files_new(const struct copier_gpu *driver, void *gpu);
-/* Nothing moves any more. */
+/* Called when no move is running. */
 void files_free(struct files *files);
 
-/* For a MOVE with this descriptor, which stays the caller's, until files_leave. */
+/* Begins a MOVE with this descriptor, which stays the caller's, until files_leave. */
 struct file_view files_enter(struct files *files, const struct copier_request *request, int fd);
 void files_leave(struct files *files, const struct copier_request *request);
-/* When it returns nothing of it is here. -EBUSY: something moves from or to it */
+/* Drops all of the file. -EBUSY: a move uses it. */
 int files_forget(struct files *files, uint64_t file);
 
 #endif

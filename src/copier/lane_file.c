@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A read or write failed: whether to try again. Past the page cache some file systems move whole
- * blocks alone, or nothing; then it goes through it, once more. */
+/* Returns true if a failed read or write should be tried again. Past the page cache some file
+ * systems only move whole blocks, or nothing; then the cache is used, once. */
 static bool may_try_again(int fd, bool *was_refused)
 {
     if (errno == EINTR)
@@ -41,7 +41,8 @@ int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_
     return 0;
 }
 
-/* EINVAL: a kernel that cannot make pages ahead; they were made with the file. */
+/* Makes the pages. EINVAL: a kernel that cannot make pages in advance; they were made with the
+ * file. */
 int lane_file_make_pages(char *at, size_t bytes)
 {
     int error = pages_make(at, bytes);

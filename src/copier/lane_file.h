@@ -2,13 +2,13 @@
 /*
  * lane_file - the other side of a move: whole parts of a file, read and written at their place
  *
- * For lanes.c, where the driver does not do it by itself (files.h), and for files.c. write(2) is
- * quickest, for it fills no page with zeros first; but it lets one thread at a time into a file in
- * memory, and none into one of hugetlbfs. Through a mapping all may write, but small pages make
- * that far slower than waiting. So a file of huge pages is also written through its mapping, and
- * that is what a lane does when another one is at write(2); its pages are there, or made before
- * they are written to, and one that cannot be had is an errno and no SIGBUS. Reading needs none of
- * that. A descriptor with O_DIRECT moves past the page cache what its file system lets it.
+ * For lanes.c, when the driver does not do it by itself (files.h), and for files.c. write(2) is
+ * quickest, because it fills no page with zeros first; but it lets one thread at a time into a file
+ * in memory, and none into one of hugetlbfs. Through a mapping all threads may write, but small
+ * pages make that far slower than waiting. So a file of huge pages is also written through its
+ * mapping, by a lane that finds another one in write(2); its pages exist, or are made before they
+ * are written, and one that cannot be made is an errno and no SIGBUS. Reading needs none of that. A
+ * descriptor with O_DIRECT bypasses the page cache as far as its file system lets it.
  *
  * Any thread. 0, or a negative errno: -ENODATA, the file ends before; -ENOSPC, no room on its disk,
  * or no memory for its pages, which is not the copier's fault.
@@ -22,15 +22,15 @@
 
 struct lane_file {
     int fd;
-    char *at;                /* where its huge pages are mapped, from `at_begin` on; else NULL */
+    char *at;                /* mapping of its huge pages, from `at_begin` on; else NULL */
     uint64_t at_begin;       /* in the file */
-    atomic_bool *is_written; /* with `at`: by write(2), now; NULL: which cannot write it */
+    atomic_bool *is_written; /* true during a write(2); NULL: write(2) cannot write the file */
 };
 
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset);
 int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset);
 
-/* All pages of a mapping that these bytes touch. */
+/* Makes all pages of a mapping that these bytes touch. */
 int lane_file_make_pages(char *at, size_t bytes);
 
 #endif

@@ -20,24 +20,24 @@ enum direction {
     DIRECTIONS,
 };
 
-/* A request, in parts. */
+/* A request, carried out in parts. */
 struct move {
     bool exists;
     struct copier_request request;
     struct lane_file file;
-    char *pinned;   /* the file's bytes, where the driver takes them from or puts them; NULL: no */
-    bool is_mapped; /* files_leave is due */
-    uint64_t turn;  /* the earlier, the lower */
-    uint64_t begun; /* bytes that are some lane's, or done */
-    unsigned parts; /* that lanes have */
-    int error;      /* then no further part is begun */
+    char *pinned;   /* the file's bytes, if the driver can use them in place; else NULL */
+    bool is_mapped; /* files_leave has to be called */
+    uint64_t turn;  /* the lower, the earlier */
+    uint64_t begun; /* bytes that a lane has taken or finished */
+    unsigned parts; /* parts that lanes have */
+    int error;      /* no further part begins after an error */
     char why[COPIER_WHY_BYTES];
 };
 
-/* Of a lane's ring: a part on its way. */
+/* A buffer of a lane's ring: one part in progress. */
 struct buffer {
     char *bytes;
-    void *mark; /* the driver's */
+    void *mark; /* of the driver */
     struct move *move;
     struct copier_request part;
 };
@@ -50,7 +50,7 @@ struct lane {
     char *ring;
     bool is_pinned;
     struct buffer buffers[LANES_BUFFERS];
-    unsigned first, count; /* of those in use, in the order in which they were begun */
+    unsigned first, count; /* buffers in use, in the order of their beginning */
 };
 
 struct lanes {
@@ -59,14 +59,14 @@ struct lanes {
     lanes_finish finish;
     struct files *files;
 
-    pthread_mutex_t mutex; /* of all below */
+    pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t work;
     bool ending;
     uint64_t turns;
-    unsigned direct[DIRECTIONS]; /* parts on their way from or to a file's own memory */
+    unsigned direct[DIRECTIONS]; /* parts in progress from or to a file's own memory */
     struct move moves[COPIER_MOVES];
-    unsigned counts[DIRECTIONS]; /* of lanes that were started */
-    unsigned fit[DIRECTIONS];    /* of those, not known to be of no use */
+    unsigned counts[DIRECTIONS]; /* of started lanes */
+    unsigned fit[DIRECTIONS];    /* of those, lanes not known to be useless */
     struct lane all[DIRECTIONS][LANES_MOST];
 };
 
@@ -90,8 +90,8 @@ static bool may_begin(const struct lanes *lanes, const struct move *move, enum d
     return !move->pinned || lanes->direct[direction] < LANES_DIRECT_PARTS;
 }
 
-/* The one with the fewest lanes at it, for in one file they wait for each other; then the earliest.
- */
+/* Returns the move with the fewest lanes, because lanes wait for each other in one file; then the
+ * earliest. */
 static struct move *choose(struct lanes *lanes, enum direction direction)
 {
     struct move *best = NULL;
@@ -120,7 +120,7 @@ static void take_part(struct lanes *lanes, struct move *move, struct buffer *buf
         lanes->direct[direction_of(&move->request)]++;
 }
 
-/* Whoever is told that it is over may have the file forgotten. */
+/* Ends a move before its report, because the receiver may have the file forgotten. */
 static void end_move(struct lanes *lanes, struct move *move)
 {
     close(move->file.fd);
@@ -128,7 +128,7 @@ static void end_move(struct lanes *lanes, struct move *move)
         files_leave(lanes->files, &move->request);
 }
 
-/* Gives the mutex up for the telling: the entry may have its next move at once. */
+/* Ends a part. Releases the mutex to report the move: the entry may get its next move at once. */
 static void end_part(struct lanes *lanes, struct move *move, int error, const char *why)
 {
     struct move over;
@@ -203,7 +203,7 @@ static void release_ring(struct lane *lane)
     lane->ring = NULL;
 }
 
-/* At a multiple of a huge page, so that it can be made of such. */
+/* Makes the ring at a multiple of a huge page, so that it can use huge pages. */
 static int make_ring(struct lane *lane, char *why)
 {
     size_t bytes = LANES_BUFFERS * LANES_BUFFER_BYTES, head;
@@ -222,7 +222,7 @@ static int make_ring(struct lane *lane, char *why)
         munmap(at + head + bytes, HUGE_PAGE_BYTES - head);
     lane->ring = at + head;
     madvise(lane->ring, bytes, MADV_HUGEPAGE);
-    memset(lane->ring, 0, bytes); /* the pages come from the node that this thread runs on */
+    memset(lane->ring, 0, bytes); /* makes the pages on the node where this thread runs */
     lane->is_pinned = lanes->driver->pin(lanes->gpu, lane->ring, bytes) == 0;
     for (unsigned i = 0; i < LANES_BUFFERS && error == 0; i++) {
         lane->buffers[i].bytes = lane->ring + i * LANES_BUFFER_BYTES;
@@ -231,8 +231,8 @@ static int make_ring(struct lane *lane, char *why)
     return error;
 }
 
-/* One part further: begins one if there is room and something to do, else ends the one that was
- * begun first. With the mutex held, which it gives up meanwhile. */
+/* Begins one part if there is room and a move, else completes the oldest one. Called with the mutex
+ * held, which is released meanwhile. */
 static void step(struct lane *lane, struct move *move)
 {
     unsigned at = (lane->first + (move ? lane->count : 0)) % LANES_BUFFERS;
@@ -256,7 +256,7 @@ static void step(struct lane *lane, struct move *move)
     end_part(lane->lanes, buffer->move, error, why);
 }
 
-/* No lane could be had: whatever the last one takes fails. */
+/* Fails a move when no lane works. */
 static void refuse(struct lane *lane, struct move *move, int error, const char *why)
 {
     struct buffer buffer;
@@ -305,7 +305,7 @@ static unsigned count_wanted(void)
     return count < (int)LANES_MOST ? (unsigned)count : LANES_MOST;
 }
 
-/* With the mutex held. One lane is enough to work; more are for speed. */
+/* With the mutex held. One lane is enough; more are for speed. */
 static void start(struct lanes *lanes, enum direction direction)
 {
     unsigned wanted = count_wanted();

@@ -8,7 +8,7 @@
 
 #define MAX_ERRNO 4095
 
-/* The other side may change it while it is read. */
+/* Copies printable text; the other side may change it meanwhile. */
 static void copy_printable(char *to, size_t to_bytes, const char *from)
 {
     size_t i;
@@ -28,7 +28,7 @@ static int check_errno(int32_t error)
     return error <= 0 && error >= -MAX_ERRNO ? error : -EIO;
 }
 
-/* Where entries of an act begin and end, and how many bytes it may have. -EINVAL: no such act */
+/* Finds the range of entries for an act, and its largest number of bytes. -EINVAL: no such act. */
 static int find_bounds(uint32_t act, unsigned *first, unsigned *end, uint64_t *most_bytes)
 {
     *first = 0;
@@ -107,7 +107,7 @@ int copier_check_result(const struct copier_result *result, uint32_t sequence, c
         return -EPIPE;
     if (why)
         copy_printable(why, COPIER_WHY_BYTES, result->why);
-    /* These two say what the worker finds out by itself. */
+    /* -EAGAIN and -EPIPE are only for the worker's own findings */
     int error = check_errno(*(const volatile int32_t *)&result->error);
     return error == -EAGAIN || error == -EPIPE ? -EIO : error;
 }

@@ -11,11 +11,11 @@
 
 #define LIBRARY "libcuda.so.1"
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards table and is_open */
 static struct drv table;
 static bool is_open;
 static atomic_bool begun; /* this process has called the driver, or is about to */
-static bool is_forked;    /* this is a child of one that had */
+static bool is_forked;    /* this is a child of such a process */
 
 struct symbol {
     const char *name;
@@ -111,7 +111,7 @@ static int load(struct drv *driver, char *why, size_t why_bytes)
     return 0; /* the library stays: its functions are in the table */
 }
 
-/* The driver refuses this where the program itself had used it before it forked. */
+/* The driver returns this error if the program itself had used it before it forked. */
 static int initialise(char *why, size_t why_bytes)
 {
     enum drv_result result = table.cuInit(0);

@@ -4,10 +4,11 @@
  *
  * Names, values, layouts and signatures are facts of the driver's binary interface (CUDA Driver API
  * reference; the interface is the same from driver 11.4 on). They are declared here so that neither
- * a toolkit nor a GPU is needed to build; where <cuda.h> is found, driver_check.c holds every one
- * of them against it at compile time. An enumerator DRV_X is CUDA_ERROR_X, CU_MEM_X and so on.
+ * a toolkit nor a GPU is needed to build; if <cuda.h> is found, driver_check.c compares all of them
+ * with it at compile time. An enumerator DRV_X is CUDA_ERROR_X, CU_MEM_X and so on.
  *
- * A symbol with a version in its name (_v2) is that version: dlsym(3) gives what it is asked for.
+ * A symbol with a version in its name (_v2) is that version: dlsym(3) returns exactly the symbol of
+ * this name.
  */
 #ifndef GMSFS_CUDA_DRIVER_ABI_H
 #define GMSFS_CUDA_DRIVER_ABI_H
@@ -101,7 +102,7 @@ enum drv_granularity {
 enum drv_pointer_attribute {
     DRV_POINTER_CONTEXT = 1,
     DRV_POINTER_MEMORY_TYPE = 2,
-    DRV_POINTER_BUFFER_ID = 7, /* unsigned long long; of this process alone, never used again */
+    DRV_POINTER_BUFFER_ID = 7, /* unsigned long long; of this process alone, never reused */
     DRV_POINTER_DEVICE_ORDINAL = 9,
     DRV_POINTER_RANGE_START_ADDR = 11,
     DRV_POINTER_RANGE_SIZE = 12,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holds driver_abi.h and driver_functions.h against NVIDIA's own header, where there is one. Makes
- * no code: a difference is an error of the compiler.
+ * Compares driver_abi.h and driver_functions.h with NVIDIA's own header, if there is one. Makes no
+ * code: a difference is an error of the compiler.
  */
 #include "cuda/driver_abi.h"
 

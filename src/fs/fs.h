@@ -194,8 +194,7 @@ struct fs_ledger {
     _Atomic uint32_t handles_end; /* places from here on were never used */
     struct fs_kept_handle handles[CORE_MAX_FILES];
     struct fs_recovery recovery;
-    _Atomic uint32_t
-        init_answer_bytes; /* of the answer to the kernel's first request; 0: none yet */
+    _Atomic uint32_t init_answer_bytes; /* of the answer to `init`; 0: none yet */
     uint8_t init_answer[FS_INIT_ANSWER_BYTES];
     /* The tasks that the worker works on: requests by their numbers without FS_RESENT_BIT, GMS
      * connections, and requests on `.fds`; 0: none. The first place is the loop's. The keeper

@@ -65,8 +65,7 @@ struct fs_handle {
     uint64_t version;  /* state: as last read */
     bool has_version;
     struct fs_gathered gathered; /* ctl: a document; entry: its new value */
-    uint64_t
-        counted_bytes;    /* gathered bytes, including those of documents that are being applied */
+    uint64_t counted_bytes;      /* gathered, including documents that are being applied */
     uint64_t noted_bytes; /* bytes noted for the next worker; SERVICE_BOUND_NOTES counts them */
     bool notes_nothing;   /* too many bytes were gathered: they would be lost with the worker */
     bool is_lost;         /* they were lost with the last worker, and no answer has said so yet */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* doc/recipes.md says what else a new one needs. */
+/* doc/recipes.md lists the other steps for a new one. */
 static const struct backend BACKENDS[] = {
     {BACKENDS_DEFAULT, "a GPU's memory, through the CUDA driver", VMM_MEMORY_CUDA,
      &vmm_backend_cuda, &copier_gpu_cuda},

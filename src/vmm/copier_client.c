@@ -12,19 +12,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TRIES  2u /* with a copier, and with the one after it */
-#define SPARED 6u /* further ones, where a copier had to go for the sake of somebody else */
+#define TRIES  2u /* with a copier, and with the next one */
+#define SPARED 6u /* further tries, if a copier was replaced because of another piece */
 
 /* ---- one piece of bytes -------------------------------------------------------------------- */
 
-/* What one request does. */
+/* The work of one request. */
 struct transfer {
-    struct copier_request request; /* without what is known later: entry, sequence, window */
+    struct copier_request request; /* entry, sequence and window are set later */
     const void *from;              /* PUT: the bytes */
     int file;                      /* MOVE: the other side; else -1 */
 };
 
-/* A request, to its end; its entry stays held, also after a failure. */
+/* Carries out a request to its end; its entry stays held, also after a failure. */
 static int move_block(struct copier_client *client, const struct copier_piece *piece,
                       unsigned entry, const struct transfer *transfer, char *why)
 {
@@ -39,7 +39,7 @@ static int move_block(struct copier_client *client, const struct copier_piece *p
     return error < 0 ? error : ring_wait(client, entry, why);
 }
 
-/* What it was told failed: another copier may succeed, for some errors spoil all that follows. */
+/* Logs a failed transfer. */
 static void tell(struct copier_client *client, const struct copier_request *request, int error,
                  const char *why)
 {
@@ -62,7 +62,7 @@ static void tell(struct copier_client *client, const struct copier_request *requ
                   error == -EPIPE ? died : why);
 }
 
-/* Once, by the copier of `attempt`. After success the entry holds the block. */
+/* Tries once, with the copier of `attempt`. After success the entry holds the block. */
 static int try_move(struct copier_client *client, const struct copier_piece *piece,
                     const struct transfer *transfer, unsigned *entry, unsigned *attempt, char *why)
 {
@@ -74,7 +74,7 @@ static int try_move(struct copier_client *client, const struct copier_piece *pie
     if (error < 0)
         return error;
     if (transfer->from) {
-        /* nobody else has the block: not under the mutex */
+        /* the block belongs to this thread: not under the mutex */
         pthread_mutex_unlock(&client->mutex);
         memcpy(ring_block(client, *entry), transfer->from, transfer->request.bytes);
         pthread_mutex_lock(&client->mutex);
@@ -86,8 +86,9 @@ static int try_move(struct copier_client *client, const struct copier_piece *pie
     return error;
 }
 
-/* What fails spoils the context for all that follows, perhaps: the copier is replaced. Who loses a
- * copier to bytes of others tries again, and does not fail with them. */
+/* Moves one block. A failure may spoil the context for all later requests, so the copier is
+ * replaced. A request that loses its copier to another piece's failure is tried again, instead of
+ * failing too. */
 static int move(struct copier_client *client, const struct copier_piece *piece,
                 const struct transfer *transfer, unsigned *entry)
 {
@@ -125,9 +126,10 @@ static int move(struct copier_client *client, const struct copier_piece *piece,
     return error == -ENODEV || error == -ENOMEM || error == -ENOSPC ? error : -EIO;
 }
 
-/* ---- what the backend calls ---------------------------------------------------------------- */
+/* ---- functions for the backend -------------------------------------------------------------- */
 
-/* Out of what was, or is being, fetched for this reader. -ENOENT: that is nothing; -ETIMEDOUT */
+/* Lends blocks that were, or are being, fetched for this reader. -ENOENT: there are none;
+ * -ETIMEDOUT */
 static int lend_ahead(struct copier_client *client, const struct copier_piece *piece,
                       const struct vmm_span *span, struct vmm_loan *loan)
 {
@@ -285,7 +287,7 @@ void copier_client_forget_file(struct copier_client *client, uint64_t serial)
 
 /* ---- beginning and end --------------------------------------------------------------------- */
 
-/* Its pages are there only while a copier is. It cannot be made smaller behind our back. */
+/* Makes the ring; it has pages only while there is a copier, and cannot be shrunk by it. */
 static int make_ring(struct copier_client *client)
 {
     int fd = memfd_make("gmsfs-ring", 0), error;

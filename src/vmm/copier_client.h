@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier_client - reading and writing GPU memory, by way of the copier
+ * copier_client - reading and writing GPU memory through the copier
  *
- * For src/vmm/gpu.c. This process has no context of a GPU, so the bytes are moved by another one
- * (src/copier), which is started when it is first needed and let go when nothing was moved for a
- * while. They pass through a ring that both map: a read is answered out of it; or the copier moves
- * them to or from a file, without passing us. When the copier
- * dies, what it was about to move is moved by a new one, once; one that hangs is killed.
+ * For src/vmm/gpu.c. This process has no context of a GPU, so another one (src/copier) moves the
+ * bytes, which is started when it is first needed and ends after a while without transfers. They
+ * pass through a ring that both map: a read is answered out of it; or the copier moves them to or
+ * from a file by itself. If the copier dies, a new one repeats its requests, once; one that hangs
+ * is killed.
  *
- *   copier_client.c      what the backend calls: lend, write, move, forget
+ *   copier_client.c      the backend's calls: lend, write, move, forget
  *   copier_process.c     the process: its start, its watcher, its end
- *   copier_ring.c        requests under way, and the blocks of the ring
- *   copier_windows.c     which pieces it has mapped
- *   copier_readahead.c   blocks fetched before they are asked for
- *   copier_quarantine.c  pieces whose requests fail, and have the copier for themselves
+ *   copier_ring.c        pending requests, and the blocks of the ring
+ *   copier_windows.c     pieces that it has mapped
+ *   copier_readahead.c   blocks fetched in advance
+ *   copier_quarantine.c  pieces with failed requests, which have the copier alone
  *
- * Threads: all functions from any; they may be slow but for copier_client_lend_now and
+ * Threads: all functions from any; they may be slow, except copier_client_lend_now and
  * copier_client_end_reader, which never wait, and copier_client_end_loan, which hardly does.
- * Errors: -ENOMEM (no memory for the copier's context), -ENODEV, -EIO; the log tells more.
+ * Errors: -ENOMEM (no memory for the copier's context), -ENODEV, -EIO; the log has the details.
  */
 #ifndef GMSFS_VMM_COPIER_CLIENT_H
 #define GMSFS_VMM_COPIER_CLIENT_H
@@ -27,15 +27,15 @@
 struct copier_client;
 
 struct copier_client_options {
-    const char *driver; /* whose table of functions the copier takes (copier/gpu.h): "cuda" */
-    const char *tool;   /* that shows the machine's GPUs: "nvidia-smi" */
+    const char *driver; /* name of the copier's driver (copier/gpu.h): "cuda" */
+    const char *tool;   /* program that shows the machine's GPUs: "nvidia-smi" */
     uint8_t uuid[16];
     const char *pci_id; /* for messages, as the two before; all texts live as long */
-    uint64_t idle_ms;   /* without transfers, before the copier is let go */
-    bool stays;         /* it is never let go: when the device is full, a new one has no room */
+    uint64_t idle_ms;   /* time without transfers until the copier ends */
+    bool stays;         /* it never ends: a new one would find no room on a full device */
 };
 
-/* A piece as the copier knows it. */
+/* A piece, for the copier. */
 struct copier_piece {
     uint64_t serial; /* never used for another piece */
     uint64_t bytes;  /* of the device */
@@ -49,9 +49,10 @@ struct copier_file {
 };
 
 int copier_client_new(const struct copier_client_options *options, struct copier_client **client);
-/* Before it is needed; does not wait for it. Why it does not start, the log tells. */
+/* Starts the copier before it is needed, without waiting for it. The log has the reason if it
+ * fails. */
 void copier_client_start(struct copier_client *client);
-/* There is no transfer and no loan. Waits for the copier's end. */
+/* Frees the client when there is no transfer and no loan. Waits for the copier's end. */
 void copier_client_free(struct copier_client *client);
 
 /* See vmm_lend, vmm_lend_now, vmm_end_loan, vmm_end_reader. */
@@ -64,15 +65,15 @@ void copier_client_end_reader(struct copier_client *client, uint64_t reader);
 
 int copier_client_write(struct copier_client *client, const struct copier_piece *piece,
                         const void *from, size_t count, uint64_t offset);
-/* Bytes of the piece to the same place of a file (out), or from there; the copier reads or writes
- * it by itself. Also -ENOSPC. */
+/* Moves bytes of the piece to the same place of a file (out), or from there; the copier reads or
+ * writes the file by itself. Also -ENOSPC. */
 int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
                        const struct copier_file *file, bool out, uint64_t offset, uint64_t count);
-/* Pieces that nobody reads, writes or moves are unmapped. */
+/* Unmaps pieces that are not in use. */
 void copier_client_rest(struct copier_client *client);
-/* The piece is about to go: when this returns the copier holds nothing of it. */
+/* Makes the copier drop all of a piece that is about to be freed. */
 void copier_client_forget(struct copier_client *client, uint64_t serial);
-/* The same, of a file. */
+/* The same for a file. */
 void copier_client_forget_file(struct copier_client *client, uint64_t serial);
 
 #endif

@@ -2,9 +2,10 @@
 /*
  * copier_process - the copier's process: its start, the thread that watches it, its end
  *
- * The thread starts the process and stays until it is gone: PR_SET_PDEATHSIG means the thread that
- * started a process, and threads of a pool come and go. It is an exec of this very program, also
- * where the file was replaced meanwhile, for the driver does not survive fork(2).
+ * The thread that starts the process stays until it has ended: PR_SET_PDEATHSIG refers to the
+ * thread that started a process, and threads of a pool come and go. The copier is an exec of this
+ * very program, even if the file was replaced meanwhile, because the driver does not survive
+ * fork(2).
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -47,7 +48,7 @@ static int prepare_attributes(posix_spawnattr_t *attributes)
     return posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-/* It gets the socket, the ring, and stderr for what its libraries may say. */
+/* Gives it the socket, the ring, and stderr for messages of its libraries. */
 static int prepare_files(posix_spawn_file_actions_t *actions, int socket_fd, int ring_fd)
 {
     int error = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDWR, 0);
@@ -67,7 +68,7 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
 {
     char program[] = "gmsfs", command[] = COPIER_COMMAND, device[sizeof(client->name)];
     char *argv[] = {program, command, device, NULL};
-    /* Other: of test programs, which are no gmsfs. */
+    /* tests: another program that has the copier */
     const char *executable = hook_text("GMSFS_COPIER_EXE", SELF_EXECUTABLE);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -91,7 +92,7 @@ static int spawn(const struct copier_client *client, int socket_fd, int ring_fd)
     return error ? -error : pid;
 }
 
-/* Beyond the numbers that they get in the copier. */
+/* Moves a descriptor beyond the numbers that the copier's descriptors get. */
 static int move_high(int *fd)
 {
     int high = fcntl(*fd, F_DUPFD_CLOEXEC, FIRST_HIGH_FD);
@@ -103,7 +104,7 @@ static int move_high(int *fd)
     return 0;
 }
 
-/* Gives our end of the socket, and the pid. */
+/* Returns the pid, and our end of the socket. */
 static int start_process(const struct copier_client *client, int *socket_fd)
 {
     int ends[2], ring_fd, pid;
@@ -128,7 +129,7 @@ static int start_process(const struct copier_client *client, int *socket_fd)
     return pid;
 }
 
-/* Why it does not start, and what can be done. */
+/* Logs why it does not start, and the remedy. */
 static void tell_no_start(const struct copier_client *client, int error, const char *why)
 {
     const char *tool = client->options.tool, *hint = " and dmesg may tell more";
@@ -151,7 +152,7 @@ static int to_errno(int error)
     return error == -ENOMEM || error == -ENODEV || error == -EMFILE ? error : -EIO;
 }
 
-/* Until it says that it can work, or why not, or there is no more use in waiting. */
+/* Waits until it is ready, or its reason why not, or waiting is useless. */
 static int await_hello(struct copier_client *client, char *why)
 {
     struct pollfd look = {.fd = client->socket, .events = POLLIN};
@@ -201,7 +202,7 @@ static bool is_reaped(struct copier_client *client, int pid, unsigned within_ms)
     return reaped;
 }
 
-/* With our end of the socket closed it goes by itself, unless something hangs. */
+/* Ends the process, which ends by itself when our end of the socket is closed, unless it hangs. */
 static void end_process(struct copier_client *client, int pid, bool at_once)
 {
     bool told = false;
@@ -222,7 +223,7 @@ static void end_process(struct copier_client *client, int pid, bool at_once)
 
 /* ---- watching ------------------------------------------------------------------------------ */
 
-/* How long it may still stay; 0: nothing was moved for so long. */
+/* Returns how long it may still stay idle; 0: it was idle too long. */
 static uint64_t get_idle_left_ms(struct copier_client *client)
 {
     uint64_t idle_ms = client->options.idle_ms;
@@ -237,7 +238,7 @@ static uint64_t get_idle_left_ms(struct copier_client *client)
     return until_ms > now_ms ? until_ms - now_ms : 0;
 }
 
-/* Until it is idle, told to go, or gone. */
+/* Watches the copier until it is idle, told to end, or gone. */
 static void watch(struct copier_client *client)
 {
     struct pollfd look = {.fd = client->socket, .events = POLLIN};
@@ -252,7 +253,7 @@ static void watch(struct copier_client *client)
         pthread_mutex_unlock(&client->mutex);
         int ready = poll(&look, 1, (int)left_ms);
         pthread_mutex_lock(&client->mutex);
-        if (ready > 0) /* it never speaks again: it ended, or is not in its right mind */
+        if (ready > 0) /* it never sends after its hello: it ended, or misbehaves */
             break;
     }
     if (!client->killed && !client->closing) {
@@ -273,7 +274,7 @@ static int start(struct copier_client *client, int *pid)
     pthread_mutex_unlock(&client->mutex);
     *pid = start_process(client, &socket_fd);
     pthread_mutex_lock(&client->mutex);
-    /* for copier_client_free, which ends the waiting */
+    /* so that copier_client_free can end the waiting */
     client->socket = socket_fd;
     error = *pid < 0 ? *pid : await_hello(client, why);
     if (*pid < 0)
@@ -292,8 +293,8 @@ static int start(struct copier_client *client, int *pid)
     return error;
 }
 
-/* Nobody uses anything of it any more. Its memory goes as well: also what a driver that hangs may
- * still write to is not the ring's then. */
+/* Drops all state of the copier, when no thread uses it any more. Also frees the ring's memory: a
+ * driver that hangs may still write to the old pages, which are not the ring's then. */
 static void clean_up(struct copier_client *client)
 {
     readahead_drop_all(client);
@@ -353,7 +354,7 @@ int copier_process_need(struct copier_client *client)
         if (client->closing)
             return -EIO;
         if (client->state == COPIER_UP && !client->killed) {
-            /* it must not leave just now */
+            /* it must not end just now */
             client->last_use_ms = clock_now_ms();
             return 0;
         }

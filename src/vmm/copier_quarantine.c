@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier_quarantine - pieces whose bytes could not be moved a while ago
+ * copier_quarantine - pieces with recently failed requests
  *
- * A request that fails costs everybody the copier. So a piece of which one failed has the copier
- * for itself from then on: whoever reads it again and again harms nobody else.
+ * A request that fails costs all others the copier. So a piece with a failed request has the copier
+ * alone from then on: repeated reads of it harm no other piece.
  */
 #include "vmm/copier_client_internal.h"
 
 #include "base/clock.h"
 
 #define QUARANTINE_MS 60000u
-#define LOOK_AGAIN_MS 10u /* for requests that nobody waits for */
+#define LOOK_AGAIN_MS 10u /* for requests without a waiting thread */
 
 bool quarantine_has(const struct copier_client *client, uint64_t serial)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier_readahead - blocks fetched before they are asked for
+ * copier_readahead - blocks fetched in advance
  *
- * Who reads a file from one end to the other asks for the next bytes when it has the last ones, and
- * each of its questions would go to the copier and back: four wake-ups. So the copier fetches what
- * a reader is likely to want next, and the question is answered out of the ring. Only bytes of a
- * layout that cannot change while it is read are kept that way.
+ * A sequential reader asks for the next bytes when it has the last ones, and each request would go
+ * to the copier and back: four wake-ups. So the copier fetches the bytes that a reader is likely to
+ * want next, and the read is answered out of the ring. Only bytes of a layout that cannot change
+ * meanwhile are kept that way.
  */
 #include "vmm/copier_client_internal.h"
 
@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-#define RUN_LEAST  2u   /* reads in a row make a reader that goes on */
+#define RUN_LEAST  2u   /* sequential reads after which a reader is expected to continue */
 #define GIVE_UP_MS 100u /* a reader that pauses may lose its blocks to another one */
 
 static struct readahead *find(struct copier_client *client, uint64_t reader)
@@ -59,7 +59,7 @@ void readahead_drop_all(struct copier_client *client)
         readahead_drop(client, &client->readaheads[i]);
 }
 
-/* As many requests as there is room for. Whatever fails is found when it is needed. */
+/* Sends as many requests as there is room for. Failures are found when the blocks are needed. */
 static void fetch(struct copier_client *client, struct readahead *ahead)
 {
     int window = window_find(client, ahead->serial);
@@ -91,7 +91,7 @@ static void fetch(struct copier_client *client, struct readahead *ahead)
     }
 }
 
-/* One that is free, or whose reader has paused. */
+/* Returns a free readahead, or the oldest if its reader has paused. */
 static struct readahead *choose(struct copier_client *client, uint64_t now_ms)
 {
     struct readahead *oldest = &client->readaheads[0];
@@ -140,7 +140,7 @@ void readahead_note(struct copier_client *client, const struct copier_piece *pie
         fetch(client, ahead);
 }
 
-/* The blocks over [offset, offset + count), which are done: -EAGAIN, -EIO if not. */
+/* Counts the finished blocks up to `to`: -EAGAIN, -EIO if one is not. */
 static int look_at_blocks(struct copier_client *client, const struct readahead *ahead, uint64_t to,
                           unsigned *used, unsigned *entry)
 {

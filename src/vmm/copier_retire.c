@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copier_retire - how long the copier is waited for, and being rid of it */
+/* copier_retire - bounds of waiting for the copier, and its removal */
 #include "vmm/copier_client_internal.h"
 
 #include "base/clock.h"

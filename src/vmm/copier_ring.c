@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copier_ring - requests under way, and the blocks of the ring */
+/* copier_ring - pending requests, and the blocks of the ring */
 #include "vmm/copier_client_internal.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_AGAIN_MS 10u   /* for a block whose request nobody waits for */
-#define WAIT_SLICE_MS 1000u /* a wake-up that was lost costs no more */
+#define LOOK_AGAIN_MS 10u   /* for a block whose request no thread waits for */
+#define WAIT_SLICE_MS 1000u /* bounds the cost of a lost wake-up */
 
 void *ring_block(const struct copier_client *client, unsigned entry)
 {
@@ -78,7 +78,7 @@ static int send_request(const struct copier_client *client, struct copier_reques
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
     passing_put(&msg, &control, &fd, fd >= 0);
-    /* As many requests as there are entries always fit. */
+    /* the socket always has room for one request of each entry */
     return sendmsg(client->socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -119,7 +119,7 @@ int ring_poll(struct copier_client *client, unsigned entry, char *why)
     error = copier_check_result(&client->shared->results[entry], p->sequence, why);
     if (error == -EAGAIN)
         return error;
-    if (error == -EPIPE) /* nonsense: it goes on being pending until the copier is gone */
+    if (error == -EPIPE) /* an invalid result: it stays pending until the copier is gone */
         copier_process_retire(client);
     else
         finish(client, p, error);
@@ -162,7 +162,7 @@ void ring_fail_all(struct copier_client *client)
     for (unsigned i = 0; i < COPIER_ENTRIES; i++) {
         struct copier_result *result = &client->shared->results[i];
 
-        /* What it finished counts, though nobody has looked yet. */
+        /* finished requests count, though no thread has looked yet */
         if (client->entries[i].pending && ring_poll(client, i, NULL) < 0 &&
             client->entries[i].pending)
             finish(client, &client->entries[i], -EPIPE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copier_windows - which pieces the copier has mapped, and the files that it keeps
+ * copier_windows - pieces that the copier has mapped, and files that it keeps
  *
  * Importing and mapping a piece takes 100 us, so it stays mapped until another one needs its
- * window, it is freed, or the copier goes. The copier does as it is told: all choices are made
+ * window, it is freed, or the copier ends. The copier only follows orders: all choices are made
  * here.
  */
 #include "vmm/copier_client_internal.h"
@@ -18,7 +18,7 @@ int window_find(const struct copier_client *client, uint64_t serial)
     return -1;
 }
 
-/* A free one, else the one that was not used for the longest time; -1: all are in use. */
+/* Returns a free window, else the one unused for longest; -1: all are in use. */
 static int choose(const struct copier_client *client)
 {
     int best = -1;
@@ -35,7 +35,7 @@ static int choose(const struct copier_client *client)
     return best;
 }
 
-/* A request that moves nothing, to its end. */
+/* Carries out a request without bytes. */
 static int ask(struct copier_client *client, const struct copier_request *request, int fd,
                char *why)
 {
@@ -60,8 +60,8 @@ static bool is_ours(const struct copier_client *client, unsigned index, unsigned
            window->serial == serial;
 }
 
-/* Maps the piece where another one may be mapped. A copier that goes meanwhile clears the window.
- */
+/* Maps the piece in place of the window's present one. If the copier ends meanwhile, it clears the
+ * window. */
 static int exchange(struct copier_client *client, unsigned index, const struct copier_piece *piece,
                     char *why)
 {
@@ -82,7 +82,7 @@ static int exchange(struct copier_client *client, unsigned index, const struct c
         if (!is_ours(client, index, attempt, piece->serial))
             return -EPIPE;
         if (error < 0) {
-            /* what it still holds goes with it */
+            /* ending the copier unmaps its memory */
             copier_process_retire(client);
             return -EPIPE;
         }
@@ -116,7 +116,7 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
             break;
         }
 
-        /* Somebody maps it just now, or all are in use: both are over soon. */
+        /* another thread maps it now, or all are in use: both end soon */
         pthread_cond_wait(&client->changed, &client->mutex);
     }
     client->windows[index].last_used = ++client->uses;
@@ -124,7 +124,7 @@ int window_take(struct copier_client *client, const struct copier_piece *piece, 
     return 0;
 }
 
-/* Requests of the piece that are under way: read ahead, or moves. */
+/* Waits for pending requests of the piece: readaheads or moves. */
 static int await_users(struct copier_client *client, unsigned index)
 {
     int error = 0;
@@ -141,7 +141,7 @@ static int await_users(struct copier_client *client, unsigned index)
     return error == -ETIMEDOUT ? error : 0;
 }
 
-/* Another piece takes its window just now. */
+/* Returns true if another piece is taking over its window. */
 static bool is_leaving(const struct copier_client *client, uint64_t serial)
 {
     for (unsigned i = 0; i < COPIER_WINDOWS; i++)
@@ -178,7 +178,7 @@ void window_forget(struct copier_client *client, uint64_t serial)
     while (client->state == COPIER_UP && is_leaving(client, serial))
         pthread_cond_wait(&client->changed, &client->mutex);
     if (is_leaving(client, serial)) {
-        /* its copier goes, or cannot even be killed */
+        /* its copier is ending, or cannot even be killed */
         copier_process_await_end(client, attempt);
         return;
     }
@@ -189,13 +189,14 @@ void window_forget(struct copier_client *client, uint64_t serial)
     if (error == 0)
         return;
 
-    /* Whatever it is that fails: its end frees the memory. */
+    /* After any failure the copier's end frees the memory. */
     if (client->attempts == attempt)
         copier_process_retire(client);
     copier_process_await_end(client, attempt);
 }
 
-/* -EPIPE: its copier is gone, and the window is another's; else what the copier says. */
+/* Unmaps an unused window. -EPIPE: the copier is gone, and the window is in other use; else the
+ * copier's result. */
 static int empty(struct copier_client *client, unsigned index)
 {
     struct copier_request request = {.act = COPIER_UNMAP, .window = index};
@@ -232,7 +233,7 @@ void windows_rest(struct copier_client *client)
     }
 }
 
-/* Whether it has the file at all, it knows best. */
+/* The copier knows whether it has the file. */
 void file_forget(struct copier_client *client, uint64_t serial)
 {
     struct copier_request request = {.act = COPIER_FORGET, .file = serial};
@@ -245,7 +246,8 @@ void file_forget(struct copier_client *client, uint64_t serial)
     if (error == 0)
         return;
 
-    /* It hangs, has gone, or has it in a move that nobody waits for: its end frees the memory. */
+    /* The copier hangs, has gone, or has the file in a move that no thread waits for: its end frees
+     * the memory. */
     if (client->attempts == attempt)
         copier_process_retire(client);
     copier_process_await_end(client, attempt);

@@ -3,9 +3,9 @@
  * cuda - memory of a GPU, created by the CUDA driver and exported once
  *
  * The driver's handle is released as soon as the descriptor is there; from then on the memory is
- * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device: the
- * process is charged none of it. The driver clears memory that it hands to another process;
- * `make gpu-check` looks. All that needs no driver is gpu.c's.
+ * the descriptor's, as on the host. Nothing here makes a context or maps memory of the device, so
+ * the process is charged for none of it. The driver clears memory that another process gets; `make
+ * gpu-check` tests that. gpu.c has all that needs no driver.
  */
 #include "vmm/cuda_internal.h"
 
@@ -17,7 +17,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* The driver's error is the log's; the client learns what it can act on. */
+/* Logs the driver's error, and returns the client's. */
 static int fail(struct cuda *cuda, const char *call, enum drv_result result, uint64_t bytes)
 {
     char why[256], size[SIZE_TEXT_BYTES];
@@ -30,7 +30,7 @@ static int fail(struct cuda *cuda, const char *call, enum drv_result result, uin
     return error == -ENODEV ? error : -EIO;
 }
 
-/* The driver does not say that descriptors have run out. */
+/* The driver does not report that descriptors have run out. */
 static int why_no_descriptor(int error)
 {
     SCOPED_CLOSE int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
@@ -58,7 +58,7 @@ static int create_in_turn(struct cuda *cuda, uint64_t bytes, int *fd)
     patience_begin(cuda->patience, "cuMemRelease");
     result = driver->cuMemRelease(memory);
     if (result != DRV_SUCCESS)
-        /* it would stay until this process ends */
+        /* the memory would stay until this process ends */
         fail(cuda, "cuMemRelease", result, bytes);
     if (error == 0)
         fcntl(*fd, F_SETFD, FD_CLOEXEC);

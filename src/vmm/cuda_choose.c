@@ -21,7 +21,7 @@ static bool is_index(const char *device)
     return digits > 0 && digits <= MAX_INDEX_DIGITS && device[digits] == '\0';
 }
 
-/* The driver takes a unique beginning of one, too. */
+/* The driver also takes a unique prefix. */
 static bool is_uuid(const char *device)
 {
     const char *hex = device + 4;
@@ -30,8 +30,8 @@ static bool is_uuid(const char *device)
            strspn(hex, "0123456789abcdefABCDEF-") == strlen(hex);
 }
 
-/* BUS:DEVICE, with or without a domain before and a function behind; into the form that the kernel
- * and the driver use. */
+/* Parses BUS:DEVICE, with an optional domain before and function behind, into the form of the
+ * kernel and the driver. */
 static bool parse_pci_id(const char *device, char pci_id[CUDA_PCI_ID_BYTES])
 {
     unsigned long part[4] = {0}; /* domain, bus, device, function */
@@ -60,7 +60,7 @@ static bool parse_pci_id(const char *device, char pci_id[CUDA_PCI_ID_BYTES])
     return true;
 }
 
-/* The kernel's module tells it without the driver library being started. */
+/* Reads the UUID from the kernel's module, without starting the driver library. */
 static bool read_uuid(const char *root, const char *pci_id, char uuid[UUID_TEXT_BYTES])
 {
     char path[4096], line[256];

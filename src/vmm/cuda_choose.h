@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_choose - which GPU `device=` means, said to the driver before it starts
+ * cuda_choose - passes `device=` to the driver before it starts
  *
- * The driver is to see one GPU alone: it starts faster, and nothing of the others is touched. For
+ * The driver is to see one GPU alone: it starts faster, and does not touch the others. For
  * src/vmm/cuda.c, before drv_open, in a process with one thread: it sets the environment.
  */
 #ifndef GMSFS_VMM_CUDA_CHOOSE_H
@@ -12,14 +12,14 @@
 
 #define CUDA_PCI_ID_BYTES 16
 
-/* What is left to be found among those that the driver shows. */
+/* The device to find among those that the driver shows. */
 struct cuda_choice {
     char pci_id[CUDA_PCI_ID_BYTES]; /* "": the first */
 };
 
 /* `device` is "" (the first that CUDA_VISIBLE_DEVICES shows, or of all), an index in the order of
  * the PCI bus as nvidia-smi(1) counts, GPU-UUID, or a PCI id [DOMAIN:]BUS:DEVICE[.FUNCTION].
- * -EINVAL: it is something else, `error` says what; -EOPNOTSUPP: a MIG slice. */
+ * -EINVAL: none of these, explained by `error`; -EOPNOTSUPP: a MIG slice. */
 int cuda_choose(const char *root, const char *device, struct cuda_choice *choice, char *error,
                 size_t error_bytes);
 

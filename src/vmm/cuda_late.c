@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_late - a driver that is opened while others are served already
+ * cuda_late - a driver that is opened while clients are already served
  *
- * cuInit takes a quarter of a second, and hangs where a kernel module does. A worker that goes on
- * for another one knows the device already, and has its memory by descriptors; so a thread opens
- * the driver, and who makes memory waits here. That thread may outlive everybody: whoever is last
- * frees.
+ * cuInit takes a quarter of a second, and hangs if a kernel module does. A worker that follows
+ * another one knows the device already, and has its memory by descriptors; so a thread opens the
+ * driver, and calls that make memory wait here. That thread may outlive the struct's other users:
+ * the last one frees.
  */
 #include "vmm/cuda_internal.h"
 
@@ -19,10 +19,10 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_MS 10000 /* with one call of the driver */
+#define PATIENCE_MS 10000 /* for one call of the driver */
 #define AWAIT_MS    30000
 #define RETRY_MS    5000
-#define STACK_BYTES (1024u * 1024) /* cuInit's own; untouched, it is free */
+#define STACK_BYTES (1024u * 1024) /* for cuInit; untouched pages cost nothing */
 #define WHY_BYTES   256
 
 /* ---- beginning and end --------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_open - finding the GPU, and refusing at mount what cannot work later */
+/* cuda_open - finds the GPU, and refuses at mount a device that could not work later */
 #include "vmm/cuda_internal.h"
 
 #include "base/log.h"
@@ -13,16 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One makes pieces while the other hands them on. */
+/* one makes pieces while the other passes them on */
 #define CREATE_THREADS 2u
-/* Closes of several threads wait for each other, and take twice as long together (H200: 16 GiB 9.3
+/* Closes on several threads wait for each other, and take twice as long together (H200: 16 GiB 9.3
  * ms, 6.1 by one). */
 #define FREE_THREADS 1u
 
-/* Of struct vmm_device, for who opens it once more. */
+/* Flags of struct vmm_device, for cuda_reopen. */
 #define FLAG_RDMA 1u
 
-/* Of a kernel module that is loaded for the first process that opens the driver. */
+/* Device file of the kernel module that is loaded for the first process that opens the driver. */
 #define LAST_DEVICE_FILE "/dev/nvidia-uvm"
 
 #define INSTEAD "mount host memory with: gmsfs mount -o backend=host,size=4G MOUNTPOINT"
@@ -206,7 +206,7 @@ static int choose_size(const struct opening *o)
     return 0;
 }
 
-/* What cannot work is said at mount, not at the first client. A full device can. */
+/* Makes a piece, to refuse a device at mount, not at the first client. A full device passes. */
 static int probe(const struct opening *o)
 {
     struct drv_memory_prop *prop = &o->cuda->prop;
@@ -302,7 +302,7 @@ static int cuda_reopen(const char *root, const struct vmm_options *options,
         snprintf(why, why_bytes, "device cuda: out of memory");
         return -ENOMEM;
     }
-    /* Only so that the driver looks at no other GPU: which one it is, is known. */
+    /* Only to make the driver ignore other GPUs: the device is known. */
     if (cuda_choose(root, options->device, &choice, why, why_bytes) < 0)
         log_info("%s", why);
     error = gpu_open(root, options, &cuda_driver, cuda, true, device, why, why_bytes);
@@ -318,7 +318,8 @@ static bool is_asleep(void)
     return access(LAST_DEVICE_FILE, F_OK) != 0;
 }
 
-/* By nvidia-modprobe(1), which has its setuid bit for ordinary users. */
+/* Opens the driver: nvidia-modprobe(1) makes the device files, with its setuid bit for ordinary
+ * users. */
 static void wake(void)
 {
     const struct drv *driver;

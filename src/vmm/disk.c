@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk - files without names, for what is moved away from the device and from memory
+ * disk - files without names, for memory that is moved off the device and the host
  *
- * One file for each piece, in the directory of spill=. Nobody can find it, and it is gone with the
- * last descriptor, however that comes about: nothing is left on the disk that anybody would have to
- * clear away. All of a file's blocks are taken when it is made, so a disk that is full is told
- * then. Moves go past the page cache, where the file system lets them: what leaves memory must not
- * come back to it.
+ * One file for each piece, in the directory of spill=. No process can find it, and it is gone with
+ * its last descriptor, however that is closed: nothing is left on the disk to be cleaned up. All of
+ * a file's blocks are allocated when it is made, so a full disk is an error then. Moves bypass the
+ * page cache if the file system lets them: data that leaves memory must not come back to it.
  */
 #include "vmm/tier.h"
 
@@ -39,7 +38,7 @@ static int make_file(int dir_fd)
     return fd < 0 ? -errno : fd;
 }
 
-/* What the directory is on has to be able to make such files: said at the mount, not at a move. */
+/* Tries to make a file: a file system that cannot is an error at the mount, not at a move. */
 static int try_directory(int dir_fd, const char *path, char *why, size_t why_bytes)
 {
     int fd = make_file(dir_fd);
@@ -114,14 +113,14 @@ static void disk_close(struct vmm_device *device)
     device->state = NULL;
 }
 
-/* fallocate(2) may answer EINTR, and then has to begin anew. */
+/* Allocates blocks; fallocate(2) may return EINTR, and then has to begin again. */
 static int take_blocks(int fd, uint64_t bytes)
 {
     struct rlimit limit;
     sigset_t all, before;
     int error;
 
-    /* Beyond it the kernel would send SIGXFSZ. */
+    /* beyond the limit the kernel would send SIGXFSZ */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur)
         return -EFBIG;
     sigfillset(&all);
@@ -158,7 +157,7 @@ static int disk_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     return error;
 }
 
-/* One of `to` and `from` is given. What is refused past the page cache goes through it. */
+/* One of `to` and `from` is given. Bytes that are refused past the page cache go through it. */
 static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
     bool was_refused = false;
@@ -183,7 +182,7 @@ static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint
     return 0;
 }
 
-/* A description of its own: others read the file through the cache meanwhile. */
+/* Opens a description of its own: other readers use the cache meanwhile. */
 static int disk_open_direct(struct vmm_device *device, const struct vmm_piece *piece)
 {
     int fd = memfd_reopen(piece->fd, true);
@@ -209,7 +208,7 @@ static int disk_write(struct vmm_device *device, struct vmm_piece *piece, const 
     return transfer(piece->fd, NULL, from, bytes, offset);
 }
 
-/* A file system that cannot be asked has nothing to tell. */
+/* A file system without fdatasync(2) has no errors to report. */
 static int disk_sync(struct vmm_device *device, const struct vmm_piece *piece)
 {
     int error;
@@ -236,8 +235,8 @@ static int read_back(int fd, uint64_t offset, uint64_t bytes)
     return error;
 }
 
-/* Past the page cache, which may have what the disk has lost. What a medium that fails is called
- * (ENODATA, EILSEQ, EREMOTEIO and others) is for its driver to say: here all of it is one thing. */
+/* Reads past the page cache, which may have bytes that the disk has lost. Drivers report a failed
+ * medium by several errors (ENODATA, EILSEQ, EREMOTEIO and others): all become one here. */
 static int disk_probe(struct vmm_device *device, const struct vmm_piece *piece, uint64_t offset,
                       uint64_t bytes)
 {
@@ -260,8 +259,8 @@ static int disk_duplicate(struct vmm_device *device, const struct vmm_piece *pie
     return memfd_reopen(piece->fd, writable);
 }
 
-/* Whoever has a descriptor of it yet would have the disk's room as well, beyond what it is to use.
- */
+/* Empties the file: a client with a descriptor would otherwise keep its blocks, beyond the tier's
+ * bound. */
 static void disk_release(struct vmm_device *device, const struct vmm_piece *piece)
 {
     (void)device;

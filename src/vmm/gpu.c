@@ -19,13 +19,13 @@
 
 /* ---- spools --------------------------------------------------------------------------------- */
 
-/* On helper threads. A spool is a memfd that nobody else writes to while its bytes are on their way
- * from host memory to the GPU's. */
+/* On helper threads. A spool is a memfd that only this thread writes to while its bytes are copied
+ * from host memory to the GPU. */
 
 #define WINDOW_BYTES (UINT64_C(64) << 20)
 
-/* Brings piece->made, which exists, up to date with the first `size_bytes` of the spool. What lies
- * beyond is as the driver made it: zero. */
+/* Copies the first `size_bytes` of the spool to piece->made, which exists. The bytes behind are
+ * zero, as the driver made them. */
 static int spool_upload(struct copier_client *copier, struct vmm_piece *piece, uint64_t size_bytes)
 {
     struct copier_piece to = {
@@ -44,7 +44,8 @@ static int spool_upload(struct copier_client *copier, struct vmm_piece *piece, u
 
         if (map == MAP_FAILED)
             return -errno;
-        madvise(map, end - start, MADV_DONTFORK); /* elsewhere it would outlive the piece */
+        madvise(map, end - start,
+                MADV_DONTFORK); /* in another process it would outlive the piece */
         error = copier_client_write(copier, &to, map + (at - start), end - at, at);
         munmap(map, end - start);
         if (error == 0)
@@ -55,8 +56,8 @@ static int spool_upload(struct copier_client *copier, struct vmm_piece *piece, u
 
 struct gpu {
     const struct gpu_driver *driver;
-    void *context;                /* the driver's */
-    struct monitor *monitor;      /* NULL: there is no library to be asked */
+    void *context;                /* of the driver */
+    struct monitor *monitor;      /* NULL: there is no library to ask */
     _Atomic uint64_t next_serial; /* of pieces */
     struct copier_client *copier;
     struct vmm_device spools; /* host memory; no state: not opened */
@@ -64,8 +65,8 @@ struct gpu {
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 
-/* One call that says "no device" proves nothing: the management library has the word, and where it
- * has none, the driver when asked again. */
+/* Checks a single "no device" of the driver: the management library decides, and if it is silent,
+ * the driver when asked again. */
 static int look_again(const struct vmm_device *device, uint64_t bytes, int *fd)
 {
     struct gpu *gpu = device->state;
@@ -89,7 +90,7 @@ static int create_surely(struct vmm_device *device, uint64_t bytes, int *fd)
     struct gpu *gpu = device->state;
     int error = gpu->driver->create(gpu->context, bytes, fd);
 
-    /* whoever decides what to do knows what others hold */
+    /* the caller decides by the memory that other processes hold */
     if (error == -ENOMEM && gpu->monitor)
         monitor_refresh(gpu->monitor);
     return error == -ENODEV ? look_again(device, bytes, fd) : error;
@@ -100,7 +101,7 @@ static uint64_t take_serial(struct gpu *gpu)
     return atomic_fetch_add(&gpu->next_serial, 1) + 1;
 }
 
-/* Readers get the same descriptor: there is none that the driver would import read-only. */
+/* Readers get the same descriptor: the driver imports none as read-only. */
 int gpu_create(struct vmm_device *device, uint64_t aligned_bytes, bool seal,
                struct vmm_piece *piece)
 {
@@ -121,7 +122,7 @@ int gpu_adopt(struct vmm_device *device, struct vmm_piece *piece)
 {
     struct gpu *gpu = device->state;
 
-    /* A spool has become the device's memory when it is no file any more. */
+    /* a spool that is no file any more has become the device's memory */
     if (!piece->sealed && memfd_is_file(piece->fd))
         return vmm_backend_host.adopt(&gpu->spools, piece);
     piece->sealed = true;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu - memory of a GPU: all that a backend does and no driver is called for
+ * gpu - memory of a GPU: all functions of a backend that need no driver
  *
  * A piece is a descriptor that the driver exported, once. A spool is host memory, made by the
- * host's backend, until it is sealed. This process has no context, so bytes are moved by another
- * one (copier_client.h). What the driver does not tell, a management library does (monitor.h).
+ * host's backend, until it is sealed. This process has no context, so another one moves the bytes
+ * (copier_client.h). Facts that the driver does not report come from a management library
+ * (monitor.h).
  *
  * For backends of GPUs: they find and describe the device, call gpu_open at the end of their own
- * opening, and are GPU_BACKEND(open, reopen, is_asleep, wake). What is the driver's is a struct
+ * opening, and are GPU_BACKEND(open, reopen, is_asleep, wake). The driver's functions are a struct
  * gpu_driver. Threads are those of vmm.h.
  */
 #ifndef GMSFS_VMM_GPU_H
@@ -16,20 +17,20 @@
 #include "vmm/monitor.h"
 #include "vmm/vmm_backend.h"
 
-/* What only the driver can do. `context` is its own. */
+/* The driver's functions. `context` is its own. */
 struct gpu_driver {
     const char *name; /* the backend's: "cuda", for messages and the copier */
-    const char *tool; /* that shows the machine's GPUs and what they do: "nvidia-smi" */
-    /* Memory that is cleared when somebody else gets it, as a descriptor that is closed on exec and
-     * holds it alone. Errors as vmm_create; -ENODEV is believed when it is said twice. */
+    const char *tool; /* program that shows the machine's GPUs and their load: "nvidia-smi" */
+    /* Makes memory that is cleared for its next owner, as its only descriptor, closed on exec.
+     * Errors as vmm_create; -ENODEV counts when returned twice. */
     int (*create)(void *context, uint64_t bytes, int *fd);
     /* The last call. */
     void (*close)(void *context);
-    const struct monitor_source *source; /* NULL: none; then health is the driver's word alone */
+    const struct monitor_source *source; /* NULL: none; the driver alone then reports health */
 };
 
-/* `device` is described already; its state becomes gpu.c's. `context` is the driver's from then on,
- * after a failure still the caller's. `is_late`: nobody waits for the management library. */
+/* Opens the described `device`; its state becomes gpu.c's. Takes `context` over, except on failure.
+ * `is_late`: does not wait for the management library. */
 int gpu_open(const char *root, const struct vmm_options *options, const struct gpu_driver *driver,
              void *context, bool is_late, struct vmm_device *device, char *why, size_t why_bytes);
 
@@ -59,7 +60,7 @@ void gpu_rest(struct vmm_device *device);
 void gpu_release(struct vmm_device *device, const struct vmm_piece *piece);
 int gpu_measure(struct vmm_device *device);
 
-/* The table of a backend that opens its device by these. */
+/* The table of a backend that opens its device by these functions. */
 #define GPU_BACKEND(open_device, reopen_device, asleep, wake_up)                                  \
     {                                                                                             \
         .open = (open_device), .reopen = (reopen_device), .close = gpu_close,                     \

@@ -17,10 +17,10 @@
 #define RESERVE_PERCENT   1
 #define RESERVE_SHARE     8 /* never more than one eighth */
 
-/* v1 writes "no limit" as LONG_MAX rounded down to a page; nobody sets an exbibyte. */
+/* v1 writes "no limit" as LONG_MAX rounded down to a page; no real limit is an exbibyte. */
 #define NO_LIMIT_BYTES (UINT64_C(1) << 60)
 
-/* A limit and what is counted against it, as two files of one cgroup. */
+/* A limit and the usage that counts against it, as two files of one cgroup. */
 struct gauge {
     const char *limit;
     const char *usage;
@@ -31,13 +31,13 @@ struct hierarchy {
     const char *fstype;
     const char *controller; /* the super option and the field of /proc/self/cgroup that name it */
     struct gauge gauges[2];
-    const char *swap;          /* what may be swapped out; NULL: the second limit less the first */
+    const char *swap; /* bytes that may be swapped out; NULL: the second limit less the first */
     const char *cache_keys[2]; /* of memory.stat, the whole subtree's: pages the kernel can drop */
     const char *kills;         /* the file that has the count of OOM kills, oom_kill */
 };
 
-/* memsw counts memory and swap together: where it is full, reclaim by swapping cannot help.
- * Beyond memory.high nothing is killed, but the process is throttled to a crawl. */
+/* memsw counts memory and swap together: if it is full, reclaim by swapping cannot help. Beyond
+ * memory.high no process is killed, but throttled to a crawl. */
 static const struct hierarchy hierarchies[] = {
     {"cgroup",
      "memory",
@@ -57,7 +57,7 @@ static const struct hierarchy hierarchies[] = {
 #define HIERARCHIES (sizeof(hierarchies) / sizeof(hierarchies[0]))
 #define GAUGES      (sizeof(hierarchies[0].gauges) / sizeof(struct gauge))
 
-/* Where a hierarchy is mounted, and which of its groups is seen there as the top. */
+/* The mount point of a hierarchy, and the group that is its top there. */
 struct mount {
     bool found;
     char point[PATH_MAX];
@@ -73,7 +73,8 @@ struct headroom {
 
 /* ---- reading small files ------------------------------------------------------------------- */
 
-/* What "not there" looks like; anything else (no descriptors, no memory) must not pass for it. */
+/* Returns true for errors of a missing file; others (no descriptors, no memory) must not count as
+ * such. */
 static bool is_absent(int error)
 {
     return error == -ENOENT || error == -ENOTDIR || error == -EACCES || error == -EPERM ||
@@ -91,7 +92,8 @@ static int open_text(FILE **file, const char *root, const char *directory, const
     return *file ? 0 : -errno;
 }
 
-/* A number at the start of `text`, ended by space or the end. More than 64 bits are as many. */
+/* Parses a number at the start of `text`, ended by space or the end. More than 64 bits count as the
+ * largest number. */
 static bool parse_number(const char *text, uint64_t *value)
 {
     const char *at = text;
@@ -108,7 +110,8 @@ static bool parse_number(const char *text, uint64_t *value)
     return true;
 }
 
-/* A file that holds one number. 1 and the value; 0 if absent, "max" or malformed; or an errno. */
+/* Reads a file with one number. Returns 1 with the value; 0 if absent, "max" or malformed; or an
+ * errno. */
 static int read_number(const char *root, const char *directory, const char *name, uint64_t *value)
 {
     char line[64];
@@ -122,8 +125,8 @@ static int read_number(const char *root, const char *directory, const char *name
     return error;
 }
 
-/* Lines of "KEY VALUE" or "KEY: VALUE kB", values as they stand there. Returns how many of the
- * keys were found, or an errno; the others' values stay what they were. */
+/* Reads lines of "KEY VALUE" or "KEY: VALUE kB", without conversion. Returns how many of the keys
+ * were found, or an errno; the others' values are unchanged. */
 static int read_keys(const char *root, const char *directory, const char *name,
                      const char *const keys[2], uint64_t values[2])
 {
@@ -165,7 +168,8 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* Is `word` one of the comma-separated `list`? The empty word is the empty list only. */
+/* Returns true if `word` is in the comma-separated `list`. The empty word is only in the empty
+ * list. */
 static bool has_word(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -180,7 +184,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* What of `path` lies below `top` ("" for top itself); NULL if it does not. */
+/* Returns the part of `path` below `top` ("" for top itself); NULL if it is elsewhere. */
 static const char *path_below(const char *path, const char *top)
 {
     size_t length = strcmp(top, "/") ? strlen(top) : 0;
@@ -190,7 +194,8 @@ static const char *path_below(const char *path, const char *top)
     return strcmp(path + length, "/") ? path + length : "";
 }
 
-/* This process's group in a hierarchy, from "ID:CONTROLLERS:PATH". 1, 0 if there is none. */
+/* Finds this process's group in a hierarchy, from "ID:CONTROLLERS:PATH". 1, or 0 if there is
+ * none. */
 static int read_own_path(const struct headroom *headroom, const struct hierarchy *hierarchy,
                          char path[PATH_MAX])
 {
@@ -243,8 +248,7 @@ static bool split_mount(char *line, char **top, char **point, char **fstype, cha
     return strlen(*top) < PATH_MAX && strlen(*point) < PATH_MAX;
 }
 
-/* A mount that shows our group is better than one that does not, and the more of the groups above
- * ours it shows, the better. */
+/* Prefers a mount that shows our group, and then one that shows more of the groups above it. */
 static bool mount_is_better(const struct mount *mount, const char *top, const char *path)
 {
     bool now, then;
@@ -326,7 +330,7 @@ static void lower(uint64_t *value, uint64_t bound)
         *value = bound;
 }
 
-/* Takes what one cgroup directory says into account. */
+/* Applies the files of one cgroup directory. */
 typedef int apply_fn(const struct headroom *headroom, const struct hierarchy *hierarchy,
                      const char *directory, void *to);
 
@@ -399,8 +403,8 @@ static int apply_kills(const struct headroom *headroom, const struct hierarchy *
     return error;
 }
 
-/* From our group up to the top of the mount, or until `apply` returns 1: which is returned. Levels
- * that are not seen here set no limit. */
+/* Applies each group from ours up to the top of the mount, or until `apply` returns 1, which is
+ * returned. Groups that are not visible here set no limit. */
 static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_fn *apply, void *to)
 {
     const struct mount *mount = &headroom->mounts[index];
@@ -418,7 +422,7 @@ static int apply_hierarchy(const struct headroom *headroom, size_t index, apply_
     if (!below)
         below = path;
 
-    /* Outside of our cgroup namespace: only the mount's top can be asked. */
+    /* Outside of our cgroup namespace only the mount's top can be read. */
     if (!strncmp(below, "/..", 3) && (below[3] == '/' || !below[3]))
         below = "";
     length = snprintf(directory, sizeof(directory), "%s%s", mount->point, below);
@@ -507,7 +511,7 @@ int headroom_read_pool(const struct headroom *headroom, uint64_t hugepage_bytes,
         if (error < 0)
             return error;
 
-        /* Only the newer files may be missing. */
+        /* only the newer files may be missing */
         if (error == 0 && i < 2)
             return -EOPNOTSUPP;
         lower(&pages[i], NO_LIMIT_BYTES / hugepage_bytes);

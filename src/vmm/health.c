@@ -18,7 +18,7 @@ static bool has_news(const struct vmm_health *news)
     return news->suspect || news->lost;
 }
 
-/* The first reason stays, but loss is worse than doubt. */
+/* Reports a failure. The first reason stays, but loss replaces doubt. */
 static void report(struct health *health, bool lost, const char *why)
 {
     struct vmm_health *news = &health->news;

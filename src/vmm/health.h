@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * health - what a backend learns of its device's health, until somebody takes it
+ * health - a device's failures, until they are taken
  *
  * Backends report from any thread, as often as they like: reports of a kind are one until taken.
- * Whoever wants to know is called once for the first, on the reporting thread. For src/vmm.
+ * The listener is called once for the first, on the reporting thread. For src/vmm.
  */
 #ifndef GMSFS_VMM_HEALTH_H
 #define GMSFS_VMM_HEALTH_H
@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 struct health {
-    pthread_mutex_t mutex; /* of everything below */
+    pthread_mutex_t mutex; /* guards everything below */
     struct vmm_health news;
     void (*call)(void *context);
     void *context;

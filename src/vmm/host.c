@@ -37,7 +37,7 @@
 struct host {
     struct host_commit commit;
     unsigned memfd_flags;
-    int directory; /* memfd_open_huge's, for what is made bare; -1: none */
+    int directory; /* memfd_open_huge's, for pieces without memory; -1: none */
 };
 
 static const uint8_t zeros[ZEROS_BYTES];
@@ -111,8 +111,8 @@ static int choose_granularity(const struct host *host, uint64_t granularity_byte
     return 0;
 }
 
-/* Half of the machine, so that programs keep room beside it; huge pages were set aside for use as
- * such, so all of those. */
+/* Half of the machine, so that programs keep room beside it; all huge pages, because they were set
+ * aside for this use. */
 static int default_size(const struct host *host, uint64_t *size_bytes, char *why, size_t why_bytes)
 {
     struct headroom_info info;
@@ -133,8 +133,8 @@ static int default_size(const struct host *host, uint64_t *size_bytes, char *why
     return error;
 }
 
-/* A size beyond the machine's memory is not refused, as tmpfs does not: what counts is what is
- * there when memory is asked for. */
+/* A size beyond the machine's memory is accepted, as for tmpfs: only the free memory counts, when
+ * memory is made. */
 static int choose_size(const struct host *host, uint64_t size_bytes, struct vmm_device *device,
                        char *why, size_t why_bytes)
 {
@@ -163,7 +163,7 @@ static int choose_size(const struct host *host, uint64_t size_bytes, struct vmm_
 
 /* ---- identity ------------------------------------------------------------------------------ */
 
-/* The machine's id, or its name where it has none, such as in a container. */
+/* Reads the machine's id, or its name if it has no id, such as in a container. */
 static void read_machine(const char *root, char machine[IDENTITY_BYTES])
 {
     char path[4096];
@@ -259,7 +259,7 @@ static int host_adopt(struct vmm_device *device, struct vmm_piece *piece)
     piece->sealed = piece->sealed || memfd_is_sealed(piece->fd);
     if (!piece->sealed && fstat(piece->fd, &stat) == 0 &&
         (uint64_t)stat.st_size > piece->aligned_bytes)
-        piece->aligned_bytes = (uint64_t)stat.st_size; /* for a write that nobody recorded */
+        piece->aligned_bytes = (uint64_t)stat.st_size; /* grown for a write that was not recorded */
     return 0;
 }
 
@@ -302,7 +302,7 @@ static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
     int error = host_commit_make(&((struct host *)device->state)->commit, piece->fd,
                                  piece->aligned_bytes, aligned_bytes);
 
-    /* Shrinking to a size that it had cannot fail: the piece is not sealed. */
+    /* shrinking to its former size cannot fail: the piece is not sealed */
     if (error < 0 && ftruncate(piece->fd, (off_t)piece->aligned_bytes) < 0)
         return -errno;
     return error;
@@ -310,8 +310,8 @@ static int host_grow(struct vmm_device *device, const struct vmm_piece *piece,
 
 /* ---- transfers ----------------------------------------------------------------------------- */
 
-/* hugetlbfs has no write(2): its files are moved through a window of mapped pages. One of `to`
- * and `from` is given. */
+/* hugetlbfs has no write(2): its files are moved through a window of mapped pages. One of `to` and
+ * `from` is given. */
 static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8_t *from,
                        size_t bytes, uint64_t offset)
 {
@@ -343,7 +343,7 @@ static int move_mapped(const struct host *host, int fd, uint8_t *to, const uint8
     return 0;
 }
 
-/* Ordinary files. One of `to` and `from` is given. */
+/* For ordinary files. One of `to` and `from` is given. */
 static int move_plain(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
     int error = to ? file_read_at(fd, to, bytes, offset) : file_write_at(fd, from, bytes, offset);
@@ -364,8 +364,8 @@ static int host_read(struct vmm_device *device, const struct vmm_piece *piece, v
     return move(device->state, piece->fd, to, NULL, bytes, offset);
 }
 
-/* A client that may write has our description, too, and may have set O_APPEND: then pwrite(2) goes
- * to the end, where the seal stops it. */
+/* Writes by a description of its own. A client that may write shares the piece's description, and
+ * may have set O_APPEND: then pwrite(2) goes to the end, where the seal stops it. */
 static int write_by_own_description(const struct host *host, const struct vmm_piece *piece,
                                     const void *from, size_t bytes, uint64_t offset)
 {
@@ -411,7 +411,7 @@ static int host_seal(struct vmm_device *device, struct vmm_piece *piece, uint64_
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Makes and drops an empty piece: what cannot work is said at mount, not at the first client. */
+/* Makes and drops an empty piece: a failure is reported at mount, not at the first client. */
 static int probe(const struct host *host, char *why, size_t why_bytes)
 {
     struct vmm_piece piece = {.fd = -1, .fd_readonly = -1};

@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-/* Between two looks at the machine. The smaller, the less other processes can take meanwhile. */
+/* Bytes committed between two measurements of the machine. The fewer, the less memory other
+ * processes can take meanwhile. */
 #define COMMIT_CHUNK_BYTES (UINT64_C(64) << 20)
 
 int host_commit_open(const char *root, struct host_commit *c)
@@ -33,8 +34,8 @@ static int available(const struct host_commit *c, uint64_t *bytes)
     return error;
 }
 
-/* Grants `bytes` to the calling thread if machine and cgroup have them. What other threads are
- * taking right now may be in the numbers or not, so a refusal counts only when none is. */
+/* Grants `bytes` to the calling thread if machine and cgroup have them. Grants in progress on other
+ * threads may be in the numbers or not, so a refusal counts only when there are none. */
 static int commit_admit(struct host_commit *c, uint64_t bytes)
 {
     uint64_t left;
@@ -67,8 +68,9 @@ static void commit_finish(struct host_commit *c, uint64_t bytes)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* fallocate(2) may answer EINTR, and then has undone all of the call: frequent signals could keep
- * it from ever finishing, so they wait. (Linux 6.18 was not seen to be interrupted.) */
+/* Allocates pages. fallocate(2) may return EINTR, and has then undone the whole call: frequent
+ * signals could keep it from ever finishing, so they are blocked. (Linux 6.18 was not seen to be
+ * interrupted.) */
 static int allocate(int fd, uint64_t from, uint64_t bytes)
 {
     sigset_t all, before;
@@ -102,8 +104,8 @@ int host_commit_check_room(struct host_commit *c, uint64_t bytes)
     return left < bytes ? -ENOMEM : 0;
 }
 
-/* Huge pages come from a pool that says ENOSPC when it is empty; ordinary ones are asked for by
- * chunks, each after a look at what is left. */
+/* Huge pages come from a pool that returns ENOSPC when empty; ordinary ones are allocated in
+ * chunks, each after a measurement. */
 int host_commit_make(struct host_commit *c, int fd, uint64_t from, uint64_t to)
 {
     int error = host_commit_check_limit(to);

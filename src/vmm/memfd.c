@@ -11,16 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Linux 6.3; older C libraries do not know it, older kernels refuse it with EINVAL. */
+/* Since Linux 6.3; older C libraries lack it, older kernels refuse it with EINVAL. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
-/* While a mode is another than 0. */
+/* Held while a file's mode is not 0. */
 static pthread_mutex_t mode_mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool is_kept_out; /* this process may not override modes: seen */
+static _Atomic bool is_kept_out; /* this process was seen to have no right to override modes */
 
-static int prepared = -1; /* memfd_prepare_huge's */
+static int prepared = -1; /* by memfd_prepare_huge */
 
 int memfd_make(const char *name, unsigned flags)
 {
@@ -38,7 +38,7 @@ static int configure(int context, const char *key, const char *value)
     return fsconfig(context, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;
 }
 
-/* Its account is the tier's, so it has no bound of its own. */
+/* The tier's account bounds it, so it has no bound of its own. */
 static int mount_huge(void)
 {
     int context = fsopen("tmpfs", FSOPEN_CLOEXEC), directory = -1, error;
@@ -103,8 +103,8 @@ bool memfd_is_sealed(int fd)
     return seals >= 0 && (seals & F_SEAL_SEAL) && (seals & F_SEAL_SHRINK) && (seals & F_SEAL_GROW);
 }
 
-/* O_NONBLOCK: a lease would keep us waiting, for 45 s as a rule. It means nothing afterwards, but
- * is not what was asked for. */
+/* O_NONBLOCK: otherwise a lease would delay the open, mostly for 45 s. The flag is cleared
+ * afterwards, because the caller did not ask for it. */
 static int open_by_number(int fd, bool writable)
 {
     char path[64];

@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memfd - files of host memory: made, sealed, and opened anew
+ * memfd - files of host memory: made, sealed, and opened again
  *
- * Duplicates of a descriptor share one open file description: position, O_APPEND, flock(2), leases
- * and the owner of its signals are everybody's who has one. memfd_reopen makes another description
- * of the same memory. Mode 0 and the seals are what keeps a reader of another user a reader. For
- * src/vmm; any thread. A descriptor or a negative errno; all are closed on exec.
+ * Duplicates of a descriptor share one open file description: all their owners share position,
+ * O_APPEND, flock(2), leases and the owner of its signals. memfd_reopen makes another description
+ * of the same memory. Mode 0 and the seals keep a reader of another user a reader. For src/vmm; any
+ * thread. A descriptor or a negative errno; all are closed on exec.
  */
 #ifndef GMSFS_VMM_MEMFD_H
 #define GMSFS_VMM_MEMFD_H
 
 #include <stdbool.h>
 
-/* An empty one that can be sealed and never be executed, where the kernel can promise that; `flags`
- * of memfd_create(2) besides. Its user may open it. */
+/* Makes an empty file that can be sealed and never be executed, if the kernel can promise that;
+ * `flags` of memfd_create(2) besides. Its user may open it. */
 int memfd_make(const char *name, unsigned flags);
-/* A directory of files in memory that has no name, for memfd_make_in: its files are of huge pages
- * where the kernel has some and a file fills them, whatever it does for memfds. Making, writing and
- * freeing those takes a fraction. -EPERM: that is for CAP_SYS_ADMIN; other errors of a kernel
- * without them. */
+/* Makes a directory of files in memory that has no name, for memfd_make_in: its files use huge
+ * pages if the kernel has some and a file fills them, regardless of the kernel's setting for
+ * memfds. Making, writing and freeing those takes a fraction of the time. -EPERM: it needs
+ * CAP_SYS_ADMIN; other errors of a kernel without them. */
 int memfd_open_huge(void);
-/* While this process still may: the next memfd_open_huge gives what is made here. Once, before
- * there are threads. */
+/* Makes the directory for the next memfd_open_huge while this process still may. Once, before
+ * threads start. */
 void memfd_prepare_huge(void);
-/* An empty file in it, as memfd_make; its size cannot be sealed. */
+/* Makes an empty file in it, as memfd_make; its size cannot be sealed. */
 int memfd_make_in(int directory);
-/* A read-only one with a description of its own, of a file that was just made. */
+/* Opens a file that was just made read-only, with a description of its own. */
 int memfd_open_readonly(int fd);
-/* Nobody may open it from now on but who may override modes, or is its user and changes them. */
+/* Closes the file to all other processes, except those that may override modes, or run as its user
+ * and change them. */
 int memfd_close_to_others(int fd);
-/* Its size is final. */
+/* Makes the size final. */
 int memfd_seal(int fd);
 bool memfd_is_sealed(int fd);
-/* A file in memory, as it is; a GPU's descriptor is none. */
+/* Returns true for a file in memory; a GPU's descriptor is none. */
 bool memfd_is_file(int fd);
-/* One with a description of its own, read-only or not, of a file that is closed to others and stays
- * so: an ordinary user's process cannot open it either, so for some microseconds its user may, who
- * could change the mode anyway; nobody else ever may. Never waits: -EBUSY, somebody has taken a
- * lease (fcntl(2)), which only its user and CAP_LEASE can. -EMFILE, -ENFILE, -ENOMEM; -ENOENT:
- * /proc is not there. */
+/* Opens a file that is closed to others again, read-only or not, with a description of its own. An
+ * ordinary user's process cannot open it either, so for some microseconds the mode lets its user,
+ * who could change the mode anyway; it never lets other users. Never waits: -EBUSY: a process has
+ * taken a lease (fcntl(2)), which only its user and CAP_LEASE can. -EMFILE, -ENFILE, -ENOMEM;
+ * -ENOENT: /proc is missing. */
 int memfd_reopen(int fd, bool writable);
 
 #endif

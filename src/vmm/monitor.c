@@ -14,33 +14,34 @@
 #include <string.h>
 #include <time.h>
 
-#define ENDING_S    1 /* for a thread that is in the library */
+#define ENDING_S    1 /* bound of waiting for a thread inside the library */
 #define WHY_BYTES   256
-#define STACK_BYTES (1024u * 1024) /* the library's own; untouched, it is free */
+#define STACK_BYTES (1024u * 1024) /* for the library; untouched pages cost nothing */
 
 struct monitor {
     const struct monitor_source *source;
     const char *driver;
     uint8_t uuid[16];
     pthread_t thread;
-    void *state;           /* the source's; the thread's alone */
-    pthread_mutex_t mutex; /* of everything below */
+    void *state;           /* of the source; used by the thread alone */
+    pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t asked, answered;
-    struct health *health; /* these two are no more once it is ending */
+    struct health *health; /* health, measurement: not valid once it is ending */
     struct measurement *measurement;
-    void *events; /* the source's; NULL: it tells none */
-    bool opened;  /* or that failed */
+    void *events; /* of the source; NULL: it reports none */
+    bool opened;  /* or failed to */
     int error;    /* of opening */
     char why[WHY_BYTES];
-    bool opens_late; /* nobody waits for it any more */
+    bool opens_late; /* no thread waits for the opening any more */
     bool was_waited_for;
     bool wanted, ending;
-    bool ended, abandoned;  /* the thread; by monitor_free, so the thread frees */
-    uint64_t rounds;        /* answers, good or bad */
-    enum monitor_word last; /* of those answers */
+    bool ended,
+        abandoned;   /* ended: the thread has; abandoned: monitor_free left the freeing to it */
+    uint64_t rounds; /* number of answers, good or bad */
+    enum monitor_word last; /* the last answer */
 };
 
-/* Under the mutex, but for the call itself. */
+/* Called under the mutex, which is released during the library's call. */
 static void ask(struct monitor *monitor)
 {
     enum monitor_word word;
@@ -56,7 +57,7 @@ static void ask(struct monitor *monitor)
     pthread_cond_broadcast(&monitor->answered);
 }
 
-/* Errors of the GPU are told from now on, or it is said that they are not. */
+/* Starts to report errors of the GPU, or logs why they are not reported. */
 static void wait_for_events(struct monitor *monitor)
 {
     const struct monitor_source *source = monitor->source;
@@ -80,7 +81,7 @@ static void wait_for_events(struct monitor *monitor)
         log_info("device %s: errors of the GPU are not told: %s", monitor->driver, why);
 }
 
-/* 0: the library can be asked. */
+/* Returns 0 if the library can be asked. */
 static int open_source(struct monitor *monitor)
 {
     char why[WHY_BYTES] = "";
@@ -140,8 +141,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Under the mutex: `rounds` more answers, the first may be of a question from before. False: there
- * were none in time. */
+/* Waits for `rounds` more answers, under the mutex; the first may be to an earlier question. False:
+ * they did not come in time. */
 static bool await_answers(struct monitor *monitor, unsigned rounds, unsigned patience_ms)
 {
     struct timespec until = clock_after_ms(CLOCK_MONOTONIC, patience_ms);
@@ -278,7 +279,7 @@ void monitor_free(struct monitor *monitor)
     pthread_t thread = monitor->thread;
     pthread_mutex_unlock(&monitor->mutex);
     if (!is_last) {
-        pthread_detach(thread); /* a library that hangs; the thread frees what it uses */
+        pthread_detach(thread); /* the library hangs; the thread frees what it uses */
         return;
     }
     pthread_join(thread, NULL);

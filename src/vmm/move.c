@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define BOUNCE_BYTES (UINT64_C(4) << 20)  /* between device and disk */
-#define DIRECT_BYTES (UINT64_C(64) << 10) /* fewer go through the page cache */
+#define DIRECT_BYTES (UINT64_C(64) << 10) /* shorter moves go through the page cache */
 
 /* ---- account ------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier)
     return vmm->beside[tier].total_bytes - atomic_load(&vmm->beside_taken_bytes[tier]);
 }
 
-/* Of what the device's unit is, first: a copy has all that the original has. */
+/* Rounds up to the device's unit first: a copy has all bytes of the original. */
 uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
 {
     uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
@@ -141,7 +141,7 @@ int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset
     return backend->populate(vmm_device_of(vmm, piece), piece, offset, bytes);
 }
 
-/* Where a mapping of these bytes begins, and how long it is. */
+/* The begin and length of a mapping of these bytes. */
 struct window {
     uint64_t start;
     size_t length;
@@ -155,7 +155,8 @@ static struct window frame(const struct vmm *vmm, uint64_t offset, uint64_t byte
     return (struct window){.start = start, .length = (offset + bytes - start + mask) & ~mask};
 }
 
-/* Through a mapping of the host tier's side: the other side reads into it or writes from it. */
+/* Moves through a mapping of the host tier's side: the other side reads into it or writes from
+ * it. */
 static int move_mapped(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
                        uint64_t offset, uint64_t bytes)
 {
@@ -177,7 +178,7 @@ static int move_mapped(struct vmm *vmm, const struct vmm_piece *from, struct vmm
     return error;
 }
 
-/* Between device and disk. A file is not mapped: a disk that fails would be a signal. */
+/* Moves between device and disk. Files are not mapped, because a failing disk would be a signal. */
 static int move_bounced(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to,
                         uint64_t offset, uint64_t bytes)
 {
@@ -209,7 +210,7 @@ static int move_bytes(struct vmm *vmm, const struct vmm_piece *from, struct vmm_
     return move_bounced(vmm, from, to, offset, bytes);
 }
 
-/* With a descriptor of the disk's side that goes past the page cache, if there can be one. */
+/* Moves with a descriptor of the disk's side that bypasses the page cache, if possible. */
 static int move_direct(struct vmm *vmm, const struct vmm_piece *from, const struct vmm_piece *to,
                        uint64_t offset, uint64_t bytes)
 {
@@ -239,7 +240,7 @@ int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to
     if ((from->tier == VMM_TIER_DISK || to->tier == VMM_TIER_DISK) && bytes >= DIRECT_BYTES)
         return move_direct(vmm, from, to, offset, bytes);
     error = move_bytes(vmm, from, to, offset, bytes);
-    /* A file in memory has no other room than that. */
+    /* for a file in memory, no room means no memory */
     return error == -ENOSPC && to->tier == VMM_TIER_HOST ? -ENOMEM : error;
 }
 

@@ -2,9 +2,9 @@
 /*
  * nvml - the part of NVIDIA's management library that the daemon uses, opened at run time
  *
- * It tells what the driver API does not: how much of a GPU others hold, and what goes wrong with
- * it. It needs no context. Declarations are our own (NVML API reference); a machine without the
- * library lacks those numbers and events, and nothing else.
+ * It reports facts that the driver API does not: the memory of a GPU that other processes hold, and
+ * the GPU's errors. It needs no context. Declarations are our own (NVML API reference); without the
+ * library only those numbers and events are missing.
  *
  * Threads: all functions from any thread; NVML is thread-safe.
  */
@@ -37,7 +37,7 @@ struct nvml_memory {
 struct nvml_event {
     struct nvml_device *device;
     unsigned long long type; /* one of NVML_EVENT_* */
-    unsigned long long data; /* of an Xid: its number */
+    unsigned long long data; /* number of an Xid */
     unsigned gpu_instance, compute_instance;
 };
 
@@ -63,8 +63,8 @@ struct nvml {
 #undef NVML_FUNCTION
 };
 
-/* Opens libnvidia-ml.so.1 and initialises it; once a process is enough. -ENODEV: it is not there,
- * or knows no driver; `error` says why. */
+/* Opens libnvidia-ml.so.1 and initialises it; once a process is enough. -ENODEV: it is missing, or
+ * finds no driver; `why` explains it. */
 int nvml_open(struct nvml *nvml, char *why, size_t why_bytes);
 
 #endif

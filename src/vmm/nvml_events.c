@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define WAIT_MS       1000           /* in NVML; so long an ended watch keeps its thread at most */
-#define LOOK_AGAIN_MS 200            /* until a GPU that is said to be lost is looked at again */
-#define THREAD_STACK  (1024u * 1024) /* NVML's own; untouched, it is free */
+#define WAIT_MS       1000 /* in NVML; also how long an ended watch keeps its thread at most */
+#define LOOK_AGAIN_MS 200  /* until a GPU that is reported lost is checked again */
+#define THREAD_STACK  (1024u * 1024) /* for NVML; untouched pages cost nothing */
 
 struct nvml_events {
     struct nvml nvml;
@@ -21,7 +21,7 @@ struct nvml_events {
     struct nvml_event_set *set;
     struct complaints complaints;
     bool started;
-    pthread_mutex_t mutex; /* of what follows */
+    pthread_mutex_t mutex; /* guards the rest */
     struct health *health; /* NULL: it is ending */
 };
 
@@ -62,7 +62,7 @@ static void judge(struct nvml_events *events, const struct nvml_event *event)
     report(events, kind, why);
 }
 
-/* False: it was a passing disturbance. */
+/* Checks again. False: it was a passing disturbance. */
 static bool is_lost(struct nvml_events *events)
 {
     struct nvml_memory memory;
@@ -88,8 +88,8 @@ static void destroy(struct nvml_events *events)
     free(events);
 }
 
-/* From a lost GPU nothing more is to be heard; the thread stays until it is told to end, for it is
- * the one that frees. */
+/* After the loss of a GPU no more events come; the thread stays until it is told to end, because it
+ * frees the struct. */
 static void *run(void *argument)
 {
     struct nvml_events *events = argument;
@@ -113,7 +113,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* A GPU without ECC has no such events, but Xids. */
+/* A GPU without ECC has Xids only. */
 static int listen(struct nvml_events *events, char *why, size_t why_bytes)
 {
     const struct nvml *nvml = &events->nvml;

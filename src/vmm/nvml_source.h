@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvml_source - NVML, as the monitor asks a management library (monitor.h)
+ * nvml_source - NVML as a source of the monitor (monitor.h)
  */
 #ifndef GMSFS_VMM_NVML_SOURCE_H
 #define GMSFS_VMM_NVML_SOURCE_H

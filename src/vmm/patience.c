@@ -18,12 +18,12 @@ struct patience {
     const char *device;
     unsigned ms;
     pthread_t thread;
-    pthread_mutex_t mutex; /* of everything below */
+    pthread_mutex_t mutex; /* guards everything below */
     pthread_cond_t changed;
-    const char *call; /* that goes on; NULL: none */
+    const char *call; /* the call in progress; NULL: none */
     uint64_t number;  /* of the call */
     uint64_t begun_ms;
-    bool told;    /* of this call */
+    bool told;    /* this call was logged */
     bool resting; /* the thread waits for a call */
     bool ending;
 };

@@ -6,12 +6,12 @@
 #define KIB (UINT64_C(1) << 10)
 
 #define CREDIT_MIN_BYTES (256 * KIB)
-#define CREDIT_PART      4u /* of what is left for everybody */
-/* Of the reserve: allocations may have taken all of the rest since the last look. */
+#define CREDIT_PART      4u /* of the bytes left for users */
+/* Of the reserve: allocations may have taken all other memory since the last look. */
 #define CREDIT_RESERVE_PART 8u
-#define STALE_MS            1000u /* others take memory, too */
+#define STALE_MS            1000u /* other processes take memory, too */
 #define SMALL_BYTES         (64 * KIB)
-#define REFUSED_MS          20u /* who asks again and again has no look done each time */
+#define REFUSED_MS          20u /* a user that asks again and again does not cause a look each time */
 
 static uint64_t subtract(uint64_t from, uint64_t what)
 {

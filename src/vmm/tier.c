@@ -2,8 +2,8 @@
 /*
  * tier - memory beside the device
  *
- * The host tier is the backend for host memory once more, whatever the device is; the disk tier is
- * disk.c. Each has an account of its own. Their pieces are read without a driver.
+ * The host tier uses the backend for host memory, for any kind of device; the disk tier is disk.c.
+ * Each has an account of its own. Their pieces are read without a driver.
  */
 #include "vmm/tier.h"
 

@@ -49,7 +49,7 @@ void vmm_wake(const struct vmm_options *options)
         kind->functions->wake();
 }
 
-/* Does it tell of such a device? */
+/* Returns true if the description is of a device of this kind. */
 static bool fits(const struct vmm_description *description, const struct backend *kind)
 {
     uint64_t granularity = description->granularity_bytes;
@@ -59,7 +59,7 @@ static bool fits(const struct vmm_description *description, const struct backend
            description->total_bytes >= granularity && description->total_bytes % granularity == 0;
 }
 
-/* Its texts end, whoever wrote them. */
+/* Copies the description; makes sure that its texts end. */
 static void fill_device(struct vmm_device *device, const struct vmm_description *from)
 {
     snprintf(device->name, sizeof(device->name), "%.63s", from->name);
@@ -176,7 +176,8 @@ void vmm_close(struct vmm *vmm)
     free(vmm);
 }
 
-/* The account counts what is only being made, so for moments it may say more than the device. */
+/* The account includes pieces that are still being made, so for moments it may exceed the device's
+ * count. */
 static void get_others(const struct vmm *vmm, struct vmm_info *info)
 {
     uint64_t held_bytes;
@@ -306,7 +307,7 @@ int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece
     if (seal && size_bytes == 0)
         return -EINVAL;
 
-    /* Off the end of off_t, hence beyond any device. */
+    /* beyond off_t, hence beyond any device */
     if (aligned_bytes < size_bytes || aligned_bytes > INT64_MAX)
         return -ENOMEM;
     error = vmm->backend->create(&vmm->device, aligned_bytes, seal, piece);
@@ -407,7 +408,7 @@ int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable,
     return 0;
 }
 
-/* A copy of its own. */
+/* Lends a copy. */
 static int lend_copy(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
                      struct vmm_loan *loan)
 {

@@ -2,16 +2,15 @@
 /*
  * vmm - physical memory of one device, as descriptors
  *
- * An allocation of memory is a descriptor: whoever holds one keeps the memory alive. This module
- * creates, grows, seals, reads, writes and closes such pieces, and keeps the device's account. It
- * knows nothing of stores, files or requests. Backends: host (memfd) and cuda (the driver's
- * exported handles). A further backend is one table of functions (vmm_backend.h) and a row in the
- * table of backends (backends.h).
+ * An allocation of memory is a descriptor: each process with one keeps the memory alive. This
+ * module creates, grows, seals, reads, writes and closes such pieces, and keeps the device's
+ * account. It knows nothing of stores, files or requests. Backends: host (memfd) and cuda (the
+ * driver's exported handles). A further backend is one table of functions (vmm_backend.h) and a row
+ * in the table of backends (backends.h).
  *
  * Threads: vmm_reserve/vmm_unreserve/vmm_get_info from any thread (atomic account), vmm_set_aside
- * and what relies on aside_bytes from one; the piece
- * functions from any thread, but one piece by one thread at a time, except reads and writes of a
- * piece that does not grow meanwhile.
+ * and the functions that rely on aside_bytes from one; the piece functions from any thread, but one
+ * piece by one thread at a time, except reads and writes of a piece that does not grow meanwhile.
  */
 #ifndef GMSFS_VMM_VMM_H
 #define GMSFS_VMM_VMM_H
@@ -25,10 +24,10 @@ struct vmm;
 
 #define VMM_DEVICE_BYTES    64
 #define VMM_PATH_BYTES      256
-#define VMM_MOVE_STEP_BYTES (UINT64_C(64) << 20) /* as much as one vmm_move should be given */
+#define VMM_MOVE_STEP_BYTES (UINT64_C(64) << 20) /* largest useful vmm_move */
 
-/* Where memory is. Besides the device's own there may be host memory and a disk, each with an
- * account of its own: for what is moved away from the device. */
+/* The place of memory. Besides the device there may be tiers of host memory and of a disk for
+ * memory that is moved off the device, each with an account of its own. */
 enum vmm_tier {
     VMM_TIER_DEVICE = 0,
     VMM_TIER_HOST,
@@ -36,26 +35,26 @@ enum vmm_tier {
     VMM_TIER_COUNT,
 };
 
-/* What a client does with a descriptor. The numbers are the ABI's (enum gmsfs_memory), which
- * nothing down here knows. */
+/* The use that a client makes of a descriptor. The numbers are the ABI's (enum gmsfs_memory), which
+ * src/vmm does not know. */
 enum vmm_memory {
     VMM_MEMORY_HOST = 0,
     VMM_MEMORY_CUDA = 1,
 };
 
 struct vmm_options {
-    const char *backend;           /* its name, one of backends.h; NULL: the default */
+    const char *backend;           /* name in backends.h; NULL: the default */
     char device[VMM_DEVICE_BYTES]; /* cuda: index, GPU-UUID or PCI id; "": the first */
-    uint64_t size_bytes; /* 0: host: half of what the machine (and its cgroup) has, cuda: all */
+    uint64_t size_bytes; /* 0: host: half of the memory of the machine or its cgroup, cuda: all */
     uint64_t granularity_bytes;   /* power of two >= page size; 0 = 2 MiB, or the device's own */
     uint64_t hugepage_bytes;      /* host: 0 = ordinary pages; else 2 MiB or 1 GiB (MFD_HUGETLB) */
     uint8_t uuid[16];             /* host: all zeros: derived from the machine id and "host" */
-    uint64_t copier_idle_ms;      /* cuda: the copier leaves after so long without transfers */
-    uint64_t host_bytes;          /* of the host tier; 0: there is none */
+    uint64_t copier_idle_ms;      /* cuda: the copier ends after this time without transfers */
+    uint64_t host_bytes;          /* of the host tier; 0: no such tier */
     uint64_t host_hugepage_bytes; /* its pages, as hugepage_bytes */
-    char spill[VMM_PATH_BYTES];   /* directory of the disk tier, absolute; "": there is none */
-    uint64_t spill_bytes;         /* of the disk tier; not 0 where there is one */
-    bool is_tier;                 /* set inside, for memory beside the device */
+    char spill[VMM_PATH_BYTES];   /* directory of the disk tier, absolute; "": no such tier */
+    uint64_t spill_bytes;         /* of the disk tier; not 0 if there is one */
+    bool is_tier;                 /* internal, for memory beside the device */
 };
 
 struct vmm_info {
@@ -66,24 +65,24 @@ struct vmm_info {
     uint64_t granularity_bytes;
     uint64_t total_bytes;
     uint64_t used_bytes;       /* reserved for pieces that exist, are being made, or being freed */
-    uint64_t aside_bytes;      /* set aside: vmm_reserve does not give them */
-    uint64_t host_total_bytes; /* of the host tier; 0: there is none */
+    uint64_t aside_bytes;      /* set aside: vmm_reserve does not use them */
+    uint64_t host_total_bytes; /* of the host tier; 0: no such tier */
     uint64_t host_used_bytes;
-    uint64_t spill_total_bytes; /* the same of the disk tier */
+    uint64_t spill_total_bytes; /* the same for the disk tier */
     uint64_t spill_used_bytes;
-    unsigned create_threads; /* that together make pieces the quickest; 0: one for each processor */
-    unsigned free_threads;   /* likewise of giving them back; 0: some */
+    unsigned create_threads; /* best number of threads to make pieces; 0: one for each processor */
+    unsigned free_threads;   /* likewise to free them; 0: some */
     /* GPUs only */
     char pci_id[16];
-    char version_name[16]; /* of the driver's version: "cuda_version" */
+    char version_name[16]; /* name of the driver's version: "cuda_version" */
     char version[16];      /* "13.0" */
-    bool knows_others;     /* as of the last measurement: the next two say something */
-    uint64_t free_bytes;   /* of the device, for anybody */
-    uint64_t other_bytes;  /* held by others: programs, and whoever still maps what was freed */
+    bool knows_others;     /* the last measurement set the next two */
+    uint64_t free_bytes;   /* of the device, for any process */
+    uint64_t other_bytes;  /* held by other programs, or still mapped after they were freed */
 };
 
-/* What a process has to know of a device that another one had open before it. It is kept by one
- * build for another. */
+/* The facts about a device that a process needs if another one had it open before. Builds exchange
+ * it. */
 struct vmm_description {
     char backend[16];
     char name[64];
@@ -99,189 +98,191 @@ _Static_assert(sizeof(struct vmm_description) == 200, "it is kept by one build f
 
 #define VMM_WHY_BYTES 128
 
-/* Bad news of the device. */
+/* A failure of the device. */
 struct vmm_health {
-    bool suspect; /* bytes of what exists now may be damaged */
+    bool suspect; /* bytes of existing pieces may be damaged */
     bool lost;    /* the device is gone */
     char why[VMM_WHY_BYTES];
 };
 
 struct vmm_piece {
     int fd;          /* readable and writable; -1: none */
-    int fd_readonly; /* for readers, the same one where there is no weaker; -1: none */
+    int fd_readonly; /* for readers; the same one if there is no weaker one; -1: none */
     uint64_t size_bytes;
-    uint64_t aligned_bytes; /* memory really committed */
+    uint64_t aligned_bytes; /* committed memory */
     enum vmm_tier tier;
     bool sealed;
-    /* Of GPUs, and of host memory beside them: which memory of its tier it is, never
-     * another's; 0: nobody has to know. */
+    /* For GPUs, and host memory beside them: number of this memory in its tier, never reused; 0:
+     * not needed. */
     uint64_t serial;
-    /* A spool is host memory; `made` is what it will be when it is sealed, if that is there
-     * already: so many of its first bytes are in it. */
+    /* A spool is host memory; `made` is the memory that it becomes when sealed, if that exists
+     * already: its first clean_bytes are copied. */
     struct {
         bool exists;
         int fd;
         uint64_t serial, aligned_bytes, clean_bytes;
     } made;
-    /* What it had as a spool, until vmm_drop_former: somebody may be reading there. */
+    /* Descriptors that the piece had as a spool, until vmm_drop_former: they may still be in use
+     * for reads. */
     unsigned former_count;
     int former[2];
 };
 
-/* Bytes that somebody wants to read. */
+/* Bytes to be read. */
 struct vmm_span {
     uint64_t offset;
     size_t bytes;
-    /* Who reads: an open file, by a number that is never used again, which goes on from where it
-     * was as a rule; then bytes may be fetched before it wants them, up to `end`. 0: nobody in
-     * particular, or the bytes may change between two reads. */
+    /* Number of the reading open file, never reused, which mostly reads on sequentially; then bytes
+     * up to `end` may be fetched in advance. 0: no particular reader, or the bytes may change
+     * between two reads. */
     uint64_t reader;
     uint64_t end;
 };
 
 #define VMM_LOAN_PARTS 2u
 
-/* Bytes to be looked at until vmm_end_loan. */
+/* Bytes that can be read until vmm_end_loan. */
 struct vmm_loan {
     unsigned count;
     struct {
         const void *at;
         size_t bytes;
-        unsigned entry; /* the backend's */
+        unsigned entry; /* number of the backend's own */
     } parts[VMM_LOAN_PARTS];
-    void *buffer; /* vmm's own; NULL: none */
+    void *buffer; /* memory of vmm; NULL: none */
 };
 
-/* What vmm_open needs rights for that this process is about to give up. Before there are threads.
- */
+/* Prepares the part of vmm_open for which this process has rights that it is about to give up.
+ * Called before threads start. */
 void vmm_prepare(const struct vmm_options *options);
-/* Nobody has used the device since the machine started, so its driver still has to make device
- * files, which needs rights: vmm_wake has it do so, in a process that ends then. */
+/* Returns true if no process has used the device since the machine started: then its driver has to
+ * make device files first, which needs rights. vmm_wake makes the driver do so, in a process that
+ * ends afterwards. */
 bool vmm_is_asleep(const struct vmm_options *options);
 void vmm_wake(const struct vmm_options *options);
 int vmm_open(const struct vmm_options *options, struct vmm **vmm, char *why, size_t why_bytes);
-/* The same device, as another process has described it: it is there at once. Its driver is opened
- * meanwhile; only what makes memory or moves bytes waits for it, half a minute at most (-EIO), and
- * fails with -ENODEV or -EIO where it does not open; then it is tried again later. A description
- * that does not fit `options` is not believed: then this is vmm_open. */
+/* Opens the same device as another process has described it, at once. A thread opens the driver
+ * meanwhile; only calls that make memory or move bytes wait for it, half a minute at most (-EIO),
+ * and fail with -ENODEV or -EIO if it does not open; later calls try again. A description that does
+ * not fit `options` is ignored: this is vmm_open then. */
 int vmm_reopen(const struct vmm_options *options, const struct vmm_description *description,
                struct vmm **vmm, char *why, size_t why_bytes);
 void vmm_describe(const struct vmm *vmm, struct vmm_description *description);
 void vmm_close(struct vmm *vmm);
 void vmm_get_info(const struct vmm *vmm, struct vmm_info *info);
-/* Asks the device what others hold of it, and never waits. True: it is being asked, and the call of
- * vmm_on_measurement comes when that is over; until then vmm_get_info tells what was known before.
- * Who asks while it is being asked shares the answer, which may be of a moment earlier. A library
- * that hangs answers late or never: whoever waits needs a bound. False: nobody can be asked, and no
- * call comes on its account; vmm_get_info tells all that there is. Any thread. */
+/* Asks the device how much other processes hold of it, and never waits. True: the question is being
+ * asked, and the call of vmm_on_measurement follows; until then vmm_get_info has the previous
+ * answer. A caller that asks meanwhile shares the answer, which may be slightly older. A library
+ * that hangs answers late or never, so a waiting caller needs a bound. False: this device cannot be
+ * asked, no call follows; vmm_get_info has all that is known. Any thread. */
 bool vmm_measure(struct vmm *vmm);
-/* The call comes from any thread, once for each measurement that is over, whatever came of it; it
- * must be short and not call back. None comes after a call with NULL, and none that was over before
- * is told. */
+/* Sets the function that is called, from any thread, after each measurement, successful or not; it
+ * must be short and not call back. Measurements that ended before are not reported; NULL ends the
+ * calls. */
 void vmm_on_measurement(struct vmm *vmm, void (*call)(void *context), void *context);
-/* The call comes from any thread, once for the first news after the last vmm_take_health (also news
- * from before); it must be short and not call back. None comes after a call with NULL. */
+/* Sets the function that is called, from any thread, at the first news after the last
+ * vmm_take_health (also for earlier news); it must be short and not call back. NULL ends the
+ * calls. */
 void vmm_on_health(struct vmm *vmm, void (*call)(void *context), void *context);
-/* False: there is none. Any thread. */
+/* Returns the news about the device's health. False: there are none. Any thread. */
 bool vmm_take_health(struct vmm *vmm, struct vmm_health *news);
-/* size up to the granularity; 0 if that overflows */
+/* Rounds a size up to the granularity; 0 if that overflows. */
 uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes);
 
-/* The account: -ENOMEM if it does not fit. Bytes are multiples of the granularity. */
+/* Reserves bytes in the account: -ENOMEM if they do not fit. Bytes are multiples of the
+ * granularity. */
 int vmm_reserve(struct vmm *vmm, uint64_t bytes);
 void vmm_unreserve(struct vmm *vmm, uint64_t bytes);
-/* How much is set aside from now on, more or less than before. -ENOMEM: then it is as it was. */
+/* Changes how many bytes are set aside, up or down. -ENOMEM: unchanged. */
 int vmm_set_aside(struct vmm *vmm, uint64_t bytes);
 uint64_t vmm_get_aside(const struct vmm *vmm);
-/* Neither in use nor set aside. */
+/* Returns the bytes that are neither in use nor set aside. */
 uint64_t vmm_get_free(const struct vmm *vmm);
 
-/* The same of a tier. */
+/* The same functions for a tier. */
 bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier);
-/* What a piece that has `size_bytes` costs in it. */
+/* Returns the bytes that a piece of `size_bytes` needs in the tier. */
 uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes);
 int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes);
 uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier);
-uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier); /* by its account */
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier); /* by the tier's account */
 
-/* All of these run on helper threads: they may be slow. None touches the account. */
+/* All functions below run on helper threads: they may be slow. None changes the account. */
 
-/* Zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`, sealed
- * against resizing, mode 0. size 0 with seal false makes an empty spool. -ENOMEM when machine or
- * cgroup or the device lack it (which has then been measured, if it answers within 50 ms), -EMFILE
- * when descriptors run out, -ENODEV when the device is gone, -EIO when the driver says anything
- * else (logged). */
+/* Makes zeroed memory of vmm_align(size) bytes, committed (never a later SIGBUS) and, if `seal`,
+ * sealed against resizing, mode 0. size 0 with seal false makes an empty spool. -ENOMEM if machine,
+ * cgroup or device have too little memory (the device has then been measured, if it answers within
+ * 50 ms), -EMFILE if descriptors run out, -ENODEV if the device is gone, -EIO for any other error
+ * of the driver (logged). */
 int vmm_create(struct vmm *vmm, uint64_t size_bytes, bool seal, struct vmm_piece *piece);
-/* The same in a tier, sealed. -EOPNOTSUPP: there is none. In the host tier the memory itself is
- * still to be made, by vmm_populate: making it takes longer than filling it, so who fills it by
- * parts on several threads makes it so, too. Before that it must not be written or mapped */
+/* The same in a tier, sealed. -EOPNOTSUPP: no such tier. In the host tier the memory itself still
+ * has to be made by vmm_populate: making takes longer than filling, so threads that fill parts of
+ * it make these parts, too. Until then it must not be written or mapped. */
 int vmm_create_in(struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes,
                   struct vmm_piece *piece);
-/* Commits what these bytes of a piece of vmm_create_in need; nothing, where that is done. Errors as
- * vmm_create. Any thread, others may make and fill other parts meanwhile */
+/* Commits the memory of these bytes of a piece of vmm_create_in, if it is not there yet. Errors as
+ * vmm_create. Any thread; other threads may make and fill other parts meanwhile. */
 int vmm_populate(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes);
-/* Copies bytes from `offset` on, at the same place, between two sealed pieces of which at least one
+/* Copies bytes from `offset` on, to the same place, between two sealed pieces of which at least one
  * is in the host tier. Errors as vmm_read and vmm_write. */
 int vmm_move(struct vmm *vmm, const struct vmm_piece *from, struct vmm_piece *to, uint64_t offset,
              uint64_t bytes);
-/* All bytes of the piece are where they stay: what went wrong with it on the way there is told,
- * once.
- */
+/* Writes all bytes of the piece to their final place, and returns an error of earlier writes,
+ * once. */
 int vmm_sync(struct vmm *vmm, const struct vmm_piece *piece);
-#define VMM_PROBE_BYTES 4096u /* what `offset` and `bytes` of vmm_probe are multiples of */
-/* Is it as long as it was, and can these bytes be read, past any cache? -EIO: no. */
+#define VMM_PROBE_BYTES 4096u /* unit of vmm_probe's `offset` and `bytes` */
+/* Checks that the piece has its length, and reads these bytes, past any cache. -EIO: one of these
+ * failed. */
 int vmm_probe(struct vmm *vmm, const struct vmm_piece *piece, uint64_t offset, uint64_t bytes);
-/* What was a piece's in another process. */
+/* Descriptors that another process had for a piece. */
 struct vmm_kept {
     int fd;
     int fd_readonly; /* -1: none */
 };
-/* The piece that a process which is gone had under these descriptors, which become the piece's; not
- * `sealed`: a spool, or what it has become in that process's last moment, as the piece then says.
- * After a failure they are the caller's. Without one for readers it is made anew where there has to
- * be one: -EMFILE, -EACCES, …: as open(2) */
+/* Takes over a piece of a process that has gone, by its descriptors, which become the piece's; not
+ * `sealed`: a spool, or the memory that it became in that process's last moment, as the piece then
+ * says. On failure the descriptors stay the caller's. A missing descriptor for readers is made
+ * again if the backend needs one: -EMFILE, -EACCES, …: as open(2). */
 int vmm_adopt(struct vmm *vmm, enum vmm_tier tier, const struct vmm_kept *kept, uint64_t size_bytes,
               uint64_t aligned_bytes, bool sealed, struct vmm_piece *piece);
 /* Commits a spool's memory up to `aligned_bytes`. */
 int vmm_grow(struct vmm *vmm, struct vmm_piece *piece, uint64_t aligned_bytes);
-/* Makes sure that a spool could be ended at this size: its memory is there, and its bytes are in
- * it. It stays a spool. False of vmm_can_settle: there is nothing to do. */
+/* Makes sure that a spool could be sealed at this size: its memory exists and has its bytes. It
+ * stays a spool. A no-op if vmm_can_settle returns false. */
 int vmm_settle(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
 bool vmm_can_settle(const struct vmm *vmm);
-/* Ends a spool: its descriptors may be other ones then, its size is final, the tail is zero,
- * sealed. */
+/* Seals a spool: its size is final, the tail is zero; its descriptors may be new ones. */
 int vmm_seal(struct vmm *vmm, struct vmm_piece *piece, uint64_t size_bytes);
-/* Closes the descriptors that it had before it was sealed, if they were others. */
+/* Closes the descriptors that the piece had before it was sealed, if they differ. */
 void vmm_drop_former(struct vmm_piece *piece);
-/* Whole transfers or a negative errno; the caller has checked the bounds. */
+/* Transfer all bytes, or return a negative errno; the caller has checked the bounds. */
 int vmm_read(struct vmm *vmm, const struct vmm_piece *piece, void *to, size_t bytes,
              uint64_t offset);
 int vmm_write(struct vmm *vmm, struct vmm_piece *piece, const void *from, size_t bytes,
               uint64_t offset);
-/* A descriptor of a sealed piece for one client, with an open file description that nobody else
- * has: lseek(2), O_APPEND, flock(2) and leases of others do not reach it. Read-only unless
- * `writable`; seals and mode 0 are as they were. Of a GPU, where a descriptor is opaque and such
- * things have no meaning, it is a plain duplicate. The caller's to close; closed on exec. Takes 5
- * us, in an ordinary user's daemon 7 (a duplicate 0.2), so who may share one should: handing out
- * 3,435 of them doubles an attach. Never waits; any thread, whoever else uses the piece. -EINVAL:
- * it is a spool; -EMFILE, -ENFILE, -ENOMEM; -EBUSY: the daemon's own user, or CAP_LEASE, holds a
- * lease on it. */
+/* Makes a descriptor of a sealed piece for one client, with an open file description of its own:
+ * lseek(2), O_APPEND, flock(2) and leases of other clients do not affect it. Read-only unless
+ * `writable`; seals and mode 0 stay. For a GPU, whose descriptors are opaque and have no such
+ * state, it is a plain duplicate. The caller closes it; closed on exec. Takes 5 us, in an ordinary
+ * user's daemon 7 (a duplicate 0.2), so clients that may share one should: handing out 3,435 of
+ * them doubles an attach. Never waits; any thread, also while the piece is in use. -EINVAL: it is a
+ * spool; -EMFILE, -ENFILE, -ENOMEM; -EBUSY: the daemon's own user, or a process with CAP_LEASE,
+ * holds a lease on it. */
 int vmm_duplicate(struct vmm *vmm, const struct vmm_piece *piece, bool writable, int *fd);
-/* The first bytes of a span, at least one of them; they are there until vmm_end_loan. Errors as
- * vmm_read; -ENOMEM. */
+/* Lends the first bytes of a span, at least one of them, until vmm_end_loan. Errors as vmm_read;
+ * -ENOMEM. */
 int vmm_lend(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
              struct vmm_loan *loan);
-/* For the loop's thread: all of the span, if it is there already; never waits. -EAGAIN */
+/* Lends the whole span on the loop's thread, if it is there already; never waits. -EAGAIN */
 int vmm_lend_now(struct vmm *vmm, const struct vmm_piece *piece, const struct vmm_span *span,
                  struct vmm_loan *loan);
 /* Any thread; short. */
 void vmm_end_loan(struct vmm *vmm, struct vmm_loan *loan);
-/* This reader is gone. Any thread; short. */
+/* Forgets a reader that is gone. Any thread; short. */
 void vmm_end_reader(struct vmm *vmm, uint64_t reader);
-/* Nothing moves for now: what the device's memory was mapped for is over, and is unmapped, so that
- * giving it back later takes no more than that. Any thread; may be slow. False of vmm_can_rest:
- * there is nothing to do. */
+/* Unmaps device memory that is mapped for moves, when no move is running, so that freeing it later
+ * is quick. Any thread; may be slow. A no-op if vmm_can_rest returns false. */
 void vmm_rest(struct vmm *vmm);
 bool vmm_can_rest(const struct vmm *vmm);
 void vmm_destroy(struct vmm *vmm,

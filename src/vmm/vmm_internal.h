@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmm_internal - what vmm.c, tier.c and move.c share: the device, its account, what is beside it
+ * vmm_internal - the device, its account and its tiers, shared by vmm.c, tier.c and move.c
  */
 #ifndef GMSFS_VMM_VMM_INTERNAL_H
 #define GMSFS_VMM_VMM_INTERNAL_H
@@ -18,7 +18,7 @@ struct vmm {
     struct measurement measurement;
     _Atomic uint64_t taken_bytes; /* in use, or set aside */
     _Atomic uint64_t aside_bytes;
-    struct vmm_device beside[VMM_TIER_COUNT]; /* tiers; no state: there is none */
+    struct vmm_device beside[VMM_TIER_COUNT]; /* tiers; state NULL: no such tier */
     _Atomic uint64_t beside_taken_bytes[VMM_TIER_COUNT];
     _Atomic uint64_t next_serial; /* of pieces in host memory beside the device */
 };

@@ -4,17 +4,17 @@
 #include <stddef.h>
 
 /*
- * What the catalog answers with a reset of the GPU is SUSPECT, what it ignores or answers with a
- * new start of the program HARMLESS. Where that is not all:
- *  63  rows are to be remapped; if bytes were lost, 48, 94 or 95 says so as well
- *  64  the same could not be noted, and the bad memory goes on being handed out
- *  80  a command that came wrong was noticed, but which others were not
- *  92  each of these errors was corrected; one that is not is 48, 94 or 95
+ * Xids that the catalog answers with a reset of the GPU are SUSPECT, those that it ignores or
+ * answers with a restart of the program are HARMLESS. Further reasons:
+ *  63  rows are to be remapped; if bytes were lost, 48, 94 or 95 comes as well
+ *  64  such rows could not be noted, and the bad memory stays in use
+ *  80  one corrupted command was noticed, but others may not have been
+ *  92  each of these errors was corrected; an uncorrected one is 48, 94 or 95
  *  94  "contained" means that only programs that touched the page end. The page may be one of a
- *      store, and then each reader of it ends, until it is freed: the driver gives no such page out
- *  74  what came over NVLink may have come wrong
- * 154  says what should be done about an Xid that was told before, even "nothing"
- * 171, 172  come with 48, and are counted by themselves in case it is missed
+ *      store, and then each reader of it ends, until it is freed: the driver reuses no such page
+ *  74  data over NVLink may have arrived damaged
+ * 154  says how to recover from an earlier Xid, even by "nothing"
+ * 171, 172  come with 48, and are judged by themselves in case that is missed
  */
 static const struct {
     unsigned first, last;
