@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What worker and copier say to each other, and what they do not believe. */
+/* Messages between worker and copier, and messages that they refuse. */
 #include "copier/protocol.h"
 #include "tap.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the driver's functions, and what the fake driver under it promises to all tests. */
+/* The table of the driver's functions, and the properties of the fake driver on which all tests
+ * rely. */
 #include "cuda/driver.h"
 
 #include "fake_cuda.h"

@@ -281,7 +281,7 @@ static uint64_t make_store(void)
     return core_find_store_name(service_get_core(service), "theirs")->id;
 }
 
-/* ---- what users ask ---------------------------------------------------------------------- */
+/* ---- requests of users ------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client may say on the ticket socket. */
+/* Requests of clients on the ticket socket. */
 #include "fs/fds_request.h"
 #include "tap.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel remembers of a mount whoever serves it: a node's number holds its kind, an open
- * directory's offsets are counted in kinds. A change here is another FS_KERNEL_VERSION, and one
- * that a mount cannot be upgraded across.
+ * Facts that the kernel remembers of a mount across workers: a node's number contains its kind, an
+ * open directory's offsets are counted in kinds. A change here needs another FS_KERNEL_VERSION, and
+ * no mount can be upgraded across it.
  */
 #include "fs/fs.h"
 #include "fs/init.h"
@@ -92,7 +92,7 @@ TAP_TEST(the_ledger_is_laid_out_as_it_was)
     check_int(sizeof(struct fs_look), 16);
 }
 
-/* Before and after: what it has stays, and what it is larger by is free. */
+/* The old content stays, and the new part is free. */
 TAP_TEST(the_ledger_of_a_build_with_fewer_slots_serves_as_it_is_and_grows)
 {
     struct fs_ledger *made, *mapped;
@@ -109,7 +109,7 @@ TAP_TEST(the_ledger_of_a_build_with_fewer_slots_serves_as_it_is_and_grows)
     check_int(mapped->slots, FS_LEDGER_SLOTS);
     check_int((long long)mapped->requests[1099].unique, 7);
     check_int((long long)mapped->requests[FS_LEDGER_SLOTS - 1].unique, 0);
-    check_int(made->slots, FS_LEDGER_SLOTS); /* whoever maps it sees so */
+    check_int(made->slots, FS_LEDGER_SLOTS); /* each process that maps it sees this number */
     close(fd);
 }
 
@@ -126,7 +126,7 @@ TAP_TEST(what_is_shorter_than_it_says_is_no_ledger)
     close(fd);
 }
 
-/* A kernel that is capable of everything, and what libfuse 3.14 wants then. */
+/* A kernel with all capabilities, and the wishes of libfuse 3.14 then. */
 static struct fuse_conn_info meet_kernel(void)
 {
     return (struct fuse_conn_info){.proto_major = 7,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entry of a graph pool: what is read out of it, and what is none. */
+/* The entry of a graph pool: values read from it, and texts that are none. */
 #include "fs/graph_entry.h"
 #include "tap.h"
 

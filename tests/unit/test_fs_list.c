@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of LIST: what is in them, where they begin and end. */
+/* Pages of LIST: their content, begin and end. */
 #include "fs/list.h"
 #include "gmsfs_abi.h"
 #include "tap.h"

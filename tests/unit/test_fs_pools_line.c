@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a line written to `pools` says. */
+/* Lines written to `pools`. */
 #include "fs/pools_line.h"
 #include "tap.h"
 

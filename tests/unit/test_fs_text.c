@@ -10,7 +10,7 @@
 #define KIB     UINT64_C(1024)
 #define MIB     (KIB * KIB)
 #define RESERVE (16 * MIB)
-#define LEAST   (UINT64_C(64) * KIB) /* by which it may be beyond what was asked for */
+#define LEAST   (UINT64_C(64) * KIB) /* most bytes that the charge may be above the text */
 
 static struct room room;
 static uint64_t free_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What connections have in memory that outlives the worker: what counts after a death at any
+/* The state of connections in memory that outlives the worker: its validity after a death at any
  * moment. */
 #include "tap.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The messages of GMS's protocols: each to its golden frame and back, in whatever spelling a client
- * may use.
+ * The messages of GMS's protocols: each to its golden frame and back, in every spelling of clients.
  */
 #include "message_pieces.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is no message of GMS's protocols, and what only clients of one age say.
+ * Bytes that are no message of GMS's protocols, and messages that only older or newer clients send.
  */
 #include "message_pieces.h"
 
@@ -215,7 +215,7 @@ TAP_TEST(only_locks_that_can_be_wanted_are_taken)
     check_int(decode_lock(MESSAGE_V1, "handshake_request", "auto", &message), -EINVAL);
 }
 
-/* Encodes an answer to what was decoded and decodes its tag. */
+/* Encodes an answer to the decoded request, and decodes its tag. */
 static void expect_answer(const struct message *request, enum message_type type, const char *tag)
 {
     const struct message answer = {.type = type,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of backends: whatever is in it can be chosen, told apart and used. */
+/* The table of backends: each row can be chosen, told apart and used. */
 #include "copier/gpu.h"
 #include "vmm/backends.h"
 #include "vmm/vmm_backend.h"

@@ -53,7 +53,7 @@ TAP_TEST(error_of_the_driver_harms_the_request_alone)
     close_gpu();
 }
 
-/* Gives what `act` writes to stderr. */
+/* Returns the text that `act` writes to stderr. */
 static const char *log_of(void (*act)(void))
 {
     static char text[1 << 20];

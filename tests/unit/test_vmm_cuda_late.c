@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU that another process had open before: what exists is there at once, whatever the driver
- * does. The driver is initialised once a process, so the tests before the last see it fail.
+ * A GPU that another process had open before: existing memory is there at once, even if the driver
+ * fails. The driver is initialised once a process, so the tests before the last see it fail.
  */
 #include "vmm_cuda_fixture.h"
 
@@ -32,7 +32,7 @@ static void reopen_gpu(const char *control, const struct vmm_description *descri
     require(vmm_reopen(&options, description, &vmm, error, sizeof(error)) == 0);
 }
 
-/* What another process had is opaque to us: any descriptor will do. */
+/* Descriptors of another process are opaque here: any descriptor will do. */
 static void adopt(struct vmm_piece *piece)
 {
     struct vmm_kept kept = {.fd = open("/dev/null", O_RDWR | O_CLOEXEC), .fd_readonly = -1};

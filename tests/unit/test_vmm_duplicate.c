@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors for clients: what one does to its own reaches nobody else's, nor the daemon's. */
+/* Descriptors for clients: changes by one client reach no other client, nor the daemon. */
 #include "vmm_cuda_fixture.h"
 
 #include <grp.h>
@@ -37,7 +37,8 @@ static int duplicate(bool writable)
     return fd;
 }
 
-/* ---- what is one's own ----------------------------------------------------------------------- */
+/* ---- state of its own
+ * ------------------------------------------------------------------------- */
 
 TAP_TEST(a_position_is_ones_own)
 {
@@ -89,7 +90,7 @@ TAP_TEST(a_lock_is_ones_own)
     drop_piece();
 }
 
-/* ---- what it promises all the same ----------------------------------------------------------- */
+/* ---- state that stays ------------------------------------------------------------------------ */
 
 static bool shows(int fd, const char *text, off_t at)
 {
@@ -307,7 +308,7 @@ TAP_TEST(another_user_never_gets_in_while_an_ordinary_users_daemon_makes_them)
 
 /* ---- the daemon's own ------------------------------------------------------------------------ */
 
-/* Who gets the daemon's own description, as a client that shares it does, changes its flags. */
+/* A client that shares the daemon's own description can change its flags. */
 TAP_TEST(a_client_that_sets_o_append_does_not_stop_the_daemons_writes)
 {
     int client;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU backend of the test's own: what every driver gets from gpu.c, without CUDA and NVML. */
+/* A GPU backend of the test's own: the functions that every driver gets from gpu.c, without CUDA
+ * and NVML. */
 #include "vmm/gpu.h"
 
 #include "vmm_fixture.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring what others hold of a GPU: nobody waits for NVML, and everybody hears of its answer. */
+/* Measuring the memory of a GPU that other processes hold: no caller waits for NVML, and all get
+ * its answer. */
 #include "vmm_cuda_fixture.h"
 
 #include <pthread.h>
@@ -109,7 +110,7 @@ TAP_TEST(who_asks_meanwhile_shares_the_answer)
     close_gpu();
 }
 
-/* Whatever waited would not come back before this program's end. */
+/* A waiting call would not return before this program's end. */
 TAP_TEST(a_library_that_hangs_keeps_nobody_waiting)
 {
     struct vmm_piece piece;
@@ -144,7 +145,7 @@ TAP_TEST(no_call_comes_to_who_no_longer_listens)
     vmm_on_measurement(vmm, NULL, NULL);
     wait_for_free(56 * MIB);
     check_int(calls, 0);
-    vmm_on_measurement(vmm, on_measurement, NULL); /* what is over is not told */
+    vmm_on_measurement(vmm, on_measurement, NULL); /* earlier measurements are not reported */
     check_int(calls, 0);
     close_gpu();
 }
@@ -186,7 +187,7 @@ TAP_TEST(memory_that_cannot_be_made_has_the_device_measured)
         check_int(vmm_create(vmm, 32 * MIB, true, &piece), -ENOMEM);
         wait_for_free((64 - others) * MIB);
     }
-    check_int(calls, 0); /* nobody asked */
+    check_int(calls, 0); /* no question was asked */
     close_gpu();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of host memory: what a memfd promises, spools, transfers. */
+/* Pieces of host memory: properties of memfds, spools, transfers. */
 #include "vmm_fixture.h"
 
 #include <grp.h>
@@ -158,7 +158,7 @@ TAP_TEST(readonly_descriptor_shows_what_the_other_writes)
     vmm_close(vmm);
 }
 
-/* As uid 65534, what does opening our own descriptor `fd` anew for writing say? */
+/* Returns the error of opening our own descriptor `fd` again for writing, as uid 65534. */
 static int reopen_as_nobody(int fd)
 {
     char path[64];

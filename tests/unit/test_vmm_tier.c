@@ -170,7 +170,7 @@ TAP_TEST(moves_to_the_disk_and_back_go_past_the_page_cache)
     check_int(count_cached_pages(disk.fd, 6 * MIB), 0);
     check_int(vmm_move(vmm, &disk, &host, 0, 6 * MIB), 0);
     check_int(count_cached_pages(disk.fd, 6 * MIB), 0);
-    check_int(fcntl(disk.fd, F_GETFL) & O_DIRECT, 0); /* who reads it does so in any way */
+    check_int(fcntl(disk.fd, F_GETFL) & O_DIRECT, 0); /* readers get it without O_DIRECT */
     vmm_destroy(vmm, &device);
     vmm_destroy(vmm, &host);
     vmm_destroy(vmm, &disk);
