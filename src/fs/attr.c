@@ -156,14 +156,10 @@ static int get_actor(fuse_req_t req, const struct node *node, const struct fuse_
     return info ? 0 : fs_get_actor(req, node->store->id, caller, by);
 }
 
-static void reply_resized(struct fs_request *request, int error,
-                          const struct service_answer *answer)
+static void reply_resized(struct fs_request *request, const struct service_answer *answer)
 {
     (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        reply_attr(request->req, request->node, NULL);
+    reply_attr(request->req, request->node, NULL);
 }
 
 static void resize_allocation(fuse_req_t req, const struct node *node,

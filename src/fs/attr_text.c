@@ -34,15 +34,12 @@ static void reply_attr(fuse_req_t req, const struct node *node)
         fuse_reply_attr(req, &stat, 0);
 }
 
-static void reply_measured(struct fs_request *request, int error,
-                           const struct service_answer *answer)
+static void reply_measured(struct fs_request *request, const struct service_answer *answer)
 {
     struct node node;
 
     (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else if (node_find(request->fs->core, request->node, &node))
+    if (node_find(request->fs->core, request->node, &node))
         fs_reply_error(request->req, fs_gone(request->req, NULL));
     else
         reply_attr(request->req, &node);

@@ -9,14 +9,10 @@
 
 #define ORDER_BYTES 64u
 
-static void reply_all_written(struct fs_request *request, int error,
-                              const struct service_answer *answer)
+static void reply_all_written(struct fs_request *request, const struct service_answer *answer)
 {
     (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        fuse_reply_write(request->req, request->bytes);
+    fuse_reply_write(request->req, request->bytes);
 }
 
 /* Ends the session that the file joined when it was opened, otherwise the session of which the

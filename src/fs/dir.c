@@ -207,16 +207,12 @@ void fs_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
 
 /* ---- the device as df sees it ------------------------------------------------------------ */
 
-static void reply_statfs(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_statfs(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     struct vmm_info info;
     uint64_t files = 0, room;
     (void)answer;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     service_get_device(fs->service, &info);
     for (size_t i = 0; i < fs->core->stores.count; i++) {
         const struct layout *layout = core_get_layout(fs->core, fs->core->stores.items[i]);

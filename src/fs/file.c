@@ -5,13 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static void reply_read(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_read(struct fs_request *request, const struct service_answer *answer)
 {
     struct iovec parts[] = {{(void *)(uintptr_t)answer->data, answer->bytes},
                             {(void *)(uintptr_t)answer->rest, answer->rest_bytes}};
-    if (error)
-        fs_reply_error(request->req, error);
-    else if (answer->rest_bytes)
+    if (answer->rest_bytes)
         fuse_reply_iov(request->req, parts, 2);
     else
         fuse_reply_buf(request->req, answer->data, answer->bytes);
@@ -97,13 +95,9 @@ void fs_op_read(fuse_req_t req, fuse_ino_t id, size_t size, off_t offset,
     }
 }
 
-static void reply_written(struct fs_request *request, int error,
-                          const struct service_answer *answer)
+static void reply_written(struct fs_request *request, const struct service_answer *answer)
 {
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        fuse_reply_write(request->req, answer->bytes);
+    fuse_reply_write(request->req, answer->bytes);
 }
 
 /* A write that waited for its turn was admitted before. */

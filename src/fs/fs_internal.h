@@ -202,14 +202,16 @@ const struct fs_kept_position *fs_kept_position(const struct fs_kept_handle *kep
 
 /* ---- requests (request.c) ---------------------------------------------------------------- */
 
-/* The only way to answer a request later: the service calls done, done calls `reply` with the
- * request still there, and frees it. `reply` must answer in every case. */
+/* The only way to answer a request later: the service calls done, done answers an error or calls
+ * `reply` with the request still there, and frees it. `reply` must answer in every case. */
 struct fs_request {
     struct service_request service; /* first */
     uint32_t ledger_slot;           /* 0: none */
     struct fs *fs;
     fuse_req_t req; /* NULL: no client waits for an answer */
-    void (*reply)(struct fs_request *request, int error, const struct service_answer *answer);
+    void (*reply)(struct fs_request *request, const struct service_answer *answer);
+    bool takes_errors; /* `reply` is called after an error too */
+    int error;         /* for such a reply; 0 or negative */
     /* Called with the service's answer to begin another call instead of replying; returns as the
      * service does. */
     int (*next_step)(struct fs_request *request);
@@ -230,8 +232,7 @@ struct fs_request {
     _Alignas(16) uint8_t payload[];   /* ioctl: the argument, zero-extended */
 };
 
-typedef void (*fs_reply)(struct fs_request *request, int error,
-                         const struct service_answer *answer);
+typedef void (*fs_reply)(struct fs_request *request, const struct service_answer *answer);
 
 static inline struct fs *fs_of(fuse_req_t req)
 {
@@ -300,7 +301,7 @@ int fs_ask_again(struct fs *fs);
 /* error: 0 or negative */
 void fs_reply_error(fuse_req_t req, int error);
 /* A reply without more than success. */
-void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer);
+void fs_reply_done(struct fs_request *request, const struct service_answer *answer);
 void fs_reply_entry(fuse_req_t req, const struct node *node);
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry);
 /* Returns the error for a number that is gone. By an open file: ESTALE. By a path, which led here a

@@ -24,13 +24,11 @@ _Static_assert(GMSFS_ENTRIES_MAX == LAYOUT_MAX_ENTRIES, "clients know what is to
 /* For commands that are done when they return. */
 static void finish_now(struct fs_request *request, int error, size_t size)
 {
-    if (error) {
-        fs_request_finish(request, error, NULL);
-        return;
+    if (!error) {
+        ioctl_answer(request, size);
+        request->req = NULL; /* answered */
     }
-    ioctl_answer(request, size);
-    request->req = NULL; /* answered */
-    fs_request_finish(request, 0, NULL);
+    fs_request_finish(request, error, NULL);
 }
 
 static void fill_layout(struct gmsfs_ioc_info *info, const struct service_info *view)
@@ -323,12 +321,6 @@ static const struct {
     [_IOC_NR(GMSFS_IOC_REGION)] = {sizeof(struct gmsfs_ioc_region), ON_REGION, false, do_region},
 };
 
-static void unused_reply(struct fs_request *request, int error, const struct service_answer *answer)
-{
-    (void)answer;
-    fs_reply_error(request->req, error ? error : -EIO); /* each command sets its own */
-}
-
 void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument,
                  struct fuse_file_info *info, unsigned flags, const void *in, size_t in_bytes,
                  size_t out_bytes)
@@ -346,10 +338,10 @@ void fs_op_ioctl(fuse_req_t req, fuse_ino_t id, unsigned command, void *argument
         return;
     }
     size_t known = COMMANDS[number].size;
-    struct fs_request *request = fs_request_new(req, unused_reply, known);
+    struct fs_request *request = fs_request_new(req, NULL, known); /* each command sets its reply */
     if (!request) {
         if (number == _IOC_NR(GMSFS_IOC_APPLY))
-            ioctl_drop_gathered(fs, info->fh);
+            ioctl_drop_gathered(fs, info->fh, NULL);
         return;
     }
     request->node = id;

@@ -23,8 +23,8 @@ void ioctl_export(struct fs_request *request, const struct core_file *file);
 void ioctl_commit(struct fs_request *request, const struct core_file *file);
 void ioctl_abort(struct fs_request *request, const struct core_file *file);
 void ioctl_apply(struct fs_request *request, const struct core_file *file);
-/* Drops the gathered bytes of an APPLY without memory for a request, so that no later APPLY finds
- * them. */
-void ioctl_drop_gathered(struct fs *fs, uint64_t file);
+/* Drops the bytes of an APPLY, so that no later one finds them: `document`, or if that is NULL, for
+ * an APPLY without memory for a request, the handle's. */
+void ioctl_drop_gathered(struct fs *fs, uint64_t file, struct fs_gathered *document);
 
 #endif

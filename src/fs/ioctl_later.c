@@ -42,12 +42,13 @@ static void undo_acquire(struct fs *fs, uint64_t file)
     fs_request_submitted(unheard, service_release(fs->service, file, &unheard->service));
 }
 
-static void reply_acquired(struct fs_request *request)
+static void on_acquired(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     struct gmsfs_ioc_acquire *acquire = (struct gmsfs_ioc_acquire *)request->payload;
     struct service_acquired acquired;
     int error = service_view_acquired(fs->service, request->file, &acquired);
+    (void)answer;
     if (error) {
         fs_reply_error(request->req, error);
         return;
@@ -63,25 +64,14 @@ static void reply_acquired(struct fs_request *request)
 }
 
 /* If the export failed, the grant stands: the client exports by itself and gets the error then. */
-static void on_acquire_exported(struct fs_request *request, int error,
-                                const struct service_answer *answer)
+static void on_acquire_exported(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_acquire *acquire = (struct gmsfs_ioc_acquire *)request->payload;
-    (void)answer;
-    if (!error) {
+    if (!request->error) {
         memcpy(acquire->ticket, request->export.ticket, sizeof acquire->ticket);
         acquire->count = request->export.count;
     }
-    reply_acquired(request);
-}
-
-static void on_acquired(struct fs_request *request, int error, const struct service_answer *answer)
-{
-    (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        reply_acquired(request);
+    on_acquired(request, answer);
 }
 
 static enum lock_wish get_wish(uint32_t mode)
@@ -103,6 +93,7 @@ static int export_acquired(struct fs_request *request)
 {
     request->export = (struct service_export){.uid = request->uid};
     request->reply = on_acquire_exported;
+    request->takes_errors = true;
     return service_export(request->fs->service, request->file, &request->export, &request->service);
 }
 
@@ -146,13 +137,10 @@ void ioctl_acquire(struct fs_request *request, const struct core_file *file)
 
 /* ---- RELEASE ----------------------------------------------------------------------------- */
 
-static void on_released(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_released(struct fs_request *request, const struct service_answer *answer)
 {
     (void)answer;
-    if (error)
-        fs_reply_error(request->req, error);
-    else
-        ioctl_answer(request, 0);
+    ioctl_answer(request, 0);
 }
 
 void ioctl_release(struct fs_request *request, const struct core_file *file)
@@ -166,13 +154,9 @@ _Static_assert(GMSFS_ALLOC_EACH_MAX == SERVICE_MAX_ALLOC_ITEMS, "of one ALLOC_EA
 
 /* ---- ALLOC ------------------------------------------------------------------------------- */
 
-static void on_allocated(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_allocated(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_alloc *alloc = (struct gmsfs_ioc_alloc *)request->payload;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     alloc->size_bytes = answer->aligned_bytes;
     alloc->slot = answer->slot;
     alloc->rank = answer->rank;
@@ -189,10 +173,6 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
     int error = service_touch(fs->service, &by);
     if (!error)
         error = payload_check_alloc(argument);
-    if (error) {
-        fs_request_finish(request, error, NULL);
-        return;
-    }
     struct service_alloc alloc = {
         .size_bytes = argument->size_bytes,
         .count = argument->count,
@@ -202,17 +182,14 @@ void ioctl_alloc(struct fs_request *request, const struct core_file *file)
         .timeout_ms = argument->timeout_ms,
     };
     request->reply = on_allocated;
-    fs_request_submitted(request, service_alloc(fs->service, &by, &alloc, &request->service));
+    if (!error)
+        error = service_alloc(fs->service, &by, &alloc, &request->service);
+    fs_request_submitted(request, error);
 }
 
-static void on_allocated_each(struct fs_request *request, int error,
-                              const struct service_answer *answer)
+static void on_allocated_each(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_alloc_each *alloc = (struct gmsfs_ioc_alloc_each *)request->payload;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     for (uint32_t i = 0; i < alloc->count; i++)
         alloc->items[i].slot = answer->slots[i];
     ioctl_answer(request, sizeof *alloc);
@@ -247,13 +224,9 @@ void ioctl_alloc_each(struct fs_request *request, const struct core_file *file)
 
 /* ---- RESERVE ----------------------------------------------------------------------------- */
 
-static void on_reserved(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_reserved(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_reserve *reserve = (struct gmsfs_ioc_reserve *)request->payload;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     reserve->bytes = answer->reserved_bytes;
     reserve->before = answer->reserved_before_bytes;
     ioctl_answer(request, sizeof *reserve);
@@ -275,10 +248,6 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
     int error = service_touch(fs->service, &by);
     if (!error && !reserve_flags_are_known(argument->flags))
         error = -EINVAL;
-    if (error) {
-        fs_request_finish(request, error, NULL);
-        return;
-    }
     struct service_set_aside wanted = {
         .bytes = argument->bytes,
         .at_least = (argument->flags & GMSFS_RESERVE_AT_LEAST) != 0,
@@ -288,19 +257,17 @@ void ioctl_reserve(struct fs_request *request, const struct core_file *file)
         .replacing = (argument->flags & GMSFS_RESERVE_REPLACING) != 0,
     };
     request->reply = on_reserved;
-    fs_request_submitted(request, service_set_aside(fs->service, &by, &wanted, &request->service));
+    if (!error)
+        error = service_set_aside(fs->service, &by, &wanted, &request->service);
+    fs_request_submitted(request, error);
 }
 
 /* ---- EXPORT ------------------------------------------------------------------------------ */
 
-static void on_exported(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_exported(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_export *export = (struct gmsfs_ioc_export *)request->payload;
     (void)answer;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     export->first = request->export.first;
     export->count = request->export.count;
     export->total_bytes = request->export.total_bytes;
@@ -331,13 +298,9 @@ void ioctl_export(struct fs_request *request, const struct core_file *file)
 
 /* ---- COMMIT, ABORT, APPLY ---------------------------------------------------------------- */
 
-static void on_committed(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_committed(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_commit *commit = (struct gmsfs_ioc_commit *)request->payload;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     if (commit->flags & GMSFS_COMMIT_CHECK) {
         commit->mode = GMSFS_MODE_RW;
         ioctl_answer(request, sizeof *commit);
@@ -357,22 +320,15 @@ void ioctl_commit(struct fs_request *request, const struct core_file *file)
     int error = service_touch(fs->service, &by);
     if (!error)
         error = payload_check_commit(commit);
-    if (error) {
-        fs_request_finish(request, error, NULL);
-        return;
-    }
     request->reply = on_committed;
-    fs_request_submitted(
-        request, service_commit(fs->service, &by, commit->flags, commit->group, &request->service));
+    if (!error)
+        error = service_commit(fs->service, &by, commit->flags, commit->group, &request->service);
+    fs_request_submitted(request, error);
 }
 
-static void on_aborted(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_aborted(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_abort *abort = (struct gmsfs_ioc_abort *)request->payload;
-    if (error) {
-        fs_reply_error(request->req, error);
-        return;
-    }
     *abort = (struct gmsfs_ioc_abort){.rolled_back = answer->rolled_back};
     ioctl_answer(request, sizeof *abort);
 }
@@ -384,35 +340,26 @@ void ioctl_abort(struct fs_request *request, const struct core_file *file)
     fs_request_submitted(request, service_abort(request->fs->service, &by, &request->service));
 }
 
-static void drop_document(struct fs *fs, uint64_t file, struct fs_gathered *document)
+void ioctl_drop_gathered(struct fs *fs, uint64_t file, struct fs_gathered *document)
 {
     struct fs_handle *handle = fs_handle_find(fs, file);
     if (handle) {
-        fs_gather_free(fs, handle, document);
+        fs_gather_free(fs, handle, document ? document : &handle->gathered);
         fs_note_gathered(fs, handle, FS_GATHERED_DROP, 0, NULL, 0);
     }
 }
 
 /* A document's error is in the answer; the ioctl itself then succeeds. */
-static void on_applied(struct fs_request *request, int error, const struct service_answer *answer)
+static void on_applied(struct fs_request *request, const struct service_answer *answer)
 {
     struct gmsfs_ioc_apply *apply = (struct gmsfs_ioc_apply *)request->payload;
-    drop_document(request->fs, request->file, &request->document);
+    ioctl_drop_gathered(request->fs, request->file, &request->document);
     *apply = (struct gmsfs_ioc_apply){
         .applied = answer->applied,
-        .error = error,
-        .culprit = error ? answer->culprit : 0,
+        .error = request->error,
+        .culprit = request->error ? answer->culprit : 0,
     };
     ioctl_answer(request, sizeof *apply);
-}
-
-void ioctl_drop_gathered(struct fs *fs, uint64_t file)
-{
-    struct fs_handle *handle = fs_handle_find(fs, file);
-    if (handle) {
-        fs_gather_free(fs, handle, &handle->gathered);
-        fs_note_gathered(fs, handle, FS_GATHERED_DROP, 0, NULL, 0);
-    }
 }
 
 void ioctl_apply(struct fs_request *request, const struct core_file *file)
@@ -421,7 +368,6 @@ void ioctl_apply(struct fs_request *request, const struct core_file *file)
     struct fs_handle *handle = fs_handle_find(fs, file->id);
     struct service_actor by = {.file = file->id};
     int error = service_touch(fs->service, &by);
-    request->reply = fs_reply_done;
     if (!error)
         error = fs_take_loss(fs, file->id);
     if (error) {
@@ -431,6 +377,7 @@ void ioctl_apply(struct fs_request *request, const struct core_file *file)
     if (handle)
         request->document = fs_gather_take(handle);
     request->reply = on_applied;
+    request->takes_errors = true;
     if (!request->document.bytes) { /* nothing was written: not a document */
         struct service_answer answer = {.culprit = UINT64_MAX};
         fs_request_finish(request, -EINVAL, &answer);

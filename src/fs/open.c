@@ -54,10 +54,11 @@ void fs_on_unwanted(struct fs *fs, uint64_t fh)
     service_close(fs->service, fh);
 }
 
-static void reply_opened(struct fs_request *request, int error, const struct service_answer *answer)
+static void reply_opened(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     enum node_kind kind = node_get_kind(request->node);
+    int error = request->error;
     if (!error && kind == NODE_ENTRY && (request->info.flags & O_TRUNC)) {
         error = fs_entry_truncate_opened(fs, request->node, answer->file);
         if (error)
@@ -91,6 +92,7 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
     struct fs_request *request = fs_request_new(req, reply_opened, 0);
     if (!request)
         return;
+    request->takes_errors = true;
     request->node = id;
     request->info = *info;
     struct service_open open = describe(&node, info->flags);
@@ -104,14 +106,13 @@ void fs_op_open(fuse_req_t req, fuse_ino_t id, struct fuse_file_info *info)
 
 /* ---- creating ---------------------------------------------------------------------------- */
 
-static void reply_created(struct fs_request *request, int error,
-                          const struct service_answer *answer)
+static void reply_created(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs *fs = request->fs;
     struct fuse_entry_param entry;
     struct node node = {0};
-    if (error) {
-        fs_reply_error(request->req, error == -ESTALE ? -ENOENT : error);
+    if (request->error) {
+        fs_reply_error(request->req, request->error == -ESTALE ? -ENOENT : request->error);
         return;
     }
     /* The serial is the file's: another object may have the name by now. */
@@ -159,6 +160,7 @@ void fs_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mo
     struct fs_request *request = fs_request_new(req, reply_created, 0);
     if (!request)
         return;
+    request->takes_errors = true;
     request->info = *info;
     struct service_open open = describe(&directory, info->flags);
     error = fs_get_caller(req, fs_count_callers(req, open.store), &caller);

@@ -132,13 +132,11 @@ static int check_pages(struct fs *fs, const struct fs_handle *handle, uint64_t o
     return begins ? 0 : -EINVAL;
 }
 
-static void reply_measured(struct fs_request *request, int error,
-                           const struct service_answer *answer)
+static void reply_measured(struct fs_request *request, const struct service_answer *answer)
 {
     struct fs_handle *handle = fs_handle_get(request->fs, request->file, request->node);
+    int error = handle ? 0 : -ENOMEM;
     (void)answer;
-    if (!error && !handle)
-        error = -ENOMEM;
     if (!error && request->reading == FS_READ_PAGES)
         error = check_pages(request->fs, handle,
                             request->offset); /* other clients may have opened it since */

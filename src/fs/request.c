@@ -81,8 +81,11 @@ static void free_request(struct fs_request *request)
 void fs_request_finish(struct fs_request *request, int error, const struct service_answer *answer)
 {
     static const struct service_answer nothing;
-    if (request->req)
-        request->reply(request, error, answer ? answer : &nothing);
+    request->error = error;
+    if (request->req && error && !request->takes_errors)
+        fs_reply_error(request->req, error);
+    else if (request->req)
+        request->reply(request, answer ? answer : &nothing);
     free_request(request);
 }
 
@@ -195,10 +198,10 @@ void fs_reply_error(fuse_req_t req, int error)
     fuse_reply_err(req, -service_error_for_client(error));
 }
 
-void fs_reply_done(struct fs_request *request, int error, const struct service_answer *answer)
+void fs_reply_done(struct fs_request *request, const struct service_answer *answer)
 {
     (void)answer;
-    fs_reply_error(request->req, error);
+    fs_reply_error(request->req, 0);
 }
 
 void fs_fill_entry(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
