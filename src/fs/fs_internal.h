@@ -468,10 +468,7 @@ int fs_text_end(struct fs_text *text, FILE *out);
 int fs_text_copy(const void *from, size_t size, struct fs_text *text);
 /* Renders the text of any node, as `reader` sees it, for text->uid. -EINVAL: it has none. */
 int fs_text_render(struct fs *fs, const struct node *node, uint32_t reader, struct fs_text *text);
-/* text_words.c */
-void fs_text_uuid(const uint8_t uuid[16], char out[37]);
 const char *fs_text_health(enum core_health health);
-void fs_text_hex(const uint8_t bytes[16], char out[33]);
 
 /* fds.c */
 /* Returns true if a connection waits for a later tick. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text - the text of a file, by the kind of its node */
+#include "base/hex.h"
 #include "fs/fs_internal.h"
 #include "fs/residency.h"
 
@@ -40,7 +41,7 @@ static int render_hash(const struct fs *fs, const struct core_store *store, stru
     char line[34];
     if (!service_get_shown_layout(fs->service, store))
         return fs_text_copy("", 0, text);
-    fs_text_hex(store->hash, line);
+    hex_format(store->hash, sizeof store->hash, line);
     line[32] = '\n';
     return fs_text_copy(line, 33, text);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_json - `device` and `info` */
+#include "base/hex.h"
 #include "fs/fs_internal.h"
 #include "fs/json_text.h"
 #include "gmsfs_abi.h"
@@ -16,7 +17,7 @@ static void add_hex(struct json_text *json, const char *key, const uint8_t *byte
 {
     char hex[33];
     if (bytes)
-        fs_text_hex(bytes, hex);
+        hex_format(bytes, 16, hex);
     json_text_string(json, key, bytes ? hex : NULL);
 }
 
@@ -46,6 +47,13 @@ static void add_gpu(struct json_text *json, const struct vmm_info *info)
         json_text_string(json, "other_bytes", NULL);
         json_text_string(json, "free_bytes", NULL);
     }
+}
+
+const char *fs_text_health(enum core_health health)
+{
+    static const char *const names[] = {
+        [CORE_HEALTH_OK] = "ok", [CORE_HEALTH_SUSPECT] = "suspect", [CORE_HEALTH_LOST] = "lost"};
+    return names[health];
 }
 
 static void add_health(struct json_text *json, const struct core *core)
@@ -115,10 +123,10 @@ int fs_text_device(const struct fs *fs, struct fs_text *text)
     struct vmm_info info;
     struct service_numbers numbers;
     struct json_text json;
-    char uuid[37];
+    char uuid[HEX_UUID_TEXT_BYTES];
     service_get_device(fs->service, &info);
     service_get_numbers(fs->service, &numbers);
-    fs_text_uuid(info.uuid, uuid);
+    hex_format_uuid(info.uuid, uuid);
     json_text_begin(&json);
     json_text_string(&json, "uuid", uuid);
     json_text_string(&json, "name", info.name);
