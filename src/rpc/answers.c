@@ -164,10 +164,19 @@ static const char *explain(const struct rpc_connection *connection, int error)
     }
 }
 
-void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int error)
+void rpc_refuse_errno(struct rpc_connection *connection, const char *action, int error)
 {
-    rpc_refuse(connection, "cannot %s at %s: %s", what, rpc_domain_name(connection->domain),
+    rpc_refuse(connection, "cannot %s at %s: %s", action, rpc_domain_name(connection->domain),
                explain(connection, error));
+}
+
+void rpc_answer_or_refuse(struct rpc_connection *connection, const char *action, int error,
+                          const struct message *answer)
+{
+    if (error)
+        rpc_refuse_errno(connection, action, error);
+    else
+        rpc_answer(connection, answer);
 }
 
 void rpc_refuse_commit(struct rpc_connection *connection, int error)

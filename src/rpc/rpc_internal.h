@@ -259,7 +259,10 @@ void rpc_refuse_unknown(struct rpc_connection *connection);
 void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Refuses with "cannot ACTION: reason", where the reason explains an errno of the service. */
-void rpc_refuse_errno(struct rpc_connection *connection, const char *what, int error);
+void rpc_refuse_errno(struct rpc_connection *connection, const char *action, int error);
+/* Answers, or refuses if there is an error. */
+void rpc_answer_or_refuse(struct rpc_connection *connection, const char *action, int error,
+                          const struct message *answer);
 void rpc_refuse_commit(struct rpc_connection *connection, int error);
 /* Ends the connection after its answer; nothing more is read. */
 void rpc_close_after(struct rpc_connection *connection);

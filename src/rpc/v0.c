@@ -234,10 +234,7 @@ static void free_allocation(struct rpc_connection *connection, const struct rpc_
 
     if (allocation)
         error = service_remove_slot(connection->rpc->service, &by, allocation->slot);
-    if (error)
-        rpc_refuse_errno(connection, "free", error);
-    else
-        rpc_answer(connection, &answer);
+    rpc_answer_or_refuse(connection, "free", error, &answer);
 }
 
 static void clear_all(struct rpc_connection *connection, const struct rpc_view *view)
@@ -246,12 +243,9 @@ static void clear_all(struct rpc_connection *connection, const struct rpc_view *
                              .cleared_count =
                                  message_integer(layout_count_allocations(view->layout))};
     struct service_actor by = rpc_actor(connection);
-    int error = service_clear(connection->rpc->service, &by);
 
-    if (error)
-        rpc_refuse_errno(connection, "clear", error);
-    else
-        rpc_answer(connection, &answer);
+    rpc_answer_or_refuse(connection, "clear", service_clear(connection->rpc->service, &by),
+                         &answer);
 }
 
 /* ---- metadata ----------------------------------------------------------------------------------
@@ -309,16 +303,13 @@ static void put_entry(struct rpc_connection *connection, const struct rpc_view *
                                   .offset = asked->offset_bytes.magnitude,
                                   .value = asked->value.at,
                                   .value_bytes = asked->value.bytes};
-    int error;
+    struct message answer = {.type = MESSAGE_METADATA_PUT_RESPONSE, .success = true};
 
     if (refuse_place(connection, allocation) || refuse_entry(connection))
         return;
     entry.slot = allocation->slot;
-    error = service_entry_put(connection->rpc->service, &by, &entry);
-    if (error)
-        rpc_refuse_errno(connection, "put metadata", error);
-    else
-        rpc_answer_type(connection, MESSAGE_METADATA_PUT_RESPONSE);
+    rpc_answer_or_refuse(connection, "put metadata",
+                         service_entry_put(connection->rpc->service, &by, &entry), &answer);
 }
 
 static void delete_entry(struct rpc_connection *connection, const struct rpc_view *view)
@@ -332,10 +323,7 @@ static void delete_entry(struct rpc_connection *connection, const struct rpc_vie
     answer.deleted = entry && entry->slot != LAYOUT_UNBOUND;
     if (answer.deleted)
         error = service_entry_delete(connection->rpc->service, &by, key->at, key->bytes);
-    if (error)
-        rpc_refuse_errno(connection, "delete metadata", error);
-    else
-        rpc_answer(connection, &answer);
+    rpc_answer_or_refuse(connection, "delete metadata", error, &answer);
 }
 
 /* ---- commit ------------------------------------------------------------------------------------
