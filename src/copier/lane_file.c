@@ -9,36 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns true if a failed read or write should be tried again. Past the page cache some file
- * systems only move whole blocks, or nothing; then the cache is used, once. */
-static bool may_try_again(int fd, bool *was_refused)
-{
-    if (errno == EINTR)
-        return true;
-    if (errno != EINVAL || *was_refused)
-        return false;
-    *was_refused = true;
-    file_end_direct(fd);
-    return true;
-}
-
+/* Past the page cache some file systems only move whole blocks, or nothing; then the cache is used.
+ */
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset)
 {
-    char *at = to;
-    bool was_refused = false;
+    int error = file_read_at(file->fd, to, bytes, offset);
 
-    while (bytes > 0) {
-        ssize_t got = pread(file->fd, at, bytes, (off_t)offset);
-
-        if (got < 0 && may_try_again(file->fd, &was_refused))
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -ENODATA;
-        at += got;
-        bytes -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return 0;
+    if (error != -EINVAL)
+        return error;
+    file_end_direct(file->fd);
+    return file_read_at(file->fd, to, bytes, offset);
 }
 
 /* Makes the pages. EINVAL: a kernel that cannot make pages in advance; they were made with the
@@ -61,20 +41,12 @@ static int write_mapped(char *to, const char *from, size_t bytes)
 
 static int write_plain(int fd, const char *from, size_t bytes, uint64_t offset)
 {
-    bool was_refused = false;
+    int error = file_write_at(fd, from, bytes, offset);
 
-    while (bytes > 0) {
-        ssize_t put = pwrite(fd, from, bytes, (off_t)offset);
-
-        if (put < 0 && may_try_again(fd, &was_refused))
-            continue;
-        if (put <= 0)
-            return put < 0 ? -errno : -EIO;
-        from += put;
-        bytes -= (size_t)put;
-        offset += (uint64_t)put;
-    }
-    return 0;
+    if (error != -EINVAL)
+        return error;
+    file_end_direct(fd);
+    return file_write_at(fd, from, bytes, offset);
 }
 
 int lane_file_write(const struct lane_file *file, const void *from, size_t bytes, uint64_t offset)

@@ -24,8 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TRANSFER_MAX_BYTES (UINT64_C(1) << 30)
-#define PROBE_BYTES        (UINT64_C(1) << 20)
+#define PROBE_BYTES (UINT64_C(1) << 20)
 
 struct disk {
     int dir_fd;
@@ -157,29 +156,22 @@ static int disk_create(struct vmm_device *device, uint64_t aligned_bytes, bool s
     return error;
 }
 
+static int transfer_once(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
+{
+    int error = to ? file_read_at(fd, to, bytes, offset) : file_write_at(fd, from, bytes, offset);
+
+    return error == -ENODATA ? -EIO : error;
+}
+
 /* One of `to` and `from` is given. Bytes that are refused past the page cache go through it. */
 static int transfer(int fd, uint8_t *to, const uint8_t *from, size_t bytes, uint64_t offset)
 {
-    bool was_refused = false;
-    size_t done = 0;
+    int error = transfer_once(fd, to, from, bytes, offset);
 
-    while (done < bytes) {
-        size_t part = bytes - done < TRANSFER_MAX_BYTES ? bytes - done : TRANSFER_MAX_BYTES;
-        off_t at = (off_t)(offset + done);
-        ssize_t moved = to ? pread(fd, to + done, part, at) : pwrite(fd, from + done, part, at);
-
-        if (moved < 0 && errno == EINTR)
-            continue;
-        if (moved < 0 && errno == EINVAL && !was_refused) {
-            was_refused = true;
-            file_end_direct(fd);
-            continue;
-        }
-        if (moved <= 0)
-            return moved < 0 ? -errno : -EIO;
-        done += (size_t)moved;
-    }
-    return 0;
+    if (error != -EINVAL)
+        return error;
+    file_end_direct(fd);
+    return transfer_once(fd, to, from, bytes, offset);
 }
 
 /* Opens a description of its own: other readers use the cache meanwhile. */
