@@ -209,58 +209,46 @@ void copier_client_end_reader(struct copier_client *client, uint64_t reader)
     pthread_mutex_unlock(&client->mutex);
 }
 
-int copier_client_write(struct copier_client *client, const struct copier_piece *piece,
-                        const void *from, size_t count, uint64_t offset)
+/* Moves `count` bytes by requests like this one, of at most `most` bytes each. */
+static int move_all(struct copier_client *client, const struct copier_piece *piece,
+                    struct transfer transfer, uint64_t most, uint64_t count)
 {
-    const char *at = from;
+    struct copier_request *request = &transfer.request;
     unsigned entry;
     int error = 0;
 
-    while (error == 0 && count > 0) {
-        size_t bytes = count < COPIER_BLOCK_BYTES ? count : COPIER_BLOCK_BYTES;
-        struct transfer put = {
-            .request = {.act = COPIER_PUT, .offset = offset, .bytes = bytes},
-            .from = at,
-            .file = -1,
-        };
-
-        pthread_mutex_lock(&client->mutex);
-        error = move(client, piece, &put, &entry);
-        if (error == 0)
-            ring_release(client, entry);
-        pthread_mutex_unlock(&client->mutex);
-        at += bytes;
-        offset += bytes;
-        count -= bytes;
-    }
-    return error;
-}
-
-int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
-                       const struct copier_file *file, bool out, uint64_t offset, uint64_t count)
-{
-    unsigned entry;
-    int error = 0;
-
-    while (error == 0 && count > 0) {
-        uint64_t bytes = count < COPIER_MOVE_BYTES ? count : COPIER_MOVE_BYTES;
-        struct transfer transfer = {
-            .request = {.act = out ? COPIER_MOVE_OUT : COPIER_MOVE_IN,
-                        .offset = offset,
-                        .bytes = bytes,
-                        .file = file->serial},
-            .file = file->fd,
-        };
-
+    for (; error == 0 && count > 0; count -= request->bytes) {
+        request->bytes = count < most ? count : most;
         pthread_mutex_lock(&client->mutex);
         error = move(client, piece, &transfer, &entry);
         if (error == 0)
             ring_release(client, entry);
         pthread_mutex_unlock(&client->mutex);
-        offset += bytes;
-        count -= bytes;
+        request->offset += request->bytes;
+        if (transfer.from)
+            transfer.from = (const char *)transfer.from + request->bytes;
     }
     return error;
+}
+
+int copier_client_write(struct copier_client *client, const struct copier_piece *piece,
+                        const void *from, size_t count, uint64_t offset)
+{
+    struct transfer put = {
+        .request = {.act = COPIER_PUT, .offset = offset}, .from = from, .file = -1};
+
+    return move_all(client, piece, put, COPIER_BLOCK_BYTES, count);
+}
+
+int copier_client_move(struct copier_client *client, const struct copier_piece *piece,
+                       const struct copier_file *file, bool out, uint64_t offset, uint64_t count)
+{
+    struct transfer transfer = {.request = {.act = out ? COPIER_MOVE_OUT : COPIER_MOVE_IN,
+                                            .offset = offset,
+                                            .file = file->serial},
+                                .file = file->fd};
+
+    return move_all(client, piece, transfer, COPIER_MOVE_BYTES, count);
 }
 
 void copier_client_rest(struct copier_client *client)
