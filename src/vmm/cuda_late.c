@@ -127,10 +127,8 @@ void cuda_begin(struct cuda *cuda, const uint8_t uuid[16], const struct drv_memo
 /* Under the mutex. */
 static int await(struct cuda *cuda)
 {
-    uint64_t wait_ms = hook_number("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS),
-             until_ms = clock_now_ms() + wait_ms;
-    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
-                             .tv_nsec = (long)(until_ms % 1000) * 1000000L};
+    unsigned wait_ms = (unsigned)hook_number("GMSFS_DRIVER_AWAIT_MS", AWAIT_MS);
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, wait_ms);
     int late = 0;
 
     while (cuda->late.state == CUDA_OPENING && late == 0)

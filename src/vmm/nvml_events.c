@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/nvml_events.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "vmm/complaints.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define WAIT_MS       1000 /* in NVML; also how long an ended watch keeps its thread at most */
 #define LOOK_AGAIN_MS 200  /* until a GPU that is reported lost is checked again */
@@ -24,11 +24,6 @@ struct nvml_events {
     pthread_mutex_t mutex; /* guards the rest */
     struct health *health; /* NULL: it is ending */
 };
-
-static void pause_ms(long ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
 
 static void report(struct nvml_events *events, enum xid_kind kind, const char *why)
 {
@@ -67,7 +62,7 @@ static bool is_lost(struct nvml_events *events)
 {
     struct nvml_memory memory;
 
-    pause_ms(LOOK_AGAIN_MS);
+    clock_pause_ms(LOOK_AGAIN_MS);
     return events->nvml.nvmlDeviceGetMemoryInfo(events->device, &memory) == NVML_GPU_IS_LOST;
 }
 
@@ -106,7 +101,7 @@ static void *run(void *argument)
             report(events, XID_LOST, "NVML says that the GPU is lost");
             lost = true;
         } else if (result != NVML_TIMED_OUT) {
-            pause_ms(WAIT_MS);
+            clock_pause_ms(WAIT_MS);
         }
     }
     destroy(events);

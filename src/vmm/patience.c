@@ -31,9 +31,7 @@ struct patience {
 /* Under the mutex. */
 static void wait_ms(struct patience *patience, unsigned ms)
 {
-    uint64_t at_ms = clock_now_ms() + ms;
-    struct timespec until = {.tv_sec = (time_t)(at_ms / 1000),
-                             .tv_nsec = (long)(at_ms % 1000) * 1000000L};
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, ms);
 
     while (!patience->ending &&
            pthread_cond_timedwait(&patience->changed, &patience->mutex, &until) != ETIMEDOUT)
