@@ -384,7 +384,7 @@ limit_descriptors() {
     limit_descriptors
     as_reader 20 request last 20 say asked receive
     wait_until 10 said "$READER" asked
-    wait_until 10 grep -q "process $READER (uid $OTHER_UID) waits in vain for its user's share" "$LOG"
+    wait_until 10 grep -q "process $READER (uid $OTHER_UID) waited too long for its user's share" "$LOG"
     wait_exit "$READER"
     let_go "$SILENT"
 }

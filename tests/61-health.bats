@@ -271,7 +271,7 @@ audit_has_revoked() { # PID
     W=$M/weights
     committed weights
     printf 'xid 0 48\n' >"$GMSFS_FAKE_CUDA/control"
-    assert_match "$(cat "$LOG")" 'its errors, cannot be told'
+    assert_match "$(cat "$LOG")" "the GPU's errors are unknown"
     ctl open "$W/lock" r
     assert_eq "$(device_get .health)" ok
     printf 'lost 0\n' >"$GMSFS_FAKE_CUDA/control"

@@ -62,11 +62,11 @@ void fs_fds_drop_all(struct fs *fs)
     fs->connections = NULL;
 }
 
-static void warn(struct connection *connection, const char *what)
+static void warn(struct connection *connection, const char *mistake)
 {
     if (fs_may_warn(connection->fs))
         log_warning("%s/.fds: process %d (uid %u) %s; its connection is dropped",
-                    connection->fs->options.mountpoint, connection->pid, connection->uid, what);
+                    connection->fs->options.mountpoint, connection->pid, connection->uid, mistake);
 }
 
 /* ---- sending ----------------------------------------------------------------------------- */
@@ -419,7 +419,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
         return;
     if (error == -EINVAL) {
         answer_refused(connection, &received.request, error);
-        warn(connection, "sent what is no request");
+        warn(connection, "sent an invalid request");
     }
     connection->active_ms = connection->fs->now_ms;
     if (error || fds_is_abandoned(watch->fd)) {
@@ -567,9 +567,10 @@ void fs_set_listener(struct fs *fs, int listen_fd)
 static const char *why_stalled(const struct connection *connection)
 {
     if (connection->awaits_share)
-        return "waits in vain for its user's share of descriptors: other connections have not read "
+        return "waited too long for its user's share of descriptors: other connections have not "
+               "read "
                "theirs";
-    return connection->starved ? "waits in vain for descriptors or memory, which are short"
+    return connection->starved ? "waited too long for descriptors or memory, which are short"
                                : "does not read its descriptors";
 }
 

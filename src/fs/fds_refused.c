@@ -14,12 +14,12 @@ void fds_work_for(const struct connection *connection, uint32_t op)
                  fs_at_asker(connection->uid, pid, op)); /* the step's end clears it */
 }
 
-static bool is_refused(const struct fs *fs, uint64_t what)
+static bool is_refused(const struct fs *fs, uint64_t task)
 {
     const struct fs_refused_asker *refused = fs->options.ledger->refused_askers;
 
     for (unsigned i = 0; i < FS_REFUSED_ASKERS; i++)
-        if (atomic_load(&refused[i].what) == what && fs->now_ms < refused[i].until_ms)
+        if (atomic_load(&refused[i].what) == task && fs->now_ms < refused[i].until_ms)
             return true;
     return false;
 }

@@ -22,9 +22,9 @@ static size_t round_up(size_t bytes, size_t grain)
     return (bytes + grain - 1) / grain * grain;
 }
 
-static void unmap(void *what)
+static void unmap(void *context)
 {
-    struct fs_gathered *gathered = what;
+    struct fs_gathered *gathered = context;
     pages_drop(gathered->bytes, gathered->made); /* the pages behind are untouched */
     munmap(gathered->bytes, gathered->map_bytes);
     free(gathered);

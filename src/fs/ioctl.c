@@ -19,7 +19,7 @@ _Static_assert((int)VMM_MEMORY_HOST == (int)GMSFS_MEMORY_HOST &&
                    (int)VMM_MEMORY_CUDA == (int)GMSFS_MEMORY_CUDA,
                "kinds of memory have the numbers of the ABI");
 
-_Static_assert(GMSFS_ENTRIES_MAX == LAYOUT_MAX_ENTRIES, "clients know what is too many");
+_Static_assert(GMSFS_ENTRIES_MAX == LAYOUT_MAX_ENTRIES, "clients know the bound");
 
 /* For commands that are done when they return. */
 static void finish_now(struct fs_request *request, int error, size_t size)

@@ -72,16 +72,17 @@ static const struct {
     [METRIC_ENTRIES] = {"gmsfs_store_entries", "gauge", "Metadata entries in the layout."},
     [METRIC_GENERATION] = {"gmsfs_store_generation", "counter", "Counts the commits of the store."},
     [METRIC_SUSPECT] = {"gmsfs_store_suspect", "gauge",
-                        "1 if what the store holds may be damaged: it takes no new readers."},
+                        "1 if the store's memory may be damaged: it takes no new readers."},
     [METRIC_DRAINING] = {"gmsfs_store_draining", "gauge",
-                         "1 while the store is drained: it lets nobody in."},
+                         "1 while the store is drained: it admits no session."},
     [METRIC_READERS] = {"gmsfs_store_readers", "gauge", "Sessions that hold the lock as readers."},
     [METRIC_WAITERS] = {"gmsfs_store_waiters", "gauge", "Requests that wait for the lock."},
     [METRIC_OLDEST_WAIT] = {"gmsfs_store_oldest_wait_milliseconds", "gauge",
                             "Age of the oldest request that waits for the lock."},
     [METRIC_GRANTS] = {"gmsfs_store_grants_total", "counter", "Grants of the lock by mode."},
     [METRIC_COMMITS] = {"gmsfs_store_commits_total", "counter", "Commits."},
-    [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter", "Writers that ended otherwise."},
+    [METRIC_ABORTS] = {"gmsfs_store_aborts_total", "counter",
+                       "Writers that ended without a commit."},
     [METRIC_EXPORTS] = {"gmsfs_store_exports_total", "counter", "Tickets for descriptors."},
     [METRIC_COPY] = {"gmsfs_store_copy", "gauge", "1 for each tier that has the store's bytes."},
     [METRIC_HELD] = {"gmsfs_store_held", "gauge",
@@ -91,9 +92,9 @@ static const struct {
     [METRIC_GRAPH_SPACES] = {"gmsfs_store_graph_spaces", "gauge",
                              "Address spaces of the graph pool that holds the store."},
     [METRIC_GRAPH_ADDRESS_BYTES] = {"gmsfs_store_graph_address_bytes", "gauge",
-                                    "Addresses that it has reserved."},
+                                    "Addresses that the pool has reserved."},
     [METRIC_GRAPH_HIGH_BYTES] = {"gmsfs_store_graph_high_bytes", "gauge",
-                                 "The most memory that it ever had."},
+                                 "Most memory that the pool ever had."},
 };
 
 static void write_states(FILE *out, const char *name, const struct core_store *store)
@@ -266,9 +267,10 @@ static const struct {
 } POOL_METRICS[POOL_METRIC_COUNT] = {
     [POOL_MIN] = {"gmsfs_pool_min_bytes", "Memory of the device that is kept for the pool."},
     [POOL_MAX] = {"gmsfs_pool_max_bytes",
-                  "Memory that the pool may have; none: as much as there is."},
+                  "Most memory that the pool may have; absent if it has no limit."},
     [POOL_USED] = {"gmsfs_pool_used_bytes", "Memory that the stores of the pool have."},
-    [POOL_EVICTIONS] = {"gmsfs_evictions_total", "Stores of the pool that left for others."},
+    [POOL_EVICTIONS] = {"gmsfs_evictions_total",
+                        "Stores of the pool that were evicted for others."},
 };
 
 static void write_pools(FILE *out, const struct core *core)
@@ -328,14 +330,15 @@ static void write_moves(FILE *out, const struct vmm_info *info,
     }
     single(out, "gmsfs_move_bytes_total", "counter", "Bytes copied between tiers.",
            numbers->move_bytes);
-    head(out, "gmsfs_move_seconds_total", "counter", "Time that copying them took.");
+    head(out, "gmsfs_move_seconds_total", "counter", "Time that copies between tiers took.");
     fprintf(out, "gmsfs_move_seconds_total %llu.%03u\n",
             (unsigned long long)(numbers->move_ms / 1000), (unsigned)(numbers->move_ms % 1000));
-    head(out, "gmsfs_promote_wait_seconds_total", "counter", "Waits that promotions ended.");
+    head(out, "gmsfs_promote_wait_seconds_total", "counter",
+         "Duration of the waits that promotions ended.");
     fprintf(out, "gmsfs_promote_wait_seconds_total %llu.%03u\n",
             (unsigned long long)(numbers->promote_waits.ms / 1000),
             (unsigned)(numbers->promote_waits.ms % 1000));
-    single(out, "gmsfs_promote_waits_total", "counter", "How many these were.",
+    single(out, "gmsfs_promote_waits_total", "counter", "Number of waits that promotions ended.",
            numbers->promote_waits.count);
 }
 
@@ -351,10 +354,10 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_device_reserved_bytes", "gauge", "Memory set aside for sessions.",
            info.aside_bytes);
     if (info.knows_others) {
-        single(out, "gmsfs_device_other_bytes", "gauge", "Memory of the device held by others.",
-               info.other_bytes);
-        single(out, "gmsfs_device_free_bytes", "gauge", "Memory of the device that nobody holds.",
-               info.free_bytes);
+        single(out, "gmsfs_device_other_bytes", "gauge",
+               "Memory of the device that other processes hold.", info.other_bytes);
+        single(out, "gmsfs_device_free_bytes", "gauge",
+               "Memory of the device that no process holds.", info.free_bytes);
     }
     single(out, "gmsfs_device_freeing_bytes", "gauge", "Memory being given back.",
            numbers.freeing_bytes);
@@ -381,7 +384,7 @@ static void write_device(FILE *out, const struct fs *fs)
     single(out, "gmsfs_recoveries_total", "counter", "Workers that took over a live mount.",
            fs->core->resumes);
     head(out, "gmsfs_last_recovery_seconds", "gauge",
-         "How long the last one took; 0: there was none.");
+         "Duration of the last recovery; 0 if there was none.");
     const uint64_t took_us = fs->options.ledger->recovery.took_us;
     fprintf(out, "gmsfs_last_recovery_seconds %llu.%06u\n", (unsigned long long)(took_us / 1000000),
             (unsigned)(took_us % 1000000));

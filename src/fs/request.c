@@ -122,7 +122,7 @@ static struct fs_request *new_request(struct fs *fs, fuse_req_t req, fs_reply re
 }
 
 _Static_assert(SERVICE_MAX_REQUESTS + FS_LEDGER_CLOSING + 2 <= FS_LEDGER_SLOTS,
-               "whatever waits is in the ledger");
+               "the ledger has a slot for each waiting request");
 
 struct fs_request *fs_request_new(fuse_req_t req, fs_reply reply, size_t payload_bytes)
 {

@@ -138,7 +138,7 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -ENFILE:
         return "a bound of the mount is reached: see its events";
     case -EINVAL:
-        return "the request is none that this store takes";
+        return "the store cannot take this request";
     case -EBUSY:
         return "it is being written through a file: close that first";
     case -EMFILE:
@@ -157,8 +157,9 @@ static const char *explain(const struct rpc_connection *connection, int error)
     case -EOPNOTSUPP:
         return "a process that can write this memory is not visible to the daemon, or was gone "
                "when "
-               "it was handed the memory, so nobody could tell when all have exited: run both in "
-               "one pid namespace, or the daemon in the host's, and let the process that asks live";
+               "it was handed the memory, so the daemon could not see when all have exited: run "
+               "both in one pid namespace, or the daemon in the host's, and let the process that "
+               "asks live";
     default:
         return strerror(-error);
     }

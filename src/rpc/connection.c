@@ -330,9 +330,9 @@ static const char *explain(int error)
     case -EINVAL:
     case -EMSGSIZE:
     case -EPROTO:
-        return "what it sent is no request";
+        return "it sent an invalid request";
     case -EIO:
-        return "workers have ended at what it asks for";
+        return "workers died of its request";
     case -ENODATA:
         return "the rest of its answer is lost with the worker that has ended";
     default:

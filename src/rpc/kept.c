@@ -90,8 +90,8 @@ int kept_open(int fd, struct kept_memory **out)
     }
     memory->head = (struct head *)(void *)memory->at;
     if (memory->head->magic && !is_ours(memory->head))
-        log_error("what GMS connections have in shared memory is damaged or of another version; "
-                  "those that there were end");
+        log_error("the shared memory of GMS connections is damaged or of another version; its "
+                  "connections end");
     if (!is_ours(memory->head))
         error = begin_memory(fd, memory->head);
     if (error) {

@@ -160,20 +160,19 @@ static void refuse_memory(struct rpc_connection *connection)
 {
     const struct message *asked = &connection->asked;
     uint64_t waited_us = clock_now_us() - connection->asked_us;
-    char aligned[SIZE_TEXT_BYTES], in_vain[96] = "";
+    char aligned[SIZE_TEXT_BYTES], limit[96] = "";
     struct vmm_info device;
 
     service_get_device(connection->rpc->service, &device);
     format_aligned(&device, asked->size.magnitude, aligned);
     if (asked->size.magnitude > device.total_bytes)
-        snprintf(in_vain, sizeof in_vain,
-                 ": it can never be had, for the mount has %" PRIu64 " bytes in all",
+        snprintf(limit, sizeof limit, ": the mount has only %" PRIu64 " bytes in all",
                  device.total_bytes);
     rpc_refuse(connection,
                "Timed out waiting for GPU memory: requested_size=%" PRIu64
                ", aligned_size=%s, tag=%.*s, waited_sec=%" PRIu64 ".%03" PRIu64 "%s",
                asked->size.magnitude, aligned, (int)asked->tag.bytes, (const char *)asked->tag.at,
-               waited_us / 1000000, waited_us / 1000 % 1000, in_vain);
+               waited_us / 1000000, waited_us / 1000 % 1000, limit);
 }
 
 static void finish_allocate(struct rpc_connection *connection, int error,

@@ -130,7 +130,8 @@ static void refuse_memory(struct rpc_connection *connection)
     struct vmm_info device;
 
     service_get_device(connection->rpc->service, &device);
-    snprintf(text, sizeof text, "%" PRIu64 " bytes cannot be had: the mount has %" PRIu64 " in all",
+    snprintf(text, sizeof text,
+             "%" PRIu64 " bytes cannot be allocated: the mount has %" PRIu64 " in all",
              connection->asked.aligned_size.magnitude, device.total_bytes);
     oom.error = message_text(text);
     rpc_answer(connection, &oom);

@@ -11,13 +11,13 @@ static void tell_left_out(struct complaints *complaints)
 {
     if (complaints->left_out)
         log_warning("%s: %u more %s were left out", complaints->device, complaints->left_out,
-                    complaints->what);
+                    complaints->kind);
     complaints->left_out = 0;
 }
 
-void complaints_init(struct complaints *complaints, const char *device, const char *what)
+void complaints_init(struct complaints *complaints, const char *device, const char *kind)
 {
-    *complaints = (struct complaints){.device = device, .what = what};
+    *complaints = (struct complaints){.device = device, .kind = kind};
     pthread_mutex_init(&complaints->mutex, NULL);
 }
 
@@ -37,7 +37,7 @@ bool complaints_may_log(struct complaints *complaints)
         complaints->logged++;
     else if (complaints->left_out++ == 0)
         log_warning("%s: further %s of this minute are not logged", complaints->device,
-                    complaints->what);
+                    complaints->kind);
     pthread_mutex_unlock(&complaints->mutex);
     return may;
 }

@@ -17,14 +17,14 @@
 #define COMPLAINTS_A_MINUTE 10u
 
 struct complaints {
-    const char *device, *what; /* what: kind in messages, as "events" */
+    const char *device, *kind; /* kind: in messages, as "events" */
     pthread_mutex_t mutex;
     uint64_t since_ms; /* the minute's beginning; 0: none yet */
     unsigned logged, left_out;
 };
 
 /* `device` begins each line, as in "device cuda". Both texts live as long. */
-void complaints_init(struct complaints *complaints, const char *device, const char *what);
+void complaints_init(struct complaints *complaints, const char *device, const char *kind);
 /* Returns true if this complaint may be logged; logs the number of those left out before. */
 bool complaints_may_log(struct complaints *complaints);
 void complaints_end(struct complaints *complaints);

@@ -139,7 +139,7 @@ static void tell_no_start(const struct copier_client *client, int error, const c
         hint = "its context takes half a gigabyte of the GPU: free some of it, or mount with a "
                "smaller size=";
     } else if (error == -ENODEV || error == -ELIBBAD) {
-        hint = " tells what there is";
+        hint = " lists the GPUs";
     }
     log_error("%s: GPU memory cannot be read or written now, its copier does not start: %s; %s%s",
               client->name, why, tool, hint);
@@ -178,7 +178,7 @@ static int await_hello(struct copier_client *client, char *why)
         snprintf(why, COPIER_WHY_BYTES, "%s", hello.why);
         return hello.error;
     }
-    snprintf(why, COPIER_WHY_BYTES, "it says what nobody understands");
+    snprintf(why, COPIER_WHY_BYTES, "its first message is invalid");
     return -EIO;
 }
 
@@ -213,7 +213,7 @@ static void end_process(struct copier_client *client, int pid, bool at_once)
     while (!is_reaped(client, pid, COPIER_END_MS)) {
         if (!told)
             log_error("%s: the copier (process %d) hangs in the driver and cannot even be killed; "
-                      "what it has mapped is held until it ends: see %s and dmesg",
+                      "its mapped memory stays allocated until it ends: see %s and dmesg",
                       client->name, pid, client->options.tool);
         told = true;
         if (client->closing)
@@ -258,10 +258,8 @@ static void watch(struct copier_client *client)
     }
     if (!client->killed && !client->closing) {
         if (complaints_may_log(&client->complaints))
-            log_warning(
-                "%s: the copier (process %d) ended; what it was moving is moved again by a new "
-                "one",
-                client->name, client->pid);
+            log_warning("%s: the copier (process %d) ended; a new one repeats its transfers",
+                        client->name, client->pid);
         copier_process_retire(client);
     }
 }

@@ -91,7 +91,7 @@ static void *run(void *argument)
         error = drv_find(cuda->driver, cuda->late.uuid, &cuda->device, why, sizeof(why));
     patience_end(cuda->patience);
     if (error)
-        log_error("device cuda: %s; what exists is served, and nothing new is made until it opens",
+        log_error("device cuda: %s; existing memory is served, and no more is made until it opens",
                   why);
     cuda->prop.location.id = cuda->device;
     pthread_mutex_lock(&cuda->late.mutex);
@@ -138,7 +138,7 @@ static int await(struct cuda *cuda)
     if (cuda->late.state == CUDA_FAILED)
         return cuda->late.error;
     if (!cuda->late.told)
-        log_error("device cuda: the driver has not opened; nothing new is made until it does");
+        log_error("device cuda: the driver has not opened; no memory is made until it does");
     cuda->late.told = true;
     return -EIO;
 }

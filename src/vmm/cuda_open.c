@@ -70,7 +70,7 @@ static int start_driver(const struct opening *o)
 
     if (error == -ENODEV && *device)
         snprintf(o->error, o->error_bytes,
-                 "device=%s: %s; nvidia-smi -L lists what there is, or " INSTEAD, device, why);
+                 "device=%s: %s; nvidia-smi -L lists the GPUs, or " INSTEAD, device, why);
     else if (error < 0)
         snprintf(o->error, o->error_bytes, "device cuda: %s; " INSTEAD, why);
     return error;

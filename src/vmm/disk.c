@@ -257,8 +257,8 @@ static void disk_release(struct vmm_device *device, const struct vmm_piece *piec
 {
     (void)device;
     if (ftruncate(piece->fd, 0) < 0)
-        log_warning("disk tier: a file that is not needed any more cannot be emptied: %s; it is "
-                    "gone when all who have it have closed it",
+        log_warning("disk tier: an unused file cannot be emptied: %s; its blocks are freed "
+                    "when all its descriptors are closed",
                     strerror(errno));
 }
 

@@ -317,8 +317,9 @@ static void start_monitor(struct gpu *gpu, const struct vmm_device *device, bool
         return;
     if (monitor_new(gpu->driver->source, gpu->driver->name, device->uuid, device->health,
                     device->measurement, is_late, &gpu->monitor, why, sizeof(why)) < 0)
-        log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
-                 gpu->driver->name, why);
+        log_info(
+            "device %s: the memory that other processes hold and the GPU's errors are unknown: %s",
+            gpu->driver->name, why);
 }
 
 static int open_copier(struct gpu *gpu, const struct vmm_options *options,

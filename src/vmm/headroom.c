@@ -319,9 +319,9 @@ uint64_t headroom_reserve(uint64_t total_bytes)
     return reserve < total_bytes / RESERVE_SHARE ? reserve : total_bytes / RESERVE_SHARE;
 }
 
-static uint64_t subtract(uint64_t from, uint64_t what)
+static uint64_t subtract(uint64_t from, uint64_t amount)
 {
-    return from > what ? from - what : 0;
+    return from > amount ? from - amount : 0;
 }
 
 static void lower(uint64_t *value, uint64_t bound)

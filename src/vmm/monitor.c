@@ -78,7 +78,7 @@ static void wait_for_events(struct monitor *monitor)
     if (events)
         source->stop(events);
     if (error)
-        log_info("device %s: errors of the GPU are not told: %s", monitor->driver, why);
+        log_info("device %s: errors of the GPU are not reported: %s", monitor->driver, why);
 }
 
 /* Returns 0 if the library can be asked. */
@@ -102,8 +102,9 @@ static int open_source(struct monitor *monitor)
     if (monitor->opens_late && error == 0 && monitor->was_waited_for)
         log_info("device %s: %s answers now", monitor->driver, monitor->source->name);
     else if (monitor->opens_late && error)
-        log_info("device %s: what others hold of it, and its errors, cannot be told: %s",
-                 monitor->driver, why);
+        log_info(
+            "device %s: the memory that other processes hold and the GPU's errors are unknown: %s",
+            monitor->driver, why);
     pthread_cond_broadcast(&monitor->answered);
     pthread_mutex_unlock(&monitor->mutex);
     return error;
@@ -243,8 +244,8 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
         return 0;
     }
     if (!wait_until_opened(made)) {
-        log_warning("device %s: %s has not answered for %d s; what others hold of the GPU, and its "
-                    "errors, are not told until it does",
+        log_warning("device %s: %s has not answered for %d s; the memory that other processes "
+                    "hold and the GPU's errors are unknown until it does",
                     driver, source->name, MONITOR_OPEN_MS / 1000);
     } else if (made->error) {
         error = made->error;

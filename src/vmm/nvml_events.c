@@ -29,7 +29,7 @@ static void report(struct nvml_events *events, enum xid_kind kind, const char *w
 {
     if (complaints_may_log(&events->complaints)) {
         if (kind == XID_HARMLESS)
-            log_info("device cuda: %s; what is kept on the GPU is not affected", why);
+            log_info("device cuda: %s; the memory of stores is not affected", why);
         else
             log_error("device cuda: %s: the GPU %s", why,
                       kind == XID_LOST ? "is lost" : "is suspect");
@@ -46,11 +46,11 @@ static void judge(struct nvml_events *events, const struct nvml_event *event)
 {
     char why[sizeof(((struct vmm_health *)NULL)->why)];
     enum xid_kind kind = XID_SUSPECT;
-    const char *what;
+    const char *meaning;
 
     if (event->type == NVML_EVENT_XID) {
-        kind = xid_judge(event->data, &what);
-        snprintf(why, sizeof(why), "Xid %llu: %s", event->data, what);
+        kind = xid_judge(event->data, &meaning);
+        snprintf(why, sizeof(why), "Xid %llu: %s", event->data, meaning);
     } else {
         snprintf(why, sizeof(why), "uncorrectable memory error (ECC)");
     }

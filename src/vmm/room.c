@@ -13,9 +13,9 @@
 #define SMALL_BYTES         (64 * KIB)
 #define REFUSED_MS          20u /* a user that asks again and again does not cause a look each time */
 
-static uint64_t subtract(uint64_t from, uint64_t what)
+static uint64_t subtract(uint64_t from, uint64_t amount)
 {
-    return from > what ? from - what : 0;
+    return from > amount ? from - amount : 0;
 }
 
 void room_init(struct room *room, int (*look)(void *context, struct room_view *view), void *context)

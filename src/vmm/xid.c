@@ -19,7 +19,7 @@
 static const struct {
     unsigned first, last;
     enum xid_kind kind;
-    const char *what;
+    const char *meaning;
 } table[] = {
     {8, 8, XID_HARMLESS, "a channel timed out"},
     {11, 11, XID_HARMLESS, "invalid push buffer stream"},
@@ -78,7 +78,7 @@ static const struct {
     {141, 141, XID_HARMLESS, "CUDA fast path error"},
     {143, 143, XID_SUSPECT, "the GPU cannot be initialised"},
     {144, 150, XID_SUSPECT, "NVLink error"},
-    {154, 154, XID_HARMLESS, "notice of what recovery is needed"},
+    {154, 154, XID_HARMLESS, "notice of the recovery that is needed"},
     {155, 155, XID_SUSPECT, "NVLink error"},
     {156, 156, XID_SUSPECT, "a unit of the GPU is retired"},
     {158, 158, XID_SUSPECT, "fatal timeout of the GPU"},
@@ -89,14 +89,14 @@ static const struct {
     {172, 172, XID_SUSPECT, "uncorrectable error of a cache"},
 };
 
-enum xid_kind xid_judge(unsigned long long number, const char **what)
+enum xid_kind xid_judge(unsigned long long number, const char **meaning)
 {
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (number < table[i].first || number > table[i].last)
             continue;
-        *what = table[i].what;
+        *meaning = table[i].meaning;
         return table[i].kind;
     }
-    *what = "not one that gmsfs knows";
+    *meaning = "unknown to gmsfs";
     return XID_SUSPECT;
 }

@@ -14,8 +14,8 @@ enum xid_kind {
     XID_LOST,     /* the GPU is gone */
 };
 
-/* An unknown number is SUSPECT: refusing a reader needlessly is better than wrong weights. what: a
- * few words, never NULL. */
-enum xid_kind xid_judge(unsigned long long number, const char **what);
+/* An unknown number is SUSPECT: refusing a reader needlessly is better than wrong weights. meaning:
+ * a few words, never NULL. */
+enum xid_kind xid_judge(unsigned long long number, const char **meaning);
 
 #endif
