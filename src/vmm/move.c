@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move - pieces of any tier, the accounts of the tiers, and bytes from one tier to another */
+/* move - pieces of any tier, and bytes from one tier to another */
 #include "vmm/tier.h"
 
 #include "base/scope.h"
 #include "vmm/vmm_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,65 +12,6 @@
 
 #define BOUNCE_BYTES (UINT64_C(4) << 20)  /* between device and disk */
 #define DIRECT_BYTES (UINT64_C(64) << 10) /* shorter moves go through the page cache */
-
-/* ---- account ------------------------------------------------------------------------------- */
-
-bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier)
-{
-    return tier == VMM_TIER_DEVICE || (tier < VMM_TIER_COUNT && vmm->beside[tier].state);
-}
-
-static const struct vmm_device *get_device(const struct vmm *vmm, enum vmm_tier tier)
-{
-    return tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[tier];
-}
-
-uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
-{
-    return get_device(vmm, tier)->total_bytes;
-}
-
-uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier)
-{
-    if (tier == VMM_TIER_DEVICE)
-        return vmm_get_free(vmm);
-    return vmm->beside[tier].total_bytes - atomic_load(&vmm->beside_taken_bytes[tier]);
-}
-
-/* Rounds up to the device's unit first: a copy has all bytes of the original. */
-uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
-{
-    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
-    uint64_t mask = get_device(vmm, tier)->granularity_bytes - 1;
-
-    return aligned_bytes > UINT64_MAX - mask ? 0 : (aligned_bytes + mask) & ~mask;
-}
-
-int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
-{
-    uint64_t taken = atomic_load(&vmm->beside_taken_bytes[tier]);
-
-    if (tier == VMM_TIER_DEVICE)
-        return vmm_reserve(vmm, bytes);
-    do {
-        if (bytes > vmm->beside[tier].total_bytes - taken)
-            return -ENOMEM;
-    } while (!atomic_compare_exchange_weak(&vmm->beside_taken_bytes[tier], &taken, taken + bytes));
-    return 0;
-}
-
-void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
-{
-    uint64_t taken;
-
-    if (tier == VMM_TIER_DEVICE) {
-        vmm_unreserve(vmm, bytes);
-        return;
-    }
-    taken = atomic_fetch_sub(&vmm->beside_taken_bytes[tier], bytes);
-    assert(taken >= bytes);
-    (void)taken;
-}
 
 /* ---- pieces -------------------------------------------------------------------------------- */
 

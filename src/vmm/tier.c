@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tier - memory beside the device
+ * tier - memory beside the device, and the accounts of all tiers
  *
  * The host tier uses the backend for host memory, for any kind of device; the disk tier is disk.c.
  * Each has an account of its own. Their pieces are read without a driver.
@@ -9,6 +9,8 @@
 
 #include "vmm/vmm_internal.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 
 #define WHY_BYTES 512
@@ -84,4 +86,63 @@ const struct vmm_backend *vmm_backend_of(const struct vmm *vmm, const struct vmm
 struct vmm_device *vmm_device_of(struct vmm *vmm, const struct vmm_piece *piece)
 {
     return piece->tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[piece->tier];
+}
+
+/* ---- account ------------------------------------------------------------------------------- */
+
+bool vmm_has_tier(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return tier == VMM_TIER_DEVICE || (tier < VMM_TIER_COUNT && vmm->beside[tier].state);
+}
+
+static const struct vmm_device *get_device(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return tier == VMM_TIER_DEVICE ? &vmm->device : &vmm->beside[tier];
+}
+
+uint64_t vmm_get_total_in(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return get_device(vmm, tier)->total_bytes;
+}
+
+uint64_t vmm_get_free_in(const struct vmm *vmm, enum vmm_tier tier)
+{
+    return get_device(vmm, tier)->total_bytes - atomic_load(&vmm->taken_bytes[tier]);
+}
+
+uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
+{
+    uint64_t mask = vmm->device.granularity_bytes - 1;
+
+    return size_bytes > UINT64_MAX - mask ? 0 : (size_bytes + mask) & ~mask;
+}
+
+/* Rounds up to the device's unit first: a copy has all bytes of the original. */
+uint64_t vmm_align_in(const struct vmm *vmm, enum vmm_tier tier, uint64_t size_bytes)
+{
+    uint64_t aligned_bytes = vmm_align(vmm, size_bytes);
+    uint64_t mask = get_device(vmm, tier)->granularity_bytes - 1;
+
+    return aligned_bytes > UINT64_MAX - mask ? 0 : (aligned_bytes + mask) & ~mask;
+}
+
+int vmm_reserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
+{
+    uint64_t taken = atomic_load(&vmm->taken_bytes[tier]);
+    uint64_t total_bytes = get_device(vmm, tier)->total_bytes;
+
+    do {
+        assert(taken <= total_bytes);
+        if (bytes > total_bytes - taken)
+            return -ENOMEM;
+    } while (!atomic_compare_exchange_weak(&vmm->taken_bytes[tier], &taken, taken + bytes));
+    return 0;
+}
+
+void vmm_unreserve_in(struct vmm *vmm, enum vmm_tier tier, uint64_t bytes)
+{
+    uint64_t taken = atomic_fetch_sub(&vmm->taken_bytes[tier], bytes);
+
+    assert(taken >= bytes);
+    (void)taken;
 }

@@ -104,8 +104,6 @@ static int open_under(const char *root, const struct vmm_options *options,
     }
     made->kind = kind;
     made->backend = kind->functions;
-    atomic_init(&made->taken_bytes, 0);
-    atomic_init(&made->aside_bytes, 0);
     health_init(&made->health);
     made->device.health = &made->health;
     measurement_init(&made->measurement);
@@ -203,11 +201,11 @@ void vmm_get_info(const struct vmm *vmm, struct vmm_info *info)
     info->granularity_bytes = vmm->device.granularity_bytes;
     info->total_bytes = vmm->device.total_bytes;
     info->host_total_bytes = vmm->beside[VMM_TIER_HOST].total_bytes;
-    info->host_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_HOST]);
+    info->host_used_bytes = atomic_load(&vmm->taken_bytes[VMM_TIER_HOST]);
     info->spill_total_bytes = vmm->beside[VMM_TIER_DISK].total_bytes;
-    info->spill_used_bytes = atomic_load(&vmm->beside_taken_bytes[VMM_TIER_DISK]);
+    info->spill_used_bytes = atomic_load(&vmm->taken_bytes[VMM_TIER_DISK]);
     info->aside_bytes = atomic_load(&vmm->aside_bytes);
-    info->used_bytes = atomic_load(&vmm->taken_bytes) - info->aside_bytes;
+    info->used_bytes = atomic_load(&vmm->taken_bytes[VMM_TIER_DEVICE]) - info->aside_bytes;
     memcpy(info->pci_id, vmm->device.pci_id, sizeof(info->pci_id));
     memcpy(info->version_name, vmm->device.version_name, sizeof(info->version_name));
     memcpy(info->version, vmm->device.version, sizeof(info->version));
@@ -241,35 +239,18 @@ bool vmm_take_health(struct vmm *vmm, struct vmm_health *news)
     return health_take(&vmm->health, news);
 }
 
-uint64_t vmm_align(const struct vmm *vmm, uint64_t size_bytes)
-{
-    uint64_t mask = vmm->device.granularity_bytes - 1;
-
-    return size_bytes > UINT64_MAX - mask ? 0 : (size_bytes + mask) & ~mask;
-}
-
 /* ---- account ------------------------------------------------------------------------------- */
 
 int vmm_reserve(struct vmm *vmm, uint64_t bytes)
 {
-    uint64_t taken = atomic_load(&vmm->taken_bytes);
-
     assert(bytes % vmm->device.granularity_bytes == 0);
-    do {
-        assert(taken <= vmm->device.total_bytes);
-        if (bytes > vmm->device.total_bytes - taken)
-            return -ENOMEM;
-    } while (!atomic_compare_exchange_weak(&vmm->taken_bytes, &taken, taken + bytes));
-    return 0;
+    return vmm_reserve_in(vmm, VMM_TIER_DEVICE, bytes);
 }
 
 void vmm_unreserve(struct vmm *vmm, uint64_t bytes)
 {
-    uint64_t taken = atomic_fetch_sub(&vmm->taken_bytes, bytes);
-
     assert(bytes % vmm->device.granularity_bytes == 0);
-    assert(taken >= bytes);
-    (void)taken;
+    vmm_unreserve_in(vmm, VMM_TIER_DEVICE, bytes);
 }
 
 int vmm_set_aside(struct vmm *vmm, uint64_t bytes)
@@ -293,7 +274,7 @@ uint64_t vmm_get_aside(const struct vmm *vmm)
 
 uint64_t vmm_get_free(const struct vmm *vmm)
 {
-    return vmm->device.total_bytes - atomic_load(&vmm->taken_bytes);
+    return vmm_get_free_in(vmm, VMM_TIER_DEVICE);
 }
 
 /* ---- pieces -------------------------------------------------------------------------------- */

@@ -16,11 +16,10 @@ struct vmm {
     struct vmm_device device;
     struct health health;
     struct measurement measurement;
-    _Atomic uint64_t taken_bytes; /* in use, or set aside */
-    _Atomic uint64_t aside_bytes;
-    struct vmm_device beside[VMM_TIER_COUNT]; /* tiers; state NULL: no such tier */
-    _Atomic uint64_t beside_taken_bytes[VMM_TIER_COUNT];
-    _Atomic uint64_t next_serial; /* of pieces in host memory beside the device */
+    _Atomic uint64_t aside_bytes;                 /* of the device */
+    struct vmm_device beside[VMM_TIER_COUNT];     /* tiers; state NULL: no such tier */
+    _Atomic uint64_t taken_bytes[VMM_TIER_COUNT]; /* in use; of the device, set aside too */
+    _Atomic uint64_t next_serial;                 /* of pieces in host memory beside the device */
 };
 
 extern const struct vmm_piece vmm_no_piece;
