@@ -364,9 +364,8 @@ static void serve(struct connection *connection, struct fds_received *received)
     }
 }
 
-/* Takes the request off the socket without receiving descriptors, because workers died as they
- * received from this process; a close with unread bytes would reset the connection before the
- * client gets the answer. */
+/* Refuses without receiving descriptors, because workers died as they received from this process;
+ * takes the bytes off, because a close with unread bytes would reset the connection first. */
 static void refuse_unread(struct connection *connection)
 {
     char byte;
@@ -489,19 +488,18 @@ static int add_connection(struct fs *fs, int fd)
     if (error)
         return error;
     struct connection *connection = calloc(1, sizeof *connection);
-    if (!connection) {
-        service_give(fs->service, SERVICE_BOUND_CONNECTIONS, peer.uid, 1);
-        return -ENOMEM;
+    error = connection ? 0 : -ENOMEM;
+    if (connection) {
+        *connection = (struct connection){
+            .fs = fs,
+            .uid = peer.uid,
+            .pid = peer.pid,
+            .active_ms = fs->now_ms,
+            .watch = {.fd = fd, .ready = on_ready, .whose = event_of_user(peer.uid)},
+            .held = {.released = on_released},
+            .answer = {.fs = fs, .fd = fd, .failed = on_answer_failed}};
+        error = fs_watch(fs, &connection->watch, EVENT_READ);
     }
-    connection->fs = fs;
-    connection->uid = peer.uid;
-    connection->pid = peer.pid;
-    connection->active_ms = fs->now_ms;
-    connection->watch =
-        (struct event_watch){.fd = fd, .ready = on_ready, .whose = event_of_user(peer.uid)};
-    connection->held.released = on_released;
-    connection->answer = (struct fds_answer){.fs = fs, .fd = fd, .failed = on_answer_failed};
-    error = fs_watch(fs, &connection->watch, EVENT_READ);
     if (error) {
         service_give(fs->service, SERVICE_BOUND_CONNECTIONS, peer.uid, 1);
         free(connection);

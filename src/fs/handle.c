@@ -65,8 +65,6 @@ void fs_handle_drop(struct fs *fs, uint64_t fh)
 void fs_handle_set_poll(struct fs *fs, struct fs_handle *handle, struct fuse_pollhandle *poll)
 {
     unlink_poll(handle);
-    if (!poll)
-        return;
     handle->poll = poll;
     handle->poll_next = fs->polls;
     handle->poll_link = &fs->polls;
