@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROMPT_SLICE_NS  100000u /* the kernel's shortest slice */
@@ -47,6 +48,16 @@ bool thread_is_prompt(void)
     struct scheduling now = {0};
 
     return read_scheduling(&now) && now.runtime_ns == PROMPT_SLICE_NS;
+}
+
+void thread_init_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t clock;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &clock);
+    pthread_condattr_destroy(&clock);
 }
 
 int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *argument)

@@ -21,6 +21,8 @@ int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), vo
 void thread_be_prompt(void);
 /* True if the calling thread has such slices. */
 bool thread_is_prompt(void);
+/* Makes a condition for timed waits by the monotonic clock. */
+void thread_init_condition(pthread_cond_t *condition);
 /* Counts the processors that this process may use; at least 1. */
 unsigned thread_count_processors(void);
 

@@ -2,6 +2,7 @@
 #include "copier/files.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "copier/lane_file.h"
 
 #include <errno.h>
@@ -48,9 +49,9 @@ struct files {
     pthread_cond_t changed;
     pthread_t pinner;
     bool has_pinner, ending;
-    unsigned moves;            /* in progress */
-    struct timespec may_begin; /* time from which pinning may begin */
-    uint64_t wanted;           /* number of spans */
+    unsigned moves;        /* in progress */
+    uint64_t may_begin_ms; /* time from which pinning may begin */
+    uint64_t wanted;       /* number of spans */
     unsigned count;
     uint64_t ids[FILES_MOST]; /* of `all`, for a quicker search */
     struct file *all[FILES_MOST];
@@ -59,17 +60,13 @@ struct files {
 struct files *files_new(const struct copier_gpu *driver, void *gpu)
 {
     struct files *files = calloc(1, sizeof(*files));
-    pthread_condattr_t clock;
 
     if (!files)
         return NULL;
     files->driver = driver;
     files->gpu = gpu;
     pthread_mutex_init(&files->mutex, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&files->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_init_condition(&files->changed);
     return files;
 }
 
@@ -187,13 +184,11 @@ static void pin_next(struct files *files)
     }
 }
 
-static bool has_rested(const struct files *files)
+static void rest(struct files *files, uint64_t ms)
 {
-    struct timespec now;
+    struct timespec until = clock_after_ms(CLOCK_MONOTONIC, (unsigned)ms);
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > files->may_begin.tv_sec ||
-           (now.tv_sec == files->may_begin.tv_sec && now.tv_nsec >= files->may_begin.tv_nsec);
+    pthread_cond_timedwait(&files->changed, &files->mutex, &until);
 }
 
 /* Pins on a thread of its own: moves must not wait for it, because pinning and making pages delay
@@ -207,10 +202,12 @@ static void *run_pinner(void *argument)
 
     pthread_mutex_lock(&files->mutex);
     while (entered == 0 && !files->ending) {
+        uint64_t now_ms = clock_now_ms();
+
         if (files->wanted == 0 || files->moves > 0)
             pthread_cond_wait(&files->changed, &files->mutex);
-        else if (!has_rested(files))
-            pthread_cond_timedwait(&files->changed, &files->mutex, &files->may_begin);
+        else if (now_ms < files->may_begin_ms)
+            rest(files, files->may_begin_ms - now_ms);
         else
             pin_next(files);
     }
@@ -266,7 +263,7 @@ void files_leave(struct files *files, const struct copier_request *request)
     if (file->spans[index] == SPAN_NEW)
         want(files, file, index);
     if (request->act == COPIER_MOVE_OUT)
-        files->may_begin = clock_after_ms(CLOCK_MONOTONIC, REST_MS);
+        files->may_begin_ms = clock_now_ms() + REST_MS;
     if (--files->moves == 0 && files->wanted > 0)
         pthread_cond_broadcast(&files->changed);
     pthread_mutex_unlock(&files->mutex);

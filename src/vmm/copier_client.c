@@ -2,6 +2,7 @@
 #include "vmm/copier_client_internal.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "vmm/memfd.h"
 
 #include <errno.h>
@@ -302,17 +303,6 @@ static int make_ring(struct copier_client *client)
     return 0;
 }
 
-static void init_lock(struct copier_client *client)
-{
-    pthread_condattr_t clock;
-
-    pthread_mutex_init(&client->mutex, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->changed, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
 int copier_client_new(const struct copier_client_options *options, struct copier_client **made)
 {
     struct copier_client *client = calloc(1, sizeof(*client));
@@ -326,7 +316,8 @@ int copier_client_new(const struct copier_client_options *options, struct copier
              options->pci_id);
     for (unsigned i = 0; i < COPIER_ENTRIES; i++)
         client->entries[i].window = -1;
-    init_lock(client);
+    pthread_mutex_init(&client->mutex, NULL);
+    thread_init_condition(&client->changed);
     complaints_init(&client->complaints, client->name, "failures of GPU memory's bytes");
     error = make_ring(client);
     if (error < 0)

@@ -30,16 +30,12 @@
 struct cuda *cuda_new(void)
 {
     struct cuda *cuda = calloc(1, sizeof(*cuda));
-    pthread_condattr_t clock;
 
     if (!cuda)
         return NULL;
     pthread_mutex_init(&cuda->turn, NULL);
     pthread_mutex_init(&cuda->late.mutex, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&cuda->late.changed, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_init_condition(&cuda->late.changed);
     complaints_init(&cuda->complaints, "device cuda", "complaints of the driver");
     if (patience_new("device cuda", PATIENCE_MS, &cuda->patience) < 0)
         cuda->patience = NULL;

@@ -190,18 +190,6 @@ int monitor_measure(struct monitor *monitor)
     return error;
 }
 
-static void init(struct monitor *monitor)
-{
-    pthread_condattr_t clock;
-
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_mutex_init(&monitor->mutex, NULL);
-    pthread_cond_init(&monitor->asked, NULL);
-    pthread_cond_init(&monitor->answered, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
 /* False: it takes longer. */
 static bool wait_until_opened(struct monitor *monitor)
 {
@@ -226,7 +214,9 @@ int monitor_new(const struct monitor_source *source, const char *driver, const u
     snprintf(why, why_bytes, "no memory or thread for it");
     if (!made)
         return -ENOMEM;
-    init(made);
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->asked, NULL);
+    thread_init_condition(&made->answered);
     made->source = source;
     made->driver = driver;
     memcpy(made->uuid, uuid, sizeof(made->uuid));

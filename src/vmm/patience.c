@@ -73,18 +73,14 @@ static void destroy(struct patience *patience)
 int patience_new(const char *device, unsigned ms, struct patience **patience)
 {
     struct patience *made = calloc(1, sizeof(*made));
-    pthread_condattr_t clock;
     int error;
 
     if (!made)
         return -ENOMEM;
     made->device = device;
     made->ms = ms;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    thread_init_condition(&made->changed);
     error = thread_start(&made->thread, THREAD_STACK, run, made);
     if (error < 0)
         destroy(made);
