@@ -65,19 +65,15 @@ static void answer_state(struct rpc_connection *connection, const struct core_st
     rpc_answer(connection, &answer);
 }
 
-static void get_lock_state(struct rpc_connection *connection, const struct rpc_view *view)
+static void get_state(struct rpc_connection *connection, const struct rpc_view *view)
 {
-    answer_state(connection, view->store, MESSAGE_GET_LOCK_STATE_RESPONSE);
-}
+    enum message_type type = MESSAGE_GET_MEMORY_LAYOUT_HASH_RESPONSE;
 
-static void get_allocation_state(struct rpc_connection *connection, const struct rpc_view *view)
-{
-    answer_state(connection, view->store, MESSAGE_GET_ALLOCATION_STATE_RESPONSE);
-}
-
-static void get_hash(struct rpc_connection *connection, const struct rpc_view *view)
-{
-    answer_state(connection, view->store, MESSAGE_GET_MEMORY_LAYOUT_HASH_RESPONSE);
+    if (connection->asked.type == MESSAGE_GET_LOCK_STATE_REQUEST)
+        type = MESSAGE_GET_LOCK_STATE_RESPONSE;
+    else if (connection->asked.type == MESSAGE_GET_ALLOCATION_STATE_REQUEST)
+        type = MESSAGE_GET_ALLOCATION_STATE_RESPONSE;
+    answer_state(connection, view->store, type);
 }
 
 bool rpc_probe_v0(struct rpc_connection *connection)
@@ -395,9 +391,9 @@ static const struct request {
     {MESSAGE_LIST_ALLOCATIONS_REQUEST, LOOKS, rpc_list_allocations},
     {MESSAGE_METADATA_GET_REQUEST, LOOKS, get_entry},
     {MESSAGE_METADATA_LIST_REQUEST, LOOKS, rpc_list_keys},
-    {MESSAGE_GET_LOCK_STATE_REQUEST, LOOKS, get_lock_state},
-    {MESSAGE_GET_ALLOCATION_STATE_REQUEST, LOOKS, get_allocation_state},
-    {MESSAGE_GET_MEMORY_LAYOUT_HASH_REQUEST, LOOKS, get_hash},
+    {MESSAGE_GET_LOCK_STATE_REQUEST, LOOKS, get_state},
+    {MESSAGE_GET_ALLOCATION_STATE_REQUEST, LOOKS, get_state},
+    {MESSAGE_GET_MEMORY_LAYOUT_HASH_REQUEST, LOOKS, get_state},
     {MESSAGE_ALLOCATE_REQUEST, CHANGES, allocate},
     {MESSAGE_FREE_REQUEST, CHANGES, free_allocation},
     {MESSAGE_METADATA_PUT_REQUEST, CHANGES, put_entry},
