@@ -213,18 +213,25 @@ int rpc_check_store(const struct rpc_connection *connection, bool write)
 /* ---- the session's layout ----------------------------------------------------------------------
  */
 
-bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view)
+bool rpc_find_view(const struct rpc_connection *connection, struct rpc_view *view)
 {
     const struct core *core = connection->rpc->core;
 
     view->session = core_find_session(core, connection->session);
-    if (!view->session) {
-        rpc_refuse_errno(connection, "go on", -ESTALE);
+    if (!view->session)
         return false;
-    }
     view->store = core_find_store(core, view->session->store);
     view->layout = core_get_layout(core, view->store);
     return true;
+}
+
+bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view)
+{
+    bool found = rpc_find_view(connection, view);
+
+    if (!found)
+        rpc_refuse_errno(connection, "go on", -ESTALE);
+    return found;
 }
 
 const struct layout_allocation *rpc_find_allocation(const struct rpc_connection *connection,

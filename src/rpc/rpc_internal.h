@@ -270,12 +270,14 @@ void rpc_close_after(struct rpc_connection *connection);
 const struct core_store *rpc_find_store(const struct rpc_connection *connection);
 /* Checks that the peer may read, or write, the store. -EACCES, -ENOENT */
 int rpc_check_store(const struct rpc_connection *connection, bool write);
-/* The store and layout of the session. False: the session is over, and the client was told. */
 struct rpc_view {
     const struct core_session *session;
     const struct core_store *store;
     const struct layout *layout;
 };
+/* Finds the session with its store and layout. False: the session is over. */
+bool rpc_find_view(const struct rpc_connection *connection, struct rpc_view *view);
+/* The same; refuses the request if the session is over. */
 bool rpc_view_session(struct rpc_connection *connection, struct rpc_view *view);
 /* Finds an allocation of the layout by the requested id; NULL: there is none. */
 const struct layout_allocation *rpc_find_allocation(const struct rpc_connection *connection,

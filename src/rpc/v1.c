@@ -107,20 +107,15 @@ bool rpc_probe_v1(struct rpc_connection *connection)
 
 static bool has_session(struct rpc_connection *connection, bool writes, struct rpc_view *view)
 {
-    const struct core *core = connection->rpc->core;
+    bool found = rpc_find_view(connection, view);
 
-    view->session = connection->session ? core_find_session(core, connection->session) : NULL;
-    if (writes && (!view->session || view->session->mode != LOCK_MODE_RW)) {
+    if (writes && (!found || view->session->mode != LOCK_MODE_RW))
         rpc_refuse(connection, "operation requires an RW session");
-        return false;
-    }
-    if (!view->session) {
+    else if (!found)
         rpc_refuse(connection, "operation requires an active GMS session");
-        return false;
-    }
-    view->store = core_find_store(core, view->session->store);
-    view->layout = core_get_layout(core, view->store);
-    return true;
+    else
+        return true;
+    return false;
 }
 
 static void refuse_memory(struct rpc_connection *connection)
