@@ -134,7 +134,7 @@ static int send_batch(struct connection *connection)
 }
 
 /* Sends as much as the socket takes. False: the connection is gone. */
-static bool go_on(struct connection *connection)
+static bool advance(struct connection *connection)
 {
     struct fs *fs = connection->fs;
     int error = 0;
@@ -159,7 +159,7 @@ static bool go_on(struct connection *connection)
 
 static void on_released(struct event_held *held)
 {
-    go_on(CONTAINER_OF(held, struct connection, held));
+    advance(CONTAINER_OF(held, struct connection, held));
 }
 
 static void on_answer_failed(struct fds_answer *answer)
@@ -189,7 +189,7 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
     connection->sent = 0;
     connection->batch = request->batch;
     if (!fs->host.hold(fs->host.context, &connection->held))
-        go_on(connection);
+        advance(connection);
 }
 
 static int trust(struct connection *connection, const uint8_t uuid[16])
@@ -402,7 +402,7 @@ static void on_ready(struct event_watch *watch, uint32_t events)
     if (connection->sending) {
         /* Reads are paused, so READ alone means that the peer hung up: sending finds out. */
         (void)events;
-        go_on(connection);
+        advance(connection);
         return;
     }
     if (await_reader(connection))
@@ -586,7 +586,7 @@ bool fs_fds_tick(struct fs *fs)
         if (connection->sending && fs->now_ms - connection->active_ms > fds_stall_ms()) {
             warn(connection, why_stalled(connection));
             drop(connection);
-        } else if (connection->sending && connection->starved && !go_on(connection)) {
+        } else if (connection->sending && connection->starved && !advance(connection)) {
             continue;
         } else {
             busy |= connection->sending;

@@ -54,8 +54,8 @@ void rpc_serve_listing(struct rpc *rpc)
     if (!connection)
         return;
     leave_listings(connection);
-    if (rpc_go_on_listing(connection))
-        rpc_go_on(connection);
+    if (rpc_advance_listing(connection))
+        rpc_advance(connection);
     else
         join_listings(connection);
     if (rpc->listing)
@@ -148,7 +148,7 @@ void rpc_on_pause_over(struct event_timeout *timeout)
     struct rpc_connection *connection = CONTAINER_OF(timeout, struct rpc_connection, pause);
 
     connection->is_paused = false;
-    rpc_go_on(connection);
+    rpc_advance(connection);
 }
 
 /* ---- requests ----------------------------------------------------------------------------------
@@ -166,10 +166,10 @@ static void finish_request(struct rpc_connection *connection, int error,
     rpc_note(connection);
 }
 
-static void go_on_or_free(struct rpc_connection *connection)
+static void advance_or_free(struct rpc_connection *connection)
 {
     if (!connection->is_gone)
-        rpc_go_on(connection);
+        rpc_advance(connection);
     else if (!is_busy(connection))
         rpc_connection_free(connection);
 }
@@ -184,7 +184,7 @@ void rpc_on_done(struct service_request *request, int error, const struct servic
     finish_request(connection, error, answer);
     connection->is_dispatching = is_nested;
     if (!is_nested) /* otherwise the caller continues */
-        go_on_or_free(connection);
+        advance_or_free(connection);
 }
 
 static void dispatch(struct rpc_connection *connection)
@@ -213,7 +213,7 @@ static void on_decoded(struct job *job)
     struct rpc_connection *connection = CONTAINER_OF(job, struct rpc_connection, decoding);
 
     connection->is_decoding = false;
-    go_on_or_free(connection);
+    advance_or_free(connection);
 }
 
 /* Decodes the frame, a long one on a helper thread, because it may take long. 0: it waits; 1:
@@ -290,7 +290,7 @@ static int serve_frame(struct rpc_connection *connection)
 
 /* Continues as far as possible without waiting. 1: more can be done; 0: it waits for the socket or
  * the service. */
-static int go_on_once(struct rpc_connection *connection)
+static int advance_once(struct rpc_connection *connection)
 {
     int error;
 
@@ -358,10 +358,10 @@ static bool is_at_rest(const struct rpc_connection *connection)
            connection->output.size_bytes == 0;
 }
 
-/* As go_on_once, but reads the next request instead of waiting for an event. */
-static int go_on_reading(struct rpc_connection *connection)
+/* As advance_once, but reads the next request instead of waiting for an event. */
+static int advance_reading(struct rpc_connection *connection)
 {
-    int more = go_on_once(connection), error;
+    int more = advance_once(connection), error;
 
     if (more != 0 || connection->is_gone || connection->reads_left == 0 || !is_at_rest(connection))
         return more;
@@ -371,7 +371,7 @@ static int go_on_reading(struct rpc_connection *connection)
 }
 
 /* Continues until the turn ends. */
-static void go_on_in_turn(struct rpc_connection *connection)
+static void advance_in_turn(struct rpc_connection *connection)
 {
     const struct event_loop *loop = &connection->rpc->host.loop;
     uint32_t events = 0;
@@ -379,7 +379,7 @@ static void go_on_in_turn(struct rpc_connection *connection)
 
     while (connection->frames_left > 0 && more > 0) {
         connection->frames_left--;
-        more = go_on_reading(connection);
+        more = advance_reading(connection);
         if (connection->is_gone) {
             if (!is_busy(connection))
                 rpc_connection_free(connection);
@@ -410,19 +410,19 @@ static void go_on_in_turn(struct rpc_connection *connection)
     }
 }
 
-void rpc_go_on(struct rpc_connection *connection)
+void rpc_advance(struct rpc_connection *connection)
 {
     connection->awaits_reader = false;
     connection->frames_left = RPC_FRAMES_PER_TURN;
     connection->reads_left = RPC_READS_PER_TURN;
-    go_on_in_turn(connection);
+    advance_in_turn(connection);
 }
 
 void rpc_on_released(struct event_held *held)
 {
     struct rpc_connection *connection = CONTAINER_OF(held, struct rpc_connection, held);
 
-    go_on_in_turn(connection);
+    advance_in_turn(connection);
 }
 
 void rpc_connection_check(struct rpc_connection *connection)
@@ -450,5 +450,5 @@ void rpc_on_ready(struct event_watch *watch, uint32_t events)
         rpc_connection_end(connection);
         return;
     }
-    rpc_go_on(connection);
+    rpc_advance(connection);
 }

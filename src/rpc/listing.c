@@ -181,7 +181,7 @@ static void drop_client(struct rpc_connection *connection, int error)
     rpc_close_after(connection);
 }
 
-bool rpc_go_on_listing(struct rpc_connection *connection)
+bool rpc_advance_listing(struct rpc_connection *connection)
 {
     struct rpc_listing *listing = connection->listing;
     int error =

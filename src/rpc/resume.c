@@ -188,7 +188,7 @@ void rpc_resume(struct rpc *rpc)
             !core_find_session(rpc->core, connection->session))
             rpc_connection_end(connection); /* the session was over, and the connection with it */
         else
-            rpc_go_on(connection);
+            rpc_advance(connection);
     }
 }
 

@@ -206,7 +206,7 @@ int rpc_take_place(struct rpc *rpc, uint32_t uid);
 
 /* connection.c */
 void rpc_warn(const struct rpc_connection *connection, int error);
-void rpc_go_on(struct rpc_connection *connection);
+void rpc_advance(struct rpc_connection *connection);
 /* Frees a connection that is over or never began. */
 void rpc_connection_free(struct rpc_connection *connection);
 /* Frees the connections that are over and whose clients have read all; are_all: every one. */
@@ -290,7 +290,7 @@ void rpc_list_allocations(struct rpc_connection *connection, const struct rpc_vi
 void rpc_list_keys(struct rpc_connection *connection, const struct rpc_view *view);
 void rpc_free_listing(struct rpc_connection *connection);
 /* Makes more of the list. True: it is complete. */
-bool rpc_go_on_listing(struct rpc_connection *connection);
+bool rpc_advance_listing(struct rpc_connection *connection);
 void rpc_list_events(struct rpc_connection *connection, const struct core_store *store);
 /* Sends the allocation's descriptor with this answer. */
 void rpc_export(struct rpc_connection *connection, const struct layout_allocation *allocation,
