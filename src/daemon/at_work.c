@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/at_work.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 void at_work_clear(struct fs_ledger *ledger)
 {
@@ -37,4 +39,19 @@ void at_work_leave(struct fs_ledger *ledger, unsigned place)
 {
     if (place)
         atomic_store(&ledger->at[place], 0);
+}
+
+void at_work_name(uint64_t what, char name[LOG_REQUEST_BYTES])
+{
+    const uint64_t pids = (UINT64_C(1) << FS_AT_PID_BITS) - 1;
+    const uint64_t ops = (UINT64_C(1) << FS_AT_OP_BITS) - 1;
+
+    if (what & FS_AT_CONNECTION)
+        snprintf(name, LOG_REQUEST_BYTES, "g%" PRIu64 ".%" PRIu64, what & FS_AT_ID_MASK,
+                 (what & ~FS_AT_CONNECTION) >> FS_AT_ID_BITS);
+    else if (what & FS_AT_ASKER)
+        snprintf(name, LOG_REQUEST_BYTES, "f%" PRIu64 ".%" PRIu64, what >> FS_AT_UID_BITS & pids,
+                 what >> (FS_AT_UID_BITS + FS_AT_PID_BITS) & ops);
+    else
+        snprintf(name, LOG_REQUEST_BYTES, "r%" PRIu64, what);
 }

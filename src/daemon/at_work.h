@@ -10,6 +10,7 @@
 #ifndef GMSFS_DAEMON_AT_WORK_H
 #define GMSFS_DAEMON_AT_WORK_H
 
+#include "base/log.h"
 #include "fs/fs.h"
 
 /* Clears the notes of the last worker. */
@@ -22,5 +23,8 @@ uint64_t at_work_get(const struct fs_ledger *ledger); /* the loop's note */
  * place to note it. */
 unsigned at_work_enter(struct fs_ledger *ledger, uint64_t what);
 void at_work_leave(struct fs_ledger *ledger, unsigned place);
+/* Writes how the log names a request: "r" and the kernel's number; "f", the process on `.fds`, and
+ * the operation; "g", the GMS connection, and the frame. */
+void at_work_name(uint64_t what, char name[LOG_REQUEST_BYTES]);
 
 #endif

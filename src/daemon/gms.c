@@ -198,6 +198,11 @@ static void host_leave(void *context, uint64_t former)
     at_work_set(gms->setup.ledger, former);
 }
 
+static uint64_t host_number(uint64_t id, uint64_t frame)
+{
+    return fs_at_connection(id, frame);
+}
+
 static bool host_is_recording(void *context)
 {
     const struct gms *gms = context;
@@ -244,6 +249,7 @@ static int make_rpc(struct gms *gms)
         .submit = host_submit,
         .enter = host_enter,
         .leave = host_leave,
+        .number = host_number,
         .is_recording = host_is_recording,
         .note = host_note,
         .hold = host_hold,

@@ -2,6 +2,7 @@
 #include "daemon/helpers.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/test_hooks.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -17,6 +18,12 @@
 #define BACKGROUND_NICE 10
 /* For drivers and sanitizers; untouched pages cost nothing. */
 #define HELPERS_STACK_BYTES (1024u * 1024)
+
+static const char *const pool_names[SERVICE_POOL_COUNT] = {
+    [SERVICE_POOL_MEMORY] = "memory",   [SERVICE_POOL_TRANSFER] = "transfer",
+    [SERVICE_POOL_COMPUTE] = "compute", [SERVICE_POOL_MOVE] = "move",
+    [SERVICE_POOL_DISK] = "disk",       [SERVICE_POOL_FREE] = "free",
+};
 
 struct pool {
     struct helpers *helpers;
@@ -112,7 +119,13 @@ static void run(struct pool *pool, struct job *job)
     hook_wait_at_gates(pool->which);
     if (pool->which == SERVICE_POOL_MEMORY)
         fs_die_if_told("GMSFS_DIE_MAKING");
+    uint64_t began_us = log_begin_trace();
+    if (began_us)
+        log_trace(job->request, "job begins pool=%s", pool_names[pool->which]);
     job->run(job);
+    if (began_us)
+        log_trace(job->request, "job ends pool=%s, %llu us", pool_names[pool->which],
+                  (unsigned long long)(log_read_clock_us() - began_us));
     at_work_leave(helpers->ledger, place);
     loop_post(helpers->loop, job);
 }

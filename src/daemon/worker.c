@@ -272,6 +272,7 @@ static void begin_process(const struct worker_setup *setup)
     hook_wait("GMSFS_HANG_WORKER");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "gmsfs-worker"); /* tells keeper and worker apart in ps -o comm */
+    log_name_requests(at_work_name);
     madvise(setup->ledger, fs_ledger_bytes(setup->ledger), MADV_DONTFORK);
     hold_journal(setup);
     if (getppid() != setup->keeper)

@@ -16,6 +16,7 @@
 #include "fs/fds_region.h"
 #include "fs/fds_request.h"
 #include "fs/fds_unread.h"
+#include "fs/trace.h"
 #include "gmsfs_abi.h"
 #include "service/admin.h"
 
@@ -123,6 +124,8 @@ static int send_batch(struct connection *connection)
             batch.own[batch.own_count++] = descriptor.fd;
     }
     error = fds_send_items(connection->watch.fd, &batch.message);
+    if (log_is_debug())
+        fs_trace_told(fs, error, sizeof batch.message.header, count);
     close_own(&batch);
     if (error)
         return error;
@@ -322,6 +325,8 @@ static void serve(struct connection *connection, struct fds_received *received)
     uint64_t holder;
     int error;
     fds_work_for(connection, request->op);
+    if (log_is_debug())
+        fs_trace_asked(connection->fs, request->op, request->batch, connection->uid);
     fs_die_if_told("GMSFS_DIE_SERVING_FDS");
     switch (request->op) {
     case GMSFS_FDS_REDEEM:

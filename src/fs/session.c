@@ -6,6 +6,7 @@
 #include "base/container.h"
 #include "base/log.h"
 #include "fs/init.h"
+#include "fs/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +131,8 @@ static void serve_request(struct fs *fs)
     size_t size = fs->served.size;
     uint64_t unique = size >= sizeof *head ? head->unique : 0;
     fs_ledger_serve(fs, unique);
+    if (log_is_debug())
+        fs_trace_request(fs, head, size);
     if (size >= sizeof *head && !fs->initialized)
         fs_keep_init(fs, fs->served.mem, size);
     fuse_session_process_buf(fs->session, &fs->served);
@@ -319,6 +322,8 @@ static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userd
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
         bytes += parts[i].iov_len;
+    if (log_is_debug())
+        fs_trace_answer(parts, count, bytes);
     if (fs->initialized && !fs->ready)
         fs_keep_init_answer(fs, parts, count, bytes);
     if (fs->mutes_answers)

@@ -50,6 +50,8 @@ void rpc_answer(struct rpc_connection *connection, const struct message *message
 {
     int error = message_encode(&connection->output, connection->protocol, message);
 
+    if (log_is_debug())
+        rpc_trace_answer(connection, message);
     if (error == 0)
         error = charge_answer(connection);
     if ((error == -EDQUOT || error == -ENOMEM) && message->type != MESSAGE_ERROR_RESPONSE) {

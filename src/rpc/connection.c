@@ -191,6 +191,8 @@ static void dispatch(struct rpc_connection *connection)
 {
     connection->asked_us = kept_get_asked_us(
         connection->kept, kept_get_input(connection->kept)->consumed + 1, clock_now_us());
+    if (log_is_debug())
+        rpc_trace_asked(connection);
     if (connection->phase == RPC_HELLO)
         rpc_hello(connection);
     else if (connection->protocol == MESSAGE_V0)

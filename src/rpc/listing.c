@@ -191,6 +191,8 @@ bool rpc_advance_listing(struct rpc_connection *connection)
         return false;
     if (error == 0)
         error = message_end(&connection->output);
+    if (log_is_debug())
+        rpc_trace_answer(connection, &connection->asked);
     rpc_free_listing(connection);
     if (error == -EDQUOT || error == -ENOMEM)
         refuse_list(connection, error);
@@ -266,6 +268,8 @@ void rpc_list_events(struct rpc_connection *connection, const struct core_store 
         error = message_add_item(&connection->output, &items[i]);
     if (error == 0)
         error = message_end(&connection->output);
+    if (log_is_debug())
+        rpc_trace_answer(connection, &answer);
     free(items);
     if (error)
         rpc_close_after(connection);

@@ -60,6 +60,8 @@ struct rpc_host {
      * return value of `enter`: so the keeper knows a frame that kills worker after worker. */
     uint64_t (*enter)(void *context, uint64_t id, uint64_t frame);
     void (*leave)(void *context, uint64_t former);
+    /* Returns the number that this frame has in the log. */
+    uint64_t (*number)(uint64_t id, uint64_t frame);
     /* Returns true if this step has recorded something. */
     bool (*is_recording)(void *context);
     /* Adds a note for the next worker (rpc_restore_note), written with this step's records.

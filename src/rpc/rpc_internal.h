@@ -145,6 +145,10 @@ struct rpc {
     struct rpc_connection *listing; /* connections that list in turns; NULL: none */
 };
 
+/* trace.c: for the log at level debug. Ask log_is_debug() first. */
+void rpc_trace_asked(const struct rpc_connection *connection);
+void rpc_trace_answer(const struct rpc_connection *connection, const struct message *message);
+
 /* shared.c */
 /* Returns the connection as the actor of its request. */
 struct service_actor rpc_actor(const struct rpc_connection *connection);

@@ -8,6 +8,7 @@
 #include "service/evict_table.h"
 #include "service/moves.h"
 #include "service/plan.h"
+#include "service/trace.h"
 
 static bool may_try(struct service *s)
 {
@@ -36,6 +37,8 @@ static bool evict(struct service *s, const struct core_store *store, uint64_t by
             evict_plan_stays(s, &plan);
     }
     bool comes = evict_plan_comes(&plan);
+    if (log_is_debug())
+        trace_eviction(s, id, bytes, plan.chosen, comes);
     uint64_t stay_ms = comes ? 0 : evict_plan_stay_ms(&plan);
     if (stay_ms > 0)
         service_back_off(s, BACKOFF_STAY, id, stay_ms);

@@ -7,6 +7,7 @@
  * the step ends (settle.c), so a caller finds everything else unchanged.
  */
 #include "service/cost.h"
+#include "service/trace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -127,7 +128,10 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     if (!outcome)
         outcome = &ignored;
     size_t effects = s->core->effect_count;
+    uint64_t began_us = log_begin_trace();
     int error = apply(s, record, outcome);
+    if (began_us)
+        trace_record(s, record, outcome, error, effects, began_us);
     keep_account(s);
     note_effects(s, effects);
     note_bound(s, record, outcome, error);

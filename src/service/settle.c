@@ -15,6 +15,7 @@
 #include "service/moves.h"
 #include "service/parked.h"
 #include "service/plan.h"
+#include "service/trace.h"
 #include "service/transfers.h"
 
 #include <stdlib.h>
@@ -100,8 +101,11 @@ static void carry_out(struct service *s, struct plan *plan, service_planner *nex
     struct deed deed;
     size_t left = s->core->stores.count + s->core->waiters.count;
     plan->comes = false;
-    for (; left > 0 && next(s, plan, &deed); left--)
+    for (; left > 0 && next(s, plan, &deed); left--) {
         plan->comes = service_do(s, &deed);
+        if (log_is_debug())
+            trace_deed(s, next, &deed, plan->comes);
+    }
 }
 
 static void look_at_moves(struct service *s, struct plan *plan)

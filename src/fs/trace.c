@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fs/trace.h"
+
+#include <limits.h>
+#include <linux/fuse.h>
+#include <string.h>
+
+static const char *const opcode_names[] = {
+    [FUSE_LOOKUP] = "lookup",
+    [FUSE_FORGET] = "forget",
+    [FUSE_GETATTR] = "getattr",
+    [FUSE_SETATTR] = "setattr",
+    [FUSE_READLINK] = "readlink",
+    [FUSE_SYMLINK] = "symlink",
+    [FUSE_MKNOD] = "mknod",
+    [FUSE_MKDIR] = "mkdir",
+    [FUSE_UNLINK] = "unlink",
+    [FUSE_RMDIR] = "rmdir",
+    [FUSE_RENAME] = "rename",
+    [FUSE_LINK] = "link",
+    [FUSE_OPEN] = "open",
+    [FUSE_READ] = "read",
+    [FUSE_WRITE] = "write",
+    [FUSE_STATFS] = "statfs",
+    [FUSE_RELEASE] = "release",
+    [FUSE_FSYNC] = "fsync",
+    [FUSE_SETXATTR] = "setxattr",
+    [FUSE_GETXATTR] = "getxattr",
+    [FUSE_LISTXATTR] = "listxattr",
+    [FUSE_REMOVEXATTR] = "removexattr",
+    [FUSE_FLUSH] = "flush",
+    [FUSE_INIT] = "init",
+    [FUSE_OPENDIR] = "opendir",
+    [FUSE_READDIR] = "readdir",
+    [FUSE_RELEASEDIR] = "releasedir",
+    [FUSE_FSYNCDIR] = "fsyncdir",
+    [FUSE_ACCESS] = "access",
+    [FUSE_CREATE] = "create",
+    [FUSE_INTERRUPT] = "interrupt",
+    [FUSE_DESTROY] = "destroy",
+    [FUSE_IOCTL] = "ioctl",
+    [FUSE_POLL] = "poll",
+    [FUSE_BATCH_FORGET] = "batch_forget",
+    [FUSE_FALLOCATE] = "fallocate",
+    [FUSE_READDIRPLUS] = "readdirplus",
+    [FUSE_RENAME2] = "rename2",
+    [FUSE_LSEEK] = "lseek",
+};
+
+static const char *get_opcode_name(uint32_t opcode)
+{
+    const char *name =
+        opcode < sizeof opcode_names / sizeof opcode_names[0] ? opcode_names[opcode] : NULL;
+    return name ? name : "other";
+}
+
+/* Returns the name that the request begins with; its length is 0 where it has none. */
+static const char *find_name(const struct fuse_in_header *head, size_t size, int *bytes)
+{
+    const char *name = (const char *)(head + 1);
+    bool has_name =
+        head->opcode == FUSE_LOOKUP || head->opcode == FUSE_UNLINK || head->opcode == FUSE_RMDIR;
+    size_t left = size - sizeof *head;
+    *bytes = has_name ? (int)strnlen(name, left < NAME_MAX ? left : NAME_MAX) : 0;
+    return name;
+}
+
+void fs_trace_request(const struct fs *fs, const void *request, size_t size)
+{
+    const struct fuse_in_header *head = request;
+    int name_bytes;
+    if (size < sizeof *head)
+        return;
+    const char *name = find_name(head, size, &name_bytes);
+    log_trace(fs->options.ledger->at[0], "request %s node=0x%llx '%.*s' pid=%u uid=%u, %zu bytes",
+              get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name_bytes, name,
+              head->pid, head->uid, size);
+}
+
+void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
+{
+    const struct fuse_out_header *head = parts[0].iov_base;
+    if (count < 1 || parts[0].iov_len < sizeof *head || head->unique == 0)
+        return;
+    log_trace(head->unique & ~FS_RESENT_BIT, "answer %s, %zu bytes",
+              head->error ? strerrorname_np(-head->error) : "ok", bytes);
+}
+
+void fs_trace_asked(const struct fs *fs, uint32_t op, uint32_t batch, uint32_t uid)
+{
+    log_trace(fs->options.ledger->at[0], "request .fds op=%u batch=%u uid=%u", op, batch, uid);
+}
+
+void fs_trace_told(const struct fs *fs, int error, size_t bytes, unsigned descriptors)
+{
+    log_trace(fs->options.ledger->at[0], "answer .fds %s, %zu bytes, %u descriptors",
+              error ? strerrorname_np(-error) : "ok", bytes, descriptors);
+}

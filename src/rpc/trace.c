@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trace - what GMS clients ask and are answered, in the log at level debug */
+#include "base/log.h"
+#include "rpc/rpc_internal.h"
+
+static uint64_t get_number(const struct rpc_connection *connection)
+{
+    return connection->rpc->host.number(connection->id,
+                                        kept_get_input(connection->kept)->consumed + 1);
+}
+
+static const char *get_name(const struct rpc_connection *connection, const struct message *message)
+{
+    const char *name = message_get_name(connection->protocol, message);
+
+    return name ? name : "unknown";
+}
+
+void rpc_trace_asked(const struct rpc_connection *connection)
+{
+    const struct service_caller *caller = &connection->caller;
+
+    log_trace(get_number(connection), "request GMS %s at %s session=%llu pid=%llu uid=%u",
+              get_name(connection, &connection->asked), rpc_domain_name(connection->domain),
+              (unsigned long long)connection->session,
+              (unsigned long long)(caller->process_count ? caller->processes[0].pid : 0),
+              caller->uid);
+}
+
+void rpc_trace_answer(const struct rpc_connection *connection, const struct message *message)
+{
+    log_trace(get_number(connection), "answer GMS %s, %zu bytes", get_name(connection, message),
+              connection->output.size_bytes);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trace_plan - what planners decide, in the log at level debug */
+#include "service/trace.h"
+
+#include <inttypes.h>
+
+static const char *const deed_names[] = {
+    [DEED_HEAL] = "heal",
+    [DEED_PROMOTE] = "promote",
+    [DEED_REFUSE] = "refuse",
+    [DEED_MAKE_ROOM] = "make_room",
+    [DEED_COVER_SHORTFALL] = "cover_shortfall",
+    [DEED_DROP_SPARE] = "drop_spare",
+    [DEED_GIVE_WAY] = "give_way",
+};
+
+static const struct {
+    service_planner *planner;
+    const char *reason;
+} reasons[] = {
+    {plan_heal, "its memory is suspect, and the disk has a copy"},
+    {plan_promotion, "a waiter needs the store on the device"},
+    {plan_shortfall, "the account had the bytes, the device had not"},
+    {plan_writer, "a waiter for the lock lacks the memory that it reserves"},
+    {plan_alloc, "an ALLOC waits for memory"},
+    {plan_move, "a move waits for memory, and none is on its way"},
+    {plan_spare, "moves wait for memory of the tier"},
+};
+
+static const char *get_reason(service_planner *planner)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+        if (reasons[i].planner == planner)
+            return reasons[i].reason;
+    return "unknown";
+}
+
+void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes)
+{
+    log_trace(service_works_for(s),
+              "plan %s store=%" PRIu64 " '%s' bytes=%" PRIu64 " move=%" PRIu64
+              " tier=%d because %s; %s",
+              deed_names[deed->type], deed->store, trace_store_name(s, deed->store), deed->bytes,
+              deed->move, (int)deed->place, get_reason(planner),
+              comes ? "room comes" : "no room comes of it");
+}
