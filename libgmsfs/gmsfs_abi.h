@@ -471,6 +471,9 @@ enum gmsfs_fds_op {
      * process as the daemon sees it; 0: the daemon cannot see it. The connection ends with the
      * worker, and the next worker has no governor until a connection asks. */
     GMSFS_FDS_GOVERN = 21,
+    /* For root and the daemon's uid, EPERM: how much the worker logs from now on. batch: 1 error, 2
+     * warning, 3 info, 4 debug; 0: only tell. `remaining` is the level that is in force then. */
+    GMSFS_FDS_LOG = 22,
 };
 
 struct gmsfs_fds_request {

@@ -111,6 +111,8 @@ DONE='done, but cannot write the output: No space left on device'
     open_broken_pipe
     unheard 4 "$DONE" upgrade "$M"
     broken 4 upgrade "$M"
+    unheard 4 "$DONE" log "$M" debug
+    broken 4 log "$M" info
     unheard 4 "$DONE" clear-suspect "$M/weights"
     broken 4 clear-suspect "$M"
     broken 4 drain "$M"

@@ -280,6 +280,19 @@ int daemon_ask_store(const char *path, enum gmsfs_fds_op op, const uint8_t id[16
     return error;
 }
 
+int daemon_ask_log(const char *path, uint32_t batch, uint64_t *level)
+{
+    const struct gmsfs_fds_request request = {
+        .version = GMSFS_ABI_VERSION, .op = GMSFS_FDS_LOG, .batch = batch};
+    int fd = daemon_connect(path), error;
+
+    if (fd < 0)
+        return fd;
+    error = exchange(path, fd, &request, level);
+    close(fd);
+    return is_gone(error) ? -ECONNRESET : error;
+}
+
 int daemon_ask_serve(const char *path, int fd)
 {
     return ask_again(path, fd, GMSFS_FDS_SERVE, NULL, NULL);

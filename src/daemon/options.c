@@ -202,6 +202,7 @@ static const struct known_option {
     {"audit", option_take_path, OPTION_AT(audit), OF_ALL, false},
     {"uid", option_take_id, OPTION_AT(uid), OF_ALL, false},
     {"gid", option_take_id, OPTION_AT(gid), OF_ALL, false},
+    {"log", take_level, OPTION_AT(log_level), OF_ALL, false},
     {"log_level", take_level, OPTION_AT(log_level), OF_ALL, false},
     {"keep_copy", take_keep_copy, OPTION_AT(drops_copies), OF_TIERS, false},
     {"min_stay", option_take_seconds, OPTION_AT(min_stay_ms), OF_TIERS, false},

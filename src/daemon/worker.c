@@ -380,6 +380,15 @@ static int open_gms(struct worker *worker)
     return error;
 }
 
+/* Goes on with the level that `gmsfs log` has set, if it has. */
+static void take_log_level(const struct worker_own *own)
+{
+    uint32_t level = atomic_load(&own->log_level);
+
+    if (level > 0 && level <= LOG_LEVEL_DEBUG + 1)
+        log_set_level((enum log_level)(level - 1));
+}
+
 static int open_journal(struct worker *worker)
 {
     struct failure failure;
@@ -390,6 +399,8 @@ static int open_journal(struct worker *worker)
     transaction_init(&worker->transaction, worker->journal, worker->helpers);
     if (!error)
         worker_open_room(worker);
+    if (!error)
+        take_log_level(get_own(worker));
     worker->transaction.on_unwanted = on_unwanted;
     worker->transaction.context = worker;
     snapshot_init(&worker->snapshot, worker->loop, worker->journal, &worker->room);

@@ -247,6 +247,15 @@ static bool host_get_audit(void *context, uint64_t *written, uint64_t *dropped)
     return true;
 }
 
+static void host_set_log_level(void *context, enum log_level level)
+{
+    struct worker *worker = context;
+    struct worker_own *own = journal_get_own(worker->journal);
+
+    atomic_store(&own->log_level, (uint32_t)level + 1);
+    log_set_level(level);
+}
+
 static ssize_t host_answer(void *context, int fd, const struct iovec *parts, int count,
                            uint64_t file)
 {
@@ -335,6 +344,7 @@ struct fs_host worker_fs_host(struct worker *worker)
         .request_unmount = host_request_unmount,
         .introduce = host_introduce,
         .get_audit = host_get_audit,
+        .set_log_level = host_set_log_level,
         .answer = host_answer,
         .note = host_note,
         .hold = host_hold,

@@ -24,7 +24,7 @@
 struct worker_own {
     struct audit_position audit;
     _Atomic uint32_t has_device; /* 1 when `device` is complete */
-    uint32_t reserved;
+    _Atomic uint32_t log_level;  /* set by `gmsfs log`, 1: error; 0: as the options say */
     struct vmm_description device;
     uint64_t former_kills; /* unused: earlier builds kept a count of OOM kills here */
 };

@@ -195,17 +195,6 @@ static void redeem(struct connection *connection, const struct gmsfs_fds_request
         advance(connection);
 }
 
-static int trust(struct connection *connection, const uint8_t uuid[16])
-{
-    struct service_peer peer = fds_peer_of(connection);
-    struct fs *fs = connection->fs;
-    int error = service_trust(fs->service, &peer, uuid);
-    if (!error)
-        log_info("%s: process %d (uid %u) cleared suspicion", fs->options.mountpoint,
-                 connection->pid, connection->uid);
-    return error;
-}
-
 static void fence(struct connection *connection, const struct gmsfs_fds_request *request)
 {
     struct fs_fence_answer answer;
@@ -340,7 +329,8 @@ static void serve(struct connection *connection, struct fds_received *received)
         introduce(connection, request->op);
         break;
     case GMSFS_FDS_CLEAR_SUSPECT:
-        if (fds_send_answer(connection, trust(connection, request->ticket), 0))
+    case GMSFS_FDS_LOG:
+        if (fds_admin_answer(connection, request))
             drop(connection);
         break;
     case GMSFS_FDS_GOVERN:

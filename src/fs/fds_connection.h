@@ -51,6 +51,8 @@ uint64_t fds_stall_ms(void);
 void fds_work_for(const struct connection *connection, uint32_t op);
 /* Returns true if workers died of this request again and again. */
 bool fds_is_refused(const struct connection *connection, uint32_t op);
+/* fds_admin.c: answers CLEAR_SUSPECT and LOG. Returns as fds_answer_send. */
+int fds_admin_answer(struct connection *connection, const struct gmsfs_fds_request *request);
 /* Answers a header without descriptors. Returns as fds_answer_send. */
 int fds_send_answer(struct connection *connection, int error, uint64_t remaining);
 

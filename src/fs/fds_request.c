@@ -41,6 +41,8 @@ int fds_request_decode(const void *bytes, size_t size, struct gmsfs_fds_request 
         return request->batch >= 1 && request->batch <= GMSFS_BATCH_MAX ? 0 : -EINVAL;
     if (request->op == GMSFS_FDS_DRAIN || request->op == GMSFS_FDS_STORE_HOLDERS)
         return request->batch <= 1 ? 0 : -EINVAL;
+    if (request->op == GMSFS_FDS_LOG)
+        return request->batch <= 4 ? 0 : -EINVAL;
     return request->op >= GMSFS_FDS_REDEEM && request->op <= GMSFS_FDS_GOVERN ? 0 : -EINVAL;
 }
 

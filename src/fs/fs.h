@@ -11,6 +11,7 @@
 #define GMSFS_FS_FS_H
 
 #include "base/event.h"
+#include "base/log.h"
 #include "service/service.h"
 
 #include <stdbool.h>
@@ -49,6 +50,8 @@ struct fs_host {
      * keeper cannot be told now. */
     bool (*keep_unread)(void *context, uint64_t id, int fd);
     bool (*drop_unread)(void *context, uint64_t id);
+    /* Sets the level of the log, of later workers too. */
+    void (*set_log_level)(void *context, enum log_level level);
     /* Called after each request that was served. */
     void (*end_step)(void *context);
     /* Called when the FUSE session is over: the mount is gone or was aborted. */

@@ -137,6 +137,7 @@ static const struct deed DEEDS[] = {
     {"stores", "govern", "connect M/ ask govern 0 ask govern 0", NULL, NULL},
     {"stores", "govern-broken-off", "connect M/ ask govern 0 disconnect", NULL,
      "connect M/ ask govern 0"},
+    {"stores", "log", "connect M/ ask log 4 ask log 0 ask log 3", NULL, NULL},
     {"stores", "store-drain",
      "open W/ctl r acquire ro 1000 connect M/ ask-of drain W 1000 ask-of holders W 1 "
      "ask-of serve W 0",

@@ -38,6 +38,8 @@ static bool is_request(const uint8_t *data, size_t size)
         return numbers[2] >= 1 && numbers[2] <= 253;
     if (numbers[1] == 3 || numbers[1] == 16) /* DRAIN, STORE_HOLDERS: revoke or not */
         return numbers[2] <= 1;
+    if (numbers[1] == 22) /* LOG: the level */
+        return numbers[2] <= 4;
     return numbers[1] >= 2 && numbers[1] <= 21;
 }
 

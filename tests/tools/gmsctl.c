@@ -248,7 +248,7 @@ static const struct op {
     {"disconnect", op_disconnect, ""},
     {"send", op_send, "DATA"},
     {"request", op_request, "TICKET BATCH"},
-    {"ask", op_ask, "drain|drain-end|serve|fence|govern BATCH"},
+    {"ask", op_ask, "drain|drain-end|serve|fence|govern|log BATCH"},
     {"ask-of", op_ask_of, "drain|holders|serve STORE BATCH"},
     {"write-drained", op_write_drained, "WORD"},
     {"fence", op_fence, "MOUNTPOINT up|abort|complete"},

@@ -154,11 +154,9 @@ static uint32_t op_named(const char *name)
     static const struct {
         const char *name;
         enum gmsfs_fds_op op;
-    } known[] = {{"drain", GMSFS_FDS_DRAIN},
-                 {"drain-end", GMSFS_FDS_DRAIN_END},
-                 {"serve", GMSFS_FDS_SERVE},
-                 {"fence", GMSFS_FDS_FENCE_STATUS},
-                 {"govern", GMSFS_FDS_GOVERN}};
+    } known[] = {{"drain", GMSFS_FDS_DRAIN},   {"drain-end", GMSFS_FDS_DRAIN_END},
+                 {"serve", GMSFS_FDS_SERVE},   {"fence", GMSFS_FDS_FENCE_STATUS},
+                 {"govern", GMSFS_FDS_GOVERN}, {"log", GMSFS_FDS_LOG}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(name, known[i].name) == 0)
             return known[i].op;

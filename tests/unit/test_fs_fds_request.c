@@ -41,7 +41,14 @@ TAP_TEST(other_versions_operations_and_padding_are_refused)
     check_int(decode(&request), 0);
     request.op = GMSFS_FDS_GOVERN;
     check_int(decode(&request), 0);
-    request.op = GMSFS_FDS_GOVERN + 1;
+    request.op = GMSFS_FDS_LOG;
+    check_int(decode(&request), 0);
+    request.batch = 4;
+    check_int(decode(&request), 0);
+    request.batch = 5;
+    check_int(decode(&request), -EINVAL);
+    request.op = GMSFS_FDS_LOG + 1;
+    request.batch = 0;
     check_int(decode(&request), -EINVAL);
     request.op = GMSFS_FDS_STORE_DRAIN;
     request.batch = UINT32_MAX;

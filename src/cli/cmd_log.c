@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gmsfs log - how much the daemon of a mount logs, told or changed while it runs */
+#include "cli/cli.h"
+#include "cli/daemon_ask.h"
+#include "cli/daemon_explain.h"
+#include "cli/mounts.h"
+#include "cli/output.h"
+#include "cli/ui.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: gmsfs log MOUNT [LEVEL]\n"
+    "\n"
+    "Prints how much the daemon of the mount logs: error, warning, info or debug. With LEVEL it\n"
+    "logs that much from now on, until the mount ends; a worker that replaces another keeps the\n"
+    "level. At level debug there is a line for every request, answer, record, job and decision.\n"
+    "gmsfs-mount(8), LOG, tells where the lines go and how to read them.\n";
+
+static const char ending[] = "For root and the user that mounted it.\n"
+                             "\n"
+                             "Exit status: 0 done; 1 failure; 2 usage; 4 done, but that could "
+                             "not be reported.\n";
+
+/* In the order of the ABI, which counts from 1. */
+static const char *const levels[] = {"error", "warning", "info", "debug"};
+
+#define LEVELS (sizeof(levels) / sizeof(levels[0]))
+
+static int log_explain(const char *path, int error)
+{
+    if (error == -EPERM || error == -EACCES)
+        cli_error("%s: permission denied: only root and the user that mounted it may ask for its "
+                  "log level; run this as one of them",
+                  path);
+    else if (error == -EINVAL)
+        cli_error("%s: its daemon is older than this command, and its log level cannot be changed; "
+                  "'gmsfs upgrade %s' replaces the daemon",
+                  path, path);
+    else
+        return daemon_explain(path, error);
+    return CLI_FAILURE;
+}
+
+/* Asks for the level, 0: only to be told. */
+static int log_ask(const char *path, uint32_t batch)
+{
+    uint64_t level = 0;
+    int error = daemon_ask_log(path, batch, &level);
+
+    if (error)
+        return log_explain(path, error);
+    if (level < 1 || level > LEVELS)
+        return daemon_explain(path, -EPROTO);
+    if (batch > 0)
+        output_set_done();
+    ui_line(stdout, "%s", levels[level - 1]);
+    return CLI_OK;
+}
+
+static int log_run(int argc, char **argv)
+{
+    const struct mount *mount;
+    struct mounts mounts;
+    uint32_t batch = 0;
+    int status = cli_parse(argc, argv, NULL);
+
+    if (status != CLI_OK)
+        return status;
+    if (optind + 1 < argc) {
+        const char *wanted = argv[optind + 1];
+        while (batch < LEVELS && strcmp(levels[batch], wanted) != 0)
+            batch++;
+        if (batch++ == LEVELS)
+            return cli_usage_error("'%s' is no level: error, warning, info or debug", wanted);
+    }
+    status = mounts_open_at(argv[optind], &mounts, &mount);
+    if (status != CLI_OK)
+        return status;
+    status = log_ask(mount->path, batch);
+    mounts_free(&mounts);
+    return status;
+}
+
+const struct cli_command cmd_log = {
+    .name = "log",
+    .summary = "tell or change how much a mount's daemon logs",
+    .usage = usage,
+    .column = 14,
+    .ending = ending,
+    .least = 1,
+    .most = 2,
+    .needs = "a MOUNT is needed, and perhaps a LEVEL",
+    .run = log_run,
+};
