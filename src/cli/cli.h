@@ -62,6 +62,7 @@ extern const struct cli_command cmd_drain;
 extern const struct cli_command cmd_fence;
 extern const struct cli_command cmd_governor;
 extern const struct cli_command cmd_image;
+extern const struct cli_command cmd_journal;
 extern const struct cli_command cmd_load;
 extern const struct cli_command cmd_log;
 extern const struct cli_command cmd_ls;

@@ -10,6 +10,7 @@ struct replaying {
     struct core *core;
     struct failure *failure;
     uint64_t records;
+    bool checks_each; /* the state is held against core_check after each record */
 };
 
 /* Drops the effects of the record: the last worker ran them, and looking at the state finds the
@@ -25,6 +26,20 @@ static void forget_effects(struct core *core)
         core_garbage_free(&garbage);
 }
 
+/* Checks the state after this record, or the state that was read if NULL; names the record. */
+static int check_state(const struct replaying *replaying, const struct record *record)
+{
+    struct failure why = {.text = ""};
+    int error = replaying->checks_each ? core_check(replaying->core, &why) : 0;
+
+    if (error && record)
+        return failure_set(replaying->failure, error, "record %" PRIu64 " (%s): %s",
+                           replaying->records, record_type_name(record->type), why.text);
+    return error ? failure_set(replaying->failure, error, "the state before the first record: %s",
+                               why.text)
+                 : 0;
+}
+
 /* The state includes its options: those of this process may differ, by another limit of
  * descriptors, for example. */
 static int begin_with_state(struct replaying *replaying, const struct journal_entry *entry)
@@ -32,7 +47,8 @@ static int begin_with_state(struct replaying *replaying, const struct journal_en
     if (replaying->core)
         return failure_set(replaying->failure, -EPROTO,
                            "the journal is damaged: it begins a second time");
-    return core_decode(entry->bytes, entry->size, &replaying->core, replaying->failure);
+    int error = core_decode(entry->bytes, entry->size, &replaying->core, replaying->failure);
+    return error ? error : check_state(replaying, NULL);
 }
 
 static int apply_record(struct replaying *replaying, const struct journal_entry *entry)
@@ -57,9 +73,13 @@ static int apply_record(struct replaying *replaying, const struct journal_entry 
         error = failure_set(replaying->failure, error == -ENOMEM ? error : -EPROTO,
                             "the journal's record %" PRIu64 " (%s) cannot be applied: %s",
                             replaying->records, record_type_name(record.type), strerror(-error));
+    else
+        error = check_state(replaying, &record);
     record_decode_free(arena);
+    if (error)
+        return error;
     replaying->records++;
-    return error;
+    return 0;
 }
 
 static int on_entry(void *context, const struct journal_entry *entry)
@@ -102,22 +122,41 @@ int replay_begin(struct transaction *transaction, const struct core_options *opt
     return error;
 }
 
+static int replay(const struct journal *journal, struct replaying *replaying)
+{
+    struct failure *failure = replaying->failure;
+    size_t size = 0;
+    const void *snapshot = journal_get_snapshot(journal, &size);
+    int error = snapshot ? core_decode(snapshot, size, &replaying->core, failure) : 0;
+
+    if (!error && snapshot)
+        error = check_state(replaying, NULL);
+    if (!error)
+        error = journal_read(journal, on_entry, replaying, failure);
+    if (!error && !replaying->core)
+        error = failure_set(failure, -EPROTO, "the journal is damaged: it has no state");
+    if (error && replaying->core)
+        core_free(replaying->core);
+    return error;
+}
+
 int replay_journal(const struct journal *journal, struct core **core, struct failure *failure)
 {
     struct replaying replaying = {.failure = failure};
-    size_t size = 0;
-    const void *snapshot = journal_get_snapshot(journal, &size);
-    int error = snapshot ? core_decode(snapshot, size, &replaying.core, failure) : 0;
+    int error = replay(journal, &replaying);
 
     if (!error)
-        error = journal_read(journal, on_entry, &replaying, failure);
-    if (!error && !replaying.core)
-        error = failure_set(failure, -EPROTO, "the journal is damaged: it has no state");
-    if (error) {
-        if (replaying.core)
-            core_free(replaying.core);
-        return error;
-    }
-    *core = replaying.core;
-    return 0;
+        *core = replaying.core;
+    return error;
+}
+
+int replay_check_each(const struct journal *journal, uint64_t *records, struct failure *failure)
+{
+    struct replaying replaying = {.failure = failure, .checks_each = true};
+    int error = replay(journal, &replaying);
+
+    if (!error)
+        core_free(replaying.core);
+    *records = replaying.records;
+    return error;
 }

@@ -17,6 +17,11 @@ int replay_begin(struct transaction *transaction, const struct core_options *opt
 /* -EPROTO: the journal is damaged; -EPROTONOSUPPORT: it is of another version; -ENOMEM. */
 int replay_journal(const struct journal *journal, struct core **core, struct failure *failure);
 
+/* Applies the records one by one and checks the state by core_check() before the first and after
+ * each. records: number that passed. -EINVAL: the state after the next one is wrong, as `failure`
+ * says; else as replay_journal. */
+int replay_check_each(const struct journal *journal, uint64_t *records, struct failure *failure);
+
 /* Aborts if replaying the journal does not give the state of this core (tests/hooks.c). */
 #ifdef GMSFS_TEST_HOOKS
 void replay_check(const struct core *core, const struct journal_files *files);

@@ -16,14 +16,15 @@ static int make_file(const char *name, uint64_t bytes, int *fd)
 
 int journal_make_files(struct journal_files *files)
 {
+    static const char *const names[] = {JOURNAL_FILE_NAMES};
     struct head head = {.magic = HEAD_MAGIC, .version = JOURNAL_VERSION};
 
     *files = (struct journal_files){-1, {-1, -1}, {-1, -1}};
-    int error = make_file("journal", HEAD_BYTES, &files->head);
+    int error = make_file(names[0], HEAD_BYTES, &files->head);
     for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("journal-transactions", JOURNAL_MAX_BYTES, &files->transactions[i]);
+        error = make_file(names[1 + i], JOURNAL_MAX_BYTES, &files->transactions[i]);
     for (unsigned i = 0; i < 2 && !error; i++)
-        error = make_file("journal-snapshot", 0, &files->snapshots[i]);
+        error = make_file(names[3 + i], 0, &files->snapshots[i]);
     if (!error && pwrite(files->head, &head, sizeof head, 0) != (ssize_t)sizeof head)
         error = -EIO;
     if (error)

@@ -10,6 +10,11 @@
 #define HEAD_MAGIC UINT64_C(0x6c6e6a7366736d67) /* "gmsfsjnl" */
 #define HEAD_BYTES 4096u
 
+/* Of the files, in the order of struct journal_files: `gmsfs journal` finds them by these. */
+#define JOURNAL_FILE_NAMES                                                               \
+    "journal", "journal-transactions-0", "journal-transactions-1", "journal-snapshot-0", \
+        "journal-snapshot-1"
+
 /*
  * Generations of transactions count from 0; generation g is in file g % 2. Snapshot g, also in file
  * g % 2, replaces all transactions before offset from[g % 2] of generation g.

@@ -10,6 +10,7 @@
 
 #include "../../src/journal/journal.c" /* sums need the offsets */
 #include "core/core.h"
+#include "daemon/journal_show.h"
 #include "daemon/replay.h"
 
 #define FLAG_SUMS 1u
@@ -87,6 +88,22 @@ static void check_replay(const struct journal *journal)
     core_free(core);
 }
 
+/* As `gmsfs journal` does: shows the journal as far as it is readable, and checks each state. */
+static void check_showing(const struct journal *journal)
+{
+    struct failure failure = {.text = ""};
+    uint64_t records = 0;
+    FILE *to = fopen("/dev/null", "w");
+
+    must(to != NULL);
+    if (journal_show(journal, to, &failure))
+        must(fuzz_is_line(failure.text));
+    fclose(to);
+    failure.text[0] = '\0';
+    if (replay_check_each(journal, &records, &failure))
+        must(fuzz_is_line(failure.text));
+}
+
 /* It works without the freed parts, and can be written to. */
 static void check_writing(struct journal *journal)
 {
@@ -113,6 +130,7 @@ static void check_journal(const struct journal_files *files)
         return;
     }
     check_replay(journal);
+    check_showing(journal);
     check_writing(journal);
     journal_close(journal);
 }
