@@ -100,6 +100,8 @@ static void have_device_woken(const struct keeper *keeper)
 static int make_anew(struct keeper *keeper)
 {
     int error = open_audit(keeper);
+    if (!error)
+        error = keeper_check_journal_directory(keeper);
 
     if (!error)
         error = fs_ledger_make(&keeper->ledger_fd, &keeper->ledger);
@@ -292,6 +294,8 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->fuse_fd); /* the last one: the kernel ends the waiting requests */
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
+    if (keeper->is_serving && keeper->status)
+        keeper_keep_journal(keeper);
     journal_close_files(&keeper->journal);
     file_close_fd(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);

@@ -46,13 +46,14 @@ struct daemon_options {
     bool drops_copies;        /* keep_copy=no */
     bool evicts_none;         /* evict=none */
     uint64_t min_stay_ms;
-    char audit[OPTIONS_PATH_BYTES];   /* absolute; "" if none */
-    uint32_t uid, gid;                /* OPTIONS_NO_ID: those of the mounting user */
-    bool gms;                         /* sockets for GMS clients */
-    bool gms_keep;                    /* their writers begin with the committed contents */
-    uint32_t gms_ordinal;             /* the GPU's number among those that V1 clients see */
-    uint32_t gms_mode;                /* of the sockets */
-    char gms_dir[OPTIONS_PATH_BYTES]; /* absolute; "" if the environment decides (gms_dir.h) */
+    char audit[OPTIONS_PATH_BYTES];        /* absolute; "" if none */
+    char keep_journal[OPTIONS_PATH_BYTES]; /* directory for journals of failed mounts; "" if none */
+    uint32_t uid, gid;                     /* OPTIONS_NO_ID: those of the mounting user */
+    bool gms;                              /* sockets for GMS clients */
+    bool gms_keep;                         /* their writers begin with the committed contents */
+    uint32_t gms_ordinal;                  /* the GPU's number among those that V1 clients see */
+    uint32_t gms_mode;                     /* of the sockets */
+    char gms_dir[OPTIONS_PATH_BYTES];      /* absolute; "" if the environment decides (gms_dir.h) */
     enum log_level log_level;
     bool takeover; /* take over an existing mount, without options */
     bool has_list; /* options were given by -o */

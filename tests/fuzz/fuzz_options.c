@@ -64,6 +64,8 @@ static void write_out(const struct daemon_options *o, char *list, size_t room)
         if (o->vmm.host_hugepage_bytes)
             ADD(",host_hugepages=%" PRIu64, o->vmm.host_hugepage_bytes);
     }
+    if (o->keep_journal[0])
+        ADD(",keep_journal=%s", o->keep_journal);
     if (o->uid != OPTIONS_NO_ID)
         ADD(",uid=%" PRIu32, o->uid);
     if (o->gid != OPTIONS_NO_ID)
@@ -107,6 +109,7 @@ static void parse_again(const struct daemon_options *o)
     must(again.gms == o->gms && again.gms_keep == o->gms_keep);
     must(again.gms_mode == o->gms_mode && again.gms_ordinal == o->gms_ordinal);
     must(strcmp(again.gms_dir, o->gms_dir) == 0);
+    must(strcmp(again.keep_journal, o->keep_journal) == 0);
     must(again.allow_other == o->allow_other && again.log_level == o->log_level);
     free(path);
 }

@@ -159,7 +159,7 @@ TAP_TEST(every_option)
               "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
               "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
               "log=debug,host_size=8G,host_hugepages=2M,keep_copy=no,evict=none,min_stay=2.5,"
-              "spill=/var/spill,spill_size=9G,"
+              "spill=/var/spill,spill_size=9G,keep_journal=/var/log,"
               "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
               "/mnt", NULL),
         0);
@@ -179,6 +179,7 @@ TAP_TEST(every_option)
     check(options.drops_copies);
     check(options.evicts_none);
     check_int(options.min_stay_ms, 2500);
+    check_str(options.keep_journal, "/var/log");
     check_str(options.vmm.spill, "/var/spill");
     check_int(options.vmm.spill_bytes, 9ull << 30);
     check_int(options.vmm.uuid[0], 0x6f);
@@ -352,6 +353,7 @@ TAP_TEST(refusals_name_option_value_and_range)
     refused("rw=1", "no such option");
     refused("audit", "expected an absolute path");
     refused("audit=gmsfs.audit", "expected an absolute path");
+    refused("keep_journal=log", "expected an absolute path");
 }
 
 TAP_TEST(long_words_and_wrong_flags_are_refused)
