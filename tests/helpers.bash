@@ -105,6 +105,7 @@ machine_has() {
     pidns) unshare --pid --fork true 2>/dev/null ;;
     user-fuse) [[ $EUID -eq 0 && -n $(type -P setpriv) && -u $(type -P fusermount3) ]] &&
         as_user bash -c ': <>/dev/fuse' 2>/dev/null ;;
+    sdt) echo '#include <sys/sdt.h>' | ${CC:-cc} -E - >/dev/null 2>&1 ;; # the build had it, too
     direct-io) can_write_directly ;;
     memory-cgroup) can_limit_memory ;; # memcg.bash
     gpu) [[ ${GMSFS_GPU-} == real ]] ;;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "base/test_hooks.h"
 #include "base/thread.h"
 #include "daemon/at_work.h"
@@ -122,7 +123,9 @@ static void run(struct pool *pool, struct job *job)
     uint64_t began_us = log_begin_trace();
     if (began_us)
         log_trace(job->request, "job begins pool=%s", pool_names[pool->which]);
+    PROBE_JOB_BEGIN(job->request, pool->which, job);
     job->run(job);
+    PROBE_JOB_END(job->request, pool->which, job);
     if (began_us)
         log_trace(job->request, "job ends pool=%s, %llu us", pool_names[pool->which],
                   (unsigned long long)(log_read_clock_us() - began_us));

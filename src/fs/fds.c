@@ -10,6 +10,7 @@
 
 #include "base/container.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "fs/fds_connection.h"
 #include "fs/fds_drain.h"
 #include "fs/fds_receive.h"
@@ -124,6 +125,7 @@ static int send_batch(struct connection *connection)
             batch.own[batch.own_count++] = descriptor.fd;
     }
     error = fds_send_items(connection->watch.fd, &batch.message);
+    PROBE_ANSWER(fs->options.ledger->at[0], PROBE_FDS, error);
     if (log_is_debug())
         fs_trace_told(fs, error, sizeof batch.message.header, count);
     close_own(&batch);
@@ -314,6 +316,7 @@ static void serve(struct connection *connection, struct fds_received *received)
     uint64_t holder;
     int error;
     fds_work_for(connection, request->op);
+    PROBE_REQUEST(connection->fs->options.ledger->at[0], PROBE_FDS, request->op, connection->uid);
     if (log_is_debug())
         fs_trace_asked(connection->fs, request->op, request->batch, connection->uid);
     fs_die_if_told("GMSFS_DIE_SERVING_FDS");

@@ -2,6 +2,7 @@
 #include "fs/fds_answer.h"
 
 #include "base/container.h"
+#include "base/probe.h"
 #include "fs/trace.h"
 #include "service/client_error.h"
 
@@ -32,6 +33,7 @@ int fds_answer_send(struct fds_answer *answer, void *bytes, size_t size)
     const struct fs_host *host = &answer->fs->host;
     struct gmsfs_fds_header *header = bytes;
     header->error = service_error_for_client(header->error);
+    PROBE_ANSWER(answer->fs->options.ledger->at[0], PROBE_FDS, header->error);
     if (log_is_debug())
         fs_trace_told(answer->fs, header->error, size, 0);
     answer->held.released = on_released;

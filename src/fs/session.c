@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "fs/init.h"
 #include "fs/trace.h"
 
@@ -131,6 +132,8 @@ static void serve_request(struct fs *fs)
     size_t size = fs->served.size;
     uint64_t unique = size >= sizeof *head ? head->unique : 0;
     fs_ledger_serve(fs, unique);
+    if (unique)
+        PROBE_REQUEST(unique & ~FS_RESENT_BIT, PROBE_FUSE, head->opcode, head->uid);
     if (log_is_debug())
         fs_trace_request(fs, head, size);
     if (size >= sizeof *head && !fs->initialized)
@@ -319,9 +322,11 @@ static void on_backlog(struct event_timeout *timeout)
 static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userdata)
 {
     struct fs *fs = userdata;
+    const struct fuse_out_header *head = parts[0].iov_base;
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
         bytes += parts[i].iov_len;
+    PROBE_ANSWER(head->unique & ~FS_RESENT_BIT, PROBE_FUSE, head->error);
     if (log_is_debug())
         fs_trace_answer(parts, count, bytes);
     if (fs->initialized && !fs->ready)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of requests: refusals, allocations, descriptors. Lists: listing.c. */
 #include "base/log.h"
+#include "base/probe.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/rights.h"
@@ -50,6 +51,7 @@ void rpc_answer(struct rpc_connection *connection, const struct message *message
 {
     int error = message_encode(&connection->output, connection->protocol, message);
 
+    PROBE_ANSWER(connection->id, PROBE_GMS, error);
     if (log_is_debug())
         rpc_trace_answer(connection, message);
     if (error == 0)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "rpc/rpc_internal.h"
 
 #include <errno.h>
@@ -191,6 +192,7 @@ static void dispatch(struct rpc_connection *connection)
 {
     connection->asked_us = kept_get_asked_us(
         connection->kept, kept_get_input(connection->kept)->consumed + 1, clock_now_us());
+    PROBE_REQUEST(connection->id, PROBE_GMS, connection->asked.type, connection->caller.uid);
     if (log_is_debug())
         rpc_trace_asked(connection);
     if (connection->phase == RPC_HELLO)

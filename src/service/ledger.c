@@ -6,6 +6,7 @@
  * is all: nothing is answered, planned or freed here. The core's effects wait in its queue until
  * the step ends (settle.c), so a caller finds everything else unchanged.
  */
+#include "base/probe.h"
 #include "service/cost.h"
 #include "service/trace.h"
 
@@ -89,6 +90,8 @@ static void note_effects(struct service *s, size_t first)
             piece_doom(s, effect->memory);
         else if (effect->type == EFFECT_EVENT)
             tell_event(s);
+        else if (effect->type == EFFECT_GRANTED)
+            PROBE_GRANT(effect->store, effect->session, effect->waiter);
     }
 }
 
@@ -122,6 +125,15 @@ static void note_bound(struct service *s, const struct record *record,
     service_note_bound(s, core_bound_name(outcome->bound), store, outcome->bound_uid, error);
 }
 
+/* A lock that was free is granted by the record itself, not by an effect. */
+static void probe_own_grant(const struct service *s, const struct record *record, uint64_t session)
+{
+    bool grants = record->type == RECORD_LOCK_OPEN || record->type == RECORD_ACQUIRE;
+    const struct core_session *granted = grants ? core_find_session(s->core, session) : NULL;
+    if (granted)
+        PROBE_GRANT(granted->store, session, UINT64_C(0));
+}
+
 int service_apply_record(struct service *s, struct record *record, struct outcome *outcome)
 {
     struct outcome ignored;
@@ -130,6 +142,9 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     size_t effects = s->core->effect_count;
     uint64_t began_us = log_begin_trace();
     int error = apply(s, record, outcome);
+    PROBE_RECORD(record->type, record->store, record->session, error);
+    if (!error && outcome->session)
+        probe_own_grant(s, record, outcome->session);
     if (began_us)
         trace_record(s, record, outcome, error, effects, began_us);
     keep_account(s);
