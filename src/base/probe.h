@@ -10,6 +10,8 @@
 #ifndef GMSFS_BASE_PROBE_H
 #define GMSFS_BASE_PROBE_H
 
+#include <stdint.h>
+
 #if __has_include(<sys/sdt.h>)
 #include <sys/sdt.h>
 #else
@@ -25,9 +27,10 @@ enum probe_source {
 
 /* A request has arrived. operation: FUSE's opcode, an operation of `.fds`, or a message type. */
 #define PROBE_REQUEST(number, source, operation, uid) \
-    DTRACE_PROBE4(gmsfs, request, number, source, operation, uid)
+    DTRACE_PROBE4(gmsfs, request, (uint64_t)(number), source, operation, uid)
 /* An answer leaves. error: 0 or a negative errno. */
-#define PROBE_ANSWER(number, source, error) DTRACE_PROBE3(gmsfs, answer, number, source, error)
+#define PROBE_ANSWER(number, source, error) \
+    DTRACE_PROBE3(gmsfs, answer, (uint64_t)(number), source, error)
 /* A record was applied, or refused. type: enum record_type. */
 #define PROBE_RECORD(type, store, session, error) \
     DTRACE_PROBE4(gmsfs, record, type, store, session, error)
