@@ -13,7 +13,6 @@ kept_journal() { # the one file in $T/kept
 
 @test "the journal of a mount shows its state and its records" {
     start_mount
-    W=$M/weights
     mkdir "$M/seen"
     commit_store
     run_logged -0 "$GMSFS" journal "$M"
@@ -27,7 +26,6 @@ kept_journal() { # the one file in $T/kept
 @test "a snapshot is shown as the state that it is" {
     export GMSFS_SNAPSHOT_BYTES=4096
     start_mount
-    W=$M/weights
     for i in {1..40}; do
         mkdir "$M/store$i"
     done

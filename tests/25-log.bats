@@ -81,7 +81,6 @@ traced() {
 @test "jobs begin and end, with their pool and how long they took" {
     local name
     start_mount log=debug
-    W=$M/weights
     commit_store
     wait_until 5 log_has 'job ends pool=memory, [0-9]+ us'
     name=$(traced 'job ends pool=memory')
@@ -117,6 +116,7 @@ traced() {
     exec 9<>"$T/pipe" # it is open, and stays unread
     M=$T/unread
     mkdir "$M"
+    # shellcheck disable=SC2016 # for the inner shell
     spawn bash -c 'exec "$1" mount -f -o "log=debug,size=16M,backend=$2" "$3" 2>"$4" 9<&-' - \
         "$GMSFS" "$BACKEND" "$M" "$T/pipe"
     wait_until 10 test -S "$M/.fds"

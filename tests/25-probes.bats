@@ -43,7 +43,6 @@ one_liners() {
     requires root sdt bpftrace
     bpftrace -e 'BEGIN { exit() }' || skip 'this kernel lets nobody trace'
     start_mount
-    W=$M/weights
     while IFS= read -r program; do
         spawn bpftrace -e "${program//\/usr\/bin\/gmsfs/$GMSFS} interval:s:5 { exit() }"
         for _ in {1..30}; do

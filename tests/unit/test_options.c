@@ -154,15 +154,14 @@ TAP_TEST(a_spool_is_bounded_by_the_memory_that_it_takes)
 
 TAP_TEST(every_option)
 {
-    check_int(
-        parse("-f", "-o",
-              "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
-              "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
-              "log=debug,host_size=8G,host_hugepages=2M,keep_copy=no,evict=none,min_stay=2.5,"
-              "spill=/var/spill,spill_size=9G,keep_journal=/var/log,"
-              "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
-              "/mnt", NULL),
-        0);
+    check_int(parse("-f", "-o",
+                    "backend=host,size=4G,granularity=64K,hugepages=1G,alloc_timeout=0.25,"
+                    "writer_patience=5,spool_max=1G,copier_idle=0.5,no_allow_other,uid=1000,gid=0,"
+                    "log=debug,host_size=8G,host_hugepages=2M,keep_copy=no,evict=none,min_stay=2.5,"
+                    "spill=/var/spill,spill_size=9G,keep_journal=/var/log,"
+                    "uuid=6f1c2d3e-0a1b-4c5d-8e9f-001122334455",
+                    "/mnt", NULL),
+              0);
     check_int(options.vmm.size_bytes, 4ull << 30);
     check_int(options.vmm.granularity_bytes, 65536);
     check_int(options.vmm.hugepage_bytes, 1u << 30);
