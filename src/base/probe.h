@@ -2,10 +2,11 @@
 /*
  * probe - static tracepoints (USDT) of the daemon, for bpftrace, perf and gdb
  *
- * gmsfs-mount(8), TRACEPOINTS, tells users. A tracepoint is one instruction that does nothing until
- * a tool patches it. Where <sys/sdt.h> is not installed (Debian: systemtap-sdt-dev) there are none.
- * `number` is the kernel's of a request, what the worker is at (fs.h) of one on `.fds`, and the
- * connection's of a GMS client; `source` says which.
+ * gmsfs-mount(8), TRACEPOINTS, describes them to users. A tracepoint is one instruction that does
+ * nothing until a tool patches the program. Without <sys/sdt.h> (Debian: systemtap-sdt-dev) the
+ * program has none. `source` tells the meaning of `number`: the kernel's number of a request
+ * (FUSE), process and operation (.fds, as fs_at_asker packs them), or the number of a connection
+ * (GMS).
  */
 #ifndef GMSFS_BASE_PROBE_H
 #define GMSFS_BASE_PROBE_H
@@ -34,7 +35,7 @@ enum probe_source {
 /* A record was applied, or refused. type: enum record_type. */
 #define PROBE_RECORD(type, store, session, error) \
     DTRACE_PROBE4(gmsfs, record, type, store, session, error)
-/* A session has begun. waiter: that was granted it; 0: nothing had to be waited for. */
+/* A session has begun. waiter: its number; 0 if the lock was free. */
 #define PROBE_GRANT(store, session, waiter) DTRACE_PROBE3(gmsfs, grant, store, session, waiter)
 /* A helper thread begins and ends a job. pool: enum service_pool. */
 #define PROBE_JOB_BEGIN(number, pool, job) DTRACE_PROBE3(gmsfs, job_begin, number, pool, job)

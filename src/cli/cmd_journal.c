@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gmsfs journal - what the journal of a mount says, or a copy of one that is dead */
+/* gmsfs journal - prints the journal of a mount, or the kept copy of a dead mount's journal */
 #include "base/failure.h"
 #include "cli/cli.h"
 #include "cli/daemon_ask.h"
@@ -41,7 +41,7 @@ static int find_process(const char *path, int *pid)
 
     *pid = 0;
     if (mounts_read_for(paths, 1, &mounts) != 0)
-        return CLI_OK; /* then it can be a file alone */
+        return CLI_OK; /* without a table of mounts `path` can only be a file */
     const struct mount *mount = mounts_find(&mounts, path, false);
     int found = mount ? daemon_ask_pid(mount->path) : 0;
     mounts_free(&mounts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record_line - a record and an effect as one line of text, for the person who looks
+ * record_line - a record and an effect as one line of text
  *
  * For the trace of the service and for `gmsfs journal`. Pure. The secrets of a record (tokens,
  * tickets) and the bytes of values are left out. Names are as clients gave them: the caller makes

@@ -40,7 +40,7 @@ static void format_stamp(uint64_t wall_ms, char stamp[STAMP_BYTES])
                  (unsigned)(wall_ms % 1000));
 }
 
-/* A state that cannot be read is said, and the records after it are shown all the same. */
+/* Shows a state. An unreadable state takes one line, and the records after it are shown as well. */
 static void show_state(struct showing *showing, const void *bytes, size_t size)
 {
     struct failure why = {.text = ""};
@@ -128,7 +128,7 @@ int journal_show(const struct journal *journal, FILE *to, struct failure *failur
     return journal_read(journal, show_entry, &showing, failure);
 }
 
-/* ---- where it is ------------------------------------------------------------------------------
+/* ---- copies ---------------------------------------------------------------------------------
  */
 
 /* A snapshot that begins or ends meanwhile spoils the copy: another one is made. */

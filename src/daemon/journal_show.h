@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * journal_show - what a journal says, as lines of text
+ * journal_show - prints a journal as lines of text
  *
  * For `gmsfs journal`, by daemon.h. Secrets (tokens, tickets) and the bytes of values are left out;
  * every line is harmless for a terminal.
@@ -16,7 +16,8 @@
 /* journal_state.c: a line for the mount, and one for each store, pool, session, waiter, file and
  * remembered event. */
 void journal_show_state(const struct core *core, FILE *to);
-/* The state that the journal begins with, then a line for each entry. As journal_read */
+/* Prints the state at the beginning of the journal, then a line for each entry. Returns as
+ * journal_read */
 int journal_show(const struct journal *journal, FILE *to, struct failure *failure);
 /* journal_state.c: prints one line, made harmless, with a newline. */
 void journal_show_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));

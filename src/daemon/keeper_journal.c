@@ -24,7 +24,7 @@ int keeper_check_journal_directory(const struct keeper *keeper)
     return -ECANCELED;
 }
 
-/* For this user alone, and never in the place of a file that is there. */
+/* Makes a new file, which the daemon's user alone can read. */
 static int write_copy(const struct keeper *keeper, const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

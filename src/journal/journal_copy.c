@@ -16,8 +16,8 @@
 #define COPY_FILES  4u
 #define CHUNK_BYTES 65536u
 
-/* Behind it the journal's head, then what is in use of both files of transactions and of both
- * snapshots. */
+/* The beginning of a copy. The journal's head follows, then the used bytes of both files of
+ * transactions and of both snapshots. */
 struct copy_head {
     uint64_t magic;
     uint32_t version, pad;
@@ -130,7 +130,7 @@ static int check_copy(const struct copy_head *copy, uint64_t size, struct failur
     return left == 0 ? 0 : failure_set(failure, -EPROTO, "the copy is damaged: more follows it");
 }
 
-/* The memory that this takes is that of the copy: what it says of sizes is address space. */
+/* Takes as much memory as the copy has bytes: the sizes in the copy only cost address space. */
 static int make_files(const struct copy_head *copy, int from, const struct journal_files *files)
 {
     uint64_t at = sizeof *copy + HEAD_BYTES;
@@ -173,7 +173,7 @@ int journal_read_copy(int from, struct journal_files *files, struct failure *fai
 
 /* ---- of a process ---------------------------------------------------------------------------- */
 
-/* The descriptor of the journal's file that a link of /proc/PID/fd is to; NULL: it is to none. */
+/* Returns the place for the file that a link of /proc/PID/fd names; NULL if it is no journal's. */
 static int *find_place(const char *link, struct journal_files *files)
 {
     static const char *const names[] = {JOURNAL_FILE_NAMES};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * journal_copy - a journal as one file, for the person who looks into it
+ * journal_copy - a journal as one file
  *
  * The keeper writes one when a mount ends by a failure, and `gmsfs journal` writes one of a mount
  * that runs. A copy is read by making the journal's files anew from it, which journal_open then
- * checks as it checks those of a worker that died: nothing of a copy is trusted.
+ * checks as it checks the files of a dead worker: nothing in a copy is trusted.
  */
 #ifndef GMSFS_JOURNAL_JOURNAL_COPY_H
 #define GMSFS_JOURNAL_JOURNAL_COPY_H

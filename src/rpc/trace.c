@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace - what GMS clients ask and are answered, in the log at level debug */
+/* trace - requests of GMS clients and their answers in the log at level debug */
 #include "base/log.h"
 #include "rpc/rpc_internal.h"
 

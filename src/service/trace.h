@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trace - what the service writes to the log at level debug
+ * trace - lines of the service in the log at level debug
  *
  * For the ledger, evictions and (trace_plan.c) the end of a step. The caller asks log_is_debug() or
  * log_begin_trace() first: off, a site costs one branch. Nothing here changes anything.
@@ -17,7 +17,7 @@ void trace_record(struct service *s, const struct record *record, const struct o
                   int error, size_t first, uint64_t began_us);
 /* Returns "" for a store that is gone. */
 const char *trace_store_name(const struct service *s, uint64_t store);
-/* Writes what a planner decided, why, and whether room comes of it. */
+/* Writes a deed of a planner, its reason, and whether the deed makes room. */
 void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes);
 /* Writes which stores left the device for this store, or why none does. */
 void trace_eviction(struct service *s, uint64_t store, uint64_t bytes, long chosen, bool comes);

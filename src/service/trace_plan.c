@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace_plan - what planners decide, in the log at level debug */
+/* trace_plan - deeds of planners in the log at level debug */
 #include "service/trace.h"
 
 #include <inttypes.h>
