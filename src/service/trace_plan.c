@@ -11,7 +11,7 @@ static const char *const deed_names[] = {
     [DEED_MAKE_ROOM] = "make_room",
     [DEED_COVER_SHORTFALL] = "cover_shortfall",
     [DEED_DROP_SPARE] = "drop_spare",
-    [DEED_GIVE_WAY] = "give_way",
+    [DEED_MOVE_DOWN] = "move_down",
 };
 
 static const struct {
