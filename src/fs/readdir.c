@@ -8,6 +8,7 @@
  */
 #include "fs/fs_internal.h"
 
+#include "base/array.h"
 #include "meta/name.h"
 
 #include <errno.h>
@@ -80,25 +81,12 @@ static void list_stores(struct listing *list, uint64_t offset)
     }
 }
 
-/* Returns the first rank whose slot has a larger offset. */
-static size_t find_rank(const struct layout *layout, uint64_t offset)
-{
-    size_t low = 0, high = layout_count_allocations(layout);
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (OFFSET_DYNAMIC + 1 + layout_at_rank(layout, middle)->slot <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void list_allocations(struct listing *list, const struct node *node, uint64_t offset)
 {
     const struct layout *layout = core_get_layout(list->fs->core, node->store);
-    size_t count = layout_count_allocations(layout);
-    for (size_t rank = find_rank(layout, offset); rank < count; rank++) {
+    size_t count = layout_count_allocations(layout), rank = 0;
+    ARRAY_SEARCH(rank, count, OFFSET_DYNAMIC + 1 + layout_at_rank(layout, rank)->slot <= offset);
+    for (; rank < count; rank++) {
         const struct layout_allocation *allocation = layout_at_rank(layout, rank);
         if (!add(list, allocation->name, node_make_id(NODE_ALLOCATION, allocation->serial), S_IFREG,
                  OFFSET_DYNAMIC + 1 + allocation->slot))
