@@ -2,6 +2,7 @@
 #include "fs/fds_answer.h"
 
 #include "base/container.h"
+#include "base/passing.h"
 #include "base/probe.h"
 #include "fs/trace.h"
 #include "service/client_error.h"
@@ -97,25 +98,13 @@ _Static_assert(offsetof(struct fds_items, tags) ==
 
 int fds_send_items(int fd, struct fds_items *message)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(GMSFS_BATCH_MAX * sizeof(int))];
-    } control;
+    union passing control;
     size_t count = message->header.count;
     struct iovec parts[] = {
         {.iov_base = message, .iov_len = sizeof message->header + count * sizeof message->items[0]},
         {.iov_base = message->tags, .iov_len = message->tag_bytes},
     };
     struct msghdr head = {.msg_iov = parts, .msg_iovlen = 2};
-    if (count) {
-        memset(&control, 0, sizeof control);
-        head.msg_control = &control;
-        head.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&head);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-        memcpy(CMSG_DATA(rights), message->descriptors, count * sizeof(int));
-    }
+    passing_put(&head, &control, message->descriptors, count);
     return sendmsg(fd, &head, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
