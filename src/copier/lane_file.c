@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Past the page cache some file systems only move whole blocks, or nothing; then the cache is used.
- */
+/* If the file system refuses these bytes past the page cache, they go through it. */
 int lane_file_read(const struct lane_file *file, void *to, size_t bytes, uint64_t offset)
 {
     int error = file_read_at(file->fd, to, bytes, offset);

@@ -132,8 +132,7 @@ struct fs {
     bool is_busy;        /* another request was waiting as soon as the last one was served */
     unsigned since_look; /* requests served one by one since the last look */
     bool initialized, ready, over;
-    bool init_differs; /* this build's answer to FUSE_INIT differs from the one at the mount's begin
-                        */
+    bool init_differs; /* this build answers FUSE_INIT otherwise than the mount's first worker */
     bool can_resend;   /* the kernel can send unanswered requests again */
     bool resuming;     /* the requests that the kernel sends again are being read */
     unsigned plain_requests; /* other requests since the last resent one */

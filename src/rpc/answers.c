@@ -14,8 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- sending -----------------------------------------------------------------------------------
- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 void rpc_close_after(struct rpc_connection *connection)
 {
@@ -196,8 +195,7 @@ void rpc_refuse_commit(struct rpc_connection *connection, int error)
         rpc_refuse_errno(connection, "commit", error);
 }
 
-/* ---- the store ---------------------------------------------------------------------------------
- */
+/* ---- the store ------------------------------------------------------------------------------- */
 
 const struct core_store *rpc_find_store(const struct rpc_connection *connection)
 {
@@ -214,8 +212,7 @@ int rpc_check_store(const struct rpc_connection *connection, bool write)
                                write ? SERVICE_READ | SERVICE_WRITE : SERVICE_READ);
 }
 
-/* ---- the session's layout ----------------------------------------------------------------------
- */
+/* ---- the session's layout -------------------------------------------------------------------- */
 
 bool rpc_find_view(const struct rpc_connection *connection, struct rpc_view *view)
 {
@@ -258,8 +255,7 @@ void rpc_fill_allocation(const struct rpc_connection *connection, const struct c
     message->layout_slot = message_integer(allocation->slot);
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------
- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 void rpc_pass(struct rpc_connection *connection, int fd, bool is_own)
 {

@@ -12,8 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- bytes out ---------------------------------------------------------------------------------
- */
+/* ---- bytes out ------------------------------------------------------------------------------- */
 
 static ssize_t send_some(struct rpc_connection *connection)
 {
@@ -82,8 +81,7 @@ int rpc_send_output(struct rpc_connection *connection)
     return 0;
 }
 
-/* ---- bytes in ----------------------------------------------------------------------------------
- */
+/* ---- bytes in -------------------------------------------------------------------------------- */
 
 int rpc_find_frame(const struct rpc_connection *connection, size_t *bytes)
 {

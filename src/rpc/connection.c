@@ -63,8 +63,7 @@ void rpc_serve_listing(struct rpc *rpc)
         rpc->host.loop.set_timeout(rpc->host.loop.context, &rpc->lists, 0);
 }
 
-/* ---- its end -----------------------------------------------------------------------------------
- */
+/* ---- its end --------------------------------------------------------------------------------- */
 
 static void free_connection(struct rpc_connection *connection)
 {
@@ -152,8 +151,7 @@ void rpc_on_pause_over(struct event_timeout *timeout)
     rpc_advance(connection);
 }
 
-/* ---- requests ----------------------------------------------------------------------------------
- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void finish_request(struct rpc_connection *connection, int error,
                            const struct service_answer *answer)

@@ -201,8 +201,7 @@ bool rpc_advance_listing(struct rpc_connection *connection)
     return true;
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 /* V0's name of an event, and whether it has a count of allocations. */
 struct kind {

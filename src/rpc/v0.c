@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static uint64_t count_waiting_writers(const struct core_store *store, const struct core *core)
 {
@@ -134,8 +133,7 @@ static void get_entry(struct rpc_connection *connection, const struct rpc_view *
     rpc_answer(connection, &answer);
 }
 
-/* ---- allocations -------------------------------------------------------------------------------
- */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 #define SIZE_TEXT_BYTES 24
 
@@ -243,8 +241,7 @@ static void clear_all(struct rpc_connection *connection, const struct rpc_view *
                          &answer);
 }
 
-/* ---- metadata ----------------------------------------------------------------------------------
- */
+/* ---- metadata -------------------------------------------------------------------------------- */
 
 /* Refuses a bad place of an entry. True: it was refused. */
 static bool refuse_place(struct rpc_connection *connection,
@@ -321,8 +318,7 @@ static void delete_entry(struct rpc_connection *connection, const struct rpc_vie
     rpc_answer_or_refuse(connection, "delete metadata", error, &answer);
 }
 
-/* ---- commit ------------------------------------------------------------------------------------
- */
+/* ---- commit ---------------------------------------------------------------------------------- */
 
 static void finish_commit(struct rpc_connection *connection, int error,
                           const struct service_answer *answer)

@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- checkpoints: without a session ------------------------------------------------------------
- */
+/* ---- checkpoints: without a session ---------------------------------------------------------- */
 
 static void answer_checkpoint(struct rpc_connection *connection, const struct service_fence *fence)
 {
@@ -102,8 +101,7 @@ bool rpc_probe_v1(struct rpc_connection *connection)
     }
 }
 
-/* ---- in a session ------------------------------------------------------------------------------
- */
+/* ---- in a session ---------------------------------------------------------------------------- */
 
 static bool has_session(struct rpc_connection *connection, bool writes, struct rpc_view *view)
 {
