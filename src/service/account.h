@@ -19,7 +19,7 @@ void service_cancel_session_allocs(struct service *s, uint64_t session);
  * leave the device once their sessions end. False: only if a client decides to free them. */
 bool service_can_become_free(struct service *s, const struct core_session *held, uint64_t bytes);
 
-/* line.c */
+/* alloc_queue.c */
 /* Returns the last waiter that is older than an ALLOC waiting for device memory: newer ones queue
  * behind that ALLOC, for alloc_timeout at most. UINT64_MAX: none waits */
 uint64_t service_alloc_turn(const struct service *s);

@@ -107,15 +107,15 @@ static void finish_create(struct alloc_op *op)
     if (!error)
         error = alloc_publish(op, &answer, slots);
     missing_bytes = error == -ENOMEM ? missing_bytes : 0;
-    bool roomier = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
-    if (missing_bytes > 0 && !roomier)
+    bool gave_up = missing_bytes > 0 && service_give_up(s, session, missing_bytes);
+    if (missing_bytes > 0 && !gave_up)
         note_shortfall(s, session, missing_bytes);
     if (error)
         op_give_back(s, op);
     if (error && atomic_load(&op->interrupted))
         error = -EINTR;
     /* The machine or the device is short of memory: try again later. */
-    if (error == -ENOMEM && (roomier || op->deadline_ms > now_ms)) {
+    if (error == -ENOMEM && (gave_up || op->deadline_ms > now_ms)) {
         op->error = 0;
         retry_later(s, op);
         op_queue(s, op);

@@ -35,9 +35,9 @@ struct plan {
     bool comes; /* true if the room for which the last deed was done is there or on its way */
     /* Waiters newer than this one queue behind it for the device's memory. */
     uint64_t short_turn;
-    struct place_turn *line; /* stores with waiters, in order of the age of the waiters; owned */
-    size_t line_count, line_at;
-    bool is_short; /* true if the device, not the pool, has no room for the store at line_at - 1 */
+    struct place_turn *queue; /* stores with waiters, in order of the age of the waiters; owned */
+    size_t queue_count, queue_at;
+    bool is_short; /* true if the device, not the pool, has no room for the store at queue_at - 1 */
     uint64_t writer; /* the last waiter for a lock with a reservation that was looked at */
     bool has_alloc;  /* true once plan_alloc has looked at the queue */
     enum core_place tier;
@@ -51,9 +51,9 @@ typedef bool service_planner(const struct service *s, struct plan *plan, struct 
  * waiters, then the others one by one. */
 service_planner plan_heal;
 
-/* promote.c: brings stores with waiters to the device, as far as there is memory. plan_take_line
+/* promote.c: brings stores with waiters to the device, as far as there is memory. plan_take_queue
  * returns false if it had no memory of its own. */
-bool plan_take_line(const struct service *s, struct plan *plan);
+bool plan_take_queue(const struct service *s, struct plan *plan);
 service_planner plan_promotion;
 
 /* claims.c */

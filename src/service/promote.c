@@ -32,7 +32,7 @@ static int compare_turns(const void *one, const void *other)
     return (a->waiter > b->waiter) - (a->waiter < b->waiter);
 }
 
-bool plan_take_line(const struct service *s, struct plan *plan)
+bool plan_take_queue(const struct service *s, struct plan *plan)
 {
     const struct idvec *waited = &s->core->index.waited;
     uint64_t alloc_turn = service_alloc_turn(s), writer_turn = service_writer_turn(s);
@@ -40,23 +40,23 @@ bool plan_take_line(const struct service *s, struct plan *plan)
     if (s->ending || s->core->displaced == 0 || waited->count == 0 ||
         service_is_backed_off(s, BACKOFF_PROMOTE, 0))
         return true;
-    plan->line = calloc(waited->count, sizeof *plan->line);
-    for (size_t i = 0; plan->line && i < waited->count; i++) {
+    plan->queue = calloc(waited->count, sizeof *plan->queue);
+    for (size_t i = 0; plan->queue && i < waited->count; i++) {
         const struct core_store *store = waited->items[i];
         if (core_wants_promotion(s->core, store))
-            plan->line[plan->line_count++] = (struct place_turn){
+            plan->queue[plan->queue_count++] = (struct place_turn){
                 .waiter = core_get_place_turn(s->core, store), .store = store->id};
     }
-    if (plan->line_count > 1)
-        qsort(plan->line, plan->line_count, sizeof *plan->line, compare_turns);
-    return plan->line != NULL;
+    if (plan->queue_count > 1)
+        qsort(plan->queue, plan->queue_count, sizeof *plan->queue, compare_turns);
+    return plan->queue != NULL;
 }
 
 /* Makes newer waiters queue behind a store that room is made for, while the room comes or the
  * store's waiter is patient. */
 static void hold_off_newer(const struct service *s, struct plan *plan)
 {
-    uint64_t turn = plan->is_short ? plan->line[plan->line_at - 1].waiter : UINT64_MAX;
+    uint64_t turn = plan->is_short ? plan->queue[plan->queue_at - 1].waiter : UINT64_MAX;
     if (turn < plan->short_turn && (plan->comes || service_holds_off(s, turn)))
         plan->short_turn = turn;
     plan->is_short = false;
@@ -65,8 +65,8 @@ static void hold_off_newer(const struct service *s, struct plan *plan)
 bool plan_promotion(const struct service *s, struct plan *plan, struct deed *deed)
 {
     hold_off_newer(s, plan);
-    while (plan->line_at < plan->line_count) {
-        const struct place_turn *turn = &plan->line[plan->line_at++];
+    while (plan->queue_at < plan->queue_count) {
+        const struct place_turn *turn = &plan->queue[plan->queue_at++];
         const struct core_store *store = core_find_store(s->core, turn->store);
         if (!store || !core_wants_promotion(s->core, store) ||
             (turn->waiter > plan->short_turn && !service_is_guaranteed(s, store)))

@@ -130,7 +130,7 @@ static void plan(struct service *s)
     }
     carry_out(s, &plan, plan_shortfall);
     carry_out(s, &plan, plan_heal);
-    if (!plan_take_line(s, &plan))
+    if (!plan_take_queue(s, &plan))
         service_back_off(s, BACKOFF_PROMOTE, 0, SERVICE_PROMOTE_RETRY_MS);
     carry_out(s, &plan, plan_promotion);
     if (has_memory && s->core->reserving > 0)
@@ -140,7 +140,7 @@ static void plan(struct service *s)
     carry_out(s, &plan, plan_writer);
     carry_out(s, &plan, plan_alloc);
     carry_out(s, &plan, plan_move);
-    free(plan.line);
+    free(plan.queue);
     free(plan.spares);
 }
 

@@ -192,7 +192,7 @@ TAP_TEST(room_is_made_for_the_first_writer_and_for_the_next_when_that_has_no_pat
     acquire(&second, LOCK_WISH_RW, STORE_BYTES);
     require(first.answers + second.answers == 0);
     look();
-    require(plan_take_line(service, &plan));
+    require(plan_take_queue(service, &plan));
     require(plan_writer(service, &plan, &deed));
     check_deed(&deed, DEED_MAKE_ROOM, "weights");
     check_int(deed.bytes, 3 * STORE_BYTES);
@@ -200,7 +200,7 @@ TAP_TEST(room_is_made_for_the_first_writer_and_for_the_next_when_that_has_no_pat
 
     fixture_now_ms += 1000000 - 1;
     plan = (struct plan){0};
-    require(plan_take_line(service, &plan));
+    require(plan_take_queue(service, &plan));
     require(plan_writer(service, &plan, &deed));
     check_deed(&deed, DEED_MAKE_ROOM, "weights");
     require(plan_writer(service, &plan, &deed));
@@ -272,25 +272,25 @@ TAP_TEST(stores_with_waiters_come_by_age_and_room_is_made_for_a_store_without_it
     ask(&readers[1]);
     ask(&readers[0]);
     look();
-    require(plan_take_line(service, &plan));
+    require(plan_take_queue(service, &plan));
     require(plan_promotion(service, &plan, &deed));
     check_deed(&deed, DEED_PROMOTE, "b");
     require(plan_promotion(service, &plan, &deed));
     check_deed(&deed, DEED_PROMOTE, "a"); /* the first was not done */
     check(!plan_promotion(service, &plan, &deed));
     check_unchanged();
-    free(plan.line);
+    free(plan.queue);
 
     require(vmm_reserve(vmm, STORE_BYTES) == 0);
     plan = (struct plan){0};
-    require(plan_take_line(service, &plan));
+    require(plan_take_queue(service, &plan));
     require(plan_promotion(service, &plan, &deed));
     check_deed(&deed, DEED_MAKE_ROOM, "b");
     check_int(deed.bytes, STORE_BYTES);
     plan.comes = true; /* so newer waiters queue behind it */
     check(!plan_promotion(service, &plan, &deed));
     check_unchanged();
-    free(plan.line);
+    free(plan.queue);
     vmm_unreserve(vmm, STORE_BYTES);
     end();
 }

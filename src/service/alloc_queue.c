@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* line - the queue of waiting ALLOCs and RESERVEs, as other waiters see it */
+/* alloc_queue - the queue of waiting ALLOCs and RESERVEs, as other waiters see it */
 #include "service/alloc_op.h"
 #include "service/plan.h"
 #include "service/views.h"
