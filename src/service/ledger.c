@@ -154,3 +154,15 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
     s->step.is_unsettled |= !error || s->core->effect_count > effects;
     return error;
 }
+
+int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[16])
+{
+    int error = s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16);
+    if (!error)
+        error = service_apply_record(s, record, NULL);
+    if (error)
+        return error;
+    memcpy(ticket, record->bytes16, sizeof record->bytes16);
+    s->numbers.exports++;
+    return 0;
+}

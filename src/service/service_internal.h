@@ -88,6 +88,8 @@ int service_apply_record(struct service *s, struct record *record, struct outcom
 #define service_record(s, ...) service_record_for(s, NULL, __VA_ARGS__)
 #define service_record_for(s, outcome, ...) \
     service_apply_record(s, &(struct record){__VA_ARGS__}, outcome)
+/* Applies a TICKET_ADD with a new random ticket. */
+int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[16]);
 
 /* Has the end of the step try the waiters for memory: some is free again. */
 static inline void service_note_memory(struct service *s)
@@ -124,9 +126,6 @@ uint64_t service_work_for(struct service *s, uint64_t request);
 uint64_t service_now(const struct service *s);
 /* Returns the time until this request must be answered; UINT64_MAX: no limit. */
 uint64_t service_wait_max_ms(const struct service_request *request);
-
-/* tickets.c: applies a TICKET_ADD with a new random ticket. */
-int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[16]);
 
 /* regions.c */
 void service_on_region_over(struct service *s, const struct effect *effect);

@@ -103,18 +103,6 @@ static int forget_times(struct service *s, const struct export_scope *scope)
     return error;
 }
 
-int service_add_ticket(struct service *s, struct record *record, uint8_t ticket[16])
-{
-    int error = s->host.get_random(s->host.context, record->bytes16, sizeof record->bytes16);
-    if (!error)
-        error = service_apply_record(s, record, NULL);
-    if (error)
-        return error;
-    memcpy(ticket, record->bytes16, sizeof record->bytes16);
-    s->numbers.exports++;
-    return 0;
-}
-
 static int make_ticket(struct service *s, uint64_t file, struct service_export *export)
 {
     struct export_scope scope;
