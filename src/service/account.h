@@ -26,8 +26,6 @@ uint64_t service_alloc_turn(const struct service *s);
 /* Returns true if the store fits into the guaranteed rest (min=) of its pool: then it queues behind
  * no waiter. */
 bool service_is_guaranteed(const struct service *s, const struct core_store *store);
-/* Returns true if no ALLOC is ahead of a move that no client waits for. */
-bool service_may_promote(const struct service *s, const struct core_store *store);
 
 /* reserve.c */
 /* Charges the device: first from the session's reservation, then from free memory, after giving up

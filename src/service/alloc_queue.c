@@ -21,11 +21,6 @@ bool service_is_guaranteed(const struct service *s, const struct core_store *sto
     return layout_total_bytes(store->fixed) <= core_get_unfilled(core_find_pool(s->core, store));
 }
 
-bool service_may_promote(const struct service *s, const struct core_store *store)
-{
-    return service_alloc_turn(s) == UINT64_MAX || service_is_guaranteed(s, store);
-}
-
 /* ---- waiters ahead ----------------------------------------------------------------------- */
 
 /* Returns true if the waiter waits for memory alone: with memory it would have been granted, or the

@@ -21,17 +21,11 @@ static void run_discard(struct job *job)
     discard->free_it(discard->object);
 }
 
-static void end_discard(struct service *s, struct task *task)
-{
-    (void)s;
-    free(task);
-}
-
 void service_discard(struct service *s, void (*free_it)(void *object), void *object)
 {
     struct discard *discard = object && !s->ending ? malloc(sizeof *discard) : NULL;
     if (discard) {
-        *discard = (struct discard){.task = {.job.run = run_discard, .end = end_discard},
+        *discard = (struct discard){.task = {.job.run = run_discard, .end = service_free_task},
                                     .free_it = free_it,
                                     .object = object};
         if (service_submit(s, SERVICE_POOL_FREE, &discard->task) == 0)

@@ -131,19 +131,13 @@ static void run_rest(struct job *job)
     vmm_rest(((struct task *)job)->service->vmm);
 }
 
-static void end_rest(struct service *s, struct task *task)
-{
-    (void)s;
-    free(task);
-}
-
 /* Has the memory for copies freed, if there is a thread for it: nothing depends on it. */
 static void rest(struct service *s)
 {
     struct task *made = vmm_can_rest(s->vmm) ? malloc(sizeof *made) : NULL;
     if (!made)
         return;
-    *made = (struct task){.job.run = run_rest, .end = end_rest};
+    *made = (struct task){.job.run = run_rest, .end = service_free_task};
     if (service_submit(s, SERVICE_POOL_FREE, made))
         free(made);
 }

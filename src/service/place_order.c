@@ -21,8 +21,8 @@ static int promote(struct service *s, const struct core_store *store, struct rec
 {
     if (!service_needs_bytes(store, CORE_PLACE_DEVICE))
         return service_move_store(s, record);
-    if (!service_may_promote(s, store))
-        return -EAGAIN;
+    if (service_alloc_turn(s) != UINT64_MAX && !service_is_guaranteed(s, store))
+        return -EAGAIN; /* no client waits for this move, so an ALLOC is ahead of it */
     uint64_t bytes = layout_total_bytes(store->fixed);
     int error = service_move_store(s, record);
     if ((error != -ENOMEM && error != -EDQUOT) || !service_can_ever_fit(s, bytes))

@@ -3,6 +3,7 @@
 #include "service/service_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 uint64_t service_now(const struct service *s)
 {
@@ -34,6 +35,12 @@ uint64_t service_works_for(struct service *s)
     uint64_t request = service_work_for(s, 0);
     service_work_for(s, request);
     return request;
+}
+
+void service_free_task(struct service *s, struct task *task)
+{
+    (void)s;
+    free(task);
 }
 
 void service_end_task(struct service *s, struct task *task)

@@ -35,6 +35,8 @@ int service_submit(struct service *s, enum service_pool pool, struct task *task)
 /* The same for work that frees memory: without a thread it publishes the records so far, then runs
  * and ends the job at once. */
 void service_submit_or_run(struct service *s, enum service_pool pool, struct task *task);
+/* The end of a task that only has to be freed. */
+void service_free_task(struct service *s, struct task *task);
 /* Has the task end at the end of the step, as if its job had run. */
 void service_end_task(struct service *s, struct task *task);
 

@@ -24,14 +24,10 @@ void turns_free(struct service *s)
     share_free(&s->turns.slots);
 }
 
-static enum share_rank rank_of(const struct service *s, const struct turn *turn)
-{
-    return core_get_rank(s->core, core_find_store(s->core, turn->store), turn->uid);
-}
-
 static bool may_run(const struct service *s, const struct turn *turn)
 {
-    return share_check(&s->turns.slots, turn->uid, rank_of(s, turn), 1) == 0;
+    enum share_rank rank = core_get_rank(s->core, core_find_store(s->core, turn->store), turn->uid);
+    return share_check(&s->turns.slots, turn->uid, rank, 1) == 0;
 }
 
 /* -ENOMEM: no thread, or no memory to note it */
