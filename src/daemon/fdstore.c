@@ -180,7 +180,7 @@ static bool deliver_some(struct fdstore *store)
     return sent > 0;
 }
 
-void fdstore_go_on(struct fdstore *store, uint64_t now_ms)
+void fdstore_resend(struct fdstore *store, uint64_t now_ms)
 {
     store->patience_ms = PATIENCE_MS;
     if (!is_any_pending(store) || now_ms < store->retry_ms)

@@ -8,7 +8,7 @@
  * The names are short because all of them return in one word of the environment. The protocol is
  * that of sd_notify(3) and sd_listen_fds(3). Keeper only. It waits at most half a second in all for
  * a busy manager; descriptors that the manager does not take by then stay pending and are stored or
- * removed later (fdstore_go_on); until then they would be lost with the keeper. Without
+ * removed later (fdstore_resend); until then they would be lost with the keeper. Without
  * $NOTIFY_SOCKET nothing is stored.
  */
 #ifndef GMSFS_DAEMON_FDSTORE_H
@@ -69,8 +69,8 @@ void fdstore_remove(struct fdstore *store, uint32_t place); /* place 0 is ignore
  * timeout it does not wait again for a while. */
 void fdstore_settle(struct fdstore *store);
 /* Sends some of the pending messages, if it is time. */
-void fdstore_go_on(struct fdstore *store, uint64_t now_ms);
-/* Returns when to call fdstore_go_on; UINT64_MAX if nothing is pending. */
+void fdstore_resend(struct fdstore *store, uint64_t now_ms);
+/* Returns when to call fdstore_resend; UINT64_MAX if nothing is pending. */
 uint64_t fdstore_next_ms(const struct fdstore *store);
 /* Removes all, within two seconds, and closes. */
 void fdstore_clear(struct fdstore *store);

@@ -303,7 +303,7 @@ static int restore_note(void *context, const struct journal_entry *entry)
     return 0;
 }
 
-static int go_on(struct gms *gms, uint64_t id, int fd)
+static int resume_connection(struct gms *gms, uint64_t id, int fd)
 {
     uint64_t refused = atomic_load(&gms->setup.ledger->refused);
 
@@ -316,7 +316,7 @@ static void take_over(struct gms *gms, const struct service_kept *connection)
 
     if (!enter(gms, id))
         close(connection->fd); /* the keeper holds it until the mount ends */
-    else if (go_on(gms, id, connection->fd))
+    else if (resume_connection(gms, id, connection->fd))
         host_drop(gms, id);
 }
 

@@ -132,7 +132,7 @@ static int begin(struct keeper *keeper)
         return -errno;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     error = keeper->setup->takes_over  ? keeper_take_over(keeper)
-            : keeper->setup->is_stored ? keeper_go_on_stored(keeper)
+            : keeper->setup->is_stored ? keeper_resume_stored(keeper)
                                        : make_anew(keeper);
     if (!error)
         error = keeper_start_worker(keeper);
@@ -180,8 +180,8 @@ static void serve_turn(struct keeper *keeper)
     if (keeper->visit.until_ms && clock_now_ms() >= keeper->visit.until_ms)
         keeper_on_visit_late(keeper);
     keeper_look_at_worker(keeper);
-    fdstore_go_on(&keeper->store, clock_now_ms());
-    notify_go_on();
+    fdstore_resend(&keeper->store, clock_now_ms());
+    notify_resend();
     if (count <= 0)
         return;
     if (events[7].revents)

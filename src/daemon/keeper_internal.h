@@ -205,7 +205,7 @@ void keeper_store_begin(struct keeper *keeper);
 /* Call it when a part other than `holdings` has changed. */
 void keeper_store_update(struct keeper *keeper);
 /* Continues a stored mount (fdstore_is_offered). On failure the reason was logged. */
-int keeper_go_on_stored(struct keeper *keeper);
+int keeper_resume_stored(struct keeper *keeper);
 
 /* ---- keeper_dead.c: dead workers that cannot be reaped -------------------------------------- */
 

@@ -241,7 +241,7 @@ static void abandon_stored(struct keeper *keeper)
     file_close_fd(&keeper->fuse_fd);
 }
 
-int keeper_go_on_stored(struct keeper *keeper)
+int keeper_resume_stored(struct keeper *keeper)
 {
     struct stored stored = {0};
     struct failure failure;

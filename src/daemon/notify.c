@@ -69,7 +69,7 @@ void notify_send(const char *state)
         pending[0] = '\0'; /* a newer state replaces it */
 }
 
-void notify_go_on(void)
+void notify_resend(void)
 {
     if (*pending)
         notify_send(pending);

@@ -10,8 +10,8 @@
 
 void notify_send(const char *state); /* such as "READY=1" */
 /* Sends the state again that the manager did not take, if there is one. */
-void notify_go_on(void);
-/* Returns the time until notify_go_on is to be called; -1 if nothing is to be sent again. */
+void notify_resend(void);
+/* Returns the time until notify_resend is to be called; -1 if nothing is to be sent again. */
 int notify_next_ms(void);
 
 /* Returns a connected socket that does not block and is closed on exec, for longer conversations.

@@ -59,14 +59,14 @@ TAP_TEST(messages_that_a_busy_manager_refuses_are_sent_later)
     check(others > 0);
     notify_send("READY=1");
     check(notify_next_ms() >= 0);
-    notify_go_on();
+    notify_resend();
     check(notify_next_ms() >= 0);
     for (; others > 0; others--)
         check_hears("OTHER=1");
-    notify_go_on();
+    notify_resend();
     check_int(notify_next_ms(), -1);
     check_hears("READY=1");
-    notify_go_on();
+    notify_resend();
     notify_send("STOPPING=1");
     check_int(notify_next_ms(), -1);
     check_hears("STOPPING=1");
