@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/daemon_watch.h"
 
+#include "base/array.h"
 #include "base/child.h"
 #include "base/file_io.h"
 #include "cli/cli.h"
@@ -90,18 +91,12 @@ static int note_memory(struct daemon_watch *watch, int dir_fd, const char *name)
     char target[sizeof(MEMORY_NAME)];
     struct stat known;
     ssize_t length = readlinkat(dir_fd, name, target, sizeof(target));
-    size_t room = watch->memory_count;
-    ino_t *grown;
 
     if (length != sizeof(MEMORY_NAME) - 1 || memcmp(target, MEMORY_NAME, (size_t)length) != 0 ||
         fstatat(dir_fd, name, &known, 0) < 0)
         return 0;
-    if ((room & (room - 1)) == 0) { /* it is full at each power of two */
-        grown = realloc(watch->memory, (room ? room * 2 : 1) * sizeof(*grown));
-        if (!grown)
-            return -ENOMEM;
-        watch->memory = grown;
-    }
+    if (ARRAY_RESERVE(watch->memory, watch->memory_room, watch->memory_count + 1) != 0)
+        return -ENOMEM;
     watch->memory[watch->memory_count++] = known.st_ino;
     return 0;
 }

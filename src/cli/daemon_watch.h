@@ -17,7 +17,7 @@ struct daemon_watch {
     pid_t keeper;  /* the process with all of the memory; the worker if it cannot be seen */
     int pidfd;     /* of the keeper; -1 if not watched */
     ino_t *memory; /* its memory files, sorted; only host memory has them */
-    size_t memory_count;
+    size_t memory_count, memory_room;
 };
 
 /*

@@ -5,6 +5,7 @@
 #include "cli/store_file.h"
 #include "cli/ui.h"
 
+#include "base/array.h"
 #include "base/child.h"
 #include "base/scope.h"
 #include "base/size.h"
@@ -44,7 +45,7 @@ struct watch {
     bool on_terminal;
     int signals, mountinfo;
     struct watcher *watchers;
-    size_t watcher_count;
+    size_t watcher_count, watcher_room;
     char *last_text; /* --json: last printed text */
     json_t *lines;   /* plain: {path: line} of the last look */
 };
@@ -73,14 +74,11 @@ static void watch_child(const void *mount, int to)
 
 static void watch_start(struct watch *watch, const struct mount *mount)
 {
-    struct watcher *grown =
-        realloc(watch->watchers, (watch->watcher_count + 1) * sizeof(*watch->watchers));
     struct watcher *next;
 
-    if (!grown)
+    if (ARRAY_RESERVE(watch->watchers, watch->watcher_room, watch->watcher_count + 1) != 0)
         return;
-    watch->watchers = grown;
-    next = &grown[watch->watcher_count];
+    next = &watch->watchers[watch->watcher_count];
     *next = (struct watcher){.mount = mount->id, .seen = true};
     if (child_start(&next->child, watch_child, mount->path, &next->fd) != 0)
         return;

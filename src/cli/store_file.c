@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/store_file.h"
 
+#include "base/array.h"
 #include "base/hex.h"
 #include "base/scope.h"
 
@@ -23,34 +24,22 @@ char *store_file_path(const char *path, const char *file)
 
 static int store_read_fd(int fd, size_t most_bytes, char **text, size_t *text_bytes)
 {
+    SCOPED_FREE char *bytes = NULL;
     size_t used = 0, room = 0;
-    char *bytes = NULL;
-    ssize_t got = 1;
+    ssize_t got;
 
-    while (got > 0) {
-        if (room - used < TEXT_STEP) {
-            char *grown = room < most_bytes ? realloc(bytes, room * 2 + 2 * TEXT_STEP) : NULL;
-            if (!grown) {
-                free(bytes);
-                return -ENOMEM;
-            }
-            bytes = grown;
-            room = room * 2 + 2 * TEXT_STEP;
-        }
+    do {
+        if (used > most_bytes || ARRAY_RESERVE(bytes, room, used + TEXT_STEP) != 0)
+            return -ENOMEM;
         got = read(fd, bytes + used, room - used - 1);
-        if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got > 0)
-            used += (size_t)got;
-    }
-    if (got < 0) {
-        int error = -errno;
-        free(bytes);
-        return error;
-    }
+        used += got > 0 ? (size_t)got : 0;
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    if (got < 0)
+        return -errno;
     bytes[used] = '\0';
     *text = bytes;
     *text_bytes = used;
+    bytes = NULL;
     return 0;
 }
 

@@ -21,7 +21,7 @@ int store_read_text(const char *path, char **text);
 /* Reads a short text from the beginning, which makes a new text and resets poll(2). 0 or a negative
  * errno. */
 int store_read_again(int fd, char *text, size_t room);
-/* Reads any file, of not much more than most_bytes (-ENOMEM), free(3). */
+/* Reads any file of at most most_bytes (else -ENOMEM), free(3). */
 int store_read_bytes(const char *path, size_t most_bytes, uint8_t **bytes, size_t *size_bytes);
 
 /* Reads a file of a store or mount as a JSON object. -EBADMSG: it is none; *json is NULL on
