@@ -122,37 +122,12 @@ static int metadata_change(const char *store, gmsfs_t *handle, const struct meta
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The value, free(3). Negative errno. */
-static int metadata_read(const char *store, const char *key, void **value, size_t *value_bytes)
+/* Reads the value, free(3). 0 or a negative errno. */
+static int metadata_read(const char *store, const char *key, uint8_t **value, size_t *value_bytes)
 {
-    char *path = metadata_path(store, key), *bytes = malloc(GMSFS_VALUE_MAX);
-    int fd = path && bytes ? open(path, O_RDONLY | O_CLOEXEC) : -1, error = 0;
-    size_t used = 0;
-    ssize_t got = 1;
+    SCOPED_FREE char *path = metadata_path(store, key);
 
-    if (!path || !bytes)
-        error = -ENOMEM;
-    else if (fd < 0)
-        error = -errno;
-    while (!error && got > 0 && used < GMSFS_VALUE_MAX) {
-        got = read(fd, bytes + used, GMSFS_VALUE_MAX - used);
-        if (got > 0)
-            used += (size_t)got;
-        else if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got < 0)
-            error = -errno;
-    }
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    if (error) {
-        free(bytes);
-        return error;
-    }
-    *value = bytes;
-    *value_bytes = used;
-    return 0;
+    return path ? store_read_bytes(path, GMSFS_VALUE_MAX, value, value_bytes) : -ENOMEM;
 }
 
 /* Prints why it could not be done; returns CLI_FAILURE. */
@@ -300,7 +275,7 @@ static int metadata_remove(const struct metadata *metadata, gmsfs_t *handle)
 
 static int metadata_get(const struct metadata *metadata, gmsfs_t *handle)
 {
-    void *value;
+    uint8_t *value;
     size_t value_bytes;
     int error = metadata_read(metadata->store, metadata->key, &value, &value_bytes);
 
