@@ -6,6 +6,7 @@
  * two requests are in flight then, because the worker of the first is gone. */
 #include "regions.h"
 
+#include "base/array.h"
 #include "base/scope.h"
 
 #include <errno.h>
@@ -456,22 +457,18 @@ static int regions_read_list(struct gmsfs_regions *regions, uint32_t uid,
                              size_t *count)
 {
     struct gmsfs_fds_region_request request = regions_request(GMSFS_FDS_REGION_LIST, uid, kind);
-    struct gmsfs_region_info *all = NULL, *grown;
+    struct gmsfs_region_info *all = NULL;
     struct gfs_regions_answer answer;
-    size_t used = 0;
+    size_t used = 0, room = 0;
     int error;
 
     do {
         error = regions_call(regions, &(struct regions_ask){.request = &request, .fd = -1}, &answer,
                              NULL);
+        if (!error)
+            error = ARRAY_RESERVE(all, room, used + answer.header.count);
         if (error || answer.header.count == 0)
             break;
-        grown = realloc(all, (used + answer.header.count) * sizeof *all);
-        if (!grown) {
-            error = -ENOMEM;
-            break;
-        }
-        all = grown;
         memcpy(all + used, answer.list, answer.header.count * sizeof *all);
         used += answer.header.count;
         all[used - 1].name[GMSFS_REGION_NAME_MAX] = '\0';
