@@ -19,8 +19,7 @@
 #include <linux/magic.h>
 
 #define FD_PATH_BYTES 32
-#define WINDOW_BYTES  ((size_t)1 << 30) /* maximum of a file that is mapped to count cached pages \
-                                         */
+#define WINDOW_BYTES  ((size_t)1 << 30) /* mapped at a time to count cached pages */
 
 /* ---- the choice ---------------------------------------------------------------------------- */
 
