@@ -78,6 +78,8 @@ static struct core_event *new_event(struct apply *apply, enum core_event_type ty
         .seq = seq,
         .type = type,
         .wall_ms = apply->record->wall_ms,
+        .process = apply->record->process,
+        .uid = apply->record->uid,
         .allocations = layout_count_allocations(layout),
         .bytes = layout_total_bytes(layout),
         .generation = store ? store->generation : 0,
@@ -106,9 +108,6 @@ void core_add_event(struct apply *apply, enum core_event_type type, const struct
         event->process = session->owner;
         event->uid = session->uid;
         memcpy(event->comm, session->comm, sizeof event->comm);
-    } else {
-        event->process = apply->record->process;
-        event->uid = apply->record->uid;
     }
     if (type == CORE_EVENT_BOUND) {
         memcpy(event->bound, apply->record->name, apply->record->name_bytes);
@@ -129,8 +128,6 @@ struct core_event *core_add_move_event(struct apply *apply, enum core_event_type
     struct core_event *event = new_event(apply, type, store);
     const struct core_move *move = &store->places.move;
 
-    event->process = apply->record->process;
-    event->uid = apply->record->uid;
     event->tier = (uint32_t)tier;
     event->error = (uint32_t)error;
     if (move->id != 0 && apply->record->now_ms > move->since_ms)
@@ -143,7 +140,6 @@ void core_add_region_event(struct apply *apply, enum core_event_type type,
 {
     struct core_event *event = new_event(apply, type, NULL);
 
-    event->process = apply->record->process;
     event->uid = region->uid;
     event->bytes = region->byte_size;
     memcpy(event->region, region->name, region->name_bytes);
