@@ -5,8 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Decodes the first UTF-8 character; returns its bytes, 0 if it is invalid. */
-static size_t decode(const unsigned char *at, size_t left, uint32_t *character)
+size_t clean_decode(const unsigned char *at, size_t left, uint32_t *character)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t length = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
@@ -46,7 +45,7 @@ void clean_bytes(void *bytes, size_t size_bytes, const char *kept)
     uint32_t character = 0;
 
     while (at < end) {
-        size_t length = decode(at, (size_t)(end - at), &character);
+        size_t length = clean_decode(at, (size_t)(end - at), &character);
         bool is_kept = length == 1 && *at && strchr(kept, *at);
         if (length == 0 || (is_harmful(character) && !is_kept))
             memset(at, '?', length ? length : 1);

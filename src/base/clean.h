@@ -8,6 +8,7 @@
 #define GMSFS_BASE_CLEAN_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Replaces by '?', in place and byte by byte, everything that a terminal would obey or be confused
  * by: control characters including C1, characters that change the direction of text, and invalid
@@ -15,5 +16,9 @@
 void clean_text(char *text);
 /* The same for bytes, which may have NULs; control characters in `kept` stay. */
 void clean_bytes(void *bytes, size_t size_bytes, const char *kept);
+
+/* Decodes the first UTF-8 character of a text that is not empty (Unicode 15, table 3-7); returns
+ * its bytes, 0 if it is invalid. */
+size_t clean_decode(const unsigned char *at, size_t left, uint32_t *character);
 
 #endif

@@ -1,43 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "name.h"
 
+#include "base/clean.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
-
-/* Returns the length of the well-formed sequence at `at` (Unicode 15, table 3-7), or 0. */
-static size_t utf8_sequence(const uint8_t *at, size_t left)
-{
-    uint8_t lowest = 0x80, highest = 0xbf; /* of the second byte */
-    size_t length;
-
-    if (at[0] < 0x80)
-        return 1;
-    if (at[0] >= 0xc2 && at[0] <= 0xdf) {
-        length = 2;
-    } else if (at[0] >= 0xe0 && at[0] <= 0xef) {
-        length = 3;
-        if (at[0] == 0xe0)
-            lowest = 0xa0; /* below: overlong */
-        if (at[0] == 0xed)
-            highest = 0x9f; /* above: surrogates */
-    } else if (at[0] >= 0xf0 && at[0] <= 0xf4) {
-        length = 4;
-        if (at[0] == 0xf0)
-            lowest = 0x90; /* below: overlong */
-        if (at[0] == 0xf4)
-            highest = 0x8f; /* above: beyond U+10FFFF */
-    } else {
-        return 0;
-    }
-    if (left < length || at[1] < lowest || at[1] > highest)
-        return 0;
-    for (size_t i = 2; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    return length;
-}
 
 static bool are_ascii(const uint8_t at[8])
 {
@@ -53,7 +21,13 @@ bool name_is_utf8(const void *text, size_t bytes)
     size_t left = bytes;
 
     while (left > 0) {
-        size_t length = left >= 8 && are_ascii(at) ? 8 : utf8_sequence(at, left);
+        uint32_t character;
+        size_t length = 1;
+
+        if (left >= 8 && are_ascii(at))
+            length = 8;
+        else if (*at >= 0x80)
+            length = clean_decode(at, left, &character);
         if (length == 0)
             return false;
         at += length;
