@@ -37,18 +37,13 @@ bool child_is_over(struct child *child, int *status)
     return true;
 }
 
-static bool child_reap(struct child *child)
-{
-    return child_is_over(child, NULL);
-}
-
 static void child_reap_left(void)
 {
     struct child **at = &left_behind, *next;
 
     while (*at) {
         next = (*at)->next;
-        if (child_reap(*at))
+        if (child_is_over(*at, NULL))
             *at = next;
         else
             at = &(*at)->next;
@@ -163,11 +158,11 @@ void child_end_group(struct child *child)
 void child_end(struct child *child)
 {
     child_reap_left();
-    if (!child || child_reap(child))
+    if (!child || child_is_over(child, NULL))
         return;
     kill(child->pid, SIGKILL);
     child_wait(child);
-    if (child_reap(child))
+    if (child_is_over(child, NULL))
         return;
     child->next = left_behind;
     left_behind = child;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/near.h"
 
+#include "base/file_io.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -14,17 +16,14 @@
 /* Reads one line without its newline. */
 static int near_read(const char *path, char *text, int room)
 {
-    FILE *file = fopen(path, "re");
-    int error = 0;
+    SCOPED_FILE FILE *file = fopen(path, "re");
 
     if (!file)
         return -errno;
     if (!fgets(text, room, file))
-        error = -ENODATA;
-    else
-        text[strcspn(text, "\n")] = '\0';
-    fclose(file);
-    return error;
+        return -ENODATA;
+    text[strcspn(text, "\n")] = '\0';
+    return 0;
 }
 
 /* Parses "0-3,8,10-11". */
