@@ -220,14 +220,6 @@ int apply_session_end(struct apply *apply)
     return 0;
 }
 
-int apply_find_writer(const struct apply *apply, struct core_session **session)
-{
-    *session = core_session(apply->core, apply->record->session);
-    if (!*session)
-        return -ESTALE;
-    return (*session)->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
-}
-
 static void publish(struct apply *apply, struct core_store *store, const struct core_commit *commit)
 {
     const struct record *record = apply->record;

@@ -27,6 +27,14 @@ struct core_waiter *core_waiter(const struct core *core, uint64_t id)
     return idvec_find(&core->waiters, id);
 }
 
+int apply_find_writer(const struct apply *apply, struct core_session **session)
+{
+    *session = core_session(apply->core, apply->record->session);
+    if (!*session)
+        return -ESTALE;
+    return (*session)->mode == LOCK_MODE_RW ? 0 : -ENOLCK;
+}
+
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file)
 {
     for (size_t i = 0; i < core->waiters.count; i++) {

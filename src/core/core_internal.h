@@ -70,11 +70,13 @@ struct core_request {
     uint64_t reserve_bytes;
 };
 
-/* core.c */
+/* core.c, core_find.c */
 struct core_store *core_store(const struct core *core, uint64_t id);
 struct core_session *core_session(const struct core *core, uint64_t id);
 struct core_file *core_file(const struct core *core, uint64_t id);
 struct core_waiter *core_waiter(const struct core *core, uint64_t id);
+/* Finds the record's session: -ESTALE, and -ENOLCK unless it has RW. */
+int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Returns this file's waiter, active or kept; NULL if none. */
 struct core_waiter *core_find_file_waiter(const struct core *core, uint64_t file);
 bool core_same_process(struct core_process a, struct core_process b);
@@ -349,8 +351,6 @@ int apply_check_idle_ctl(struct apply *apply, const struct core_file *file);
 int apply_bound(struct apply *apply);
 
 /* apply_session.c */
-/* Finds the record's session: -ESTALE, and -ENOLCK unless it has RW. */
-int apply_find_writer(const struct apply *apply, struct core_session **session);
 /* Allocates the objects that a grant needs. -ENOMEM */
 int apply_make_grant(const struct core_request *request, struct core_grant *grant);
 /* Grants: adds the session and, for an open, the file, which it takes out of `grant`. 0, -EIO,
