@@ -196,6 +196,22 @@ runner() {
     run ! grep -lzsE '^543[23]$' /proc/[0-9]*/cmdline
 }
 
+@test "tests/run tells which files take the most processor time, before its last line" {
+    local i
+    cd "$ROOT"
+    programs=()
+    for i in {1..11}; do
+        program "p$i" 'echo 1..1; echo ok 1 - a'
+        programs+=("$T/p$i")
+    done
+    program burns "timeout 3 bash -c 'while :; do :; done'; echo 1..1; echo ok 1 - a"
+    programs+=("$T/burns")
+    runner -0
+    assert_eq "${lines[-1]}" '12 passed, 0 failed, 0 skipped'
+    assert_match "${lines[-12]}" 'CPU, .* in 12 files; the most costly are:$'
+    assert_match "${lines[-11]}" "s of CPU, .*: $T/burns\$"
+}
+
 # Else a namespace that a test makes has a copy of the mount, which so outlives its own test.
 @test "tests/run keeps what a file mounts from other files, and reports what it left mounted" {
     requires root mountns
