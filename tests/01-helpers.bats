@@ -196,6 +196,42 @@ runner() {
     run ! grep -lzsE '^543[23]$' /proc/[0-9]*/cmdline
 }
 
+@test "tests/run --quick leaves out the slow tests, and --slow runs only them" {
+    cd "$ROOT"
+    sed 's/^%/@/' >"$T/some.bats" <<'BATS' # bats would take an @ here for a test of this file
+%test "every time" { true; }
+# bats test_tags=slow
+%test "rarely" { false; }
+# bats test_tags=slow:fake
+%test "rarely on the fake" { true; }
+# bats test_tags=host,slow
+%test "rarely, and not on the fake" { true; }
+BATS
+    printf '# bats file_tags=slow,fake,slow:cuda\n@test "a" { true; }\n@test "b" { true; }\n' >"$T/all.bats"
+    printf '# bats test_tags=quick\n@test "c" { true; }\n' | cat "$T/all.bats" - >"$T/most.bats"
+    counts '2 passed, 0 failed' --quick some.bats
+    counts '1 passed, 1 failed' --slow some.bats
+    counts '3 passed, 1 failed' some.bats
+    counts '1 passed, 0 failed' --quick fake:some.bats
+    counts '1 passed, 1 failed' --slow fake:some.bats
+    counts '2 passed, 1 failed' fake:some.bats
+    counts '0 passed, 0 failed' --quick all.bats
+    counts '2 passed, 0 failed' --slow fake:all.bats
+    counts '1 passed, 0 failed' --quick most.bats
+    counts '2 passed, 0 failed' --slow most.bats
+    counts '0 passed, 0 failed' --quick cuda:most.bats
+    counts '3 passed, 0 failed' --slow cuda:most.bats
+}
+
+counts() { # COUNTS [--quick | --slow] [KIND:]FILE
+    local want=$1 file=${*: -1} kind=''
+    shift
+    [[ $file != *:* ]] || kind=${file%%:*}:
+    # shellcheck disable=SC2046 # names of variables
+    run_logged env $(compgen -e BATS | sed 's/^/-u/') -u SANITIZE tests/run "${@:1:$#-1}" "$kind$T/${file#*:}"
+    assert_eq "${lines[-1]}" "$want, 0 skipped" "$*"
+}
+
 @test "tests/run tells which files take the most processor time, before its last line" {
     local i
     cd "$ROOT"

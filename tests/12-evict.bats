@@ -4,6 +4,7 @@
 # Stores that nobody uses leave the device for others.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=fake
 
 load helpers
 load gmsctl

@@ -8,6 +8,7 @@
 #
 # shellcheck disable=SC2034,SC2154 # SUM is read by places.bash; output is set by bats' run
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=fake
 
 load helpers
 load gmsctl

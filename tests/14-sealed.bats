@@ -6,6 +6,7 @@
 #
 # shellcheck disable=SC2016 # jq programs
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

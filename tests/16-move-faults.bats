@@ -9,6 +9,7 @@
 # last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
 #
 # shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
+# bats file_tags=fake
 
 load helpers
 load gmsctl

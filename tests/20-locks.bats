@@ -3,6 +3,8 @@
 #
 # The lock as processes meet it: who gets it, who waits, who belongs to a session. How sessions end is
 # in 21-sessions.bats; the rules themselves are explored by tests/unit/test_lock_states.
+#
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

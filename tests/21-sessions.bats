@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How sessions and waits end, and what is kept: commit, abort, death, places, revocation.
+#
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

@@ -3,6 +3,8 @@
 #
 # Each errno that gmsfs(5) promises, produced by a test of its name, in the ways a user meets it.
 # ENODEV and EIO need a device that can be lost.
+#
+# bats file_tags=fake
 
 load helpers
 load gmsctl

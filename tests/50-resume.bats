@@ -4,6 +4,7 @@
 # A worker that dies is replaced: what clients have, wait for and were answered is as it was.
 #
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
+# bats file_tags=fake
 
 load helpers
 load gmsctl

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api: libgmsfs against a store that is theirs alone.
+#
+# bats file_tags=fake
 
 load helpers
 load api
