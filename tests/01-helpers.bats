@@ -263,17 +263,38 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
     assert_eq "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
 }
 
-@test "make test of unit programs alone builds and installs what they need" {
+@test "make test TESTS= builds what these need alone, and installs nothing" {
     requires make
     cd "$ROOT"
     unset MAKEFLAGS MAKELEVEL
     run_logged -0 make -n test TESTS='test_lock test_layout' O="$T/build"
-    assert_match "$output" 'scripts/deps build'
+    assert_match "$output" 'scripts/deps --no-install build'
     assert_match "$output" "-o $T/build/tests/unit/test_layout "
     [[ $output != *tests/unit/test_core* && $output != *tests/tools/* && $output != *bench/* ]]
-    run_logged -0 make -n test TESTS='test_lock 00-smoke' O="$T/build"
-    assert_match "$output" 'scripts/deps test'
+    run_logged -0 make -n test TESTS='test_lock 00-smoke' FILTER='a reader' O="$T/build"
+    assert_match "$output" 'scripts/deps --no-install test'
     assert_match "$output" "-o $T/build/tests/tools/gmsctl "
+    assert_match "$output" 'tests/run .*--filter "[$]FILTER".* test_lock 00-smoke'
+    [[ $output == *tests/unit/test_lock* && $output != *tests/unit/test_core* && $output != *bench/* ]]
+}
+
+@test "make test runs the quick tests, make check all of them" {
+    requires make
+    cd "$ROOT"
+    unset MAKEFLAGS MAKELEVEL
+    run_logged -0 bash -c 'make -n test | grep -E "^(scripts/deps|O=)"; make -n check | grep ^O=; make -n check ONLY=slow | grep ^O='
+    assert_eq "${lines[0]}" 'scripts/deps test'
+    assert_match "${lines[1]}" 'tests/run --quick'
+    assert_match "${lines[2]}" 'tests/run *$'
+    assert_match "${lines[3]}" 'tests/run --slow$'
+}
+
+@test "scripts/deps --no-install says what is missing and how it is installed" {
+    cd "$ROOT"
+    mkdir "$T/bin"
+    ln -s "$(type -P bash)" "$(type -P cat)" "$(type -P env)" "$T/bin"
+    run_logged -1 env PATH="$T/bin" O="$T/build" bash scripts/deps --no-install build
+    assert_match "$output" 'scripts/deps build.* installs what is missing.* make'
 }
 
 @test "tests/run counts sanitizer reports that nobody printed" {
