@@ -507,6 +507,11 @@ format:
 clean:
 	rm -rf $(O)
 
+# For editors and clangd: how each file of C is compiled.
+.PHONY: compile_commands.json
+compile_commands.json:
+	@$(MAKE) --no-print-directory -nB V=1 tests | scripts/compile-commands > $@
+
 help:
 	@printf '%s\n' 'Build' \
 	  '  make                the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
@@ -541,6 +546,7 @@ help:
 	  '  make gpu-bench      ours against bare calls of the CUDA driver' \
 	  '' 'Measure and edit' \
 	  '  make bench          ours against floors, as one table; BENCH="lock attach" picks some' \
-	  '  make format         clang-format over everything' '' \
-		  'O=DIR builds elsewhere, V=1 shows commands, WERROR=1 makes warnings errors,' \
+	  '  make format         clang-format over everything' \
+	  '  make compile_commands.json  how each file is compiled, for editors and clangd' '' \
+	  'O=DIR builds elsewhere, V=1 shows commands, WERROR=1 makes warnings errors,' \
 	  'CC, CFLAGS, CPPFLAGS and LDFLAGS are yours.'

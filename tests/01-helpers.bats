@@ -289,6 +289,19 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
     assert_match "${lines[3]}" 'tests/run --slow$'
 }
 
+@test "compile_commands.json has a command for each C file, which compiles it" {
+    requires make
+    cd "$ROOT"
+    unset MAKEFLAGS MAKELEVEL
+    make --no-print-directory -nB V=1 O="$T/build" tests | scripts/compile-commands >"$T/commands"
+    jq -r '.[].file' "$T/commands" | grep -v "^$T" | LC_ALL=C sort >"$T/files"
+    printf '%s\n' src/*/*.c libgmsfs/*.c examples/*.c tests/{unit,api,tools,fault,fake_cuda}/*.c |
+        LC_ALL=C sort | LC_ALL=C comm -23 - "$T/files" >"$T/lacking"
+    assert_eq "$(<"$T/lacking")" ''
+    mkdir -p "$T/build/obj/src/fsm"
+    bash -c "$(jq -r '.[] | select(.file == "src/fsm/lock.c").command' "$T/commands") -fsyntax-only"
+}
+
 @test "scripts/deps --no-install says what is missing and how it is installed" {
     cd "$ROOT"
     mkdir "$T/bin"
