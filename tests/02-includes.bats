@@ -3,6 +3,8 @@
 #
 # scripts/check-includes and check-circles, and what scripts/lint looks for itself, find what they are
 # there to find.
+#
+# bats file_tags=slow
 
 load helpers
 

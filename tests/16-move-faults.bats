@@ -9,7 +9,7 @@
 # last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
 #
 # shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
-# bats file_tags=fake
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl
@@ -133,10 +133,12 @@ daemons_die() {
     daemons_die worker '0 1 2 4' "${ORDERED[@]}"
 }
 
+# bats test_tags=slow
 @test "so does one that is killed at any step of a move that a reader waits for" {
     daemons_die worker '0 1 2 4' "${WAITED_FOR[@]}"
 }
 
+# bats test_tags=slow
 @test "so does a keeper" {
     daemons_die keeper '0 2' "${ORDERED[@]}" "${WAITED_FOR[@]}"
 }
@@ -157,6 +159,7 @@ daemons_die() {
     done
 }
 
+# bats test_tags=slow
 @test "a client that ordered a move is not needed at any step of it" {
     local steps
     start_all
@@ -306,6 +309,7 @@ make_store() { # NAME MIB [TIER]
     [[ -z ${3-} ]] || move_to "$3" "$3" "$1"
 }
 
+# bats test_tags=slow
 @test "a victim that is used while it leaves stays, its copy is a spare, and another one is chosen" {
     local store
     start_mount size=24M,host_size=64M,min_stay=0
@@ -344,6 +348,7 @@ use_who_leaves() {
     wait_until 10 at 'device host' a
 }
 
+# bats test_tags=slow
 @test "a store that is ordered to where none leaves after all stays, and holds nobody else up" {
     start_mount size=24M,host_size=96M,min_stay=0
     make_store b 16 host
@@ -358,6 +363,7 @@ use_who_leaves() {
     at 'device host' c
 }
 
+# bats test_tags=slow
 @test "another one leaves for the store that was ordered, where the first one stays" {
     start_mount size=24M,host_size=96M,min_stay=0
     make_store b 12 host

@@ -3,6 +3,8 @@
 #
 # The audit: a file with a line for every event, whatever becomes of its disk. And signals that mean
 # nothing to a mount.
+#
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -4,6 +4,7 @@
 # What clients get wrong with tickets and on .fds: an errno for them, nothing for anybody else.
 #
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Models in several files: which directories and files are a whole one, and what is said of others.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -99,6 +99,7 @@ nobody_holds() {
     assert_eq "$(cat "${STORES[1]}/layout_hash")" "$(cat "${STORES[2]}/layout_hash")" hash
 }
 
+# bats test_tags=slow
 @test "a rank may be named by several operands, with its shards" {
     start_ranks
     make_group 1
@@ -112,6 +113,7 @@ nobody_holds() {
     holds_group
 }
 
+# bats test_tags=slow
 @test "operands that make no group are refused" {
     start_ranks
     make_group 1
@@ -195,6 +197,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     holds_group
 }
 
+# bats test_tags=slow
 @test "two groups on devices that hold only one of them: one loads, the other waits" {
     start_ranks
     make_group 1 40M
@@ -213,6 +216,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     assert_match "$statuses" '^(0 3|3 0)$'
 }
 
+# bats test_tags=slow
 @test "a group does not wait for the run around it" {
     start_ranks
     make_group 1
@@ -220,6 +224,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     assert_match "$output" "${STORES[2]}: the 'gmsfs run' around this command holds it"
 }
 
+# bats test_tags=slow
 @test "ranks that do not fit together on their one mount are refused at once" {
     RANKS=1
     start_ranks
@@ -243,6 +248,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     nobody_holds
 }
 
+# bats test_tags=slow
 @test "loads of one group that race load it once" {
     start_ranks
     make_group 1

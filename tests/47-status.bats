@@ -3,6 +3,8 @@
 #
 # What looking at a mount tells where not all of it can be seen: errors that are answers, stores of
 # others, stores whose names begin with a dot.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

@@ -4,7 +4,7 @@
 # What happens while something else is still ending: memory that is being freed, spools that are
 # being sealed, descriptors that have run out, a daemon with nothing to do.
 #
-# bats file_tags=fake
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl

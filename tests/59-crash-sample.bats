@@ -3,6 +3,8 @@
 #
 # Some of `make crash-test`: the worker is killed at random moments, and at certain steps of what it
 # does for a client, the copier at some of its own; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -29,6 +31,7 @@ random_kills() { # KILLS [OPTION...]
     assert_eq "${lines[-1]}" "soak: ok, seed $SEED" 'last line'
 }
 
+# bats test_tags=quick
 @test "random clients on several mounts notice nothing of workers that are killed" {
     random_kills 15 --stores 4 --mounts 2 --clients 6
 }
@@ -55,6 +58,7 @@ kills_at() {
     kill_all run "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}" "$@"
 }
 
+# bats test_tags=quick
 @test "GMSFS_KILL_CONTROL: what is wrong with it is said" {
     GMSFS_KILL_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
     assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
@@ -97,6 +101,7 @@ trials_of() {
     kills_at 31 0 look lock
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of what is done to memory" {
     kills_at 31 0 memory
 }
@@ -151,11 +156,13 @@ trials_of() {
     kills_at 37 0 places spares
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of a move to the disk" {
     mkdir "$T/spill"
     OPTIONS=,spill=$T/spill,spill_size=2M kills_at 41 0 spills
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of an eviction" {
     SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
 }
@@ -167,6 +174,7 @@ copiers_at() {
     kill_all copiers "size=64M,host_size=32M,spill=$T/spill,spill_size=32M" "$@"
 }
 
+# bats test_tags=quick
 @test "a copier that is killed at some step of a promotion, a demotion, to the disk and back: nobody notices" {
     copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
 }

@@ -3,6 +3,8 @@
 #
 # `make soak`, for a few seconds: it ends well, it can be interrupted, and it tells the truth about
 # what fails and what hangs.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -112,6 +112,7 @@ publish() {
     done
 }
 
+# bats test_tags=slow
 @test "close fails where a GPU that others filled has no room for what was written" {
     start_weights
     exec 5<>"$W/lock"
@@ -164,6 +165,7 @@ publish() {
 
 # ---- the copier ------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "the copier comes when bytes are moved, can be told in ps, and leaves with its context" {
     start_weights copier_idle=0.5
     exec 5<>"$W/lock"
@@ -180,6 +182,7 @@ publish() {
     assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*')" ''
 }
 
+# bats test_tags=slow
 @test "the copier has its own descriptors and no others, and catches no signals" {
     local pid
     start_weights
@@ -193,6 +196,7 @@ publish() {
     assert_eq "$(awk '$1 == "SigBlk:" { print $2 }' "/proc/$pid/status")" 0000000000000000
 }
 
+# bats test_tags=slow
 @test "the copier leaves with its mount, and with a worker that is killed" {
     local pid
     start_weights
@@ -277,6 +281,7 @@ publish() {
     assert_match "$(output_of "$pid")" 'Input/output error'
 }
 
+# bats test_tags=slow
 @test "no memory for a context is ENOMEM, a device that is gone ENODEV, with the way out" {
     start_weights copier_idle=0
     publish a 1000
@@ -295,6 +300,7 @@ publish() {
 
 # ---- others ----------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "many files are read and written at once" {
     local i pids=()
     start_weights size=512M
@@ -334,6 +340,7 @@ publish() {
     done
 }
 
+# bats test_tags=slow
 @test "what hangs holds up nobody who looks, and is ended" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((3000 * SLOW))
@@ -376,6 +383,7 @@ transfers_run() {
     assert_eq "$(copier)" "$pid"
 }
 
+# bats test_tags=slow
 @test "memory is given back although the copier does not answer any more" {
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
     start_weights
@@ -387,6 +395,7 @@ transfers_run() {
     wait_until 5 free_is $((1024 * MIB))
 }
 
+# bats test_tags=slow
 @test "an ordinary user's mount moves bytes, too" {
     requires user-fuse
     chmod 777 "$GMSFS_FAKE_CUDA"

@@ -4,6 +4,8 @@
 # GMS clients of GPU memory: how they find its sockets, and that what comes over them is memory that
 # the driver imports, maps and shares. On the fake driver; with GMSFS_GPU=real on device 0 of this
 # machine, as `make gpu-check` does. What is said over the sockets, whatever the memory is, 66-gms tests.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2154 # output and lines are set by bats' run
 
@@ -108,6 +110,7 @@ kill_holder() {
     assert_match "$output" "exported $((2 * piece))"
 }
 
+# bats test_tags=quick
 @test "V0: what a writer left, readers map at the same time and find, byte for byte" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 one allocate $((8 << 20)) two fill 11 commit
@@ -123,6 +126,7 @@ kill_holder() {
     gms v0 weights lock ro - check 11
 }
 
+# bats test_tags=quick
 @test "V1: a writer that stays on as a reader shares what it mapped, and its death takes nothing" {
     start_gpu
     hold_gms v1 weights lock rw - allocate one $((4 << 20)) allocate two $((8 << 20)) fill 21 commit
@@ -132,6 +136,7 @@ kill_holder() {
     gms v1 weights lock ro - check 21
 }
 
+# bats test_tags=quick
 @test "what V0 wrote V1 reads, and the other way" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 - allocate $((8 << 20)) - fill 31 commit
@@ -147,6 +152,7 @@ kill_holder() {
     gms_expect 'differs in 1' v0 weights lock ro - check 41
 }
 
+# bats test_tags=quick
 @test "what a client wrote on the GPU is read as a file, and what a shell wrote by a client" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 label export last write 2999990 'the end' commit
@@ -164,6 +170,7 @@ kill_holder() {
 
 # ---- memory that comes back ------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a killed writer's memory comes back, though it had exported and mapped all of it" {
     start_gpu
     gpu_says nvml-used 0
@@ -239,6 +246,7 @@ has_descriptors() { # COUNT
 
 # ---- caches that survive ---------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a sealed KV cache of an engine that was killed is its successor's, with every byte" {
     start_gpu
     hold_gms v0 kv_cache lock rw_data_or_rw - allocate "$LARGE" kv allocate $((4 << 20)) kv fill 81 seal

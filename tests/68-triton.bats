@@ -3,6 +3,8 @@
 #
 # The front end for clients of NVIDIA Triton, with NVIDIA's own client and with clients that mean no
 # good. Where no mount is needed the registry is a table in memory (tests/tools/triton_table).
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -53,6 +55,7 @@ tokens() {
     (umask 077 && printf '# of the tests\n\n%s %s\n' "$GMSFS_TEST_TOKEN" "$TEST_UID" >"$T/tokens")
 }
 
+# bats test_tags=quick
 @test "of root's front end every user has regions of his own, by connection and by token" {
     requires root
     python_with ctypes
@@ -258,6 +261,7 @@ assert idle.is_closed() and busy.is_closed()'
     stop_triton
 }
 
+# bats test_tags=quick
 @test "over a mount every user has regions of his own" {
     requires root
     python_with ctypes
@@ -281,6 +285,7 @@ sys.stdout.buffer.write(struct.pack(f"<{len(sys.argv) - 1}i", *map(int, sys.argv
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "an allocation of a store is a region by its name, read-only, under a reader's lock" {
     tritonclient
     start_mount
@@ -319,6 +324,7 @@ for kind in ("http", "grpc"):
     stop_triton
 }
 
+# bats test_tags=quick
 @test "a region of a store's allocation takes the rights of its user" {
     requires root
     python_with ctypes
@@ -359,6 +365,7 @@ for kind in ("http", "grpc"):
     run_logged -0 as_user "$GMSFS" umount "$M"
 }
 
+# bats test_tags=quick
 @test "a front end that is killed leaves its regions, and the next one serves them" {
     python_with ctypes
     start_mount
