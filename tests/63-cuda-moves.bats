@@ -148,7 +148,7 @@ has_failed_with() { # ERRNO
     start_gpu
     publish weights
     move_to host host
-    fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
+    fake_gpus 'slow cuMemcpyHtoDAsync_v2 3000'
     spawn "$GMSCTL" reader "$W"
     reader=$SPAWNED
     wait_until 5 moves
