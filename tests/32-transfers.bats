@@ -3,7 +3,7 @@
 #
 # Bytes in and out of allocations by ordinary programs, spools, and the hash of a layout.
 #
-# bats file_tags=cuda,slow:cuda
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

@@ -5,7 +5,7 @@
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
-# bats file_tags=cuda,slow:cuda
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

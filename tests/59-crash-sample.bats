@@ -40,6 +40,7 @@ random_kills() { # KILLS [OPTION...]
     GMSFS_SNAPSHOT_BYTES=20000 random_kills 15 --stores 3 --clients 6
 }
 
+# bats test_tags=quick
 @test "the same on a GPU" {
     random_kills 12 --stores 3 --clients 6 --gpu fake
 }
@@ -110,6 +111,7 @@ trials_of() {
     kills_at 31 0 writes lists seals wakes
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of what is done to entries, stores, tickets, budgets" {
     kills_at 29 0 entries stores tickets regions budgets
 }
@@ -152,6 +154,7 @@ trials_of() {
     [[ $step -ge 7 ]] || fail "the unmount has $step steps only"
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of a move" {
     kills_at 37 0 places spares
 }
@@ -179,6 +182,7 @@ copiers_at() {
     copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
 }
 
+# bats test_tags=quick
 @test "two copiers in a row that are killed at some step: the move is made or forgotten, and the bytes are right" {
     copiers_at 19 11 copies/promotion
 }
