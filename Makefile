@@ -150,7 +150,7 @@ units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
 benches: $(BENCHES:%=$(O)/bench/%) $(O)/bench/gmsfs_unrecorded $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
-# What bats files call, but benches.
+# The programs that bats files call, except the benches.
 bats-needs: all $(TEST_BIN) $(LARGER_BIN) $(O)/tests/tools/gmsctl-larger $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
 
@@ -382,7 +382,7 @@ demo:
 
 # TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; FILTER picks tests within
 # bats files by their names; JOBS is how many files run at a time. With TESTS nothing is installed, and
-# only what these need is built: the unit programs themselves, and for bats files what those call.
+# only what these need is built: the unit programs themselves, and the programs that bats files call.
 UNITS_NAMED := $(filter $(UNIT_TESTS),$(TESTS))
 BATS_NAMED  := $(filter-out $(UNIT_TESTS),$(TESTS))
 test_goals = $(if $(TESTS),$(UNITS_NAMED:%=$1/tests/unit/%) $(if $(BATS_NAMED),bats-needs) \
@@ -395,7 +395,7 @@ test:
 	@$(MAKE) --no-print-directory -j$(shell nproc) $(call test_goals,$(O))
 	@O=$(O) tests/run $(if $(TESTS)$(FILTER),,--quick) $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
-# All tests; ONLY=slow: those that `make test` leaves out.
+# All tests; ONLY=slow: the tests that `make test` leaves out.
 check:
 	@scripts/deps test
 	@$(MAKE) --no-print-directory -j$(shell nproc) tests
@@ -517,32 +517,32 @@ help:
 	  '  make                the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
 	  '  make tests          also the programs of the tests and the benches' \
 	  '  make install        into $$DESTDIR$$PREFIX (PREFIX=/usr/local); with PYTHONDIR=DIR the Python package too' \
-	  '  make uninstall      removes what install put there' \
+	  '  make uninstall      removes the installed files' \
 	  '  make wheel          a wheel of the Python package that brings libgmsfs, in build/' \
 	  '  make deb            Debian packages, in build/deb' \
 	  '  make clean          removes build/' \
 	  '' 'Try and test' \
 	  '  make demo           mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
 	  '  make test           the quick tests; JOBS=N files at a time' \
-	  '                      TESTS="test_lock 20-locks" runs these alone, FILTER="a reader waits" tests of these' \
-	  '  make check          all tests; ONLY=slow: those that make test leaves out' \
+	  '                      TESTS="test_lock 20-locks" runs these files alone; FILTER="a reader waits" picks tests by name' \
+	  '  make check          all tests; ONLY=slow: the tests that make test leaves out' \
 	  '  make lint           both compilers, static checkers, format, shell, manual, include layers' \
 	  '  make check-asan     all tests, or TESTS, under AddressSanitizer and UBSan, in build/asan, with fewer of the' \
 	  '                      calls that fail and of the kills of workers' \
 	  '  make check-deb      installs the packages of make deb in a clean Debian' \
 	  '' 'Test for hours' \
 	  '  make fault-test     lets each call of the daemon fail in every request that comes by, not once only' \
-	  '  make crash-test     KILLS=1000 kills of the worker while random clients work, which notice nothing;' \
+	  '  make crash-test     KILLS=1000 kills of the worker while random clients work, and notice nothing;' \
 	  '                      SEED=N repeats, FULL=1 also at every step of every request, and once more in' \
 	  '                      the recovery, by JOBS=N processes; GMSFS_GPU=real on device 0 (tests/crash-test)' \
 	  '  make soak           random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
 	  '                      MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined;' \
-	  '                      GMS=1: instead, what GMS clients do, very often (tests/soak)' \
+	  '                      GMS=1: instead, requests of GMS clients, very often (tests/soak)' \
 	  '  make fuzz           every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
 	  '                      FUZZ="NAME..." picks some, JOBS=N at a time' \
 	  '  make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
 	  '' 'On a GPU (device 0)' \
-	  '  make gpu-check      all tests on a real GPU, and what only hardware shows' \
+	  '  make gpu-check      all tests on a real GPU, and tests that need hardware' \
 	  '  make gpu-bench      ours against bare calls of the CUDA driver' \
 	  '' 'Measure and edit' \
 	  '  make bench          ours against floors, as one table; BENCH="lock attach" picks some' \

@@ -289,7 +289,7 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
     assert_match "${lines[3]}" 'tests/run --slow$'
 }
 
-@test "compile_commands.json has a command for each C file, which compiles it" {
+@test "compile_commands.json has a command for each C file that compiles it" {
     requires make
     cd "$ROOT"
     unset MAKEFLAGS MAKELEVEL
