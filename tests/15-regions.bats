@@ -3,6 +3,8 @@
 #
 # Named regions of shared memory: how the tree shows them, whose they are, and what ends them. What
 # calls of the library answer is in tests/api/test_regions*.c.
+#
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -70,7 +72,6 @@ region_is() { # NAME FILTER WANT
     region_is cu .kind cuda
 }
 
-# bats test_tags=slow
 @test "names are written as keys of metadata are" {
     register 'in a/b é%'
     register .hidden
@@ -80,7 +81,6 @@ region_is() { # NAME FILTER WANT
     expect EINVAL open "$MINE/in%20a" r
 }
 
-# bats test_tags=slow
 @test "nothing is made, written, moved or changed among regions" {
     register one
     expect EEXIST mkdir "$M/regions"
@@ -102,7 +102,6 @@ region_is() { # NAME FILTER WANT
     assert_eq "$(ls -A "$MINE")" one
 }
 
-# bats test_tags=slow
 @test "a listing of a thousand regions is whole while others come and go" {
     spawn "$GMSCTL" connect "$M" repeat 100000 region-register-cuda self zz 1 region-unregister self 0 zz
     # shellcheck disable=SC2046 # one word each
@@ -235,7 +234,6 @@ not_there() {
     assert_eq "$(ls -A "$M/regions")" 0
 }
 
-# bats test_tags=slow
 @test "events and sessions name a region to its owner and root alone" {
     requires root
     commit_weights
@@ -259,7 +257,6 @@ not_there() {
 
 # ---- the mount -------------------------------------------------------------------------------
 
-# bats test_tags=slow
 @test "regions are counted in metrics, device and status" {
     register one
     ctl connect "$M" region-register-cuda self cu 64

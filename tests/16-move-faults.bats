@@ -178,6 +178,7 @@ daemons_die() {
     done
 }
 
+# bats test_tags=slow
 @test "a drainer that is killed at any step of its move lets in who waits, and the move ends as a spare" {
     local steps drainer
     start_all
@@ -388,6 +389,7 @@ use_who_leaves() {
     has_event move_failed ENOMEM
 }
 
+# bats test_tags=slow
 @test "memory that somebody asks for comes when the store that has it has stayed as long as it may" {
     start_mount size=24M,host_size=64M,min_stay=2
     W=$M/weights

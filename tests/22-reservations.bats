@@ -6,6 +6,7 @@
 # The devices here have 16 MiB; a "half" is more than half of it.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -48,7 +49,6 @@ with open(path, "wb") as file:
 PY
 }
 
-# bats test_tags=slow
 @test "what is set aside shows in device, info, df and metrics" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $((HALF - 1))
     assert_eq "$(device_get .reserved_bytes)" "$HALF" reserved # in units of memory
@@ -90,7 +90,6 @@ PY
     assert_state weights EMPTY
 }
 
-# bats test_tags=slow
 @test "tried once: EAGAIN when the lock is not free, ENOMEM when the memory is not" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
     expect EAGAIN open "$W/ctl" rw acquire-reserve rw 0 4096
@@ -114,7 +113,6 @@ PY
     let_go "$WAITER"
 }
 
-# bats test_tags=slow
 @test "memory that is freed wakes the reservation that waits for it" {
     ctl open "$W/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
     waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
@@ -123,7 +121,6 @@ PY
     let_go "$WAITER"
 }
 
-# bats test_tags=slow
 @test "a small reservation does not starve a large one of another store" {
     mkdir "$M/third"
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
@@ -140,7 +137,6 @@ PY
     let_go "$small"
 }
 
-# bats test_tags=slow
 @test "a waiter that is killed is forgotten, and the next one gets the memory" {
     mkdir "$M/third"
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
@@ -163,7 +159,6 @@ PY
     let_go "$WAITER"
 }
 
-# bats test_tags=slow
 @test "a revoked holder and a revoked waiter hold nothing" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
     waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF
@@ -201,7 +196,6 @@ PY
     assert_eq "$(info_of weights .generation)" 3 generation
 }
 
-# bats test_tags=slow
 @test "with room for both, a reservation leaves the committed layout to be rolled back to" {
     commit_store
     hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) clear alloc $((14 * MIB)) 1 '' ''
@@ -258,7 +252,6 @@ PY
     assert_eq "$status" 0 "who waited: $(output_of "$SPAWNED")"
 }
 
-# bats test_tags=slow
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
     requires python3
     make_model $HALF
@@ -286,7 +279,6 @@ PY
     done
 }
 
-# bats test_tags=slow
 @test "load says that it waits for memory, and gives up after its timeout with both states as they were" {
     requires python3
     make_model $HALF
@@ -300,7 +292,6 @@ PY
     assert_match "$output" 'does not fit'
 }
 
-# bats test_tags=slow
 @test "load says who asked for memory before, not that a lock is taken which is free" {
     requires python3
     make_model $HALF

@@ -5,6 +5,7 @@
 # the end of the command the store lets in again.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -57,7 +58,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drains_is weights false
 }
 
-# bats test_tags=slow
 @test "COMMAND runs while nobody is let in, and its status is the command's" {
     hold open "$W/lock" r
     local holder=$HOLDER
@@ -75,7 +75,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     assert_eq "$(info_of renamed .draining)" false draining
 }
 
-# bats test_tags=slow
 @test "holders are told by when to leave, by info, by events and by poll" {
     hold open "$W/lock" r
     spawn "$GMSCTL" open "$W/state" r read 64 say ready poll pri 10000 say changed
@@ -152,7 +151,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     unchanged
 }
 
-# bats test_tags=slow
 @test "one drain of a store at a time, of several stores as many as one likes, and --undo ends one" {
     hold open "$W/lock" r
     begin_drain "$W"
@@ -186,7 +184,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     run_logged -1 "$GMSFS" drain "$M/other"
 }
 
-# bats test_tags=slow
 @test "the owner of a store drains it, and nobody else but root and whoever mounted" {
     requires root
     mkdir "$M/theirs"
@@ -199,7 +196,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drain -0 "$M/theirs"
 }
 
-# bats test_tags=slow
 @test "who may not even look into a store is told who may drain it, and how to become one" {
     requires root
     chmod 700 "$W"
@@ -212,7 +208,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     run_logged -0 as_user "$GMSFS" drain "$W"
 }
 
-# bats test_tags=slow
 @test "a mount's drain turns away who waits for a drained store" {
     hold open "$W/lock" r
     local holder=$HOLDER
@@ -227,7 +222,6 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     assert_eq "$(device_get .used_bytes)" 0 used
 }
 
-# bats test_tags=slow
 @test "drain says what is neither a mount nor a store, and what makes no sense" {
     drain -1 "$W/allocations"
     assert_match "$output" "no store.*gmsfs status' lists the stores"

@@ -123,7 +123,7 @@ comes_back() { # FILE
     [[ $("$GMSFS" ls "$M/weights") != *GGML* ]] || fail "a type has no name"
 }
 
-# bats test_tags=quick
+# bats test_tags=quick,slow
 @test "a type that is not known is loaded where the file tells its size, and else refused by name" {
     requires python3 jq
     start_mount size=64M
@@ -148,7 +148,7 @@ comes_back() { # FILE
     refused "tensor 'b': does not begin where the one before it ends" "$T/new.gguf"
 }
 
-# bats test_tags=quick
+# bats test_tags=quick,slow
 @test "types, shapes and values of a GGUF file are entries that others can read" {
     requires jq
     start_mount size=64M

@@ -88,6 +88,7 @@ nobody_holds() {
     [[ $(group_ids) != "$first" ]]
 }
 
+# bats test_tags=slow
 @test "a rank has the layout that its model has alone, however many allocations the others have" {
     local small=2097152
     start_ranks
@@ -154,6 +155,7 @@ nobody_holds() {
     assert_eq "$(jq -r .group "${STORES[0]}/info")" "$first" group
 }
 
+# bats test_tags=slow
 @test "a group waits for all its locks, holding them or none, and gives up after its timeout" {
     start_ranks
     make_group 1
@@ -176,6 +178,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     [[ $(jq -r .reserved_bytes "$T/rank0/device") -eq $1 ]]
 }
 
+# bats test_tags=slow
 @test "a group waits for memory with nothing in hand, and loads when it is there" {
     start_ranks
     make_group 1 40M

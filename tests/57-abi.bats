@@ -5,6 +5,8 @@
 #
 # tests/data/abi has what was recorded: a difference is a new interface. What has been released is
 # only added to; then `O=build tests/data/abi/record` writes it anew.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -126,7 +126,6 @@ kill_holder() {
     gms v0 weights lock ro - check 11
 }
 
-# bats test_tags=quick
 @test "V1: a writer that stays on as a reader shares what it mapped, and its death takes nothing" {
     start_gpu
     hold_gms v1 weights lock rw - allocate one $((4 << 20)) allocate two $((8 << 20)) fill 21 commit
@@ -152,7 +151,6 @@ kill_holder() {
     gms_expect 'differs in 1' v0 weights lock ro - check 41
 }
 
-# bats test_tags=quick
 @test "what a client wrote on the GPU is read as a file, and what a shell wrote by a client" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 label export last write 2999990 'the end' commit
@@ -170,7 +168,6 @@ kill_holder() {
 
 # ---- memory that comes back ------------------------------------------------------------------
 
-# bats test_tags=quick
 @test "a killed writer's memory comes back, though it had exported and mapped all of it" {
     start_gpu
     gpu_says nvml-used 0

@@ -55,7 +55,6 @@ tokens() {
     (umask 077 && printf '# of the tests\n\n%s %s\n' "$GMSFS_TEST_TOKEN" "$TEST_UID" >"$T/tokens")
 }
 
-# bats test_tags=quick
 @test "of root's front end every user has regions of his own, by connection and by token" {
     requires root
     python_with ctypes
@@ -324,7 +323,6 @@ for kind in ("http", "grpc"):
     stop_triton
 }
 
-# bats test_tags=quick
 @test "a region of a store's allocation takes the rights of its user" {
     requires root
     python_with ctypes
@@ -365,7 +363,6 @@ for kind in ("http", "grpc"):
     run_logged -0 as_user "$GMSFS" umount "$M"
 }
 
-# bats test_tags=quick
 @test "a front end that is killed leaves its regions, and the next one serves them" {
     python_with ctypes
     start_mount
