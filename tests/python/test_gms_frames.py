@@ -23,7 +23,7 @@ from gms_support import (
 
 STATE_REQUEST = {"type": "get_lock_state_request"}
 
-# What is no value of this type. None belongs to those that have no `?`.
+# Values that are invalid for a type. None is invalid too, for types without `?`.
 WRONG = {
     "int": (1.0, "1", b"1", True, False, [], {}, msgpack.ExtType(1, b"x")),
     "text": (1, b"text", True, 1.5, [], {}, msgpack.ExtType(1, b"x")),
@@ -144,7 +144,7 @@ class V0Frames(GmsCase):
 
     TEXT_REQUEST, TEXT_FIELD = "metadata_get_request", "key"
 
-    # -- what is unusual, and right --
+    # -- unusual but valid --
 
     def test_longer_forms_than_needed_are_taken(self):
         client = self.connect()
@@ -411,7 +411,7 @@ class Floods(GmsCase):
             self.flood(client, encode({"type": "metadata_get_request", "key": "large"}) * 1000, 1 << 20)
         self.served_meanwhile()
         self.assertLess(worker_anonymous_bytes() - before, 400 << 20)
-        # It goes on as soon as somebody reads.
+        # The answers continue as soon as the client reads.
         for _ in range(20):
             self.assertEqual(len(clients[0].result("metadata_get_response")["value"]), 1 << 20)
         for client in clients:
@@ -478,7 +478,7 @@ class Floods(GmsCase):
         wait_until(lambda: self.probe()["waiting_writers"] == 20, "20 writers wait")
         for reader in readers:
             reader.close()
-        while waiters:  # who was first to ask is not who was first to connect
+        while waiters:  # the first to ask is not always the first to connect
             granted = select.select([waiter.socket for waiter in waiters], [], [], 30)[0]
             self.assertEqual(len(granted), 1)
             waiter = next(waiter for waiter in waiters if waiter.socket is granted[0])

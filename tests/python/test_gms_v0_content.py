@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V0: what a layout holds and how it gets there: allocations, bytes, entries and their hash, and memory
-that there is not."""
+"""GMS V0: the content of a layout and the requests that write it: allocations, bytes, entries and their hash,
+and requests for more memory than there is."""
 
 import os
 import uuid

@@ -82,11 +82,11 @@ class Permissions(GmsCase):
         yield from (sample_answer(V1_ANSWERS, name) for name in ANSWER_TAGS)
 
     def hold(self, client, allowed):
-        """Each request to its answer: what is not in `allowed` is refused by its kind."""
+        """Checks the answer to each request: a request not in `allowed` is refused by its kind."""
         for message in self.everything():
             name = message["type"]
             if name in ("commit_request", "abort_request") and name in allowed:
-                continue  # what they do has tests of its own
+                continue  # these have tests of their own
             client.send_raw(encode(message))
             payload, descriptors = client.receive()
             for descriptor in descriptors:

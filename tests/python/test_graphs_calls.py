@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gmsfs.graphs asks of torch, call by call: torch is a stand-in that writes down what it is asked.
-That torch does it is test_graphs_torch."""
+"""The calls that gmsfs.graphs makes to torch, one by one, recorded by a fake torch. test_graphs_torch tests
+the same with the real torch."""
 
 import contextlib
 import ctypes
@@ -120,7 +120,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.torch.new_mempool(), ("mempool", self.stand.allocators[0]()))
 
     def test_the_allocator_is_one_and_stays_when_nothing_of_gmsfs_does(self):
-        """torch may have but its address, and frees what it has of it as late as at Python's end."""
+        """torch may keep only the allocator's address, and may free its memory as late as Python's exit."""
         other = self.module.Torch("/m/other", 1, "libgmsfs.so.0")
         self.assertEqual(len(self.stand.allocators), 1)
         vars(self.module).clear()

@@ -326,7 +326,7 @@ class Launching(GraphCase):
                     self.assertFalse(graph.launched)
 
     def test_a_pool_that_was_put_to_sleep_while_it_woke_launches_nothing(self):
-        """Two threads: the one that wakes it is told so when the other has put it to sleep again."""
+        """One thread wakes the pool, another puts it to sleep again: the pool must know that it sleeps."""
         wake = graph_handle.PoolHandle.wake
 
         def wake_and_lose(handle, timeout):
@@ -389,7 +389,7 @@ class Inside:
 
 
 def in_child(*calls):
-    """What a child of fork() is told, in words; it ends by SIGALRM if it waits."""
+    """Returns the results of calls in a child of fork(), in words; SIGALRM ends the child if a call waits."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

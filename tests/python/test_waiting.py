@@ -244,7 +244,7 @@ class Interrupts(Waits):
     def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
         raised, undone = threading.Event(), []
 
-        class Done(threading.Event):  # whose thread is held off where it has said that it is done
+        class Done(threading.Event):  # holds the thread after it has set the event
             def set(self):
                 super().set()
                 raised.wait(TIMEOUT)
@@ -272,7 +272,7 @@ class Memory(Waits):
         return "\ngmsfs_allocs_waiting 0\n" not in read(MOUNT, "metrics")
 
     def take(self):
-        """A writer of another store, for whom all memory is set aside."""
+        """Opens a writer of another store that reserves all memory."""
         path = self.path + ".all"
         os.mkdir(path)
         self.addCleanup(os.rmdir, path)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills the worker of a mount at the steps that it makes for requests of Triton clients, which come by
-another process: each is answered once, as if nothing had happened.
+"""Kills the worker of a mount at its steps for the requests of Triton clients; the Triton server is another
+process. Each request must be answered once, as if the worker had not been killed.
 
     triton_kills.py CONTROL KEEPER REGIONS KEY EVERY AGAIN
 
-CONTROL is what `kills new` has made (tests/fault), KEEPER a pid, REGIONS the user's directory in the mount;
-KEY becomes an object in /dev/shm. The worker is killed before each EVERY-th step; with AGAIN (not 0) each of
-these once more for each AGAIN-th step of the next worker, which is killed as well. For
-tests/59-crash-sample.bats and tests/crash-test; GMSFS_TEST_HTTP and _GRPC say where it serves."""
+CONTROL is the file made by `kills new` (tests/fault), KEEPER a pid, REGIONS the user's directory in the
+mount; KEY becomes an object in /dev/shm. The worker is killed before each EVERY-th step. If AGAIN is not 0,
+each of these kills is repeated with a second kill, of the next worker, at each of its AGAIN-th steps. Used
+by tests/59-crash-sample.bats and tests/crash-test; GMSFS_TEST_HTTP and _GRPC hold the server's addresses."""
 
 import base64
 import json
@@ -129,11 +129,11 @@ class ByGrpc:
 
 
 def deeds(system, cuda):
-    """What is done by a connection; each answer counts."""
+    """Returns the calls that a connection makes in turn; every answer is compared."""
 
     def kind(name, where):
         return [lambda by: by.register(name, "r", where), lambda by: by.status(name, "r"),
-                lambda by: by.register(name, "r", where),  # which is one too many
+                lambda by: by.register(name, "r", where),  # a second time: must be refused
                 lambda by: by.infer("r"), lambda by: by.status(name, ""), lambda by: by.unregister(name, "r"),
                 lambda by: by.status(name, ""), lambda by: by.register(name, "q", where),
                 lambda by: by.unregister(name, "")]
@@ -199,7 +199,7 @@ class Trials:
     def names(self):
         try:
             return os.listdir(self.regions)
-        except FileNotFoundError:  # nobody has any
+        except FileNotFoundError:  # no user has regions
             return []
 
     def attempt(self, where, protocol, deed, wanted, after):
