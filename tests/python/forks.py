@@ -86,9 +86,9 @@ class Fork:
 
     # ---- in the child and its children ----------------------------------------------------------
 
-    def note(self, what, value):
+    def note(self, name, value):
         with open(self.notes, "ab", 0) as file:
-            file.write(json.dumps([what, value]).encode() + b"\n")
+            file.write(json.dumps([name, value]).encode() + b"\n")
 
     def wait_for(self, order):
         while not os.path.exists(f"{self.notes}.{order}"):
@@ -96,27 +96,27 @@ class Fork:
 
     # ---- in the test ----------------------------------------------------------------------------
 
-    def order(self, what):
-        with open(f"{self.notes}.{what}", "wb"):
+    def order(self, name):
+        with open(f"{self.notes}.{name}", "wb"):
             pass
 
-    def noted(self, what):
+    def noted(self, name):
         """Returns all values of this name that the engine noted, in order."""
         try:
             with open(self.notes, encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file if line.endswith("\n")]
         except FileNotFoundError:
             return []
-        return [value for name, value in lines if name == what]
+        return [value for noted, value in lines if noted == name]
 
-    def hear(self, what, count=1):
+    def hear(self, name, count=1):
         """Waits for `count` notes of this name. Returns the last one's value."""
         end = time.monotonic() + TIMEOUT
-        while len(self.noted(what)) < count:
+        while len(self.noted(name)) < count:
             if not self.is_alive() or time.monotonic() > end:
-                self.case.fail(f"the engine has no {what}: {self.text()[-4000:]}")
+                self.case.fail(f"the engine has no {name}: {self.text()[-4000:]}")
             time.sleep(0.02)
-        return self.noted(what)[count - 1]
+        return self.noted(name)[count - 1]
 
     def text(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:

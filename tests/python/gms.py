@@ -304,9 +304,9 @@ class Tool:
     def op_abort(self):
         self.connection.abort()
 
-    def checkpoint(self, what, *arguments):
+    def checkpoint(self, method, *arguments):
         with V1(self.path) as connection:
-            print("checkpoint", *getattr(connection, what)(*arguments))
+            print("checkpoint", *getattr(connection, method)(*arguments))
 
     def op_prepare(self):
         self.checkpoint("prepare_checkpoint")

@@ -182,21 +182,21 @@ def check_fields(schemas, name, message):
         check_value(schemas, f"{name}.{field}", message[field], kind)
 
 
-def check_value(schemas, what, value, kind):
+def check_value(schemas, name, value, kind):
     if kind.endswith("?"):
         if value is None:
             return
         kind = kind[:-1]
     if kind.startswith("["):
         if not isinstance(value, list):
-            raise BadAnswer(f"{what} is no list: {value!r:.200}")
+            raise BadAnswer(f"{name} is no list: {value!r:.200}")
         for item in value:
             if kind[1:-1] in schemas:
                 check_fields(schemas, kind[1:-1], item)
             else:
-                check_value(schemas, what, item, kind[1:-1])
+                check_value(schemas, name, item, kind[1:-1])
     elif type(value) is not PYTHON_TYPES[kind]:
-        raise BadAnswer(f"{what} is {value!r:.200}, expected {kind}")
+        raise BadAnswer(f"{name} is {value!r:.200}, expected {kind}")
 
 
 # ---- connections -----------------------------------------------------------------------------

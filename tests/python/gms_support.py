@@ -72,15 +72,15 @@ def store_file(store, name):
         return file.read()
 
 
-def wait_until(condition, what, seconds=TIMEOUT):
-    """Until condition() is true, which it returns; `what` says what did not become so."""
+def wait_until(condition, text, seconds=TIMEOUT):
+    """Waits for a true result of condition() and returns it; `text` names the condition in the error."""
     end = time.monotonic() + seconds
     while True:
         found = condition()
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"still not so after {seconds} s: {what}")
+            raise AssertionError(f"still not so after {seconds} s: {text}")
         time.sleep(0.005)
 
 

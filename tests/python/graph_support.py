@@ -40,8 +40,8 @@ class GraphCase(StoreCase):
             self.patch(graph_rows, "_by_numpy", by_address)
         self.pools = []
 
-    def patch(self, *what):
-        patch = mock.patch.object(*what)
+    def patch(self, *arguments):
+        patch = mock.patch.object(*arguments)
         patch.start()
         self.addCleanup(patch.stop)
 

@@ -61,7 +61,7 @@ UNDECODABLE = {
     "a type that is nil": pack({"type": None}),
     "a type that is an integer": pack({"type": 7}),
     "a type that is bytes": pack({"type": b"commit_request"}),
-    "a type that nobody knows": pack({"type": "delete_everything_request"}),
+    "an unknown type": pack({"type": "delete_everything_request"}),
     "the empty type": pack({"type": ""}),
     "a type in capitals": pack({"type": "COMMIT_REQUEST"}),
     "a type with a NUL": pack({"type": "commit_request\0"}),
@@ -88,12 +88,12 @@ class V0Frames(GmsCase):
         self.assertIn(self.probe()["state"], ("EMPTY", "RW"))
 
     def test_what_cannot_be_decoded_ends_the_connection_without_an_answer(self):
-        for what, payload in UNDECODABLE.items():
-            with self.subTest(first=what):
+        for name, payload in UNDECODABLE.items():
+            with self.subTest(first=name):
                 client = self.connect()
                 client.send_raw(frame(payload))
                 client.expect_closed()
-            with self.subTest(in_a_session=what):
+            with self.subTest(in_a_session=name):
                 client = self.open_session()
                 client.send_raw(frame(payload))
                 client.expect_closed()

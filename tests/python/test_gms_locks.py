@@ -174,7 +174,7 @@ class Reports(GmsCase):
                 self.events()
         self.assertEqual(reader.lock_state()["ro_session_count"], 1)
         self.waiting("rw").close()
-        wait_until(lambda: self.probe()["waiting_writers"] == 0, "nobody waits")
+        wait_until(lambda: self.probe()["waiting_writers"] == 0, "no writer waits")
 
 
 class Waiting(GmsCase):
@@ -333,7 +333,7 @@ class Timeouts(GmsCase):
     def test_who_did_not_get_it_in_time_does_not_wait_any_more(self):
         holder = self.session("rw")
         self.assertIsNone(self.v0().lock("rw", 50))
-        wait_until(lambda: self.probe()["waiting_writers"] == 0, "nobody waits")
+        wait_until(lambda: self.probe()["waiting_writers"] == 0, "no writer waits")
         self.assertEqual(self.waiters(), 0)
         holder.close()
         self.wait_state("EMPTY")

@@ -48,26 +48,26 @@ class ManyCase(GmsCase):
         """Descriptors and private memory of each process of the daemon, to compare with."""
         return {name: (descriptors(pid), anonymous_bytes(pid)) for name, pid in PROCESSES.items()}
 
-    def assert_as(self, before, what):
+    def assert_as(self, before, label):
         """Fails if the daemon has more descriptors, or KEPT_BYTES more memory, than `before`."""
-        print(what)
+        print(label)
         for name, pid in PROCESSES.items():
             files, held = before[name]
             wait_until(lambda pid=pid, files=files: descriptors(pid) <= files,
-                       f"{name} has {files} descriptors again after {what}")
+                       f"{name} has {files} descriptors again after {label}")
             grown = anonymous_bytes(pid) - held
             print(f"    {name}: descriptors {files}, then {descriptors(pid)}; memory {grown >> 10:+} KiB")
             if not os.environ.get("SANITIZE"):  # a sanitizer frees memory late
-                self.assertLess(grown, KEPT_BYTES, f"{name} after {what}")
+                self.assertLess(grown, KEPT_BYTES, f"{name} after {label}")
 
-    def do_many(self, what, count, do):
+    def do_many(self, label, count, do):
         for at in range(WARM_UP):
             do(at)
         before = self.look()
         start = time.monotonic()
         for at in range(count):
             do(at)
-        self.assert_as(before, f"{count} {what} in {time.monotonic() - start:.1f} s")
+        self.assert_as(before, f"{count} {label} in {time.monotonic() - start:.1f} s")
 
 
 class Many(ManyCase):
@@ -112,17 +112,17 @@ class Random(ManyCase):
     def damaged(self, rng, payload):
         data = bytearray(payload)
         for _ in range(rng.choice((1, 1, 2, 5))):
-            what = rng.randrange(6)
+            change = rng.randrange(6)
             at = rng.randrange(len(data)) if data else 0
-            if what == 0 and data:
+            if change == 0 and data:
                 data[at] = rng.randrange(256)
-            elif what == 1:
+            elif change == 1:
                 data[at:at] = rng.randbytes(rng.randrange(1, 9))
-            elif what == 2:
+            elif change == 2:
                 del data[at : at + rng.randrange(1, 9)]
-            elif what == 3:
+            elif change == 3:
                 data[at:at] = rng.choice((b"\xc0", b"\xdf\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x81"))
-            elif what == 4 and data:
+            elif change == 4 and data:
                 data[at] ^= 1 << rng.randrange(8)
             else:
                 data = bytearray(rng.randbytes(rng.randrange(64)))

@@ -456,7 +456,7 @@ class OutOfMemory(GmsCase):
 
     def fill_device(self, store, used_bytes):
         """Takes all there is but `used_bytes`, in one allocation; its size."""
-        wait_until(lambda: device()["used_bytes"] == used_bytes, "what was freed has come back")
+        wait_until(lambda: device()["used_bytes"] == used_bytes, "freed memory is back")
         self.holder = self.session("rw", store)
         size = (device()["total_bytes"] - used_bytes) // PIECE * PIECE
         self.holder.allocate(size)

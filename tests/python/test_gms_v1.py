@@ -426,7 +426,7 @@ class Requests(GmsCase):
 
     def test_memory_is_waited_for_without_limit(self):
         """Longer than the mount's alloc_timeout of 2 s, which is that of others."""
-        wait_until(lambda: device()["used_bytes"] == 0, "what was freed has come back")
+        wait_until(lambda: device()["used_bytes"] == 0, "all device memory is free")
         holder = self.session_v1("rw", "kv_cache")
         holder.allocate("all", device()["total_bytes"] // PIECE * PIECE)
         writer = self.session_v1("rw")
@@ -439,7 +439,7 @@ class Requests(GmsCase):
     def test_who_goes_away_does_not_wait_for_memory(self):
         for how in "close", "half_close":
             with self.subTest(how=how):
-                wait_until(lambda: device()["used_bytes"] == 0, "what was freed has come back")
+                wait_until(lambda: device()["used_bytes"] == 0, "all device memory is free")
                 holder = self.session_v1("rw", "kv_cache")
                 holder.allocate("all", device()["total_bytes"] // PIECE * PIECE)
                 writer = self.session_v1("rw")

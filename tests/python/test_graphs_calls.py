@@ -70,19 +70,19 @@ class Stand:
             raise RuntimeError("not allocating to that pool")
         self.said.append(f"end of {pool} on {device}")
 
-    def note(self, what):
-        return lambda *_, **__: self.said.append(what)
+    def note(self, text):
+        return lambda *_, **__: self.said.append(text)
 
-    def scope(self, what):
+    def scope(self, name):
         @contextlib.contextmanager
         def scope(*arguments, **options):
-            self.said.append(f"{what} in")
+            self.said.append(f"{name} in")
             self.options = options
             try:
                 yield
             finally:
-                self.said.append(f"{what} out")
-                if what == "graph" and self.end_fails:
+                self.said.append(f"{name} out")
+                if name == "graph" and self.end_fails:
                     raise RuntimeError("the capture was invalidated")
 
         return scope

@@ -171,7 +171,7 @@ class Sleeping(GraphCase):
             other = self.open(asleep=True)
             thread = threading.Thread(target=other.wake, args=(TIMEOUT,))
             thread.start()
-            self.wait_until(lambda: pool.stats.waiters == 1, "nobody seems to wait")
+            self.wait_until(lambda: pool.stats.waiters == 1, "no client waits")
             pool.sleep()
             thread.join()
             self.assertFalse(other.asleep)
@@ -196,7 +196,7 @@ class Sleeping(GraphCase):
         two.wake(TIMEOUT)
 
     def interrupt_the_wait_of(self, pool):
-        self.wait_until(lambda: pool.stats.waiters == 1, "nobody seems to wait")
+        self.wait_until(lambda: pool.stats.waiters == 1, "no client waits")
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def test_killed_awake_it_leaves_no_memory_and_killed_after_keep_the_memory_waits(self):

@@ -53,8 +53,8 @@ def all_names(memory):
     for dtype in dtypes:
         for start in (0, 1):
             array = numpy.frombuffer(memory, dtype, 96, start)
-            for what, view in views_of(array).items():
-                made[f"{dtype.str} {dtype.name} {what} {start}"] = view
+            for name, view in views_of(array).items():
+                made[f"{dtype.str} {dtype.name} {name} {start}"] = view
     return made
 
 

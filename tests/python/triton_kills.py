@@ -107,8 +107,8 @@ class ByGrpc:
         return self.connection.answer(self.connection.call(call, data))
 
     def register(self, kind, name, where):
-        what = field(2, where) if kind == "system" else field(2, base64.b64decode(where))
-        return self._ask(f"{kind.title()}SharedMemoryRegister", field(1, name) + what + field(4, SIZE))
+        memory = field(2, where if kind == "system" else base64.b64decode(where))
+        return self._ask(f"{kind.title()}SharedMemoryRegister", field(1, name) + memory + field(4, SIZE))
 
     def status(self, kind, name):
         return self._ask(f"{kind.title()}SharedMemoryStatus", field(1, name))
@@ -171,9 +171,9 @@ class Trials:
         self.control, self.keeper, self.regions, self.shared = control, keeper, regions, shared
         self.count = self.wrong = 0
 
-    def complain(self, what):
+    def complain(self, text):
         self.wrong += 1
-        print(what)
+        print(text)
 
     def do(self, protocol, deed, after):
         """Its answers, and how many workers were killed."""
@@ -211,7 +211,7 @@ class Trials:
         if answers != wanted:
             self.complain(f"{place}: it is answered otherwise:\n  {answers}\n  wanted:\n  {wanted}")
         if where.startswith("triton/system") and not self.shared.is_done():
-            self.complain(f"{place}: what was inferred is not there")
+            self.complain(f"{place}: the inference's output is missing")
         if not self.settles(lambda: not self.names()):
             self.complain(f"{place}: still there: {self.names()}")
         return kills
