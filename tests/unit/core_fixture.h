@@ -369,7 +369,7 @@ __attribute__((unused)) static int put_entry(uint64_t session, const char *key, 
                        key));
 }
 
-/* A store with one committed allocation "w" whose serial is returned; nobody holds it. */
+/* Makes a store with one committed allocation "w", held by no session. Returns its serial. */
 __attribute__((unused)) static uint64_t make_committed(const char *name, uint64_t *serial)
 {
     uint64_t store = make_store(name);
@@ -384,7 +384,7 @@ __attribute__((unused)) static uint64_t make_committed(const char *name, uint64_
     return store;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------ */
+/* ---- effects -------------------------------------------------------------------------------- */
 
 __attribute__((unused)) static enum lock_state state(uint64_t store)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_broken - what a lock does that is broken in one way: each function is in the place of one of
- * the sound lock's
+ * lock_broken - functions of broken locks: each stands for one of the sound lock's
  *
- * For lock_mutants.h, which says what each of them is.
+ * For lock_mutants.h, which describes each of them.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_BROKEN_H
 #define GMSFS_TESTS_UNIT_LOCK_BROKEN_H
@@ -13,7 +12,7 @@
 #include "fsm/lock.h"
 #include "lock_laws.h"
 
-/* The lock as somebody with a wrong idea of it sees it. */
+/* A lock with some of its facts changed, as a broken implementation would see them. */
 struct illusion {
     struct lock lock;
     struct lock_waiter waiters[PROCS];
@@ -95,7 +94,7 @@ static void close_for_ever(struct lock *lock, bool closed, uint64_t now)
         lock_set_closed(lock, closed, now);
 }
 
-/* As one sees it to whom a layout is a layout, and final or not is all the same. */
+/* Treats a sealed layout as a committed one. */
 static struct lock with_sealed_as_committed(const struct lock *lock)
 {
     struct lock seen = *lock;
@@ -209,7 +208,7 @@ static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
     return false;
 }
 
-/* The mode by what there was when it came, for who came while nothing was sealed. */
+/* Decides the mode by the state at arrival, for waiters that came before the seal. */
 static bool next_as_if_unsealed(const struct lock *lock, uint64_t now, uint64_t *id,
                                 enum lock_mode *mode)
 {
@@ -329,7 +328,7 @@ static int seal_again(struct lock *lock, uint64_t id)
     return 0;
 }
 
-/* RW again, in the eyes of who does not ask what it is. */
+/* Treats RW_DATA as RW. */
 static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
 {
     for (size_t i = 0; i < lock->session_count; i++) {
@@ -438,7 +437,7 @@ static bool next_may_sleep_in_turn(const struct lock *lock, uint64_t now, uint64
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-/* Nobody while somebody sleeps in turn, whoever came first. */
+/* Grants no waiter while one sleeps in turn, even a waiter that came first. */
 static bool next_waits_for_all_turns(const struct lock *lock, uint64_t now, uint64_t *id,
                                      enum lock_mode *mode)
 {

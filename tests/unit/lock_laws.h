@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_laws - what must hold for the lock, said without knowing how it decides
+ * lock_laws - the laws of the lock, written without knowledge of its code
  *
  * An independent statement of gmsfs(5), STATES and THE LOCK, for test_lock_states.c, which includes
- * it once. It speaks of what each process did and when (struct facts), and judges one deed at a
- * time by what was before and what was after. It never calls the lock, and reads nothing of its
- * insides.
+ * it once. It speaks of the deeds of each process and their times (struct facts), and judges one
+ * deed at a time by the facts before and after. It never calls the lock, and never reads its
+ * fields.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_LAWS_H
 #define GMSFS_TESTS_UNIT_LOCK_LAWS_H
@@ -21,7 +21,7 @@
 #define TIMEOUT  3
 #define KEPT     1
 
-/* ---- what happened, as the processes saw it ------------------------------------------------ */
+/* ---- the facts, as the processes see them -------------------------------------------------- */
 
 enum role {
     IDLE,
@@ -31,8 +31,8 @@ enum role {
     WAITS,
     AWAY,   /* interrupted, its place kept */
     SLEEPS, /* waits for something that the lock cannot give */
-    LOOKS,  /* its place kept, for it only looks around */
-    STANDS, /* as SLEEPS, but in turn: who came later waits behind it */
+    LOOKS,  /* only looks around; its place is kept */
+    STANDS, /* as SLEEPS, but in turn: later processes wait behind it */
     ROLES,
 };
 
@@ -47,17 +47,17 @@ enum deed {
     SEAL,   /* its layout is final, and it goes on with RW_DATA */
     LEAVE,  /* a signal came */
     LOOK,   /* goes to look around */
-    RETURN, /* and the process asked again */
-    DOZE,   /* came in want of something else, and sleeps at once */
-    SLEEP,  /* what it needs besides the lock is gone */
-    STAND,  /* the same, or it came in want of it; it stays in turn */
-    WAKE,   /* and there again */
+    RETURN, /* after LEAVE or LOOK, the process asked again */
+    DOZE,   /* came needing more than the lock, and sleeps at once */
+    SLEEP,  /* needs more than the lock, and that is gone */
+    STAND,  /* as SLEEP or DOZE, but it stays in turn */
+    WAKE,   /* the missing thing is there again */
     FORGET, /* killed or revoked while waiting or away */
     EXPIRE, /* its deadline, or its kept place, has passed */
     TICK,
     RANG,   /* the timer was served: everything expired is out */
-    CLOSE,  /* nobody is let in any more */
-    OPEN,   /* and again */
+    CLOSE,  /* a drain: no process is let in */
+    OPEN,   /* the drain's end */
     SETTLE, /* the queue was drained: the end of every event but TICK */
 };
 
@@ -93,7 +93,7 @@ struct move {
     enum deed deed;
     int proc;
     const struct facts *before, *after;
-    /* What the lock said: to a COMMIT, STAY or SEAL, who EXPIREs, and at SETTLE about itself. */
+    /* The lock's answers: to COMMIT, STAY and SEAL; to EXPIRE; and, at SETTLE, about itself. */
     bool refused;
     bool was_kept;
     uint64_t moment;
@@ -122,7 +122,7 @@ static int count_writers(const struct facts *facts)
     return count(facts, WRITES) + count(facts, FILLS);
 }
 
-/* What it becomes if it is let in, as things are. */
+/* Returns the role that the process gets if it is let in now. */
 static enum role wished_role(const struct facts *facts, const struct proc *p)
 {
     if (p->wish == LOCK_WISH_DATA)
@@ -137,7 +137,7 @@ static bool would_write(const struct facts *facts, const struct proc *p)
     return is_writer(wished_role(facts, p));
 }
 
-/* The shape of what is sealed is final, and its bytes are never a commit's. */
+/* A sealed layout's shape is final, and its bytes are never committed. */
 static bool is_denied(enum role role, enum deed deed)
 {
     return role == FILLS && (deed == COMMIT || deed == STAY || deed == SEAL);
@@ -148,13 +148,13 @@ static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t
     return at - (p->asked > facts->released ? p->asked : facts->released) < PATIENCE;
 }
 
-/* Who asks and is not in the queue yet has come after all that are. */
+/* A process that is not in the queue yet comes after all in the queue. */
 static bool came_before(const struct proc *p, const struct proc *one)
 {
     return one->came == 0 || p->came < one->came;
 }
 
-/* All the reasons there are for which one may not come in. */
+/* Returns true if there is any reason to keep the process out. */
 static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
 {
     if (count_writers(facts) || facts->closed)
@@ -237,7 +237,8 @@ static bool sleepers_are_passed_over(const struct move *m)
     return m->deed != ENTER || (was != SLEEPS && was != STANDS);
 }
 
-/* One whom time has let in, but whom nobody has told yet, would be overtaken by this writer. */
+/* Returns true if letting `one` in would overtake a waiter whose reason to wait has just expired
+ * and that was not granted the lock yet. */
 static bool shuts_out(const struct facts *facts, const struct proc *one)
 {
     FOR_EACH(p, facts)
@@ -263,8 +264,8 @@ static bool nobody_waits_in_vain(const struct move *m)
     return true;
 }
 
-/* From the queue, nobody comes in past an earlier one who could; from outside, only a reader past
- * readers, who come in with it. */
+/* From the queue, no process passes an earlier one that could be let in. From outside, only a
+ * reader may pass, and only readers, which come in with it. */
 static bool nobody_is_overtaken(const struct move *m)
 {
     const struct proc *one = &m->after->procs[m->proc];
@@ -330,7 +331,7 @@ static bool only_writers_decide_what_is_committed(const struct move *m)
     return m->after->committed == m->before->committed;
 }
 
-/* Whoever holds it goes on, and ends, without a word of that. */
+/* Holders of the lock go on and end unaffected. */
 static bool only_a_drain_closes(const struct move *m)
 {
     if (m->deed == CLOSE || m->deed == OPEN)
@@ -338,7 +339,7 @@ static bool only_a_drain_closes(const struct move *m)
     return m->after->closed == m->before->closed;
 }
 
-/* RW starts without what was sealed; whatever else comes, it outlives all sessions. */
+/* A new RW session drops the sealed layout; otherwise a sealed layout outlives all sessions. */
 static bool only_writers_decide_what_is_sealed(const struct move *m)
 {
     if (m->deed == SEAL)
@@ -364,7 +365,7 @@ static bool state_is_derived(const struct move *m)
     return m->after->state == (m->after->sealed ? LOCK_STATE_LAYOUT_COMMITTED : LOCK_STATE_EMPTY);
 }
 
-/* The table of gmsfs(5), STATES. Everything else keeps the state, and what is denied has a row. */
+/* The table of gmsfs(5), STATES. Every other deed keeps the state; a denied deed has a row. */
 struct row {
     enum lock_state from;
     enum deed deed;

@@ -14,7 +14,7 @@
 struct mutant {
     const char *name;
     bool (*caught_by)(const struct move *);
-    struct rules rules; /* what is not there is sound */
+    struct rules rules; /* NULL members: the sound rule */
 };
 
 static const struct mutant mutants[] = {

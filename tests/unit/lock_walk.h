@@ -71,7 +71,7 @@ struct node {
     struct lock_session sessions[PROCS];
     struct lock_waiter waiters[PROCS];
     uint8_t session_count, waiter_count;
-    uint8_t event;   /* what led here */
+    uint8_t event;   /* the event that led here */
     uint32_t parent; /* from where */
 };
 
@@ -89,7 +89,7 @@ static enum role role_of(enum lock_mode mode)
     return mode == LOCK_MODE_RW ? WRITES : mode == LOCK_MODE_RW_DATA ? FILLS : READS;
 }
 
-/* What has become of each process, looked up in the lock. */
+/* Finds each process's new role in the lock. */
 static void observe(struct walk *walk)
 {
     for (int i = 0; i < PROCS; i++) {
@@ -113,7 +113,7 @@ static void observe(struct walk *walk)
     walk->facts.state = walk->rules->get_state(&walk->lock);
 }
 
-/* Judges what was just done to the lock. */
+/* Judges the deed just done to the lock. */
 static void judge(struct walk *walk, struct move move, const struct facts *before)
 {
     observe(walk);
@@ -138,7 +138,7 @@ static void enter(struct walk *walk, int who, enum lock_mode mode, const struct 
 
     p->session = ++walk->facts.serial;
     walk->rules->add_session(&walk->lock, p->session, mode);
-    /* As the core does; a broken lock may have let it in beside who fills what is sealed. */
+    /* As the core does; a broken lock may have let it in beside an RW_DATA session. */
     if (mode == LOCK_MODE_RW && count(before, FILLS) == 0)
         lock_set_sealed(&walk->lock, false);
     judge(walk, (struct move){.deed = ENTER, .proc = who}, before);
@@ -297,7 +297,7 @@ static void drain_or_serve(struct walk *walk)
 struct happening {
     enum role role;      /* in which a process can do it */
     enum deed deed;      /* QUEUED: a request, however it ends */
-    enum lock_wish wish; /* of a request, or of who waits and can do it; 0: any */
+    enum lock_wish wish; /* of a request, or of the waiter that can do it; 0 for any */
     enum asking how;
 };
 
@@ -350,7 +350,7 @@ static const struct happening happenings[] = {
 };
 
 #define HAPPENING_COUNT ((int)(sizeof(happenings) / sizeof(happenings[0])))
-/* An event is a number: who * HAPPENING_COUNT + what; then these three. */
+/* An event is a number: process * HAPPENING_COUNT + happening; then these three. */
 #define EVENT_TICK  (PROCS * HAPPENING_COUNT)
 #define EVENT_TIMER (EVENT_TICK + 1)
 #define EVENT_DRAIN (EVENT_TIMER + 1)
@@ -359,7 +359,7 @@ static const struct happening happenings[] = {
 static const char *const event_names[] = {"the clock ticks", "the timer rings",
                                           "a drain begins or ends"};
 
-/* False: it cannot happen here. */
+/* Returns false if the event cannot happen here. */
 static bool happen(struct walk *walk, int event)
 {
     const struct happening *what = &happenings[event % HAPPENING_COUNT];

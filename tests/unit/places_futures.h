@@ -27,7 +27,7 @@ static int compare_ways(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What somebody does where he is says by itself at which store. */
+/* A deed of a process that uses a store implies that store. */
 static void note_way(struct future *future, enum deed deed, unsigned store)
 {
     bool is_inside = deed > OPEN_REPLACE && deed <= COMMIT;

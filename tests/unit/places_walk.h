@@ -6,8 +6,8 @@
  * each state that it has come to, and remembers the states that it has seen. A state is kept as the
  * core's own bytes, so core_encode and core_decode are walked as well.
  *
- * Of equal states (places_key.h) one is gone on from, and of processes that are to the stores what
- * others are, too. What has changed nothing is not undone.
+ * The walk continues from one of several equal states (places_key.h), and acts by one of several
+ * processes with equal relations to the stores. A deed without effect is not undone.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_WALK_H
 #define GMSFS_TESTS_UNIT_PLACES_WALK_H
@@ -153,7 +153,7 @@ static void finish(void)
     walk.core = NULL;
 }
 
-/* What every process is to the stores, and the key. */
+/* Computes each process's relation to the stores, and the key. */
 struct stand {
     uint8_t codes[PROCS], key[KEY_BYTES];
 };
