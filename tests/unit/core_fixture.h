@@ -501,15 +501,15 @@ __attribute__((unused)) static int remove_allocation(uint64_t session, uint64_t 
 }
 
 /* While the state of `core` says so, core_check notices it. */
-#define LIE(lvalue, value)                                                   \
-    do {                                                                     \
-        struct failure failure_ = {0};                                       \
-        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
-        *at_ = (__typeof__(lvalue))(value);                                  \
-        if (!check_int(core_check(core, &failure_), -EINVAL))                \
-            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
-        *at_ = was_;                                                         \
-        require(core_check(core, &failure_) == 0);                           \
+#define LIE(lvalue, value)                                                \
+    do {                                                                  \
+        struct failure failure_ = {0};                                    \
+        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                 \
+        *at_ = (__typeof__(lvalue))(value);                               \
+        if (!check_int(core_check(core, &failure_), -EINVAL))             \
+            fprintf(stderr, "# not noticed: %s = %s\n", #lvalue, #value); \
+        *at_ = was_;                                                      \
+        require(core_check(core, &failure_) == 0);                        \
     } while (0)
 
 #endif

@@ -137,8 +137,8 @@ static bool is_claimed, pool_is_claimed[MAX_IDS];
 
 /* Checks that a waiter whose lock is free has a reason to wait: memory, an earlier turn, or its
  * process is away. */
-static void check_lack(const struct core_waiter *waiter, const struct core_store *store,
-                       uint64_t left)
+static void check_has_a_reason(const struct core_waiter *waiter, const struct core_store *store,
+                               uint64_t left)
 {
     const struct core_pool *pool = core_find_pool(core, store);
     bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
@@ -199,7 +199,7 @@ static void check_reservations(int error)
         /* The first waiter whose lock is free may lack memory; later ones wait behind it. A waiter
          * that only looks around is granted nothing. */
         if (free_for)
-            check_lack(waiter, store, left);
+            check_has_a_reason(waiter, store, left);
     }
 }
 
@@ -284,7 +284,7 @@ static void check_step(int error)
 }
 
 /* Checks that no waiter is grantable or expired after the core was told the time. */
-static void check_nobody_is_due(void)
+static void check_no_waiter_is_due(void)
 {
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];

@@ -217,7 +217,7 @@ static int step_time(void)
 {
     int error = pass(one_in(20) ? below(40000) : below(400));
 
-    check_nobody_is_due();
+    check_no_waiter_is_due();
     return error;
 }
 

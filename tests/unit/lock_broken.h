@@ -180,8 +180,8 @@ static enum lock_mode grant_auto_as_rw(const struct lock *lock, enum lock_wish w
     return lock_would_grant(lock, wish == LOCK_WISH_AUTO ? LOCK_WISH_RW : wish, now);
 }
 
-static enum lock_mode grant_as_if_nobody_were_away(const struct lock *lock, enum lock_wish wish,
-                                                   uint64_t now)
+static enum lock_mode grant_as_if_none_were_away(const struct lock *lock, enum lock_wish wish,
+                                                 uint64_t now)
 {
     struct illusion seen;
 
@@ -201,8 +201,7 @@ static enum lock_mode grant_past_lookers(const struct lock *lock, enum lock_wish
     return lock_would_grant(&seen.lock, wish, now);
 }
 
-static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
-                           enum lock_mode *mode)
+static bool next_is_none(const struct lock *lock, uint64_t now, uint64_t *id, enum lock_mode *mode)
 {
     (void)lock, (void)now, (void)id, (void)mode;
     return false;
@@ -240,8 +239,8 @@ static bool next_is_the_last(const struct lock *lock, uint64_t now, uint64_t *id
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-static bool next_is_the_first_or_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
-                                        enum lock_mode *mode)
+static bool next_is_the_first_or_none(const struct lock *lock, uint64_t now, uint64_t *id,
+                                      enum lock_mode *mode)
 {
     return lock_next_grant(lock, now, id, mode) && *id == lock->waiters[0].id;
 }
@@ -255,7 +254,7 @@ static bool next_without_end_of_patience(const struct lock *lock, uint64_t now, 
     return lock_next_grant(&seen, now, id, mode);
 }
 
-static int add_anybody(struct lock *lock, uint64_t id, enum lock_mode mode)
+static int add_any(struct lock *lock, uint64_t id, enum lock_mode mode)
 {
     lock->sessions[lock->session_count++] = (struct lock_session){id, mode};
     lock->held[mode]++;
@@ -329,7 +328,7 @@ static int seal_again(struct lock *lock, uint64_t id)
 }
 
 /* Treats RW_DATA as RW. */
-static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
+static int commit_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
 {
     for (size_t i = 0; i < lock->session_count; i++) {
         if (lock->sessions[i].id == id && lock->sessions[i].mode == LOCK_MODE_RW_DATA) {
@@ -342,7 +341,7 @@ static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode 
     return lock_commit(lock, id, stay, now);
 }
 
-static int remove_with_what_is_sealed(struct lock *lock, uint64_t id, uint64_t now)
+static int remove_with_sealed(struct lock *lock, uint64_t id, uint64_t now)
 {
     int error = lock_remove_session(lock, id, now);
 
@@ -375,8 +374,8 @@ static bool next_may_sleep(const struct lock *lock, uint64_t now, uint64_t *id,
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-static enum lock_mode grant_as_if_nobody_slept(const struct lock *lock, enum lock_wish wish,
-                                               uint64_t now)
+static enum lock_mode grant_as_if_none_slept(const struct lock *lock, enum lock_wish wish,
+                                             uint64_t now)
 {
     struct illusion seen;
 

@@ -206,7 +206,7 @@ static bool readers_see_a_commit(const struct move *m)
     return m->after->committed || !count(m->after, READS);
 }
 
-static bool who_fills_has_something_sealed(const struct move *m)
+static bool fillers_have_a_sealed_layout(const struct move *m)
 {
     return m->after->sealed || !count(m->after, FILLS);
 }
@@ -230,7 +230,7 @@ static bool away_stays_out(const struct move *m)
     return m->deed != ENTER || (was != AWAY && was != LOOKS);
 }
 
-static bool sleepers_are_passed_over(const struct move *m)
+static bool sleepers_are_not_granted(const struct move *m)
 {
     enum role was = m->before->procs[m->proc].role;
 
@@ -249,7 +249,7 @@ static bool shuts_out(const struct facts *facts, const struct proc *one)
     return false;
 }
 
-static bool nobody_waits_in_vain(const struct move *m)
+static bool waiters_have_a_reason(const struct move *m)
 {
     if (m->deed == REFUSED || m->deed == QUEUED)
         return has_to_wait(m->before, &m->after->procs[m->proc], m->before->now) ||
@@ -266,7 +266,7 @@ static bool nobody_waits_in_vain(const struct move *m)
 
 /* From the queue, no process passes an earlier one that could be let in. From outside, only a
  * reader may pass, and only readers, which come in with it. */
-static bool nobody_is_overtaken(const struct move *m)
+static bool waiters_are_not_overtaken(const struct move *m)
 {
     const struct proc *one = &m->after->procs[m->proc];
 
@@ -307,12 +307,12 @@ static bool only_the_doer_changes(const struct move *m)
         [FORGET] = 1u << IDLE,
         [EXPIRE] = 1u << IDLE,
     };
-    bool nobody = m->deed == TICK || m->deed == RANG || m->deed == SETTLE || m->deed == CLOSE ||
-                  m->deed == OPEN;
+    bool has_no_doer = m->deed == TICK || m->deed == RANG || m->deed == SETTLE ||
+                       m->deed == CLOSE || m->deed == OPEN;
 
     for (int i = 0; i < PROCS; i++) {
         enum role was = m->before->procs[i].role, is = m->after->procs[i].role;
-        bool acts = !nobody && i == m->proc && !is_denied(was, m->deed);
+        bool acts = !has_no_doer && i == m->proc && !is_denied(was, m->deed);
 
         if (acts ? !(become[m->deed] & 1u << is) : was != is)
             return false;
@@ -320,7 +320,7 @@ static bool only_the_doer_changes(const struct move *m)
     return true;
 }
 
-static bool only_writers_decide_what_is_committed(const struct move *m)
+static bool only_writers_commit(const struct move *m)
 {
     bool denied = is_denied(m->before->procs[m->proc].role, m->deed);
 
@@ -340,7 +340,7 @@ static bool only_a_drain_closes(const struct move *m)
 }
 
 /* A new RW session drops the sealed layout; otherwise a sealed layout outlives all sessions. */
-static bool only_writers_decide_what_is_sealed(const struct move *m)
+static bool only_writers_seal(const struct move *m)
 {
     if (m->deed == SEAL)
         return m->after->sealed;
@@ -349,7 +349,7 @@ static bool only_writers_decide_what_is_sealed(const struct move *m)
     return m->after->sealed == m->before->sealed;
 }
 
-static bool what_is_final_is_refused(const struct move *m)
+static bool changes_of_sealed_are_refused(const struct move *m)
 {
     return m->refused == is_denied(m->before->procs[m->proc].role, m->deed);
 }
@@ -416,7 +416,7 @@ static bool transitions_are_rows(const struct move *m)
     return m->before->state == m->after->state;
 }
 
-static bool nobody_expires_early(const struct move *m)
+static bool waiters_expire_not_early(const struct move *m)
 {
     const struct proc *p = &m->before->procs[m->proc];
 
@@ -424,7 +424,7 @@ static bool nobody_expires_early(const struct move *m)
            (is_overdue(p, m->before->now) && m->was_kept == (p->role == AWAY || p->role == LOOKS));
 }
 
-static bool nobody_outlives_the_timer(const struct move *m)
+static bool waiters_end_at_the_timer(const struct move *m)
 {
     FOR_EACH(p, m->after)
     {
@@ -466,23 +466,23 @@ static const struct law {
     {"there is at most one writer", one_writer},
     {"there is a writer or there are readers, never both", writer_or_readers},
     {"a layout is committed or sealed, never both", one_layout},
-    {"who reads, reads something committed", readers_see_a_commit},
-    {"who has RW_DATA has a sealed layout", who_fills_has_something_sealed},
-    {"who enters gets the mode of its wish", mode_as_wished},
-    {"nobody enters who has a reason to wait", no_reason_against},
-    {"who is away or looks around is not granted", away_stays_out},
-    {"who sleeps is not granted", sleepers_are_passed_over},
-    {"nobody waits without a reason", nobody_waits_in_vain},
-    {"nobody is overtaken", nobody_is_overtaken},
-    {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},
-    {"only a writer decides what is committed", only_writers_decide_what_is_committed},
-    {"only a writer decides what is sealed", only_writers_decide_what_is_sealed},
+    {"a reader reads a committed layout", readers_see_a_commit},
+    {"a session with RW_DATA has a sealed layout", fillers_have_a_sealed_layout},
+    {"a process enters with the mode of its wish", mode_as_wished},
+    {"no process enters that has a reason to wait", no_reason_against},
+    {"a process that is away or looks around is not granted", away_stays_out},
+    {"a sleeping process is not granted", sleepers_are_not_granted},
+    {"no process waits without a reason", waiters_have_a_reason},
+    {"no process is overtaken", waiters_are_not_overtaken},
+    {"a deed changes the doer as it says, and no other process", only_the_doer_changes},
+    {"only a writer commits", only_writers_commit},
+    {"only a writer seals or drops a sealed layout", only_writers_seal},
     {"only a drain closes and opens the lock", only_a_drain_closes},
-    {"RW_DATA can neither commit nor seal, and RW can", what_is_final_is_refused},
+    {"RW_DATA can neither commit nor seal, and RW can", changes_of_sealed_are_refused},
     {"the state is derived", state_is_derived},
     {"transitions are rows of the table", transitions_are_rows},
-    {"nobody expires early", nobody_expires_early},
-    {"nobody outlives the timer", nobody_outlives_the_timer},
+    {"no waiter expires early", waiters_expire_not_early},
+    {"no waiter outlives the timer", waiters_end_at_the_timer},
     {"the next moment is exact", the_moment_is_exact},
     {"waiting writers are counted", waiting_writers_are_counted},
 };

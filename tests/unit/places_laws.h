@@ -156,7 +156,7 @@ static bool counts_changes_of_place(const struct step *step, unsigned i)
     return same || now->moves == before->moves + 1;
 }
 
-static bool who_holds_keeps_the_place(const struct step *step, unsigned i)
+static bool held_stores_keep_their_place(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
     bool reads = before->writer == 0 && before->holder != 0 && before->holder == now->holder;
@@ -198,7 +198,7 @@ static bool is_to_be_healed(const struct sight *sight)
 
 /* No process waits without a reason. A reader by the lock waits only for a writer, for the store to
  * reach the device, or for suspect bytes to be healed. */
-static bool nobody_waits_in_vain(const struct step *step, unsigned i)
+static bool waiters_have_a_reason(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
     bool writer_waits = false;
@@ -224,7 +224,7 @@ static bool nobody_waits_in_vain(const struct step *step, unsigned i)
 }
 
 /* The service is asked to promote a store that a process waits for and that is not moving. */
-static bool who_waits_is_promoted(const struct step *step, unsigned i)
+static bool awaited_stores_are_promoted(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
     const struct core_store *store = step->core->stores.items[i];
@@ -264,7 +264,7 @@ static bool the_disk_is_relied_on_when_it_was_read(const struct step *step, unsi
 }
 
 /* Only writers are let in to a store with suspect bytes. */
-static bool nobody_reads_suspect_bytes(const struct step *step, unsigned i)
+static bool suspect_bytes_are_not_read(const struct step *step, unsigned i)
 {
     for (unsigned p = 0; p < PROCS; p++) {
         const struct proc *before = &step->before->procs[p], *now = &step->after->procs[p];
@@ -330,13 +330,13 @@ static bool victims_are_not_needed(const struct step *step, unsigned i)
            !(before->important && !step->before->sights[step->evictor].important);
 }
 
-static bool nobody_is_chosen_who_is_waited_for(const struct step *step, unsigned i)
+static bool victims_are_not_awaited(const struct step *step, unsigned i)
 {
     return !step->chosen || step->store != i || !is_waited_for(step->before, i);
 }
 
 /* A chosen victim may leave: otherwise the same choice would be made again and again. */
-static bool who_is_chosen_goes(const struct step *step, unsigned i)
+static bool chosen_victims_leave(const struct step *step, unsigned i)
 {
     return !step->chosen || step->store != i || step->error == 0 ||
            step->before->sights[i].suspect || step->after->lost;
@@ -352,7 +352,7 @@ static bool victims_go_for_others(const struct step *step, unsigned i)
 }
 
 /* A pinned store stays where it is, unless its owner orders otherwise. */
-static bool who_is_pinned_goes_by_order_only(const struct step *step, unsigned i)
+static bool pinned_stores_leave_by_order_only(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
 
@@ -364,25 +364,25 @@ static const struct {
     const char *says;
     bool (*holds)(const struct step *step, unsigned store);
 } laws[] = {
-    {"what is committed has a whole copy", keeps_a_whole_copy},
-    {"nobody forgets what was committed", forgets_nothing},
+    {"a committed store has a whole copy", keeps_a_whole_copy},
+    {"no commit is forgotten", forgets_nothing},
     {"spares are of this generation", spares_are_of_this_generation},
     {"moves change no shape", moves_change_no_shape},
     {"each change of place is counted", counts_changes_of_place},
-    {"who holds a store keeps its place", who_holds_keeps_the_place},
+    {"a held store keeps its place", held_stores_keep_their_place},
     {"the lock is granted on the device", is_granted_on_the_device},
-    {"nobody waits in vain", nobody_waits_in_vain},
-    {"who waits is promoted", who_waits_is_promoted},
+    {"no process waits without a reason", waiters_have_a_reason},
+    {"a store that is waited for is promoted", awaited_stores_are_promoted},
     {"suspect bytes stay", suspect_bytes_stay},
     {"the disk is relied on when it was read", the_disk_is_relied_on_when_it_was_read},
-    {"nobody reads suspect bytes", nobody_reads_suspect_bytes},
-    {"a loss takes what was on the device", loss_takes_the_device_only},
+    {"no reader gets suspect bytes", suspect_bytes_are_not_read},
+    {"a loss takes the device's memory only", loss_takes_the_device_only},
     {"memory is accounted for", memory_is_accounted},
     {"no victim is held, pinned or more important", victims_are_not_needed},
-    {"no victim is waited for", nobody_is_chosen_who_is_waited_for},
-    {"who is chosen goes", who_is_chosen_goes},
+    {"no victim is waited for", victims_are_not_awaited},
+    {"a chosen victim leaves", chosen_victims_leave},
     {"victims go for others", victims_go_for_others},
-    {"who is pinned goes by order only", who_is_pinned_goes_by_order_only},
+    {"a pinned store leaves by order only", pinned_stores_leave_by_order_only},
 };
 
 #define LAWS (sizeof laws / sizeof laws[0])
