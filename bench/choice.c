@@ -309,7 +309,7 @@ static double time_choice(uint64_t victims, bool comes)
     return took_us;
 }
 
-static void compare(const char *what, uint64_t victims, bool comes, double limit)
+static void compare(const char *label, uint64_t victims, bool comes, double limit)
 {
     double ours[BENCH_ROUNDS], floor[BENCH_ROUNDS];
 
@@ -318,7 +318,7 @@ static void compare(const char *what, uint64_t victims, bool comes, double limit
         ours[round] = time_choice(comes ? victims : victims + round, comes);
         floor[round] = time_sort();
     }
-    bench_row(what, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
 }
 
 int main(void)

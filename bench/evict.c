@@ -63,7 +63,7 @@ static double time_sort(void)
     return bench_now_us() - from;
 }
 
-static void compare(const char *what, uint64_t bytes, double limit)
+static void compare(const char *label, uint64_t bytes, double limit)
 {
     double ours[BENCH_ROUNDS], floor[BENCH_ROUNDS];
 
@@ -71,7 +71,7 @@ static void compare(const char *what, uint64_t bytes, double limit)
         ours[round] = time_choice(bytes);
         floor[round] = time_sort();
     }
-    bench_row(what, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
 }
 
 int main(void)

@@ -456,14 +456,14 @@ static void run_round(struct measure measures[MEASURES], int round, const char *
 static void report(const struct measure measures[MEASURES], size_t entries)
 {
     static const double limits[MEASURES] = {1.5, 2, 2, 2};
-    char what[MEASURES][96];
+    char label[MEASURES][96];
 
-    snprintf(what[EXPORT], sizeof *what, "GMS: export / echo with a descriptor (one CPU)");
-    snprintf(what[PUT], sizeof *what, "GMS: put of %zu entries, each / echo", entries);
-    snprintf(what[LIST], sizeof *what, "GMS: list of %zu keys / echo", entries);
-    snprintf(what[GET], sizeof *what, "GMS: get of %zu entries, each / echo", entries);
+    snprintf(label[EXPORT], sizeof *label, "GMS: export / echo with a descriptor (one CPU)");
+    snprintf(label[PUT], sizeof *label, "GMS: put of %zu entries, each / echo", entries);
+    snprintf(label[LIST], sizeof *label, "GMS: list of %zu keys / echo", entries);
+    snprintf(label[GET], sizeof *label, "GMS: get of %zu entries, each / echo", entries);
     for (int i = 0; i < MEASURES; i++)
-        bench_row(what[i], bench_median(measures[i].ours_us), bench_median(measures[i].floor_us),
+        bench_row(label[i], bench_median(measures[i].ours_us), bench_median(measures[i].floor_us),
                   limits[i], BENCH_AT_MOST);
 }
 

@@ -134,7 +134,7 @@ static pid_t start_governor(const char *gmsfs, const char *mount)
 int main(int argc, char **argv)
 {
     double hand_us[BENCH_ROUNDS], worst_us = 0, floor_us;
-    char text[8400], what[128];
+    char text[8400], label[128];
     pid_t governor;
 
     if (argc != 4) {
@@ -162,9 +162,9 @@ int main(int argc, char **argv)
     kill(governor, SIGTERM);
     bench_call("wait", waitpid(governor, NULL, 0));
     floor_us = INTERVAL_MS * US_PER_MS + bench_median(hand_us);
-    snprintf(what, sizeof what, "request to promote order, longest of %d / round and order",
+    snprintf(label, sizeof label, "request to promote order, longest of %d / round and order",
              REQUESTS);
-    bench_row(what, worst_us, floor_us, (INTERVAL_MS + BOUND_MS) * US_PER_MS / floor_us,
+    bench_row(label, worst_us, floor_us, (INTERVAL_MS + BOUND_MS) * US_PER_MS / floor_us,
               BENCH_AT_MOST);
     return 0;
 }

@@ -169,12 +169,12 @@ static void look(const struct gpu *gpu, struct gpu_floor *floor, const char *pat
         bench_die("attach: another number of allocations", EPROTO);
 }
 
-static void row(const char *what, const char *layout, const double *ours_us, const double *floor_us,
-                int rounds, double limit)
+static void row(const char *label, const char *layout, const double *ours_us,
+                const double *floor_us, int rounds, double limit)
 {
     char text[96];
 
-    snprintf(text, sizeof text, "%s %s", what, layout);
+    snprintf(text, sizeof text, "%s %s", label, layout);
     bench_row(text, bench_median_of(ours_us, rounds), bench_median_of(floor_us, rounds), limit,
               BENCH_AT_MOST);
 }

@@ -39,11 +39,11 @@
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-static void load_or_die(const char *what, int status)
+static void load_or_die(const char *label, int status)
 {
     if (status == CLI_OK)
         return;
-    fprintf(stderr, "bench: load: %s failed\n", what);
+    fprintf(stderr, "bench: load: %s failed\n", label);
     exit(2);
 }
 
@@ -231,7 +231,7 @@ static void open_model(const char *path, struct reading *reading)
 
 static void compare_others(const char *program, const char *model, double ours_us)
 {
-    char command[4096], name[TEXT_BYTES], what[TEXT_BYTES + 64], time[32], *end;
+    char command[4096], name[TEXT_BYTES], label[TEXT_BYTES + 64], time[32], *end;
     double theirs_us;
     FILE *output;
 
@@ -240,12 +240,12 @@ static void compare_others(const char *program, const char *model, double ours_u
     if (!output)
         bench_die(program, errno);
     while (fscanf(output, "%255s %31s", name, time) == 2) {
-        snprintf(what, sizeof what, "  the first of a process / %s", name);
+        snprintf(label, sizeof label, "  the first of a process / %s", name);
         theirs_us = strtod(time, &end);
         if (*end)
-            printf("%-58s %10s %10s %8s %8s  -\n", what, "-", time, "-", "-");
+            printf("%-58s %10s %10s %8s %8s  -\n", label, "-", time, "-", "-");
         else
-            bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+            bench_row(label, ours_us, theirs_us, 1, BENCH_AT_MOST);
         fflush(stdout);
     }
     pclose(output);
@@ -254,11 +254,11 @@ static void compare_others(const char *program, const char *model, double ours_u
 static void print_rows(size_t bytes, const double *first_us, const double *next_us,
                        const double *command_us, double floor_us, double ring_us)
 {
-    char what[TEXT_BYTES];
+    char label[TEXT_BYTES];
 
-    snprintf(what, sizeof what, "load %.1f GB, page cache, ring pinned (speed)",
+    snprintf(label, sizeof label, "load %.1f GB, page cache, ring pinned (speed)",
              (double)bytes / 1e9);
-    bench_row(what, bench_median(next_us), floor_us, 0.97, BENCH_AT_LEAST);
+    bench_row(label, bench_median(next_us), floor_us, 0.97, BENCH_AT_LEAST);
     bench_row("  the first of a process, pinning included (speed)", bench_median(first_us),
               floor_us, 0.92, BENCH_AT_LEAST);
     bench_row_told("  ring pinned / the best bare ring (speed)", bench_median(next_us), ring_us);

@@ -118,14 +118,14 @@ static void print_rows(const struct floor *floor, int count, size_t bytes, const
 {
     double one = bench_median(one_us), all = bench_median(all_us);
     double machine = larger(bench_median(floor->copy_all_us), bench_median(floor->read_all_us));
-    char what[96];
+    char label[96];
 
     fprintf(stderr, "bench: ours to %d GPUs at once %.1f ms, to one %.1f\n", count, all / 1e3,
             one / 1e3);
     print_floor(floor, count);
-    snprintf(what, sizeof what, "load %.1f GB to %d GPUs at once / %s", (double)bytes / 1e9, count,
-             machine > one ? "bare copies or reads" : "to one");
-    bench_row(what, all, larger(machine, one), LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "load %.1f GB to %d GPUs at once / %s", (double)bytes / 1e9,
+             count, machine > one ? "bare copies or reads" : "to one");
+    bench_row(label, all, larger(machine, one), LIMIT, BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)

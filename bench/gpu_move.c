@@ -254,14 +254,14 @@ static struct frees time_frees(const struct gpu *gpu, const struct stores *store
 static void print_moves(const struct stores *stores, const struct rounds *rounds,
                         const struct floors *floors)
 {
-    char what[96];
+    char label[96];
 
     fprintf(stderr, "bench: pinned copy up %.1f ms, down %.1f; create %.1f, pages %.1f\n",
             floors->up_us / 1e3, floors->down_us / 1e3, floors->create_us / 1e3,
             floors->pages_us / 1e3);
-    snprintf(what, sizeof what, "promote %zu x %llu MiB / create + pinned copy (speed)",
+    snprintf(label, sizeof label, "promote %zu x %llu MiB / create + pinned copy (speed)",
              stores->count, (unsigned long long)stores->bytes >> 20);
-    bench_row(what, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
+    bench_row(label, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
               BENCH_AT_LEAST);
     bench_row("  until a reader has it mapped / pinned copy (speed)", bench_median(rounds->mapped),
               floors->up_us, 0.90, BENCH_AT_LEAST);
@@ -316,10 +316,10 @@ static void tell_published(const char *name, const char *why)
 static void compare_other(const char *name, double ours_us, double theirs_us, const char *ours,
                           const char *theirs)
 {
-    char what[TEXT_BYTES];
+    char label[TEXT_BYTES];
 
-    snprintf(what, sizeof what, "  %s / %s: %s", ours, name, theirs);
-    bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "  %s / %s: %s", ours, name, theirs);
+    bench_row(label, ours_us, theirs_us, 1, BENCH_AT_MOST);
 }
 
 static void compare_others(const char *program, const struct stores *stores, double sleep_us,

@@ -246,10 +246,10 @@ BENCH_UNUSED static double gpu_ring_time_reads(struct gpu_ring *rings, int count
     return best_us;
 }
 
-BENCH_UNUSED static void gpu_ring_tell(const char *what, int count, const struct gpu_ring_way *way,
+BENCH_UNUSED static void gpu_ring_tell(const char *label, int count, const struct gpu_ring_way *way,
                                        double took_us)
 {
-    fprintf(stderr, "bench: %s, %d GPU(s): %u threads of each, %u x %zu MiB, %s: %.1f ms\n", what,
+    fprintf(stderr, "bench: %s, %d GPU(s): %u threads of each, %u x %zu MiB, %s: %.1f ms\n", label,
             count, way->threads, way->buffers, way->buffer_bytes >> 20,
             way->one_stream ? "one stream" : "streams", took_us / 1e3);
 }

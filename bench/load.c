@@ -315,11 +315,11 @@ static struct floor find_floor(const floors_us floors, enum way from, enum way t
 static void print_row(const char *name, const double ours_us[BENCH_ROUNDS], size_t bytes,
                       const char *beside, struct floor floor)
 {
-    char what[96];
+    char label[96];
 
-    snprintf(what, sizeof what, "%s %zu MiB, page cache / bare %s, %d thr. (speed)", name,
+    snprintf(label, sizeof label, "%s %zu MiB, page cache / bare %s, %d thr. (speed)", name,
              bytes >> 20, beside, floor.threads);
-    bench_row(what, bench_median(ours_us), floor.us, 0.9, BENCH_AT_LEAST);
+    bench_row(label, bench_median(ours_us), floor.us, 0.9, BENCH_AT_LEAST);
 }
 
 static void open_model(const char *path, struct copy *copy)

@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 {
     double ours_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
     double parse_us[BENCH_ROUNDS], jansson_us[BENCH_ROUNDS];
-    char path[4096], what[96];
+    char path[4096], label[96];
     gmsfs_t *store;
     size_t count;
 
@@ -168,8 +168,8 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "bench: the header: ours %.1f ms, jansson %.1f\n", bench_median(parse_us) / 1e3,
             bench_median(jansson_us) / 1e3);
-    snprintf(what, sizeof what, "load %zu tensors of 4 KiB / read, parse, put", count);
-    bench_row(what, bench_median(ours_us), bench_median(floor_us), LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "load %zu tensors of 4 KiB / read, parse, put", count);
+    bench_row(label, bench_median(ours_us), bench_median(floor_us), LIMIT, BENCH_AT_MOST);
     gmsfs_close(store);
     bench_call(path, rmdir(path));
     snprintf(path, sizeof path, "%s/floor", argv[2]);

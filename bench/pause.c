@@ -167,7 +167,7 @@ static double median_of(double times_us[KILLS])
 int main(int argc, char **argv)
 {
     double ends_us[KILLS], replays_us[KILLS], pauses_us[KILLS];
-    char path[4096], what[128];
+    char path[4096], label[128];
 
     if (argc != 4) {
         fputs("usage: pause KEEPER STORE LABEL\n", stderr);
@@ -187,9 +187,9 @@ int main(int argc, char **argv)
     double floor_us = end_us + replay_us;
     fprintf(stderr, "bench: of the floor: end and beginning %.2f ms, replay %.2f ms\n",
             end_us / 1e3, replay_us / 1e3);
-    snprintf(what, sizeof what, "pause by a kill, %s: median of %d", argv[3], KILLS);
-    bench_row(what, median_of(pauses_us), floor_us, MEDIAN_LIMIT, BENCH_AT_MOST);
-    snprintf(what, sizeof what, "pause by a kill, %s: worst of %d", argv[3], KILLS);
-    bench_row(what, pauses_us[KILLS - 1], floor_us, WORST_LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "pause by a kill, %s: median of %d", argv[3], KILLS);
+    bench_row(label, median_of(pauses_us), floor_us, MEDIAN_LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "pause by a kill, %s: worst of %d", argv[3], KILLS);
+    bench_row(label, pauses_us[KILLS - 1], floor_us, WORST_LIMIT, BENCH_AT_MOST);
     return 0;
 }

@@ -77,7 +77,7 @@ static uint64_t find_worker(uint64_t keeper)
 int main(int argc, char **argv)
 {
     uint64_t keeper, worker, wakeups, private_kb;
-    char what[128], value[32], limit[32];
+    char label[128], value[32], limit[32];
 
     if (argc != 3) {
         fputs("usage: rest KEEPER LABEL\n", stderr);
@@ -93,12 +93,12 @@ int main(int argc, char **argv)
     fprintf(stderr, "bench: private memory: keeper %llu KiB, worker %llu KiB\n",
             (unsigned long long)count_private_kb(keeper),
             (unsigned long long)count_private_kb(worker));
-    snprintf(what, sizeof what, "at rest, %s: wakeups in %d s", argv[2], WATCH_S);
+    snprintf(label, sizeof label, "at rest, %s: wakeups in %d s", argv[2], WATCH_S);
     snprintf(value, sizeof value, "%llu", (unsigned long long)wakeups);
-    bench_print(what, value, "-", value, "0", wakeups == 0);
-    snprintf(what, sizeof what, "at rest, %s: private memory", argv[2]);
+    bench_print(label, value, "-", value, "0", wakeups == 0);
+    snprintf(label, sizeof label, "at rest, %s: private memory", argv[2]);
     snprintf(value, sizeof value, "%.1f MiB", (double)private_kb / 1024);
     snprintf(limit, sizeof limit, "<= %d", LIMIT_PRIVATE_KB / 1024);
-    bench_print(what, value, "-", "-", limit, private_kb <= LIMIT_PRIVATE_KB);
+    bench_print(label, value, "-", "-", limit, private_kb <= LIMIT_PRIVATE_KB);
     return 0;
 }

@@ -173,15 +173,15 @@ static double measure(void (*run)(void))
 
 static void print_row(const char *probe, const char *storm, double us, double quiet_us)
 {
-    char what[128], ours[32], floor[32], ratio[32], limit[32];
+    char label[128], ours[32], floor[32], ratio[32], limit[32];
     double bound_us = 5 * quiet_us > LEAST_US ? 5 * quiet_us : LEAST_US;
 
-    snprintf(what, sizeof what, "%s, p99, beside %s", probe, storm);
+    snprintf(label, sizeof label, "%s, p99, beside %s", probe, storm);
     bench_time_text(ours, sizeof ours, us);
     bench_time_text(floor, sizeof floor, quiet_us);
     snprintf(ratio, sizeof ratio, "%.2f", us / quiet_us);
     bench_time_text(limit, sizeof limit, bound_us);
-    bench_print(what, ours, floor, ratio, limit, us <= bound_us);
+    bench_print(label, ours, floor, ratio, limit, us <= bound_us);
 }
 
 int main(int argc, char **argv)
