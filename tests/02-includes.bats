@@ -105,7 +105,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
 }
 
-@test "what a folder keeps to itself is found where others include it" {
+@test "a folder's private header is found where others include it" {
     refused 'not among the headers that src/mover/mover.h shows' src/cli/main.c '"mover/sink.h"'
     refused 'not among the headers that src/mover/mover.h shows' src/image/image.c '"mover/sink.h"'
     refused 'not among the headers that src/triton/triton.h shows' src/cli/main.c '"triton/server.h"'

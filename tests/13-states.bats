@@ -12,7 +12,7 @@ setup() {
     [[ ${#STATES[@]} -ge 5 && ${STATES[0]} == EMPTY ]] || fail 'gmsfs_abi.h has no list of states'
 }
 
-@test "metrics have each state of every store, and the one that it is in is 1" {
+@test "metrics have each state of every store, and its present state is 1" {
     start_mount
     assert_eq "$(sed -n 's/^gmsfs_store_state{store="weights",state="\(.*\)"} [01]$/\1/p' "$M/metrics")" \
         "$(printf '%s\n' "${STATES[@]}")"

@@ -34,7 +34,7 @@ seal_and_keep() {
         "${bytes[@]}" put shape '2x4' 0 16 seal
 }
 
-# sealed_unchanged: what was sealed is all there, and nobody holds it.
+# sealed_unchanged: the sealed layout is complete, and no session holds it.
 sealed_unchanged() {
     assert_state weights LAYOUT_COMMITTED
     assert_eq "$(names "$W/allocations")" kv allocations
@@ -105,7 +105,7 @@ sealed_unchanged() {
     unchanged
 }
 
-@test "what is sealed changes its bytes alone" {
+@test "a sealed layout changes its bytes alone" {
     seal_store
     exec 5<>"$W/data"
     expect_message ENOLCK touch "$W/allocations/new"
@@ -129,7 +129,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
-@test "an abort of what is sealed gives the lock back and keeps everything" {
+@test "an abort on a sealed layout gives the lock back and keeps everything" {
     seal_store
     ctl open "$W/data" rw open "$W/allocations/kv" rw open "$W/abort" w write 1
     sealed_unchanged
@@ -162,7 +162,7 @@ sealed_unchanged() {
     expect EAGAIN open "$W/lock" rn
 }
 
-# ---- who gets it -------------------------------------------------------------------------------
+# ---- the next holder ---------------------------------------------------------------------------
 
 @test "bytes are handed on only when the process that has the memory has exited" {
     seal_and_keep
@@ -182,7 +182,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
-@test "who waits for an exit is not overtaken by a writer that comes later" {
+@test "a waiter for an exit is not overtaken by a later writer" {
     stop_mount
     start_mount writer_patience=1000
     W=$M/weights
@@ -203,7 +203,7 @@ sealed_unchanged() {
     let_go "$WAITER"
 }
 
-@test "who waits for an exit is passed when its patience is over" {
+@test "a waiter for an exit is passed when its patience is over" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -213,7 +213,7 @@ sealed_unchanged() {
     let_go "$HOLDER"
 }
 
-@test "who may not wait for an exit is told EAGAIN, and later has it" {
+@test "a writer that may not wait for an exit is told EAGAIN, and later has it" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -260,7 +260,7 @@ sealed_unchanged() {
     ctl open "$W/data" rwn
 }
 
-@test "a child that asks on its parent's connection is the one that is waited for" {
+@test "a child that asks on its parent's connection is the process to wait for" {
     # The parent takes the lock and connects; its child redeems the ticket, and outlives it.
     spawn "$GMSCTL" open "$W/ctl" rw acquire data 0 alloc 4096 1 kv '' seal export-rw 0 0 connect "$M" \
         fork-until "$T/done" redeem last 1 say child pause
@@ -276,7 +276,7 @@ sealed_unchanged() {
     ctl open "$W/data" rw
 }
 
-# ---- what does not destroy it, and what does ---------------------------------------------------
+# ---- events that keep it, and events that destroy it -------------------------------------------
 
 @test "touch, cp, rm, dd and truncate outside a session lose nothing that is sealed" {
     seal_store
@@ -295,7 +295,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=host
-@test "writing what is there outside a session writes bytes, and closing keeps them" {
+@test "writing to allocations outside a session writes bytes, and closing keeps them" {
     seal_store
     printf X | dd of="$W/allocations/kv" bs=1 conv=notrunc status=none
     assert_state weights LAYOUT_COMMITTED
@@ -394,7 +394,7 @@ sealed_unchanged() {
 
 # ---- the commands --------------------------------------------------------------------------------
 
-@test "gmsfs run --data seals what its command made, and the next one adopts it" {
+@test "gmsfs run --data seals the layout its command made, and the next one adopts it" {
     cli run --data "$W" -- bash -c 'echo "$GMSFS_MODE" && truncate -s 1M "$GMSFS_STORE/allocations/kv" &&
         printf cached | dd of="$GMSFS_STORE/allocations/kv" conv=notrunc status=none'
     assert_eq "$output" RW
@@ -413,7 +413,7 @@ sealed_unchanged() {
     assert_state weights EMPTY
 }
 
-@test "gmsfs run --data says who can still write" {
+@test "gmsfs run --data names the processes that can still write" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -423,7 +423,7 @@ sealed_unchanged() {
     cli run --data --nonblock "$W" -- true
 }
 
-@test "commands show the state, and those that read say why they cannot" {
+@test "commands show the state, and commands that read say why they cannot" {
     seal_store
     cli ls "$W"
     assert_match "$output" 'shape .* kv '
@@ -447,7 +447,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
-@test "gmsfs drain gives back what is sealed" {
+@test "gmsfs drain gives back sealed memory" {
     seal_store
     cli drain "$M"
     wait_until 5 used_is 0

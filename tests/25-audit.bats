@@ -29,7 +29,7 @@ some_are_dropped() {
     (($(awk '/^gmsfs_audit_dropped_total/ { print $2 }' "$M/metrics") > 0))
 }
 
-@test "grants, ends and revocations are lines, with who asked" {
+@test "grants, ends and revocations are lines, with their callers" {
     start_mount size=16M,audit="$T/audit"
     W=$M/weights
     commit_store
@@ -45,7 +45,7 @@ some_are_dropped() {
     assert_eq "$(stat -c %a "$T/audit")" 600
 }
 
-@test "who makes, renames and removes a store is in its lines" {
+@test "lines name the user that makes, renames and removes a store" {
     start_mount size=16M,audit="$T/audit"
     did store_created mkdir "$M/first"
     did store_created mkdir "$M/second"

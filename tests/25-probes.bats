@@ -41,7 +41,7 @@ one_liners() {
 @test "the commands of the manual run" {
     local program
     requires root sdt bpftrace
-    bpftrace -e 'BEGIN { exit() }' || skip 'this kernel lets nobody trace'
+    bpftrace -e 'BEGIN { exit() }' || skip 'this kernel allows no tracing'
     start_mount
     while IFS= read -r program; do
         spawn bpftrace -e "${program//\/usr\/bin\/gmsfs/$GMSFS} interval:s:5 { exit() }"
@@ -51,7 +51,7 @@ one_liners() {
         done
         wait_exit "$SPAWNED" 60
         assert_eq "$status" 0
-        # What a map holds is printed at the end: @us and a histogram, or @[...]: COUNT.
+        # A map's content is printed at the end: @us and a histogram, or @[...]: COUNT.
         assert_match "$(output_of "$SPAWNED")" '@us(\[[0-9]+\])?:|@\[[0-9]+, [0-9]+, [01]\]: [1-9]'
     done < <(one_liners)
 }

@@ -32,7 +32,7 @@ seconds_of() { # PART: of the last load, in hundredths
     [[ $output =~ [\(\ ]$1\ ([0-9]+)\.([0-9]{2})\ s ]] && echo $((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]}))
 }
 
-@test "a load says where its time went, also what it waited for the lock" {
+@test "a load reports its times, also the wait for the lock" {
     local holder
     start_mount size=64M
     make_model 8M 3
@@ -72,7 +72,7 @@ seconds_of() { # PART: of the last load, in hundredths
     assert_eq "$(jq -r '.tensors[] | select(.tensor == "__metadata__") | .value | type' <<<"$output")" object
 }
 
-@test "the same model twice gives the same hash, whatever the threads; other chunks another" {
+@test "the same model twice gives the same hash, with any number of threads; other chunks another" {
     start_mount size=64M
     make_model 8M
     local first
@@ -88,7 +88,7 @@ seconds_of() { # PART: of the last load, in hundredths
     cli verify --threads 3 "$M/other" "$MODEL"
 }
 
-@test "what is too large for a chunk is asked for behind sixteen chunks, so these are filled meanwhile" {
+@test "a tensor too large for a chunk is asked for behind sixteen chunks, so these are filled meanwhile" {
     requires python3 jq
     start_mount size=64M
     # shellcheck disable=SC2046 # sizes
@@ -99,7 +99,7 @@ seconds_of() { # PART: of the last load, in hundredths
     cli verify "$M/weights" "$T/large.safetensors"
 }
 
-@test "loading replaces what was there, and keeps it when loading fails" {
+@test "loading replaces the layout, and keeps it when loading fails" {
     start_mount size=64M
     make_model 4M
     cli load "$M/weights" "$MODEL"

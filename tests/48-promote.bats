@@ -76,7 +76,7 @@ committed() { # [STORE]
     at 'device host' three
 }
 
-@test "who asks for what is under way waits with it; for another place, until that has ended" {
+@test "an order for a move under way waits with it; for another place, until that has ended" {
     committed
     touch "$T/gate"
     cli demote -a "$W"
@@ -92,7 +92,7 @@ committed() { # [STORE]
     at 'device host'
 }
 
-@test "who demotes a store of which a spare is being made waits for that, and then has it leave" {
+@test "a demotion of a store whose spare is being made waits for that, and then the store leaves" {
     committed
     touch "$T/gate"
     ctl open "$W/residency" w write +host
@@ -143,7 +143,7 @@ committed() { # [STORE]
     wait_exit "$waiter"
 }
 
-@test "a demotion that somebody overtakes says that the store stays" {
+@test "an overtaken demotion says that the store stays" {
     committed
     touch "$T/gate"
     spawn "$GMSFS" demote "$W"

@@ -77,7 +77,7 @@ refused() {
     cd "$T"
     assert_eq "$(echo "$M"/*/)" "$M/other/ $M/regions/ $M/weights/" stores
     assert_state weights COMMITTED
-    # What only has such a name is a directory like others.
+    # A directory that only has such a name is like others.
     mkdir "$T/device" "$T/.fds"
     run_logged -0 "$GMSFS" image save -q "$M/weights" "$T/new"
 }

@@ -29,7 +29,7 @@ load helpers
     expect_death
 }
 
-@test "what clients still map is named, in bytes" {
+@test "memory that clients still map is named, in bytes" {
     start_mount
     "$BUILD/tests/tools/sharer" load "$M/weights" 3 2097152
     spawn "$BUILD/tests/tools/sharer" stay "$M/weights"
@@ -99,7 +99,7 @@ load helpers
     wait_exit "$KEEPER"
 }
 
-@test "who may not unmount is told who may" {
+@test "a user that may not unmount is told which users may" {
     requires root
     start_mount
     local lazy

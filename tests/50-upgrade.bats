@@ -65,7 +65,7 @@ runs_installed() {
     kill -0 "$KEEPER"
 }
 
-@test "who waits for a lock waits on through an upgrade" {
+@test "a waiter for a lock waits on through an upgrade" {
     start
     hold open "$W/lock" rw
     spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go"
@@ -227,7 +227,7 @@ runs_installed() {
     is_whole
 }
 
-@test "only root and who mounted may ask for it" {
+@test "only root and the user that mounted may ask for it" {
     start
     run_logged -1 as_user "$GMSFS" upgrade "$M"
     assert_match "$output" "$M: not upgraded: only root and the user who mounted it may: run this as one of them"
@@ -243,7 +243,7 @@ runs_installed() {
     M=$of_root
 }
 
-@test "an upgrade goes on without who asked for it, and one at a time" {
+@test "an upgrade goes on without its caller, and one at a time" {
     start
     publish
     install_program
@@ -279,7 +279,7 @@ connected() { # PID: waits in recv
     grep -q recv "/proc/$1/wchan" 2>/dev/null || [[ $(awk '{ print $1 }' "/proc/$1/syscall") == 45 ]]
 }
 
-@test "version --json tells the versions of what builds share" {
+@test "version --json tells the versions that builds share" {
     cli version --json
     jq -e '.version and .shared.state > 0 and .shared.kernel > 0 and (.shared | keys) == (.meaning | keys)' <<<"$output"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# libgmsfs as programs are built with it: what it exports, its structs, its version, C++.
+# libgmsfs as programs are built with it: its exports, its structs, its version, C++.
 #
 # tests/data/abi has what was recorded: a difference is a new interface. What has been released is
 # only added to; then `O=build tests/data/abi/record` writes it anew.
@@ -15,21 +15,21 @@ exported_symbols() {
     nm -D --defined-only "$BUILD/libgmsfs.so.0" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
 }
 
-@test "the shared library exports what was recorded, with versions" {
+@test "the shared library exports the recorded symbols, with versions" {
     diff "$ROOT/tests/data/abi/symbols" <(exported_symbols)
 }
 
-@test "structs and constants of the headers are what was recorded" {
+@test "structs and constants of the headers are the recorded ones" {
     diff "$ROOT/tests/data/abi/structs" <("$BUILD/tests/tools/abi_structs")
 }
 
-# What sanitizers and other machines make of it is not what was recorded.
+# Sanitizers and other machines change the types, so these differ from the record.
 requires_abidiff() {
     requires abidiff no-sanitizer
     requires x86_64 # which the interface was recorded on
 }
 
-@test "types of all functions and structs are what was recorded" {
+@test "types of all functions and structs are the recorded ones" {
     requires_abidiff
     "$ROOT/tests/data/abi/dump" "$BUILD/libgmsfs.so.0" >"$T/types.abi"
     run_logged -0 abidiff "$ROOT/tests/data/abi/types.abi" "$T/types.abi"

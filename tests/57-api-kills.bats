@@ -78,7 +78,7 @@ went_on() { # COUNT: so many have gone on
     [[ $(grep -c ' serves, ' "$LOG") -ge $1 ]]
 }
 
-# It runs for a moment with each of them, which is then killed: none gets to the end of what it asks for.
+# It runs for a moment with each of them, which is then killed: none gets to the end of its requests.
 @test "one attach goes on over worker after worker" {
     local kills=0 worker
     start_mount size=64M,granularity=4K

@@ -55,7 +55,7 @@ load gmsctl
     assert_match "$output" "$W: no room for [0-9]+ allocations: .*; mount with a larger limit"
 }
 
-@test "what the daemon may not open is ENFILE: EMFILE would be the limit of whoever asked" {
+@test "a file beyond the daemon's limit is ENFILE: EMFILE would be the limit of the caller" {
     local worker limits
     start_weights
     worker=$(worker_of "$KEEPER")
@@ -73,7 +73,7 @@ load gmsctl
     assert_state weights COMMITTED
 }
 
-@test "what the daemon may not open is ENFILE on .fds, too" {
+@test "a file beyond the daemon's limit is ENFILE on .fds, too" {
     local worker limits
     start_mount
     worker=$(worker_of "$KEEPER")

@@ -55,7 +55,7 @@ kills_at() {
     kill_all run "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}" "$@"
 }
 
-@test "GMSFS_KILL_CONTROL: what is wrong with it is said" {
+@test "GMSFS_KILL_CONTROL: mistakes in it are reported" {
     GMSFS_KILL_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
     assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
 }
@@ -97,25 +97,25 @@ trials_of() {
     kills_at 31 0 look lock
 }
 
-@test "a worker that is killed at some step of what is done to memory" {
+@test "a worker that is killed at some step of requests for memory" {
     kills_at 31 0 memory
 }
 
-@test "a worker that is killed at some step of appending, listing, sealing, and of waking who polls" {
+@test "a worker that is killed at some step of appending, listing, sealing, and of waking pollers" {
     kills_at 31 0 writes lists seals wakes
 }
 
-@test "a worker that is killed at some step of what is done to entries, stores, tickets, budgets" {
+@test "a worker that is killed at some step of requests for entries, stores, tickets, budgets" {
     kills_at 29 0 entries stores tickets regions budgets
 }
 
-@test "a worker that is killed at some step of what GMS clients ask for" {
+@test "a worker that is killed at some step of GMS clients' requests" {
     export GMSFS_TEST_SOCKETS=$T/s
     mkdir "$T/s"
     OPTIONS=,gms,gms_dir=$T/s,gms_ordinal=0,uuid=8f3c0d5e-5a57-4b0e-9c11-3d0e6a1f2b4c kills_at 37 0 gms
 }
 
-@test "a worker that is killed at some step of what Triton clients ask for by another process, by HTTP and gRPC" {
+@test "a worker that is killed at some step of Triton clients' requests by another process, by HTTP and gRPC" {
     python_setup
     python_with ctypes
     export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
@@ -167,7 +167,7 @@ copiers_at() {
     kill_all copiers "size=64M,host_size=32M,spill=$T/spill,spill_size=32M" "$@"
 }
 
-@test "a copier that is killed at some step of a promotion, a demotion, to the disk and back: nobody notices" {
+@test "a copier killed at some step of a promotion, a demotion, to the disk and back is not noticed" {
     copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
 }
 

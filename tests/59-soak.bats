@@ -61,7 +61,7 @@ teardown() {
     assert_eq "$status" 0 'exit status'
 }
 
-@test "what fails is told, with the way to repeat it" {
+@test "a failure is reported, with the way to repeat it" {
     common_requirements
     spawn soak --seconds 600 --stores 2 --clients 3
     wait_until 20 driver_works
@@ -72,7 +72,7 @@ teardown() {
     assert_match "$(output_of "$SPAWNED")" "make soak SEED=$SEED SECONDS=600 STORES=2 "
 }
 
-@test "what hangs is written down before the end" {
+@test "a hang is written down before the end" {
     common_requirements
     touch "$T/gate" # transfers wait as long as it is there
     export GMSFS_GATE=$T/gate
