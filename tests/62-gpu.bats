@@ -72,7 +72,7 @@ used_is() { # BYTES
             wait_exit "$hand"
         done
     done
-    # What is committed is whole, the rest came back.
+    # The committed store is whole, the rest came back.
     for store in a b c d; do
         wait_until 20 grep -qxE 'EMPTY|COMMITTED' "$M/$store/state"
     done
@@ -81,7 +81,7 @@ used_is() { # BYTES
     wait_until 20 used_is 0
 }
 
-# By the device's own account, where there is one: what all processes hold, in MiB.
+# By the device's own account, where there is one: memory of all processes, in MiB.
 smi_used() {
     nvidia-smi --id=0 --query-gpu=memory.used --format=csv,noheader,nounits
 }
@@ -97,7 +97,7 @@ again() {
     done
 }
 
-@test "a worker that dies again and again is noticed neither by readers of what they mapped nor by a writer" {
+@test "a worker that dies again and again is noticed neither by readers of their mappings nor by a writer" {
     start_gpu
     local kills=0 pids=() before
     mkdir "$M"/{a,b,c}
@@ -114,7 +114,7 @@ again() {
         before=$(grep -c ' serves, ' "$LOG" || true)
         kill -KILL "$(worker_of "$KEEPER")"
         wait_until_any 60 resumed_more_than "$before"
-        sleep "0.$((RANDOM % 300 + 100))" # moments between two kills are what is tested
+        sleep "0.$((RANDOM % 300 + 100))" # the moments between two kills are tested
         for pid in "${pids[@]}"; do
             process_lives "$pid" || fail "a client ended: $(output_of "$pid")"
         done
@@ -160,7 +160,7 @@ again() {
 
 @test "a tensor of more than 4 GiB arrives whole, through the page cache and past it" {
     requires gpu python3 # 5 GiB of memory
-    # Sparse: all zeros but what stands around the places where 32 bits end.
+    # Sparse: all zeros except around the places where 32 bits end.
     python3 - "$T/large.safetensors" <<'EOT'
 import json, struct, sys
 sizes = [3, 5 * 2**30 + 1]
@@ -222,7 +222,7 @@ sleeper_after() {
     assert_match "$output" stale
 }
 
-@test "a sleeper holds no memory: what it mapped goes when the store is removed" {
+@test "a sleeper holds no memory: its mapping goes when the store is removed" {
     start_gpu
     mkdir "$M/other"
     hand fill "$M/other" 2 $((8 << 20)) 41
@@ -239,7 +239,7 @@ sleeper_after() {
     hand check "$M/weights" 51
 }
 
-@test "memory that was somebody's shows nothing of it to the next user" {
+@test "freed memory shows none of its old bytes to the next user" {
     requires root setpriv
     start_gpu
     hand fill "$M/weights" 16 $((8 << 20)) 61
@@ -292,7 +292,7 @@ fill_device() {
     fds=$(find "/proc/$worker/fd" | wc -l)
     hand cycles "$M/weights" "$cycles" $((2 << 20)) 82
     has_descriptors() { [[ $(find "/proc/$worker/fd" | wc -l) == "$fds" ]]; }
-    # What a process that ended had open is given back after its end is seen.
+    # The open files of an ended process are given back after its end is seen.
     wait_until 20 has_descriptors
     assert_eq "$(device .used_bytes)" $((4 << 20))
     "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
@@ -310,7 +310,7 @@ no_context_of() { # PID...
 @test "the daemon has neither a context nor device memory of its own by the driver's account" {
     requires gpu # the fake driver keeps no such account
     local idle worker
-    # What any process costs that has opened the driver, context or not.
+    # The cost of any process that has opened the driver, with a context or without.
     spawn_hand opened open
     idle=$(smi_used)
     kill -KILL "$SPAWNED"
@@ -350,7 +350,7 @@ torch_tests() {
     torch_tests test_torch.Reading
 }
 
-@test "the Python package publishes from the GPU and the host what another process reads" {
+@test "another process reads the tensors that the Python package publishes from the GPU and the host" {
     torch_tests test_torch.Publishing
 }
 
@@ -358,7 +358,7 @@ torch_tests() {
     torch_tests test_modules
 }
 
-@test "transformers models on the GPU share a store and give what a plain load gives" {
+@test "transformers models on the GPU share a store and equal a plain load" {
     requires gpu transformers
     torch_tests test_transformers
 }
@@ -436,7 +436,7 @@ others_hold_at_most() { # BYTES
     cmp /etc/passwd "$M/weights/allocations/a"
 }
 
-@test "many shapes that torch captures in any order give what eager work gives, after sleep too" {
+@test "many shapes that torch captures in any order equal eager work, after sleep too" {
     torch_tests test_graphs_torch.Shapes
 }
 
@@ -444,7 +444,7 @@ others_hold_at_most() { # BYTES
     torch_tests test_graphs_torch.Freeing alloc_timeout=1
 }
 
-@test "graphs of one pool run one after the other, whoever launches them" {
+@test "graphs of one pool run one after the other, from all threads and streams" {
     torch_tests test_graphs_torch.Launching
 }
 

@@ -79,7 +79,7 @@ there_and_back() { # [STORE]
     assert_eq "$(copier)" "$pid"
 }
 
-@test "without a host tier nobody starts a copier at mount" {
+@test "without a host tier no copier starts at mount" {
     start_mount size=64M
     never_within 1 copier
 }
@@ -92,7 +92,7 @@ there_and_back() { # [STORE]
     assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*' -o -name 'context.*')" ''
 }
 
-@test "a copier that is killed in the middle of a move, each way, is replaced and nobody notices" {
+@test "a copier killed in the middle of a move, each way, is replaced unnoticed" {
     local way pid
     start_gpu
     publish weights
@@ -140,7 +140,7 @@ has_failed_with() { # ERRNO
     there_and_back
 }
 
-@test "a reader whose store cannot be copied back is told EIO, and the copy that it has stays whole" {
+@test "a reader whose store cannot be copied back is told EIO, and the store's copy stays whole" {
     local reader
     start_gpu
     publish weights
@@ -211,7 +211,7 @@ has_failed_with() { # ERRNO
     there_and_back
 }
 
-@test "what is on the host stays mapped in the copier until that copy goes" {
+@test "a copy on the host stays mapped in the copier until it goes" {
     local with_copy
     requires root || return 0
     start_gpu
