@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/check-includes and check-circles, and what scripts/lint looks for itself, find what they are
-# there to find.
+# scripts/check-includes, check-circles and the checks in scripts/lint itself find the violations that they
+# are there to find.
 
 load helpers
 

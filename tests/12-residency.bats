@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Where the bytes of a store are: the file `residency`, moves between tiers, and who may come in
+# The place of a store's bytes: the file `residency`, moves between tiers, and the clients let in
 # meanwhile. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # A step of a move waits as long as $GMSFS_MOVE_GATE exists.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The states of a store stand in one list, GMSFS_STATE_LIST of gmsfs_abi.h: whatever names states names all
-# of them. (Python's are held against the header by tests/python/test_abi.py.)
+# The states of a store stand in one list, GMSFS_STATE_LIST of gmsfs_abi.h; every text that names states
+# names all of them. (tests/python/test_abi.py compares Python's with the header.)
 
 load helpers
 

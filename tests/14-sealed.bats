@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sealed layouts: a shape that is final, whose bytes outlive each writer and are handed to the next one when
-# nobody else can write them any more.
+# Sealed layouts: the shape is final; the bytes outlive each writer and go to the next one when no other
+# process can write them any more.
 #
 # shellcheck disable=SC2016 # jq programs
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
@@ -16,8 +16,8 @@ setup() {
     W=$M/weights
 }
 
-# seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; nobody holds
-# the store afterwards, and nobody ever had its memory.
+# seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; no session
+# remains, and no client ever had its memory.
 seal_store() {
     local bytes=(pwrite 0 cached)
     [[ $BACKEND == host ]] || bytes=()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Named regions of shared memory: how the tree shows them, whose they are, and what ends them. What
-# calls of the library answer is in tests/api/test_regions*.c.
+# Named regions of shared memory: their files, their owners, and their ends. tests/api/test_regions*.c
+# tests the library's calls.
 
 load helpers
 load gmsctl

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What becomes of a store's move when something goes wrong: who has a part in it is killed at each of
-# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves and 59-crash-sample), memory
-# lacks, a victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# Faults during a store's move: each process that takes part is killed at each of its steps (clients, the
+# worker, the keeper, a drainer; the copier is in 63-cuda-moves and 59-crash-sample), memory runs out, a
+# victim is in use. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
-# last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
+# last, and two parts that find nothing left. The gate lets the given number of steps through, then holds.
 #
 # shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The lock as processes meet it: who gets it, who waits, who belongs to a session. How sessions end is
-# in 21-sessions.bats; the rules themselves are explored by tests/unit/test_lock_states.
+# The lock as processes meet it: its holders, its waiters, the members of a session. 21-sessions.bats
+# tests the ends of sessions; tests/unit/test_lock_states explores the rules themselves.
 
 load helpers
 load gmsctl

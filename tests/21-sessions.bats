@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# How sessions and waits end, and what is kept: commit, abort, death, places, revocation.
+# The ends of sessions and waits, and the state kept after them: commit, abort, death, places, revocation.
 
 load helpers
 load gmsctl

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs drain STORE: who asks waits, who holds it is told to leave, nothing is discarded, and with
-# the end of the command the store lets in again.
+# gmsfs drain STORE: new requests wait, holders are told to leave, nothing is discarded, and at the end
+# of the command the store lets in again.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
 

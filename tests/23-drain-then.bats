@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs drain --then: a store that was drained moves before anybody is let in again, and what stops
-# the drainer leaves it whole. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# gmsfs drain --then: a drained store moves before it lets in again, and stays whole if the drainer is
+# stopped. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
 

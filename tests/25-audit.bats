@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The audit: a file with a line for every event, whatever becomes of its disk. And signals that mean
-# nothing to a mount.
+# The audit: a file with a line for every event, in spite of faults of its disk. And signals without a
+# meaning for a mount.
 
 load helpers
 load gmsctl

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What tools that copy into a store set beside the bytes: times are kept or refused, temporary names are
-# taken, modes and owners are the store's.
+# Attributes that tools set when they copy into a store: times are kept or refused, temporary names are
+# accepted, modes and owners are the store's.
 #
 # Everything that writes is run by `gmsfs run -w`, which commits.
 #

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Other people's tools on the files of a mount: those that go by the size that stat(2) tells, and those
-# that read by sendfile(2), splice(2) or mmap(2), see what read(2) gives.
+# Common tools on the files of a mount: tools that trust the size of stat(2), and tools that read by
+# sendfile(2), splice(2) or mmap(2), see the bytes of read(2).
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
@@ -23,7 +23,7 @@ list_texts() {
     printf '%s\n' "$M"/{device,metrics,pools} "$W"/{state,residency,layout_hash,layout,info,sessions}
 }
 
-# Those whose text stays as it is while nobody does anything.
+# The files whose text stays the same on an idle mount.
 list_quiet_texts() {
     list_texts | grep -v -e '/device$' -e '/metrics$'
 }
@@ -227,7 +227,7 @@ try:
     sys.exit("a shared mapping of a text")
 except OSError as error:
     assert error.errno == errno.ENODEV, error
-except ValueError: # Python refuses to map what is empty
+except ValueError: # Python refuses to map an empty file
     pass
 if size:
     os.write(1, mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)[:])

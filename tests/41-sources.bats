@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What gmsfs load takes: GGUF files, directories, and a store that is not there yet; and what it
-# says of files that it does not take.
+# Sources of gmsfs load: GGUF files, directories, and a store that is not there yet; and its errors for
+# other files.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs image: of what is damaged or unfinished nothing is used, whatever interrupts a save or a load leaves
-# what can be gone on with, and a full disk is said.
+# gmsfs image: no part of a damaged or unfinished image is used, every interrupted save or load can be
+# resumed, and a full disk is reported.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

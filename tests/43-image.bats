@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs image: a store into a directory and back, exactly, and what the directory has to be. What goes wrong
-# with images is in 43-image-faults.bats.
+# gmsfs image: a store into a directory and back, exactly, and the requirements on the directory.
+# 43-image-faults.bats tests faults of images.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What looking at a mount tells where not all of it can be seen: errors that are answers, stores of
-# others, stores whose names begin with a dot.
+# Status of a mount of which the caller cannot see all: errors that are answers, stores of others, stores
+# with names that begin with a dot.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

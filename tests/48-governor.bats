@@ -165,7 +165,7 @@ in_turn() { # WORDS: these lines are in the log of the engines, in this order
     assert_match "$output" "sh -c '.*engine batch sleep' && # "
     assert_match "$output" "gmsfs promote -q --timeout 300 $M/code && # "
     assert_match "${lines[-1]}" "^sh -c '.*engine code wake' # "
-    # They are what a shell can run.
+    # A shell can run them.
     mkdir "$T/bin"
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$GMSFS" >"$T/bin/gmsfs"
     chmod +x "$T/bin/gmsfs"
@@ -262,7 +262,7 @@ refute_log() {
     assert_match "$(cat "$M/batch/residency")" '^host'
 }
 
-is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may go on, too
+is_awake() { # MODEL: by either waker or both: the hook of a killed one may go on, too
     (($(info_of "$1" .held) > 0))
 }
 

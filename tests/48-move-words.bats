@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What gmsfs promote and demote say where a store does not move: which one, who or what is in the
-# way, and the way out.
+# Messages of gmsfs promote and demote where a store does not move: the store, the obstacle, and the way
+# out.
 #
 # shellcheck disable=SC2034,SC2153,SC2154 # MOUNT_VIA, HOLDER are of helpers.bash; output is set by bats' run
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs promote, demote and wait resident: moves by command, and what they say where one cannot be.
+# gmsfs promote, demote and wait resident: moves by command, and the errors for impossible moves.
 # GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # shellcheck disable=SC2154 # output is set by bats' run

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a mount has, and has not, as what commands read and write: a source in the store that is
-# loaded, an image where there are none, a store that is not there.
+# Paths inside a mount, existing or not, as sources and targets of commands: a source in the store that
+# is being loaded, an image in a mount, a store that is not there.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs umount answers when the memory is back, or says what has it.
+# gmsfs umount answers when the memory is free, or names the processes that have it.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -112,7 +112,7 @@ load helpers
     assert_state weights EMPTY
 }
 
-@test "what fusermount3 fails at is said once, and that it is not there too" {
+@test "an error of fusermount3 is reported once, and its absence too" {
     requires user-fuse
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=("${AS_USER[@]}")

@@ -182,7 +182,7 @@ ask_until_refused() {
     start_mount
     ask_until_refused connect "$M" request 00112233445566778899aabbccddeeff 8 receive
     grep -q "3 workers in a row ended while they served one request on .fds, of process $SPAWNED of user $EUID" "$LOG"
-    touch "$T/go" # and what else it asks is answered: the ticket is nobody's
+    touch "$T/go" # and its next request is answered: the ticket is unknown
     wait_exit "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
 }

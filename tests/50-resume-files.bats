@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What open files and connections have besides the state outlives a worker that dies.
+# The content of open files and connections that is not in the state outlives a worker that dies.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
@@ -191,7 +191,7 @@ sequence_is_whole() { # FILE...: every event, once
     wait_exit "$SPAWNED"
     assert_eq "$status" 0 "$(output_of "$SPAWNED")"
     output_of "$SPAWNED" | sed '/^begun$/d; /^read$/,$d' >"$T/read"
-    # what was read is one text of the time before: it knows of no store that came later, nor of a death
+    # the text is of the time before: it knows of no store that came later, nor of a death
     run_logged ! grep -q 'grown' "$T/read"
     grep -qx 'gmsfs_recoveries_total 0' "$T/read"
     [[ $(wc -l <"$T/read") -ge $(($(wc -l <"$T/before") - 1)) ]]
@@ -247,7 +247,7 @@ waits_for_holders() {
     wait_until 5 waits_for_holders
     assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
     assert_eq "$(jq .draining "$M/device")" true draining
-    printf x >"$T/deaths" # somewhere in what is asked meanwhile
+    printf x >"$T/deaths" # at one of the requests meanwhile
     wait_until_any 10 resumed_more_than 2
     kill -STOP "$SPAWNED"
     let_go "$HOLDER"

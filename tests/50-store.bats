@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A service manager holds the keeper's descriptors: where the keeper is killed, the one that is started again goes
-# on with the same mount. tests/tools/descriptor_store.py stands in for systemd.
+# A service manager holds the keeper's descriptors: after the keeper is killed, the restarted keeper goes on
+# with the same mount. tests/tools/descriptor_store.py stands in for systemd.
 #
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 

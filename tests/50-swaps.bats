@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Takeovers and upgrades, forth and back between two builds, while clients of every kind are at work: locks, sessions
-# and what is mapped are right after each as they were right before.
+# and mappings are right after each as they were right before.
 #
 # shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
 

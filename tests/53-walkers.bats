@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Programs that read every file of a tree, over a mount with a store in every state at once: each comes to an
-# end, what can be read is read whole, and nothing is changed by it: no lock, no state, no place of a store.
+# end, reads every readable file whole, and changes nothing: no lock, no state, no place of a store.
 #
 # A walker is no member of a session, so every holder of a lock here is a process of its own.
 #

@@ -3,8 +3,8 @@
 #
 # libgmsfs as programs are built with it: its exports, its structs, its version, C++.
 #
-# tests/data/abi has what was recorded: a difference is a new interface. What has been released is
-# only added to; then `O=build tests/data/abi/record` writes it anew.
+# tests/data/abi has the record: a difference is a new interface. Changes only add to a released interface;
+# then `O=build tests/data/abi/record` writes the record anew.
 
 load helpers
 
@@ -81,7 +81,7 @@ requires_abidiff() {
     g++ -std=c++17 -fno-exceptions -Wall -Wextra -Werror -I"$ROOT/libgmsfs" -o "$T/p" \
         "$ROOT/tests/data/abi/program.cc" "$BUILD/libgmsfs.a" -pthread ${SANITIZE:+"-fsanitize=$SANITIZE"}
     "$T/p" "$M/weights"
-    [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed what it opened
+    [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed its files
 }
 
 # ---- the manual --------------------------------------------------------------------------------

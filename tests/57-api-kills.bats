@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
-# whoever calls libgmsfs notices nothing. Those of groups, graph pools and places are in
+# callers of libgmsfs notice nothing. The programs of groups, graph pools and places are in
 # 57-group-kills.
 
 load helpers

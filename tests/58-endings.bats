@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What happens while something else is still ending: memory that is being freed, spools that are
-# being sealed, descriptors that have run out, a daemon with nothing to do.
+# Requests while earlier ones are still ending: memory that is being freed, spools that are being sealed,
+# descriptors that have run out, an idle daemon.
 
 load helpers
 load gmsctl

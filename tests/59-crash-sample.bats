@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Some of `make crash-test`: the worker is killed at random moments, and at certain steps of what it
-# does for a client, the copier at some of its own; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
+# A part of `make crash-test`: the worker is killed at random moments, and at certain steps of a client's
+# requests, the copier at some of its own steps; clients notice no more than a pause. Sanitized builds are slow:
+# they are killed at fewer steps.
 
 load helpers
 load python

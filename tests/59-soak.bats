@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# `make soak`, for a few seconds: it ends well, it can be interrupted, and it tells the truth about
-# what fails and what hangs.
+# `make soak`, for a few seconds: it ends well, it can be interrupted, and it reports failures and hangs
+# truly.
 
 load helpers
 

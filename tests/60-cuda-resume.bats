@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A worker that goes on for another one, over the fake driver, when the driver hangs or fails: what
-# exists is served, and only who makes memory waits or is told.
+# A replacement worker over the fake driver, when the driver hangs or fails: existing memory is served;
+# only requests that make memory wait or fail.
 
 load helpers
 load gmsctl

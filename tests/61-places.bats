@@ -291,7 +291,7 @@ reading() { # prints the stores with spares being read
     let_go "$WAITER"
 }
 
-# idle STORE: it fills the device with others, and nobody uses it; weights, and who waits for it, need
+# idle STORE: it fills the device with others, and is unused; weights, and its waiter, need
 # less than it has.
 idle() {
     committed "$1" $((20 << 20))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What must hold of a store in GPU memory, whoever looks: bytes, addresses, locks, memory that
+# Properties of a store in GPU memory, for every kind of client: bytes, addresses, locks, memory that
 # comes back. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as
 # `make gpu-check` does.
 
@@ -17,7 +17,7 @@ setup() {
         # shellcheck disable=SC2034 # start_mount's
         BACKEND=cuda
         SIZE=1T            # all that it has
-        SPARE=$((4 << 30)) # what the tests that fill it leave free
+        SPARE=$((4 << 30)) # left free by the tests that fill it
     else
         fake_gpus 'memory 256'
         SIZE=256M SPARE=$((32 << 20))

@@ -1,9 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# read(2) and write(2) of GPU memory, over the fake driver: the copier that does it, what becomes of
-# its death and of what hangs, and what it leaves behind. That the bytes are right in every other way
-# is 32-transfers, which runs on fake GPUs as well.
+# read(2) and write(2) of GPU memory, over the fake driver: the copier that does it, its death, its hangs,
+# and its leftovers. 32-transfers, which runs on fake GPUs as well, tests the bytes in all other ways.
 #
 # shellcheck disable=SC2016 # bodies of shells
 

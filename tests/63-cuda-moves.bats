@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The copier's moves between GPU memory and the host tier, over the fake driver: its lanes, what
-# becomes of its death and of calls that fail, and what it leaves behind. What moves mean for a store is
-# 12-residency, which runs on fake GPUs as well.
+# The copier's moves between GPU memory and the host tier, over the fake driver: its lanes, its death,
+# failing calls, and its leftovers. 12-residency, which runs on fake GPUs as well, tests a store's view of
+# moves.
 #
 # shellcheck disable=SC2154 # output, status are set by bats' run
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# python/gmsfs over a mount of host memory: each test here is a file of tests/python, whose own tests
-# have a store each.
+# python/gmsfs over a mount of host memory: each test here is a file of tests/python; each test of that file
+# has a store of its own.
 
 load helpers
 load python

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Clients of the GMS protocols: what they say and are told is in the unittest files of tests/python that
-# the first tests run; here is what their sockets are as files, and what a shell sees of them.
+# Clients of the GMS protocols: their messages are tested by the unittest files of tests/python that the
+# first tests run; the rest tests their sockets as files, and a shell's view of them.
 
 load helpers
 load python

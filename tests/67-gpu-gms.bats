@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# GMS clients of GPU memory: how they find its sockets, and that what comes over them is memory that
-# the driver imports, maps and shares. On the fake driver; with GMSFS_GPU=real on device 0 of this
-# machine, as `make gpu-check` does. What is said over the sockets, whatever the memory is, 66-gms tests.
+# GMS clients of GPU memory: they find its sockets, and receive memory that the driver imports, maps and
+# shares. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as `make gpu-check` does.
+# 66-gms tests the messages over the sockets, for any memory.
 
 # shellcheck disable=SC2154 # output and lines are set by bats' run
 
