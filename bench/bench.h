@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench - what the programs of `make bench` share: a clock, medians, and a row of the table
+ * bench - shared by the programs of `make bench`: a clock, medians, and a row of the table
  *
  * Each program measures ours and the floor in turn, BENCH_ROUNDS times, and prints rows; bench/run
- * prints the head of the table and counts what was missed.
+ * prints the head of the table and counts the missed limits.
  */
 #ifndef GMSFS_BENCH_H
 #define GMSFS_BENCH_H
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define BENCH_ROUNDS      5
-#define BENCH_ROUNDS_MOST 25 /* of what takes a few milliseconds, and is easily disturbed */
+#define BENCH_ROUNDS_MOST 25 /* for times of a few milliseconds, which are easily disturbed */
 #define BENCH_UNUSED      __attribute__((unused))
 
 enum bench_sense {
@@ -33,7 +33,7 @@ BENCH_UNUSED static _Noreturn void bench_die(const char *label, int error)
     exit(2);
 }
 
-/* Passes on what is not negative. `system_call`: the error is in errno. */
+/* Returns a result of a system call that is not negative; ends the program by errno otherwise. */
 BENCH_UNUSED static int bench_call(const char *label, int result)
 {
     if (result < 0)
@@ -94,7 +94,8 @@ BENCH_UNUSED static void bench_print(const char *label, const char *ours, const 
     fflush(stdout);
 }
 
-/* The ratio as the limit is said: of times (at most), or of speeds (at least). */
+/* Prints a row with the ratio that the limit applies to: of times (at most), or of speeds (at
+ * least). */
 BENCH_UNUSED static void bench_row(const char *label, double ours_us, double floor_us, double limit,
                                    enum bench_sense sense)
 {
@@ -109,7 +110,7 @@ BENCH_UNUSED static void bench_row(const char *label, double ours_us, double flo
                 sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
 }
 
-/* Of speeds, for comparison only. */
+/* Prints a ratio of speeds without a limit. */
 BENCH_UNUSED static void bench_row_told(const char *label, double ours_us, double floor_us)
 {
     char ours[32], floor[32], value[32];
@@ -120,7 +121,7 @@ BENCH_UNUSED static void bench_row_told(const char *label, double ours_us, doubl
     bench_print(label, ours, floor, value, "-", 1);
 }
 
-/* The limit is of the time itself. */
+/* Prints a row with a limit on the time itself. */
 BENCH_UNUSED static void bench_row_within(const char *label, double ours_us, double limit_us)
 {
     char ours[32], bound[32];
@@ -130,7 +131,7 @@ BENCH_UNUSED static void bench_row_within(const char *label, double ours_us, dou
     bench_print(label, ours, "-", "-", bound, ours_us <= limit_us);
 }
 
-/* Thousands of descriptors are in the hands of those who give, and of a floor. */
+/* Raises the limit of open files: senders and floors hold thousands of descriptors. */
 BENCH_UNUSED static void bench_raise_descriptors(void)
 {
     struct rlimit limit;

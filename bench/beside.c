@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside - how long one store's `state` takes to read while another store does what is large
+ * beside - the time to read one store's `state` during large requests to another store
  *
  *   beside MOUNT METADATA_MIB ALLOCATIONS BYTES
  *
  * A child commits METADATA_MIB of metadata, and removes that store and one of ALLOCATIONS;
- * meanwhile this process reads. The floor is the same read while nobody does anything.
+ * meanwhile this process reads. The floor is the same read on an idle mount.
  */
 #include <gmsfs.h>
 #include <stdatomic.h>

@@ -4,8 +4,8 @@
  *
  *   disk GMSFS STORE MODEL DIR [gpu]
  *
- * Ours is what the commands say of themselves: from the first byte to the last one on the disk or
- * in memory, without lock, context and metadata; the command's own time goes to stderr. The floor
+ * Ours is the time that the commands print: from the first byte to the last one on the disk or in
+ * memory, without lock, context and metadata; the command's whole time goes to stderr. The floor
  * is one file of as many bytes in DIR, by bare parallel calls, the best of 1 to 16 threads and of
  * the ways that the file system has, and fsync(2). With `gpu` saving is held against the slower of
  * that and bare copies from the device into pinned memory. A tmpfs is no disk to load from.
@@ -31,7 +31,7 @@ struct disk_bench {
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-/* What is before " GB/s" in the last line that has it. */
+/* Returns the number before " GB/s" in the last line that has it. */
 static double parse_rate(const char *output)
 {
     const char *found = NULL, *at = output;
@@ -43,7 +43,7 @@ static double parse_rate(const char *output)
     return found ? strtod(found, NULL) : 0;
 }
 
-/* Runs it to its end and gives what it printed. */
+/* Runs a command to its end and stores its output. */
 static void run_command(const char *const arguments[], char output[OUTPUT_BYTES])
 {
     int pair[2], status = 0;
@@ -199,7 +199,7 @@ static void bench_saving(struct disk_bench *bench, const char *dir, double devic
     print_save(bench, "image save", image_us, disk_us, device_us, &run);
 }
 
-/* The file that was saved is the one that is loaded, and read for the floor. */
+/* Loads the saved file, and reads it for the floor. */
 static void bench_loading(struct disk_bench *bench)
 {
     double load_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
@@ -208,7 +208,7 @@ static void bench_loading(struct disk_bench *bench)
     char label[96];
 
     disk_choose(&run, 1u << DISK_DIRECT);
-    time_load(bench); /* memory that nobody had yet costs more, once */
+    time_load(bench); /* fresh memory costs more, once */
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         floor_us[round] = disk_time(&run);
         load_us[round] = time_load(bench);

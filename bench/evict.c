@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evict - who leaves the device, among as many stores as a mount may have, against one sort of them
+ * evict - the choice of victims among as many stores as a mount may have, against one sort of them
  *
  * Every store may go: the first row takes one victim, the second half of them all. The floor is one
  * qsort(3) of rows of that size by when they were used.

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_load - `gmsfs load` of a file in the page cache to a GPU, against what the machine can do
+ * gpu_load - `gmsfs load` of a file in the page cache to a GPU, against the machine's floor
  *
  *   gpu_load GMSFS STORE MODEL OTHERS
- *   gpu_load one STORE MODEL ROUNDS    prints what each copy took, in microseconds
- *   gpu_load look STORE MODEL ROUNDS   the same, and which calls it made
+ *   gpu_load one STORE MODEL ROUNDS    prints the time of each copy, in microseconds
+ *   gpu_load look STORE MODEL ROUNDS   the same, and the calls it made
  *
- * Ours is the time from the first byte read to the last byte on the device, as the command itself
- * takes it: of the first load of a process, with what of the pinning of its ring was not done while
- * the context and the store's memory were made, and into memory that nobody has touched, and of the
- * next one, into the same memory as the floor's copies. The floor is the slower of two: all bytes
- * read into pinned memory by 4 to 16 threads, the best of these, and as many bytes copied to the
- * device from pinned memory in one large copy. What rings of several shapes take by bare calls is
- * told beside the table, and the best of them in it.
+ * Ours is the time from the first byte read to the last byte on the device, as the command measures
+ * it, of two loads of a process. The first goes into untouched memory, and its time includes the
+ * pinning of its ring that was not done while the context and the store's memory were made; the
+ * second goes into the same memory as the floor's copies. The floor is the slower of two: all bytes
+ * read into pinned memory by the best of 4 to 16 threads, and as many bytes copied to the device
+ * from pinned memory in one large copy. The times of rings of several shapes by bare calls are
+ * printed beside the table, and the best of them in it.
  * OTHERS MODEL is a program that prints "NAME MICROSECONDS" for each loader that it finds, or NAME
  * and a word that says why there is no time.
  */
@@ -108,7 +108,7 @@ static void look_at_ours(const char *self, const char *store, const char *model)
         bench_die("gpu_load look", EIO);
 }
 
-/* What the shapes of a ring are worth here; the best of them. */
+/* Prints the times by the ring's shape. Returns the best one. */
 static double look_at_rings(const char *model)
 {
     struct gpu_ring ring;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_ring - what moving a file to GPUs costs at least: bare preads into pinned memory, bare copies
+ * gpu_ring - the least cost of moving a file to GPUs: bare preads into pinned memory, bare copies
  * from there, or both
  *
  * For gpu_load.c and gpu_load_several.c. Each GPU has a process of its own, so that nothing of the
@@ -25,7 +25,7 @@
 #define GPU_RING_GPUS_MAX     8
 
 struct gpu_ring_way {
-    int reads, copies;         /* what is done with the bytes */
+    int reads, copies;         /* true if the bytes are read, copied */
     int one_stream;            /* of all threads; else each has its own */
     unsigned threads, buffers; /* buffers: of a thread */
     size_t buffer_bytes;       /* all of them within GPU_RING_PINNED_BYTES */
@@ -254,7 +254,7 @@ BENCH_UNUSED static void gpu_ring_tell(const char *label, int count, const struc
             way->one_stream ? "one stream" : "streams", took_us / 1e3);
 }
 
-/* Both, by each of some rings; the best one of one round, and what it took. Each is told. */
+/* Times reads and copies by each of some rings, and prints each time. Returns the fastest ring. */
 BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, int count,
                                                         double *took_us_of_best)
 {

@@ -20,7 +20,7 @@ static void name_of(char key[64], size_t number)
     snprintf(key, 64, "model.layers.%zu.mlp.experts.%zu.weight", number / 64, number % 64);
 }
 
-/* What the mappings took of the device. */
+/* The device memory under the mappings. */
 struct slabs {
     size_t count;
     uint64_t bytes; /* of all of them */

@@ -14,10 +14,10 @@
 #include "gpu_copies.h"
 #include "places.h"
 
-#define COLD_MORE_US 5000.0  /* what a cold switch may take beyond 1.05 of its floor */
+#define COLD_MORE_US 5000.0  /* most time of a cold switch beyond 1.05 of its floor */
 #define WARM_TIMES   8       /* in each round */
-#define WARM_MOST_US 1000.0  /* what a warm switch may take, where the driver's calls leave that */
-#define REST_US      1500000 /* in which the copier pins what came */
+#define WARM_MOST_US 1000.0  /* most time of a warm switch, where the driver's calls permit it */
+#define REST_US      1500000 /* for the copier to pin the copies */
 
 static double since(double start_us)
 {
@@ -65,7 +65,7 @@ static double time_warm(gmsfs_t *leaves, gmsfs_t *comes)
     return since(start_us);
 }
 
-/* Who leaves says so; the other one's is in the floor of waking. */
+/* Times the leaving store's ioctl; the other store's is in the floor of waking. */
 static double time_ioctl(const struct gpu_floor *floor)
 {
     struct gmsfs_ioc_export request = {0};
@@ -231,7 +231,7 @@ static void run_adapter(const char *mount, const char *file, uint64_t bytes)
     for (int round = -1; round < BENCH_ROUNDS; round++) {
         int to = round < 0 ? 0 : round; /* everything was called once */
 
-        miss[to] = time_adapter(store); /* who comes brings it up */
+        miss[to] = time_adapter(store); /* its use promotes it */
         places_wait_at(path, "device host");
         hit[to] = time_adapter(store);
         gpu_floor_round(&gpu, &floor, &bare, to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held - what root and a user pay while others hold all that they can have of every bound
+ * held - the cost of root's and a user's requests while other users have used up every bound
  *
  *   held GMSFS HOG MOUNT MODEL
  *
@@ -35,7 +35,7 @@ static const char *in_store(const char *name)
     return path;
 }
 
-/* ---- what is measured ------------------------------------------------------------------------ */
+/* ---- the measured requests ------------------------------------------------------------------- */
 
 static void lock_and_unlock(void)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_many - `gmsfs load` of very many small tensors, against what cannot be left out
+ * load_many - `gmsfs load` of very many small tensors, against the necessary steps
  *
  *   load_many GMSFS MOUNT MODEL COUNT      MODEL is written: COUNT tensors of 4 KiB
  *
  * Ours is the command from start to exit. The floor, in one thread and after one another: reading
  * the file into memory, parsing its header, and putting as many entries into another store. The
- * header is parsed as `gmsfs load` does it; what jansson takes for it is told beside the table.
+ * header is parsed as `gmsfs load` does it; the time of jansson for it is printed beside the table.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -112,7 +112,7 @@ static double time_jansson(const char *path, size_t count)
     return took_us;
 }
 
-/* parse_us: of it, what the header takes. */
+/* parse_us: the header's part of the time, in microseconds. */
 static double time_floor(const char *path, gmsfs_t *store, size_t count, double *parse_us)
 {
     struct gmsfs_metadata *entries;

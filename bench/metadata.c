@@ -4,8 +4,8 @@
  *
  *   metadata STORE FILE ENTRIES      FILE, on tmpfs, is written
  *
- * The floor reads the file into memory and decodes it with msgpack-c. What one pass of our own
- * reader into an array of entries takes is told beside the table.
+ * The floor reads the file into memory and decodes it with msgpack-c. The time of one pass of
+ * our own reader into an array of entries is printed beside the table.
  */
 #include <msgpack.h>
 #include <sys/stat.h>

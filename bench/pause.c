@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pause - how long a client waits when the worker is killed, against the least that this takes
+ * pause - a client's wait when the worker is killed, against the least possible time
  *
  *   pause KEEPER STORE LABEL
  *
- * From the kill until a read of `state` that was begun then is answered. The floor is the sum of
- * what cannot be left out, done bare on the same state: a process that has as many descriptors ends
- * and its parent knows (twice each piece of memory: for writers and for readers), another one comes
- * to be, which takes them over by being a child, and the journal is replayed. Needs root: it looks
- * into the keeper's files.
+ * The time from the kill until a read of `state`, begun at the kill, is answered. The floor is the
+ * sum of the necessary steps, done bare on the same state: a process with as many descriptors (two
+ * for each piece of memory: for writers and for readers) ends and its parent is told, a new child
+ * inherits the descriptors, and the journal is replayed. Needs root: it looks into the keeper's
+ * files.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static struct {
     struct journal_files journal;
 } kept = {.journal = {-1, {-1, -1}, {-1, -1}}};
 
-/* ---- what the keeper has ------------------------------------------------------------------- */
+/* ---- the keeper's descriptors -------------------------------------------------------------- */
 
 static int compare_numbers(const void *left, const void *right)
 {

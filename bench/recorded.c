@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorded - what the journal costs those who lock and allocate, against a worker without one
+ * recorded - the journal's cost for locks and allocations, against a worker without a journal
  *
  *   recorded STORE UNRECORDED_STORE
  *

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rest - what a daemon costs that has nothing to do: wakeups in 10 s, private memory
+ * rest - the cost of an idle daemon: wakeups in 10 s, private memory
  *
  *   rest KEEPER LABEL
  *
- * Of the keeper and its worker: voluntary context switches of all threads, and the Private_* lines
- * of smaps_rollup.
+ * Measures the keeper and its worker: voluntary context switches of all threads, and the Private_*
+ * lines of smaps_rollup.
  */
 #include <dirent.h>
 
@@ -15,7 +15,7 @@
 #define WATCH_S          10
 #define LIMIT_PRIVATE_KB 8192
 
-/* The sum of the lines of a file of /proc that begin with `key`. */
+/* Returns the sum of the lines of a file of /proc that begin with `key`. */
 static uint64_t sum_lines(const char *path, const char *key)
 {
     FILE *file = fopen(path, "re");

@@ -4,7 +4,7 @@
  *
  *   snapshot KEEPER STORE LABEL
  *
- * What is gathered in `ctl` is noted in the journal, and many bytes in the journal begin a
+ * Bytes gathered in `ctl` are noted in the journal, and many bytes in the journal begin a
  * snapshot, which a child of the worker writes: as long as that is there, reads count as during
  * one.
  */

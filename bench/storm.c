@@ -6,8 +6,8 @@
  *
  * MOUNT has the stores `mine`, and `theirs`, which everybody may write. A child that is another
  * user asks with as many threads as there are requests outstanding; it is in the control group
- * CGROUP, which holds it to half of one processor, so that the scheduler is not what is measured.
- * The floor is the same while nobody asks. For root.
+ * CGROUP, which holds it to half of one processor, so that the scheduler is not measured.
+ * The floor is the same without the storm. Needs root.
  */
 #include <gmsfs_abi.h>
 #include <pthread.h>
@@ -126,7 +126,7 @@ static pid_t begin_storm(size_t which, const char *group)
     be_a_storm(which);
 }
 
-/* ---- what is measured -------------------------------------------------------------------- */
+/* ---- the measured requests --------------------------------------------------------------- */
 
 static void look(void)
 {
