@@ -8,8 +8,8 @@ STORE is a directory below a mount on device 0. First the rows of bench/run's ta
 measured, then the table that is in gmsfs-graphs(7): MiB of graph memory by each way, as its allocator
 counts them, for 24 and 64 shapes of a transformer of 4 layers; `keep` is with every graph's output held,
 else it is copied into one buffer inside the graph. The output of each of our graphs is held against eager
-work before a figure is printed; of torch's own pools the smallest and the largest. What of that table is
-not reached within the seconds stands there as "not tried". Needs torch.
+work before a figure is printed; of torch's own pools the smallest and the largest. Rows of that table that
+are not reached within the seconds read "not tried". Needs torch.
 """
 import argparse
 import json
@@ -240,7 +240,7 @@ def child(store, ways, until):
 
 
 def run(store, ways, until, **environment):
-    """What a process with torch tells, one by one."""
+    """Yields the messages of a process with torch, one by one."""
     process = subprocess.Popen(
         [sys.executable, __file__, "--until", str(until), store, *ways],
         env={**os.environ, **environment},
@@ -280,7 +280,7 @@ def capture_rows(captured):
 
 def main(store, seconds):
     until = time.monotonic() + seconds
-    ours, theirs = ([f"{whose} {order}" for order in ORDERS] for whose in ("gmsfs", "shared"))
+    ours, theirs = ([f"{pool} {order}" for order in ORDERS] for pool in ("gmsfs", "shared"))
     plain, expandable, alone = {}, {}, None
     ways = ["alone", "capture", "replay", *ours, *theirs, "separate"]
     for label, *said in run(store, ways, until, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"):

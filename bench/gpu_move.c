@@ -274,9 +274,9 @@ static void print_frees(const struct stores *stores, const struct frees *frees)
 {
     uint64_t all_bytes = stores->count * stores->bytes;
 
-    bench_row("  demote what has a copy / close of its descriptors", frees->ours_us, frees->bare_us,
-              1.2, BENCH_AT_MOST);
-    bench_row_within("  demote what has a copy, in all", frees->ours_us,
+    bench_row("  demote a store with a copy / close of its descriptors", frees->ours_us,
+              frees->bare_us, 1.2, BENCH_AT_MOST);
+    bench_row_within("  demote a store with a copy, in all", frees->ours_us,
                      FREE_MOST_US * larger(1, (double)all_bytes / (double)FREE_BYTES));
 }
 
@@ -340,7 +340,7 @@ static void compare_others(const char *program, const struct stores *stores, dou
             tell_published(name, sleep);
             continue;
         }
-        compare_other(name, sleep_us, theirs_us, "demote what has a copy", "sleep");
+        compare_other(name, sleep_us, theirs_us, "demote a store with a copy", "sleep");
         compare_other(name, wake_us, strtod(wake, NULL), "until it is mapped", "wake");
     }
     pclose(output);
