@@ -123,7 +123,7 @@ def make_allocations(path, total):
 
 
 def make_context():
-    """As a program with a GPU has it before: cuInit, and the primary context of the first device."""
+    """Calls cuInit and makes the first device's primary context, as a GPU program has done before."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
         sys.exit("bench: no context")

@@ -194,7 +194,7 @@ static void run_cold(const char *mount, size_t count, uint64_t bytes)
 
 /* ---- adapters -------------------------------------------------------------------------------- */
 
-/* By a handle that had it once, and slept since. */
+/* Times the wake of an adapter by a handle that has used it and slept since. */
 static double time_adapter(gmsfs_t *store)
 {
     double start_us = bench_now_us(), took_us;

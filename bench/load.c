@@ -293,7 +293,7 @@ static int first_kind(void)
     return kind;
 }
 
-/* The best of some ways and of all numbers of threads; each is told. */
+/* Returns the best of some ways and of all numbers of threads; prints each. */
 static struct floor find_floor(const floors_us floors, enum way from, enum way to)
 {
     static const char *const said[] = {"by write", "by splice", "by pread, XXH3 and write",

@@ -89,7 +89,7 @@ def make_module(device):
 
 
 def copy_bare(module):
-    """Into shared memory as a store of the host has it, or into new memory of the GPU."""
+    """Copies the parameters into shared memory like a host store's, or into new memory of the GPU."""
     tensors = list(module.parameters())
     if tensors[0].is_cuda:
         whole = torch.empty(PUBLISH_BYTES, dtype=torch.uint8, device=tensors[0].device)

@@ -123,7 +123,7 @@ class Fork:
             return file.read()
 
     def is_alive(self):
-        """Whether the main process is; reaps it."""
+        """Returns true if the main process runs; reaps it otherwise."""
         if not self.has_ended:
             self.has_ended = os.waitpid(self.main, os.WNOHANG)[0] != 0
         return not self.has_ended

@@ -376,7 +376,7 @@ class Connection:
         raise BadAnswer(f"an answer where none was due: {payload[:300]!r}")
 
     def is_closed(self):
-        """Whether the server has closed; for waiting until it has."""
+        """Returns true if the server has closed the connection; a condition to wait for."""
         self.socket.setblocking(False)
         try:
             return self.socket.recv(1, socket.MSG_PEEK) == b""

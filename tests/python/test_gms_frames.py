@@ -281,7 +281,7 @@ class V1Frames(V0Frames):
                 self.wait_state("EMPTY")
 
     def test_a_descriptor_that_a_client_sends_is_closed(self):
-        """And ends the connection."""
+        """It also ends the connection."""
         client = self.open_session()
         read_end, write_end = os.pipe()
         with gms_client.owned(read_end):
@@ -335,7 +335,7 @@ class Floods(GmsCase):
 
     @staticmethod
     def push(connection, data, at):
-        """As much as is taken at once."""
+        """Sends from `at` as much as the server takes at once. Returns the new position."""
         while at < len(data):
             taken = connection.send_some(data[at : at + 65536])
             if not taken:

@@ -107,7 +107,7 @@ class Many(ManyCase):
 
 
 class Random(ManyCase):
-    """Frames that were damaged, by a seed that is told."""
+    """Randomly damaged frames, by a seed that is printed."""
 
     def damaged(self, rng, payload):
         data = bytearray(payload)

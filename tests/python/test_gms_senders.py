@@ -68,7 +68,7 @@ class Process:
 
 
 def end_orphan(watch):
-    """By its pidfd; returns when it is gone."""
+    """Kills a process by its pidfd, and returns after its end."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(watch, signal.SIGKILL)
     select.select([watch], [], [], TIMEOUT)

@@ -363,7 +363,7 @@ class Launching(GraphCase):
 
 
 class Inside:
-    """A thread that is inside of launch() of a pool, until it is told to leave."""
+    """A thread inside a pool's launch(), until the test lets it leave."""
 
     def __init__(self, pool):
         self.pool = pool

@@ -113,7 +113,7 @@ def change_another(tensors):
 
 
 def change_the_same(tensors):
-    """Of the same it does."""
+    """An in-place change of the same tensor stops backward through it."""
     x = torch.ones(128, device=DEVICE, requires_grad=True)
     y = (x * tensors["norm"]).sum()
     tensors["norm"].add_(1)

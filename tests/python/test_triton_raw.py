@@ -17,7 +17,7 @@ CHUNKED = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Enco
 
 
 def is_served():
-    """By both protocols, at once."""
+    """Checks that the server answers at once, by both protocols."""
     with Http() as http:
         assert http.ask("GET", "/v2/health/live")[0] == 200
     with H2() as h2:

@@ -17,7 +17,7 @@ WRITES = ("it has the lock", "it has allocated", "it is copying", "it is about t
 
 
 def has_ended(pid):
-    """Whether a process has, also if its parent has not heard of it."""
+    """Returns true if a process has ended, even if its parent has not reaped it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"

@@ -30,7 +30,7 @@ with open(os.path.join(MOUNT, "device"), encoding="utf-8") as file:
 
 
 def request(name, hashes, tokens=None, computed=0):
-    """Of hashes as a string: a letter for each block."""
+    """Makes a request from hashes given as a string, a letter for each block."""
     keys = [letter.encode() for letter in hashes]
     return types.SimpleNamespace(
         request_id=name, block_hashes=keys, num_computed_tokens=computed,

@@ -55,7 +55,7 @@ class Control:
 
 
 def field(number, value):
-    """Of a protobuf message: a number, text or bytes."""
+    """Returns a field of a protobuf message: a number, text or bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value
@@ -176,7 +176,7 @@ class Trials:
         print(text)
 
     def do(self, protocol, deed, after):
-        """Its answers, and how many workers were killed."""
+        """Does the calls of a deed. Returns their answers, and the number of killed workers."""
         by = protocol()
         self.shared.begin()
         self.control.arm(*after)

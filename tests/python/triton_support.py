@@ -105,7 +105,7 @@ class TritonTest(unittest.TestCase):
                 pass
 
     def for_each(self):
-        """Of each kind of client one, in a subtest of its own."""
+        """Yields a client of each kind, in a subtest of its own."""
         for kind in KINDS:
             with self.subTest(kind), Client(kind) as client:
                 yield client

@@ -84,7 +84,7 @@ static uint64_t pick_slot(const struct model *model)
     return LAYOUT_UNBOUND;
 }
 
-/* Of the allocation that has it; LAYOUT_UNBOUND: none has. */
+/* Returns the slot of the allocation with this id, LAYOUT_UNBOUND if there is none. */
 static uint64_t slot_with_id(const struct model *model, size_t id)
 {
     for (uint64_t slot = 0; slot < model->next_slot; slot++) {

@@ -6,9 +6,9 @@
  * clock and the daemon would do, writes down the facts, has each deed judged by lock_laws.h, and
  * remembers the states that it has seen.
  *
- * States are equal when nothing that follows can tell them apart: times count relative to now,
- * exhausted patience and passed deadlines count as such, and one process is as good as another
- * (the lock sees ids alone, and never the same one twice). That makes the space finite. A clock
+ * States are equal if no later event can tell them apart: times count relative to now, exhausted
+ * patience and passed deadlines count as such, and processes are interchangeable (the lock sees ids
+ * alone, and never the same one twice). That makes the space finite. A clock
  * tick and the daemon's timer are events of their own, so timers that come late are explored too.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_WALK_H
