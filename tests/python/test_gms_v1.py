@@ -456,5 +456,7 @@ class Requests(GmsCase):
         self.assertEqual(message["type"], "error_response")
         self.assertTrue(message["out_of_memory"])
         total = device()["total_bytes"]
-        self.assertEqual(message["message"], f"{1 << 40} bytes cannot be allocated: the mount has {total} in all")
+        self.assertEqual(
+            message["message"], f"{1 << 40} bytes cannot be allocated: the mount has {total} in all"
+        )
         writer.allocate("a", PIECE)

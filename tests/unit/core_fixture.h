@@ -68,7 +68,7 @@ static bool state_decode(struct state state, struct core **decoded, struct failu
     return error == 0;
 }
 
-/* As another process would have it. */
+/* Returns a copy of a core, made by encoding and decoding as a new process would. */
 static struct core *reborn(const struct core *of)
 {
     struct state before = state_of(of), after;
@@ -447,7 +447,7 @@ __attribute__((unused)) static enum core_event_type last_event(void)
     return event ? event->type : CORE_EVENT_STORE_CREATED;
 }
 
-/* Its copy on the host is its place. */
+/* Makes a committed store and demotes it: its place is the copy on the host. */
 __attribute__((unused)) static uint64_t make_demoted(const char *name)
 {
     uint64_t store = make_committed(name, NULL), memory = next_memory++;

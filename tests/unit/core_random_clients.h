@@ -273,7 +273,7 @@ static int step_commit(void)
     return record.type == RECORD_COMMIT ? apply_prepared(record) : apply(record);
 }
 
-/* Of another allocation, or none: both are refused. */
+/* Returns the memory of another allocation, or none: both are refused. */
 static uint64_t used_memory(void)
 {
     const struct core_memory *memory;

@@ -94,7 +94,7 @@ static uint64_t slot_with_id(const struct model *model, size_t id)
     return LAYOUT_UNBOUND;
 }
 
-/* One that is free, or none. */
+/* Returns a free id, or MODEL_IDS for none. */
 static size_t pick_id(const struct model *model)
 {
     size_t id = pick(MODEL_IDS);
@@ -487,7 +487,7 @@ static void compare_cursors(const struct model *model, size_t key, const struct 
     require(layout_cursor_next(&cursor) == behind);
 }
 
-/* All of them, each above the one before it. */
+/* Checks that the cursor visits all serials in rising order. */
 static void compare_serials_in_order(const struct model *model, size_t count)
 {
     const struct layout_entry *entry;

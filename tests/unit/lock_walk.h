@@ -529,7 +529,7 @@ static bool add_node(struct search *search, uint32_t parent, int event)
     return true;
 }
 
-/* How it came to the break: the events, the last one last. */
+/* Prints the events that led to the broken law, in order. */
 static void print_way(const struct search *search, uint32_t node, int event)
 {
     if (node)
@@ -552,7 +552,7 @@ static void print_break(const struct search *search)
         print_way(search, search->last_node, search->last_event);
 }
 
-/* Until nothing new appears or one of these laws is broken. */
+/* Explores until no new state appears or one of the watched laws is broken. */
 static void explore(struct search *search, const struct rules *rules, unsigned watched)
 {
     struct walk *walk = &search->walk;

@@ -115,7 +115,7 @@ __attribute__((unused)) static unsigned long long rights_of(drv_device device, u
     return flags;
 }
 
-/* By a device of this process; the byte becomes 7. */
+/* Writes the byte 7 by a device of this process. */
 __attribute__((unused)) static enum drv_result write_byte_by(drv_device device, uintptr_t va)
 {
     struct drv_context *context;

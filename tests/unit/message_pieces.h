@@ -35,7 +35,7 @@ __attribute__((unused)) static size_t read_hex(const char *hex, uint8_t frame[FR
     return size;
 }
 
-/* Of a copy of exactly this size, so that the sanitizer sees any read beyond it. */
+/* Decodes a copy of exactly this size, so that the sanitizer sees any read beyond it. */
 __attribute__((unused)) static int decode_copy(enum message_protocol protocol, const void *payload,
                                                size_t bytes)
 {

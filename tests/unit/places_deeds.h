@@ -74,7 +74,7 @@ static void note_open(unsigned p, unsigned store, enum way way)
     walk.grants += walk.out.session != 0;
 }
 
-/* By ACQUIRE, which may not wait: with a `ctl` that goes again where it is refused. */
+/* Opens by ACQUIRE, which may not wait, through a `ctl` that is closed again if it is refused. */
 static int open_by_ctl(unsigned p, unsigned store, enum way way, struct record *record)
 {
     struct record ctl = {.type = RECORD_FILE_OPEN,

@@ -167,7 +167,7 @@ static void drop_kept(uint64_t id)
         forget_kept(at);
 }
 
-/* With the readers' one, as the keeper does it. */
+/* Drops memories together with their read-only descriptors, as the keeper does. */
 static void host_drop(void *context, const uint64_t *memories, size_t count)
 {
     (void)context;

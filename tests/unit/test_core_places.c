@@ -274,7 +274,7 @@ static int evict_by_order(struct core *core, const struct record *record, struct
     return core_apply(core, &order, outcome);
 }
 
-/* One that looks at no pin. */
+/* A core that ignores pins when it evicts. */
 static int evict_pinned(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -290,7 +290,7 @@ static int evict_pinned(struct core *core, const struct record *record, struct o
     return error;
 }
 
-/* One that takes no class for more important than another. */
+/* A core that ignores the pools' classes when it evicts. */
 static int evict_important(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -305,7 +305,7 @@ static int evict_important(struct core *core, const struct record *record, struc
     return error;
 }
 
-/* One that has the held leave at once, where a copy is there. */
+/* A core that evicts held stores at once if they have a copy. */
 static int evict_held(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -321,7 +321,7 @@ static int evict_held(struct core *core, const struct record *record, struct out
     return error;
 }
 
-/* One that gives the bytes up instead of copying them. */
+/* A core that gives the bytes up instead of copying them. */
 static int evict_to_none(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct record none = *record;

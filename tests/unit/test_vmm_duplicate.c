@@ -226,7 +226,7 @@ static int duplicate_at_once(void)
     return failed || mode_of(piece.fd) != 0;
 }
 
-/* In a process of its own, as that user: the exit status. */
+/* Runs act() as that user in a process of its own. Returns its exit status. */
 static int as_user(unsigned uid, int (*act)(void))
 {
     int status = 0;
