@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs: `make`, `make test`, `make demo`, `make install`; `make help` lists everything.
+# gmsfs: `make`, `make test`, `make check`, `make demo`, `make install`; `make help` lists everything.
 #
 # Sources are found by wildcard, so a new file needs no edit here. Everything built lies
 # below $(O); two values of O never touch each other.
@@ -139,7 +139,7 @@ endif
 
 # ---- building ------------------------------------------------------------------------------
 
-.PHONY: all lib examples units benches tests
+.PHONY: all lib examples units benches bats-needs tests
 all: $(BIN) lib examples
 
 lib: $(LIB_SO) $(LIB_LINK) $(LIB_OWN_A) $(PC)
@@ -150,8 +150,11 @@ units: $(UNIT_TESTS:%=$(O)/tests/unit/%)
 
 benches: $(BENCHES:%=$(O)/bench/%) $(O)/bench/gmsfs_unrecorded $(O)/tests/tools/hog $(O)/tests/tools/triton_table
 
-tests: all units benches $(TEST_BIN) $(LARGER_BIN) $(O)/tests/tools/gmsctl-larger $(API_TESTS:%=$(O)/tests/api/%) \
+# The programs that bats files call, except the benches.
+bats-needs: all $(TEST_BIN) $(LARGER_BIN) $(O)/tests/tools/gmsctl-larger $(API_TESTS:%=$(O)/tests/api/%) \
 	$(TEST_TOOLS:%=$(O)/tests/tools/%) $(FAKES) $(FAULTERS:%=$(O)/tests/fault/%)
+
+tests: bats-needs units benches
 
 # Says what is missing before the compiler does, and never installs by itself.
 $(O)/.packages:
@@ -371,24 +374,34 @@ uninstall:
 
 # ---- showing and checking ------------------------------------------------------------------
 
-.PHONY: demo test fault-test bench check-asan check-engines soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
+.PHONY: demo test check fault-test bench check-asan check-engines soak crash-test fuzz fuzzers lint wheel deb check-deb gpu-bench gpu-check
 demo:
 	@scripts/deps build
 	@$(MAKE) --no-print-directory all
 	@O=$(O) scripts/demo
 
-# TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; JOBS is how many
-# bats files run at a time. Unit programs alone need nothing else to be built or installed.
-UNITS_ALONE := $(if $(filter-out $(UNIT_TESTS),$(TESTS)),,$(TESTS))
-test_goals = $(if $(UNITS_ALONE),$(UNITS_ALONE:%=$1/tests/unit/%),tests)
-test_deps := $(if $(UNITS_ALONE),build,test)
+# TESTS names unit programs and bats files, e.g. TESTS='test_lock 00-smoke'; FILTER picks tests within
+# bats files by their names; JOBS is how many files run at a time. With TESTS nothing is installed, and
+# only what these need is built: the unit programs themselves, and the programs that bats files call.
+UNITS_NAMED := $(filter $(UNIT_TESTS),$(TESTS))
+BATS_NAMED  := $(filter-out $(UNIT_TESTS),$(TESTS))
+test_goals = $(if $(TESTS),$(UNITS_NAMED:%=$1/tests/unit/%) $(if $(BATS_NAMED),bats-needs) \
+	$(if $(findstring bench,$(BATS_NAMED)),benches),tests)
+test_deps := $(if $(TESTS),--no-install $(if $(BATS_NAMED),test,build),test)
 
+# The quick set; tests are slow, and left out here, by tags in their files (tests/run --help).
 test:
 	@scripts/deps $(test_deps)
 	@$(MAKE) --no-print-directory -j$(shell nproc) $(call test_goals,$(O))
-	@O=$(O) tests/run $(TESTS)
+	@O=$(O) tests/run $(if $(TESTS)$(FILTER),,--quick) $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
-# Every call site in every deed of 59-faults, where `make test` takes each of them once. FAULTS=all does
+# All tests; ONLY=slow: the tests that `make test` leaves out.
+check:
+	@scripts/deps test
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests
+	@O=$(O) tests/run $(ONLY:%=--%)
+
+# Every call site in every deed of 59-faults, where `make check` takes each of them once. FAULTS=all does
 # the same for other ways to run it, e.g. `make check-asan TESTS=59-faults`.
 fault-test:
 	@scripts/deps test
@@ -425,7 +438,7 @@ check-asan:
 	@scripts/deps $(test_deps)
 	@$(MAKE) --no-print-directory -j$(shell nproc) O=$(O)/asan SANITIZE=address,undefined \
 		CFLAGS='-O1 -g' $(call test_goals,$(O)/asan)
-	@O=$(O)/asan SANITIZE=address,undefined tests/run $(TESTS)
+	@O=$(O)/asan SANITIZE=address,undefined tests/run $${FILTER:+--filter "$$FILTER"} $(TESTS)
 
 # Random clients, killed at random, on STORES stores over MOUNTS mounts. Without SEED one is drawn, and
 # told. SANITIZE=address,undefined runs it sanitized. Then TRITON regions come and go. GMS=1: instead,
@@ -494,32 +507,46 @@ format:
 clean:
 	rm -rf $(O)
 
+# For editors and clangd: how each file of C is compiled.
+.PHONY: compile_commands.json
+compile_commands.json:
+	@$(MAKE) --no-print-directory -nB V=1 tests | scripts/compile-commands > $@
+
 help:
-	@printf '%s\n' \
-	  'make              the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
-	  'make install      into $$DESTDIR$$PREFIX (PREFIX=/usr/local); with PYTHONDIR=DIR the Python package too' \
-	  'make uninstall    removes what install put there' \
-	  'make demo         mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
-	  'make test         all tests; TESTS="NAME..." picks some, JOBS=N bats files at a time' \
-	  'make fault-test   lets each call of the daemon fail in every request that comes by, not once only' \
-	  'make bench        ours against floors, as one table; BENCH="lock attach" picks some' \
-	  'make gpu-check    all tests on a real GPU (device 0), and what only hardware shows' \
-	  'make gpu-bench    ours against bare calls of the CUDA driver, on device 0' \
-	  'make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
-	  'make check-asan   make test under AddressSanitizer and UBSan, in build/asan, with fewer of the calls' \
-  '                  that fail and of the kills of workers' \
-	  'make soak         random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
-	  '                  MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined' \
-	  '                  GMS=1: instead, what GMS clients do, very often (tests/soak)' \
-	  'make crash-test   KILLS=1000 kills of the worker while random clients work, which notice nothing;' \
-	  '                  SEED=N repeats, FULL=1 also at every step of every request, and once more in' \
-	  '                  the recovery, by JOBS=N processes; GMSFS_GPU=real on device 0 (tests/crash-test)' \
-	  'make fuzz         every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
-	  '                  FUZZ="NAME..." picks some, JOBS=N at a time' \
-	  'make lint         both compilers, static checkers, format, shell, manual, include layers' \
-	  'make wheel        a wheel of the Python package that brings libgmsfs, in build' \
-	  'make deb          Debian packages, in build/deb; make check-deb installs them in a clean Debian' \
-	  'make format       clang-format over everything' \
-	  'make clean        removes build/' '' \
+	@printf '%s\n' 'Build' \
+	  '  make                the gmsfs command, libgmsfs (shared, static) and the examples, in build/' \
+	  '  make tests          also the programs of the tests and the benches' \
+	  '  make install        into $$DESTDIR$$PREFIX (PREFIX=/usr/local); with PYTHONDIR=DIR the Python package too' \
+	  '  make uninstall      removes the installed files' \
+	  '  make wheel          a wheel of the Python package that brings libgmsfs, in build/' \
+	  '  make deb            Debian packages, in build/deb' \
+	  '  make clean          removes build/' \
+	  '' 'Try and test' \
+	  '  make demo           mounts, loads, shares and kills on this machine; MODEL=FILE for your own' \
+	  '  make test           the quick tests; JOBS=N files at a time' \
+	  '                      TESTS="test_lock 20-locks" runs these files alone; FILTER="a reader waits" picks tests by name' \
+	  '  make check          all tests; ONLY=slow: the tests that make test leaves out' \
+	  '  make lint           both compilers, static checkers, format, shell, manual, include layers' \
+	  '  make check-asan     all tests, or TESTS, under AddressSanitizer and UBSan, in build/asan, with fewer of the' \
+	  '                      calls that fail and of the kills of workers' \
+	  '  make check-deb      installs the packages of make deb in a clean Debian' \
+	  '' 'Test for hours' \
+	  '  make fault-test     lets each call of the daemon fail in every request that comes by, not once only' \
+	  '  make crash-test     KILLS=1000 kills of the worker while random clients work, and notice nothing;' \
+	  '                      SEED=N repeats, FULL=1 also at every step of every request, and once more in' \
+	  '                      the recovery, by JOBS=N processes; GMSFS_GPU=real on device 0 (tests/crash-test)' \
+	  '  make soak           random clients, killed at random, for SECONDS=60 on STORES=4 stores over' \
+	  '                      MOUNTS=1 mounts by CLIENTS=12; SEED=N repeats, SANITIZE=address,undefined;' \
+	  '                      GMS=1: instead, requests of GMS clients, very often (tests/soak)' \
+	  '  make fuzz           every decoder of foreign bytes under libFuzzer, FUZZ_SECONDS=60 each;' \
+	  '                      FUZZ="NAME..." picks some, JOBS=N at a time' \
+	  '  make check-engines  real vLLM and SGLang engines, of the Pythons that GMSFS_TEST_PYTHON names, and releases' \
+	  '' 'On a GPU (device 0)' \
+	  '  make gpu-check      all tests on a real GPU, and tests that need hardware' \
+	  '  make gpu-bench      ours against bare calls of the CUDA driver' \
+	  '' 'Measure and edit' \
+	  '  make bench          ours against floors, as one table; BENCH="lock attach" picks some' \
+	  '  make format         clang-format over everything' \
+	  '  make compile_commands.json  how each file is compiled, for editors and clangd' '' \
 	  'O=DIR builds elsewhere, V=1 shows commands, WERROR=1 makes warnings errors,' \
 	  'CC, CFLAGS, CPPFLAGS and LDFLAGS are yours.'

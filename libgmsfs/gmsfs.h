@@ -154,9 +154,9 @@ struct gmsfs_info {
     uint64_t writers_waiting;
     int sealed;         /* 1: a layout is sealed (gmsfs_commit_layout), adopted or not */
     unsigned residency; /* GMSFS_RESIDENCY_*: where the committed bytes are */
-    uint64_t
-        moves; /* number of times that the bytes moved to other physical memory; a program that
-                * registers mapped memory (NCCL, GPUDirect) registers it again after a change */
+    /* Number of times that the bytes moved to other physical memory; a program that registers
+     * mapped memory (NCCL, GPUDirect) registers it again after a change. */
+    uint64_t moves;
 };
 
 /* One allocation. */

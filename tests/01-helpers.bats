@@ -5,6 +5,7 @@
 #
 # shellcheck disable=SC2016 # bodies of programs
 # shellcheck disable=SC2034 # variables that the helpers read
+# bats file_tags=slow
 
 load helpers
 
@@ -196,6 +197,59 @@ runner() {
     run ! grep -lzsE '^543[23]$' /proc/[0-9]*/cmdline
 }
 
+@test "tests/run --quick leaves out the slow tests, and --slow runs only them" {
+    cd "$ROOT"
+    # bats would take an @ here for a test of this file, and a tag for one of the next test.
+    sed 's/^%#/#/; s/^%/@/' >"$T/some.bats" <<'BATS'
+%test "every time" { true; }
+%# bats test_tags=slow
+%test "rarely" { false; }
+%# bats test_tags=slow:fake
+%test "rarely on the fake" { true; }
+%# bats test_tags=host,slow
+%test "rarely, and not on the fake" { true; }
+BATS
+    printf '# bats file_tags=slow,fake,slow:cuda\n@test "a" { true; }\n@test "b" { true; }\n' >"$T/all.bats"
+    printf '# bats test_tags=quick\n@test "c" { true; }\n' | cat "$T/all.bats" - >"$T/most.bats"
+    counts '2 passed, 0 failed' --quick some.bats
+    counts '1 passed, 1 failed' --slow some.bats
+    counts '3 passed, 1 failed' some.bats
+    counts '1 passed, 0 failed' --quick fake:some.bats
+    counts '1 passed, 1 failed' --slow fake:some.bats
+    counts '2 passed, 1 failed' fake:some.bats
+    counts '0 passed, 0 failed' --quick all.bats
+    counts '2 passed, 0 failed' --slow fake:all.bats
+    counts '1 passed, 0 failed' --quick most.bats
+    counts '2 passed, 0 failed' --slow most.bats
+    counts '0 passed, 0 failed' --quick cuda:most.bats
+    counts '3 passed, 0 failed' --slow cuda:most.bats
+}
+
+counts() { # COUNTS [--quick | --slow] [KIND:]FILE
+    local want=$1 file=${*: -1} kind=''
+    shift
+    [[ $file != *:* ]] || kind=${file%%:*}:
+    # shellcheck disable=SC2046 # names of variables
+    run_logged env $(compgen -e BATS | sed 's/^/-u/') -u SANITIZE tests/run "${@:1:$#-1}" "$kind$T/${file#*:}"
+    assert_eq "${lines[-1]}" "$want, 0 skipped" "$*"
+}
+
+@test "tests/run tells which files take the most processor time, before its last line" {
+    local i
+    cd "$ROOT"
+    programs=()
+    for i in {1..11}; do
+        program "p$i" 'echo 1..1; echo ok 1 - a'
+        programs+=("$T/p$i")
+    done
+    program burns "timeout 3 bash -c 'while :; do :; done'; echo 1..1; echo ok 1 - a"
+    programs+=("$T/burns")
+    runner -0
+    assert_eq "${lines[-1]}" '12 passed, 0 failed, 0 skipped'
+    assert_match "${lines[-12]}" 'CPU, .* in 12 files; the most costly are:$'
+    assert_match "${lines[-11]}" "s of CPU, .*: $T/burns\$"
+}
+
 # Else a namespace that a test makes has a copy of the mount, which so outlives its own test.
 @test "tests/run keeps mounts of other files, and reports mounts that it left" {
     requires root mountns
@@ -211,17 +265,51 @@ runner() {
     assert_eq "${lines[-1]}" '2 passed, 1 failed, 0 skipped'
 }
 
-@test "make test of unit programs alone builds and installs their requirements" {
+@test "make test TESTS= builds what these need alone, and installs nothing" {
     requires make
     cd "$ROOT"
     unset MAKEFLAGS MAKELEVEL
     run_logged -0 make -n test TESTS='test_lock test_layout' O="$T/build"
-    assert_match "$output" 'scripts/deps build'
+    assert_match "$output" 'scripts/deps --no-install build'
     assert_match "$output" "-o $T/build/tests/unit/test_layout "
     [[ $output != *tests/unit/test_core* && $output != *tests/tools/* && $output != *bench/* ]]
-    run_logged -0 make -n test TESTS='test_lock 00-smoke' O="$T/build"
-    assert_match "$output" 'scripts/deps test'
+    run_logged -0 make -n test TESTS='test_lock 00-smoke' FILTER='a reader' O="$T/build"
+    assert_match "$output" 'scripts/deps --no-install test'
     assert_match "$output" "-o $T/build/tests/tools/gmsctl "
+    assert_match "$output" 'tests/run .*--filter "[$]FILTER".* test_lock 00-smoke'
+    [[ $output == *tests/unit/test_lock* && $output != *tests/unit/test_core* && $output != *bench/* ]]
+}
+
+@test "make test runs the quick tests, make check all of them" {
+    requires make
+    cd "$ROOT"
+    unset MAKEFLAGS MAKELEVEL
+    run_logged -0 bash -c 'make -n test | grep -E "^(scripts/deps|O=)"; make -n check | grep ^O=; make -n check ONLY=slow | grep ^O='
+    assert_eq "${lines[0]}" 'scripts/deps test'
+    assert_match "${lines[1]}" 'tests/run --quick'
+    assert_match "${lines[2]}" 'tests/run *$'
+    assert_match "${lines[3]}" 'tests/run --slow$'
+}
+
+@test "compile_commands.json has a command for each C file that compiles it" {
+    requires make
+    cd "$ROOT"
+    unset MAKEFLAGS MAKELEVEL
+    make --no-print-directory -nB V=1 O="$T/build" tests | scripts/compile-commands >"$T/commands"
+    jq -r '.[].file' "$T/commands" | grep -v "^$T" | LC_ALL=C sort >"$T/files"
+    printf '%s\n' src/*/*.c libgmsfs/*.c examples/*.c tests/{unit,api,tools,fault,fake_cuda}/*.c |
+        LC_ALL=C sort | LC_ALL=C comm -23 - "$T/files" >"$T/lacking"
+    assert_eq "$(<"$T/lacking")" ''
+    mkdir -p "$T/build/obj/src/fsm"
+    bash -c "$(jq -r '.[] | select(.file == "src/fsm/lock.c").command' "$T/commands") -fsyntax-only"
+}
+
+@test "scripts/deps --no-install says what is missing and how it is installed" {
+    cd "$ROOT"
+    mkdir "$T/bin"
+    ln -s "$(type -P bash)" "$(type -P cat)" "$(type -P env)" "$T/bin"
+    run_logged -1 env PATH="$T/bin" O="$T/build" bash scripts/deps --no-install build
+    assert_match "$output" 'scripts/deps build.* installs what is missing.* make'
 }
 
 @test "tests/run counts sanitizer reports that were not printed" {

@@ -3,6 +3,8 @@
 #
 # scripts/check-includes, check-circles and the checks in scripts/lint itself find the violations that they
 # are there to find.
+#
+# bats file_tags=slow
 
 load helpers
 

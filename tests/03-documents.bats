@@ -53,7 +53,7 @@ exists() { # PATH
 @test "each commit that a recipe has as its example is in the history" {
     local commit count=0
     cd "$ROOT"
-    [[ $(git rev-parse --is-shallow-repository 2>/dev/null) == false ]] || skip "this is no whole git repository"
+    requires history
     while read -r commit; do
         git cat-file -e "$commit^{commit}" || fail "doc/recipes.md names the commit $commit, which is not there"
         count=$((count + 1))

@@ -5,6 +5,7 @@
 #
 # shellcheck disable=SC2016 # jq programs and format strings
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -24,6 +25,7 @@ mode_of() {
 
 # ---- content of the tree ---------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "the top shows the device, events, metrics, the ticket socket and one store" {
     assert_eq "$(names "$M")" '.fds device events metrics pools regions weights'
     [[ -S $M/.fds && -d $M/weights ]]
@@ -33,6 +35,7 @@ mode_of() {
     done
 }
 
+# bats test_tags=quick
 @test "a store has its files, readable and writable as they can be used" {
     assert_eq "$(names "$W")" \
         'abort allocations auto commit ctl data info layout layout_hash lock metadata residency seal sessions state'
@@ -93,6 +96,7 @@ mode_of() {
     assert_eq "$(wc -c <"$W/layout_hash")" 33
 }
 
+# bats test_tags=quick
 @test "layout and layout_hash are empty during RW" {
     commit_store
     hold open "$W/lock" rw
@@ -102,6 +106,7 @@ mode_of() {
     [[ $(cat "$W/layout" "$W/layout_hash" | wc -c) -gt 33 ]]
 }
 
+# bats test_tags=quick
 @test "the directories show the writer's working copy during RW, the committed layout otherwise" {
     commit_store
     hold open "$W/lock" rw unlink "$W/allocations/a" open "$W/allocations/b" rwc
@@ -125,6 +130,7 @@ mode_of() {
     assert_match "$output" ' layout_bytes=0 '
 }
 
+# bats test_tags=quick
 @test "info is JSON about the store" {
     assert_match "$(info_of weights .id)" '^[0-9a-f]{32}$'
     assert_eq "$(info_of weights '"\(.state) \(.committed) \(.generation) \(.last_error)"')" \
@@ -179,6 +185,7 @@ mode_of() {
 
 # The text format as Prometheus' parser takes it: HELP and TYPE before the samples of a name, every
 # sample declared, labels quoted, numbers plain.
+# bats test_tags=quick
 @test "metrics is valid Prometheus text" {
     ctl mkdir "$M/odd \"name\\"
     cat "$M/metrics" >"$T/metrics"
@@ -221,6 +228,7 @@ mode_of() {
 
 # ---- streams ---------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "events are JSON lines, newest last, and end" {
     commit_store
     run_logged -0 timeout 5 jq -c '[.seq, .event, .store]' "$M/events"
@@ -230,6 +238,7 @@ mode_of() {
     run_logged -0 jq -s -e 'all(.time_ms > 1600000000000)' "$M/events"
 }
 
+# bats test_tags=quick
 @test "events name the process, its uid and its deed" {
     hold open "$W/lock" rw
     assert_eq "$(last_event '"\(.event) \(.pid) \(.uid)"')" "rw_connected $HOLDER 0"
@@ -352,6 +361,7 @@ mode_of() {
     exec 5<&-
 }
 
+# bats test_tags=quick
 @test "the text of a file is fixed at the first read and anew at offset 0" {
     exec 5<"$W/state"
     ctl fd 5 pread 0 2
@@ -375,6 +385,7 @@ mode_of() {
 
 # ---- refused operations ----------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "pseudo-files cannot be removed or renamed" {
     for file in $PSEUDO_OF_TOP; do
         expect EPERM unlink "$M/$file"
@@ -391,6 +402,7 @@ mode_of() {
     expect EPERM unlink "$M/.fds"
 }
 
+# bats test_tags=quick
 @test "links, symlinks, pipes, sockets and other files are EPERM" {
     for dir in "$M" "$W" "$W/allocations" "$W/metadata"; do
         expect EPERM link "$M/device" "$dir/new"
@@ -407,6 +419,7 @@ mode_of() {
     done
 }
 
+# bats test_tags=quick
 @test "the wrong direction of an open is EACCES, for root too" {
     for file in device events metrics; do
         expect EACCES open "$M/$file" w

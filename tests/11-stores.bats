@@ -5,6 +5,7 @@
 #
 # shellcheck disable=SC2016 # jq programs and format strings
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -34,12 +35,14 @@ mode_of() {
     expect ENOENT rmdir "$M/other"
 }
 
+# bats test_tags=quick
 @test "mkdir of a name that is taken is EEXIST" {
     for name in weights device events metrics pools regions .fds; do
         expect EEXIST mkdir "$M/$name"
     done
 }
 
+# bats test_tags=quick
 @test "rmdir removes a committed store with its memory" {
     commit_store
     rmdir "$W"
@@ -47,6 +50,7 @@ mode_of() {
     wait_until 5 used_is 0
 }
 
+# bats test_tags=quick
 @test "rmdir of a store that is used is EBUSY" {
     commit_store
     hold open "$W/lock" r
@@ -58,6 +62,7 @@ mode_of() {
     expect EBUSY rmdir "$W"
 }
 
+# bats test_tags=quick
 @test "files without a session do not keep a store: afterwards they are ESTALE" {
     exec 5<"$W/ctl" 6<"$W/state"
     rmdir "$W"
@@ -78,6 +83,7 @@ mode_of() {
     jq -s . "$M/events" >/dev/null
 }
 
+# bats test_tags=quick
 @test "mv renames a store, and its sessions follow it" {
     commit_store
     id=$(info_of weights .id)
@@ -94,6 +100,7 @@ mode_of() {
     assert_state renamed COMMITTED
 }
 
+# bats test_tags=quick
 @test "a store can be replaced under its readers by RENAME_EXCHANGE" {
     commit_store
     mkdir "$M/weights.next"
@@ -114,6 +121,7 @@ mode_of() {
     assert_state weights.next COMMITTED
 }
 
+# bats test_tags=quick
 @test "mv onto a store: NOREPLACE is EEXIST, a full one is ENOTEMPTY, an empty one goes" {
     commit_store
     mkdir "$M/other"
@@ -131,6 +139,7 @@ mode_of() {
     expect EXDEV rename "$M/other" "$W/metadata/other"
 }
 
+# bats test_tags=quick
 @test "a removed store is ESTALE for processes that have a directory of it open" {
     mkdir "$M/other"
     cd "$M/other"
@@ -155,6 +164,7 @@ mode_of() {
     assert_eq "$(stat -c %u "$M/device")" 0
 }
 
+# bats test_tags=quick
 @test "the kernel enforces a store's mode" {
     requires root
     as_user cat "$W/state"
@@ -211,6 +221,7 @@ mode_of() {
 
 # ---- extended attributes -----------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "an allocation tells rank, slot, tag and aligned size" {
     ctl open "$W/ctl" rw acquire rw 0 alloc 1 3 x0 '' free 1 alloc 2097153 1 y kind commit
     cd "$W/allocations"
@@ -336,6 +347,7 @@ mode_of() {
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "metadata files: the written bytes are the value, whole and at once" {
     exec 5<>"$W/lock"
     printf first >"$W/metadata/k"

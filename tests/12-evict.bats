@@ -4,6 +4,7 @@
 # Unused stores leave the device for others.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl
@@ -137,6 +138,7 @@ use() { # STORE
     assert_eq "$(place a) $(place b) $(place c)" 'device device host'
 }
 
+# bats test_tags=slow
 @test "a store stays min_stay after it came" {
     start_mount size=24M,host_size=96M,min_stay=2
     fill_device
@@ -189,6 +191,7 @@ shows() { # STORE TEXT
     [[ $(cat "$M/$1/residency") == "$2" ]]
 }
 
+# bats test_tags=slow
 @test "when the host is short, spares of stores on the device give way, of the one used last first" {
     start_mount size=24M,host_size=16M
     local store
@@ -214,6 +217,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     wait_until 10 shows "$1" 'host disk'
 }
 
+# bats test_tags=slow
 @test "when the host is short, stores there that are on the disk, too, go down to it, the longest unused first" {
     mkdir "$T/spill"
     start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M"
@@ -297,6 +301,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     wait_until 10 shows b host
 }
 
+# bats test_tags=slow
 @test "status --pool shows in which places a store is" {
     mount_small
     committed a
@@ -333,6 +338,7 @@ big_and_small() {
     wait_until 10 is_at host q
 }
 
+# bats test_tags=slow
 @test "a reader of a small store does not overtake a waiter for a large one" {
     big_and_small
     reads big
@@ -349,6 +355,7 @@ big_and_small() {
     jq -e -s '[.[] | select(.event == "promoted") | .store] == ["big", "q"]' <"$M/events"
 }
 
+# bats test_tags=slow
 @test "a waiter for all of the device holds others up for writer_patience, not as long as the device is used" {
     mount_small writer_patience=4
     committed p
@@ -395,6 +402,7 @@ has_alloc_waiting() {
     grep -qx 'gmsfs_allocs_waiting 1' "$M/metrics"
 }
 
+# bats test_tags=slow
 @test "a waiter behind an ALLOC goes on when the ALLOC gives up" {
     big_and_small
     mkdir "$M/new"
@@ -428,6 +436,7 @@ alloc_waits() { # STORE: spawns a writer that asks for 8 MiB, says so when it ha
     assert_eq "$(place a)" host
 }
 
+# bats test_tags=slow
 @test "an ALLOC goes on when an eviction that failed succeeds, though nothing else happens" {
     requires root
     mkdir "$T/spill"

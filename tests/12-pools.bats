@@ -4,6 +4,7 @@
 # Budgets of stores: the file `pools`, and pool, pin and last use of a store.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -8,6 +8,7 @@
 #
 # shellcheck disable=SC2034,SC2154 # SUM is read by places.bash; output is set by bats' run
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl
@@ -40,6 +41,7 @@ layout_of() {
     getfattr -d -m user.gmsfs "$W"/allocations/* 2>/dev/null
 }
 
+# bats test_tags=slow
 @test "residency is empty until something is committed, then it is the device" {
     assert_eq "$(cat "$W/residency")" ''
     assert_eq "$(stat -c %a "$W/residency")" 644
@@ -92,6 +94,7 @@ layout_of() {
     rm "$T/gate"
 }
 
+# bats test_tags=slow
 @test "moved_ms is when the place last changed, and a spare changes none" {
     committed
     assert_eq "$(info_of weights .moved_ms)" null
@@ -109,6 +112,7 @@ layout_of() {
     ((moved >= since && moved <= $(date +%s%3N)))
 }
 
+# bats test_tags=slow
 @test "a reader that may not wait starts nothing" {
     committed
     move_to host host
@@ -181,6 +185,7 @@ layout_of() {
     has_event move_failed ECANCELED
 }
 
+# bats test_tags=slow
 @test "cancel ends a move, unless a process waits for it" {
     committed
     refused ENODATA cancel
@@ -199,6 +204,7 @@ layout_of() {
     wait_until 10 granted "$WAITER"
 }
 
+# bats test_tags=slow
 @test "a waiting reader that is killed is forgotten, and its promotion ends all the same" {
     committed
     move_to host host
@@ -283,6 +289,7 @@ layout_of() {
     bytes_are_right big
 }
 
+# bats test_tags=slow
 @test "there is no such tier" {
     committed
     refused ENOMEM disk
@@ -295,6 +302,7 @@ layout_of() {
     assert_eq "$(device_get .host_total_bytes)" null
 }
 
+# bats test_tags=slow
 @test "an unknown word is EINVAL, and only the owner and root may order" {
     committed
     for word in ' ' nowhere hos hostx 'host disk' +device -device +none -none +cancel + -; do
@@ -311,6 +319,7 @@ layout_of() {
     wait_until 10 at 'device host'
 }
 
+# bats test_tags=slow
 @test "a poll on residency tells that the place has changed" {
     committed
     spawn "$GMSCTL" open "$W/residency" r read 100 poll pri 30000
@@ -320,6 +329,7 @@ layout_of() {
     wait_exit "$poller"
 }
 
+# bats test_tags=slow
 @test "metrics tell the places of stores, and the moved bytes" {
     value() { sed -n "s/^gmsfs_$1 //p" "$M/metrics"; }
     committed
@@ -344,6 +354,7 @@ layout_of() {
     [[ $(value promote_wait_seconds_total) != 0.* ]]
 }
 
+# bats test_tags=slow
 @test "keep_copy=no leaves no spare behind" {
     start_mount size=64M,host_size=32M,keep_copy=no
     W=$M/weights
@@ -428,6 +439,7 @@ moves_are() { # COUNT
     moves_are 1
 }
 
+# bats test_tags=slow
 @test "flags of ACQUIRE that do not go with its mode are EINVAL" {
     committed
     expect EINVAL open "$W/ctl" rw acquire-any rw 0
@@ -454,6 +466,7 @@ moves_are() { # COUNT
     cli verify "$W" "$T/saved.safetensors"
 }
 
+# bats test_tags=slow
 @test "a load of a store that has left says how much the device lacks, and counts nothing that is elsewhere" {
     requires python3
     local model
@@ -467,6 +480,7 @@ moves_are() { # COUNT
     at host
 }
 
+# bats test_tags=slow
 @test "a store that comes back obeys the budget of its pool, and its waiter comes in when there is room" {
     echo 'adapters max=16M slots=1' >"$M/pools"
     mkdir "$M/other"
@@ -484,6 +498,7 @@ moves_are() { # COUNT
     wait_until 10 is_at 'device host'
 }
 
+# bats test_tags=slow
 @test "a store on its way to the device counts in its pool, for others of the pool and for another pool" {
     echo 'adapters max=24M' >"$M/pools"
     echo 'small max=8M' >>"$M/pools"
@@ -516,6 +531,7 @@ swapping() {
     output_of "$SPAWNED" >"$3"
 }
 
+# bats test_tags=slow
 @test "a mount whose stores on the host may be swapped out warns of it, and says how to keep them" {
     requires root
     swapping "$T/one" host_size=32M "$T/warned"

@@ -6,6 +6,7 @@
 #
 # shellcheck disable=SC2154 # output is set by bats' run
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=fake
 
 load helpers
 load gmsctl
@@ -66,6 +67,7 @@ spill_is() { # BYTES
     bytes_are_right
 }
 
+# bats test_tags=slow:fake
 @test "a reader of a store on the disk, taken where it is, maps its file and cannot write to it" {
     committed
     cli sum --allocations "$W" >"$T/sum"
@@ -78,6 +80,7 @@ spill_is() { # BYTES
     bytes_are_right
 }
 
+# bats test_tags=slow:fake
 @test "a file of the disk that a process keeps open is empty when the copy goes" {
     committed
     move_to disk disk
@@ -199,6 +202,7 @@ spoilt_is_told() {
     bytes_are_right
 }
 
+# bats test_tags=slow:fake
 @test "a copy that is to give way stays where the one on the disk is spoilt" {
     committed
     local sum=$SUM
@@ -233,6 +237,7 @@ start_with_fault() { # FAULT
     at host
 }
 
+# bats test_tags=slow:fake
 @test "an order that counts on a copy that cannot be dropped just now is refused, and the copy stays" {
     start_with_fault pread:after=1:errno=ENOMEM
     committed weights $MIB
@@ -260,6 +265,7 @@ start_with_fault() { # FAULT
     bytes_are_right
 }
 
+# bats test_tags=slow:fake
 @test "a waiter for a store that fails to go to the disk is let in when the store is back" {
     stop_mount
     export GMSFS_MOVE_GATE=$T/gate
@@ -278,6 +284,7 @@ start_with_fault() { # FAULT
     bytes_are_right
 }
 
+# bats test_tags=slow:fake
 @test "spill_size bounds it, however large the disk is" {
     start_mount "size=64M,spill=$SPILL,spill_size=4M"
     W=$M/weights
@@ -287,6 +294,7 @@ start_with_fault() { # FAULT
     disk_is_empty
 }
 
+# bats test_tags=slow:fake
 @test "a mount that ends, or whose daemons are killed, leaves nothing on the disk" {
     committed
     move_to disk disk
@@ -302,6 +310,7 @@ start_with_fault() { # FAULT
     wait_until 10 disk_is_empty
 }
 
+# bats test_tags=slow:fake
 @test "a directory that cannot be used is said at the mount" {
     mkdir -p "$T/m9"
     run_logged -1 timeout 20 "$GMSFS" mount -f -o "backend=host,size=8M,spill=$T/nothing,spill_size=1G" "$T/m9"
@@ -317,6 +326,7 @@ many_pieces() { # STORE: each part of its move begins with one
     ctl open "$M/$1/lock" rw alloc 65536 12 '' '' commit
 }
 
+# bats test_tags=slow:fake
 @test "a disk that hangs holds up no move that does not need it" {
     stop_mount
     mount -o remount,size=64M "$SPILL"

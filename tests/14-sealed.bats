@@ -6,6 +6,7 @@
 #
 # shellcheck disable=SC2016 # jq programs
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=cuda,slow:cuda
 
 load helpers
 load gmsctl
@@ -182,6 +183,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
+# bats test_tags=slow
 @test "a waiter for an exit is not overtaken by a later writer" {
     stop_mount
     start_mount writer_patience=1000
@@ -203,6 +205,7 @@ sealed_unchanged() {
     let_go "$WAITER"
 }
 
+# bats test_tags=slow
 @test "a waiter for an exit is passed when its patience is over" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
@@ -213,6 +216,7 @@ sealed_unchanged() {
     let_go "$HOLDER"
 }
 
+# bats test_tags=slow
 @test "a writer that may not wait for an exit is told EAGAIN, and later has it" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
@@ -246,6 +250,7 @@ sealed_unchanged() {
     assert_eq "$(jq -r 'select(.event == "rw_data_connected") | .pid' "$M/events" | grep -cx "$WAITER")" 0
 }
 
+# bats test_tags=slow
 @test "each member that was handed the memory is waited for" {
     seal_and_keep
     token=$(output_of "$HOLDER" | sed -n 's/.* token=\([0-9a-f]*\).*/\1/p' | tail -n 1)
@@ -260,6 +265,7 @@ sealed_unchanged() {
     ctl open "$W/data" rwn
 }
 
+# bats test_tags=slow
 @test "a child that asks on its parent's connection is the process to wait for" {
     # The parent takes the lock and connects; its child redeems the ticket, and outlives it.
     spawn "$GMSCTL" open "$W/ctl" rw acquire data 0 alloc 4096 1 kv '' seal export-rw 0 0 connect "$M" \
@@ -357,6 +363,7 @@ sealed_unchanged() {
     exec 5<&-
 }
 
+# bats test_tags=slow
 @test "events tell of each step" {
     seal_store
     ctl open "$W/data" rw
@@ -413,6 +420,7 @@ sealed_unchanged() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "gmsfs run --data names the processes that can still write" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
@@ -423,6 +431,7 @@ sealed_unchanged() {
     cli run --data --nonblock "$W" -- true
 }
 
+# bats test_tags=slow
 @test "commands show the state, and commands that read say why they cannot" {
     seal_store
     cli ls "$W"
@@ -447,6 +456,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
+# bats test_tags=slow
 @test "gmsfs drain gives back sealed memory" {
     seal_store
     cli drain "$M"

@@ -3,6 +3,8 @@
 #
 # Named regions of shared memory: their files, their owners, and their ends. tests/api/test_regions*.c
 # tests the library's calls.
+#
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -9,6 +9,7 @@
 # last, and two parts that find nothing left. The gate lets the given number of steps through, then holds.
 #
 # shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl
@@ -132,10 +133,12 @@ daemons_die() {
     daemons_die worker '0 1 2 4' "${ORDERED[@]}"
 }
 
+# bats test_tags=slow
 @test "so does one that is killed at any step of a move that a reader waits for" {
     daemons_die worker '0 1 2 4' "${WAITED_FOR[@]}"
 }
 
+# bats test_tags=slow
 @test "so does a keeper" {
     daemons_die keeper '0 2' "${ORDERED[@]}" "${WAITED_FOR[@]}"
 }
@@ -156,6 +159,7 @@ daemons_die() {
     done
 }
 
+# bats test_tags=slow
 @test "a client that ordered a move is not needed at any step of it" {
     local steps
     start_all
@@ -174,6 +178,7 @@ daemons_die() {
     done
 }
 
+# bats test_tags=slow
 @test "a drainer killed at any step of its move lets waiters in, and the move ends as a spare" {
     local steps drainer
     start_all
@@ -305,6 +310,7 @@ make_store() { # NAME MIB [TIER]
     [[ -z ${3-} ]] || move_to "$3" "$3" "$1"
 }
 
+# bats test_tags=slow
 @test "a victim that is used while it leaves stays, its copy is a spare, and another one is chosen" {
     local store
     start_mount size=24M,host_size=64M,min_stay=0
@@ -343,6 +349,7 @@ use_who_leaves() {
     wait_until 10 at 'device host' a
 }
 
+# bats test_tags=slow
 @test "a store ordered to a place that no other leaves stays, and holds no other store up" {
     start_mount size=24M,host_size=96M,min_stay=0
     make_store b 16 host
@@ -357,6 +364,7 @@ use_who_leaves() {
     at 'device host' c
 }
 
+# bats test_tags=slow
 @test "another one leaves for the store that was ordered, where the first one stays" {
     start_mount size=24M,host_size=96M,min_stay=0
     make_store b 12 host
@@ -381,6 +389,7 @@ use_who_leaves() {
     has_event move_failed ENOMEM
 }
 
+# bats test_tags=slow
 @test "memory asked for comes when the store that has it has stayed as long as it may" {
     start_mount size=24M,host_size=64M,min_stay=2
     W=$M/weights

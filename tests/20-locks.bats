@@ -3,6 +3,8 @@
 #
 # The lock as processes meet it: its holders, its waiters, the members of a session. 21-sessions.bats
 # tests the ends of sessions; tests/unit/test_lock_states explores the rules themselves.
+#
+# bats file_tags=cuda,slow:cuda
 
 load helpers
 load gmsctl
@@ -51,7 +53,7 @@ setup() {
     assert_eq "$(cat "$W/metadata/"{a,b,c})" subpipescript
 }
 
-# bats test_tags=host
+# bats test_tags=host,slow
 @test "exec onto an allocation takes the lock, and commit publishes" {
     exec 7>"$W/allocations/a"
     printf 'hello ' >&7
@@ -140,6 +142,7 @@ setup() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "a waiting writer holds new readers off, until its patience is over" {
     commit_store
     hold open "$W/lock" r
@@ -159,6 +162,7 @@ setup() {
     wait_until 5 granted "$writer"
 }
 
+# bats test_tags=slow
 @test "looking never waits while a writer holds and others wait" {
     commit_store
     hold open "$W/lock" rw
@@ -177,6 +181,7 @@ setup() {
 
 # ---- auto ------------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "auto: a writer if nothing is committed, else a reader" {
     hold open "$W/auto" rw read 100
     assert_match "$(output_of "$HOLDER")" '^RW '
@@ -189,6 +194,7 @@ setup() {
     assert_match "$(output_of "$HOLDER")" '^RO '
 }
 
+# bats test_tags=slow
 @test "an open of lock or auto for reading alone never waits, and never makes a writer" {
     for file in lock auto; do
         expect EAGAIN open "$W/$file" r
@@ -213,6 +219,7 @@ setup() {
     done
 }
 
+# bats test_tags=slow
 @test "a reader's lock that was waited for on ctl is joined by process, and by descendants" {
     commit_store
     spawn "$GMSCTL" reader "$W" fork-until "$T/end" say held until "$T/go" open "$W/lock" r \
@@ -242,6 +249,7 @@ setup() {
     assert_eq "$status" 0
 }
 
+# bats test_tags=slow
 @test "auto's mode is decided at the grant: after an abort it is a writer" {
     hold open "$W/auto" rw
     wait_for_lock open "$W/auto" rw read 100
@@ -280,6 +288,7 @@ setup() {
     expect EDEADLK open "$W/allocations/a" r open "$W/lock" rw
 }
 
+# bats test_tags=slow
 @test "a descendant of a reader that wants to write is EDEADLK" {
     commit_store
     exec 5<"$W/lock"
@@ -289,6 +298,7 @@ setup() {
     wait_until 5 "$GMSCTL" open "$W/lock" rwn
 }
 
+# bats test_tags=slow
 @test "a descendant becomes a member: it may write when its ancestor is gone" {
     spawn "$GMSCTL" open "$W/lock" rw fork-until "$T/joined" open "$W/lock" rw use 0 close \
         say joined until "$T/go" open "$W/metadata/k" wc write v close open "$W/commit" w write 1
@@ -301,6 +311,7 @@ setup() {
     assert_eq "$(cat "$W/metadata/k")" v
 }
 
+# bats test_tags=slow
 @test "processes that are no descendants do not join" {
     hold open "$W/lock" rw
     expect EAGAIN open "$W/lock" rwn
@@ -310,6 +321,7 @@ setup() {
     expect ENOLCK open "$W/abort" w write 1
 }
 
+# bats test_tags=slow
 @test "ACQUIRE makes a session of its own for each handle, two in one process" {
     commit_store
     hold open "$W/ctl" r acquire ro 0 open "$W/ctl" r acquire ro 0
@@ -319,6 +331,7 @@ setup() {
     expect EDEADLK open "$W/ctl" rw acquire rw 0 acquire rw 0
 }
 
+# bats test_tags=slow
 @test "opens and path operations do not see an ACQUIREd session" {
     expect EAGAIN open "$W/ctl" rw acquire rw 0 open "$W/lock" rwn
     expect EAGAIN open "$W/ctl" rw acquire rw 0 open "$W/allocations/a" rwc
@@ -326,6 +339,7 @@ setup() {
     expect ENOLCK open "$W/ctl" rw acquire rw 0 open "$W/commit" w write 1
 }
 
+# bats test_tags=slow
 @test "a token lets a process that is no descendant join" {
     hold open "$W/ctl" rw acquire rw 0
     output=$(output_of "$HOLDER")
@@ -337,6 +351,7 @@ setup() {
     assert_state weights COMMITTED
 }
 
+# bats test_tags=slow
 @test "a token of a writer needs a writable handle, and a wrong one is ESTALE" {
     hold open "$W/ctl" rw acquire rw 0
     output=$(output_of "$HOLDER")
@@ -351,6 +366,7 @@ setup() {
     expect ESTALE open "$W/ctl" rw join "$token"
 }
 
+# bats test_tags=slow
 @test "a session that was joined by token ends with the handle that acquired it" {
     hold open "$W/ctl" rw acquire rw 0
     output=$(output_of "$HOLDER")

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The ends of sessions and waits, and the state kept after them: commit, abort, death, places, revocation.
+#
+# bats file_tags=cuda,slow:cuda
 
 load helpers
 load gmsctl
@@ -170,7 +172,7 @@ setup() {
     assert_state weights EMPTY
 }
 
-# bats test_tags=host
+# bats test_tags=host,slow
 @test "exec closes files as close does, and hangs no process" {
     commit_store
     ctl open "$W/lock" rw open "$W/allocations/a" rw open "$W/metadata/key" rw write new \
@@ -182,6 +184,7 @@ setup() {
     unchanged
 }
 
+# bats test_tags=slow
 @test "closing a duplicate does not end a session" {
     hold open "$W/lock" rw dupclose dupclose
     assert_eq "$(cat "$W/state")" RW
@@ -191,6 +194,7 @@ setup() {
 
 # ---- places ------------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "SIGSTOP and SIGCONT keep a waiter's place" {
     hold open "$W/lock" rw
     wait_for_lock open-retry "$W/lock" rw
@@ -209,6 +213,7 @@ setup() {
 
 # While it is between two tries it is passed over, so who is granted is a matter of luck; its
 # number and its row are not.
+# bats test_tags=slow
 @test "a storm of signals does not cost a waiter its place" {
     hold open "$W/lock" rw
     spawn "$GMSCTL" alarms 20 open-retry "$W/lock" rw say granted pause
@@ -226,6 +231,7 @@ setup() {
     wait_until 5 granted "$first"
 }
 
+# bats test_tags=slow
 @test "a place whose process does not come back is given up after a second" {
     hold open "$W/lock" rw
     spawn "$GMSCTL" alarm 300 try open "$W/lock" rw say interrupted pause
@@ -238,6 +244,7 @@ setup() {
     wait_until 3 granted "$WAITER"
 }
 
+# bats test_tags=slow
 @test "close, then an O_NONBLOCK open, 2000 times: never EAGAIN" {
     ctl repeat 2000 open "$W/lock" rwn close
     ctl repeat 500 open "$W/allocations/a" rwc try close
@@ -274,6 +281,7 @@ setup() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "root revokes a waiter: ECANCELED" {
     requires root
     hold open "$W/lock" rw
@@ -287,6 +295,7 @@ setup() {
     assert_eq "$(cat "$W/state")" RW
 }
 
+# bats test_tags=slow
 @test "the store's owner may revoke, others may not" {
     requires root
     chmod 777 "$W"
@@ -299,6 +308,7 @@ setup() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "revoking an unknown session, or nonsense, is an error" {
     requires root
     expect ENOENT open "$W/abort" w write 'revoke 999999'
@@ -309,6 +319,7 @@ setup() {
     done
 }
 
+# bats test_tags=slow
 @test "a revoked session of another store stays" {
     requires root
     mkdir "$M/other"
@@ -344,6 +355,7 @@ setup() {
     assert_state weights COMMITTED
 }
 
+# bats test_tags=slow
 @test "a removed allocation takes its entries with it, truncating to 0 keeps them" {
     ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 \
         open "$W/allocations/b" rwc ftruncate 4096 use 0 put of-a v 0 0 put of-b v 1 5 \

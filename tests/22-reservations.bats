@@ -6,6 +6,7 @@
 # The devices here have 16 MiB; a "half" is more than half of it.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -5,6 +5,7 @@
 # of the command the store lets in again.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -4,6 +4,7 @@
 # gmsfs drain: no process is let in, sessions are waited for or ended, nothing is held.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl

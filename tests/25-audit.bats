@@ -3,6 +3,8 @@
 #
 # The audit: a file with a line for every event, in spite of faults of its disk. And signals without a
 # meaning for a mount.
+#
+# bats file_tags=slow
 
 load helpers
 load gmsctl

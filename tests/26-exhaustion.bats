@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One user takes all that it can have of one thing, and holds it: the others and root go on.
+#
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -4,6 +4,7 @@
 # A daemon with limited memory: every client's excess is refused in time, and nothing is lost.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=slow
 
 load helpers
 load gmsctl

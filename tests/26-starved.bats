@@ -4,6 +4,7 @@
 # Workers that the kernel kills for want of memory: the keeper holds all memory for as long as it takes.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=slow
 
 load helpers
 load memcg

@@ -3,6 +3,8 @@
 #
 # Each errno that gmsfs(5) promises, produced by a test of its name, in the ways a user meets it.
 # ENODEV and EIO need a device that can be lost.
+#
+# bats file_tags=fake,slow:fake,slow
 
 load helpers
 load gmsctl
@@ -13,6 +15,7 @@ setup() {
     W=$M/weights
 }
 
+# bats test_tags=quick
 @test "EAGAIN: the lock is not free, and the open may not wait" {
     commit_store
     hold open "$W/lock" r
@@ -50,6 +53,7 @@ setup() {
     assert_eq "$(output_of "$SPAWNED")" ECANCELED
 }
 
+# bats test_tags=quick
 @test "ECANCELED: an implicit writer closed without commit" {
     expect ECANCELED open "$W/allocations/a" wc write x close
     assert_state weights EMPTY
@@ -66,6 +70,7 @@ setup() {
     expect EINTR alarm 200 reader "$W"
 }
 
+# bats test_tags=quick
 @test "EDEADLK: the wait would be for oneself" {
     commit_store
     expect EDEADLK open "$W/lock" r open "$W/lock" rw
@@ -75,6 +80,7 @@ setup() {
     expect EDEADLK open "$W/ctl" r acquire ro 1000 acquire ro 1000
 }
 
+# bats test_tags=quick
 @test "EACCES: mode bits or the direction say no" {
     requires root
     chmod 750 "$W"
@@ -135,6 +141,7 @@ setup() {
     expect ENOLCK open "$W/ctl" rw acquire ro 0 put k v none 0
 }
 
+# bats test_tags=quick
 @test "ESTALE: the session is over" {
     expect ESTALE open "$W/lock" rw commit commit
     expect ESTALE open "$W/lock" rw abort abort
@@ -177,6 +184,7 @@ setup() {
     assert_eq "$(info_of weights .generation)" 1 generation
 }
 
+# bats test_tags=quick
 @test "EINVAL: commit of an invalid layout, and last_error says why" {
     expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit
     assert_match "$(info_of weights .last_error)" hollow
@@ -187,6 +195,7 @@ setup() {
     expect EBUSY rmdir "$W"
 }
 
+# bats test_tags=quick
 @test "EBUSY: resize of an allocation with memory" {
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 8192
     expect EBUSY open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 ftruncate 1
@@ -194,6 +203,7 @@ setup() {
         fallocate 0 0 9000000
 }
 
+# bats test_tags=quick
 @test "ENOMEM: device memory, at once by truncate, fallocate and write" {
     exec 5<>"$W/lock"
     ctl open "$W/allocations/a" rwc ftruncate $((60 << 20))
@@ -203,6 +213,7 @@ setup() {
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "ENOMEM: ALLOC, after the time that it may wait, or at once" {
     start=$(now_ms)
     expect ENOMEM open "$W/ctl" rw acquire rw 0 alloc $((65 << 20)) 1 a ''
@@ -215,6 +226,7 @@ setup() {
     expect ENOMEM open "$M/other/ctl" rw acquire rw 1000 alloc-nowait $((8 << 20)) 1 a ''
 }
 
+# bats test_tags=quick
 @test "ENOSPC: writing past the end of an allocation" {
     expect ENOSPC open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 4096 pwrite 4096 x
 }

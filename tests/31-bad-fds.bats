@@ -4,6 +4,7 @@
 # Invalid uses of tickets and of .fds: an errno for their clients, no effect on others.
 #
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=slow
 
 load helpers
 load gmsctl

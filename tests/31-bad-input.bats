@@ -4,6 +4,7 @@
 # Invalid requests, by accident or on purpose: an errno for their clients, no effect on others.
 #
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -52,6 +53,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
         write "hex:$bytes" apply "$@"
 }
 
+# bats test_tags=quick
 @test "a document is applied whole, by rank" {
     run_logged -0 apply "$(document "$(row one 0 5 first)" "$(row two 1 0 2nd)" "$(row free nil 0 x)")" \
         get one get two get free commit
@@ -72,6 +74,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     assert_eq "$(names "$W/metadata")" ''
 }
 
+# bats test_tags=quick
 @test "a document with one bad row changes nothing and names the row" {
     good=$(row good 0 5 first)
     # a rank that is not there; an offset into nothing, or that is none; too few fields; no key; a
@@ -96,6 +99,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     assert_eq "$(names "$W/metadata")" 'aa key mm zz'
 }
 
+# bats test_tags=quick
 @test "malformed documents are EINVAL and change nothing" {
     ok=$(document "$(row one 0 5 first)")
     for bytes in 00 80 c0 90 ff "${ok:0:-2}" "${ok}00" "81$(str v)01" "82$(str v)02${ok:8}" \
@@ -320,6 +324,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "ALLOC of several is all or nothing" {
     expect ENOMEM open "$W/ctl" rw acquire rw 0 alloc-nowait $((10 << 20)) 7 a0 ''
     assert_state weights EMPTY
@@ -330,6 +335,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     assert_eq "$(device_get .used_bytes)" $((60 << 20))
 }
 
+# bats test_tags=quick
 @test "offsets at the end of the world" {
     exec 5<>"$W/lock"
     ctl open "$W/allocations/a" rwc ftruncate 4096
@@ -359,6 +365,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
 
 # ---- a full device ---------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a device that fills up under cp: the writer hears of it" {
     truncate -s 80M "$T/big"
     expect_message ENOMEM cp "$T/big" "$W/allocations/a"
@@ -369,6 +376,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     wait_until 5 used_is 0
 }
 
+# bats test_tags=quick
 @test "a device that fills up under dd: the writer hears of it" {
     exec 5<>"$W/lock"
     expect_message ENOMEM dd if=/dev/zero of="$W/allocations/a" bs=7M count=10
@@ -388,6 +396,7 @@ apply() { # HEX OP...: on a fresh session with two allocations
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "a full device serves again when memory was given back" {
     hold open "$W/ctl" rw acquire rw 0 alloc $((60 << 20)) 1 a ''
     mkdir "$M/other"

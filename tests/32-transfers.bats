@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Bytes in and out of allocations by ordinary programs, spools, and the hash of a layout.
+#
+# bats file_tags=cuda
 
 load helpers
 load gmsctl

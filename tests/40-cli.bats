@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The commands that look, lock and unmount. Loading has a file of its own, 41-load.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -116,6 +118,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
 
 # ---- ls, status, wait ------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "ls shows tensors and other entries, and takes no lock" {
     requires setfattr jq
     start_mount
@@ -202,6 +205,7 @@ dead_in_status() {
     assert_eq "$status" 0 status
 }
 
+# bats test_tags=quick
 @test "wait fails when the store is removed" {
     start_mount
     mkdir "$M/other"
@@ -216,6 +220,7 @@ dead_in_status() {
 
 # ---- run -------------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "run holds the lock while the command runs, and passes its status on" {
     start_mount
     cli run -w "$M/weights" -- bash -c 'cat "$GMSFS_STORE/state"; echo "$GMSFS_MODE $GMSFS_SESSION"'
@@ -229,6 +234,7 @@ dead_in_status() {
     cli -126 run "$M/weights" -- /etc/passwd
 }
 
+# bats test_tags=quick
 @test "run -w commits when the command succeeds, and only then" {
     start_mount
     commit_something
@@ -245,6 +251,7 @@ dead_in_status() {
     assert_state weights COMMITTED
 }
 
+# bats test_tags=quick
 @test "run -w counts a commit by the command itself, and tells an abort" {
     start_mount
     cli run -w "$M/weights" -- bash -c 'echo 1 >"$GMSFS_STORE/commit"'
@@ -253,6 +260,7 @@ dead_in_status() {
     assert_match "$output" 'nothing of it is committed'
 }
 
+# bats test_tags=quick
 @test "run -a writes where nothing is committed, else reads" {
     start_mount
     cli run -a "$M/weights" -- bash -c 'echo "mode $GMSFS_MODE"'
@@ -262,6 +270,7 @@ dead_in_status() {
     assert_match "$output" 'mode RO'
 }
 
+# bats test_tags=quick
 @test "run gives up on a lock that is not free" {
     start_mount
     exec 5<>"$M/weights/lock"
@@ -289,6 +298,7 @@ dead_in_status() {
     assert_state weights EMPTY
 }
 
+# bats test_tags=quick
 @test "run within run joins, and the outer one commits" {
     start_mount
     cli run -w "$M/weights" -- "$GMSFS" run -w "$M/weights" -- \
@@ -301,6 +311,7 @@ dead_in_status() {
 
 # ---- metadata --------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "metadata puts, gets, lists and removes in the caller's session" {
     requires getfattr
     start_mount
@@ -345,6 +356,7 @@ dead_in_status() {
     assert_match "$output" "no allocation 'nowhere'"
 }
 
+# bats test_tags=quick
 @test "metadata refuses values that a store cannot hold" {
     start_mount
     local s=$M/weights
@@ -360,6 +372,7 @@ dead_in_status() {
 
 # ---- umount ----------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "umount refuses while a client holds files, and names the holder" {
     start_mount
     spawn bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"
@@ -389,6 +402,7 @@ dead_in_status() {
     expect_death
 }
 
+# bats test_tags=quick
 @test "umount -l detaches a mount in use" {
     start_mount
     spawn bash -c 'exec 5<>"$1/lock"; exec sleep 30' _ "$M/weights"

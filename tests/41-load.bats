@@ -32,6 +32,7 @@ seconds_of() { # PART: of the last load, in hundredths
     [[ $output =~ [\(\ ]$1\ ([0-9]+)\.([0-9]{2})\ s ]] && echo $((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]}))
 }
 
+# bats test_tags=slow
 @test "a load reports its times, also the wait for the lock" {
     local holder
     start_mount size=64M
@@ -88,6 +89,7 @@ seconds_of() { # PART: of the last load, in hundredths
     cli verify --threads 3 "$M/other" "$MODEL"
 }
 
+# bats test_tags=slow
 @test "a tensor too large for a chunk is asked for behind sixteen chunks, so these are filled meanwhile" {
     requires python3 jq
     start_mount size=64M
@@ -195,6 +197,7 @@ seconds_of() { # PART: of the last load, in hundredths
     assert_state weights COMMITTED
 }
 
+# bats test_tags=slow
 @test "load and verify do not wait for the run around them" {
     start_mount
     make_model 1M
@@ -287,6 +290,7 @@ seconds_of() { # PART: of the last load, in hundredths
     assert_state weights COMMITTED
 }
 
+# bats test_tags=slow
 @test "where no thread can start, load, verify, save and sum say so, and which limits there are" {
     local command
     start_mount size=64M
@@ -301,6 +305,7 @@ seconds_of() { # PART: of the last load, in hundredths
     done
 }
 
+# bats test_tags=slow
 @test "load shows a bar on a terminal and plain lines elsewhere" {
     requires script
     start_mount size=64M
@@ -361,6 +366,7 @@ EOF
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "where no file may be written that far, a model is loaded through mappings" {
     start_mount size=64M
     make_model 24M 2
@@ -368,6 +374,7 @@ EOF
     cli verify "$M/weights" "$MODEL"
 }
 
+# bats test_tags=slow
 @test "--direct takes three words" {
     cli -2 load --direct=sometimes x y
     assert_match "$output" "--direct: 'sometimes': one of auto, always and never is needed"

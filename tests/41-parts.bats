@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Models in several files: the directories and files that are a whole model, and the errors for others.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -3,6 +3,8 @@
 #
 # Sources of gmsfs load: GGUF files, directories, and a store that is not there yet; and its errors for
 # other files.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -34,6 +36,7 @@ zipfile.ZipFile(sys.argv[1], "w").writestr(sys.argv[2], b"bytes")' "$1" "$2"
 
 # ---- GGUF ------------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a GGUF file goes in and comes out, byte for byte" {
     start_mount size=64M
     make_gguf m.gguf
@@ -46,6 +49,7 @@ zipfile.ZipFile(sys.argv[1], "w").writestr(sys.argv[2], b"bytes")' "$1" "$2"
     cmp "$MODEL" "$T/out.gguf" || fail "the file is another one"
 }
 
+# bats test_tags=quick
 @test "a GGUF file without tensors, a vocabulary alone, comes out as it was" {
     start_mount size=64M
     python3 - "$ROOT/tests/tools" "$T/vocabulary.gguf" <<'END'
@@ -62,6 +66,7 @@ END
     assert_match "$output" 'it has no tensors'
 }
 
+# bats test_tags=quick
 @test "a GGUF file of another alignment, version or without any value comes out as it was" {
     start_mount size=64M
     make_gguf m.gguf --alignment 4096 --tokens 3
@@ -118,6 +123,7 @@ comes_back() { # FILE
     [[ $("$GMSFS" ls "$M/weights") != *GGML* ]] || fail "a type has no name"
 }
 
+# bats test_tags=quick,slow
 @test "a type that is not known is loaded where the file tells its size, and else refused by name" {
     requires python3 jq
     start_mount size=64M
@@ -142,6 +148,7 @@ comes_back() { # FILE
     refused "tensor 'b': does not begin where the one before it ends" "$T/new.gguf"
 }
 
+# bats test_tags=quick,slow
 @test "types, shapes and values of a GGUF file are entries that others can read" {
     requires jq
     start_mount size=64M
@@ -161,6 +168,7 @@ comes_back() { # FILE
     assert_match "$output" 'token_embd.weight +Q4_K'
 }
 
+# bats test_tags=quick
 @test "sum sums the tensors of a GGUF file, and an image of its store comes back as the file" {
     requires xxhsum
     local sum
@@ -178,6 +186,7 @@ comes_back() { # FILE
     cmp "$MODEL" "$T/out.gguf" || fail "the file is another one"
 }
 
+# bats test_tags=quick
 @test "verify finds another byte, and another value, of a GGUF file" {
     start_mount size=64M
     make_gguf m.gguf
@@ -190,6 +199,7 @@ comes_back() { # FILE
     assert_match "$output" "'gguf:tokenizer.ggml.tokens' of the file: the store has another value"
 }
 
+# bats test_tags=quick
 @test "a GGUF model in several files is one model" {
     start_mount size=64M
     make_gguf m --split 3
@@ -202,6 +212,7 @@ comes_back() { # FILE
     cli verify -q "$M/weights" "$T/whole.gguf"
 }
 
+# bats test_tags=quick
 @test "a GGUF file cut off or damaged at any byte is refused" {
     local size
     start_mount size=64M
@@ -359,6 +370,7 @@ comes_back() { # FILE
     assert_match "$output" "$M/new: no such store, and only root and the mounting user can make one"
 }
 
+# bats test_tags=quick
 @test "a store that load made goes with a signal, and one that was there stays" {
     start_mount size=64M
     make_model "$T/model" 1
@@ -449,6 +461,7 @@ wait_with() {
 }
 
 # Each call of the mount fails once: nothing is left where nothing was committed, and all of it else.
+# bats test_tags=quick
 @test "a group that is committed half-way keeps the stores that it made" {
     start_mount size=64M
     make_model "$T/model" 1

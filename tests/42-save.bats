@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # gmsfs save and gmsfs sum, against files and against xxhsum; gmsfs status --watch.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -57,6 +59,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
 
 # ---- sum -------------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "sum gives what xxhsum gives for the bytes of each tensor" {
     requires xxhsum jq
     start_mount size=64M
@@ -91,6 +94,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
     assert_eq "$output" "$want" sums
 }
 
+# bats test_tags=quick
 @test "sum waits for the lock, gives up in time, and shares it with readers" {
     start_mount
     make_model 1M
@@ -106,6 +110,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
     cli -2 sum a b
 }
 
+# bats test_tags=quick
 @test "a tensor that is no contiguous piece of memory is named" {
     requires setfattr
     start_mount
@@ -124,6 +129,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
 
 # ---- save ------------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a saved store is loaded again, whole or in shards" {
     requires jq
     start_mount size=64M
@@ -147,6 +153,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
     same_as "$T/here.safetensors.index.json"
 }
 
+# bats test_tags=quick
 @test "tensors of every kind, and __metadata__, are the same after save and load" {
     requires python3
     start_mount
@@ -262,6 +269,7 @@ print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
     assert_match "$output" "tensor '__metadata__': the index says that it is in"
 }
 
+# bats test_tags=quick
 @test "the reference implementation reads the saved file" {
     requires safetensors
     start_mount size=64M
@@ -298,6 +306,7 @@ EOF
     [[ ! -e $T/y.safetensors ]]
 }
 
+# bats test_tags=quick
 @test "a store that cannot be written is refused at once, and nothing is left or replaced" {
     start_mount
     make_model 1M
@@ -322,6 +331,7 @@ EOF
     cli -1 save "$M/weights" "$M/weights/allocations/x.safetensors"
 }
 
+# bats test_tags=quick
 @test "a full disk is said with numbers before anything is copied" {
     requires root mountns
     start_mount
@@ -339,6 +349,7 @@ EOF
     done
 }
 
+# bats test_tags=quick
 @test "a signal in the midst of saving leaves nothing behind" {
     start_mount size=128M
     make_model 64M 1
@@ -363,6 +374,7 @@ EOF
     wait_until 5 state_is weights COMMITTED
 }
 
+# bats test_tags=quick
 @test "of a save that is killed nothing is left, and the older file is as it was" {
     requires unnamed-files
     start_mount size=128M
@@ -399,6 +411,7 @@ EOF
     same_as "$T/out/x.safetensors.index.json"
 }
 
+# bats test_tags=quick
 @test "a disk that fails is said so, also where it fails when all is in its place" {
     start_mount
     make_model 1M 1

@@ -88,6 +88,7 @@ nobody_holds() {
     [[ $(group_ids) != "$first" ]]
 }
 
+# bats test_tags=slow
 @test "a rank has the layout that its model has alone, however many allocations the others have" {
     local small=2097152
     start_ranks
@@ -99,6 +100,7 @@ nobody_holds() {
     assert_eq "$(cat "${STORES[1]}/layout_hash")" "$(cat "${STORES[2]}/layout_hash")" hash
 }
 
+# bats test_tags=slow
 @test "a rank may be named by several operands, with its shards" {
     start_ranks
     make_group 1
@@ -112,6 +114,7 @@ nobody_holds() {
     holds_group
 }
 
+# bats test_tags=slow
 @test "operands that make no group are refused" {
     start_ranks
     make_group 1
@@ -152,6 +155,7 @@ nobody_holds() {
     assert_eq "$(jq -r .group "${STORES[0]}/info")" "$first" group
 }
 
+# bats test_tags=slow
 @test "a group waits for all its locks, holding them or none, and gives up after its timeout" {
     start_ranks
     make_group 1
@@ -174,6 +178,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     [[ $(jq -r .reserved_bytes "$T/rank0/device") -eq $1 ]]
 }
 
+# bats test_tags=slow
 @test "a group waits for memory with nothing in hand, and loads when it is there" {
     start_ranks
     make_group 1 40M
@@ -195,6 +200,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     holds_group
 }
 
+# bats test_tags=slow
 @test "two groups on devices that hold only one of them: one loads, the other waits" {
     start_ranks
     make_group 1 40M
@@ -213,6 +219,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     assert_match "$statuses" '^(0 3|3 0)$'
 }
 
+# bats test_tags=slow
 @test "a group does not wait for the run around it" {
     start_ranks
     make_group 1
@@ -220,6 +227,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     assert_match "$output" "${STORES[2]}: the 'gmsfs run' around this command holds it"
 }
 
+# bats test_tags=slow
 @test "ranks that do not fit together on their one mount are refused at once" {
     RANKS=1
     start_ranks
@@ -243,6 +251,7 @@ reserved_is() { # BYTES, on the mount of rank 0
     nobody_holds
 }
 
+# bats test_tags=slow
 @test "loads of one group that race load it once" {
     start_ranks
     make_group 1

@@ -131,6 +131,7 @@ interrupt() {
     cmp "$T/image/data-00000" "$T/again/data-00000"
 }
 
+# bats test_tags=slow
 @test "an image that can never fit is refused with numbers" {
     start_mount size=64M
     fill_store weights
@@ -257,6 +258,7 @@ interrupt() {
 
 # ---- a full disk -----------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "a full disk is said with numbers, and nothing is left" {
     requires root mountns
     start_mount
@@ -312,6 +314,7 @@ interrupt() {
         'the image has [78]\.[0-9] MiB, [56]\.[0-9] MiB were there, and (0|1)[.0-9]* [KM]iB were free at.*unfinished: '
 }
 
+# bats test_tags=slow
 @test "a larger image that does not fit in the place of another says that that one is gone" {
     requires root mountns
     start_mount
@@ -324,6 +327,7 @@ interrupt() {
     assert_match "$output" "the disk is full, .*the image that was in $T/disk/image is gone"
 }
 
+# bats test_tags=slow
 @test "a user that may open too few files for an image is told so at once, and the store is as it was" {
     start_mount
     "$GMSFS" run -w "$M/weights" -- bash -euc 'for i in {1..60}; do echo $i >"$GMSFS_STORE/allocations/a$i"; done'
@@ -335,6 +339,7 @@ interrupt() {
     assert_state other EMPTY
 }
 
+# bats test_tags=slow
 @test "where the memory of a store cannot be written, image load names the store and not the image" {
     start_mount size=64M
     mkdir "$M/other"

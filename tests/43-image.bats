@@ -26,6 +26,7 @@ load image
     same weights other
 }
 
+# bats test_tags=slow
 @test "image load makes the store that is not there, and leaves none where it fails" {
     start_mount size=64M
     fill_store weights
@@ -130,6 +131,7 @@ load image
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "100,000 entries and 3,000 allocations come back" {
     requires python3
     start_mount granularity=4K,size=64M
@@ -151,6 +153,7 @@ PY
     assert_eq "$(sums other)" "$(sums weights)" sums
 }
 
+# bats test_tags=slow
 @test "another granularity is refused with both named, and accepted on request" {
     start_mount granularity=2M
     fill_store weights
@@ -166,6 +169,7 @@ PY
         fail 'the same hash'
 }
 
+# bats test_tags=slow
 @test "an image goes past the page cache, and comes back from it so" {
     requires direct-io fincore
     start_mount
@@ -185,6 +189,7 @@ PY
     refused other "$T/image" 'the image is damaged'
 }
 
+# bats test_tags=slow
 @test "many threads fill the files of an image on a tmpfs" {
     requires root mountns
     start_mount
@@ -200,6 +205,7 @@ PY
     same weights other
 }
 
+# bats test_tags=slow
 @test "an image of many sizes comes back by more threads than it has files open" {
     start_mount size=1200M
     "$GMSFS" run -w "$M/weights" -- bash -euc 'cd "$GMSFS_STORE/allocations"
@@ -212,6 +218,7 @@ PY
     same weights other
 }
 
+# bats test_tags=slow
 @test "where no file may be written that far, an image is loaded through mappings" {
     start_mount
     fill_store weights
@@ -257,6 +264,7 @@ PY
     assert_match "$output" "it has no image: there is no file 'manifest'"
 }
 
+# bats test_tags=slow
 @test "errors name limits of the store and invalid words" {
     start_mount
     cli -2 image
@@ -279,6 +287,7 @@ PY
     exec 5<&-
 }
 
+# bats test_tags=slow
 @test "a save is alone, and readers are not held up" {
     requires flock
     start_mount
@@ -298,6 +307,7 @@ PY
 
 # ---- ls --------------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "ls lists allocations and entries, from where it stopped, with the sums that sum prints" {
     requires jq
     start_mount

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The stores of a tensor-parallel model, on as many mounts, taken as one by engines that race and die.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Names that others chose: harmless on a terminal, and exact in a pipe.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

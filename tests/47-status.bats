@@ -3,6 +3,8 @@
 #
 # Status of a mount of which the caller cannot see all: errors that are answers, stores of others, stores
 # with names that begin with a dot.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

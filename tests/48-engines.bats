@@ -5,6 +5,7 @@
 # HTTP, which take turns on a device that holds one of their models.
 #
 # shellcheck disable=SC2153,SC2154 # SUM is of places.bash, PORT of python.bash
+# bats file_tags=slow
 
 load helpers
 load gmsctl

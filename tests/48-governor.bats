@@ -6,6 +6,7 @@
 #
 # shellcheck disable=SC2154 # output is set by bats' run
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -6,6 +6,7 @@
 #
 # shellcheck disable=SC2154,SC2153,SC2030,SC2031 # output is set by bats' run; each test has an M of its own
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl

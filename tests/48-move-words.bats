@@ -5,6 +5,7 @@
 # out.
 #
 # shellcheck disable=SC2034,SC2153,SC2154 # MOUNT_VIA, HOLDER are of helpers.bash; output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -107,6 +107,7 @@ committed() { # [STORE]
     at host
 }
 
+# bats test_tags=slow
 @test "a wait that takes too long ends with 3, and the move goes on" {
     committed
     touch "$T/gate"
@@ -120,6 +121,7 @@ committed() { # [STORE]
     assert_match "$output" 'still at host'
 }
 
+# bats test_tags=slow
 @test "a signal ends the command, which says that the move goes on" {
     committed
     touch "$T/gate"
@@ -133,6 +135,7 @@ committed() { # [STORE]
     wait_until 10 at host
 }
 
+# bats test_tags=slow
 @test "wait resident is over when a reader has brought the store" {
     committed
     cli demote "$W"
@@ -156,6 +159,7 @@ committed() { # [STORE]
     at 'device host'
 }
 
+# bats test_tags=slow
 @test "why a store cannot move is said" {
     cli -1 demote "$W"
     assert_match "$output" 'nothing is committed'
@@ -175,6 +179,7 @@ committed() { # [STORE]
     at device
 }
 
+# bats test_tags=slow
 @test "status shows where a store is, and where it goes" {
     committed
     shows() { "$GMSFS" status "$M" | grep -q "weights *$1 "; }

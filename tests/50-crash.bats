@@ -5,6 +5,7 @@
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=cuda
 
 load helpers
 load gmsctl
@@ -219,6 +220,7 @@ has_said() { # BYTES
     wait_until 2 state_is weights COMMITTED
 }
 
+# bats test_tags=slow
 @test "the daemon holds nothing of the process that started it" {
     requires fuse
     mkdir "$T/m"
@@ -233,6 +235,7 @@ has_said() { # BYTES
     wait_until 5 process_gone "$keeper"
 }
 
+# bats test_tags=slow
 @test "a daemonized mount tells its own failure" {
     requires fuse
     mkdir "$T/m"
@@ -290,6 +293,7 @@ has_said() { # BYTES
     keeper_ends 0
 }
 
+# bats test_tags=slow
 @test "gmsfs umount of a path that is not mounted" {
     mkdir "$T/plain"
     run_logged '!' "$GMSFS" umount "$T/plain"
@@ -298,6 +302,7 @@ has_said() { # BYTES
     run_logged '!' "$GMSFS" umount /proc
 }
 
+# bats test_tags=slow
 @test "the form of fstab" {
     requires fuse
     mkdir "$T/m"
@@ -325,6 +330,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     [[ ${#lines[@]} -le 3 ]] || fail 'too many words'
 }
 
+# bats test_tags=slow
 @test "mounts that cannot be" {
     requires fuse
     mkdir "$T/m"
@@ -352,7 +358,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     not_mounted "$T/m"
 }
 
-# bats test_tags=host
+# bats test_tags=host,slow
 @test "without a driver the default backend tells how to mount host memory" {
     requires fuse no-nvidia
     mkdir "$T/m"
@@ -361,6 +367,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     assert_match "$output" 'size='
 }
 
+# bats test_tags=slow
 @test "a mount over a mount is refused or stands above it, and both end" {
     start_mount
     run mount_daemon mount -o backend=host,size=64M "$M"
@@ -371,6 +378,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
     assert_state weights EMPTY
 }
 
+# bats test_tags=slow
 @test "a store of a mount, and its content, is no mount point" {
     start_mount
     local at
@@ -396,6 +404,7 @@ user_mount() {
     start_mount 'size=64M' "$T/u"
 }
 
+# bats test_tags=slow
 @test "an ordinary user mounts, and is alone with it" {
     user_mount
     run_logged -0 as_user bash -c '
@@ -411,6 +420,7 @@ user_mount() {
     keeper_ends 0
 }
 
+# bats test_tags=slow
 @test "an ordinary user's mount is refused while files are open, and dies like any other" {
     user_mount
     spawn as_user "$GMSCTL" open "$M/weights/state" r say held pause

@@ -26,6 +26,7 @@ s.send(struct.pack("<IIII16s", 1, 2, 0, 0, b""))
 sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
 }
 
+# bats test_tags=slow
 @test "the loop of each worker has short slices where the kernel has such, and its keeper has not" {
     requires slices
     start_mount
@@ -36,6 +37,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     [[ $(read_slice "$(worker_of "$KEEPER")") == 100000 ]]
 }
 
+# bats test_tags=slow
 @test "workers that end as soon as they serve are started more and more slowly, and nothing is lost" {
     export GMSFS_DIE_RESUMED=$T/die
     start_mount
@@ -177,6 +179,7 @@ ask_until_refused() {
     ctl connect "$M" region-list self 0 a # another process
 }
 
+# bats test_tags=slow
 @test "a request on .fds that ends three workers in a row is refused, to its process alone, and the mount goes on" {
     export GMSFS_DIE_SERVING_FDS=$T/deaths
     start_mount
@@ -187,6 +190,7 @@ ask_until_refused() {
     assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
 }
 
+# bats test_tags=slow
 @test "a process that workers end at as they receive from it on .fds is refused unread, and the mount goes on" {
     export GMSFS_DIE_RECEIVING_FDS=$T/deaths
     start_mount
@@ -195,6 +199,7 @@ ask_until_refused() {
 }
 
 # Every other one is killed, so the next is started at once.
+# bats test_tags=slow
 @test "a user whose processes' requests on .fds end ten workers is refused all there, others are served" {
     local i
     requires root
@@ -243,6 +248,7 @@ die_of_alloc() {
     die_of_alloc GMSFS_DIE_MAKING
 }
 
+# bats test_tags=slow
 @test "so is one that they end of when it was made" {
     die_of_alloc GMSFS_DIE_DONE
 }
@@ -282,6 +288,7 @@ let_worker_close_its_own() {
     printf x >"$T/deaths"
 }
 
+# bats test_tags=slow
 @test "a worker that is dead and does not go, for it closes a file of its own mount, is left behind" {
     let_worker_close_its_own
     touch "$T/go"
@@ -299,6 +306,7 @@ waits_without_end() {
     [[ ${arguments[3]-} == 0xffffffff || ${arguments[3]-} == 0x0 ]]
 }
 
+# bats test_tags=slow
 @test "nothing wakes the keeper while its worker lives" {
     requires root # /proc/PID/syscall
     start_mount
@@ -308,6 +316,7 @@ waits_without_end() {
     wait_until 10 waits_without_end "$KEEPER"
 }
 
+# bats test_tags=slow
 @test "a mount that ends ends such a worker as well" {
     let_worker_close_its_own
     touch "$GMSFS_LAST_WORKER" "$T/go"

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A worker that dies is replaced: connections of GMS clients go on, with session, lock and place in the queue.
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -52,6 +54,7 @@ publish_many() { # COUNT
     gms v0 weights "${ops[@]}" commit
 }
 
+# bats test_tags=quick
 @test "a V0 writer that is idle goes on with session, lock and layout, and commits" {
     start_gms_mount
     in_background v0 weights lock rw - allocate 65536 first export last write 0 abc say held \
@@ -69,6 +72,7 @@ publish_many() { # COUNT
     assert_match "$output" '8 value'
 }
 
+# bats test_tags=quick
 @test "V0 and V1 readers that are idle go on, and have the committed bytes" {
     local reader
     start_gms_mount
@@ -132,6 +136,7 @@ publish_many() { # COUNT
     succeeds "$second"
 }
 
+# bats test_tags=quick
 @test "a client that goes away while there is no worker ends its session" {
     start_gms_mount
     in_background v0 weights lock rw - say held pause
@@ -143,6 +148,7 @@ publish_many() { # COUNT
     wait_until 5 state_is weights EMPTY
 }
 
+# bats test_tags=quick
 @test "a session that is revoked ends the connection, also where the worker was replaced before" {
     local id
     start_gms_mount
@@ -167,6 +173,7 @@ publish_many() { # COUNT
     wait_until 5 state_is weights COMMITTED
 }
 
+# bats test_tags=quick
 @test "a writer notices nothing of a worker that dies again and again: nothing is done twice or lost" {
     start_gms_mount size=64M,granularity=64K
     resume_client churn $((4 * SLOW))

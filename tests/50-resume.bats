@@ -4,13 +4,13 @@
 # A worker that dies is replaced: the clients' files, waits and answers stay as they were.
 #
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
+# bats file_tags=fake
 
 load helpers
 load gmsctl
 load places
 
 SHARER=$BUILD/tests/tools/sharer
-RANDOM_OPS=$BUILD/tests/tools/random_ops
 
 setup() {
     common_setup
@@ -319,18 +319,4 @@ write_large() { # NUMBER
     kill_worker
     assert_eq "$(wc -c <"$W/metadata/keyafter")" 20000 bytes
     exec 5>&-
-}
-
-# The model of random_ops checks every byte, and every operation has to succeed.
-# bats test_tags=host
-@test "random clients notice nothing of a worker that dies again and again" {
-    start_mount writer_patience=0.05
-    mkdir "$M/other"
-    spawn "$RANDOM_OPS" -s 1 -c 3 -r 3 -m 1000 "$M/weights" "$M/other"
-    local i
-    for i in {1..8}; do
-        process_gone "$SPAWNED" || kill_worker
-    done
-    wait_exit "$SPAWNED"
-    assert_eq "$status" 0 "$(output_of "$SPAWNED")"
 }

@@ -5,6 +5,7 @@
 # and mappings are right after each as they were right before.
 #
 # shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
+# bats file_tags=slow
 
 load helpers
 load python

@@ -5,6 +5,7 @@
 # directory of the mounts shared, as pods of one node have it.
 #
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl

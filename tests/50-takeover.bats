@@ -4,6 +4,7 @@
 # gmsfs mount --takeover: another process becomes the keeper of a mount, and clients notice a pause only.
 #
 # shellcheck disable=SC2004,SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -35,6 +36,7 @@ take_over() {
     LOG_OF[$M]=$LOG
 }
 
+# bats test_tags=quick
 @test "another keeper goes on with all there is, and the mount ends with it in order" {
     local before
     start_mount
@@ -58,7 +60,7 @@ take_over() {
     stop_mount "$M"
 }
 
-# bats test_tags=host
+# bats test_tags=host,quick
 @test "random clients notice nothing of one keeper after the other" {
     start_mount granularity=64K,writer_patience=0.05
     mkdir "$M/other"
@@ -153,6 +155,7 @@ has_child() { # PID
     cat "$M/weights/state"
 }
 
+# bats test_tags=quick
 @test "only root and the user that mounted may take over" {
     start_mount
     run_logged -1 as_user "$GMSFS" mount --takeover "$M"
@@ -239,6 +242,7 @@ open_in_worker() {
     assert_eq "$status" 0 "exit status: $(output_of "$SPAWNED")"
 }
 
+# bats test_tags=quick
 @test "a next keeper that the last word does not reach does not go on" {
     local worker
     export GMSFS_TAKEOVER_MUTE=1
@@ -257,6 +261,7 @@ open_in_worker() {
     is_whole
 }
 
+# bats test_tags=quick
 @test "a keeper with other formats takes nothing" {
     start_mount
     publish
@@ -271,6 +276,7 @@ open_in_worker() {
 }
 
 # GMSFS_TAKEOVER_STOP=POINT: the process stops itself there.
+# bats test_tags=quick
 @test "a keeper that dies before it has everything changes nothing" {
     local point next
     start_mount
@@ -287,6 +293,7 @@ open_in_worker() {
     is_whole
 }
 
+# bats test_tags=quick
 @test "a former keeper that dies when the next one has everything is done without" {
     local former
     start_mount

@@ -106,6 +106,7 @@ runs_installed() {
     assert_eq "$status" 0 "$(output_of "$ops")"
 }
 
+# bats test_tags=slow
 @test "a program with other formats is refused before anything goes" {
     local worker
     start
@@ -149,6 +150,7 @@ runs_installed() {
     is_whole
 }
 
+# bats test_tags=slow
 @test "a program that hangs before it serves is given up, and the former goes on" {
     local before
     export GMSFS_HANG_WORKER=$T/hang GMSFS_TRIAL_MS=1000
@@ -169,6 +171,7 @@ runs_installed() {
 }
 
 # The keeper's fourth process: after a worker, what binds .fds, and what asks the program.
+# bats test_tags=slow
 @test "a program for which no process can be had is given up in its time as well" {
     local before
     export GMSFS_FAULT=fork:after=3:errno=EAGAIN:in=keeper GMSFS_TRIAL_MS=50
@@ -215,6 +218,7 @@ runs_installed() {
     is_whole
 }
 
+# bats test_tags=slow
 @test "an upgrade of a mount that hangs says so, and goes on when its worker was killed" {
     start
     publish
@@ -227,6 +231,7 @@ runs_installed() {
     is_whole
 }
 
+# bats test_tags=slow
 @test "only root and the user that mounted may ask for it" {
     start
     run_logged -1 as_user "$GMSFS" upgrade "$M"
@@ -243,6 +248,7 @@ runs_installed() {
     M=$of_root
 }
 
+# bats test_tags=slow
 @test "an upgrade goes on without its caller, and one at a time" {
     start
     publish
@@ -279,6 +285,7 @@ connected() { # PID: waits in recv
     grep -q recv "/proc/$1/wchan" 2>/dev/null || [[ $(awk '{ print $1 }' "/proc/$1/syscall") == 45 ]]
 }
 
+# bats test_tags=slow
 @test "version --json tells the versions that builds share" {
     cli version --json
     jq -e '.version and .shared.state > 0 and .shared.kernel > 0 and (.shared | keys) == (.meaning | keys)' <<<"$output"

@@ -5,6 +5,7 @@
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -8,6 +8,7 @@
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2154,SC2317 # variables that the helpers set, functions that they call
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Byte transfers and waiters never delay the control path.
+#
+# bats file_tags=slow
 
 load helpers
 

@@ -3,6 +3,8 @@
 #
 # Random clients, killed at random: the state is that of a model, and nothing leaks.
 # `make soak` is the same for as long as one wants. GMSFS_TEST_SEED repeats a run as far as the scheduler lets it.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2030,SC2031 # each test has an M of its own, and lines of its own
 
@@ -46,6 +48,7 @@ random_places() { # OPTIONS [STORE...]
     wait_until 5 nobody_holds_or_waits
 }
 
+# bats test_tags=quick
 @test "stores that come and go between their places keep their bytes, and sleepers over it wake with them" {
     random_places host_size=1M
 }
@@ -54,6 +57,7 @@ random_places() { # OPTIONS [STORE...]
     random_places host_size=1M,keep_copy=no
 }
 
+# bats test_tags=quick
 @test "the same on a device that has not enough for all, which they leave for each other" {
     random_places size=1536K,host_size=1M,min_stay=0.01,alloc_timeout=0.3 "$T/m0/third"
     (($(sed -n 's/^gmsfs_evictions_total{.*} //p' "$M/metrics" | paste -sd +) > 0))
@@ -101,6 +105,7 @@ give_up() { # DRIVER
     process_gone "$1"
 }
 
+# bats test_tags=quick
 @test "bytes that are gone without being given up are seen as a loss" {
     start_mount granularity=64K,writer_patience=0.05,host_size=4M
     spawn "$RANDOM_OPS" -t 600 "$M/weights"
@@ -111,6 +116,7 @@ give_up() { # DRIVER
     assert_match "$(output_of "$SPAWNED")" '(, [1-9][0-9]* losses| in the layouts;)'
 }
 
+# bats test_tags=quick
 @test "bytes that are not those of the last commit are seen as a loss" {
     start_mount granularity=64K,writer_patience=0.05
     spawn "$RANDOM_OPS" -t 600 "$M/weights"

@@ -4,6 +4,7 @@
 # Nothing is left of ended objects: descriptors, mappings, memory.
 #
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 

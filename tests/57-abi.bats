@@ -5,6 +5,8 @@
 #
 # tests/data/abi has the record: a difference is a new interface. Changes only add to a released interface;
 # then `O=build tests/data/abi/record` writes the record anew.
+#
+# bats file_tags=slow
 
 load helpers
 

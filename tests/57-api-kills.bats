@@ -4,6 +4,8 @@
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
 # callers of libgmsfs notice nothing. The programs of groups, graph pools and places are in
 # 57-group-kills.
+#
+# bats file_tags=slow
 
 load helpers
 load api
@@ -26,6 +28,7 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed many
 }
 
+# bats test_tags=quick
 @test "api under kills: memory" {
     api_killed memory
 }
@@ -46,6 +49,7 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed regions_threads
 }
 
+# bats test_tags=quick
 @test "api under kills: seal" {
     api_killed seal
 }
@@ -62,6 +66,7 @@ SHARER=$BUILD/tests/tools/sharer
     api_killed sleep
 }
 
+# bats test_tags=quick
 @test "api under kills: store" {
     api_killed store
 }
@@ -79,6 +84,7 @@ went_on() { # COUNT: so many have gone on
 }
 
 # It runs for a moment with each of them, which is then killed: none gets to the end of its requests.
+# bats test_tags=quick
 @test "one attach goes on over worker after worker" {
     local kills=0 worker
     start_mount size=64M,granularity=4K

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api: libgmsfs against a store that is theirs alone.
+#
+# bats file_tags=fake,slow:fake
 
 load helpers
 load api
@@ -19,6 +21,7 @@ api() { # NAME
     done
 }
 
+# bats test_tags=slow
 @test "api: adapters" {
     api adapters
 }
@@ -27,22 +30,27 @@ api() { # NAME
     api graph
 }
 
+# bats test_tags=slow
 @test "api: graph_cuda" {
     api graph_cuda
 }
 
+# bats test_tags=slow
 @test "api: graph_pair" {
     api graph_pair
 }
 
+# bats test_tags=slow
 @test "api: graph_random" {
     api graph_random
 }
 
+# bats test_tags=slow
 @test "api: graph_sleep" {
     api graph_sleep
 }
 
+# bats test_tags=slow
 @test "api: graph_turns" {
     api graph_turns
 }
@@ -51,6 +59,7 @@ api() { # NAME
     api group
 }
 
+# bats test_tags=slow
 @test "api: group_evict" {
     api group_evict
 }
@@ -59,10 +68,12 @@ api() { # NAME
     api group_places
 }
 
+# bats test_tags=slow
 @test "api: group_reserve" {
     api group_reserve
 }
 
+# bats test_tags=slow
 @test "api: group_wait" {
     api group_wait
 }
@@ -75,6 +86,7 @@ api() { # NAME
     api lock
 }
 
+# bats test_tags=slow
 @test "api: many" {
     api many
 }
@@ -99,10 +111,12 @@ api() { # NAME
     api regions
 }
 
+# bats test_tags=slow
 @test "api: regions that are refused" {
     api regions_refused
 }
 
+# bats test_tags=slow
 @test "api: regions in threads and children" {
     api regions_threads
 }
@@ -111,6 +125,7 @@ api() { # NAME
     api seal
 }
 
+# bats test_tags=slow
 @test "api: sizes" {
     api sizes
 }
@@ -131,6 +146,7 @@ api() { # NAME
     api retarget
 }
 
+# bats test_tags=slow
 @test "api: retarget_cuda" {
     api retarget_cuda
 }
@@ -139,6 +155,7 @@ api() { # NAME
     api sleep
 }
 
+# bats test_tags=slow
 @test "api: stopped" {
     api stopped
 }
@@ -147,11 +164,12 @@ api() { # NAME
     api store
 }
 
-# bats test_tags=host
+# bats test_tags=host,slow
 @test "api: user" {
     api user
 }
 
+# bats test_tags=slow
 @test "api: wait" {
     api wait
 }

@@ -3,10 +3,13 @@
 #
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
 # callers of libgmsfs notice nothing.
+#
+# bats file_tags=slow
 
 load helpers
 load api
 
+# bats test_tags=quick
 @test "every program of tests/api is run under kills" {
     local source name
     for source in "$ROOT"/tests/api/test_*.c; do
@@ -49,6 +52,7 @@ load api
     api_killed graph_turns
 }
 
+# bats test_tags=quick
 @test "api under kills: group" {
     api_killed group
 }
@@ -69,6 +73,7 @@ load api
     api_killed group_wait
 }
 
+# bats test_tags=quick
 @test "api under kills: places" {
     api_killed places
 }

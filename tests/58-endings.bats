@@ -3,6 +3,8 @@
 #
 # Requests while earlier ones are still ending: memory that is being freed, spools that are being sealed,
 # descriptors that have run out, an idle daemon.
+#
+# bats file_tags=fake,slow:fake
 
 load helpers
 load gmsctl

@@ -4,6 +4,8 @@
 # A part of `make crash-test`: the worker is killed at random moments, and at certain steps of a client's
 # requests, the copier at some of its own steps; clients notice no more than a pause. Sanitized builds are slow:
 # they are killed at fewer steps.
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -30,6 +32,7 @@ random_kills() { # KILLS [OPTION...]
     assert_eq "${lines[-1]}" "soak: ok, seed $SEED" 'last line'
 }
 
+# bats test_tags=quick
 @test "random clients on several mounts notice nothing of workers that are killed" {
     random_kills 15 --stores 4 --mounts 2 --clients 6
 }
@@ -38,6 +41,7 @@ random_kills() { # KILLS [OPTION...]
     GMSFS_SNAPSHOT_BYTES=20000 random_kills 15 --stores 3 --clients 6
 }
 
+# bats test_tags=quick
 @test "the same on a GPU" {
     random_kills 12 --stores 3 --clients 6 --gpu fake
 }
@@ -56,6 +60,7 @@ kills_at() {
     kill_all run "size=${SIZE-8M},granularity=64K,host_size=2M${OPTIONS-}" "$@"
 }
 
+# bats test_tags=quick
 @test "GMSFS_KILL_CONTROL: mistakes in it are reported" {
     GMSFS_KILL_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
     assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
@@ -98,6 +103,7 @@ trials_of() {
     kills_at 31 0 look lock
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of requests for memory" {
     kills_at 31 0 memory
 }
@@ -106,6 +112,7 @@ trials_of() {
     kills_at 31 0 writes lists seals wakes
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of requests for entries, stores, tickets, budgets" {
     kills_at 29 0 entries stores tickets regions budgets
 }
@@ -148,15 +155,18 @@ trials_of() {
     [[ $step -ge 7 ]] || fail "the unmount has $step steps only"
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of a move" {
     kills_at 37 0 places spares
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of a move to the disk" {
     mkdir "$T/spill"
     OPTIONS=,spill=$T/spill,spill_size=2M kills_at 41 0 spills
 }
 
+# bats test_tags=quick
 @test "a worker that is killed at some step of an eviction" {
     SIZE=1M OPTIONS=,min_stay=0 kills_at 29 0 evictions
 }
@@ -168,10 +178,12 @@ copiers_at() {
     kill_all copiers "size=64M,host_size=32M,spill=$T/spill,spill_size=32M" "$@"
 }
 
+# bats test_tags=quick
 @test "a copier killed at some step of a promotion, a demotion, to the disk and back is not noticed" {
     copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
 }
 
+# bats test_tags=quick
 @test "two copiers in a row that are killed at some step: the move is made or forgotten, and the bytes are right" {
     copiers_at 19 11 copies/promotion
 }

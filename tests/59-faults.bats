@@ -6,6 +6,7 @@
 # need not fail again. Sanitized, which is slow, only some of them do.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
+# bats file_tags=slow
 
 load helpers
 
@@ -54,6 +55,7 @@ daemon_faults() { # keeper|worker GROUP...
         "$GMSCTL" "$M" "$KEEPER" "$(worker_of "$KEEPER")" "$@"
 }
 
+# bats test_tags=quick
 @test "GMSFS_FAULT: mistakes in it are reported" {
     local value
     for value in nothing malloc:after=x malloc:after malloc:errno=EMUCH malloc:in=me :; do
@@ -64,6 +66,7 @@ daemon_faults() { # keeper|worker GROUP...
     assert_match "$output" 'GMSFS_FAULT_CONTROL=/dev/null'
 }
 
+# bats test_tags=quick
 @test "GMSFS_FAULT: the call that it names fails, once" {
     requires fuse
     mkdir "$T/m"
@@ -88,6 +91,7 @@ daemon_faults() { # keeper|worker GROUP...
     daemon_faults worker lock
 }
 
+# bats test_tags=quick
 @test "worker: memory" {
     daemon_faults worker memory
 }
@@ -96,10 +100,12 @@ daemon_faults() { # keeper|worker GROUP...
     daemon_faults worker entries stores tickets
 }
 
+# bats test_tags=quick
 @test "worker: places" {
     daemon_faults worker places
 }
 
+# bats test_tags=quick
 @test "worker: the disk" {
     requires unnamed-files
     mkdir "$T/spill"
@@ -138,6 +144,7 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
 }
 
+# bats test_tags=quick
 @test "core: requests that succeeded where memory lacked give the same when replayed" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/replay"
 }
@@ -150,6 +157,7 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/messages"
 }
 
+# bats test_tags=quick
 @test "bulk metadata is applied whole or not at all" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }
@@ -168,6 +176,7 @@ daemon_faults() { # keeper|worker GROUP...
     some_faults "$BUILD/tests/fault/library" "$BUILD/tests/fault/library" "$M/weights" "$M/second"
 }
 
+# bats test_tags=quick
 @test "commands that move bytes succeed, or say why not and leave nothing half done" {
     local every=$((3 * SLOW))
     requires python3

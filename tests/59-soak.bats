@@ -3,6 +3,8 @@
 #
 # `make soak`, for a few seconds: it ends well, it can be interrupted, and it reports failures and hangs
 # truly.
+#
+# bats file_tags=slow
 
 load helpers
 

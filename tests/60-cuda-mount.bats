@@ -4,6 +4,7 @@
 # A mount of GPU memory, over the fake driver: its texts, sharing, refusals and freed memory.
 #
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl
@@ -45,6 +46,7 @@ hold_mappings() {
 
 # ---- which GPU -------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "device and df tell the GPU and the memory that others hold of it" {
     fake_gpus 'memory 512' 'others 64'
     start_mount
@@ -96,6 +98,7 @@ hold_mappings() {
 
 # ---- sharing ---------------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "bytes of a writer that was killed are read by two other processes" {
     fake_gpus
     start_mount
@@ -187,6 +190,7 @@ said_loaded() {
     wait_until 5 device_is .free_bytes $((256 * MIB))
 }
 
+# bats test_tags=quick
 @test "ALLOC waits for memory that others hold, and goes on when they give it back" {
     fake_gpus 'memory 256' 'others 128'
     start_mount
@@ -224,6 +228,7 @@ said_loaded() {
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "memory kept for a rollback is given up when the device lacks memory, not before" {
     fake_gpus 'memory 256' 'others 150'
     start_mount
@@ -238,6 +243,7 @@ said_loaded() {
     wait_until 5 device_is .used_bytes 0
 }
 
+# bats test_tags=quick
 @test "an error of the driver harms the request and nothing else" {
     fake_gpus
     start_mount
@@ -338,6 +344,7 @@ holds_some() { # KEEPER FDS: more than these
     [[ $(fds_of "$1") -gt $2 ]]
 }
 
+# bats test_tags=quick
 @test "a worker that is killed in the middle of an ALLOC leaves nothing with its keeper" {
     local keeper_fds
     fake_gpus 'slow cuMemExportToShareableHandle 5'
@@ -360,6 +367,7 @@ accounts_agree() {
         $(device_get .used_bytes) -eq $(jq .bytes "$M/weights/info") ]]
 }
 
+# bats test_tags=quick
 @test "the end of the mount, or of its worker, gives all memory back" {
     local first
     fake_gpus 'memory 256'

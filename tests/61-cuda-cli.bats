@@ -163,6 +163,7 @@ sums() { # STORE
     nothing_held
 }
 
+# bats test_tags=slow
 @test "a group may lie on a GPU and on host memory" {
     local host
     machine
@@ -194,6 +195,7 @@ sums() { # STORE
     nothing_held
 }
 
+# bats test_tags=slow
 @test "a GPU or a machine out of memory is told with the way out, and the old layout stays" {
     machine
     make_model 8M 1
@@ -224,6 +226,7 @@ sums() { # STORE
     nothing_held
 }
 
+# bats test_tags=slow
 @test "a GPU that is lost, or hidden, is told with the way out" {
     machine
     make_model 8M 1
@@ -244,6 +247,7 @@ sums() { # STORE
     assert_match "$output" "(cannot open the GPU: .*'device' in the mount tells the GPU's health|is EMPTY)"
 }
 
+# bats test_tags=slow
 @test "without a driver a store on a GPU is not opened, and the message says why" {
     machine
     make_model 8M 1
@@ -274,6 +278,7 @@ sums() { # STORE
     done
 }
 
+# bats test_tags=slow
 @test "a signal ends a load of an image that waits for memory" {
     machine
     make_model 24M 2
@@ -315,6 +320,7 @@ has_allocations() {
     nothing_held
 }
 
+# bats test_tags=slow
 @test "bytes read and written past the page cache are the same" {
     machine
     make_odd "$T/odd.safetensors"
@@ -374,6 +380,7 @@ has_allocations() {
     nothing_held
 }
 
+# bats test_tags=slow
 @test "no more is pinned than the bytes need" {
     machine
     requires python3

@@ -4,6 +4,7 @@
 # The health of a GPU, over the fake driver: the effects of its errors on stores, readers and writers.
 #
 # shellcheck disable=SC2016 # bodies of shells
+# bats file_tags=slow
 
 load helpers
 load gmsctl

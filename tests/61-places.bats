@@ -174,6 +174,7 @@ reads_disk() { # [STORE]
     let_go "$WAITER"
 }
 
+# bats test_tags=slow
 @test "clear-suspect ends the reading of a spare that would heal, and so does a writer" {
     with_disk
     touch "$T/gate"
@@ -194,6 +195,7 @@ reads_disk() { # [STORE]
     let_go "$WAITER"
 }
 
+# bats test_tags=slow
 @test "the reading of a spare that would heal is not cancelled by order" {
     with_disk
     touch "$T/gate"
@@ -213,6 +215,7 @@ reading() { # prints the stores with spares being read
     done
 }
 
+# bats test_tags=slow
 @test "spares that heal are read one by one, except those of stores that are waited for" {
     with_disk
     for store in second third; do
@@ -260,6 +263,7 @@ reading() { # prints the stores with spares being read
     assert_eq "$(info_of other .suspect)" true
 }
 
+# bats test_tags=slow
 @test "a device that others have filled keeps a promotion waiting, until it has room" {
     committed
     move_to host host
@@ -274,6 +278,7 @@ reading() { # prints the stores with spares being read
     let_go "$WAITER"
 }
 
+# bats test_tags=slow
 @test "a device that others fill keeps a reader waiting, visibly, until they leave" {
     committed
     move_to host host
@@ -299,6 +304,7 @@ idle() {
     wait_until 10 device_is .other_bytes $((1002 << 20))
 }
 
+# bats test_tags=slow
 @test "on a device that others fill, an idle store leaves for a store that is waited for" {
     committed
     move_to host host
@@ -308,6 +314,7 @@ idle() {
     at host other
 }
 
+# bats test_tags=slow
 @test "and for memory that is waited for" {
     idle other
     ctl open "$W/lock" rw alloc $((6 << 20)) 1 a '' commit
@@ -322,6 +329,7 @@ failures_of() { # STORE
     jq -s --arg store "$1" 'map(select(.event == "move_failed" and .store == $store)) | length' <"$M/events"
 }
 
+# bats test_tags=slow
 @test "a lack of memory that lasts is told once for each store that waits, and anew after it has come" {
     mkdir "$M/other"
     committed
@@ -349,6 +357,7 @@ failures_of() { # STORE
     let_go "$WAITER"
 }
 
+# bats test_tags=slow
 @test "a promotion by order that lacks memory of the device fails, and is told" {
     committed
     move_to host host

@@ -56,6 +56,7 @@ used_is() { # BYTES
     [[ $(device .used_bytes) == "$1" ]]
 }
 
+# bats test_tags=slow
 @test "clients killed at any moment leave the device as the tree says" {
     start_gpu
     local round store hands
@@ -97,6 +98,7 @@ again() {
     done
 }
 
+# bats test_tags=slow
 @test "a worker that dies again and again is noticed neither by readers of their mappings nor by a writer" {
     start_gpu
     local kills=0 pids=() before
@@ -284,6 +286,7 @@ fill_device() {
     exec 7>&-
 }
 
+# bats test_tags=slow
 @test "loading, sleeping and waking in cycles leaks neither memory nor descriptors" {
     start_gpu
     local worker fds cycles=${GMSFS_GPU_CYCLES:-20}
@@ -326,6 +329,7 @@ no_context_of() { # PID...
     wait_until 20 smi_used_is "$idle"
 }
 
+# bats test_tags=slow
 @test "PyTorch computes over mapped tensors, also in a graph replayed after sleep, demotion and promotion" {
     requires gpu torch
     start_gpu host_size=1G
@@ -358,6 +362,7 @@ torch_tests() {
     torch_tests test_modules
 }
 
+# bats test_tags=slow
 @test "transformers models on the GPU share a store and equal a plain load" {
     requires gpu transformers
     torch_tests test_transformers
@@ -436,6 +441,7 @@ others_hold_at_most() { # BYTES
     cmp /etc/passwd "$M/weights/allocations/a"
 }
 
+# bats test_tags=slow
 @test "many shapes that torch captures in any order equal eager work, after sleep too" {
     torch_tests test_graphs_torch.Shapes
 }
@@ -452,6 +458,7 @@ others_hold_at_most() { # BYTES
     torch_tests test_graphs_torch.Processes
 }
 
+# bats test_tags=slow
 @test "the example captures 24 shapes of a small transformer" {
     local python=${GMSFS_TEST_PYTHON:-python3}
     requires gpu torch

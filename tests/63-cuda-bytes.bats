@@ -111,6 +111,7 @@ publish() {
     done
 }
 
+# bats test_tags=slow
 @test "close fails where a GPU that others filled has no room for the written bytes" {
     start_weights
     exec 5<>"$W/lock"
@@ -163,6 +164,7 @@ publish() {
 
 # ---- the copier ------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "the copier comes when bytes are moved, can be told in ps, and leaves with its context" {
     start_weights copier_idle=0.5
     exec 5<>"$W/lock"
@@ -179,6 +181,7 @@ publish() {
     assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*')" ''
 }
 
+# bats test_tags=slow
 @test "the copier has its own descriptors and no others, and catches no signals" {
     local pid
     start_weights
@@ -192,6 +195,7 @@ publish() {
     assert_eq "$(awk '$1 == "SigBlk:" { print $2 }' "/proc/$pid/status")" 0000000000000000
 }
 
+# bats test_tags=slow
 @test "the copier leaves with its mount, and with a worker that is killed" {
     local pid
     start_weights
@@ -276,6 +280,7 @@ publish() {
     assert_match "$(output_of "$pid")" 'Input/output error'
 }
 
+# bats test_tags=slow
 @test "no memory for a context is ENOMEM, a device that is gone ENODEV, with the way out" {
     start_weights copier_idle=0
     publish a 1000
@@ -294,6 +299,7 @@ publish() {
 
 # ---- others ----------------------------------------------------------------------------------
 
+# bats test_tags=slow
 @test "many files are read and written at once" {
     local i pids=()
     start_weights size=512M
@@ -333,6 +339,7 @@ publish() {
     done
 }
 
+# bats test_tags=slow
 @test "a request that hangs holds up no reader, and is ended" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((3000 * SLOW))
@@ -375,6 +382,7 @@ transfers_run() {
     assert_eq "$(copier)" "$pid"
 }
 
+# bats test_tags=slow
 @test "memory is given back although the copier does not answer any more" {
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
     start_weights
@@ -386,6 +394,7 @@ transfers_run() {
     wait_until 5 free_is $((1024 * MIB))
 }
 
+# bats test_tags=slow
 @test "an ordinary user's mount moves bytes, too" {
     requires user-fuse
     chmod 777 "$GMSFS_FAKE_CUDA"

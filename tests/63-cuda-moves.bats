@@ -67,6 +67,7 @@ there_and_back() { # [STORE]
     done
 }
 
+# bats test_tags=slow
 @test "with a host tier the copier is there before it is needed, and stays" {
     local pid
     start_gpu copier_idle=0.05
@@ -79,11 +80,13 @@ there_and_back() { # [STORE]
     assert_eq "$(copier)" "$pid"
 }
 
+# bats test_tags=slow
 @test "without a host tier no copier starts at mount" {
     start_mount size=64M
     never_within 1 copier
 }
 
+# bats test_tags=slow
 @test "lanes give back all that they had of the GPU" {
     start_gpu
     publish weights
@@ -145,7 +148,7 @@ has_failed_with() { # ERRNO
     start_gpu
     publish weights
     move_to host host
-    fake_gpus 'slow cuMemcpyHtoDAsync_v2 300'
+    fake_gpus 'slow cuMemcpyHtoDAsync_v2 3000'
     spawn "$GMSCTL" reader "$W"
     reader=$SPAWNED
     wait_until 5 moves
@@ -204,6 +207,7 @@ has_failed_with() { # ERRNO
     there_and_back other
 }
 
+# bats test_tags=slow
 @test "a driver that pins no memory moves bytes all the same" {
     fake_gpus 'fail cuMemHostRegister_v2 2'
     start_gpu
@@ -239,6 +243,7 @@ has_failed_with() { # ERRNO
     wait_until 10 host_is_free
 }
 
+# bats test_tags=slow
 @test "a copier that does not let a copy go is killed for it, and the memory is free" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((2000 * SLOW))
@@ -288,6 +293,7 @@ has_failed_with() { # ERRNO
     there_and_back
 }
 
+# bats test_tags=slow
 @test "a move one way does not wait for one the other way" {
     start_gpu
     publish up 3000000
@@ -319,6 +325,7 @@ has_failed_with() { # ERRNO
     there_and_back other
 }
 
+# bats test_tags=slow
 @test "a mount that ends while many stores move waits for the steps under way, not for the moves" {
     local i
     requires taskset

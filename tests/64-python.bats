@@ -3,6 +3,8 @@
 #
 # python/gmsfs over a mount of host memory: each test here is a file of tests/python; each test of that file
 # has a store of its own.
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -17,14 +19,17 @@ setup() {
     python_setup
 }
 
+# bats test_tags=quick
 @test "Python reads loaded tensors: bytes, types, read-only, and alive as long as they are used" {
     python_tests test_read
 }
 
+# bats test_tags=quick
 @test "Python publishes as gmsfs load does, and nothing where anything goes wrong" {
     python_tests test_publish
 }
 
+# bats test_tags=quick
 @test "Python publishes the values of an array, also where other arrays share its memory" {
     python_tests test_values
 }
@@ -41,6 +46,7 @@ setup() {
     python_tests test_lost
 }
 
+# bats test_tags=quick
 @test "Python takes several stores as one, copies tensors, and sleeps by tag" {
     python_tests test_together
 }
@@ -49,10 +55,12 @@ setup() {
     python_tests test_drain ctypes
 }
 
+# bats test_tags=quick
 @test "Python sleeps while its store leaves the device, and wakes with the same addresses and bytes" {
     python_tests test_places numpy size=64M,host_size=32M,keep_copy=no
 }
 
+# bats test_tags=quick
 @test "Python seals a layout, and the next process adopts it" {
     python_tests test_seal ctypes
 }
@@ -106,6 +114,7 @@ except KeyboardInterrupt:
     GMSFS_TEST_MOUNT='' python -m unittest -v test_types
 }
 
+# bats test_tags=quick
 @test "Python opens a store as safetensors opens a file, with slices" {
     python_tests test_safe
 }
@@ -184,11 +193,13 @@ except KeyboardInterrupt:
     python_tests test_sglang_stub.Oldest torch
 }
 
+# bats test_tags=quick
 @test "a killed engine's successor has its weights at once, and its shadow wakes into its lock" {
     SLOW=$((SLOW * 3)) # five processes that import for seconds
     python_tests test_recovery transformers
 }
 
+# bats test_tags=quick
 @test "blocks of a KV cache outlive the engine, and none that was half written is found" {
     python_tests test_kv torch
 }

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The mount's part in serving GMS clients: options, and the making and removal of sockets.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 

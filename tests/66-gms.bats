@@ -3,6 +3,8 @@
 #
 # Clients of the GMS protocols: their messages are tested by the unittest files of tests/python that the
 # first tests run; the rest tests their sockets as files, and a shell's view of them.
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -12,12 +14,14 @@ setup() {
     gms_setup
 }
 
+# bats test_tags=quick
 @test "the test client speaks as the reference does, and finds answers that are wrong" {
     python_with msgpack
     python -m unittest -v test_gms_client
     assert_match "$output" 'OK'
 }
 
+# bats test_tags=quick
 @test "V0: grants, waits and their time limits" {
     gms_tests test_gms_locks
 }
@@ -26,6 +30,7 @@ setup() {
     gms_tests test_gms_v0
 }
 
+# bats test_tags=quick
 @test "V0: allocations, bytes, entries and the hash of a layout, and memory that there is not" {
     gms_tests test_gms_v0_content
 }
@@ -50,6 +55,7 @@ setup() {
     gms_tests test_gms_senders
 }
 
+# bats test_tags=quick
 @test "V0, V1, files and commands share one lock, one queue, one layout and one event log" {
     gms_tests test_gms_mixed
 }
@@ -190,6 +196,7 @@ expected_sockets() { # ORDINAL MODE
 
 # ---- from a shell ----------------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "content written by a client at the socket is read as files" {
     start_gms_mount
     gms v0 weights lock rw - allocate 3000000 label export last write 0 hello \
@@ -202,6 +209,7 @@ expected_sockets() { # ORDINAL MODE
     assert_match "$output" hello
 }
 
+# bats test_tags=quick
 @test "a client that is killed while it holds leaves nothing, and while it waits is never granted" {
     start_gms_mount
     hold_gms v0 weights lock rw - allocate 100 -
@@ -262,6 +270,7 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     exec 7<&-
 }
 
+# bats test_tags=quick
 @test "gms_keep: a writer finds the committed layout, until it clears it" {
     start_gms_mount gms_keep
     gms v0 weights lock rw - allocate 100 - put key last 0 value commit
@@ -316,6 +325,7 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     gms v0 kv_cache lock rw - commit
 }
 
+# bats test_tags=quick
 @test "rights are those of the store's owner and mode" {
     requires root setpriv
     start_gms_mount gms_mode=0666

@@ -5,6 +5,7 @@
 # do and meet the same is in tests/python/test_gms_v1_checkpoints.py.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
+# bats file_tags=slow
 
 load helpers
 load gmsctl

@@ -4,6 +4,8 @@
 # GMS clients of GPU memory: they find its sockets, and receive memory that the driver imports, maps and
 # shares. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as `make gpu-check` does.
 # 66-gms tests the messages over the sockets, for any memory.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2154 # output and lines are set by bats' run
 
@@ -108,6 +110,7 @@ kill_holder() {
     assert_match "$output" "exported $((2 * piece))"
 }
 
+# bats test_tags=quick
 @test "V0: readers map a writer's content at the same time and find it, byte for byte" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 one allocate $((8 << 20)) two fill 11 commit
@@ -132,6 +135,7 @@ kill_holder() {
     gms v1 weights lock ro - check 21
 }
 
+# bats test_tags=quick
 @test "V1 reads content written by V0, and the other way" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 - allocate $((8 << 20)) - fill 31 commit
@@ -239,6 +243,7 @@ has_descriptors() { # COUNT
 
 # ---- caches that survive ---------------------------------------------------------------------
 
+# bats test_tags=quick
 @test "a sealed KV cache of an engine that was killed is its successor's, with every byte" {
     start_gpu
     hold_gms v0 kv_cache lock rw_data_or_rw - allocate "$LARGE" kv allocate $((4 << 20)) kv fill 81 seal

@@ -3,6 +3,8 @@
 #
 # The front end for clients of NVIDIA Triton, with NVIDIA's own client and with clients that mean no
 # good. Where no mount is needed the registry is a table in memory (tests/tools/triton_table).
+#
+# bats file_tags=slow
 
 load helpers
 load python
@@ -258,6 +260,7 @@ assert idle.is_closed() and busy.is_closed()'
     stop_triton
 }
 
+# bats test_tags=quick
 @test "over a mount every user has regions of his own" {
     requires root
     python_with ctypes
@@ -281,6 +284,7 @@ sys.stdout.buffer.write(struct.pack(f"<{len(sys.argv) - 1}i", *map(int, sys.argv
     exec 5>&-
 }
 
+# bats test_tags=quick
 @test "an allocation of a store is a region by its name, read-only, under a reader's lock" {
     tritonclient
     start_mount

@@ -4,6 +4,8 @@
 # CUDA memory of Triton clients: registered by handles, read and written by inferences, and open for no
 # longer than its regions. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as `make
 # gpu-check` does. The mount is of host memory: it has nothing to do with it.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2154 # output and lines are set by bats' run
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Files beside the program: completion, systemd's units, the container's entry point.
+#
+# bats file_tags=slow
 
 # shellcheck disable=SC2016 # for inner shells
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # bench/run on the fake driver: a bench of a GPU comes to its rows. The rows are not judged here.
+#
+# bats file_tags=slow
 
 load helpers
 

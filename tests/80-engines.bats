@@ -4,6 +4,8 @@
 # Real engines over a mount of host memory, and the content of their releases; `make check-engines` runs this
 # file alone. GMSFS_TEST_PYTHON names a Python for each engine, separated by colons, for engines need a Python
 # and a torch of their own.
+#
+# bats file_tags=slow
 
 load helpers
 load python

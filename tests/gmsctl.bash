@@ -15,7 +15,7 @@ ctl() { # OP...
 
 # expect ERRNO OP...: the last of the operations fails with this errno.
 expect() {
-    local want=$1
+    local want=$1 LC_ALL=C # the bytes of an allocation are no text
     shift
     run_logged -1 timeout $((30 * SLOW)) "$GMSCTL" "$@"
     assert_eq "${lines[-1]-}" "$want" errno

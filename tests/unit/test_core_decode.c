@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /*
  * States from bytes: a decoded state behaves like the original, and damaged bytes are refused or
  * are another valid state. GMSFS_WALKS and GMSFS_SEED choose other walks than the usual ones.

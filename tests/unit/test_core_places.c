@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /*
  * The places of stores, explored: every order of requests, ends, writes, moves, failures and
  * changes of the device's health, judged by laws that are written separately; and cores that are

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /*
  * The lock, explored exhaustively: all orders of events of three processes, breadth first, until
  * no new state appears (lock_walk.h). Every single deed is held against an independent statement

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /*
  * Random runs of records. The fixture compares, after every one of them, the core with a second one
  * that got the same records as bytes; here a model checks more. GMSFS_RUNS and GMSFS_SEED choose

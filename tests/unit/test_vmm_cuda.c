@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /* Memory of a GPU as descriptors, over the fake driver: which one, opening, pieces, leaks. */
 #include "vmm/cuda_choose.h"
 #include "vmm_cuda_fixture.h"

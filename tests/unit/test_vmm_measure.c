@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* file_tags=slow */
 /* Measuring the memory of a GPU that other processes hold: no caller waits for NVML, and all get
  * its answer. */
 #include "vmm_cuda_fixture.h"
