@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     size_t count;
     uint64_t bytes;
     void **maps;
-    char what[96];
+    char label[96];
 
     if (argc != 5) {
         fputs("usage: attach STORE FLOOR_FILE COUNT BYTES\n", stderr);
@@ -100,9 +100,9 @@ int main(int argc, char **argv)
         floor_us[round] = attach_floor(file, pair[1], maps, count, bytes);
         ours_us[round] = attach_ours(argv[1], count);
     }
-    snprintf(what, sizeof what, "attach %zu x %llu KiB / ioctl+descriptors+mmap", count,
+    snprintf(label, sizeof label, "attach %zu x %llu KiB / ioctl+descriptors+mmap", count,
              (unsigned long long)bytes >> 10);
-    bench_row(what, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
     close(pair[1]);
     wait(NULL);
     free(maps);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench - what the programs of `make bench` share: a clock, medians, and a row of the table
+ * bench - shared by the programs of `make bench`: a clock, medians, and a row of the table
  *
  * Each program measures ours and the floor in turn, BENCH_ROUNDS times, and prints rows; bench/run
- * prints the head of the table and counts what was missed.
+ * prints the head of the table and counts the missed limits.
  */
 #ifndef GMSFS_BENCH_H
 #define GMSFS_BENCH_H
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define BENCH_ROUNDS      5
-#define BENCH_ROUNDS_MOST 25 /* of what takes a few milliseconds, and is easily disturbed */
+#define BENCH_ROUNDS_MOST 25 /* for times of a few milliseconds, which are easily disturbed */
 #define BENCH_UNUSED      __attribute__((unused))
 
 enum bench_sense {
@@ -27,24 +27,24 @@ enum bench_sense {
     BENCH_AT_LEAST
 };
 
-BENCH_UNUSED static _Noreturn void bench_die(const char *what, int error)
+BENCH_UNUSED static _Noreturn void bench_die(const char *label, int error)
 {
-    fprintf(stderr, "bench: %s: %s\n", what, strerror(error < 0 ? -error : error));
+    fprintf(stderr, "bench: %s: %s\n", label, strerror(error < 0 ? -error : error));
     exit(2);
 }
 
-/* Passes on what is not negative. `system_call`: the error is in errno. */
-BENCH_UNUSED static int bench_call(const char *what, int result)
+/* Returns a result of a system call that is not negative; ends the program by errno otherwise. */
+BENCH_UNUSED static int bench_call(const char *label, int result)
 {
     if (result < 0)
-        bench_die(what, errno);
+        bench_die(label, errno);
     return result;
 }
 
-BENCH_UNUSED static void bench_check(const char *what, int result)
+BENCH_UNUSED static void bench_check(const char *label, int result)
 {
     if (result < 0)
-        bench_die(what, result);
+        bench_die(label, result);
 }
 
 BENCH_UNUSED static double bench_now_us(void)
@@ -87,15 +87,16 @@ BENCH_UNUSED static void bench_time_text(char *text, size_t bytes, double us)
         snprintf(text, bytes, "%.1f us", us);
 }
 
-BENCH_UNUSED static void bench_print(const char *what, const char *ours, const char *floor,
+BENCH_UNUSED static void bench_print(const char *label, const char *ours, const char *floor,
                                      const char *value, const char *limit, int ok)
 {
-    printf("%-58s %10s %10s %8s %8s  %s\n", what, ours, floor, value, limit, ok ? "ok" : "MISSED");
+    printf("%-58s %10s %10s %8s %8s  %s\n", label, ours, floor, value, limit, ok ? "ok" : "MISSED");
     fflush(stdout);
 }
 
-/* The ratio as the limit is said: of times (at most), or of speeds (at least). */
-BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floor_us, double limit,
+/* Prints a row with the ratio that the limit applies to: of times (at most), or of speeds (at
+ * least). */
+BENCH_UNUSED static void bench_row(const char *label, double ours_us, double floor_us, double limit,
                                    enum bench_sense sense)
 {
     double ratio = sense == BENCH_AT_MOST ? ours_us / floor_us : floor_us / ours_us;
@@ -105,32 +106,32 @@ BENCH_UNUSED static void bench_row(const char *what, double ours_us, double floo
     bench_time_text(floor, sizeof floor, floor_us);
     snprintf(value, sizeof value, "%.2f", ratio);
     snprintf(bound, sizeof bound, "%s %.4g", sense == BENCH_AT_MOST ? "<=" : ">=", limit);
-    bench_print(what, ours, floor, value, bound,
+    bench_print(label, ours, floor, value, bound,
                 sense == BENCH_AT_MOST ? ratio <= limit : ratio >= limit);
 }
 
-/* Of speeds, for comparison only. */
-BENCH_UNUSED static void bench_row_told(const char *what, double ours_us, double floor_us)
+/* Prints a ratio of speeds without a limit. */
+BENCH_UNUSED static void bench_row_told(const char *label, double ours_us, double floor_us)
 {
     char ours[32], floor[32], value[32];
 
     bench_time_text(ours, sizeof ours, ours_us);
     bench_time_text(floor, sizeof floor, floor_us);
     snprintf(value, sizeof value, "%.2f", floor_us / ours_us);
-    bench_print(what, ours, floor, value, "-", 1);
+    bench_print(label, ours, floor, value, "-", 1);
 }
 
-/* The limit is of the time itself. */
-BENCH_UNUSED static void bench_row_within(const char *what, double ours_us, double limit_us)
+/* Prints a row with a limit on the time itself. */
+BENCH_UNUSED static void bench_row_within(const char *label, double ours_us, double limit_us)
 {
     char ours[32], bound[32];
 
     bench_time_text(ours, sizeof ours, ours_us);
     snprintf(bound, sizeof bound, "<= %.4g ms", limit_us / 1e3);
-    bench_print(what, ours, "-", "-", bound, ours_us <= limit_us);
+    bench_print(label, ours, "-", "-", bound, ours_us <= limit_us);
 }
 
-/* Thousands of descriptors are in the hands of those who give, and of a floor. */
+/* Raises the limit of open files: senders and floors hold thousands of descriptors. */
 BENCH_UNUSED static void bench_raise_descriptors(void)
 {
     struct rlimit limit;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside - how long one store's `state` takes to read while another store does what is large
+ * beside - the time to read one store's `state` during large requests to another store
  *
  *   beside MOUNT METADATA_MIB ALLOCATIONS BYTES
  *
  * A child commits METADATA_MIB of metadata, and removes that store and one of ALLOCATIONS;
- * meanwhile this process reads. The floor is the same read while nobody does anything.
+ * meanwhile this process reads. The floor is the same read on an idle mount.
  */
 #include <gmsfs.h>
 #include <stdatomic.h>
@@ -146,7 +146,7 @@ static void be_loud(char **argv)
     _exit(0);
 }
 
-static void print_row(const char *what, struct reads *loud, double quiet_us)
+static void print_row(const char *label, struct reads *loud, double quiet_us)
 {
     double us = percentile(loud, 0.99);
     char ours[32], floor[32], ratio[32];
@@ -154,15 +154,15 @@ static void print_row(const char *what, struct reads *loud, double quiet_us)
     bench_time_text(ours, sizeof ours, us);
     bench_time_text(floor, sizeof floor, quiet_us);
     snprintf(ratio, sizeof ratio, "%.2f", us / quiet_us);
-    bench_print(what, ours, floor, ratio, "<= 3", us <= 3 * quiet_us);
+    bench_print(label, ours, floor, ratio, "<= 3", us <= 3 * quiet_us);
     bench_time_text(ours, sizeof ours, percentile(loud, 1.0));
-    fprintf(stderr, "bench: %s: %zu reads, the slowest %s\n", what, loud->count, ours);
+    fprintf(stderr, "bench: %s: %zu reads, the slowest %s\n", label, loud->count, ours);
 }
 
 int main(int argc, char **argv)
 {
     struct reads reads[PHASE_COUNT] = {0}, quiet = {0};
-    char path[4096], what[128];
+    char path[4096], label[128];
     int now, status;
     double until_us;
 
@@ -191,10 +191,10 @@ int main(int argc, char **argv)
     }
     bench_call("wait", (int)wait(&status));
     until_us = percentile(&quiet, 0.99);
-    snprintf(what, sizeof what, "read of `state`, p99, beside a commit of %s MiB", argv[2]);
-    print_row(what, &reads[PHASE_COMMIT], until_us);
-    snprintf(what, sizeof what, "read of `state`, p99, beside rmdir of that, and %s pieces",
+    snprintf(label, sizeof label, "read of `state`, p99, beside a commit of %s MiB", argv[2]);
+    print_row(label, &reads[PHASE_COMMIT], until_us);
+    snprintf(label, sizeof label, "read of `state`, p99, beside rmdir of that, and %s pieces",
              argv[3]);
-    print_row(what, &reads[PHASE_REMOVE], until_us);
+    print_row(label, &reads[PHASE_REMOVE], until_us);
     return 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choice - how long the service takes to find out who leaves the device, among 4,096 stores
+ * choice - the service's time to choose and evict victims, among 4,096 stores
  *
  * A service in this process, over host memory: all stores are on the device, which is full, and
- * have a spare on the host. Looking at them all and letting some go is timed: evict.c has the
- * choice alone. The floor is one qsort(3) of as many rows, which takes 0.37 ms where a millisecond
- * is the goal: hence the limit.
+ * have a spare on the host. The time covers the look at all of them and the eviction of some;
+ * evict.c measures the choice alone. The floor is one qsort(3) of as many rows, which takes 0.37 ms
+ * where a millisecond is the goal: hence the limit.
  */
 #include "bench.h"
 #include "core/evict.h"
@@ -18,7 +18,7 @@
 #define STORES 4096u
 #define GRAIN  65536u
 #define LIMIT  2.7
-#define ASKER  "weights" /* which every mount has */
+#define ASKER  "weights" /* a store of every mount */
 #define JOBS   64u
 
 static struct vmm *vmm;
@@ -35,7 +35,7 @@ struct client {
     int error;
 };
 
-/* ---- a host whose jobs are done by settle() ------------------------------------------------ */
+/* ---- a host that runs its jobs in settle() ------------------------------------------------- */
 
 static uint64_t host_now(void *context)
 {
@@ -54,7 +54,7 @@ static int host_random(void *context, void *bytes, size_t size)
     return 0;
 }
 
-/* A mount's journal: bench/recorded.c has what it costs. */
+/* Stands for a mount's journal: bench/recorded.c measures its cost. */
 static int host_record(void *context, const struct record *record, size_t *mark)
 {
     (void)context;
@@ -84,7 +84,7 @@ static int host_submit(void *context, enum service_pool pool, struct job *job)
     return 0;
 }
 
-/* One ends after the other, and what they begin as well. */
+/* Ends all jobs one after the other, and the jobs that they begin. */
 static void settle(void)
 {
     service_end_step(service);
@@ -293,7 +293,7 @@ static double time_sort(void)
     return bench_now_us() - from;
 }
 
-/* So many have to leave: who wants the room is there, and gets none. */
+/* Times a choice of `victims` stores; the store that needs the room is on the device already. */
 static double time_choice(uint64_t victims, bool comes)
 {
     const struct core_store *asker = core_find_store_name(service_get_core(service), ASKER);
@@ -309,16 +309,16 @@ static double time_choice(uint64_t victims, bool comes)
     return took_us;
 }
 
-static void compare(const char *what, uint64_t victims, bool comes, double limit)
+static void compare(const char *label, uint64_t victims, bool comes, double limit)
 {
     double ours[BENCH_ROUNDS], floor[BENCH_ROUNDS];
 
     for (size_t round = 0; round < BENCH_ROUNDS; round++) {
-        /* What was vain is not chosen again for the same. */
+        /* The same choice is not repeated after it failed: each round asks for another count. */
         ours[round] = time_choice(comes ? victims : victims + round, comes);
         floor[round] = time_sort();
     }
-    bench_row(what, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
 }
 
 int main(void)

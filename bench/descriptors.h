@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * descriptors - what a floor needs to pass descriptors from one process to another
+ * descriptors - helpers of a floor to pass descriptors from one process to another
  *
  * As the kernel allows at best: 253 in a message, a byte of payload, over a SOCK_SEQPACKET pair.
  */
@@ -50,7 +50,7 @@ BENCH_UNUSED static _Noreturn void descriptors_serve(int peer, const int *fds, s
     exit(0);
 }
 
-/* One batch of what descriptors_serve gives; how many. */
+/* Receives one batch of the descriptors that descriptors_serve sends. Returns their number. */
 BENCH_UNUSED static size_t descriptors_receive(int from, int fds[GMSFS_BATCH_MAX])
 {
     union descriptors_control control;

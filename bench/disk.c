@@ -4,8 +4,8 @@
  *
  *   disk GMSFS STORE MODEL DIR [gpu]
  *
- * Ours is what the commands say of themselves: from the first byte to the last one on the disk or
- * in memory, without lock, context and metadata; the command's own time goes to stderr. The floor
+ * Ours is the time that the commands print: from the first byte to the last one on the disk or in
+ * memory, without lock, context and metadata; the command's whole time goes to stderr. The floor
  * is one file of as many bytes in DIR, by bare parallel calls, the best of 1 to 16 threads and of
  * the ways that the file system has, and fsync(2). With `gpu` saving is held against the slower of
  * that and bare copies from the device into pinned memory. A tmpfs is no disk to load from.
@@ -31,7 +31,7 @@ struct disk_bench {
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-/* What is before " GB/s" in the last line that has it. */
+/* Returns the number before " GB/s" in the last line that has it. */
 static double parse_rate(const char *output)
 {
     const char *found = NULL, *at = output;
@@ -43,7 +43,7 @@ static double parse_rate(const char *output)
     return found ? strtod(found, NULL) : 0;
 }
 
-/* Runs it to its end and gives what it printed. */
+/* Runs a command to its end and stores its output. */
 static void run_command(const char *const arguments[], char output[OUTPUT_BYTES])
 {
     int pair[2], status = 0;
@@ -69,7 +69,7 @@ static void run_command(const char *const arguments[], char output[OUTPUT_BYTES]
 }
 
 /* As long as these bytes take at the rate that the command tells. */
-static double time_command(const struct disk_bench *bench, const char *what,
+static double time_command(const struct disk_bench *bench, const char *label,
                            const char *const arguments[])
 {
     char output[OUTPUT_BYTES];
@@ -78,7 +78,7 @@ static double time_command(const struct disk_bench *bench, const char *what,
     run_command(arguments, output);
     took_us = bench_now_us() - start_us;
     rate = parse_rate(output);
-    fprintf(stderr, "bench: %s: %.2f GB/s, the command %.2f s\n", what, rate, took_us / 1e6);
+    fprintf(stderr, "bench: %s: %.2f GB/s, the command %.2f s\n", label, rate, took_us / 1e6);
     if (rate <= 0)
         bench_die("the command tells no rate", EPROTO);
     return (double)bench->bytes / rate / 1e3;
@@ -163,16 +163,16 @@ static double time_device(size_t bytes)
 /* ---- the rows ------------------------------------------------------------------------------ */
 
 /* floor_us: of the disk, or of the device where that is slower. */
-static void print_save(const struct disk_bench *bench, const char *what, const double *ours_us,
+static void print_save(const struct disk_bench *bench, const char *label, const double *ours_us,
                        double disk_us, double device_us, const struct disk_run *run)
 {
     char text[96];
 
     if (device_us > disk_us)
-        snprintf(text, sizeof text, "%s %zu MiB / bare device to host (speed)", what,
+        snprintf(text, sizeof text, "%s %zu MiB / bare device to host (speed)", label,
                  bench->bytes >> 20);
     else
-        snprintf(text, sizeof text, "%s %zu MiB / bare write, %s, %d thr. (speed)", what,
+        snprintf(text, sizeof text, "%s %zu MiB / bare write, %s, %d thr. (speed)", label,
                  bench->bytes >> 20, disk_way_name(run->way), run->threads);
     bench_row(text, bench_median(ours_us), device_us > disk_us ? device_us : disk_us, LIMIT_SAVE,
               BENCH_AT_LEAST);
@@ -199,23 +199,23 @@ static void bench_saving(struct disk_bench *bench, const char *dir, double devic
     print_save(bench, "image save", image_us, disk_us, device_us, &run);
 }
 
-/* The file that was saved is the one that is loaded, and read for the floor. */
+/* Loads the saved file, and reads it for the floor. */
 static void bench_loading(struct disk_bench *bench)
 {
     double load_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
     struct disk_run run = {
         .path = bench->file, .bytes = bench->bytes, .block_bytes = DISK_BLOCK_BYTES};
-    char what[96];
+    char label[96];
 
     disk_choose(&run, 1u << DISK_DIRECT);
-    time_load(bench); /* memory that nobody had yet costs more, once */
+    time_load(bench); /* fresh memory costs more, once */
     for (int round = 0; round < BENCH_ROUNDS; round++) {
         floor_us[round] = disk_time(&run);
         load_us[round] = time_load(bench);
     }
-    snprintf(what, sizeof what, "load %zu MiB, disk / bare O_DIRECT reads, %d threads (speed)",
+    snprintf(label, sizeof label, "load %zu MiB, disk / bare O_DIRECT reads, %d threads (speed)",
              bench->bytes >> 20, run.threads);
-    bench_row(what, bench_median(load_us), bench_median(floor_us), LIMIT_LOAD, BENCH_AT_LEAST);
+    bench_row(label, bench_median(load_us), bench_median(floor_us), LIMIT_LOAD, BENCH_AT_LEAST);
 }
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk - what a directory takes and gives, by bare parallel calls: the floor of saving and loading
+ * disk - a directory's speed by bare parallel calls: the floor of saving and loading
  *
  * One file of so many bytes, all of it written and on the disk, or all of it read, by some threads
  * that take the next block each. Every failure ends the program, but for a way that the file

@@ -6,8 +6,8 @@
     engines.py successor STORE    a small Llama: Python needs transformers
 
 vllm: from vLLM's imports to weights in place: the store opened and the model's parameters put over it,
-against what vLLM's own loader takes to read them from files in the page cache. What both loaders do besides,
-making the model and packing weights for the processor, is told below.
+against the time of vLLM's own loader to read them from files in the page cache. The other work of both
+loaders, making the model and packing weights for the processor, is printed below.
 successor: from the death of an engine to the first token of the next. The floor is a process that makes the
 model with memory of its own and reads no weights at all. The limit is of the difference. The processes are
 forks of this one, so their start and imports are in neither.
@@ -89,7 +89,7 @@ def kill(child, lines):
 
 
 def ask(call, *arguments):
-    """What a child tells first."""
+    """Returns the first message of a child."""
     child, lines = fork(call, *arguments)
     told = hear(lines)
     kill(child, lines)
@@ -250,12 +250,12 @@ def wake_shadow(directory, store):
     return woken - killed, cpu, floor, floor_cpu
 
 
-def bench_token(what, measure, directory, store):
+def bench_token(label, measure, directory, store):
     measure(directory, store)  # everything was called once
     rounds = [measure(directory, store) for _ in range(ROUNDS)]
     ours, cpu, floor, floor_cpu = [1e3 * statistics.median(column) for column in zip(*rounds)]
     gpu_python.print_row(
-        f"engines: kill -9 to the first token of {what}",
+        f"engines: kill -9 to the first token of {label}",
         ours,
         floor,
         f"<=+{TOKEN_LIMIT_MS:.0f}ms",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evict - who leaves the device, among as many stores as a mount may have, against one sort of them
+ * evict - the choice of victims among as many stores as a mount may have, against one sort of them
  *
  * Every store may go: the first row takes one victim, the second half of them all. The floor is one
  * qsort(3) of rows of that size by when they were used.
@@ -63,7 +63,7 @@ static double time_sort(void)
     return bench_now_us() - from;
 }
 
-static void compare(const char *what, uint64_t bytes, double limit)
+static void compare(const char *label, uint64_t bytes, double limit)
 {
     double ours[BENCH_ROUNDS], floor[BENCH_ROUNDS];
 
@@ -71,7 +71,7 @@ static void compare(const char *what, uint64_t bytes, double limit)
         ours[round] = time_choice(bytes);
         floor[round] = time_sort();
     }
-    bench_row(what, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours), bench_median(floor), limit, BENCH_AT_MOST);
 }
 
 int main(void)

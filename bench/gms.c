@@ -2,7 +2,7 @@
 /*
  * gms - requests of GMS clients over a store's socket, against a server that only echoes
  *
- *   gms SOCKET ENTRIES      SOCKET is V0's, of a store that nobody uses
+ *   gms SOCKET ENTRIES      SOCKET is V0's, of an unused store
  *
  * The floor is a process that reads a frame and answers one of the size that ours answered, with a
  * descriptor where ours had one; it looks at nothing but the length. Client and requests are the
@@ -33,7 +33,7 @@ union control {
     char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/* What the floor answers; shared with its process. Whole, with its header. */
+/* The floor's answer, with its header; shared with the floor's process. */
 struct reply {
     size_t bytes;
     int has_descriptor;
@@ -169,7 +169,7 @@ static void pack_pair(msgpack_packer *packer, const char *key, const char *value
     pack_text(packer, value);
 }
 
-/* A frame of what `pack` writes, behind those that are there. */
+/* Appends a frame of the bytes that `pack` writes. */
 static void add_frame(struct requests *requests, void (*pack)(msgpack_packer *, const void *),
                       const void *of)
 {
@@ -358,7 +358,7 @@ static int connect_to(const char *path)
     }
 }
 
-/* A writer with one allocation, whose id is written down. */
+/* Connects a writer, makes one allocation and stores its id in `id`. */
 static void begin_writer(struct peer *ours, const char *path, char id[128])
 {
     msgpack_unpacked unpacked;
@@ -395,8 +395,8 @@ static double time_requests(struct peer *peer, const struct requests *requests, 
     return bench_now_us() - start_us;
 }
 
-/* In turn, a chunk of requests each. The floor answers what ours answered last: the first chunk's.
- */
+/* Measures both in turn, a chunk of requests each. The floor answers with our last answer: that of
+ * the first chunk. */
 static void compare(struct measure *measure, int round, const struct requests *requests,
                     struct peer *ours, struct peer *floor, struct reply *reply)
 {
@@ -456,14 +456,14 @@ static void run_round(struct measure measures[MEASURES], int round, const char *
 static void report(const struct measure measures[MEASURES], size_t entries)
 {
     static const double limits[MEASURES] = {1.5, 2, 2, 2};
-    char what[MEASURES][96];
+    char label[MEASURES][96];
 
-    snprintf(what[EXPORT], sizeof *what, "GMS: export / echo with a descriptor (one CPU)");
-    snprintf(what[PUT], sizeof *what, "GMS: put of %zu entries, each / echo", entries);
-    snprintf(what[LIST], sizeof *what, "GMS: list of %zu keys / echo", entries);
-    snprintf(what[GET], sizeof *what, "GMS: get of %zu entries, each / echo", entries);
+    snprintf(label[EXPORT], sizeof *label, "GMS: export / echo with a descriptor (one CPU)");
+    snprintf(label[PUT], sizeof *label, "GMS: put of %zu entries, each / echo", entries);
+    snprintf(label[LIST], sizeof *label, "GMS: list of %zu keys / echo", entries);
+    snprintf(label[GET], sizeof *label, "GMS: get of %zu entries, each / echo", entries);
     for (int i = 0; i < MEASURES; i++)
-        bench_row(what[i], bench_median(measures[i].ours_us), bench_median(measures[i].floor_us),
+        bench_row(label[i], bench_median(measures[i].ours_us), bench_median(measures[i].floor_us),
                   limits[i], BENCH_AT_MOST);
 }
 

@@ -4,8 +4,8 @@
  *
  *   governor GMSFS MOUNT DIRECTORY
  *
- * MOUNT has the store `model`, with a layout, and memory beside the device; DIRECTORY is for what
- * the model's engine says. A governor runs all the time. Each request comes at another moment of
+ * MOUNT has the store `model`, with a layout, and memory beside the device; DIRECTORY is for the
+ * engine's metrics. A governor runs all the time. Each request comes at another moment of
  * its rounds, so the longest of them have waited for a whole one. The floor is an interval and the
  * same order by hand, through a shell as the governor gives it.
  */
@@ -74,7 +74,7 @@ static void send_away(void)
     wait_for("host", 0);
 }
 
-/* ---- what is measured ------------------------------------------------------------------------ */
+/* ---- the measured request -------------------------------------------------------------------- */
 
 static void pause_us(double us)
 {
@@ -84,8 +84,8 @@ static void pause_us(double us)
     nanosleep(&pause, NULL);
 }
 
-/* Nobody wants it for a round, in which who brought it sees that, for another one, and for so much
- * of a third. */
+/* Leaves the model without requests for two rounds and the given part of a third; in the first one
+ * the governor sees that. */
 static double time_request(int turn)
 {
     double begin_us;
@@ -134,7 +134,7 @@ static pid_t start_governor(const char *gmsfs, const char *mount)
 int main(int argc, char **argv)
 {
     double hand_us[BENCH_ROUNDS], worst_us = 0, floor_us;
-    char text[8400], what[128];
+    char text[8400], label[128];
     pid_t governor;
 
     if (argc != 4) {
@@ -162,9 +162,9 @@ int main(int argc, char **argv)
     kill(governor, SIGTERM);
     bench_call("wait", waitpid(governor, NULL, 0));
     floor_us = INTERVAL_MS * US_PER_MS + bench_median(hand_us);
-    snprintf(what, sizeof what, "request to promote order, longest of %d / round and order",
+    snprintf(label, sizeof label, "request to promote order, longest of %d / round and order",
              REQUESTS);
-    bench_row(what, worst_us, floor_us, (INTERVAL_MS + BOUND_MS) * US_PER_MS / floor_us,
+    bench_row(label, worst_us, floor_us, (INTERVAL_MS + BOUND_MS) * US_PER_MS / floor_us,
               BENCH_AT_MOST);
     return 0;
 }

@@ -127,7 +127,7 @@ BENCH_UNUSED static void gpu_floor_reserve(const struct gpu *gpu, struct gpu_flo
               gpu->drv->cuMemAddressReserve(&floor->at, floor->count * floor->bytes, 0, 0, 0));
 }
 
-/* What a request to the mount costs at least: an empty ioctl. */
+/* Sends the cheapest request to the mount: an empty ioctl. */
 BENCH_UNUSED static void gpu_floor_ask(struct gpu_floor *floor)
 {
     struct gmsfs_ioc_export request = {0};
@@ -135,7 +135,7 @@ BENCH_UNUSED static void gpu_floor_ask(struct gpu_floor *floor)
     bench_call("ioctl", ioctl(floor->file, GMSFS_IOC_EXPORT, &request));
 }
 
-/* Its mapping keeps the memory: the handle goes, or who sleeps would hold it on. */
+/* Maps a piece and releases its handle, which would keep a sleeper's memory. */
 BENCH_UNUSED static void gpu_floor_map_one(const struct gpu *gpu, drv_pointer at, uint64_t bytes,
                                            int fd)
 {

@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     struct gpu gpu;
     uint64_t bytes;
     size_t count, threads;
-    char what[96];
+    char label[96];
     int *fds;
 
     if (argc != 4) {
@@ -131,9 +131,9 @@ int main(int argc, char **argv)
     floor_us = floor_best(&gpu, fds, count, bytes, &threads);
     for (int round = 0; round < BENCH_ROUNDS; round++)
         ours_us[round] = our_round(argv[1], count, bytes);
-    snprintf(what, sizeof what, "allocate %zu x %llu MiB / create+export, %zu threads", count,
+    snprintf(label, sizeof label, "allocate %zu x %llu MiB / create+export, %zu threads", count,
              (unsigned long long)bytes >> 20, threads);
-    bench_row(what, bench_median(ours_us), floor_us, 1.2, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours_us), floor_us, 1.2, BENCH_AT_MOST);
     free(fds);
     return 0;
 }

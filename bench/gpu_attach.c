@@ -11,7 +11,7 @@
  * access call. Sleeping: a wait for the context's work, the unmap calls, and one ioctl, for the
  * lock. Waking: the floor of attaching without the reservation, for a sleeper holds nothing, and
  * with one ioctl, which asks for lock and descriptors. Medians of 5 rounds, or of 25 where a round
- * takes a few milliseconds. Which calls both make is told on stderr, as soon as they were made.
+ * takes a few milliseconds. The calls of both are printed on stderr after they were made.
  * The process has a little device memory of its own, as every engine has by then: to the first
  * bytes that a process has of a device the driver gives 2 MiB, which takes it 0.1 ms.
  */
@@ -169,12 +169,12 @@ static void look(const struct gpu *gpu, struct gpu_floor *floor, const char *pat
         bench_die("attach: another number of allocations", EPROTO);
 }
 
-static void row(const char *what, const char *layout, const double *ours_us, const double *floor_us,
-                int rounds, double limit)
+static void row(const char *label, const char *layout, const double *ours_us,
+                const double *floor_us, int rounds, double limit)
 {
     char text[96];
 
-    snprintf(text, sizeof text, "%s %s", what, layout);
+    snprintf(text, sizeof text, "%s %s", label, layout);
     bench_row(text, bench_median_of(ours_us, rounds), bench_median_of(floor_us, rounds), limit,
               BENCH_AT_MOST);
 }

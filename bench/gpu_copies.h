@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_copies - what moving a store costs at least: one copy from or to pinned memory, making and
+ * gpu_copies - the least cost of moving a store: one copy from or to pinned memory, making and
  * closing
  *
  * For gpu_move.c and gpu_switch.c.

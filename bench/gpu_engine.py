@@ -6,9 +6,9 @@
 
 Each row is a fresh process, but for the `gmsfs load` before it where one is said; the times are from
 the moment before it is started, medians of at most N rounds, in milliseconds; each row is printed when it
-is measured, and has an equal share of what is left of the seconds, once at least. The last rows begin when
-a process that has the tensors is killed with SIGKILL: the one that was measured before. The limit is of
-what is ours from then to the first product of the next: all but the start of Python, imports, the context
+is measured, and has an equal share of the remaining seconds, with one round at least. The last rows begin
+when a process that has the tensors, measured before, is killed with SIGKILL. The limit applies to our part of
+the time from then to the first product of the next process: all but the start of Python, imports, the context
 and the product. The model is in the page cache: it is read once before. All must see the same weights.
 MODEL is a safetensors file. Needs torch, safetensors and NumPy; prints the table that is in
 gmsfs-python(7).
@@ -85,7 +85,7 @@ class Bench:
         self.lingering = None  # the engine that is killed next
 
     def start(self, way, linger=False):
-        """A fresh engine; when it was started, and what it says."""
+        """Starts a fresh engine. Returns it, the time of its start, and its output."""
         source = self.options.model if way == "load_file" else self.options.store
         words = [sys.executable, __file__, "--engine", way, "--device", self.options.device]
         words += ["--linger"] * linger
@@ -132,7 +132,7 @@ class Bench:
         _, spans = self.start("attach")
         return [*spans[:3], spans[3] + took, *spans[4:]]
 
-    def row(self, what, once, until):
+    def row(self, label, once, until):
         """Rounds until that time; the medians, which it prints."""
         try:
             rounds = [once()]
@@ -142,8 +142,8 @@ class Bench:
             self.end_lingering()
         medians = [statistics.median(spans) for spans in zip(*rounds)]
         medians.append(statistics.median(sum(spans) for spans in rounds))
-        what = f"{what} ({len(rounds)})"
-        print(f"{what:<44}" + "".join(f"{ms:>13.1f}" for ms in medians), flush=True)
+        label = f"{label} ({len(rounds)})"
+        print(f"{label:<44}" + "".join(f"{ms:>13.1f}" for ms in medians), flush=True)
         return medians
 
     def run(self):
@@ -159,9 +159,9 @@ class Bench:
             ("killed and started again: load_file", lambda: self.killed("load_file")),
             ("killed and started again: attach", lambda: self.killed("attach")),
         )
-        for i, (what, once) in enumerate(rows):
+        for i, (label, once) in enumerate(rows):
             now = time.monotonic()
-            medians = self.row(what, once, now + (end - now) / (len(rows) - i))
+            medians = self.row(label, once, now + (end - now) / (len(rows) - i))
         if len(self.seen) != 1:
             sys.exit(f"bench: the engines saw different weights: {self.seen}")
         ours_ms = medians[HEADS.index("load/attach")] + medians[HEADS.index("wrap")]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attach what a GMS client committed to GPU memory, over the bare calls of the driver in Python.
+"""Attach a layout that a GMS client committed in GPU memory, over the bare calls of the driver in Python.
 
     gpu_gms.py WEIGHTS_V0 WEIGHTS_V1 [COUNT BYTES]...
 
-The sockets are those of a store that nobody uses. It is filled with COUNT allocations of BYTES over V0.
+The sockets are those of an unused store. It is filled with COUNT allocations of BYTES over V0.
 Ours is timed from the connect until all is mapped, as GMS clients do it: handshake, list, and then for
 each allocation one export and its answer, import, a reservation, map and set access. The floor is these
 driver calls alone, for descriptors that this process holds already. Rows of the table of bench/run.
@@ -141,11 +141,11 @@ def export_all(path):
 
 
 def row(version, count, size, ours, floor):
-    what = f"GMS {version.__name__}: attach {count} x {size >> 20} MiB / bare calls, in Python"
+    label = f"GMS {version.__name__}: attach {count} x {size >> 20} MiB / bare calls, in Python"
     ours_ms, floor_ms = (1e3 * statistics.median(times) for times in (ours, floor))
     ratio = ours_ms / floor_ms
     print(
-        f"{what:<58} {f'{ours_ms:.2f} ms':>10} {f'{floor_ms:.2f} ms':>10} {ratio:8.2f} "
+        f"{label:<58} {f'{ours_ms:.2f} ms':>10} {f'{floor_ms:.2f} ms':>10} {ratio:8.2f} "
         f"{f'<= {LIMIT:g}':>8}  {'ok' if ratio <= LIMIT else 'MISSED'}",
         flush=True,
     )

@@ -156,7 +156,7 @@ static gmsfs_graph_pool_t *our_pool(const char *path, const struct floor *like)
     return pool;
 }
 
-/* Begins awake, with its memory as the mode has it. */
+/* Times a sleep and a wake of our pool, which begins awake. keep: with GMSFS_GRAPH_KEEP. */
 static void our_round(gmsfs_graph_pool_t *pool, int keep, struct rounds *rounds, int round)
 {
     double start_us = bench_now_us();

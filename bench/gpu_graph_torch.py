@@ -8,8 +8,8 @@ STORE is a directory below a mount on device 0. First the rows of bench/run's ta
 measured, then the table that is in gmsfs-graphs(7): MiB of graph memory by each way, as its allocator
 counts them, for 24 and 64 shapes of a transformer of 4 layers; `keep` is with every graph's output held,
 else it is copied into one buffer inside the graph. The output of each of our graphs is held against eager
-work before a figure is printed; of torch's own pools the smallest and the largest. What of that table is
-not reached within the seconds stands there as "not tried". Needs torch.
+work before a figure is printed; of torch's own pools the smallest and the largest. Rows of that table that
+are not reached within the seconds read "not tried". Needs torch.
 """
 import argparse
 import json
@@ -91,7 +91,7 @@ class Bench:
             graph.replay()
             got = self.y[:tokens] if out is None else out
             if not self.torch.equal(got, self.model(self.x[:tokens])):
-                sys.exit(f"bench: {way}: {tokens} tokens: not what eager work gives")
+                sys.exit(f"bench: {way}: {tokens} tokens: differs from eager work")
 
     def torch_bytes(self):
         """Of all pools of graphs."""
@@ -162,7 +162,7 @@ class Bench:
         """gmsfs: memory is made while shapes are captured, as torch's is; grown: it was before."""
         shapes, capture = self.ordered(24, "largest"), {"torch": [], "gmsfs": [], "grown": []}
         high_bytes = 0
-        for turn in range(ROUNDS + 1):  # what is done once is done in the first
+        for turn in range(ROUNDS + 1):  # the first round warms up
             theirs, theirs_ms = self.timed(lambda: self.by_torch(shapes, False, True))
             if turn:
                 capture["torch"].append(theirs_ms)
@@ -215,8 +215,8 @@ class Bench:
         return {way: statistics.median(times) for way, times in found.items()}
 
 
-def tell(what, *said):
-    print(json.dumps([what, *said]), flush=True)
+def tell(label, *said):
+    print(json.dumps([label, *said]), flush=True)
 
 
 def child(store, ways, until):
@@ -240,7 +240,7 @@ def child(store, ways, until):
 
 
 def run(store, ways, until, **environment):
-    """What a process with torch tells, one by one."""
+    """Yields the messages of a process with torch, one by one."""
     process = subprocess.Popen(
         [sys.executable, __file__, "--until", str(until), store, *ways],
         env={**os.environ, **environment},
@@ -253,42 +253,42 @@ def run(store, ways, until, **environment):
         sys.exit(f"bench: {' '.join(ways)}: a process with torch ended with {process.returncode}")
 
 
-def row(what, ours, floor, unit, shown, limit, good):
+def row(label, ours, floor, unit, shown, limit, good):
     print(
-        f"{what:<58} {ours:7.2f} {unit:<2} {floor:7.2f} {unit:<2} {shown:>8} {limit:>8}  "
+        f"{label:<58} {ours:7.2f} {unit:<2} {floor:7.2f} {unit:<2} {shown:>8} {limit:>8}  "
         f"{'ok' if good else 'MISSED'}",
         flush=True,
     )
 
 
-def ratio_row(what, ours, floor, limit):
-    row(what, ours, floor, "ms", f"{ours / floor:.2f}", f"<={limit:g}", ours <= limit * floor)
+def ratio_row(label, ours, floor, limit):
+    row(label, ours, floor, "ms", f"{ours / floor:.2f}", f"<={limit:g}", ours <= limit * floor)
 
 
 def size_row(way, count, keep, mib, alone):
     more = mib - alone
-    what = f"graphs: {count} shapes, {way.split()[-1]} first{', kept' if keep else ''}: the largest alone"
-    row(what, mib, alone, "M", f"{more:+.0f}", f"<=+{CHUNK_MIB}M", more <= CHUNK_MIB)
+    label = f"graphs: {count} shapes, {way.split()[-1]} first{', kept' if keep else ''}: the largest alone"
+    row(label, mib, alone, "M", f"{more:+.0f}", f"<=+{CHUNK_MIB}M", more <= CHUNK_MIB)
 
 
 def capture_rows(captured):
-    what = "graphs: capture 24 shapes, grown before: torch's shared pool"
-    ratio_row(what, captured["grown"], captured["torch"], CAPTURE_LIMIT)
-    what, ours, floor = "growing: torch's shared pool", captured["gmsfs"], captured["torch"]
-    row(f"graphs: capture 24 shapes, {what}", ours, floor, "ms", f"{ours / floor:.2f}", "-", True)
+    label = "graphs: capture 24 shapes, grown before: torch's shared pool"
+    ratio_row(label, captured["grown"], captured["torch"], CAPTURE_LIMIT)
+    label, ours, floor = "growing: torch's shared pool", captured["gmsfs"], captured["torch"]
+    row(f"graphs: capture 24 shapes, {label}", ours, floor, "ms", f"{ours / floor:.2f}", "-", True)
 
 
 def main(store, seconds):
     until = time.monotonic() + seconds
-    ours, theirs = ([f"{whose} {order}" for order in ORDERS] for whose in ("gmsfs", "shared"))
+    ours, theirs = ([f"{pool} {order}" for order in ORDERS] for pool in ("gmsfs", "shared"))
     plain, expandable, alone = {}, {}, None
     ways = ["alone", "capture", "replay", *ours, *theirs, "separate"]
-    for what, *said in run(store, ways, until, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"):
-        if what == "alone":
+    for label, *said in run(store, ways, until, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:False"):
+        if label == "alone":
             (alone,) = said
-        elif what == "capture":
+        elif label == "capture":
             capture_rows(*said)
-        elif what == "replay":
+        elif label == "replay":
             tokens, times = said
             label = f"graphs: replay {tokens} tokens: torch's shared pool"
             ratio_row(label, times["gmsfs"], times["torch"], REPLAY_LIMIT)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_load - `gmsfs load` of a file in the page cache to a GPU, against what the machine can do
+ * gpu_load - `gmsfs load` of a file in the page cache to a GPU, against the machine's floor
  *
  *   gpu_load GMSFS STORE MODEL OTHERS
- *   gpu_load one STORE MODEL ROUNDS    prints what each copy took, in microseconds
- *   gpu_load look STORE MODEL ROUNDS   the same, and which calls it made
+ *   gpu_load one STORE MODEL ROUNDS    prints the time of each copy, in microseconds
+ *   gpu_load look STORE MODEL ROUNDS   the same, and the calls it made
  *
- * Ours is the time from the first byte read to the last byte on the device, as the command itself
- * takes it: of the first load of a process, with what of the pinning of its ring was not done while
- * the context and the store's memory were made, and into memory that nobody has touched, and of the
- * next one, into the same memory as the floor's copies. The floor is the slower of two: all bytes
- * read into pinned memory by 4 to 16 threads, the best of these, and as many bytes copied to the
- * device from pinned memory in one large copy. What rings of several shapes take by bare calls is
- * told beside the table, and the best of them in it.
+ * Ours is the time from the first byte read to the last byte on the device, as the command measures
+ * it, of two loads of a process. The first goes into untouched memory, and its time includes the
+ * pinning of its ring that was not done while the context and the store's memory were made; the
+ * second goes into the same memory as the floor's copies. The floor is the slower of two: all bytes
+ * read into pinned memory by the best of 4 to 16 threads, and as many bytes copied to the device
+ * from pinned memory in one large copy. The times of rings of several shapes by bare calls are
+ * printed beside the table, and the best of them in it.
  * OTHERS MODEL is a program that prints "NAME MICROSECONDS" for each loader that it finds, or NAME
  * and a word that says why there is no time.
  */
@@ -39,11 +39,11 @@
 
 /* ---- ours ---------------------------------------------------------------------------------- */
 
-static void load_or_die(const char *what, int status)
+static void load_or_die(const char *label, int status)
 {
     if (status == CLI_OK)
         return;
-    fprintf(stderr, "bench: load: %s failed\n", what);
+    fprintf(stderr, "bench: load: %s failed\n", label);
     exit(2);
 }
 
@@ -108,7 +108,7 @@ static void look_at_ours(const char *self, const char *store, const char *model)
         bench_die("gpu_load look", EIO);
 }
 
-/* What the shapes of a ring are worth here; the best of them. */
+/* Prints the times by the ring's shape. Returns the best one. */
 static double look_at_rings(const char *model)
 {
     struct gpu_ring ring;
@@ -231,7 +231,7 @@ static void open_model(const char *path, struct reading *reading)
 
 static void compare_others(const char *program, const char *model, double ours_us)
 {
-    char command[4096], name[TEXT_BYTES], what[TEXT_BYTES + 64], time[32], *end;
+    char command[4096], name[TEXT_BYTES], label[TEXT_BYTES + 64], time[32], *end;
     double theirs_us;
     FILE *output;
 
@@ -240,12 +240,12 @@ static void compare_others(const char *program, const char *model, double ours_u
     if (!output)
         bench_die(program, errno);
     while (fscanf(output, "%255s %31s", name, time) == 2) {
-        snprintf(what, sizeof what, "  the first of a process / %s", name);
+        snprintf(label, sizeof label, "  the first of a process / %s", name);
         theirs_us = strtod(time, &end);
         if (*end)
-            printf("%-58s %10s %10s %8s %8s  -\n", what, "-", time, "-", "-");
+            printf("%-58s %10s %10s %8s %8s  -\n", label, "-", time, "-", "-");
         else
-            bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+            bench_row(label, ours_us, theirs_us, 1, BENCH_AT_MOST);
         fflush(stdout);
     }
     pclose(output);
@@ -254,11 +254,11 @@ static void compare_others(const char *program, const char *model, double ours_u
 static void print_rows(size_t bytes, const double *first_us, const double *next_us,
                        const double *command_us, double floor_us, double ring_us)
 {
-    char what[TEXT_BYTES];
+    char label[TEXT_BYTES];
 
-    snprintf(what, sizeof what, "load %.1f GB, page cache, ring pinned (speed)",
+    snprintf(label, sizeof label, "load %.1f GB, page cache, ring pinned (speed)",
              (double)bytes / 1e9);
-    bench_row(what, bench_median(next_us), floor_us, 0.97, BENCH_AT_LEAST);
+    bench_row(label, bench_median(next_us), floor_us, 0.97, BENCH_AT_LEAST);
     bench_row("  the first of a process, pinning included (speed)", bench_median(first_us),
               floor_us, 0.92, BENCH_AT_LEAST);
     bench_row_told("  ring pinned / the best bare ring (speed)", bench_median(next_us), ring_us);

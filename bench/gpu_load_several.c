@@ -7,11 +7,11 @@
  * end
  *
  * Ours is the time of moving bytes, as the command itself takes it, of MODEL into every STORE at
- * once; it is held against the same of the first STORE alone. What the machine permits is a floor
- * that is measured too, by a process for each GPU, all at once: bare copies of as many bytes from
- * pinned memory, and bare reads of them from the page cache into pinned memory, by the best number
- * of threads. Where one of these is slower than one GPU's load, it is what the limit is about. What
- * rings that do both take, by bare calls and in their best shape, is told beside the table.
+ * once; it is compared with the time for the first STORE alone. The machine's floor is measured
+ * too, by a process for each GPU, all at once: bare copies of as many bytes from pinned memory, and
+ * bare reads of them from the page cache into pinned memory, by the best number of threads. If one
+ * of these is slower than one GPU's load, the limit applies to that floor. The time of rings that
+ * do both, by bare calls and in their best shape, is printed beside the table.
  */
 #include "gpu_ring.h"
 #include "places.h"
@@ -65,7 +65,7 @@ static double time_all(const char *gmsfs, const char *options, const char *model
     return time_command(command, bytes * count);
 }
 
-/* What the number of threads is worth here: told, not judged. */
+/* Prints the load's times by the number of threads, without a limit. */
 static void look_at_threads(const char *gmsfs, const char *model, char **stores, int count,
                             double bytes)
 {
@@ -112,20 +112,20 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The limit is of one GPU's load, unless what the machine can do at once is slower than that. */
+/* The limit applies to one GPU's load, or to the machine's floor if that is slower. */
 static void print_rows(const struct floor *floor, int count, size_t bytes, const double *all_us,
                        const double *one_us)
 {
     double one = bench_median(one_us), all = bench_median(all_us);
     double machine = larger(bench_median(floor->copy_all_us), bench_median(floor->read_all_us));
-    char what[96];
+    char label[96];
 
     fprintf(stderr, "bench: ours to %d GPUs at once %.1f ms, to one %.1f\n", count, all / 1e3,
             one / 1e3);
     print_floor(floor, count);
-    snprintf(what, sizeof what, "load %.1f GB to %d GPUs at once / %s", (double)bytes / 1e9, count,
-             machine > one ? "bare copies or reads" : "to one");
-    bench_row(what, all, larger(machine, one), LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "load %.1f GB to %d GPUs at once / %s", (double)bytes / 1e9,
+             count, machine > one ? "bare copies or reads" : "to one");
+    bench_row(label, all, larger(machine, one), LIMIT, BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)

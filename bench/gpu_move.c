@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_move - stores between GPU and host memory, against bare copies and what else has to be done
+ * gpu_move - stores between GPU and host memory, against bare copies and the other necessary calls
  *
  *   gpu_move MOUNT COUNT BYTES OTHERS
  *
  * The mount has a host tier of twice a store. Two stores of COUNT allocations of BYTES:
- * the first goes to the host without a copy there, rests a moment, in which the copier pins what
- * came, and comes back for a reader. Then one goes up and the other one down, alone and at once. At
- * last the first, which has its copy, goes and comes again and again.
+ * the first goes to the host without a copy there, rests a moment, in which the copier pins
+ * the copy, and comes back for a reader. Then one goes up and the other one down, alone and at
+ * once. At last the first, which has its copy, goes and comes again and again.
  *
  * Floors are of the same run. Copying: as many bytes as one large copy from or to pinned memory
  * moves in that time. Making memory: the bare create and export calls; as many pages of memfds by 8
  * threads. Freeing: the close of as many descriptors, in turn with ours. A close takes one time or
- * twice that, by chance, whoever calls it; so the quickest of many are compared.
+ * twice that, by chance, for any caller; so the quickest of many are compared.
  *
  * OTHERS COUNT BYTES is a program that prints "NAME SLEEP_US WAKE_US" for each other way that it
- * finds to let as much leave the device and come back; or NAME and a word that says why there is no
- * time, and then what was published of it stands there, of other hardware.
+ * finds to let as much leave the device and come back; or NAME and a word for the missing time's
+ * cause: then the row shows the published time, of other hardware.
  */
 #include <gmsfs.h>
 #include <pthread.h>
@@ -56,7 +56,7 @@ struct promotion {
     double granted_us, mapped_us;
 };
 
-/* For a reader who waits for it. */
+/* Promotes for a waiting reader. */
 static struct promotion promote(const struct stores *stores)
 {
     struct promotion took;
@@ -90,8 +90,8 @@ static double demote(const struct stores *stores)
     return took_us;
 }
 
-/* Until its memory is free, of what has a copy: the last thing that its user waits for, and the
- * only one that is looked at meanwhile. */
+/* Times a demotion of a store with a copy until its memory is free: the user waits for that last,
+ * and nothing else is looked at meanwhile. */
 static double demote_and_free(const struct stores *stores)
 {
     double start_us = bench_now_us(), took_us;
@@ -254,14 +254,14 @@ static struct frees time_frees(const struct gpu *gpu, const struct stores *store
 static void print_moves(const struct stores *stores, const struct rounds *rounds,
                         const struct floors *floors)
 {
-    char what[96];
+    char label[96];
 
     fprintf(stderr, "bench: pinned copy up %.1f ms, down %.1f; create %.1f, pages %.1f\n",
             floors->up_us / 1e3, floors->down_us / 1e3, floors->create_us / 1e3,
             floors->pages_us / 1e3);
-    snprintf(what, sizeof what, "promote %zu x %llu MiB / create + pinned copy (speed)",
+    snprintf(label, sizeof label, "promote %zu x %llu MiB / create + pinned copy (speed)",
              stores->count, (unsigned long long)stores->bytes >> 20);
-    bench_row(what, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
+    bench_row(label, bench_median(rounds->granted), floors->create_us + floors->up_us, 0.95,
               BENCH_AT_LEAST);
     bench_row("  until a reader has it mapped / pinned copy (speed)", bench_median(rounds->mapped),
               floors->up_us, 0.90, BENCH_AT_LEAST);
@@ -274,9 +274,9 @@ static void print_frees(const struct stores *stores, const struct frees *frees)
 {
     uint64_t all_bytes = stores->count * stores->bytes;
 
-    bench_row("  demote what has a copy / close of its descriptors", frees->ours_us, frees->bare_us,
-              1.2, BENCH_AT_MOST);
-    bench_row_within("  demote what has a copy, in all", frees->ours_us,
+    bench_row("  demote a store with a copy / close of its descriptors", frees->ours_us,
+              frees->bare_us, 1.2, BENCH_AT_MOST);
+    bench_row_within("  demote a store with a copy, in all", frees->ours_us,
                      FREE_MOST_US * larger(1, (double)all_bytes / (double)FREE_BYTES));
 }
 
@@ -291,7 +291,7 @@ static void print_both(const struct rounds *rounds)
 
 /* ---- others -------------------------------------------------------------------------------- */
 
-/* What their users and makers told, of other hardware than this. */
+/* Times published by their users and makers, of other hardware. */
 struct published {
     const char *name, *sleep, *wake;
 };
@@ -316,10 +316,10 @@ static void tell_published(const char *name, const char *why)
 static void compare_other(const char *name, double ours_us, double theirs_us, const char *ours,
                           const char *theirs)
 {
-    char what[TEXT_BYTES];
+    char label[TEXT_BYTES];
 
-    snprintf(what, sizeof what, "  %s / %s: %s", ours, name, theirs);
-    bench_row(what, ours_us, theirs_us, 1, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "  %s / %s: %s", ours, name, theirs);
+    bench_row(label, ours_us, theirs_us, 1, BENCH_AT_MOST);
 }
 
 static void compare_others(const char *program, const struct stores *stores, double sleep_us,
@@ -340,7 +340,7 @@ static void compare_others(const char *program, const struct stores *stores, dou
             tell_published(name, sleep);
             continue;
         }
-        compare_other(name, sleep_us, theirs_us, "demote what has a copy", "sleep");
+        compare_other(name, sleep_us, theirs_us, "demote a store with a copy", "sleep");
         compare_other(name, wake_us, strtod(wake, NULL), "until it is mapped", "wake");
     }
     pclose(output);

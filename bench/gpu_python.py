@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What attaching costs in Python, over the same attach in C: two rows of the table of bench/run.
+"""The cost of attaching in Python, over the same attach in C: two rows of the table of bench/run.
 
     gpu_python.py STORE
 
@@ -123,7 +123,7 @@ def make_allocations(path, total):
 
 
 def make_context():
-    """As a program with a GPU has it before: cuInit, and the primary context of the first device."""
+    """Calls cuInit and makes the first device's primary context, as a GPU program has done before."""
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     if driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0):
         sys.exit("bench: no context")
@@ -176,17 +176,17 @@ def bench_fresh(path, memory):
         f"<={FRESH_LIMIT_MS:.0f}ms",
         whole(ours) <= FRESH_LIMIT_MS,
     )
-    for what, parts in (("Python", ours), ("C", floor)):
+    for language, parts in (("Python", ours), ("C", floor)):
         parts_ms = "  ".join(f"{part} {ms:.2f}" for part, ms in parts.items())
-        print(f"  parts, {what}, ms: {parts_ms}", flush=True)
+        print(f"  parts, {language}, ms: {parts_ms}", flush=True)
 
 
 # ---- the table -------------------------------------------------------------------------------
 
 
-def print_row(what, ours_ms, floor_ms, limit, ok):
+def print_row(label, ours_ms, floor_ms, limit, ok):
     print(
-        f"{what:<58} {ours_ms:7.2f} ms {floor_ms:7.2f} ms {ours_ms - floor_ms:+8.2f} {limit:>8}  "
+        f"{label:<58} {ours_ms:7.2f} ms {floor_ms:7.2f} ms {ours_ms - floor_ms:+8.2f} {limit:>8}  "
         f"{'ok' if ok else 'MISSED'}",
         flush=True,
     )

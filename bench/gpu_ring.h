@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_ring - what moving a file to GPUs costs at least: bare preads into pinned memory, bare copies
+ * gpu_ring - the least cost of moving a file to GPUs: bare preads into pinned memory, bare copies
  * from there, or both
  *
  * For gpu_load.c and gpu_load_several.c. Each GPU has a process of its own, so that nothing of the
@@ -25,7 +25,7 @@
 #define GPU_RING_GPUS_MAX     8
 
 struct gpu_ring_way {
-    int reads, copies;         /* what is done with the bytes */
+    int reads, copies;         /* true if the bytes are read, copied */
     int one_stream;            /* of all threads; else each has its own */
     unsigned threads, buffers; /* buffers: of a thread */
     size_t buffer_bytes;       /* all of them within GPU_RING_PINNED_BYTES */
@@ -246,15 +246,15 @@ BENCH_UNUSED static double gpu_ring_time_reads(struct gpu_ring *rings, int count
     return best_us;
 }
 
-BENCH_UNUSED static void gpu_ring_tell(const char *what, int count, const struct gpu_ring_way *way,
+BENCH_UNUSED static void gpu_ring_tell(const char *label, int count, const struct gpu_ring_way *way,
                                        double took_us)
 {
-    fprintf(stderr, "bench: %s, %d GPU(s): %u threads of each, %u x %zu MiB, %s: %.1f ms\n", what,
+    fprintf(stderr, "bench: %s, %d GPU(s): %u threads of each, %u x %zu MiB, %s: %.1f ms\n", label,
             count, way->threads, way->buffers, way->buffer_bytes >> 20,
             way->one_stream ? "one stream" : "streams", took_us / 1e3);
 }
 
-/* Both, by each of some rings; the best one of one round, and what it took. Each is told. */
+/* Times reads and copies by each of some rings, and prints each time. Returns the fastest ring. */
 BENCH_UNUSED static struct gpu_ring_way gpu_ring_choose(struct gpu_ring *rings, int count,
                                                         double *took_us_of_best)
 {

@@ -20,7 +20,7 @@ static void name_of(char key[64], size_t number)
     snprintf(key, 64, "model.layers.%zu.mlp.experts.%zu.weight", number / 64, number % 64);
 }
 
-/* What the mappings took of the device. */
+/* The device memory under the mappings. */
 struct slabs {
     size_t count;
     uint64_t bytes; /* of all of them */
@@ -115,12 +115,13 @@ static void our_round(const char *path, size_t slabs, size_t count, struct gpu_r
     gmsfs_close(store);
 }
 
-static void row(const char *what, size_t count, size_t slabs, const double ours_us[BENCH_ROUNDS],
+static void row(const char *label, size_t count, size_t slabs, const double ours_us[BENCH_ROUNDS],
                 const double floor_us[BENCH_ROUNDS])
 {
     char text[96];
 
-    snprintf(text, sizeof text, "%s %zu mappings / %zu slabs bare + 1 us each", what, count, slabs);
+    snprintf(text, sizeof text, "%s %zu mappings / %zu slabs bare + 1 us each", label, count,
+             slabs);
     bench_row(text, bench_median(ours_us), bench_median(floor_us) * 1.3 + (double)count, 1.0,
               BENCH_AT_MOST);
 }

@@ -14,10 +14,10 @@
 #include "gpu_copies.h"
 #include "places.h"
 
-#define COLD_MORE_US 5000.0  /* what a cold switch may take beyond 1.05 of its floor */
+#define COLD_MORE_US 5000.0  /* most time of a cold switch beyond 1.05 of its floor */
 #define WARM_TIMES   8       /* in each round */
-#define WARM_MOST_US 1000.0  /* what a warm switch may take, where the driver's calls leave that */
-#define REST_US      1500000 /* in which the copier pins what came */
+#define WARM_MOST_US 1000.0  /* most time of a warm switch, where the driver's calls permit it */
+#define REST_US      1500000 /* for the copier to pin the copies */
 
 static double since(double start_us)
 {
@@ -65,7 +65,7 @@ static double time_warm(gmsfs_t *leaves, gmsfs_t *comes)
     return since(start_us);
 }
 
-/* Who leaves says so; the other one's is in the floor of waking. */
+/* Times the leaving store's ioctl; the other store's is in the floor of waking. */
 static double time_ioctl(const struct gpu_floor *floor)
 {
     struct gmsfs_ioc_export request = {0};
@@ -75,9 +75,9 @@ static double time_ioctl(const struct gpu_floor *floor)
     return since(start_us);
 }
 
-static void judge_warm(const char *what, double ours_us, double bare_us)
+static void judge_warm(const char *label, double ours_us, double bare_us)
 {
-    bench_row(what, ours_us, bare_us, 1.1, BENCH_AT_MOST);
+    bench_row(label, ours_us, bare_us, 1.1, BENCH_AT_MOST);
     if (bare_us > WARM_MOST_US)
         bench_row("  in all; the bare calls alone take more than 1 ms: ratio", ours_us, bare_us,
                   1.1, BENCH_AT_MOST);
@@ -87,7 +87,7 @@ static void judge_warm(const char *what, double ours_us, double bare_us)
 
 static void run_warm(const char *mount, const char *file, size_t count, uint64_t bytes)
 {
-    char first[PLACES_PATH_BYTES], second[PLACES_PATH_BYTES], what[96];
+    char first[PLACES_PATH_BYTES], second[PLACES_PATH_BYTES], label[96];
     double ours[BENCH_ROUNDS], bare[BENCH_ROUNDS];
     struct gpu_rounds rounds;
     struct gpu_floor floor;
@@ -120,9 +120,9 @@ static void run_warm(const char *mount, const char *file, size_t count, uint64_t
     places_fill(first, 0, 0);
     places_fill(second, 0, 0);
     gpu_floor_end(&floor);
-    snprintf(what, sizeof what, "warm switch, %zu x %llu MiB / bare unmap, import, map", count,
+    snprintf(label, sizeof label, "warm switch, %zu x %llu MiB / bare unmap, import, map", count,
              (unsigned long long)bytes >> 20);
-    judge_warm(what, bench_median(ours), bench_median(bare));
+    judge_warm(label, bench_median(ours), bench_median(bare));
 }
 
 /* ---- one on the device ----------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static double floor_cold(const struct gpu *gpu, size_t count, uint64_t bytes)
 
 static void run_cold(const char *mount, size_t count, uint64_t bytes)
 {
-    char paths[2][PLACES_PATH_BYTES], what[96];
+    char paths[2][PLACES_PATH_BYTES], label[96];
     double ours[BENCH_ROUNDS], floor_us;
     gmsfs_t *stores[2];
     struct gpu gpu;
@@ -187,14 +187,14 @@ static void run_cold(const char *mount, size_t count, uint64_t bytes)
     }
     places_wait_number(mount, "used_bytes", 0);
     floor_us = floor_cold(&gpu, count, bytes);
-    snprintf(what, sizeof what, "switch that does not fit, %zu x %llu MiB / free + copy", count,
+    snprintf(label, sizeof label, "switch that does not fit, %zu x %llu MiB / free + copy", count,
              (unsigned long long)bytes >> 20);
-    bench_row(what, bench_median(ours), floor_us, 1.05 + COLD_MORE_US / floor_us, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours), floor_us, 1.05 + COLD_MORE_US / floor_us, BENCH_AT_MOST);
 }
 
 /* ---- adapters -------------------------------------------------------------------------------- */
 
-/* By a handle that had it once, and slept since. */
+/* Times the wake of an adapter by a handle that has used it and slept since. */
 static double time_adapter(gmsfs_t *store)
 {
     double start_us = bench_now_us(), took_us;
@@ -208,7 +208,7 @@ static double time_adapter(gmsfs_t *store)
 static void run_adapter(const char *mount, const char *file, uint64_t bytes)
 {
     double hit[BENCH_ROUNDS], miss[BENCH_ROUNDS], made[BENCH_ROUNDS], copied[BENCH_ROUNDS];
-    char path[PLACES_PATH_BYTES], what[96];
+    char path[PLACES_PATH_BYTES], label[96];
     struct gpu_copies copies;
     struct gpu_rounds bare;
     struct gpu_floor floor;
@@ -231,7 +231,7 @@ static void run_adapter(const char *mount, const char *file, uint64_t bytes)
     for (int round = -1; round < BENCH_ROUNDS; round++) {
         int to = round < 0 ? 0 : round; /* everything was called once */
 
-        miss[to] = time_adapter(store); /* who comes brings it up */
+        miss[to] = time_adapter(store); /* its use promotes it */
         places_wait_at(path, "device host");
         hit[to] = time_adapter(store);
         gpu_floor_round(&gpu, &floor, &bare, to);
@@ -245,9 +245,9 @@ static void run_adapter(const char *mount, const char *file, uint64_t bytes)
     gpu_copies_end(&copies);
     gpu_floor_end(&floor);
     wake_us = bench_median(bare.wake_us);
-    snprintf(what, sizeof what, "adapter of %llu MiB on the device / bare import, map",
+    snprintf(label, sizeof label, "adapter of %llu MiB on the device / bare import, map",
              (unsigned long long)bytes >> 20);
-    bench_row(what, bench_median(hit), wake_us, 2, BENCH_AT_MOST);
+    bench_row(label, bench_median(hit), wake_us, 2, BENCH_AT_MOST);
     bench_row("  from the host / pinned copy + create + import, map", bench_median(miss),
               bench_median(copied) + bench_median(made) + wake_us, 2, BENCH_AT_MOST);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held - what root and a user pay while others hold all that they can have of every bound
+ * held - the cost of root's and a user's requests while other users have used up every bound
  *
  *   held GMSFS HOG MOUNT MODEL
  *
@@ -35,7 +35,7 @@ static const char *in_store(const char *name)
     return path;
 }
 
-/* ---- what is measured ------------------------------------------------------------------------ */
+/* ---- the measured requests ------------------------------------------------------------------- */
 
 static void lock_and_unlock(void)
 {
@@ -71,7 +71,7 @@ static void load(void)
 }
 
 static const struct row {
-    const char *what;
+    const char *label;
     void (*once)(void);
     int repeats;
     uid_t uid;
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 {
     double quiet_us[ROW_COUNT];
     pid_t hogs[KIND_COUNT];
-    char what[128];
+    char label[128];
 
     if (argc != 5) {
         fputs("usage: held GMSFS HOG MOUNT MODEL\n", stderr);
@@ -168,8 +168,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < KIND_COUNT; i++)
         hogs[i] = start_hog(argv[2], i);
     for (int i = 0; i < ROW_COUNT; i++) {
-        snprintf(what, sizeof what, "%s: all bounds held / quiet", rows[i].what);
-        bench_row(what, measure(&rows[i]), quiet_us[i], 1.2, BENCH_AT_MOST);
+        snprintf(label, sizeof label, "%s: all bounds held / quiet", rows[i].label);
+        bench_row(label, measure(&rows[i]), quiet_us[i], 1.2, BENCH_AT_MOST);
     }
     for (int i = 0; i < KIND_COUNT; i++) {
         kill(hogs[i], SIGKILL);

@@ -5,9 +5,9 @@
  *   load GMSFS MOUNT MODEL IMAGE     IMAGE, on tmpfs, is saved by us
  *
  * Ours is the command from start to exit. The floor, with a quarter of the processors to 16
- * threads: pieces of 16 MiB, each a memfd of its own, whose pages are made first, by as many
- * threads (who gives memory away has to know that it is there), and then filled by splice(2)
- * through a pipe. Told beside it: pages that are made as they are filled, by write(2) from a
+ * threads: pieces of 16 MiB, each a memfd of its own. Their pages are made first, by as many
+ * threads (a daemon has to know that the memory that it gives exists), and then filled by splice(2)
+ * through a pipe. Printed beside it: pages that are made as they are filled, by write(2) from a
  * mapping of the file, or by splice(2), whichever is faster. (Into a mapping, by pread(2), takes
  * twice as long: each page is cleared before it is filled.) The file is mapped anew each time, as
  * it is by a program that starts. An image is summed as it is loaded: its floor is likewise pages
@@ -26,7 +26,7 @@
 #define PIECE_BYTES  ((size_t)16 << 20)
 #define PIECES_MAX   4096
 #define THREADS_MAX  16
-#define THREAD_KINDS 5 /* 1, 2, 4, 8, 16; those that are no use here are left out */
+#define THREAD_KINDS 5 /* 1, 2, 4, 8, 16; useless counts are left out */
 #define SUMMED_BYTES ((size_t)128 << 10)
 #define SPLICE_BYTES ((size_t)256 << 10)
 #define PIPE_BYTES   (512 << 10)
@@ -245,7 +245,7 @@ static fsblkcnt_t count_free(const struct ours *ours)
     return status.f_bfree;
 }
 
-/* The daemon gives memory back in the background: what is measured next shall not run beside that.
+/* Waits until the daemon has freed its memory in the background: the next time must not include it.
  */
 static void remove_store(const struct ours *ours)
 {
@@ -293,7 +293,7 @@ static int first_kind(void)
     return kind;
 }
 
-/* The best of some ways and of all numbers of threads; each is told. */
+/* Returns the best of some ways and of all numbers of threads; prints each. */
 static struct floor find_floor(const floors_us floors, enum way from, enum way to)
 {
     static const char *const said[] = {"by write", "by splice", "by pread, XXH3 and write",
@@ -315,11 +315,11 @@ static struct floor find_floor(const floors_us floors, enum way from, enum way t
 static void print_row(const char *name, const double ours_us[BENCH_ROUNDS], size_t bytes,
                       const char *beside, struct floor floor)
 {
-    char what[96];
+    char label[96];
 
-    snprintf(what, sizeof what, "%s %zu MiB, page cache / bare %s, %d thr. (speed)", name,
+    snprintf(label, sizeof label, "%s %zu MiB, page cache / bare %s, %d thr. (speed)", name,
              bytes >> 20, beside, floor.threads);
-    bench_row(what, bench_median(ours_us), floor.us, 0.9, BENCH_AT_LEAST);
+    bench_row(label, bench_median(ours_us), floor.us, 0.9, BENCH_AT_LEAST);
 }
 
 static void open_model(const char *path, struct copy *copy)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_many - `gmsfs load` of very many small tensors, against what cannot be left out
+ * load_many - `gmsfs load` of very many small tensors, against the necessary steps
  *
  *   load_many GMSFS MOUNT MODEL COUNT      MODEL is written: COUNT tensors of 4 KiB
  *
  * Ours is the command from start to exit. The floor, in one thread and after one another: reading
  * the file into memory, parsing its header, and putting as many entries into another store. The
- * header is parsed as `gmsfs load` does it; what jansson takes for it is told beside the table.
+ * header is parsed as `gmsfs load` does it; the time of jansson for it is printed beside the table.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -112,7 +112,7 @@ static double time_jansson(const char *path, size_t count)
     return took_us;
 }
 
-/* parse_us: of it, what the header takes. */
+/* parse_us: the header's part of the time, in microseconds. */
 static double time_floor(const char *path, gmsfs_t *store, size_t count, double *parse_us)
 {
     struct gmsfs_metadata *entries;
@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 {
     double ours_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
     double parse_us[BENCH_ROUNDS], jansson_us[BENCH_ROUNDS];
-    char path[4096], what[96];
+    char path[4096], label[96];
     gmsfs_t *store;
     size_t count;
 
@@ -168,8 +168,8 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "bench: the header: ours %.1f ms, jansson %.1f\n", bench_median(parse_us) / 1e3,
             bench_median(jansson_us) / 1e3);
-    snprintf(what, sizeof what, "load %zu tensors of 4 KiB / read, parse, put", count);
-    bench_row(what, bench_median(ours_us), bench_median(floor_us), LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "load %zu tensors of 4 KiB / read, parse, put", count);
+    bench_row(label, bench_median(ours_us), bench_median(floor_us), LIMIT, BENCH_AT_MOST);
     gmsfs_close(store);
     bench_call(path, rmdir(path));
     snprintf(path, sizeof path, "%s/floor", argv[2]);

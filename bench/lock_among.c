@@ -113,9 +113,9 @@ static struct cycle time_cycle(const char *lock, const char *floor, int flags)
     return (struct cycle){get_undisturbed(lock_us), get_undisturbed(floor_us)};
 }
 
-static void print_row(const char *what, struct cycle alone, struct cycle among)
+static void print_row(const char *label, struct cycle alone, struct cycle among)
 {
-    bench_row(what, among.lock_us, alone.lock_us * (among.floor_us / alone.floor_us), 1.02,
+    bench_row(label, among.lock_us, alone.lock_us * (among.floor_us / alone.floor_us), 1.02,
               BENCH_AT_MOST);
 }
 

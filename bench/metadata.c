@@ -4,8 +4,8 @@
  *
  *   metadata STORE FILE ENTRIES      FILE, on tmpfs, is written
  *
- * The floor reads the file into memory and decodes it with msgpack-c. What one pass of our own
- * reader into an array of entries takes is told beside the table.
+ * The floor reads the file into memory and decodes it with msgpack-c. The time of one pass of
+ * our own reader into an array of entries is printed beside the table.
  */
 #include <msgpack.h>
 #include <sys/stat.h>
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 {
     double put_us[BENCH_ROUNDS], read_us[BENCH_ROUNDS], floor_us[BENCH_ROUNDS];
     double library_us[BENCH_ROUNDS];
-    char what[96];
+    char label[96];
     gmsfs_t *store;
     size_t count;
 
@@ -174,10 +174,10 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "bench: the file in one pass of our own reader: %.2f ms\n",
             bench_median(floor_us) / 1e3);
-    snprintf(what, sizeof what, "read %zu entries / msgpack-c, a file on tmpfs", count);
-    bench_row(what, bench_median(read_us), bench_median(library_us), 1.5, BENCH_AT_MOST);
-    snprintf(what, sizeof what, "put %zu entries in bulk / the same", count);
-    bench_row(what, bench_median(put_us), bench_median(library_us), 4, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "read %zu entries / msgpack-c, a file on tmpfs", count);
+    bench_row(label, bench_median(read_us), bench_median(library_us), 1.5, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "put %zu entries in bulk / the same", count);
+    bench_row(label, bench_median(put_us), bench_median(library_us), 4, BENCH_AT_MOST);
     gmsfs_close(store);
     return 0;
 }

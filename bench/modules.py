@@ -89,7 +89,7 @@ def make_module(device):
 
 
 def copy_bare(module):
-    """Into shared memory as a store of the host has it, or into new memory of the GPU."""
+    """Copies the parameters into shared memory like a host store's, or into new memory of the GPU."""
     tensors = list(module.parameters())
     if tensors[0].is_cuda:
         whole = torch.empty(PUBLISH_BYTES, dtype=torch.uint8, device=tensors[0].device)
@@ -129,9 +129,9 @@ def bench_publish(path, device):
             ours.append(times[1])
     (wall, cpu), (floor_wall, floor_cpu) = medians(ours), medians(floor)
     ratio = floor_wall / wall
-    what, limit = f"modules: publish {PUBLISH_BYTES >> 20} MiB", f">={PUBLISH_LIMIT}"
+    label, limit = f"modules: publish {PUBLISH_BYTES >> 20} MiB", f">={PUBLISH_LIMIT}"
     print(
-        f"{what:<58} {1e3 * wall:7.1f} ms {1e3 * floor_wall:7.1f} ms {ratio:8.2f} {limit:>8}  "
+        f"{label:<58} {1e3 * wall:7.1f} ms {1e3 * floor_wall:7.1f} ms {ratio:8.2f} {limit:>8}  "
         f"{'ok' if ratio >= PUBLISH_LIMIT else 'MISSED'}",
         flush=True,
     )

@@ -21,7 +21,7 @@ static double time_chunk(const char *path, int flags)
     return bench_now_us() - start_us;
 }
 
-static void compare(const char *what, const char *ours, const char *floor, int flags)
+static void compare(const char *label, const char *ours, const char *floor, int flags)
 {
     double ours_us[BENCH_ROUNDS] = {0}, floor_us[BENCH_ROUNDS] = {0};
 
@@ -31,7 +31,7 @@ static void compare(const char *what, const char *ours, const char *floor, int f
             ours_us[round] += time_chunk(ours, flags) / (CHUNKS * CHUNK_OPENS);
         }
     }
-    bench_row(what, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)

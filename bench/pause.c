@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pause - how long a client waits when the worker is killed, against the least that this takes
+ * pause - a client's wait when the worker is killed, against the least possible time
  *
  *   pause KEEPER STORE LABEL
  *
- * From the kill until a read of `state` that was begun then is answered. The floor is the sum of
- * what cannot be left out, done bare on the same state: a process that has as many descriptors ends
- * and its parent knows (twice each piece of memory: for writers and for readers), another one comes
- * to be, which takes them over by being a child, and the journal is replayed. Needs root: it looks
- * into the keeper's files.
+ * The time from the kill until a read of `state`, begun at the kill, is answered. The floor is the
+ * sum of the necessary steps, done bare on the same state: a process with as many descriptors (two
+ * for each piece of memory: for writers and for readers) ends and its parent is told, a new child
+ * inherits the descriptors, and the journal is replayed. Needs root: it looks into the keeper's
+ * files.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static struct {
     struct journal_files journal;
 } kept = {.journal = {-1, {-1, -1}, {-1, -1}}};
 
-/* ---- what the keeper has ------------------------------------------------------------------- */
+/* ---- the keeper's descriptors -------------------------------------------------------------- */
 
 static int compare_numbers(const void *left, const void *right)
 {
@@ -167,7 +167,7 @@ static double median_of(double times_us[KILLS])
 int main(int argc, char **argv)
 {
     double ends_us[KILLS], replays_us[KILLS], pauses_us[KILLS];
-    char path[4096], what[128];
+    char path[4096], label[128];
 
     if (argc != 4) {
         fputs("usage: pause KEEPER STORE LABEL\n", stderr);
@@ -187,9 +187,9 @@ int main(int argc, char **argv)
     double floor_us = end_us + replay_us;
     fprintf(stderr, "bench: of the floor: end and beginning %.2f ms, replay %.2f ms\n",
             end_us / 1e3, replay_us / 1e3);
-    snprintf(what, sizeof what, "pause by a kill, %s: median of %d", argv[3], KILLS);
-    bench_row(what, median_of(pauses_us), floor_us, MEDIAN_LIMIT, BENCH_AT_MOST);
-    snprintf(what, sizeof what, "pause by a kill, %s: worst of %d", argv[3], KILLS);
-    bench_row(what, pauses_us[KILLS - 1], floor_us, WORST_LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "pause by a kill, %s: median of %d", argv[3], KILLS);
+    bench_row(label, median_of(pauses_us), floor_us, MEDIAN_LIMIT, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "pause by a kill, %s: worst of %d", argv[3], KILLS);
+    bench_row(label, pauses_us[KILLS - 1], floor_us, WORST_LIMIT, BENCH_AT_MOST);
     return 0;
 }

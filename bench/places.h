@@ -81,7 +81,7 @@ BENCH_UNUSED static void places_move(const char *store, const char *word, const 
     places_wait_at(store, tiers);
 }
 
-/* A number of `device`: what is freed is so a moment later. */
+/* Waits for a number in `device`: freed memory is counted a moment later. */
 BENCH_UNUSED static void places_wait_number(const char *mount, const char *name, uint64_t value)
 {
     double start_us = bench_now_us();

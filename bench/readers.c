@@ -70,7 +70,7 @@ static double run_group(const char *path, int size, int *failures)
 int main(int argc, char **argv)
 {
     double us[SIZE_COUNT][BENCH_ROUNDS] = {0}, least = 0, most = 0;
-    char cheapest[32], dearest[32], value[32], what[128];
+    char cheapest[32], dearest[32], value[32], label[128];
     int failures = 0, at = 0;
 
     if (argc != 2) {
@@ -100,8 +100,8 @@ int main(int argc, char **argv)
     bench_time_text(cheapest, sizeof cheapest, least);
     bench_time_text(dearest, sizeof dearest, most);
     snprintf(value, sizeof value, "%.2f", most / least);
-    snprintf(what, sizeof what, "10-1000 readers, one's cost: dearest (%d) / cheapest", at);
-    bench_print(what, dearest, cheapest, value, "<= 1.5", most / least <= 1.5);
+    snprintf(label, sizeof label, "10-1000 readers, one's cost: dearest (%d) / cheapest", at);
+    bench_print(label, dearest, cheapest, value, "<= 1.5", most / least <= 1.5);
     snprintf(value, sizeof value, "%d", failures);
     bench_print("10-1000 readers: failures", value, "-", value, "0", failures == 0);
     return 0;

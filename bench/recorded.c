@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorded - what the journal costs those who lock and allocate, against a worker without one
+ * recorded - the journal's cost for locks and allocations, against a worker without a journal
  *
  *   recorded STORE UNRECORDED_STORE
  *
@@ -44,7 +44,7 @@ static double time_allocations(const char *path)
     return took_us;
 }
 
-static void compare(const char *what, char **stores, double (*time_chunk)(const char *store))
+static void compare(const char *label, char **stores, double (*time_chunk)(const char *store))
 {
     double ours_us[BENCH_ROUNDS] = {0}, floor_us[BENCH_ROUNDS] = {0};
 
@@ -54,7 +54,7 @@ static void compare(const char *what, char **stores, double (*time_chunk)(const 
             ours_us[round] += time_chunk(stores[0]) / CHUNKS;
         }
     }
-    bench_row(what, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
+    bench_row(label, bench_median(ours_us), bench_median(floor_us), 1.2, BENCH_AT_MOST);
 }
 
 int main(int argc, char **argv)

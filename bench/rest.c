@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rest - what a daemon costs that has nothing to do: wakeups in 10 s, private memory
+ * rest - the cost of an idle daemon: wakeups in 10 s, private memory
  *
  *   rest KEEPER LABEL
  *
- * Of the keeper and its worker: voluntary context switches of all threads, and the Private_* lines
- * of smaps_rollup.
+ * Measures the keeper and its worker: voluntary context switches of all threads, and the Private_*
+ * lines of smaps_rollup.
  */
 #include <dirent.h>
 
@@ -15,7 +15,7 @@
 #define WATCH_S          10
 #define LIMIT_PRIVATE_KB 8192
 
-/* The sum of the lines of a file of /proc that begin with `key`. */
+/* Returns the sum of the lines of a file of /proc that begin with `key`. */
 static uint64_t sum_lines(const char *path, const char *key)
 {
     FILE *file = fopen(path, "re");
@@ -77,7 +77,7 @@ static uint64_t find_worker(uint64_t keeper)
 int main(int argc, char **argv)
 {
     uint64_t keeper, worker, wakeups, private_kb;
-    char what[128], value[32], limit[32];
+    char label[128], value[32], limit[32];
 
     if (argc != 3) {
         fputs("usage: rest KEEPER LABEL\n", stderr);
@@ -93,12 +93,12 @@ int main(int argc, char **argv)
     fprintf(stderr, "bench: private memory: keeper %llu KiB, worker %llu KiB\n",
             (unsigned long long)count_private_kb(keeper),
             (unsigned long long)count_private_kb(worker));
-    snprintf(what, sizeof what, "at rest, %s: wakeups in %d s", argv[2], WATCH_S);
+    snprintf(label, sizeof label, "at rest, %s: wakeups in %d s", argv[2], WATCH_S);
     snprintf(value, sizeof value, "%llu", (unsigned long long)wakeups);
-    bench_print(what, value, "-", value, "0", wakeups == 0);
-    snprintf(what, sizeof what, "at rest, %s: private memory", argv[2]);
+    bench_print(label, value, "-", value, "0", wakeups == 0);
+    snprintf(label, sizeof label, "at rest, %s: private memory", argv[2]);
     snprintf(value, sizeof value, "%.1f MiB", (double)private_kb / 1024);
     snprintf(limit, sizeof limit, "<= %d", LIMIT_PRIVATE_KB / 1024);
-    bench_print(what, value, "-", "-", limit, private_kb <= LIMIT_PRIVATE_KB);
+    bench_print(label, value, "-", "-", limit, private_kb <= LIMIT_PRIVATE_KB);
     return 0;
 }

@@ -4,7 +4,7 @@
  *
  *   snapshot KEEPER STORE LABEL
  *
- * What is gathered in `ctl` is noted in the journal, and many bytes in the journal begin a
+ * Bytes gathered in `ctl` are noted in the journal, and many bytes in the journal begin a
  * snapshot, which a child of the worker writes: as long as that is there, reads count as during
  * one.
  */
@@ -75,7 +75,7 @@ static void begin_snapshot(const char *store, int fd, pid_t worker, struct times
 int main(int argc, char **argv)
 {
     static struct times quiet, during;
-    char path[4096], what[128];
+    char path[4096], label[128];
     unsigned snapshots = 0;
 
     if (argc != 4) {
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
     while (quiet.count < SAMPLES)
         time_read(fd, &quiet);
     fprintf(stderr, "bench: %u snapshots, %zu reads during them\n", snapshots, during.count);
-    snprintf(what, sizeof what, "read of `state`, %s, snapshot / none: p99", argv[3]);
-    bench_row(what, find_p99(&during), find_p99(&quiet), 2, BENCH_AT_MOST);
+    snprintf(label, sizeof label, "read of `state`, %s, snapshot / none: p99", argv[3]);
+    bench_row(label, find_p99(&during), find_p99(&quiet), 2, BENCH_AT_MOST);
     return 0;
 }

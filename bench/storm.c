@@ -6,8 +6,8 @@
  *
  * MOUNT has the stores `mine`, and `theirs`, which everybody may write. A child that is another
  * user asks with as many threads as there are requests outstanding; it is in the control group
- * CGROUP, which holds it to half of one processor, so that the scheduler is not what is measured.
- * The floor is the same while nobody asks. For root.
+ * CGROUP, which holds it to half of one processor, so that the scheduler is not measured.
+ * The floor is the same without the storm. Needs root.
  */
 #include <gmsfs_abi.h>
 #include <pthread.h>
@@ -126,7 +126,7 @@ static pid_t begin_storm(size_t which, const char *group)
     be_a_storm(which);
 }
 
-/* ---- what is measured -------------------------------------------------------------------- */
+/* ---- the measured requests --------------------------------------------------------------- */
 
 static void look(void)
 {
@@ -173,15 +173,15 @@ static double measure(void (*run)(void))
 
 static void print_row(const char *probe, const char *storm, double us, double quiet_us)
 {
-    char what[128], ours[32], floor[32], ratio[32], limit[32];
+    char label[128], ours[32], floor[32], ratio[32], limit[32];
     double bound_us = 5 * quiet_us > LEAST_US ? 5 * quiet_us : LEAST_US;
 
-    snprintf(what, sizeof what, "%s, p99, beside %s", probe, storm);
+    snprintf(label, sizeof label, "%s, p99, beside %s", probe, storm);
     bench_time_text(ours, sizeof ours, us);
     bench_time_text(floor, sizeof floor, quiet_us);
     snprintf(ratio, sizeof ratio, "%.2f", us / quiet_us);
     bench_time_text(limit, sizeof limit, bound_us);
-    bench_print(what, ours, floor, ratio, limit, us <= bound_us);
+    bench_print(label, ours, floor, ratio, limit, us <= bound_us);
 }
 
 int main(int argc, char **argv)

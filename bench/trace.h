@@ -186,13 +186,13 @@ BENCH_UNUSED static void trace_begin(const struct drv *drv)
 
 /* A line of all calls since trace_begin: how often, how long together, the longest, and when the
  * last one was over. */
-BENCH_UNUSED static void trace_end(const char *what)
+BENCH_UNUSED static void trace_end(const char *label)
 {
     double took_us = bench_now_us() - trace.begun_us;
 
     atomic_store(&trace.is_on, 0);
     *trace.table = trace.was;
-    fprintf(stderr, "bench: %s, looked at: %.0f us;", what, took_us);
+    fprintf(stderr, "bench: %s, looked at: %.0f us;", label, took_us);
     for (int i = 0; i < TRACE_CALLS; i++) {
         const struct trace_of *of = &trace.of[i];
         if (of->count > 0)

@@ -7,7 +7,7 @@
 The first two are those of `gmsfs triton` on a mount, the third that of the same server over a table in
 its own memory (tests/tools/triton_table). A registration is held against a call of the same client to the
 same server that answers a constant; an inference over regions of 1 MiB against the same one over the
-table's, which asks nobody. Both alternate, so that a busy machine is busy for both. Rows of bench/run.
+table's, which asks no mount. Both alternate, so that a busy machine is busy for both. Rows of bench/run.
 """
 import os
 import statistics
@@ -38,9 +38,9 @@ def alternate(ours, floor, count):
     return [statistics.median(each) for each in times]
 
 
-def row(what, ours, floor, limit):
+def row(label, ours, floor, limit):
     ratio = ours / floor
-    print(f"{what:<58} {f'{ours:.0f} us':>10} {f'{floor:.0f} us':>10} {ratio:8.2f} {f'<= {limit:g}':>8}  "
+    print(f"{label:<58} {f'{ours:.0f} us':>10} {f'{floor:.0f} us':>10} {ratio:8.2f} {f'<= {limit:g}':>8}  "
           f"{'ok' if ratio <= limit else 'MISSED'}", flush=True)
 
 

@@ -5,8 +5,8 @@
     graph_shapes.py STORE
 
 STORE is a directory directly below a mount on a GPU, and is made where it is missing. Captures in any
-order, replays, gives all memory back, takes it again, and replays on: every output is what the model
-gives without graphs. Needs torch.
+order, replays, gives all memory back, takes it again, and replays on: every output equals that of the
+model without graphs. Needs torch.
 """
 import random
 import sys
@@ -81,14 +81,14 @@ def check(pool, model, x, y):
         x.put(batch)
         pool.replay(tokens)
         if not torch.equal(y.first(tokens), model(batch)):
-            sys.exit(f"graph_shapes.py: {tokens} tokens: not what the model gives without graphs")
+            sys.exit(f"graph_shapes.py: {tokens} tokens: differs from the model without graphs")
 
 
 def main(path):
     model = Model()
     with torch.inference_mode(), gmsfs.graphs.GraphPool(path) as pool:
         x, y = (pool.rows(LARGEST, (model.width,), torch.bfloat16) for _ in "xy")
-        model(x.first(LARGEST))  # what libraries do once, they do outside of captures
+        model(x.first(LARGEST))  # libraries do their one-time work outside of captures
         for tokens in random.sample(shapes(24), 24):
             capture(pool, model, x, y, tokens)
         check(pool, model, x, y)
@@ -101,7 +101,7 @@ def main(path):
         print(f"asleep: {pool.stats.physical_bytes} bytes of memory")
         pool.wake()
         check(pool, model, x, y)
-        print("awake: all shapes give what the model gives")
+        print("awake: all shapes give the same as the model")
 
 
 if __name__ == "__main__":

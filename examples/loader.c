@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void must(int r, const char *what)
+static void must(int r, const char *step)
 {
     if (r < 0) {
-        fprintf(stderr, "loader: %s: %s\n", what, strerror(-r));
+        fprintf(stderr, "loader: %s: %s\n", step, strerror(-r));
         exit(1);
     }
 }

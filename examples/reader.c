@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void must(int r, const char *what)
+static void must(int r, const char *step)
 {
     if (r < 0) {
-        fprintf(stderr, "reader: %s: %s\n", what, strerror(-r));
+        fprintf(stderr, "reader: %s: %s\n", step, strerror(-r));
         exit(1);
     }
 }

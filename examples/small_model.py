@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What successor.py and shadow.py have in common: a small Llama of random weights, and an engine of one
-process, which says what it does in lines on its standard output."""
+"""Shared by successor.py and shadow.py: a small Llama of random weights, and an engine of one process, which
+prints its progress in lines on its standard output."""
 
 import os
 import signal

@@ -5,7 +5,7 @@
 
 load helpers
 
-@test "the command says who it is and how to use it" {
+@test "the command states its name and its usage" {
     run_logged -0 "$GMSFS" --version
     assert_match "$output" '[0-9]+\.[0-9]+\.[0-9]+'
     run_logged -0 "$GMSFS" --help

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The helpers and tests/run tell the truth: what fails is seen to fail, and nothing survives.
+# The helpers and tests/run tell the truth: failures are seen to fail, and nothing survives.
 #
 # shellcheck disable=SC2016 # bodies of programs
 # shellcheck disable=SC2034 # variables that the helpers read
@@ -19,7 +19,7 @@ fake_daemon() { # BODY
     unmount_once() { rm -f "$T/answers"; }
 }
 
-# As `run !`, for what must see this shell's own children.
+# As `run !`, for commands that must see this shell's own children.
 refused() {
     if "$@" 2>"$T/refusal"; then
         fail "succeeded, expected to fail: $*"
@@ -54,7 +54,7 @@ inner_bats() {
     assert_match abc '^a'
 }
 
-@test "requires skips what this machine has not, and GMSFS_MUST_RUN makes it a failure" {
+@test "requires skips a test for tools that are missing, and GMSFS_MUST_RUN makes it a failure" {
     inner_bats <<'INNER'
 %test "skipped" { requires no-such-tool; false; }
 %test "demanded" { GMSFS_MUST_RUN=fuse,no-such-tool; requires no-such-tool; true; }
@@ -120,7 +120,7 @@ INNER
     : >"$LOG"
 }
 
-@test "teardown kills what a test started, with its descendants, and removes its files" {
+@test "teardown kills the processes that a test started, with descendants, and removes its files" {
     inner_bats <<'INNER'
 %test "leaves much" {
     spawn sleep 4321
@@ -187,7 +187,7 @@ runner() {
     assert_eq "${lines[-1]}" '2 passed, 4 failed, 0 skipped'
 }
 
-@test "tests/run ends what hangs, and reports what was left behind" {
+@test "tests/run ends tests that hang, and reports leftovers" {
     cd "$ROOT"
     program hang 'echo 1..1; setsid sleep 5432'
     program leave 'echo 1..1; echo ok 1 - a; setsid -f sleep 5433 >/dev/null 2>&1'
@@ -251,7 +251,7 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
 }
 
 # Else a namespace that a test makes has a copy of the mount, which so outlives its own test.
-@test "tests/run keeps what a file mounts from other files, and reports what it left mounted" {
+@test "tests/run keeps mounts of other files, and reports mounts that it left" {
     requires root mountns
     cd "$ROOT"
     program mounts 'mkdir "$TMPDIR/m" && mount -t tmpfs kept-apart "$TMPDIR/m" && touch "$1/there"
@@ -312,7 +312,7 @@ counts() { # COUNTS [--quick | --slow] [KIND:]FILE
     assert_match "$output" 'scripts/deps build.* installs what is missing.* make'
 }
 
-@test "tests/run counts sanitizer reports that nobody printed" {
+@test "tests/run counts sanitizer reports that were not printed" {
     cd "$ROOT"
     program silent 'p=${ASAN_OPTIONS##*log_path=}; echo ERROR: found >"${p%%:*}.1"
         echo 1..1; echo ok 1 - a'

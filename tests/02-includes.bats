@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# scripts/check-includes and check-circles, and what scripts/lint looks for itself, find what they are
-# there to find.
+# scripts/check-includes, check-circles and the checks in scripts/lint itself find the violations that they
+# are there to find.
 #
 # bats file_tags=slow
 
@@ -107,7 +107,7 @@ refused() { # REASON PATH INCLUDE...
     refused 'examples must not include abi' examples/reader.c '<gmsfs_abi.h>'
 }
 
-@test "what a folder keeps to itself is found where others include it" {
+@test "a folder's private header is found where others include it" {
     refused 'not among the headers that src/mover/mover.h shows' src/cli/main.c '"mover/sink.h"'
     refused 'not among the headers that src/mover/mover.h shows' src/image/image.c '"mover/sink.h"'
     refused 'not among the headers that src/triton/triton.h shows' src/cli/main.c '"triton/server.h"'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the tree looks like: files, modes, texts, streams, and what cannot be done to them.
+# The tree's look: files, modes, texts, streams, and refused operations.
 #
 # shellcheck disable=SC2016 # jq programs and format strings
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
@@ -23,7 +23,7 @@ mode_of() {
     stat -c %a "$1"
 }
 
-# ---- what is there ---------------------------------------------------------------------------
+# ---- content of the tree ---------------------------------------------------------------------
 
 # bats test_tags=quick
 @test "the top shows the device, events, metrics, the ticket socket and one store" {
@@ -155,7 +155,7 @@ mode_of() {
     assert_eq "$(info_of weights .group)" null
 }
 
-@test "sessions lists who holds and who waits: id mode status pid uid comm since files" {
+@test "sessions lists holders and waiters: id mode status pid uid comm since files" {
     commit_store
     assert_eq "$(cat "$W/sessions")" ''
     hold open "$W/lock" r
@@ -239,7 +239,7 @@ mode_of() {
 }
 
 # bats test_tags=quick
-@test "events name the process, its uid and what happened" {
+@test "events name the process, its uid and its deed" {
     hold open "$W/lock" rw
     assert_eq "$(last_event '"\(.event) \(.pid) \(.uid)"')" "rw_connected $HOLDER 0"
     let_go "$HOLDER"
@@ -267,7 +267,7 @@ mode_of() {
     exec 5<&-
 }
 
-@test "a listing comes in parts, so that nobody waits for all of it" {
+@test "a listing comes in parts, so that no client waits for all of it" {
     local i bytes
     exec 5<>"$W/lock"
     for i in {1..200}; do
@@ -279,7 +279,7 @@ mode_of() {
     exec 5>&-
 }
 
-@test "a read of events is short, so that nobody waits for all of them" {
+@test "a read of events is short, so that no client waits for all of them" {
     ctl repeat 200 mkdir "$M/x" rmdir "$M/x"
     assert_eq "$(dd if="$M/events" bs=1M count=1 status=none | wc -c)" 16384
     assert_eq "$(dd if="$M/events" bs=1M status=none | wc -c)" "$(stat -c %s "$M/events")"
@@ -305,7 +305,7 @@ mode_of() {
     assert_match "$lost" '^[0-9]+$'
     assert_eq $((lost + $(wc -l <"$T/rest") - 1)) 2800
     run_logged -0 jq -e 'has("lost") | not' <(tail -n +2 "$T/rest")
-    # One who begins at the first byte has lost all that went before the oldest.
+    # A reader that begins at the first byte has lost all events before the oldest.
     run_logged -0 jq -s -e '.[0].lost == .[1].seq - 1' "$M/events"
 }
 
@@ -324,7 +324,7 @@ mode_of() {
     tail -c +$((from + 1)) "$M/events" >"$T/kept"
     assert_eq "$(wc -c <"$T/kept")" $((size - from))
     run_logged -0 jq -s -e '.[0].seq > 1 and (map(has("lost")) | any | not)' "$T/kept"
-    # Below that: how many went, and then what is there.
+    # Below that: the number of lost events, and then the events that remain.
     cat "$M/events" >"$T/all"
     assert_eq "$(head -n 1 "$T/all")" "{\"lost\":$(($(head -n 1 "$T/kept" | jq .seq) - 1))}"
     cmp <(tail -n +2 "$T/all") "$T/kept"
@@ -383,7 +383,7 @@ mode_of() {
     cmp "$T/pieces" "$M/device"
 }
 
-# ---- what cannot be done ---------------------------------------------------------------------
+# ---- refused operations ----------------------------------------------------------------------
 
 # bats test_tags=quick
 @test "pseudo-files cannot be removed or renamed" {
@@ -442,7 +442,7 @@ mode_of() {
     expect_message EPERM chown 1 "$W/ctl"
 }
 
-@test "what is removed as it is listed is gone in the end, however small the buffer of readdir" {
+@test "entries removed during a listing are gone in the end, however small the buffer of readdir" {
     local bytes
     exec 5<>"$W/lock"
     for bytes in 512 2048 32768; do
@@ -456,7 +456,7 @@ mode_of() {
     exec 5>&-
 }
 
-@test "a directory that is listed shows every name that stays once, whatever else comes and goes" {
+@test "a listed directory shows every name that stays once, while others come and go" {
     exec 5<>"$W/lock"
     for i in {1..500}; do
         echo >"$W/metadata/stays-$i"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What can be done to names: stores, sizes, extended attributes, keys.
+# Operations on names: stores, sizes, extended attributes, keys.
 #
 # shellcheck disable=SC2016 # jq programs and format strings
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
@@ -140,7 +140,7 @@ mode_of() {
 }
 
 # bats test_tags=quick
-@test "a removed store is ESTALE for whoever still has a directory of it open" {
+@test "a removed store is ESTALE for processes that have a directory of it open" {
     mkdir "$M/other"
     cd "$M/other"
     rmdir "$M/other"
@@ -200,7 +200,7 @@ mode_of() {
     exec 5>&-
 }
 
-@test "du shows what allocations cost, ls what was asked for" {
+@test "du shows the cost of allocations, ls the requested size" {
     exec 5<>"$W/lock"
     truncate -s 3000000 "$W/allocations/a"
     touch "$W/allocations/empty"
@@ -348,7 +348,7 @@ mode_of() {
 }
 
 # bats test_tags=quick
-@test "metadata files: what is written is the value, whole and at once" {
+@test "metadata files: the written bytes are the value, whole and at once" {
     exec 5<>"$W/lock"
     printf first >"$W/metadata/k"
     assert_eq "$(cat "$W/metadata/k")" first
@@ -375,7 +375,7 @@ mode_of() {
     ctl open "$W/lock" rwn
 }
 
-@test "METADATA_GET shows what the directory does, to outsiders too" {
+@test "METADATA_GET shows the directory's content, to outsiders too" {
     commit_store
     hold open "$W/ctl" rw acquire rw 0 put key changed none 0 put fresh new none 0
     assert_eq "$(names "$W/metadata") $(cat "$W/metadata/key")" 'fresh key changed'
@@ -387,7 +387,7 @@ mode_of() {
     assert_match "$output" 'value=value'
 }
 
-@test "LIST shows what the directory does, to outsiders too, by rank or from a slot on" {
+@test "LIST shows the directory's content, to outsiders too, by rank or from a slot on" {
     exec 5<>"$W/lock"
     ctl fd 5 alloc 10 3 x0 tag free 1 alloc 3000000 1 last ''
     ctl open "$W/state" r list 0 0 0
@@ -424,7 +424,7 @@ mode_of() {
         list-on "$page" 0 0
 }
 
-@test "LIST tells another writer's work from that of one who was rolled back" {
+@test "LIST tells another writer's work from that of a writer that was rolled back" {
     ctl open "$W/ctl" rw acquire rw 0 alloc 1 3 a0 tag commit
     # Two writers, each with one change of the same layout.
     expect EAGAIN open "$W/ctl" rw acquire rw 5000 free 0 list 0 0 1 abort acquire rw 5000 free 2 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Stores that nobody uses leave the device for others.
+# Unused stores leave the device for others.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
 # bats file_tags=fake,slow:fake
@@ -52,7 +52,7 @@ use() { # STORE
     timeout 10 "$GMSCTL" reader "$M/$1"
 }
 
-@test "for a reader who lacks room, who was used longest ago leaves, and it is told" {
+@test "for a reader that lacks room, the store used longest ago leaves, and an event says so" {
     mount_small
     fill_device
     use d
@@ -88,7 +88,7 @@ use() { # STORE
     assert_eq "$(place a) $(place d)" 'host device'
 }
 
-@test "one that cannot leave keeps nobody else from it" {
+@test "a store that cannot leave does not keep others from leaving" {
     requires root || return 0
     mkdir "$T/spill"
     mount -t tmpfs -o size=2M spill "$T/spill"
@@ -123,7 +123,7 @@ use() { # STORE
     grep -q "^few .* stores=3 used=$((8 << 20)) resident=1\$" "$M/pools"
 }
 
-@test "who is pinned, held or more important stays" {
+@test "a pinned, held or more important store stays" {
     mount_small
     fill_device
     echo 'top class=high' >"$M/pools"
@@ -152,7 +152,7 @@ use() { # STORE
     ((${EPOCHREALTIME/./} - ${began/./} > 1000000))
 }
 
-@test "with evict=none nobody leaves, and who lacks room waits" {
+@test "with evict=none no store leaves, and a reader that lacks room waits" {
     mount_small evict=none
     fill_device
     run timeout 1 "$GMSCTL" reader "$M/d"
@@ -170,7 +170,7 @@ use() { # STORE
     assert_eq "$(place a) $(place b) $(place c) $(place e)" 'host device device device'
 }
 
-@test "what a graph pool keeps is given up, not copied" {
+@test "memory kept by a graph pool is given up, not copied" {
     mount_small
     committed d
     echo host >"$M/d/residency"
@@ -237,7 +237,7 @@ both_beside() { # STORE: it is on the host, and on the disk as well
     assert_eq "$(head -c 1M "$M/b/allocations/a" | wc -c)" $((1 << 20))
 }
 
-@test "who is used on the host does not go down from it, and the next does" {
+@test "a store used on the host does not go down from it, and the next one does" {
     mkdir "$T/spill"
     start_mount "size=24M,host_size=24M,spill=$T/spill,spill_size=64M,evict=none"
     local store
@@ -322,7 +322,7 @@ reads() { # STORE: spawns a reader, which exits when it has had the lock
     spawn timeout 20 "$GMSCTL" reader "$M/$1" say granted
 }
 
-# big, at the host, needs all of the device; of p and q, each a third of it, somebody holds p.
+# big, at the host, needs all of the device; of p and q, each a third of it, p is held.
 big_and_small() {
     mount_small
     mkdir "$M/big"
@@ -339,7 +339,7 @@ big_and_small() {
 }
 
 # bats test_tags=slow
-@test "who reads a small store does not overtake who waits for a large one" {
+@test "a reader of a small store does not overtake a waiter for a large one" {
     big_and_small
     reads big
     local big=$SPAWNED
@@ -356,7 +356,7 @@ big_and_small() {
 }
 
 # bats test_tags=slow
-@test "who waits for all of the device holds others up for writer_patience, not as long as somebody uses it" {
+@test "a waiter for all of the device holds others up for writer_patience, not as long as the device is used" {
     mount_small writer_patience=4
     committed p
     committed q
@@ -380,7 +380,7 @@ big_and_small() {
     wait_exit "$all"
 }
 
-@test "who reads a small store does not overtake an ALLOC that waits for much, and goes on behind it" {
+@test "a reader of a small store does not overtake an ALLOC that waits for much, and goes on behind it" {
     big_and_small
     mkdir "$M/new"
     spawn "$GMSCTL" open "$M/new/ctl" rw acquire rw 0 alloc 25165824 1 '' '' say there pause
@@ -403,7 +403,7 @@ has_alloc_waiting() {
 }
 
 # bats test_tags=slow
-@test "who waited behind an ALLOC goes on when that gives up" {
+@test "a waiter behind an ALLOC goes on when the ALLOC gives up" {
     big_and_small
     mkdir "$M/new"
     spawn "$GMSCTL" open "$M/new/ctl" rw acquire rw 0 alloc 25165824 1 '' ''
@@ -417,7 +417,7 @@ has_alloc_waiting() {
     wait_exit "$loader"
 }
 
-alloc_waits() { # STORE: spawns a writer who asks for 8 MiB, says so when it has them, and waits
+alloc_waits() { # STORE: spawns a writer that asks for 8 MiB, says so when it has them, and waits
     mkdir "$M/$1"
     spawn "$GMSCTL" open "$M/$1/ctl" rw acquire rw 0 alloc 8388608 1 '' '' say there pause
     wait_until 5 has_alloc_waiting

@@ -45,7 +45,7 @@ make_adapters() {
         "adapters min=0 max=$((15 << 30)) slots=240 class=standard sm=100 stores=0 used=0 resident=0"
 }
 
-@test "a line changes what it says and nothing else, and several lines are all done or none" {
+@test "a line changes only the budgets it names, and several lines are all done or none" {
     echo 'chat max=8M sm=60' >"$M/pools"
     printf 'chat max=max\n\nbatch class=batch\n' >"$T/lines"
     cat "$T/lines" >"$M/pools"
@@ -56,7 +56,7 @@ make_adapters() {
     assert_match "$(pool_line chat)" 'sm=60 '
 }
 
-@test "what is no name, key or budget is EINVAL" {
+@test "an invalid name, key or budget is EINVAL" {
     local line
     for line in 'chat max=8M max=8M' 'chat used=3' 'chat max' 'chat max=1.5G' 'chat max=-1' 'chat =1' \
         'chat class=low' 'chat sm=101' 'chat slots=0' 'chat min=2M max=1M' '-' 'chat - max=1M' 'chat max=1M -' 'a=b max=1M'; do
@@ -76,13 +76,13 @@ make_adapters() {
     expect_message ENOENT bash -c "echo 'adapters -' >'$M/pools'"
 }
 
-@test "the device has what pools are guaranteed, or it is ENOSPC" {
+@test "the device has the bytes that pools are guaranteed, or it is ENOSPC" {
     echo 'chat min=20M' >"$M/pools"
     expect_message ENOSPC bash -c "echo 'batch min=13M' >'$M/pools'"
     echo 'batch min=12M' >"$M/pools"
 }
 
-@test "whose store it is changes its pin; pools, and who is in which, are for who mounted" {
+@test "a store's owner changes its pin; pools and their members are for the user that mounted" {
     requires root
     echo 'chat max=8M' >"$M/pools"
     chmod 0777 "$W"
@@ -119,7 +119,7 @@ make_adapters() {
     assert_eq "$(jq -r '.event' "$M/events" | grep pinned | paste -sd ' ')" 'pinned unpinned'
 }
 
-@test "beyond a pool's max is EDQUOT, however memory is asked for, and events say whose" {
+@test "beyond a pool's max is EDQUOT, by every way to ask for memory, and events name the pool" {
     make_adapters
     hold open "$W/ctl" rw acquire rw 0 alloc $((6 * MIB)) 1 '' '' say ready
     assert_match "$(pool_line adapters)" "stores=2 used=$((6 * MIB)) resident=1"
@@ -135,7 +135,7 @@ make_adapters() {
     ctl open "$M/free/ctl" rw acquire rw 0 alloc $((10 * MIB)) 1 '' ''
 }
 
-@test "what is written without a size is bounded by the pool as well" {
+@test "bytes written without a size are bounded by the pool as well" {
     make_adapters
     {
         run_logged '!' dd if=/dev/zero of="$W/allocations/a" bs=1M count=16
@@ -147,7 +147,7 @@ make_adapters() {
     } 5<>"$W/lock"
 }
 
-@test "a writer replaces what its store has committed within the budget" {
+@test "a writer replaces its store's committed layout within the budget" {
     make_adapters
     ctl open "$W/ctl" rw acquire rw 0 alloc $((6 * MIB)) 1 '' '' commit
     ctl open "$W/ctl" rw acquire rw 0 clear alloc $((8 * MIB)) 1 '' '' commit
@@ -155,7 +155,7 @@ make_adapters() {
     assert_eq "$(info_of weights .bytes)" $((8 * MIB))
 }
 
-@test "what a pool has not used of its min is nobody else's" {
+@test "the unused part of a pool's min is reserved for that pool" {
     echo 'chat min=20M' >"$M/pools"
     in_pool weights chat
     expect EDQUOT open "$V/ctl" rw acquire rw 0 alloc $((14 * MIB)) 1 '' ''
@@ -178,7 +178,7 @@ make_adapters() {
     ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
 }
 
-@test "who waits for memory of its pool gets it when somebody in it gives some back" {
+@test "a waiter for memory of its pool gets it when a store of the pool gives some back" {
     make_adapters
     hold open "$W/ctl" rw acquire-reserve rw 0 $((6 * MIB))
     spawn "$GMSCTL" open "$V/ctl" rw acquire-reserve rw 60000 $((4 * MIB)) say granted
@@ -199,7 +199,7 @@ make_adapters() {
     ctl open "$V/ctl" rw acquire rw 0 alloc 4096 1 '' ''
 }
 
-@test "a store is held while somebody has its lock, and was last used at the end of that" {
+@test "a store is held while its lock is held, and was last used at the end of that" {
     local before after
     assert_eq "$(info_of other '"\(.held) \(.last_used_ms)"')" '0 null'
     commit_store

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Where the bytes of a store are: the file `residency`, moves between tiers, and who may come in
+# The place of a store's bytes: the file `residency`, moves between tiers, and the clients let in
 # meanwhile. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # A step of a move waits as long as $GMSFS_MOVE_GATE exists.
@@ -113,7 +113,7 @@ layout_of() {
 }
 
 # bats test_tags=slow
-@test "who may not wait starts nothing" {
+@test "a reader that may not wait starts nothing" {
     committed
     move_to host host
     expect EAGAIN open "$W/lock" rn
@@ -124,7 +124,7 @@ layout_of() {
     assert_eq "$(info_of weights .moves)" 1
 }
 
-@test "a writer waits for its store, too, and finds what was committed" {
+@test "a writer waits for its store, too, and finds the committed bytes" {
     committed
     move_to host host
     ctl open "$W/lock" rw
@@ -132,7 +132,7 @@ layout_of() {
     bytes_are_right
 }
 
-@test "who has the lock keeps the store where it is; a path's reader does not" {
+@test "a holder of the lock keeps the store where it is; a path's reader does not" {
     committed
     hold reader "$W"
     refused EBUSY host
@@ -148,7 +148,7 @@ layout_of() {
     refused EBUSY host
 }
 
-@test "who reads by a path beside the device has no lock that could be joined, through lock or by token" {
+@test "a reader by a path beside the device has no lock that could be joined, through lock or by token" {
     committed
     move_to host host
     expect EAGAIN open "$W/allocations/a" r pread 0 4 open "$W/lock" r
@@ -186,7 +186,7 @@ layout_of() {
 }
 
 # bats test_tags=slow
-@test "cancel ends a move, unless somebody waits for it" {
+@test "cancel ends a move, unless a process waits for it" {
     committed
     refused ENODATA cancel
     touch "$T/gate"
@@ -303,7 +303,7 @@ layout_of() {
 }
 
 # bats test_tags=slow
-@test "what is no word is EINVAL, and only the owner and root may order" {
+@test "an unknown word is EINVAL, and only the owner and root may order" {
     committed
     for word in ' ' nowhere hos hostx 'host disk' +device -device +none -none +cancel + -; do
         refused EINVAL "$word"
@@ -330,7 +330,7 @@ layout_of() {
 }
 
 # bats test_tags=slow
-@test "metrics tell where stores are, and what was moved" {
+@test "metrics tell the places of stores, and the moved bytes" {
     value() { sed -n "s/^gmsfs_$1 //p" "$M/metrics"; }
     committed
     move_to host host
@@ -401,7 +401,7 @@ layout_of() {
     assert_eq "$(layout_of)" "$start"
 }
 
-# ---- who takes it where it is ------------------------------------------------------------------
+# ---- readers that take the store where it is ---------------------------------------------------
 
 moves_are() { # COUNT
     assert_eq "$(info_of weights .moves)" "$1"
@@ -414,7 +414,7 @@ moves_are() { # COUNT
     moves_are 1
     at host
     refused EBUSY none
-    # others wait for the device all the same; what the first one reads stays until it goes
+    # others wait for the device all the same; the first one's copy stays until it goes
     ctl reader "$W"
     at 'device host'
     refused EBUSY -host
@@ -422,7 +422,7 @@ moves_are() { # COUNT
     order -host
 }
 
-@test "a writer that replaces all waits for no move; what is elsewhere it can neither use nor commit" {
+@test "a writer that replaces all waits for no move; allocations elsewhere it can neither use nor commit" {
     committed
     move_to host host
     hold open "$W/ctl" rw acquire-replace rw 0
@@ -467,7 +467,7 @@ moves_are() { # COUNT
 }
 
 # bats test_tags=slow
-@test "a load of a store that has left says what the device lacks, and counts nothing that is elsewhere" {
+@test "a load of a store that has left says how much the device lacks, and counts nothing that is elsewhere" {
     requires python3
     local model
     model=$("$ROOT/scripts/make-model" --out "$T/model" --size 20M --shards 1 | tail -n 1)
@@ -481,7 +481,7 @@ moves_are() { # COUNT
 }
 
 # bats test_tags=slow
-@test "what comes back to the device obeys the budget of its pool, and who waits comes in when there is room" {
+@test "a store that comes back obeys the budget of its pool, and its waiter comes in when there is room" {
     echo 'adapters max=16M slots=1' >"$M/pools"
     mkdir "$M/other"
     committed
@@ -490,7 +490,7 @@ moves_are() { # COUNT
     committed other
     setfattr -n user.gmsfs.pin -v 1 "$M/other" # or it would be evicted
     refused EDQUOT device
-    setfattr -n user.gmsfs.pin -v 1 "$M/other" # nobody has it leave but we
+    setfattr -n user.gmsfs.pin -v 1 "$M/other" # so it leaves only by our order
     spawn timeout 20 "$GMSCTL" reader "$W"
     wait_for_waiters weights 1
     is_at host
@@ -499,7 +499,7 @@ moves_are() { # COUNT
 }
 
 # bats test_tags=slow
-@test "what is on its way to the device counts in its pool, for others of the pool and for another pool" {
+@test "a store on its way to the device counts in its pool, for others of the pool and for another pool" {
     echo 'adapters max=24M' >"$M/pools"
     echo 'small max=8M' >>"$M/pools"
     mkdir "$M/other"

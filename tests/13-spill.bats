@@ -68,7 +68,7 @@ spill_is() { # BYTES
 }
 
 # bats test_tags=slow:fake
-@test "who reads a store on the disk where it is maps its file, and cannot write to it" {
+@test "a reader of a store on the disk, taken where it is, maps its file and cannot write to it" {
     committed
     cli sum --allocations "$W" >"$T/sum"
     move_to disk disk
@@ -81,7 +81,7 @@ spill_is() { # BYTES
 }
 
 # bats test_tags=slow:fake
-@test "a file of the disk that somebody keeps has nothing of it any more when the copy goes" {
+@test "a file of the disk that a process keeps open is empty when the copy goes" {
     committed
     move_to disk disk
     hold open "$W/ctl" rw acquire-any ro 0 connect "$M" export 0 0 redeem last 8 release
@@ -107,7 +107,7 @@ spill_is() { # BYTES
     bytes_are_right
 }
 
-@test "a disk that fills up in the middle of a store gives back what it has taken" {
+@test "a disk that fills up in the middle of a store gets back the space it gave" {
     ctl open "$W/lock" rw alloc $((10 * MIB)) 3 '' '' commit
     cli -1 demote --to disk "$W"
     at device
@@ -125,7 +125,7 @@ spilled() {
     done
 }
 
-# What is on the disk cannot be read any more from its second MiB on.
+# Makes the disk's copy unreadable from its second MiB on.
 spoil_disk() {
     local link
     for link in $(spilled); do
@@ -152,7 +152,7 @@ spoilt_is_told() {
     spoilt_is_told
 }
 
-@test "what cannot be read back from the disk is EIO to who waits for it, and stays until it is given up" {
+@test "a copy unreadable on the disk is EIO to its waiters, and stays until it is given up" {
     local before
     committed
     before=$(cat "$W/layout_hash")
@@ -175,7 +175,7 @@ spoilt_is_told() {
     ctl reader "$W"
 }
 
-@test "a copy on the disk that cannot be read harms nobody as long as there is a faster one" {
+@test "an unreadable copy on the disk is harmless as long as there is a faster one" {
     committed
     move_to host host
     move_to +disk 'host disk'
@@ -224,7 +224,7 @@ start_with_fault() { # FAULT
     W=$M/weights
 }
 
-@test "a copy on a disk that fails is dropped, whatever its driver calls that" {
+@test "a copy on a disk that fails is dropped, by any name its driver gives the failure" {
     start_with_fault pread:after=1:errno=EREMOTEIO
     committed weights $MIB
     move_to host host
@@ -238,7 +238,7 @@ start_with_fault() { # FAULT
 }
 
 # bats test_tags=slow:fake
-@test "who counts on a copy that cannot give way just now is refused, and the copy stays" {
+@test "an order that counts on a copy that cannot be dropped just now is refused, and the copy stays" {
     start_with_fault pread:after=1:errno=ENOMEM
     committed weights $MIB
     local sum=$SUM
@@ -266,7 +266,7 @@ start_with_fault() { # FAULT
 }
 
 # bats test_tags=slow:fake
-@test "who waits for a store that fails to go to the disk is let in when it has come" {
+@test "a waiter for a store that fails to go to the disk is let in when the store is back" {
     stop_mount
     export GMSFS_MOVE_GATE=$T/gate
     start_mount "size=64M,host_size=32M,spill=$SPILL,spill_size=48M"
@@ -285,7 +285,7 @@ start_with_fault() { # FAULT
 }
 
 # bats test_tags=slow:fake
-@test "spill_size bounds it, whatever the disk has" {
+@test "spill_size bounds it, however large the disk is" {
     start_mount "size=64M,spill=$SPILL,spill_size=4M"
     W=$M/weights
     committed

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The states of a store stand in one list, GMSFS_STATE_LIST of gmsfs_abi.h: whatever names states names all
-# of them. (Python's are held against the header by tests/python/test_abi.py.)
+# The states of a store stand in one list, GMSFS_STATE_LIST of gmsfs_abi.h; every text that names states
+# names all of them. (tests/python/test_abi.py compares Python's with the header.)
 
 load helpers
 
@@ -12,7 +12,7 @@ setup() {
     [[ ${#STATES[@]} -ge 5 && ${STATES[0]} == EMPTY ]] || fail 'gmsfs_abi.h has no list of states'
 }
 
-@test "metrics have each state of every store, and the one that it is in is 1" {
+@test "metrics have each state of every store, and its present state is 1" {
     start_mount
     assert_eq "$(sed -n 's/^gmsfs_store_state{store="weights",state="\(.*\)"} [01]$/\1/p' "$M/metrics")" \
         "$(printf '%s\n' "${STATES[@]}")"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sealed layouts: a shape that is final, whose bytes outlive each writer and are handed to the next one when
-# nobody else can write them any more.
+# Sealed layouts: the shape is final; the bytes outlive each writer and go to the next one when no other
+# process can write them any more.
 #
 # shellcheck disable=SC2016 # jq programs
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
@@ -17,8 +17,8 @@ setup() {
     W=$M/weights
 }
 
-# seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; nobody holds
-# the store afterwards, and nobody ever had its memory.
+# seal_store: a sealed allocation `kv` of 1 MiB that begins with "cached" and an entry `shape`; no session
+# remains, and no client ever had its memory.
 seal_store() {
     local bytes=(pwrite 0 cached)
     [[ $BACKEND == host ]] || bytes=()
@@ -35,7 +35,7 @@ seal_and_keep() {
         "${bytes[@]}" put shape '2x4' 0 16 seal
 }
 
-# sealed_unchanged: what was sealed is all there, and nobody holds it.
+# sealed_unchanged: the sealed layout is complete, and no session holds it.
 sealed_unchanged() {
     assert_state weights LAYOUT_COMMITTED
     assert_eq "$(names "$W/allocations")" kv allocations
@@ -106,7 +106,7 @@ sealed_unchanged() {
     unchanged
 }
 
-@test "what is sealed changes its bytes alone" {
+@test "a sealed layout changes its bytes alone" {
     seal_store
     exec 5<>"$W/data"
     expect_message ENOLCK touch "$W/allocations/new"
@@ -130,7 +130,7 @@ sealed_unchanged() {
     sealed_unchanged
 }
 
-@test "an abort of what is sealed gives the lock back and keeps everything" {
+@test "an abort on a sealed layout gives the lock back and keeps everything" {
     seal_store
     ctl open "$W/data" rw open "$W/allocations/kv" rw open "$W/abort" w write 1
     sealed_unchanged
@@ -163,7 +163,7 @@ sealed_unchanged() {
     expect EAGAIN open "$W/lock" rn
 }
 
-# ---- who gets it -------------------------------------------------------------------------------
+# ---- the next holder ---------------------------------------------------------------------------
 
 @test "bytes are handed on only when the process that has the memory has exited" {
     seal_and_keep
@@ -184,7 +184,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "who waits for an exit is not overtaken by a writer that comes later" {
+@test "a waiter for an exit is not overtaken by a later writer" {
     stop_mount
     start_mount writer_patience=1000
     W=$M/weights
@@ -206,7 +206,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "who waits for an exit is passed when its patience is over" {
+@test "a waiter for an exit is passed when its patience is over" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -217,7 +217,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "who may not wait for an exit is told EAGAIN, and later has it" {
+@test "a writer that may not wait for an exit is told EAGAIN, and later has it" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -266,7 +266,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "a child that asks on its parent's connection is the one that is waited for" {
+@test "a child that asks on its parent's connection is the process to wait for" {
     # The parent takes the lock and connects; its child redeems the ticket, and outlives it.
     spawn "$GMSCTL" open "$W/ctl" rw acquire data 0 alloc 4096 1 kv '' seal export-rw 0 0 connect "$M" \
         fork-until "$T/done" redeem last 1 say child pause
@@ -282,7 +282,7 @@ sealed_unchanged() {
     ctl open "$W/data" rw
 }
 
-# ---- what does not destroy it, and what does ---------------------------------------------------
+# ---- events that keep it, and events that destroy it -------------------------------------------
 
 @test "touch, cp, rm, dd and truncate outside a session lose nothing that is sealed" {
     seal_store
@@ -301,7 +301,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=host
-@test "writing what is there outside a session writes bytes, and closing keeps them" {
+@test "writing to allocations outside a session writes bytes, and closing keeps them" {
     seal_store
     printf X | dd of="$W/allocations/kv" bs=1 conv=notrunc status=none
     assert_state weights LAYOUT_COMMITTED
@@ -401,7 +401,7 @@ sealed_unchanged() {
 
 # ---- the commands --------------------------------------------------------------------------------
 
-@test "gmsfs run --data seals what its command made, and the next one adopts it" {
+@test "gmsfs run --data seals the layout its command made, and the next one adopts it" {
     cli run --data "$W" -- bash -c 'echo "$GMSFS_MODE" && truncate -s 1M "$GMSFS_STORE/allocations/kv" &&
         printf cached | dd of="$GMSFS_STORE/allocations/kv" conv=notrunc status=none'
     assert_eq "$output" RW
@@ -421,7 +421,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "gmsfs run --data says who can still write" {
+@test "gmsfs run --data names the processes that can still write" {
     seal_and_keep
     echo "revoke $(awk '$2 == "RW_DATA" { print $1 }' "$W/sessions")" >"$W/abort"
     assert_state weights LAYOUT_COMMITTED
@@ -432,7 +432,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "commands show the state, and those that read say why they cannot" {
+@test "commands show the state, and commands that read say why they cannot" {
     seal_store
     cli ls "$W"
     assert_match "$output" 'shape .* kv '
@@ -457,7 +457,7 @@ sealed_unchanged() {
 }
 
 # bats test_tags=slow
-@test "gmsfs drain gives back what is sealed" {
+@test "gmsfs drain gives back sealed memory" {
     seal_store
     cli drain "$M"
     wait_until 5 used_is 0

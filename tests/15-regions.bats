@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Named regions of shared memory: how the tree shows them, whose they are, and what ends them. What
-# calls of the library answer is in tests/api/test_regions*.c.
+# Named regions of shared memory: their files, their owners, and their ends. tests/api/test_regions*.c
+# tests the library's calls.
 #
 # bats file_tags=slow
 
@@ -17,7 +17,7 @@ setup() {
     MINE=$M/regions/$ME
 }
 
-# A region of this user over 4096 bytes of memory that nobody else has.
+# Registers a region of this user over 4096 bytes of memory that no other process has.
 register() { # NAME [UID]
     ctl connect "$M" region-register "${2-self}" "$1" /key memfd:4096 64 1000
 }
@@ -42,7 +42,7 @@ region_is() { # NAME FILTER WANT
 
 # ---- the tree --------------------------------------------------------------------------------
 
-@test "regions is there from the start, as nobody's list" {
+@test "regions is there from the start, as an empty list" {
     assert_eq "$(stat -c '%F %a %s' "$M/regions")" 'directory 711 0'
     assert_eq "$(ls -A "$M/regions")" ''
     run_logged '!' ls "$MINE"
@@ -60,7 +60,7 @@ region_is() { # NAME FILTER WANT
     assert_eq "$(ls -A "$M/regions")" ''
 }
 
-@test "a region's file is one JSON object, whose length is its size" {
+@test "a region's file is one JSON object of the file's size" {
     register input0
     assert_eq "$(stat -c '%F %a %s %u' "$MINE/input0")" "regular file 400 $(wc -c < <(cat "$MINE/input0")) $ME"
     assert_eq "$(jq -S -c 'del(.registered_ms)' "$MINE/input0")" \
@@ -109,7 +109,7 @@ region_is() { # NAME FILTER WANT
     for _ in 1 2 3; do
         assert_eq "$(find "$MINE" -name 'r*' | wc -l)" 1000
     done
-    rm -r "$MINE"/r* # a user's own directory cannot be removed, what is in it can
+    rm -r "$MINE"/r* # a user's own directory cannot be removed, its content can
     assert_eq "$(find "$M/regions" -name 'r????' | wc -l)" 0
 }
 
@@ -122,7 +122,7 @@ region_is() { # NAME FILTER WANT
     rm "$MINE/r"
     region_is r .draining true
     rm "$MINE/r"
-    ctl open "$MINE/r" r region 1 # whoever comes later still finds it
+    ctl open "$MINE/r" r region 1 # later processes still find it
     assert_match "$output" 'references=2 flags=b'
     expect EEXIST connect "$M" region-register self r /key memfd:4096 0 1
     let_go "$HOLDER"
@@ -143,7 +143,7 @@ not_there() {
     assert_match "${lines[-2]}" 'references=0'
 }
 
-@test "who holds a region gets the descriptor that was registered, once a ticket" {
+@test "a holder of a region gets the descriptor that was registered, once a ticket" {
     register r
     ctl open "$MINE/r" r region 1 connect "$M" redeem last 1
     assert_match "$output" 'item rank=0 slot=0 size=1000 .* access=rw'
@@ -177,7 +177,7 @@ not_there() {
     ctl open "$M/other/lock" rwn
 }
 
-@test "who holds a region over an allocation reads its bytes from its file" {
+@test "a holder of a region over an allocation reads its bytes from its file" {
     commit_weights
     register_weights w
     ctl connect "$M" region-register self part weights/a none 1 2
@@ -188,7 +188,7 @@ not_there() {
     assert_match "$(cat "$MINE/w")" '"kind": "system"'
 }
 
-@test "revoking its session ends a region, whoever refers to it" {
+@test "revoking its session ends a region, even if referred to" {
     commit_weights
     register_weights w
     hold open "$MINE/w" r region 1
@@ -211,7 +211,7 @@ not_there() {
     assert_eq "$(wc -l <"$W/sessions")" 1 # nothing is left of the attempt
 }
 
-# ---- whose they are --------------------------------------------------------------------------
+# ---- owners ----------------------------------------------------------------------------------
 
 @test "one user's regions are not another's to list, read, open or remove" {
     requires root

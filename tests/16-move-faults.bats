@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What becomes of a store's move when something goes wrong: who has a part in it is killed at each of
-# its steps (clients, the worker, the keeper, a drainer; the copier is 63-cuda-moves and 59-crash-sample), memory
-# lacks, a victim is used. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# Faults during a store's move: each process that takes part is killed at each of its steps (clients, the
+# worker, the keeper, a drainer; the copier is in 63-cuda-moves and 59-crash-sample), memory runs out, a
+# victim is in use. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # The store is one allocation of three spans, so a move's steps are: its memory, a span, another, the
-# last, and two parts that find nothing left. The gate lets as many through as it says, and then holds.
+# last, and two parts that find nothing left. The gate lets the given number of steps through, then holds.
 #
 # shellcheck disable=SC2034,SC2154 # variables that the helpers read; output, status are set by bats' run
 # bats file_tags=fake,slow:fake
@@ -17,7 +17,7 @@ load memcg
 load places
 
 BYTES=$((130 << 20))
-# What is done before it, the order (or `reader`, who waits for the device), and where it comes to.
+# The preparation, the order (or `reader`, which waits for the device), and the destination.
 ORDERED=(': host' ': disk') WAITED_FOR=('host reader' 'disk reader')
 
 setup() {
@@ -45,7 +45,7 @@ bytes_are_right() {
     assert_eq "$(tail -c 4 "$W/allocations/a")" last 'last bytes'
 }
 
-# hold_after STEPS: what begins from here on stands at the gate behind so many.
+# hold_after STEPS: moves that begin from here on wait at the gate behind so many steps.
 hold_after() {
     rm -f "$T/gate.held"
     echo "$1" >"$T/gate"
@@ -179,7 +179,7 @@ daemons_die() {
 }
 
 # bats test_tags=slow
-@test "a drainer that is killed at any step of its move lets in who waits, and the move ends as a spare" {
+@test "a drainer killed at any step of its move lets waiters in, and the move ends as a spare" {
     local steps drainer
     start_all
     publish
@@ -201,7 +201,7 @@ daemons_die() {
     done
 }
 
-@test "a move that is cancelled at any step gives back what it has made, and the next one works" {
+@test "a move cancelled at any step frees its memory, and the next one works" {
     local way steps before word
     start_all
     publish
@@ -278,7 +278,7 @@ only_at() { # device | host
 }
 
 # bats test_tags=host
-@test "who would have to leave for another one and finds no memory stays, and the other one waits until there is some" {
+@test "a victim that finds no memory elsewhere stays, and the other store waits until there is some" {
     requires memory-cgroup
     memcg_make 240
     start_mount size=160M,host_size=256M,min_stay=0
@@ -332,8 +332,8 @@ make_store() { # NAME MIB [TIER]
     for store in d a b c; do
         assert_eq "$(head -c 1 "$M/$store/allocations/a")" "$store" bytes
     done
-    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" b 'who has left'
-    assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'whose copy is a spare'
+    assert_eq "$(jq -rs 'map(select(.event == "evicted") | .store) | join(" ")' <"$M/events")" b 'the evicted store'
+    assert_eq "$(jq -rs 'map(select(.event == "copied") | .store) | join(" ")' <"$M/events")" a 'the store with a spare'
 }
 
 is_moving() { # TIER STORE
@@ -350,7 +350,7 @@ use_who_leaves() {
 }
 
 # bats test_tags=slow
-@test "a store that is ordered to where none leaves after all stays, and holds nobody else up" {
+@test "a store ordered to a place that no other leaves stays, and holds no other store up" {
     start_mount size=24M,host_size=96M,min_stay=0
     make_store b 16 host
     make_store c 4 host
@@ -390,7 +390,7 @@ use_who_leaves() {
 }
 
 # bats test_tags=slow
-@test "memory that somebody asks for comes when the store that has it has stayed as long as it may" {
+@test "memory asked for comes when the store that has it has stayed as long as it may" {
     start_mount size=24M,host_size=64M,min_stay=2
     W=$M/weights
     ctl open "$W/lock" rw alloc $((16 << 20)) 1 a '' commit

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The lock as processes meet it: who gets it, who waits, who belongs to a session. How sessions end is
-# in 21-sessions.bats; the rules themselves are explored by tests/unit/test_lock_states.
+# The lock as processes meet it: its holders, its waiters, the members of a session. 21-sessions.bats
+# tests the ends of sessions; tests/unit/test_lock_states explores the rules themselves.
 #
 # bats file_tags=cuda,slow:cuda
 
@@ -258,9 +258,9 @@ setup() {
     assert_match "$(output_of "$WAITER")" '^RW '
 }
 
-# ---- who belongs to a session -----------------------------------------------------------------
+# ---- members of a session ---------------------------------------------------------------------
 
-@test "a member joins its own session, whoever waits" {
+@test "a member joins its own session, past all waiters" {
     spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go" open "$W/lock" rwn read 100 \
         open "$W/auto" rwn open "$W/allocations/a" rwcn say joined pause
     member=$SPAWNED
@@ -386,7 +386,7 @@ setup() {
 }
 
 # bats test_tags=host
-@test "ACQUIRE with a ticket answers what is behind it" {
+@test "the ticket of ACQUIRE redeems the store's allocations" {
     commit_store
     ctl open "$W/ctl" r acquire-export ro 0 connect "$M" redeem last 253
     assert_match "$output" 'count=1 '
@@ -394,7 +394,7 @@ setup() {
 }
 
 # bats test_tags=host
-@test "EXPORT by slot is of that allocation, whatever its rank is" {
+@test "EXPORT by slot is of that allocation, at any rank" {
     ctl open "$W/ctl" rw acquire rw 0 alloc 1000 3 x0 odd alloc 2000 1 y0 even free 1 commit
     ctl open "$W/ctl" r acquire ro 0 connect "$M" export-slot 3 0 redeem last 253
     assert_match "$output" 'ticket=.* count=1 '
@@ -464,7 +464,7 @@ setup() {
 }
 
 # bats test_tags=host
-@test "writing where somebody reads is EAGAIN at once, and changes nothing" {
+@test "writing to an allocation that is being read is EAGAIN at once, and changes nothing" {
     commit_store
     hold open "$W/lock" r
     expect_message EAGAIN cp /etc/hostname "$W/allocations/a"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# How sessions and waits end, and what is kept: commit, abort, death, places, revocation.
+# The ends of sessions and waits, and the state kept after them: commit, abort, death, places, revocation.
 #
 # bats file_tags=cuda,slow:cuda
 
@@ -123,7 +123,7 @@ setup() {
     unchanged
 }
 
-@test "kill -9 of a writer frees the lock and what it made" {
+@test "kill -9 of a writer frees the lock and the memory it made" {
     hold open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 10000000
     wait_for_lock open "$W/lock" rw
     kill -KILL "$HOLDER"
@@ -162,7 +162,7 @@ setup() {
     wait_until 5 said "$SPAWNED" ESTALE
 }
 
-@test "a session of the lock lives as long as its open files, in whatever process" {
+@test "a session of the lock lives as long as its open files, in any process" {
     spawn "$GMSCTL" open "$W/lock" rw say held fork say child until "$T/go"
     wait_until 5 said "$SPAWNED" child
     wait_exit "$SPAWNED"
@@ -173,7 +173,7 @@ setup() {
 }
 
 # bats test_tags=host,slow
-@test "exec closes files as close does, and hangs nobody" {
+@test "exec closes files as close does, and hangs no process" {
     commit_store
     ctl open "$W/lock" rw open "$W/allocations/a" rw open "$W/metadata/key" rw write new \
         exec "cat $W/state"
@@ -232,7 +232,7 @@ setup() {
 }
 
 # bats test_tags=slow
-@test "a place that nobody comes back for is given up after a second" {
+@test "a place whose process does not come back is given up after a second" {
     hold open "$W/lock" rw
     spawn "$GMSCTL" alarm 300 try open "$W/lock" rw say interrupted pause
     first=$SPAWNED
@@ -309,7 +309,7 @@ setup() {
 }
 
 # bats test_tags=slow
-@test "revoking what does not exist, or nonsense, is an error" {
+@test "revoking an unknown session, or nonsense, is an error" {
     requires root
     expect ENOENT open "$W/abort" w write 'revoke 999999'
     expect ENOENT open "$W/abort" w write 'revoke w999999'
@@ -328,7 +328,7 @@ setup() {
     assert_eq "$(cat "$W/state")" RW
 }
 
-# ---- commit of what is not valid ---------------------------------------------------------------
+# ---- commit of invalid layouts -----------------------------------------------------------------
 
 @test "commit with an allocation without memory is EINVAL, names it, and changes nothing" {
     exec 5<>"$W/lock"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Memory that is set aside together with the writer's lock: both or neither, for whoever came first.
+# Memory reserved together with the writer's lock: both or neither, in the order of requests.
 #
 # The devices here have 16 MiB; a "half" is more than half of it.
 #
@@ -49,7 +49,7 @@ with open(path, "wb") as file:
 PY
 }
 
-@test "what is set aside shows in device, info, df and metrics" {
+@test "a reservation shows in device, info, df and metrics" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $((HALF - 1))
     assert_eq "$(device_get .reserved_bytes)" "$HALF" reserved # in units of memory
     assert_eq "$(device_get .used_bytes)" 0 used
@@ -61,7 +61,7 @@ PY
     wait_until 5 reserved_is 0
 }
 
-@test "allocations draw from what is set aside, whichever way they are made" {
+@test "allocations use the reservation, by every way to make them" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) alloc $((2 * MIB)) 2 '' '' \
         alloc 1 1 '' '' export-rw 0 0
     assert_eq "$(device_get .reserved_bytes)" $((8 * MIB)) 'left over'
@@ -74,7 +74,7 @@ PY
     assert_eq "$(device_get .reserved_bytes)" $((4 * MIB)) 'left over'
 }
 
-@test "others cannot have what is set aside, by ALLOC, ftruncate or write" {
+@test "others cannot have reserved memory, by ALLOC, ftruncate or write" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF
     expect ENOMEM open "$V/ctl" rw acquire rw 0 alloc-nowait $((8 * MIB)) 1 '' ''
     expect ENOMEM open "$V/ctl" rw acquire rw 0 alloc $((8 * MIB)) 1 '' ''
@@ -83,7 +83,7 @@ PY
     ctl open "$V/ctl" rw acquire rw 0 alloc-nowait $((6 * MIB)) 1 '' ''
 }
 
-@test "a reservation that can never be met is ENOMEM at once, also by one who would wait" {
+@test "a reservation that can never be met is ENOMEM at once, also for a caller that would wait" {
     expect ENOMEM open "$W/ctl" rw acquire-reserve rw 60000 $((17 * MIB))
     expect ENOMEM open "$W/ctl" rw acquire-reserve rw 60000 $(((1 << 63) - 1 + (1 << 62)))
     expect EINVAL open "$W/ctl" rw acquire-reserve ro 0 4096
@@ -104,7 +104,7 @@ PY
     waits other open "$V/ctl" rw acquire-reserve rw 60000 $HALF say got pause
     assert_state other EMPTY
     assert_eq "$(device_get .reserved_bytes)" "$HALF" 'only the first'
-    ctl open "$V/lock" rw # who reserves nothing is not held up
+    ctl open "$V/lock" rw # an open without a reservation is not held up
     never_within 1 said "$WAITER" got
     let_go "$HOLDER"
     wait_until 5 said "$WAITER" got
@@ -150,7 +150,7 @@ PY
     wait_until 5 reserved_is 0
 }
 
-@test "a holder that is killed leaves its memory to the one that waits" {
+@test "a holder that is killed leaves its memory to the waiter" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((4 * MIB)) 1 '' ''
     waits other open "$V/ctl" rw acquire-reserve rw 60000 $((16 * MIB)) say got pause
     kill -KILL "$HOLDER"
@@ -171,7 +171,7 @@ PY
     let_go "$HOLDER"
 }
 
-@test "commit, also one that stays on, and abort give back what was not drawn" {
+@test "commit, also one that stays on, and abort refund the unused reservation" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $HALF alloc $((2 * MIB)) 1 '' '' commit-stay
     assert_eq "$(device_get .reserved_bytes)" 0 'after STAY'
     let_go "$HOLDER"
@@ -183,7 +183,7 @@ PY
     assert_eq "$(device_get .reserved_bytes)" 0 'after release'
 }
 
-@test "a writer can replace a layout that fills the device, and nobody takes what it frees" {
+@test "a writer can replace a layout that fills the device, and no other writer takes the freed memory" {
     ctl open "$W/ctl" rw acquire rw 0 alloc $((12 * MIB)) 1 '' '' commit
     # 4 MiB are free: the rest is the store's own.
     hold open "$W/ctl" rw acquire-reserve rw 0 $((14 * MIB)) clear alloc $((6 * MIB)) 1 '' ''
@@ -220,7 +220,7 @@ PY
     expect ENOMEM open "$V/ctl" rw acquire rw 0 reserve $((8 * MIB)) 4
 }
 
-@test "ALLOC waits for what another writer may give up, not for what stays where it is" {
+@test "ALLOC waits for memory that another writer may give up, not for memory that stays where it is" {
     start_mount size=16M,alloc_timeout=60
     mkdir "$M/other"
     ctl open "$M/other/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit
@@ -235,7 +235,7 @@ PY
     wait_until 5 metric_is gmsfs_allocs_waiting 1
     let_go "$HOLDER"
     wait_exit "$waiter" 10
-    assert_eq "$status" 0 "who waited: $(output_of "$waiter")"
+    assert_eq "$status" 0 "the waiter: $(output_of "$waiter")"
 }
 
 @test "ALLOC waits for a store that is leaving the device, also where none is made to leave for it" {
@@ -249,7 +249,7 @@ PY
     wait_until 5 metric_is gmsfs_allocs_waiting 1
     rm "$T/gate"
     wait_exit "$SPAWNED" 10
-    assert_eq "$status" 0 "who waited: $(output_of "$SPAWNED")"
+    assert_eq "$status" 0 "the waiter: $(output_of "$SPAWNED")"
 }
 
 @test "of two loaders for a device that holds one model, one loads and the other waits for its turn" {
@@ -292,7 +292,7 @@ PY
     assert_match "$output" 'does not fit'
 }
 
-@test "load says who asked for memory before, not that a lock is taken which is free" {
+@test "load names the process that asked for memory before, instead of a free lock as taken" {
     requires python3
     make_model $HALF
     ctl open "$V/ctl" rw acquire rw 0 alloc $HALF 1 '' '' commit

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs drain STORE: who asks waits, who holds it is told to leave, nothing is discarded, and with
-# the end of the command the store lets in again.
+# gmsfs drain STORE: new requests wait, holders are told to leave, nothing is discarded, and at the end
+# of the command the store lets in again.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
 # bats file_tags=slow
@@ -27,13 +27,13 @@ drains_is() { # STORE true | false
     [[ $(info_of "$1" .draining) == "$2" ]]
 }
 
-begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
+begin_drain() { # ARGUMENT...: a drain that waits for the store's holder; DRAINER
     spawn env --default-signal=INT "$GMSFS" drain "$@"
     DRAINER=$SPAWNED
     wait_until 5 grep -q 'waiting for' "$T/spawn-$DRAINER"
 }
 
-@test "a store that nobody holds is drained at once, and keeps what it has" {
+@test "an unused store is drained at once, and keeps its content" {
     drain -0 "$W"
     assert_match "$output" 'no session holds'
     assert_eq "$(info_of weights .draining)" false draining
@@ -42,7 +42,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
         <"$M/events")" 'store_draining weights,store_serving weights' events
 }
 
-@test "whoever asks while a store drains waits, or is told to try again, and comes in behind it" {
+@test "a request while a store drains waits, or is told to try again, and comes in behind it" {
     hold open "$W/lock" r
     begin_drain "$W"
     expect EAGAIN open "$W/lock" rn
@@ -58,7 +58,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drains_is weights false
 }
 
-@test "COMMAND runs while nobody is let in, and its status is the command's" {
+@test "COMMAND runs while no process is let in, and its status is the command's" {
     hold open "$W/lock" r
     local holder=$HOLDER
     spawn "$GMSFS" drain "$W" -- sh -c "cat '$W/sessions' '$W/info' >'$T/seen'; mv '$W' '$M/renamed'; exit 7"
@@ -120,19 +120,19 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     assert_eq "$status" 0 "status: $(output_of "$DRAINER")"
 }
 
-@test "drain --kill ends who holds it when the time is up, and says whom it does not" {
+@test "drain --kill ends holders when the time is up, and names the ones it spares" {
     hold open "$W/lock" r
     local holder=$HOLDER
     drain -0 --kill --timeout 0.3 "$W"
     wait_exit "$holder"
     assert_eq "$status" 137 'the holder'
     unchanged
-    # A shell that holds the store itself is not killed by what it runs.
+    # A shell that holds the store itself is not killed by its own command.
     run_logged -3 bash -c 'exec 3<"$1/lock"; "$2" drain --kill "$1"; exit $?' - "$W" "$GMSFS"
     assert_match "$output" 'it runs this command'
 }
 
-@test "drain --kill leaves the session that a child of who was killed holds to --revoke" {
+@test "drain --kill leaves a session held by a killed process's child to --revoke" {
     spawn bash -c 'exec 3<"$1/lock"; sleep 1000 & echo "$!" >"$2"; wait' - "$W" "$T/child"
     wait_until 5 test -s "$T/child"
     drain -0 --kill --revoke "$W"
@@ -184,7 +184,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     run_logged -1 "$GMSFS" drain "$M/other"
 }
 
-@test "the owner of a store drains it, and nobody else but root and whoever mounted" {
+@test "only a store's owner, root and the user that mounted drain it" {
     requires root
     mkdir "$M/theirs"
     chown "$TEST_UID" "$M/theirs"
@@ -196,19 +196,19 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     drain -0 "$M/theirs"
 }
 
-@test "who may not even look into a store is told who may drain it, and how to become one" {
+@test "a user that may not even look into a store is told which users may drain it, and how" {
     requires root
     chmod 700 "$W"
-    for what in '' --undo; do
+    for option in '' --undo; do
         # shellcheck disable=SC2086 # none, or one
-        run_logged -1 as_user "$GMSFS" drain $what "$W"
+        run_logged -1 as_user "$GMSFS" drain $option "$W"
         assert_match "$output" "only root, .* owner, root \(uid 0\), can .*drain.*it; .*'chown'"
     done
     chown "$TEST_UID" "$W"
     run_logged -0 as_user "$GMSFS" drain "$W"
 }
 
-@test "a mount's drain turns away who waits for a drained store" {
+@test "a mount's drain turns away waiters for a drained store" {
     hold open "$W/lock" r
     local holder=$HOLDER
     begin_drain "$W"
@@ -222,7 +222,7 @@ begin_drain() { # ARGUMENT...: one that waits for who holds the store; DRAINER
     assert_eq "$(device_get .used_bytes)" 0 used
 }
 
-@test "drain says what is neither a mount nor a store, and what makes no sense" {
+@test "drain names a path that is neither a mount nor a store, and arguments that make no sense" {
     drain -1 "$W/allocations"
     assert_match "$output" "no store.*gmsfs status' lists the stores"
     drain -2 --undo --kill "$W"
@@ -256,7 +256,7 @@ sleeps_or_is_gone() { # PID: it has nothing to do but to wait, and no child that
         [[ $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) == @(S|) ]]
 }
 
-@test "a daemon that dies under a drain is told to whoever drains the store" {
+@test "a daemon that dies under a drain is reported to the process that drains the store" {
     hold open "$W/lock" w
     begin_drain "$W"
     expect_death

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs drain --then: a store that was drained moves before anybody is let in again, and what stops
-# the drainer leaves it whole. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
+# gmsfs drain --then: a drained store moves before it lets in again, and stays whole if the drainer is
+# stopped. GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # shellcheck disable=SC2154,SC2153,SC2016 # output is set by bats' run, HOLDER by helpers; inner shells
 # bats file_tags=slow
@@ -35,7 +35,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     wait_for_lock reader "$W"
 }
 
-@test "drain --then demote moves the store when its holder has left, and then lets in who waits" {
+@test "drain --then demote moves the store when its holder has left, and then lets waiters in" {
     hold open "$W/lock" r
     local holder=$HOLDER
     begin_drain --then demote "$W"
@@ -58,7 +58,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
         'demoted store_serving promoted' order
 }
 
-@test "drain --then none gives the bytes up, and who waits is told so" {
+@test "drain --then none gives the bytes up, and waiters are told so" {
     hold open "$W/lock" r
     local holder=$HOLDER
     begin_drain --then none "$W"
@@ -76,7 +76,7 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
     at none
 }
 
-@test "drain --then moves a store that nobody holds at once, and -q says nothing" {
+@test "drain --then moves an unused store at once, and -q says nothing" {
     drain -0 -q --then demote "$W"
     assert_eq "$output" ''
     at host
@@ -113,14 +113,14 @@ begin_held_move() { # a drain whose demotion stands at the gate, with a reader t
         wait_until 5 granted "$WAITER"
         assert_eq "$(info_of weights .draining)" false draining
         rm "$T/gate"
-        wait_until 10 is_at 'device host' # the copy is a spare now, for somebody holds the store
+        wait_until 10 is_at 'device host' # the copy is a spare now, for the store is held
         assert_eq "$(sha256sum <"$W/allocations/a")" "$before" bytes
         let_go "$WAITER"
         echo -host >"$W/residency"
     done
 }
 
-@test "an undone drain's move does not take the store from who came in meanwhile" {
+@test "an undone drain's move does not take the store from a process that came in meanwhile" {
     begin_held_move
     drain -0 --undo "$W"
     wait_until 5 granted "$WAITER"
@@ -187,7 +187,7 @@ drains() {
     [[ $(info_of weights .draining) == true ]]
 }
 
-@test "what cannot move is said, and the store lets in as it was" {
+@test "a store that cannot move is named, and lets in as it was" {
     hold open "$W/lock" r
     local holder=$HOLDER
     drain -3 --then none --timeout 0.2 "$W"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs drain: nobody is let in any more, sessions are waited for or ended, nothing is held.
+# gmsfs drain: no process is let in, sessions are waited for or ended, nothing is held.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
 # bats file_tags=slow
@@ -25,7 +25,7 @@ draining_is() { # true | false
     [[ $(device_get .draining) == "$1" ]]
 }
 
-@test "a drained mount holds nothing, lets nobody in, and serves again when told so" {
+@test "a drained mount holds nothing, lets no process in, and serves again when told so" {
     commit_store
     drain -0 "$M"
     assert_match "$output" 'is drained'
@@ -48,7 +48,7 @@ draining_is() { # true | false
         <"$M/events")" 'draining dropped serving' events
 }
 
-@test "drain waits for sessions, which go on, and tells those who wait" {
+@test "drain waits for sessions, which go on, and tells waiters" {
     hold open "$W/ctl" rw acquire rw 0 alloc 4096 1 '' ''
     wait_for_lock open "$W/lock" rw
     spawn "$GMSFS" drain "$M"
@@ -74,7 +74,7 @@ draining_is() { # true | false
     assert_eq "$(jq -rs 'map(select(.event == "revoked")) | length' <"$M/events")" 1 revoked
 }
 
-@test "after its timeout, or a signal, the mount serves again with what it had" {
+@test "after its timeout, or a signal, the mount serves again with its content" {
     commit_store
     hold open "$W/lock" r
     drain -3 --timeout 0.2 "$M"
@@ -102,7 +102,7 @@ unchanged_but_read() {
 }
 
 # Memory is free when the keeper says so.
-@test "a signal ends a drain that waits for memory that is being given back, and says what is left" {
+@test "a signal ends a drain that waits for memory to be freed, and reports the rest" {
     commit_store
     kill -STOP "$KEEPER"
     spawn "$GMSFS" drain "$M"
@@ -161,13 +161,13 @@ uses_nothing() {
     ctl open "$W/lock" rw
 }
 
-@test "what is left of a reservation does not survive a drain" {
+@test "the rest of a reservation does not survive a drain" {
     hold open "$W/ctl" rw acquire-reserve rw 0 $((4 << 20))
     drain -0 --revoke "$M"
     assert_eq "$(device_get .reserved_bytes)" 0 reserved
 }
 
-@test "drain says what is no mount, and what makes no sense" {
+@test "drain names a path that is no mount, and arguments that make no sense" {
     drain -1 "$T"
     assert_match "$output" 'not a gmsfs mount'
     drain -2
@@ -175,7 +175,7 @@ uses_nothing() {
     drain -2 --timeout soon "$M"
 }
 
-@test "a daemon that dies under a drain is told to whoever drains" {
+@test "a daemon that dies under a drain is reported to the process that drains" {
     hold open "$W/lock" rw
     spawn "$GMSFS" drain "$M"
     local drainer=$SPAWNED
@@ -190,7 +190,7 @@ uses_nothing() {
 # An order of `.fds`: DRAIN, and revoke (version 1, operation 3, batch 1).
 DRAIN_AND_REVOKE=hex:0100000003000000010000000000000000000000000000000000000000000000
 
-@test "a drain that its caller gave up before it was read revokes nobody" {
+@test "a drain that its caller gave up before it was read revokes no session" {
     local worker reader
     worker=$(worker_of "$KEEPER")
     hold open "$W/lock" rw

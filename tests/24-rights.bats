@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who may do what is decided by whoever opened a file, and how.
+# Rights are decided by the process that opened a file, and by the mode of the open.
 #
 # shellcheck disable=SC2016,SC2153 # bodies of shells; variables that the helpers set
 
@@ -56,7 +56,7 @@ has_what_it_needs() {
     done
 }
 
-@test "keeper and worker have no more of root than they need, also those that follow" {
+@test "keeper and worker have no more of root than they need, also their successors" {
     has_what_it_needs
     kill -KILL "$(worker_of "$KEEPER")"
     run_logged -0 timeout 20 cat "$W/state"
@@ -94,7 +94,7 @@ has_what_it_needs() {
     done
 }
 
-@test "a writer that may not read is told no hash of what others committed" {
+@test "a writer that may not read is told no hash of others' commits" {
     store_with_mode 0733
     run_logged -0 as_user "$GMSCTL" open "$W/ctl" w acquire 3 0
     assert_match "$output" '^RO .* hash=0{32}'
@@ -105,7 +105,7 @@ has_what_it_needs() {
     assert_match "$output" " hash=$(cat "$W/layout_hash")"
 }
 
-@test "a set-uid program's write to abort counts as that of who opened it" {
+@test "a set-uid program's write to abort counts as that of the process that opened it" {
     local deputy=$T/deputy
     cp "$BUILD/tests/tools/deputy" "$deputy"
     chmod 4755 "$deputy"
@@ -135,7 +135,7 @@ has_what_it_needs() {
     assert_match "${lines[-1]}" '^RW '
 }
 
-@test "a reader's child joins whatever it may write" {
+@test "a reader's child joins, regardless of its own rights" {
     store_with_mode 0755
     run_logged -0 "$GMSCTL" open "$W/lock" r setuid "$TEST_UID" open "$W/lock" r read 99
     assert_match "${lines[-1]}" '^RO '
@@ -152,7 +152,7 @@ has_what_it_needs() {
         --inh-caps=-all "$GMSCTL" open "$W/lock" rw setxattr "$W/allocations/a" user.gmsfs.tag t
 }
 
-@test "a handle keeps what it was opened with when the store's mode changes" {
+@test "a handle keeps its rights of the open when the store's mode changes" {
     store_with_mode 0777
     mkfifo "$T/go"
     spawn as_user "$GMSCTL" open "$W/ctl" rw say open until "$T/changed" acquire 2 0 put k v none 0
@@ -172,7 +172,7 @@ has_what_it_needs() {
     assert_state weights EMPTY
 }
 
-@test "the owner gives a store to its own groups, and to nobody else" {
+@test "the owner gives a store to its own groups only" {
     chown "$TEST_UID" "$W"
     run_logged -0 as_user chmod 0700 "$W"
     run_logged -0 as_user chgrp "$TEST_UID" "$W"
@@ -196,7 +196,7 @@ revoked() { # FILTER: of the last revocation in events
     grep '"event":"revoked"' "$M/events" | tail -n 1 | jq -c "$1"
 }
 
-@test "a revocation tells in events who asked for it, a waiter's too" {
+@test "a revocation's event names its caller, a waiter's too" {
     hold open "$W/lock" rw
     local writer=$HOLDER id
     spawn "$GMSCTL" open "$W/lock" rw

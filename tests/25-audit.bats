@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The audit: a file with a line for every event, whatever becomes of its disk. And signals that mean
-# nothing to a mount.
+# The audit: a file with a line for every event, in spite of faults of its disk. And signals without a
+# meaning for a mount.
 #
 # bats file_tags=slow
 
@@ -31,7 +31,7 @@ some_are_dropped() {
     (($(awk '/^gmsfs_audit_dropped_total/ { print $2 }' "$M/metrics") > 0))
 }
 
-@test "grants, ends and revocations are lines, with who asked" {
+@test "grants, ends and revocations are lines, with their callers" {
     start_mount size=16M,audit="$T/audit"
     W=$M/weights
     commit_store
@@ -47,7 +47,7 @@ some_are_dropped() {
     assert_eq "$(stat -c %a "$T/audit")" 600
 }
 
-@test "who makes, renames and removes a store is in its lines" {
+@test "lines name the user that makes, renames and removes a store" {
     start_mount size=16M,audit="$T/audit"
     did store_created mkdir "$M/first"
     did store_created mkdir "$M/second"

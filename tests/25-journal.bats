@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The journal, for the person who looks: of a mount that runs, and of one that is dead.
+# The journal as a person reads it: of a running mount, and of a dead one.
 
 load helpers
 load gmsctl
@@ -92,7 +92,7 @@ kept_journal() { # the one file in $T/kept
     assert_match "$output" 'option keep_journal=.*/none: cannot write there: No such file'
 }
 
-@test "what is no journal is refused in one line" {
+@test "a file that is no journal is refused in one line" {
     head -c 100000 /dev/urandom >"$T/random"
     : >"$T/empty"
     for file in "$T/random" "$T/empty" /dev/null "$T"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The log of a mount that runs: who may change its level, and what level debug tells.
+# The log of a running mount: the users that may change its level, and the lines of level debug.
 
 load helpers
 load gmsctl
@@ -87,7 +87,7 @@ traced() {
     log_has "\[$name\] job begins pool=memory"
 }
 
-@test "what the planner decides is told with its reason" {
+@test "the planner's decisions are logged with their reasons" {
     start_mount log=debug,size=1M,host_size=16M,min_stay=0,granularity=64K
     mkdir "$M/second"
     commit_store weights
@@ -110,7 +110,7 @@ traced() {
     run_logged -1 grep -q $'\e' "$LOG"
 }
 
-@test "a log that nobody reads holds up nobody" {
+@test "a log without a reader holds up no request" {
     requires fuse
     mkfifo "$T/pipe"
     exec 9<>"$T/pipe" # it is open, and stays unread

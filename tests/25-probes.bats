@@ -50,7 +50,7 @@ one_liners() {
         done
         wait_exit "$SPAWNED" 60
         assert_eq "$status" 0
-        # What a map holds is printed at the end: @us and a histogram, or @[...]: COUNT.
+        # A map's content is printed at the end: @us and a histogram, or @[...]: COUNT.
         assert_match "$(output_of "$SPAWNED")" '@us(\[[0-9]+\])?:|@\[[0-9]+, [0-9]+, [01]\]: [1-9]'
     done < <(one_liners)
 }

@@ -70,7 +70,7 @@ is_full() {
     grep -q '^full ' "$T/spawn-$SPAWNED" || ! kill -0 "$SPAWNED"
 }
 
-# hog WHAT ERRNO [MOUNT]: until it is refused with it.
+# hog RESOURCE ERRNO [MOUNT]: takes it until it is refused with ERRNO.
 hog() {
     spawn "${AS_USER[@]}" "$HOG" "${3-$M}" hogged "$1"
     wait_until $((60 * SLOW)) is_full
@@ -294,7 +294,7 @@ worker_is_large() {
 }
 
 # Of root and the mount's owner as many are under way as their sockets take.
-@test "of descriptors that a user does not read few are under way, and who reads gets his" {
+@test "few descriptors are under way to a user that does not read, and a reader gets its own" {
     local worker limits i clients=()
     worker=$(worker_of "$KEEPER")
     mkdir "$M/many"
@@ -340,7 +340,7 @@ limit_descriptors() {
 }
 
 # They are under way as ever.
-@test "what a user has not read counts over a worker's death until it is read or its connection closed" {
+@test "a user's unread answers count over a worker's death until they are read or its connection closed" {
     local sockets
     have_unread 20
     sockets=$(sockets_of_keeper) # one of them is the connection
@@ -381,7 +381,7 @@ limit_descriptors() {
     let_go "$SILENT"
 }
 
-@test "who waits too long for his share is told so" {
+@test "a user that waits too long for its share is told so" {
     have_unread 20
     limit_descriptors
     as_reader 20 request last 20 say asked receive
@@ -391,7 +391,7 @@ limit_descriptors() {
     let_go "$SILENT"
 }
 
-@test "who has waited long for his share comes before others of the same user" {
+@test "a request that has waited long for its share comes before others of the same user" {
     local first
     have_unread 10
     limit_descriptors
@@ -455,7 +455,7 @@ has_redeemed() {
     [[ $(tickets_redeemed) -eq $1 ]]
 }
 
-@test "what one user held is there again when it is gone" {
+@test "a user's share is there again when its holder is gone" {
     local first
     hog files EDQUOT
     first=$(output_of "$SPAWNED")
@@ -473,7 +473,7 @@ fds_of() { # PID
     find "/proc/$1/fd" -mindepth 1 -maxdepth 1 -printf '.' | wc -c
 }
 
-# Of the files that the journal is: what they have of the machine's memory.
+# The machine's memory that the journal's files use.
 journal_kb() {
     find "/proc/$WORKER/fd/" -lname '/memfd:journal*' -exec stat -L -c %b {} + |
         awk '{ blocks += $1 } END { print int(blocks / 2) }'
@@ -498,11 +498,11 @@ write_much() {
 }
 
 @test "memory and descriptors that a crowd took are there again a while after its end" {
-    local before what crowd=()
+    local before kind crowd=()
     WORKER=$(worker_of "$KEEPER")
     before=$(held)
-    for what in tickets sessions; do
-        hog "$what" EDQUOT
+    for kind in tickets sessions; do
+        hog "$kind" EDQUOT
         crowd+=("$SPAWNED")
     done
     spawn "${AS_OTHER[@]}" "$GMSCTL" open "$M/hogged/ctl" r acquire ro 5000 export 0 0 \
@@ -533,7 +533,7 @@ journal_is_tiny() {
     (($(journal_kb) < 1024))
 }
 
-@test "what was recorded while a store was filled is not kept once it is quiet" {
+@test "records of filling a store are not kept once it is quiet" {
     WORKER=$(worker_of "$KEEPER")
     (load_something)
     (($(journal_kb) > 3 << 10)) || fail "the journal has $(journal_kb) kB"

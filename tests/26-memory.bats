@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A daemon whose memory has a limit: whatever clients do is refused in time, and nothing is lost.
+# A daemon with limited memory: every client's excess is refused in time, and nothing is lost.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 # bats file_tags=slow
@@ -57,7 +57,7 @@ weights_are_whole() {
 
 # A store of this user, with an allocation and a long value, and one more for documents and one for entries.
 make_stores() { # NAME UID
-    local what
+    local name
     mkdir "$M/$1" "$M/$1-documents" "$M/$1-entries" "$M/$1-gathered" "$M/$1-names"
     (
         exec 3<>"$M/$1/lock"
@@ -65,23 +65,23 @@ make_stores() { # NAME UID
         head -c 100000 /dev/zero >"$M/$1/metadata/large"
         echo 1 >"$M/$1/commit"
     )
-    for what in "$1" "$1-documents" "$1-entries" "$1-gathered" "$1-names"; do
-        chown "$2:$2" "$M/$what"
+    for name in "$1" "$1-documents" "$1-entries" "$1-gathered" "$1-names"; do
+        chown "$2:$2" "$M/$name"
     done
 }
 
 # Everything that one user can fill, at the same time; sets FILLERS.
 fill() { # STORE COMMAND...: the command in front of each
-    local what store=$1
+    local kind store=$1
     shift
-    for what in files directories texts sessions tickets regions; do
-        [[ $EUID -eq 0 && $# -eq 0 && ' files directories texts sessions ' == *" $what "* ]] && continue
-        spawn "$@" "$HOG" "$M" "$store" "$what"
-        FILLERS[SPAWNED]="$store $what"
+    for kind in files directories texts sessions tickets regions; do
+        [[ $EUID -eq 0 && $# -eq 0 && ' files directories texts sessions ' == *" $kind "* ]] && continue
+        spawn "$@" "$HOG" "$M" "$store" "$kind"
+        FILLERS[SPAWNED]="$store $kind"
     done
-    for what in entries gathered names; do
-        spawn "$@" "$HOG" "$M" "$store-$what" "$what"
-        FILLERS[SPAWNED]="$store $what"
+    for kind in entries gathered names; do
+        spawn "$@" "$HOG" "$M" "$store-$kind" "$kind"
+        FILLERS[SPAWNED]="$store $kind"
     done
     spawn "$@" "$HOG" "$(v0_socket weights)" "$store" frames
     FILLERS[SPAWNED]="$store frames"
@@ -150,7 +150,7 @@ took_less() { # BEFORE MIB
     (($(memcg_usage) - $1 < $2 << 20))
 }
 
-# What the kernel keeps for a client that does not read is charged to the daemon.
+# The kernel's buffers for a client that does not read are charged to the daemon.
 unread_takes_little() { # MOUNT-OR-SOCKET WHAT MIB
     local before
     before=$(memcg_usage)
@@ -166,7 +166,7 @@ unread_takes_little() { # MOUNT-OR-SOCKET WHAT MIB
     kill -KILL "$SPAWNED"
 }
 
-@test "answers that nobody reads take little of the daemon's memory" {
+@test "unread answers take little of the daemon's memory" {
     memcg_make 256
     start_gms_mount size=64M,gms_mode=0666
     (

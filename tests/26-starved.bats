@@ -25,7 +25,7 @@ teardown() {
     memcg_remove
 }
 
-# From here on a process has all of the cgroup but a little, takes what workers give back, and is not killed for it.
+# From here on a process fills the cgroup but for a little, takes all memory that workers free, and is not killed for it.
 eat_all() {
     python3 "$ROOT/tests/tools/eat_memory.py" "$MEMCG" &
     EATER=$!
@@ -86,7 +86,7 @@ another_is_killed_for_want_of_memory() {
     (($(sed -n 's/^oom_kill //p' /proc/vmstat) > kills)) || fail 'nothing was killed for want of memory'
 }
 
-@test "a worker that somebody kills did not starve, though the kernel killed another process meanwhile" {
+@test "a killed worker did not starve, though the kernel killed another process meanwhile" {
     another_is_killed_for_want_of_memory
     kill_worker
     another_is_killed_for_want_of_memory

@@ -170,7 +170,7 @@ setup() {
     expect EINVAL open "$W/lock" rw open "$W/metadata/a%" wc
 }
 
-@test "EINVAL: a commit that is only checked says what it would, and publishes nothing" {
+@test "EINVAL: a commit that is only checked tells its outcome, and publishes nothing" {
     expect EINVAL open "$W/lock" rw open "$W/allocations/hollow" rwc use 0 commit-flags 4
     assert_match "$(info_of weights .last_error)" hollow
     expect EINVAL open "$W/lock" rw commit-flags 16
@@ -252,7 +252,7 @@ setup() {
     expect EFBIG open "$W/lock" rw open "$W/metadata/k" wc write fill:100000 close use 0 get k
 }
 
-@test "EOPNOTSUPP: what the backend cannot do" {
+@test "EOPNOTSUPP: requests that the backend does not support" {
     expect EOPNOTSUPP open "$W/ctl" rw acquire rw 0 alloc-as 1 0 1 0
     expect EOPNOTSUPP open "$W/ctl" rw acquire rw 5000 alloc-as 1 0 0 1
     # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What clients get wrong with tickets and on .fds: an errno for them, nothing for anybody else.
+# Invalid uses of tickets and of .fds: an errno for their clients, no effect on others.
 #
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
 # bats file_tags=slow
@@ -26,7 +26,7 @@ open_files_of_worker() {
     assert_eq "$(grep -c '^item' <<<"$output")" 1
 }
 
-@test "a ticket that nobody made is ESTALE" {
+@test "a ticket that was never made is ESTALE" {
     expect ESTALE connect "$M" redeem 00000000000000000000000000000000 1
     expect ESTALE connect "$M" redeem ffffffffffffffffffffffffffffffff 253
 }
@@ -63,7 +63,7 @@ open_files_of_worker() {
         redeem last 1
 }
 
-@test "tickets that nobody redeems are bounded" {
+@test "unredeemed tickets are bounded" {
     run_logged -1 timeout 60 "$GMSCTL" open "$W/ctl" rw acquire rw 0 alloc 4096 1 a '' \
         repeat 5000 export 0 0
     assert_eq "${lines[-1]}" ENOSPC
@@ -126,7 +126,7 @@ open_files_of_worker() {
     still_works
 }
 
-@test "descriptors that nobody asked for are not taken, and one is enough" {
+@test "unrequested descriptors are not taken, and one is enough" {
     before=$(open_files_of_worker)
     expect EINVAL connect "$M" region-register self r /key "path:$M/device" 0 1
     expect EINVAL connect "$M" region-register self r /key "path:$BATS_TEST_FILENAME" 0 1
@@ -138,7 +138,7 @@ open_files_of_worker() {
     still_works
 }
 
-@test "descriptors whose close never ends cost their user the next one, and nobody else anything" {
+@test "descriptors whose close never ends cost their user the next one, and other users nothing" {
     requires root
     local first=$M stuck
     start_mount size=16M
@@ -161,7 +161,7 @@ open_files_of_worker() {
     still_works
 }
 
-@test "a client that never reads its descriptors harms nobody, and does not pin them" {
+@test "a client that never reads its descriptors harms no other, and does not pin them" {
     before=$(open_files_of_worker)
     hold open "$W/ctl" rw acquire rw 0 alloc 4096 4000 a0 '' connect "$M" export 0 0 request last 1
     hold connect "$M"

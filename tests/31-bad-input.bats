@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What clients get wrong, by accident or on purpose: an errno for them, nothing for anybody else.
+# Invalid requests, by accident or on purpose: an errno for their clients, no effect on others.
 #
 # shellcheck disable=SC2153 # HOLDER and SPAWNED come from helpers
 # bats file_tags=slow

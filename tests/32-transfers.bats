@@ -98,7 +98,7 @@ random_file() { # NAME BYTES
 }
 
 # bats test_tags=host
-@test "what a program writes through a descriptor is what others read" {
+@test "others read the bytes that a program writes through a descriptor" {
     ctl open "$W/ctl" rw acquire rw 0 alloc 10000 1 a '' export-rw 0 0 connect "$M" redeem last 1 \
         poke 0 5000 'by descriptor' commit
     assert_eq "$(dd if="$W/allocations/a" bs=1 skip=5000 count=13 status=none)" 'by descriptor'
@@ -108,7 +108,7 @@ random_file() { # NAME BYTES
 }
 
 # bats test_tags=host
-@test "EXPORT of an open allocation is that one, of a spool what was written" {
+@test "EXPORT of an open allocation is that allocation, of a spool the written bytes" {
     ctl open "$W/lock" rw open "$W/allocations/a" rwc ftruncate 1 open "$W/allocations/b" rwc \
         write spooled export 0 0 connect "$M" redeem last 9 peek 0 0 7 try write more use 0 commit
     assert_match "$output" 'item rank=1 slot=1 size=7 '
@@ -144,7 +144,7 @@ random_file() { # NAME BYTES
 
 # ---- spools ----------------------------------------------------------------------------------
 
-@test "what is left out of a spool is zeros, in the middle and at its end" {
+@test "bytes left out of a spool are zeros, in the middle and at its end" {
     ctl open "$W/lock" rw open "$W/allocations/a" rwc write abc pwrite 3 d pwrite 1 XY pread 0 10
     assert_eq "${lines[-1]}" aXYd
     (

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What tools that copy into a store set beside the bytes: times are kept or refused, temporary names are
-# taken, modes and owners are the store's.
+# Attributes that tools set when they copy into a store: times are kept or refused, temporary names are
+# accepted, modes and owners are the store's.
 #
 # Everything that writes is run by `gmsfs run -w`, which commits.
 #
@@ -98,7 +98,7 @@ same_time() { # NAME: below $T/from and in allocations/
 }
 
 # bats test_tags=host
-@test "rsync that is told of the modes and owners of a store copies what has others" {
+@test "rsync, told of the modes and owners of a store, copies files that have others" {
     requires rsync root
     chmod 600 "$T/from/small"
     chmod 700 "$T/from"
@@ -125,7 +125,7 @@ same_time() { # NAME: below $T/from and in allocations/
     assert_match "$(time_of "$W/allocations/moved.2")" '^2011-11-11'
     [[ $(time_of "$W/allocations/written") != 2011-* ]]
     [[ $(time_of "$W/allocations/resized") != 2011-* ]]
-    # What is handed out to be written is taken to be written.
+    # A descriptor handed out for writing counts as written.
     ctl open "$W/lock" rw open "$W/allocations/exported" rw export-rw 0 0 stat "$W/allocations/exported" use 0 commit
     [[ $(time_of "$W/allocations/exported") != 2011-* ]]
     assert_match "$(time_of "$W/allocations/kept")" '^2011-11-11'

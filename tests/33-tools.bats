@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Other people's tools on the files of a mount: those that go by the size that stat(2) tells, and those
-# that read by sendfile(2), splice(2) or mmap(2), see what read(2) gives.
+# Common tools on the files of a mount: tools that trust the size of stat(2), and tools that read by
+# sendfile(2), splice(2) or mmap(2), see the bytes of read(2).
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
@@ -24,12 +24,12 @@ list_texts() {
     printf '%s\n' "$M"/{device,metrics,pools} "$W"/{state,residency,layout_hash,layout,info,sessions}
 }
 
-# Those whose text stays as it is while nobody does anything.
+# The files whose text stays the same on an idle mount.
 list_quiet_texts() {
     list_texts | grep -v -e '/device$' -e '/metrics$'
 }
 
-# Each file of these is what `cat` shows, by COMMAND FILE, which writes to its output.
+# Each file of these must equal the output of `cat`, by COMMAND FILE.
 all_come_whole() { # COMMAND...
     local file
     while read -r file; do
@@ -94,7 +94,7 @@ all_are_copied() { # COMMAND...
     assert_eq "$(busybox grep -c '' "$W/info")" "$(wc -l < <(cat "$W/info"))"
 }
 
-# Whoever follows `events` by COMMAND shows what comes.
+# A reader that follows `events` by COMMAND shows new events.
 follows() { # COMMAND...
     spawn "$@" "$M/events"
     wait_until 20 shows "$SPAWNED" committed
@@ -200,7 +200,7 @@ PY
     )" whole
 }
 
-@test "sendfile and splice read every every text, also where nobody asked for its size" {
+@test "sendfile and splice read every text, also where its size was never asked for" {
     cat >"$T/splice.py" <<'PY'
 import os, sys
 pipe = os.pipe()
@@ -228,7 +228,7 @@ try:
     sys.exit("a shared mapping of a text")
 except OSError as error:
     assert error.errno == errno.ENODEV, error
-except ValueError: # Python refuses to map what is empty
+except ValueError: # Python refuses to map an empty file
     pass
 if size:
     os.write(1, mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)[:])
@@ -236,7 +236,7 @@ PY
     all_come_whole python3 "$T/map.py"
 }
 
-@test "what fstat tells of a file that was just opened is what its first read gives" {
+@test "fstat's size of a file that was just opened is that of its first read" {
     run_logged -0 python3 - "$M/metrics" "$M/device" "$W/info" <<'PY'
 import os, sys
 for path in sys.argv[1:]:
@@ -245,7 +245,7 @@ for path in sys.argv[1:]:
 PY
 }
 
-@test "a read shows what is true when it comes, whatever was told before" {
+@test "a read shows the text of its moment, regardless of earlier answers" {
     run_logged -0 python3 - "$W" <<'PY'
 import json, os, sys
 def read(fd):
@@ -292,13 +292,13 @@ while more := take(second, 5000):
 assert new == open(sys.argv[1], "rb").read() and new != whole
 rest = take(first, 65536)
 assert rest is None or whole.startswith(begin + rest), rest
-# Who reads on hears the rest of the version that it began with.
+# A reader that reads on gets the rest of the version that it began with.
 if rest is None:
     assert begin + os.read(first, 1 << 20) == whole
 PY
 }
 
-@test "what only some may see in a text does not come through the kernel's pages" {
+@test "parts of a text that only some users may see do not come through the kernel's pages" {
     requires root
     chmod 755 "$W"
     ctl connect "$M" region-register self secret-name weights/a none 0 8
@@ -337,8 +337,8 @@ except OSError as error:
 PY
 }
 
-# What a program of the writer's session reads, after it wrote to the memory by its mapping.
-@test "sendfile and mmap never show what a mapping has overwritten" {
+# Reads by a program of the writer's session, after it wrote to the memory by its mapping.
+@test "sendfile and mmap never show bytes that a mapping has overwritten" {
     requires no-sanitizer # Python loads the library
     python_setup
     cat >"$T/stale.py" <<'PY'
@@ -394,7 +394,7 @@ for path in sys.argv[1:]:
 PY
 }
 
-@test "what is unlinked or replaced while it is open answers ESTALE, and its memory is free" {
+@test "an allocation unlinked or replaced while it is open answers ESTALE, and its memory is free" {
     cat >"$T/gone.py" <<'PY'
 import errno, json, os, time
 store = os.environ["GMSFS_STORE"]

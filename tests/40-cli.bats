@@ -69,7 +69,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     cli -2 umount
 }
 
-@test "what is no store is named as such by every command that needs one" {
+@test "a path that is no store is named as such by every command that needs one" {
     local command
     printf x >"$T/file"
     for command in "ls $T" "ls $T/file" "verify $T $T/file" "run $T true" "wait $T RW" \
@@ -98,7 +98,7 @@ cli() { # [-STATUS] ARGUMENT...: the command, which must not hang
     assert_match "$output" 'cannot write'
 }
 
-@test "who may open no more files is told so, and of what, by every command" {
+@test "a caller that may open no more files is told so, with the file, by every command" {
     local command n x=$T/x.safetensors
     start_mount host_size=64M
     commit_something
@@ -357,7 +357,7 @@ dead_in_status() {
 }
 
 # bats test_tags=quick
-@test "metadata refuses what a store cannot hold" {
+@test "metadata refuses values that a store cannot hold" {
     start_mount
     local s=$M/weights
     cli -2 metadata get "$s" ''
@@ -390,7 +390,7 @@ dead_in_status() {
     assert_eq "$status" 0 status
 }
 
-@test "umount of root's mount refuses at once where somebody only works in it" {
+@test "umount of root's mount refuses at once where a process only works in it" {
     start_mount
     cd "$M/weights"
     cli -1 umount "$M"
@@ -416,7 +416,7 @@ dead_in_status() {
     assert_eq "$status" 0 status
 }
 
-@test "umount names what is no gmsfs mount" {
+@test "umount names a path that is no gmsfs mount" {
     start_mount
     cli -1 umount "$T"
     assert_match "$output" 'not a gmsfs mount'

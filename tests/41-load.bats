@@ -33,7 +33,7 @@ seconds_of() { # PART: of the last load, in hundredths
 }
 
 # bats test_tags=slow
-@test "a load says where its time went, also what it waited for the lock" {
+@test "a load reports its times, also the wait for the lock" {
     local holder
     start_mount size=64M
     make_model 8M 3
@@ -73,7 +73,7 @@ seconds_of() { # PART: of the last load, in hundredths
     assert_eq "$(jq -r '.tensors[] | select(.tensor == "__metadata__") | .value | type' <<<"$output")" object
 }
 
-@test "the same model twice gives the same hash, whatever the threads; other chunks another" {
+@test "the same model twice gives the same hash, with any number of threads; other chunks another" {
     start_mount size=64M
     make_model 8M
     local first
@@ -90,7 +90,7 @@ seconds_of() { # PART: of the last load, in hundredths
 }
 
 # bats test_tags=slow
-@test "what is too large for a chunk is asked for behind sixteen chunks, so these are filled meanwhile" {
+@test "a tensor too large for a chunk is asked for behind sixteen chunks, so these are filled meanwhile" {
     requires python3 jq
     start_mount size=64M
     # shellcheck disable=SC2046 # sizes
@@ -101,7 +101,7 @@ seconds_of() { # PART: of the last load, in hundredths
     cli verify "$M/weights" "$T/large.safetensors"
 }
 
-@test "loading replaces what was there, and keeps it when loading fails" {
+@test "loading replaces the layout, and keeps it when loading fails" {
     start_mount size=64M
     make_model 4M
     cli load "$M/weights" "$MODEL"

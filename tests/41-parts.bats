@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Models in several files: which directories and files are a whole one, and what is said of others.
+# Models in several files: the directories and files that are a whole model, and the errors for others.
 #
 # bats file_tags=slow
 
@@ -127,7 +127,7 @@ loaded() { # TENSORS FILE...
     mv "$D/m-00001-of-00003.gguf" "$T/away"
     refused "these are missing: 'm-00001-of-00003.gguf'" "$D"
     refused "these are not named: '[^']*m-00001-of-00003.gguf'" "$D/"*.gguf
-    # Whatever it is called, it says itself that it is one of several.
+    # Under any name, the file says itself that it is one of several.
     refused 'is one of 3 files of a model, and 1 are given' "$T/away"
 }
 
@@ -144,7 +144,7 @@ loaded() { # TENSORS FILE...
     refused "'shard-4.safetensors' and 5 more;" "$D"
 }
 
-@test "what a download leaves behind is named where a model is not whole" {
+@test "leftovers of a download are named where a model is not whole" {
     local hub=$T/models--org--name snapshot=$T/models--org--name/snapshots/0123
     start_mount size=64M
     new_directory
@@ -156,7 +156,7 @@ loaded() { # TENSORS FILE...
     write_part "$D/model-00001-of-00002.safetensors"
     refused "these are missing: 'model-00002-of-00002.safetensors'.*abc.123.incomplete' is still" "$D"
     write_part "$D/model-00002-of-00002.safetensors"
-    loaded 2 "$D" # what is unfinished is of another file
+    loaded 2 "$D" # the unfinished download is of another file
     : >"$D/model-00002-of-00002.safetensors.aria2"
     refused "model-00002-of-00002.safetensors: is not whole: aria2 has not finished" "$D"
 

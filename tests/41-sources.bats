@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What gmsfs load takes: GGUF files, directories, and a store that is not there yet; and what it
-# says of files that it does not take.
+# Sources of gmsfs load: GGUF files, directories, and a store that is not there yet; and its errors for
+# other files.
 #
 # bats file_tags=slow
 
@@ -213,7 +213,7 @@ comes_back() { # FILE
 }
 
 # bats test_tags=quick
-@test "a GGUF file that is cut off or damaged is refused, whatever byte it is" {
+@test "a GGUF file cut off or damaged at any byte is refused" {
     local size
     start_mount size=64M
     make_gguf m.gguf --tokens 10
@@ -230,7 +230,7 @@ comes_back() { # FILE
     refused 'of version 1' "$T/old.gguf"
 }
 
-@test "what is no GGUF model is not saved as one" {
+@test "a store that is no GGUF model is not saved as one" {
     start_mount size=64M
     make_model "$T/model" 1
     cli load -q "$M/weights" "$T/model"
@@ -286,7 +286,7 @@ comes_back() { # FILE
     refused 'is a directory; name it alone' "$T/model" "$T/torch"
 }
 
-@test "files of other formats are named for what they are" {
+@test "files of other formats are named by their format" {
     requires python3
     start_mount size=64M
     zip_of "$T/model.bin" archive/data.pkl
@@ -306,7 +306,7 @@ comes_back() { # FILE
     refused 'of more than one format' "$MODEL" "$T/single/"*.safetensors
 }
 
-@test "a file of no known format is said to be none, and not what its first bytes would be as a header" {
+@test "a file of unknown format is called so, instead of reading its first bytes as a header" {
     start_mount size=64M
     local beginning
     for beginning in '# A model\nIt is good.\n' '%%PDF-1.7 of a paper' '\177ELF\2\1\1\0\0\0\0\0' '\3\0\0\0\0\0\0\0[1]'; do
@@ -362,7 +362,7 @@ comes_back() { # FILE
     exec 5<&-
 }
 
-@test "who may not make stores is told who may" {
+@test "a user that may not make stores is told which users may" {
     requires root
     start_mount
     make_model "$T/model" 1
@@ -375,7 +375,7 @@ comes_back() { # FILE
     start_mount size=64M
     make_model "$T/model" 1
     make_model "$T/large" 1
-    # The memory is somebody else's, so the load waits.
+    # Another process has the memory, so the load waits.
     spawn "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 64M "$GMSFS_STORE/allocations/all"; sleep 60'
     wait_until 5 test -e "$M/weights/allocations/all"
     spawn timeout 60 "$GMSFS" load "$M/new" "$T/model"
@@ -404,8 +404,8 @@ wait_with() {
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
 }
 
-# bash has SIGINT and SIGQUIT ignored by what it starts in the background.
-@test "whatever signal stops a load, of one store, a group or an image, its stores go" {
+# bash makes its background processes ignore SIGINT and SIGQUIT.
+@test "every signal that stops a load, of one store, a group or an image, removes its stores" {
     start_mount size=64M
     make_model "$T/model" 1
     cli load -q "$M/new" "$T/model"
@@ -428,7 +428,7 @@ wait_with() {
     done
 }
 
-@test "what others commit in a store that load made outlives that load" {
+@test "others' commits in a store that load made outlive that load" {
     start_mount size=64M
     make_model "$T/model" 1
     "$ROOT/scripts/make-model" --out "$T/large" --size 32M --shards 1 >"$T/made"
@@ -446,7 +446,7 @@ wait_with() {
     cli verify -q "$M/new" "$T/model"
 }
 
-@test "the store that load made is removed by whatever name, and none that took its name" {
+@test "a store that load made is removed under its new name, and no store that took its old name" {
     start_mount size=64M
     make_model "$T/model" 1
     hold_memory 64M
@@ -457,7 +457,7 @@ wait_with() {
     wait_exit "$SPAWNED" 20
     assert_eq "$status" 143
     [[ ! -e $M/renamed ]] || fail "the store was left"
-    [[ -e $M/new ]] || fail "somebody else's store was removed"
+    [[ -e $M/new ]] || fail "a store of another process was removed"
 }
 
 # Each call of the mount fails once: nothing is left where nothing was committed, and all of it else.

@@ -130,7 +130,7 @@ only_files() { # DIR NAME...: those and nothing else, hidden ones included
 # ---- save ------------------------------------------------------------------------------------
 
 # bats test_tags=quick
-@test "what is saved is loaded again, whole or in shards" {
+@test "a saved store is loaded again, whole or in shards" {
     requires jq
     start_mount size=64M
     make_model 12M 3
@@ -231,7 +231,7 @@ print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
     cli image load -q "$M/weights" "$T/image"
     cli save -q "$M/weights" "$T/w.safetensors"
     cmp "$T/w.safetensors" "$T/y.safetensors" || fail 'by an image'
-    # What names such a value and is none is refused, not read beyond its allocation.
+    # A name of such a value that is none is refused, not read beyond its allocation.
     cli run -w "$M/again" -- "$GMSFS" metadata put "$M/again" __metadata__ --allocation "$(find "$M/again/allocations" -type f -printf '%f\n' | head -n 1)" \
         '{"bytes":99999999,"format":"safetensors"}'
     cli -1 save "$M/again" "$T/w.safetensors"
@@ -270,7 +270,7 @@ print(json.dumps(header["__metadata__"], sort_keys=True))' "$1"
 }
 
 # bats test_tags=quick
-@test "the reference implementation reads what was saved" {
+@test "the reference implementation reads the saved file" {
     requires safetensors
     start_mount size=64M
     make_model 2M
@@ -307,7 +307,7 @@ EOF
 }
 
 # bats test_tags=quick
-@test "what cannot be written is refused at once, and nothing is left or replaced" {
+@test "a store that cannot be written is refused at once, and nothing is left or replaced" {
     start_mount
     make_model 1M
     cli load -q "$M/weights" "$MODEL"
@@ -432,7 +432,7 @@ EOF
     same_as "$T/out/x.safetensors"
 }
 
-@test "what is saved goes past the page cache where the file system can" {
+@test "saving goes past the page cache where the file system can" {
     requires direct-io fincore
     start_mount size=64M
     make_model 24M 1
@@ -472,7 +472,7 @@ EOF
 
 # ---- status --watch --------------------------------------------------------------------------
 
-# watched REGEX: what was printed so far matches.
+# watched REGEX: the output so far matches.
 watched() {
     [[ $(output_of "$WATCH") =~ $1 ]]
 }
@@ -512,7 +512,7 @@ watched() {
     cli -2 status --watch=soon
 }
 
-# has_lasting_zombie PID: one of its children has ended, and for two seconds nobody waited for it.
+# has_lasting_zombie PID: one of its children has ended, and for two seconds was not waited for.
 has_lasting_zombie() {
     local child children=() now
     now=$(now_ms)
@@ -525,7 +525,7 @@ has_lasting_zombie() {
     return 1
 }
 
-# One that stays, and not one of those that only look.
+# A process that stays, not one of the short-lived lookers.
 has_watcher() { # PID
     WATCHER=$(cat "/proc/$1/task/$1/children")
     [[ $WATCHER =~ ^[0-9]+\ $ ]] && process_lives "${WATCHER% }"

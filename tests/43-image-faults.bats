@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs image: of what is damaged or unfinished nothing is used, whatever interrupts a save or a load leaves
-# what can be gone on with, and a full disk is said.
+# gmsfs image: no part of a damaged or unfinished image is used, every interrupted save or load can be
+# resumed, and a full disk is reported.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -16,7 +16,7 @@ seal() {
     echo "end $(xxhsum -q -H2 <"$1" | cut -d' ' -f1)" >>"$1"
 }
 
-# interrupt DIR PIECES: makes an image what a save that was killed after so many pieces leaves.
+# interrupt DIR PIECES: makes an image look like the leftovers of a save killed after so many pieces.
 interrupt() {
     awk -v most="$2" '/^end /{ next } /^piece /{ if (n++ >= most) next } { print }' "$1/manifest" \
         >"$1/unfinished"
@@ -97,7 +97,7 @@ interrupt() {
     done
 }
 
-@test "an image whose allocations cannot be files of one directory is refused, by whoever looks at it" {
+@test "an image whose allocations cannot be files of one directory is refused by every command" {
     requires xxhsum
     start_mount
     fill_store weights
@@ -160,7 +160,7 @@ interrupt() {
     cli -1 image save "$M/weights" "$T/image"
     assert_match "$output" 'not finished; --resume .*--force'
 
-    # The file of one that was there is gone, one has another byte, and one is what it should be.
+    # One file is missing, one has a wrong byte, and one is intact.
     rm "$T/image/data-00000"
     flip "$T/image/data-00001" 5
     printf garbage | dd of="$T/image/data-00006" conv=notrunc status=none
@@ -204,7 +204,7 @@ interrupt() {
     cli image ls --check "$T/image"
 }
 
-@test "a save that is killed leaves what no load takes for an image, and what can be gone on with" {
+@test "a killed save leaves files that no load takes for an image, and that a save can resume" {
     start_mount size=128M
     "$GMSFS" run -w "$M/weights" -- bash -c 'head -c 64M /dev/urandom >"$GMSFS_STORE/allocations/a"'
     mkdir "$M/other"
@@ -278,7 +278,7 @@ interrupt() {
     [[ ! -e $T/image ]] || fail 'something was left'
 }
 
-@test "a disk that is full before the first byte leaves an unfinished image what it is" {
+@test "a disk that is full before the first byte leaves an unfinished image unchanged" {
     requires root mountns
     start_mount
     fill_store weights
@@ -296,7 +296,7 @@ interrupt() {
     assert_match "$output" 'unfinished: .*the disk is full, .*unfinished: .*saved '
 }
 
-@test "a resumed image on a full disk is said with what is there, and stays unfinished" {
+@test "a resume on a full disk is reported with the existing pieces, and the image stays unfinished" {
     requires root mountns
     start_mount
     fill_store weights
@@ -328,7 +328,7 @@ interrupt() {
 }
 
 # bats test_tags=slow
-@test "who may open too few files for an image is told so at once, and the store is as it was" {
+@test "a user that may open too few files for an image is told so at once, and the store is as it was" {
     start_mount
     "$GMSFS" run -w "$M/weights" -- bash -euc 'for i in {1..60}; do echo $i >"$GMSFS_STORE/allocations/a$i"; done'
     cli image save -q "$M/weights" "$T/image"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs image: a store into a directory and back, exactly, and what the directory has to be. What goes wrong
-# with images is in 43-image-faults.bats.
+# gmsfs image: a store into a directory and back, exactly, and the requirements on the directory.
+# 43-image-faults.bats tests faults of images.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -12,7 +12,7 @@ load image
 
 # ---- there and back --------------------------------------------------------------------------
 
-@test "a store comes back exactly, whatever it holds" {
+@test "a store comes back exactly, with any content" {
     start_mount
     fill_store weights
     mkdir "$M/other"
@@ -46,13 +46,13 @@ load image
     assert_match "$output" 'there is no gmsfs mount'
 }
 
-@test "what others commit in a store that image load made outlives that load" {
+@test "others' commits in a store that image load made outlive that load" {
     start_mount size=64M
     "$GMSFS" run -w "$M/weights" -- bash -c 'truncate -s 40M "$GMSFS_STORE/allocations/a"'
     cli image save -q "$M/weights" "$T/image"
     spawn env -i "$GMSFS" image load "$M/other" "$T/image"
     wait_until 10 grep -q 'waiting for' "$T/spawn-$SPAWNED"
-    ctl open "$M/other/lock" w commit # who reserves nothing passes it
+    ctl open "$M/other/lock" w commit # a writer without a reservation passes it
     kill -TERM "$SPAWNED"
     wait_exit "$SPAWNED" 20
     assert_eq "$status" 143
@@ -106,7 +106,7 @@ load image
         redeem last 2 poke 0 2 within poke 1 60000 behind commit
     cli image save "$M/weights" "$T/image"
     assert_eq "$(grep '^allocation ' "$T/image/manifest")" \
-        $'allocation 0 5 65536 a0\nallocation 1 5 65536 a1' 'what is stored'
+        $'allocation 0 5 65536 a0\nallocation 1 5 65536 a1' 'the stored lines'
     cli image load "$M/other" "$T/image"
     ctl open "$M/other/ctl" r acquire-export ro 5000 connect "$M" redeem last 2 \
         peek 0 0 9 peek 1 60000 6
@@ -244,11 +244,11 @@ PY
     cli image save -q --force --file-size 1M "$M/weights" "$T/dir"
     cli image save -q --force "$M/weights" "$T/dir"
     assert_eq "$(files_in "$T/dir")" 'data-00000 layout manifest mine ' files
-    assert_eq "$(cat "$T/dir/mine")" mine 'what was there'
+    assert_eq "$(cat "$T/dir/mine")" mine 'the old file'
     cli image ls --check "$T/dir"
 }
 
-@test "what only looks like a part of an image is not overwritten" {
+@test "a file that only looks like a part of an image is not overwritten" {
     start_mount
     fill_store weights
     mkdir "$T/dir"
@@ -256,7 +256,7 @@ PY
     ln -s "$T/mine" "$T/dir/data-00000"
     cli -1 image save --force "$M/weights" "$T/dir"
     assert_match "$output" 'data-00000: is in the way'
-    assert_eq "$(cat "$T/mine")" mine 'what was there'
+    assert_eq "$(cat "$T/mine")" mine 'the old file'
     cli -1 image save "$M/weights" "$T/mine"
     cli -1 image save "$M/weights" "$T/nowhere/image"
     assert_match "$output" 'No such file or directory'
@@ -265,7 +265,7 @@ PY
 }
 
 # bats test_tags=slow
-@test "what the store or the words forbid is said" {
+@test "errors name limits of the store and invalid words" {
     start_mount
     cli -2 image
     cli -2 image save "$M/weights"
@@ -288,7 +288,7 @@ PY
 }
 
 # bats test_tags=slow
-@test "who saves is alone, and who looks is not held up" {
+@test "a save is alone, and readers are not held up" {
     requires flock
     start_mount
     fill_store weights

@@ -43,7 +43,7 @@ sums() {
     done | sort -u
 }
 
-@test "two engines race for 8 mounts and are killed: what is left is one group of one engine" {
+@test "two engines race for 8 mounts and are killed: one group of one engine remains" {
     requires jq
     start_ranks
     racer 60 "${STORES[@]}"
@@ -62,7 +62,7 @@ sums() {
     assert_match "$(group_ids)" '^[0-9a-f]{32}$'
 }
 
-@test "a mix is refused to readers and loaded anew by whoever may write" {
+@test "a mix is refused to readers and loaded anew by a process that may write" {
     requires jq
     start_ranks
     racer 1 "${STORES[@]}"
@@ -77,10 +77,10 @@ sums() {
     racer connect RW_OR_RO 10000 "${STORES[@]}"
     assert_eq "$output" RW grant
     racer connect RO 0 "${STORES[@]:0:5}"
-    assert_eq "$output" RO 'grant of those that are one'
+    assert_eq "$output" RO 'grant of one whole group'
 }
 
-@test "who may not write reads a whole group, and is refused a mix" {
+@test "a user that may not write reads a whole group, and is refused a mix" {
     requires root setpriv
     start_ranks
     chmod 755 "${STORES[@]}"

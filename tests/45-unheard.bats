@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Commands whose words nobody hears: a closed pipe, a full disk, descriptors that are not open.
+# Commands with unreadable output: a closed pipe, a full disk, descriptors that are not open.
 #
 # bats file_tags=slow
 
@@ -12,7 +12,7 @@ load helpers
 # A shell that starts others may have chosen otherwise.
 GMSFS_AS_STARTED=(env "--default-signal=PIPE,XFSZ" timeout $((60 * SLOW)) "$GMSFS")
 
-# open_broken_pipe: descriptor 9 is the end of a pipe that nobody reads any more.
+# open_broken_pipe: descriptor 9 is the write end of a pipe without a reader.
 open_broken_pipe() {
     mkfifo "$T/pipe"
     exec 8<>"$T/pipe"
@@ -31,7 +31,7 @@ unheard() {
     assert_match "$(<"$T/said")" "$why"
 }
 
-# broken STATUS ARGUMENT...: to a pipe that nobody reads.
+# broken STATUS ARGUMENT...: runs it with a pipe without a reader.
 broken() {
     local want=$1
     shift
@@ -52,7 +52,7 @@ generation() {
     jq -r .generation "$M/weights/info"
 }
 
-# ---- what is done ----------------------------------------------------------------------------
+# ---- commands that change something ----------------------------------------------------------
 
 DONE='done, but cannot write the output: No space left on device'
 
@@ -80,7 +80,7 @@ DONE='done, but cannot write the output: No space left on device'
     assert_state weights COMMITTED
 }
 
-@test "what is saved but cannot be said exits with 4, and is whole" {
+@test "a save that cannot print its result exits with 4, and is whole" {
     start_mount
     make_model
     open_broken_pipe
@@ -132,7 +132,7 @@ DONE='done, but cannot write the output: No space left on device'
     assert_eq "$(cat "$M/weights/residency")" 'device host'
 }
 
-@test "what a governor did and cannot say exits with 4" {
+@test "a governor that cannot print its deeds exits with 4" {
     start_mount size=64M,host_size=64M,min_stay=0
     make_model
     "$GMSFS" load -q "$M/weights" "$MODEL"
@@ -157,7 +157,7 @@ DONE='done, but cannot write the output: No space left on device'
     "$GMSFS" run "$M/weights" -- true # it serves
 }
 
-@test "a load that cannot say what it waits for goes on, commits, and exits with 4" {
+@test "a load that cannot print its wait goes on, commits, and exits with 4" {
     requires jq
     start_mount
     make_model
@@ -185,7 +185,7 @@ DONE='done, but cannot write the output: No space left on device'
     assert_eq "$(generation)" 1 generation
 }
 
-@test "what run commits is not undone by a pipe, and its COMMAND gets the signal as ever" {
+@test "a commit by run is not undone by a pipe, and its COMMAND gets the signal as ever" {
     start_mount
     open_broken_pipe
     "${GMSFS_AS_STARTED[@]}" run -w "$M/weights" -- true >&9 2>&9
@@ -211,9 +211,9 @@ DONE='done, but cannot write the output: No space left on device'
     assert_state weights EMPTY
 }
 
-# ---- what only looks -------------------------------------------------------------------------
+# ---- commands that only look -----------------------------------------------------------------
 
-@test "what only looks fails where its answer cannot be written, with the reason" {
+@test "a command that only looks fails where its answer cannot be written, with the reason" {
     start_mount
     make_model
     open_broken_pipe
@@ -247,7 +247,7 @@ DONE='done, but cannot write the output: No space left on device'
 
 # ---- descriptors that are not open -----------------------------------------------------------
 
-# As a program is started whose caller has closed its standard streams.
+# Starts a program as a caller with closed standard streams does.
 WITHOUT_STREAMS=(bash -c 'exec "$@" 0<&- 1>&- 2>&-' _)
 
 # has_null_streams PID [REGEX]: what is in the place of its standard streams; that of the last.

@@ -11,7 +11,7 @@ load helpers
 
 EVIL=$'e\e[31mx\u202ey\u009bz' # colours, the other direction of writing, C1
 
-# on_terminal ARGUMENT...: what gmsfs writes to one, standard error too; in $T/shown
+# on_terminal ARGUMENT...: runs gmsfs with its output, standard error too, on a terminal; in $T/shown
 on_terminal() {
     local words
     printf -v words '%q ' timeout $((30 * SLOW)) "$GMSFS" "$@"
@@ -22,7 +22,7 @@ on_terminal() {
     cat -v "$T/shown"
 }
 
-# is_harmless: nothing that a terminal obeys but ends of lines, and what is shown is still there
+# is_harmless: the output has nothing that a terminal obeys but ends of lines, and the text is still there
 is_harmless() {
     local bytes
     bytes=$(cat "$T/shown")
@@ -46,7 +46,7 @@ open(sys.argv[1], "wb").write(struct.pack("<Q", len(header)) + header +
 PY
 }
 
-@test "what commands show of tensors, keys, stores and files is harmless on a terminal" {
+@test "names of tensors, keys, stores and files are printed harmless to a terminal" {
     requires script python3
     start_mount
     local store=$M/$EVIL words
@@ -74,7 +74,7 @@ PY
     shown_harmless load --group --force "$store=$T/$EVIL.safetensors"
 }
 
-@test "the names of a mount and of who holds it are harmless on a terminal" {
+@test "the names of a mount and of its holders are harmless on a terminal" {
     requires script
     start_mount '' "$T/$EVIL"
     mkdir "$M/$EVIL"

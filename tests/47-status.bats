@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What looking at a mount tells where not all of it can be seen: errors that are answers, stores of
-# others, stores whose names begin with a dot.
+# Status of a mount of which the caller cannot see all: errors that are answers, stores of others, stores
+# with names that begin with a dot.
 #
 # bats file_tags=slow
 
@@ -11,7 +11,7 @@
 load helpers
 load gmsctl
 
-# open_share FILE: another user opens FILE until its share of what may be open is used up, and keeps
+# open_share FILE: another user opens FILE until its share of open files is used up, and keeps
 # that, by as many processes as it takes
 open_share() {
     requires root python3 || return 1
@@ -44,7 +44,7 @@ while True:
     time.sleep(60)
 ' "$1" "$TEST_UID"
     wait_until 60 grep -q . "$T/spawn-$SPAWNED"
-    assert_eq "$(output_of "$SPAWNED")" EDQUOT 'what ended the opening'
+    assert_eq "$(output_of "$SPAWNED")" EDQUOT 'the error that ended the opening'
 }
 
 status_json() { # FILTER, of what gmsfs said
@@ -102,7 +102,7 @@ status_json() { # FILTER, of what gmsfs said
     run_logged -0 as_user "$GMSFS" status "$M"
 }
 
-@test "stores whose names begin with a dot are shown, and their holders named by all who ask" {
+@test "stores whose names begin with a dot are shown, and their holders named for every caller" {
     requires jq
     start_mount
     mkdir "$M/.dot" "$M/..."

@@ -27,7 +27,7 @@ have() { # MODEL: a store, and an engine that is awake over it
     engine "$1"
     PIDS[$1]=$SPAWNED PORTS[$1]=$PORT
     SUMS[$1]=$(asked "$PORT")
-    assert_eq "${SUMS[$1]}  -" "$SUM" 'what it has mapped'
+    assert_eq "${SUMS[$1]}  -" "$SUM" 'the sum of its mapping'
 }
 
 tell() { # MODEL PATH
@@ -58,7 +58,7 @@ is_right() { # MODEL: every byte that its engine has mapped, where it was
     assert_eq "$(asked "${PORTS[$1]}")" "${SUMS[$1]}" "bytes of $1"
 }
 
-@test "engines take turns by what they say, over the death of the governor and of one of them" {
+@test "engines take turns by their metrics, over the death of the governor and of one of them" {
     local -A CLASS=([code]=critical [batch]=batch)
     have code
     tell code sleep

@@ -18,7 +18,7 @@ setup() {
     write_engine
 }
 
-# What the stand-ins were asked is in $ENGINES/log.
+# The requests to the stand-ins are in $ENGINES/log.
 write_engine() {
     cat >"$ENGINES/engine" <<'EOF'
 #!/bin/bash
@@ -166,7 +166,7 @@ in_turn() { # WORDS: these lines are in the log of the engines, in this order
     assert_match "$output" "sh -c '.*engine batch sleep' && # "
     assert_match "$output" "gmsfs promote -q --timeout 300 $M/code && # "
     assert_match "${lines[-1]}" "^sh -c '.*engine code wake' # "
-    # They are what a shell can run.
+    # A shell can run them.
     mkdir "$T/bin"
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$GMSFS" >"$T/bin/gmsfs"
     chmod +x "$T/bin/gmsfs"
@@ -196,7 +196,7 @@ refute_log() {
     at 'device host' batch
 }
 
-@test "above the high mark an idle model leaves, though nobody asked for its room" {
+@test "above the high mark an idle model leaves, even without a request for its room" {
     batch_serves
     configure 'high 60%; low 50%'
     once
@@ -208,7 +208,7 @@ refute_log() {
     at host batch
 }
 
-@test "a model whose metrics fail is left alone, told of once, and seen to when they come" {
+@test "a model whose metrics fail is left alone, reported once, and governed when they come" {
     batch_serves
     configure
     touch "$ENGINES/batch.broken"
@@ -223,7 +223,7 @@ refute_log() {
     has_said 'batch: its metrics are there again'
 }
 
-@test "metrics are fetched from an address, and one where nobody answers is like a hook that fails" {
+@test "metrics are fetched from an address; one that does not answer is like a hook that fails" {
     requires curl
     requires python3
     batch_serves
@@ -263,7 +263,7 @@ refute_log() {
     assert_match "$(cat "$M/batch/residency")" '^host'
 }
 
-is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may go on, too
+is_awake() { # MODEL: by either waker or both: the hook of a killed one may go on, too
     (($(info_of "$1" .held) > 0))
 }
 
@@ -284,7 +284,7 @@ is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may g
     wait_until 10 is_held batch
 }
 
-@test "a deed that took longer than the interval is followed by another look, not by what was decided before" {
+@test "a deed longer than the interval is followed by another look, not by older decisions" {
     start size=64M,host_size=64M,min_stay=0
     local model
     for model in code batch other; do
@@ -306,7 +306,7 @@ is_awake() { # MODEL: whoever woke it, or both: the hook of who was killed may g
     in_turn 'code wakes,other wakes'
 }
 
-@test "what fails is told with its cause, what follows it is not done, and it is tried after the cooldown" {
+@test "a failed deed is reported with its cause, later ones are not done, and it is tried after the cooldown" {
     batch_serves
     touch "$ENGINES/batch.stuck"
     configure
@@ -349,7 +349,7 @@ start_governed() { # a mount with a governor that has nothing to do
     wait_until 10 governs "$GOVERNOR"
 }
 
-@test "one governor is on a mount, and the next one is told who" {
+@test "one governor is on a mount, and the next one is told which" {
     start_governed
     local first=$GOVERNOR
     is_kept_out_by "$first"
@@ -458,7 +458,7 @@ while True:
     assert_match "$output" "$M: its daemon is of an older build.*'gmsfs upgrade $M' replaces it"
 }
 
-@test "SIGHUP lets it read its file anew, and a bad one leaves what was there" {
+@test "SIGHUP lets it read its file anew, and a bad file leaves the old settings" {
     batch_serves
     configure
     printf 'interval 10m\n' >"$T/conf"
@@ -496,7 +496,7 @@ while True:
     at host code
 }
 
-@test "a file with a mistake, none at all, and what is no mount are told with the name" {
+@test "a file with a mistake, a missing file, and a path that is no mount are named" {
     start
     echo 'model a store=b clas=high' >"$T/conf"
     once -1
@@ -561,7 +561,7 @@ while True:
     assert_match "$output" "$M: it is drained.*'gmsfs drain --undo'"
 }
 
-@test "spares are made ahead of what may have to leave, and adapters that are used come" {
+@test "spares are made ahead of stores that may have to leave, and adapters in use come" {
     start size=64M,host_size=64M,min_stay=0
     echo 'adapters max=32M' >"$M/pools"
     have batch $((8 << 20))

@@ -214,7 +214,7 @@ verify() { # STORE [MODEL]
     cli verify -q "$M/lora.carol" "$T/models/adapters/carol.safetensors"
 }
 
-@test "a model that has to go leaves the device before anybody is let in" {
+@test "a model that has to go leaves the device before any process is let in" {
     start
     have qwen 4M
     hold open "$M/qwen/lock" r
@@ -226,7 +226,7 @@ verify() { # STORE [MODEL]
     at host qwen
 }
 
-@test "a governor says what it would do, by what engines say" {
+@test "a governor prints its plan, from engines' metrics" {
     requires curl
     requires python3
     start size=12M,host_size=64M,min_stay=0
@@ -259,6 +259,6 @@ verify() { # STORE [MODEL]
     before=$(cd "$M" && sha256sum llama/allocations/*)
     example 'BETWEEN THE PLACES' 2
     assert_eq "${output#*$'\n'}" "$before" sums
-    at 'host disk' llama # what came from there keeps its copy
+    at 'host disk' llama # a store from there keeps its copy
     wait_until 10 is_at 'device host' qwen
 }

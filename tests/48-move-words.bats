@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What gmsfs promote and demote say where a store does not move: which one, who or what is in the
-# way, and the way out.
+# Messages of gmsfs promote and demote where a store does not move: the store, the obstacle, and the way
+# out.
 #
 # shellcheck disable=SC2034,SC2153,SC2154 # MOUNT_VIA, HOLDER are of helpers.bash; output is set by bats' run
 # bats file_tags=slow
@@ -60,7 +60,7 @@ at_host() {
         demote "$W"
 }
 
-@test "who has the lock is named" {
+@test "the holder of the lock is named" {
     start_tiers size=32M,host_size=16M
     committed
     hold reader "$W"
@@ -81,7 +81,7 @@ at_host() {
     refused 1 "$W: there are no bytes of it: they were given up; 'gmsfs load'" promote "$W"
 }
 
-@test "who may not move a store is told who may" {
+@test "a user that may not move a store is told which users may" {
     requires root
     start_tiers size=32M,host_size=16M
     committed
@@ -104,7 +104,7 @@ at_host() {
 
 # ---- to the device ----------------------------------------------------------------------------
 
-@test "a store that came a moment ago stays, and the one that lacks its room is told so" {
+@test "a store that came a moment ago stays, and the order that lacks its room is told so" {
     start_tiers size=32M,host_size=64M,min_stay=60
     at_host one 20 two 20
     move_to device 'device host' one
@@ -156,7 +156,7 @@ at_host() {
     refused 1 "two: it needs 8.0 MiB, and the free bytes are kept for other pools, .*min= in 'pools'" promote "$M/two"
 }
 
-@test "who comes first is named, and that it was not waited for any longer is status 3" {
+@test "the earlier waiter is named, and the end of the wait for it is status 3" {
     start_tiers size=32M,host_size=64M,min_stay=0
     at_host late 4 first 20
     committed big $((24 * MIB))
@@ -192,7 +192,7 @@ at_host() {
     at device
 }
 
-@test "whoever took a store in the middle of its move is named, and what was copied is told" {
+@test "the process that took a store in the middle of its move is named, with the bytes copied" {
     start_tiers size=32M,host_size=16M
     committed
     touch "$T/gate"
@@ -206,7 +206,7 @@ at_host() {
     assert_match "$(output_of "$demote")" "$W: it stays at device: gmsctl \\(pid $HOLDER\\) took it meanwhile; the copy stays as a spare"
 }
 
-@test "a move that somebody cancelled says so" {
+@test "a move that another user cancelled says so" {
     start_tiers size=32M,host_size=16M
     committed
     touch "$T/gate"
@@ -220,7 +220,7 @@ at_host() {
     assert_match "$(output_of "$demote")" "$W: it stays at device: the move failed \\(ECANCELED\\): it was cancelled"
 }
 
-@test "what an order was told is not for readers that the store got later" {
+@test "an order's obstacle is not for readers that the store got later" {
     start_tiers size=32M,host_size=16M
     committed
     chmod 700 "$W"
@@ -230,7 +230,7 @@ at_host() {
     assert_eq "$(info_of weights .obstacle)" null
 }
 
-@test "what an order was told is forgotten with the next one, which finds the store moving by itself" {
+@test "an order's obstacle is forgotten with the next order, which finds the store moving by itself" {
     start_tiers size=32M,host_size=16M
     committed
     move_to host host
@@ -264,7 +264,7 @@ at_host() {
 
 # ---- the lock ----------------------------------------------------------------------------------
 
-@test "who cannot have the lock of a store whose bytes are elsewhere, or given up, is told that" {
+@test "a process that cannot have the lock of a store whose bytes are elsewhere, or given up, is told that" {
     start_tiers size=16M,host_size=32M
     at_host one 8
     committed two $((12 * MIB))
@@ -279,7 +279,7 @@ at_host() {
     refused 1 "$M/one: its bytes were given up, .*'gmsfs load' brings them" sum "$M/one"
 }
 
-@test "a pool that has no room for what is to be loaded is named" {
+@test "a pool that has no room for a load is named" {
     requires python3
     start_mount size=32M
     "$ROOT/scripts/make-model" --out "$T/model" --size 4M --shards 1 >"$T/made"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs promote, demote and wait resident: moves by command, and what they say where one cannot be.
+# gmsfs promote, demote and wait resident: moves by command, and the errors for impossible moves.
 # GMSFS_TEST_BACKEND=fake-cuda runs all of it over a GPU.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
@@ -76,7 +76,7 @@ committed() { # [STORE]
     at 'device host' three
 }
 
-@test "who asks for what is under way waits with it; for another place, until that has ended" {
+@test "an order for a move under way waits with it; for another place, until that has ended" {
     committed
     touch "$T/gate"
     cli demote -a "$W"
@@ -92,7 +92,7 @@ committed() { # [STORE]
     at 'device host'
 }
 
-@test "who demotes a store of which a spare is being made waits for that, and then has it leave" {
+@test "a demotion of a store whose spare is being made waits for that, and then the store leaves" {
     committed
     touch "$T/gate"
     ctl open "$W/residency" w write +host
@@ -146,7 +146,7 @@ committed() { # [STORE]
     wait_exit "$waiter"
 }
 
-@test "a demotion that somebody overtakes says that the store stays" {
+@test "an overtaken demotion says that the store stays" {
     committed
     touch "$T/gate"
     spawn "$GMSFS" demote "$W"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a mount has, and has not, as what commands read and write: a source in the store that is
-# loaded, an image where there are none, a store that is not there.
+# Paths inside a mount, existing or not, as sources and targets of commands: a source in the store that
+# is being loaded, an image in a mount, a store that is not there.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -77,7 +77,7 @@ refused() {
     cd "$T"
     assert_eq "$(echo "$M"/*/)" "$M/other/ $M/regions/ $M/weights/" stores
     assert_state weights COMMITTED
-    # What only has such a name is a directory like others.
+    # A directory that only has such a name is like others.
     mkdir "$T/device" "$T/.fds"
     run_logged -0 "$GMSFS" image save -q "$M/weights" "$T/new"
 }

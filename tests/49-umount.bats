@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs umount answers when the memory is back, or says what has it.
+# gmsfs umount answers when the memory is free, or names the processes that have it.
 
 # shellcheck disable=SC2016 # shells within shells have variables of their own
 
@@ -29,7 +29,7 @@ load helpers
     expect_death
 }
 
-@test "what clients still map is named, in bytes" {
+@test "memory that clients still map is named, in bytes" {
     start_mount
     "$BUILD/tests/tools/sharer" load "$M/weights" 3 2097152
     spawn "$BUILD/tests/tools/sharer" stay "$M/weights"
@@ -99,7 +99,7 @@ load helpers
     wait_exit "$KEEPER"
 }
 
-@test "who may not unmount is told who may" {
+@test "a user that may not unmount is told which users may" {
     requires root
     start_mount
     local lazy
@@ -112,7 +112,7 @@ load helpers
     assert_state weights EMPTY
 }
 
-@test "what fusermount3 fails at is said once, and that it is not there too" {
+@test "an error of fusermount3 is reported once, and its absence too" {
     requires user-fuse
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=("${AS_USER[@]}")

@@ -12,7 +12,7 @@ load gmsctl
 
 SHARER=$BUILD/tests/tools/sharer
 DEAD='Transport endpoint is not connected'
-# The kernel's word to requests that were under way when nobody is left to answer ENOTCONN.
+# The kernel's error for requests under way when no process is left to answer: ENOTCONN.
 CUT='Software caused connection abort'
 
 # mount_daemon WORDS...: the command that leaves a daemon; its end leaves freeing to the kernel.
@@ -32,7 +32,7 @@ park() {
     wait_for_waiters weights "$1"
 }
 
-# parked_ended [WORDS]: all of them, each before wait_exit gives up, and this is what they say.
+# parked_ended [WORDS]: all of them end, each before wait_exit gives up, and print WORDS.
 parked_ended() {
     local pid
     for pid in "${PARKED[@]}"; do
@@ -189,7 +189,7 @@ has_said() { # BYTES
     assert_state weights COMMITTED
 }
 
-@test "SIGTERM and SIGINT end in order, whoever holds files" {
+@test "SIGTERM and SIGINT end in order, even with open files" {
     local signal
     for signal in TERM INT; do
         start_mount '' "$T/m-$signal"
@@ -207,8 +207,8 @@ has_said() { # BYTES
     done
 }
 
-# The kernel closes such files in the middle of execve(2), and then nobody may look at the process:
-# a daemon that looks at who closes a file would wait for who waits for it.
+# The kernel closes such files in the middle of execve(2), and then the process cannot be looked at:
+# a daemon that looks at the closing process would wait for a process that waits for the daemon.
 @test "a program is executed while files of the mount are open" {
     local name
     start_mount
@@ -221,7 +221,7 @@ has_said() { # BYTES
 }
 
 # bats test_tags=slow
-@test "the daemon holds nothing of who started it" {
+@test "the daemon holds nothing of the process that started it" {
     requires fuse
     mkdir "$T/m"
     M=$T/m
@@ -280,7 +280,7 @@ has_said() { # BYTES
 }
 
 # bats test_tags=host
-@test "gmsfs umount -l lets those who hold files go on" {
+@test "gmsfs umount -l lets holders of files go on" {
     start_mount
     commit_store
     exec 5<"$M/weights/allocations/a"
@@ -294,7 +294,7 @@ has_said() { # BYTES
 }
 
 # bats test_tags=slow
-@test "gmsfs umount of what is not mounted" {
+@test "gmsfs umount of a path that is not mounted" {
     mkdir "$T/plain"
     run_logged '!' "$GMSFS" umount "$T/plain"
     assert_match "$output" "$T/plain"
@@ -379,7 +379,7 @@ refused_mount() { # ARGUMENTS...: fails, and in $output is why
 }
 
 # bats test_tags=slow
-@test "a store of a mount, and what is in it, is no mount point" {
+@test "a store of a mount, and its content, is no mount point" {
     start_mount
     local at
     for at in weights weights/allocations; do

@@ -17,7 +17,7 @@ teardown() {
     common_teardown
 }
 
-# What `gmsfs umount` asks for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.
+# The request of `gmsfs umount` for an ordinary user: struct gmsfs_fds_request, op UNMOUNT.
 ask_unmount() {
     python3 -c 'import socket, struct, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -64,7 +64,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     run_logged ! mountpoint -q "$M"
 }
 
-@test "workers that somebody kills are replaced at once, however many" {
+@test "killed workers are replaced at once, any number of them" {
     local i
     start_mount
     publish
@@ -95,7 +95,7 @@ sys.exit(struct.unpack_from("<i", s.recv(4096), 4)[0] != 0)' "$M"
     MOUNT_VIA=("${AS_USER[@]}")
     start_mount
     forget_mount "$M"
-    printf xx >"$T/deaths" # who it is that serves is asked before
+    printf xx >"$T/deaths" # the serving worker was looked up before
     chmod 666 "$T/deaths"
     run_logged -0 as_user "$GMSFS" umount "$M"
     assert_eq "$(stat -c %s "$T/deaths")" 0 'deaths that are left'
@@ -125,7 +125,7 @@ is_pausing() { # SECONDS: before the next worker
     grep -q "another one is started in $1 s" "$LOG"
 }
 
-# Three in a row that are at one request are too many for it; who only comes after them is not one.
+# Three in a row at one request are too many for it; a worker that ends after them is not counted.
 @test "workers that end before they serve do not count against the request that the last one was at" {
     export GMSFS_DIE_ANSWERING=$T/deaths
     start_mount
@@ -180,12 +180,12 @@ ask_until_refused() {
 }
 
 # bats test_tags=slow
-@test "what a process asks on .fds and three workers in a row end at is refused, to it alone, and the mount goes on" {
+@test "a request on .fds that ends three workers in a row is refused, to its process alone, and the mount goes on" {
     export GMSFS_DIE_SERVING_FDS=$T/deaths
     start_mount
     ask_until_refused connect "$M" request 00112233445566778899aabbccddeeff 8 receive
     grep -q "3 workers in a row ended while they served one request on .fds, of process $SPAWNED of user $EUID" "$LOG"
-    touch "$T/go" # and what else it asks is answered: the ticket is nobody's
+    touch "$T/go" # and its next request is answered: the ticket is unknown
     wait_exit "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" 'EACCES|EINVAL|ENOENT|ESTALE'
 }
@@ -200,7 +200,7 @@ ask_until_refused() {
 
 # Every other one is killed, so the next is started at once.
 # bats test_tags=slow
-@test "a user at whose processes ten workers end on .fds is refused all there, others are served, and the mount goes on" {
+@test "a user whose processes' requests on .fds end ten workers is refused all there, others are served" {
     local i
     requires root
     export GMSFS_DIE_SERVING_FDS=$T/deaths
@@ -244,7 +244,7 @@ die_of_alloc() {
     assert_eq "$status" 0 "$(output_of "$waiter")"
 }
 
-@test "an allocation whose making three workers end of is answered with an error, and who waits is not" {
+@test "an allocation that ends three workers is answered with an error, and waiters are not" {
     die_of_alloc GMSFS_DIE_MAKING
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What open files and connections have besides the state outlives a worker that dies.
+# The content of open files and connections that is not in the state outlives a worker that dies.
 #
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
 
@@ -21,7 +21,7 @@ start() {
     W=$M/weights
 }
 
-@test "an entry's value that is being changed goes on from what it was, not from what others made of it" {
+@test "a change of an entry's value goes on from its own value, not from others' changes" {
     start
     exec 5<>"$W/lock"
     echo -n 0123456789 >"$W/metadata/key"
@@ -36,7 +36,7 @@ start() {
     exec 5>&-
 }
 
-@test "a value that was put and is changed on by the same open file goes on from what it put" {
+@test "a value that was put and is changed on by the same open file goes on from the put value" {
     export GMSFS_SNAPSHOT_BYTES=4000
     local i
     start
@@ -45,7 +45,7 @@ start() {
     spawn "$GMSCTL" open "$W/metadata/key" rw pwrite 0 AB dupclose say put until "$T/go" \
         pwrite 2 CD close say "done"
     wait_until 5 said "$SPAWNED" put
-    assert_eq "$(<"$W/metadata/key")" AB23456789 'what was put'
+    assert_eq "$(<"$W/metadata/key")" AB23456789 'the put value'
     echo -n other >"$W/metadata/key"
     for i in {1..40}; do # snapshots
         echo -n "$i" >"$W/metadata/more"
@@ -59,8 +59,8 @@ start() {
     exec 5>&-
 }
 
-# A user's share of what is noted is less than this writes; it is told where it is met.
-@test "what is written to entries beyond what a next worker is told of is lost with EIO, and nothing else is" {
+# A user's share of the notes is less than this writes; the user is told at the limit.
+@test "writes to entries beyond the notes for a next worker are lost with EIO, and nothing else is" {
     local i words closes=() whole=0 lost
     start
     words=(open "$W/lock" rw)
@@ -122,14 +122,14 @@ sequence_is_whole() { # FILE...: every event, once
     tail -c +$(($(jq .events_from "$M/device") + 1)) "$M/events" >"$T/after"
     local gone=$(($(jq .events_from "$M/device") - $(cat "$T/from")))
     cmp -n $(($(wc -c <"$T/before") - gone)) <(tail -c +$((gone + 1)) "$T/before") "$T/after"
-    # Who read to the end before goes on from there.
+    # A reader that had read to the end goes on from there.
     cat <&5 >"$T/rest"
     exec 5<&-
     cmp "$T/rest" <(tail -c +$(($(cat "$T/size") + 1)) "$M/events")
 }
 
 # As before Linux 6.9.
-@test "where the kernel sends nothing again, what is under way fails with EIO once, and the rest is as it was" {
+@test "where the kernel sends nothing again, requests under way fail with EIO once, and the rest is as it was" {
     export GMSFS_NO_RESEND=1 GMSFS_GATE=$T/gate
     local waiter reader
     start
@@ -163,7 +163,7 @@ sequence_is_whole() { # FILE...: every event, once
     cmp "$T/b" "$W/allocations/b"
 }
 
-@test "where the kernel sends nothing again, a worker that dies over an answer leaves nobody waiting" {
+@test "where the kernel sends nothing again, a worker that dies over an answer leaves no client waiting" {
     export GMSFS_NO_RESEND=1 GMSFS_DIE_ANSWERING=$T/deaths
     start
     printf x >"$T/deaths"
@@ -191,11 +191,11 @@ sequence_is_whole() { # FILE...: every event, once
     wait_exit "$SPAWNED"
     assert_eq "$status" 0 "$(output_of "$SPAWNED")"
     output_of "$SPAWNED" | sed '/^begun$/d; /^read$/,$d' >"$T/read"
-    # what was read is one text of the time before: it knows of no store that came later, nor of a death
+    # the text is of the time before: it knows of no store that came later, nor of a death
     run_logged ! grep -q 'grown' "$T/read"
     grep -qx 'gmsfs_recoveries_total 0' "$T/read"
     [[ $(wc -l <"$T/read") -ge $(($(wc -l <"$T/before") - 1)) ]]
-    assert_eq "$(output_of "$SPAWNED" | sed '1,/^read$/d' | grep .)" 'done' 'what follows the end'
+    assert_eq "$(output_of "$SPAWNED" | sed '1,/^read$/d' | grep .)" 'done' 'the output after the end'
 }
 
 waits_for_holders() {
@@ -238,7 +238,7 @@ waits_for_holders() {
     wait_until 5 test "$(jq .draining "$W/info")" = false
 }
 
-@test "a drain whose worker dies before it has answered, whatever was asked, is asked for again" {
+@test "a drain of any kind whose worker dies before it has answered is asked for again" {
     export GMSFS_DIE_ANSWERING_FDS=$T/deaths
     start
     hold open "$W/lock" rw
@@ -247,7 +247,7 @@ waits_for_holders() {
     wait_until 5 waits_for_holders
     assert_eq "$(grep -c 'the worker was killed' "$LOG")" 2 'workers that died'
     assert_eq "$(jq .draining "$M/device")" true draining
-    printf x >"$T/deaths" # somewhere in what is asked meanwhile
+    printf x >"$T/deaths" # at one of the requests meanwhile
     wait_until_any 10 resumed_more_than 2
     kill -STOP "$SPAWNED"
     let_go "$HOLDER"
@@ -293,7 +293,7 @@ serves_again() {
     [[ $(jq .draining "$M/device") == false && $(jq .draining "$W/info") == false ]]
 }
 
-@test "a drain whose owner dies after the worker ends with him, and nobody else takes it over before" {
+@test "a drain whose owner dies after the worker ends with it, and no other takes it over before" {
     start
     hold open "$W/lock" rw
     spawn "$GMSFS" drain "$M"

@@ -73,7 +73,7 @@ publish_many() { # COUNT
 }
 
 # bats test_tags=quick
-@test "V0 and V1 readers that are idle go on, and have what is committed" {
+@test "V0 and V1 readers that are idle go on, and have the committed bytes" {
     local reader
     start_gms_mount
     gms v0 weights lock rw - allocate 65536 - allocate 131072 - fill 7 commit
@@ -245,8 +245,8 @@ publish_many() { # COUNT
     grep -q 'the rest of its answer is lost' "$LOG"
 }
 
-# It is read again by every worker, before that serves anybody.
-@test "a frame that three workers end at costs its client the connection, and nobody else anything" {
+# Every worker reads it again, before it serves any client.
+@test "a frame that three workers end at costs its client the connection, and others nothing" {
     local victim
     export GMSFS_DIE_GMS=$T/deaths
     start_gms_mount

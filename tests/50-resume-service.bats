@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the service had under way when a worker died: endings, moves, and what is told of them.
+# The service's work under way when a worker died: endings, moves, and the reports of them.
 #
 # shellcheck disable=SC2034,SC2153,SC2154,SC2016 # variables that the helpers read and set; inner shells
 
@@ -100,7 +100,7 @@ store_bytes() {
     jq .bytes "$W/info"
 }
 
-@test "who waits in promote hears of the end and of nothing else" {
+@test "a waiter in promote hears of the end and of nothing else" {
     start_tiers size=64M,host_size=64M
     committed
     move_to host host
@@ -116,7 +116,7 @@ store_bytes() {
     bytes_are_right
 }
 
-@test "a store that comes back for who waits in its lock is granted to him" {
+@test "a store that comes back for a waiter in its lock is granted to that waiter" {
     start_tiers size=64M,host_size=64M
     committed
     move_to host host
@@ -175,7 +175,7 @@ kill_with_worker() { # PID
     wait_until_any 10 resumed_more_than "$before"
 }
 
-@test "an abort that waits is done though who asked for it is killed with the worker" {
+@test "an abort that waits is done though its caller is killed with the worker" {
     export GMSFS_GATE=$T/gate
     local reader
     start_mount
@@ -202,7 +202,7 @@ is_blocked() { # PID: in a request to the mount
     grep -q 'fuse\|request_wait' "/proc/$1/wchan" || [[ $(awk '{print $1}' "/proc/$1/syscall") == 1 ]]
 }
 
-@test "who is killed with the worker leaves no session and no place in the queue" {
+@test "a client killed with the worker leaves no session and no place in the queue" {
     local waiter
     start_mount
     W=$M/weights

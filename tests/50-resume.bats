@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A worker that dies is replaced: what clients have, wait for and were answered is as it was.
+# A worker that dies is replaced: the clients' files, waits and answers stay as they were.
 #
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 # bats file_tags=fake
@@ -44,7 +44,7 @@ is_whole() {
     assert_eq "$(<"$W/metadata/key")" value 'the entry'
 }
 
-@test "what is committed is as it was: bytes, entries, hash, generation, account" {
+@test "the committed layout is as it was: bytes, entries, hash, generation, account" {
     local before
     start
     publish
@@ -73,7 +73,7 @@ is_whole() {
     wait_until 5 state_is weights COMMITTED
 }
 
-@test "a writer goes on: what it wrote, adds and commits afterwards is one layout" {
+@test "a writer goes on: its bytes from before, additions and commit are one layout" {
     start
     exec 5<>"$W/lock"
     head -c 100000 /dev/urandom >"$T/b"
@@ -118,7 +118,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     [[ $(awk '$3 == "waiting" { printf "%s ", $4 }' "$W/sessions") == "$* " ]]
 }
 
-@test "who waits for a lock waits on, in the order in which they came" {
+@test "waiters for a lock wait on, in their order of arrival" {
     local pids=() i
     start
     hold open "$W/lock" rw
@@ -167,7 +167,7 @@ queue_is() { # PID...: those in the lock's queue, in order
     run_logged -0 timeout 20 "$GMSCTL" reader "$W" export 0 0 connect "$M" redeem last 16
 }
 
-@test "who polls state is woken, and the stream of events goes on without a gap" {
+@test "a poll of state is woken, and the stream of events goes on without a gap" {
     start
     exec 6<"$M/events"
     cat <&6 >"$T/events"
@@ -256,7 +256,7 @@ recoveries() { # the cause of each that events tell of, the oldest first
     jq -r 'select(.event == "recovered" and .took_us > 0 and .took_us < 60000000) | .cause' "$M/events"
 }
 
-@test "events tell of each recovery what it was for and how long it took" {
+@test "events tell each recovery's cause and duration" {
     start
     kill_worker
     kill -ABRT "$(worker_of "$KEEPER")"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A service manager holds the keeper's descriptors: where the keeper is killed, the one that is started again goes
-# on with the same mount. tests/tools/descriptor_store.py stands in for systemd.
+# A service manager holds the keeper's descriptors: after the keeper is killed, the restarted keeper goes on
+# with the same mount. tests/tools/descriptor_store.py stands in for systemd.
 #
 # shellcheck disable=SC2030,SC2031,SC2034,SC2153 # variables that the helpers and bats read and set
 
@@ -83,7 +83,7 @@ is_another() { # PID
     is_whole
 }
 
-@test "who waits for a lock waits on when the keeper is killed" {
+@test "a waiter for a lock waits on when the keeper is killed" {
     start 1000
     hold open "$W/lock" rw
     spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go"
@@ -127,7 +127,7 @@ is_another() { # PID
     stores_so_many 0
 }
 
-@test "what the store has no place for is told, and is all that is lost" {
+@test "descriptors that the store has no place for are named, and nothing else is lost" {
     local i
     start 60
     exec 5<>"$W/lock"
@@ -181,7 +181,7 @@ mounted_times() {
 }
 
 # bats test_tags=host
-@test "a manager that is busy holds up nobody, and holds everything when it is not any more" {
+@test "a busy manager holds up no client, and holds everything when it is idle again" {
     local empty manager
     start 1000 granularity=64K
     empty=$(stored)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Takeovers and upgrades, forth and back between two builds, while clients of every kind are at work: locks, sessions
-# and what is mapped are right after each as they were right before.
+# and mappings are right after each as they were right before.
 #
 # shellcheck disable=SC2004,SC2030,SC2031,SC2034,SC2153,SC2154 # variables that the helpers and bats read and set
 # bats file_tags=slow
@@ -20,7 +20,7 @@ setup() {
 
 # With the hooks for tests; with a larger ABI (Makefile), for which there is a client, too; as it is installed.
 BUILDS=("$GMSFS" "$BUILD/test/gmsfs-larger" "$BUILD/gmsfs")
-LATER=(0 77 0) # what INFO has there that only the larger one knows
+LATER=(0 77 0) # fields of INFO that only the larger one knows
 
 install_build() { # NUMBER
     cp "${BUILDS[$1]}" "$T/gmsfs.new"
@@ -55,7 +55,7 @@ in_background() { # v0|v1 STORE OP...: sets CLIENT
     CLIENT=$SPAWNED
 }
 
-# A GMS reader of each protocol, who have mapped what they read, and one of libgmsfs; READERS are theirs.
+# A GMS reader of each protocol, both with mapped memory, and one of libgmsfs; READERS are theirs.
 start_readers() {
     local protocol
     READERS=()
@@ -86,7 +86,7 @@ sessions() {
 }
 
 is_as_before() { # NUMBER of the build that serves
-    assert_eq "$(cat "$M/weights/state") $(cat "$M/mapped/state")" 'RO COMMITTED' 'states' # who stays closed its files
+    assert_eq "$(cat "$M/weights/state") $(cat "$M/mapped/state")" 'RO COMMITTED' 'states' # the staying client closed its files
     assert_eq "$(sessions)" "$SESSIONS" 'sessions of the readers'
     assert_eq "$(cat "$M/kv_cache/state")" RW "the writer's store"
     gms v0 weights lock ro - check 7
@@ -97,7 +97,7 @@ is_as_before() { # NUMBER of the build that serves
     run_logged -0 timeout 30 "$SHARER" attach "$M/mapped" 20
 }
 
-# What the ledger says of itself, at its beginning.
+# The ledger's own description, at its beginning.
 slots_of_ledger() {
     local fd
     for fd in "/proc/$KEEPER/fd/"*; do

@@ -73,7 +73,7 @@ take_over() {
     assert_eq "$status" 0 "$(output_of "$ops")"
 }
 
-# That keeper would be among those who have something of the mount open.
+# That keeper would be among the processes that have files of the mount open.
 @test "one that is started in the mount, with a file of it open, does not keep it from being unmounted" {
     local at former
     start_mount
@@ -127,7 +127,7 @@ has_child() { # PID
     cli umount "$M"
 }
 
-# Bounds follow the limit of open files of the first worker: what was admitted then stays admitted.
+# Bounds follow the limit of open files of the first worker: objects admitted then stay admitted.
 # bats test_tags=host
 @test "with a lower limit of open files it goes on with more regions than that would allow" {
     local i former regions=()
@@ -145,7 +145,7 @@ has_child() { # PID
     cli umount "$M"
 }
 
-@test "options are the mount's, and what is no mount is refused" {
+@test "options are the mount's, and a path that is no mount is refused" {
     start_mount
     cli -2 mount --takeover -o size=1G "$M"
     assert_match "$output" 'the options are those of the mount'
@@ -156,7 +156,7 @@ has_child() { # PID
 }
 
 # bats test_tags=quick
-@test "only root and who mounted may take over" {
+@test "only root and the user that mounted may take over" {
     start_mount
     run_logged -1 as_user "$GMSFS" mount --takeover "$M"
     assert_match "$output" 'Operation not permitted .only root and the user that mounted it may: run this as one of them'
@@ -182,7 +182,7 @@ has_child() { # PID
     wait_until_any 5 process_gone "$KEEPER"
 }
 
-# What of the worker is not numbered: pipes, files and sockets that it has open.
+# The worker's open files that have no fixed number: pipes, files and sockets.
 open_in_worker() {
     readlink "/proc/$(worker_of "$KEEPER")/fd/"* | sed 's/[0-9]\+//g' | sort
 }
@@ -200,7 +200,7 @@ open_in_worker() {
     first=$(open_in_worker)
     kill -KILL "$(worker_of "$KEEPER")"
     run_logged -0 timeout 20 cat "$W/state"
-    assert_eq "$(open_in_worker)" "$first" 'what the second worker has open'
+    assert_eq "$(open_in_worker)" "$first" 'open files of the second worker'
     forget_mount "$M"
     cli umount "$M"
 }

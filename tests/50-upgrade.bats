@@ -65,7 +65,7 @@ runs_installed() {
     kill -0 "$KEEPER"
 }
 
-@test "who waits for a lock waits on through an upgrade" {
+@test "a waiter for a lock waits on through an upgrade" {
     start
     hold open "$W/lock" rw
     spawn "$GMSCTL" open "$W/lock" rw say held until "$T/go"
@@ -232,7 +232,7 @@ runs_installed() {
 }
 
 # bats test_tags=slow
-@test "only root and who mounted may ask for it" {
+@test "only root and the user that mounted may ask for it" {
     start
     run_logged -1 as_user "$GMSFS" upgrade "$M"
     assert_match "$output" "$M: not upgraded: only root and the user who mounted it may: run this as one of them"
@@ -249,7 +249,7 @@ runs_installed() {
 }
 
 # bats test_tags=slow
-@test "an upgrade goes on without who asked for it, and one at a time" {
+@test "an upgrade goes on without its caller, and one at a time" {
     start
     publish
     install_program
@@ -286,7 +286,7 @@ connected() { # PID: waits in recv
 }
 
 # bats test_tags=slow
-@test "version --json tells the versions of what builds share" {
+@test "version --json tells the versions that builds share" {
     cli version --json
     jq -e '.version and .shared.state > 0 and .shared.kernel > 0 and (.shared | keys) == (.meaning | keys)' <<<"$output"
 }

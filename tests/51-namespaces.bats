@@ -112,7 +112,7 @@ start_mount_via() {
     start_mount "$@"
 }
 
-@test "whose pid the daemon cannot see joins by token" {
+@test "a process whose pid the daemon cannot see joins by token" {
     hidden_mount
     mkfifo "$T/in"
     spawn bash -c 'exec "$1" hold "$2" rw <"$3"' _ "$SHARER" "$M/weights" "$T/in"
@@ -122,7 +122,7 @@ start_mount_via() {
     token=$(head -n 1 "$T/spawn-$holder")
     assert_match "$(cat "$M/weights/sessions")" '^[0-9]+ RW held 0 '
 
-    # By path nobody is known: neither this shell nor another joins.
+    # By path no process is known: neither this shell nor another joins.
     run_logged '!' dd if=/dev/zero of="$M/weights/allocations/a" bs=1 count=1 status=none
     run_logged -0 timeout 20 "$SHARER" join "$M/weights" "$token" 1000
     echo add >&6
@@ -138,7 +138,7 @@ start_mount_via() {
     assert_state weights COMMITTED
 }
 
-@test "whose pid the daemon cannot see holds the lock by its file alone" {
+@test "a process whose pid the daemon cannot see holds the lock by its file alone" {
     hidden_mount
     run_logged -0 timeout 20 "$SHARER" load "$M/weights" 2 1000
     exec 5<>"$M/weights/lock"
@@ -157,7 +157,7 @@ start_mount_via() {
     assert_state weights COMMITTED
 }
 
-@test "whose pid the daemon cannot see has the rights of its further groups, which the kernel knows" {
+@test "a process whose pid the daemon cannot see has the rights of its further groups, known to the kernel" {
     hidden_mount
     local group=47001
     local member=(setpriv --reuid="$TEST_UID" --regid="$TEST_UID" --groups="$group" --inh-caps=-all)
@@ -173,7 +173,7 @@ start_mount_via() {
 }
 
 # Root's capabilities are few, and but for one more /proc would hide everybody (privileges.c) whose group is not root's.
-@test "where /proc hides the processes of others, who calls is known, to a next worker too" {
+@test "where /proc hides the processes of others, the caller is known, to a next worker too" {
     requires fuse root mountns
     share_directory
     MOUNT_VIA=(unshare --mount --propagation unchanged bash -c
@@ -205,7 +205,7 @@ teardown() {
 
 # ---- without /proc ---------------------------------------------------------------------------
 
-# without_proc COMMAND...: as in a chroot where nobody mounted it
+# without_proc COMMAND...: as in a chroot without a mounted /proc
 without_proc() {
     unshare --mount bash -c '
         mount -t tmpfs none /proc && exec "$@"' _ timeout $((30 * SLOW)) "$@"
@@ -243,7 +243,7 @@ proc_is_not_there() {
     run_logged -0 without_proc "$GMSFS" fence --status "$M"
 }
 
-@test "without /proc: what needs it says so" {
+@test "without /proc: commands that need it say so" {
     proc_is_not_there
     local long=$T/a-name-that-is-so-long-that-a-socket-in-it-cannot-be-reached-by-its-path/as-an-address-holds-107-bytes
     mkdir -p "$long"
@@ -265,7 +265,7 @@ proc_is_not_there() {
     run_logged -0 "$GMSFS" drain "$M"
 }
 
-@test "what a process may write that the daemon cannot see is not sealed, and not lent when it is" {
+@test "memory that an unseen process may write is not sealed, and not lent when sealed" {
     hidden_mount
     W=$M/weights
     expect EOPNOTSUPP open "$W/ctl" rw acquire rw 0 alloc 4096 1 kv '' export-rw 0 0 connect "$M" redeem last 1 seal

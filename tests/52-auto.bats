@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# `auto` decides at the grant: whoever comes first loads, everybody else reads what it committed.
+# `auto` decides at the grant: the first process loads, all others read its commit.
 
 load helpers
 

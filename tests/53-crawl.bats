@@ -3,7 +3,7 @@
 #
 # Programs that walk through everything: none hangs, none leaves a lock, none loses anything.
 #
-# They are run by this shell, which must not be a descendant of whoever holds the lock.
+# They are run by this shell, which must not be a descendant of the lock's holder.
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2034,SC2153 # variables that the helpers read and set
@@ -14,7 +14,7 @@ load gmsctl
 
 CRAWL_LIMIT_S=20
 
-# crawl COMMAND...: ends by itself, whatever it says.
+# crawl COMMAND...: ends by itself, with any status.
 crawl() {
     run_logged timeout $((CRAWL_LIMIT_S * SLOW)) "$@"
     [[ $status -lt 124 ]] || fail "hung or crashed: $*"
@@ -33,7 +33,7 @@ crawl_all() {
     crawl find "$M" -type f -name 'state' -exec cat {} +
 }
 
-# Whoever tries to remove everything without a lock gets nowhere in what is there.
+# A process that tries to remove everything without a lock removes nothing.
 vandalize() {
     crawl rm -rf "$M/weights"
     [[ $status -ne 0 ]]
@@ -43,7 +43,7 @@ vandalize() {
     crawl bash -c 'for f in "$1"/weights/*; do mv "$f" "$1/weights/moved"; done' _ "$M"
 }
 
-# What must be the same before and after.
+# State that must be the same before and after.
 snapshot() { # STORE
     (
         cd "$(store_path "$1")" || exit
@@ -111,7 +111,7 @@ committed_is_whole() {
     committed_is_whole
 }
 
-@test "what a writer makes during crawls is committed whole" {
+@test "a writer's work during crawls is committed whole" {
     start_mount
     spawn "$GMSCTL" open "$M/weights/lock" rw open "$M/weights/allocations/a" rwc \
         ftruncate 1048576 pwrite 0 committed use 0 put key value 0 16 say held \

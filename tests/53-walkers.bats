@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Programs that read every file of a tree, over a mount with a store in every state at once: each comes to an
-# end, what can be read is read whole, and nothing is changed by it: no lock, no state, no place of a store.
+# end, reads every readable file whole, and changes nothing: no lock, no state, no place of a store.
 #
-# A walker is no member of a session, so whatever holds a lock here is a process of its own.
+# A walker is no member of a session, so every holder of a lock here is a process of its own.
 #
 # shellcheck disable=SC2016 # bodies of shells
 # shellcheck disable=SC2154,SC2317 # variables that the helpers set, functions that they call
@@ -14,7 +14,7 @@ load helpers
 load gmsctl
 load gpu
 
-# A hang is what is looked for, not a speed.
+# The test looks for a hang, not for a speed.
 WALK_LIMIT_S=60
 STATES=(empty held awaited committed read host disk none sealed draining)
 # Stores whose allocation `a` can be read by its path.
@@ -65,7 +65,7 @@ store_drains() { # STORE
     [[ $(info_of "$1" .draining) == true ]]
 }
 
-# What has to be the same before and after; releases come after close, so it is given a moment.
+# State that has to be the same before and after; releases come after close, so it is given a moment.
 look() {
     local store
     for store in "$M"/*/state; do
@@ -82,7 +82,7 @@ looks_as_before() {
     look 2>/dev/null | cmp -s - "$T/before"
 }
 
-# walk COMMAND...: ends by itself, whatever its status, for some files cannot be read now.
+# walk COMMAND...: ends by itself, with any status, for some files cannot be read now.
 walk() {
     look >"$T/before"
     mkdir "$T/out"
@@ -107,14 +107,14 @@ copied() { # FILE of the mount
     cat "$T/out/${1#"$M/"}"
 }
 
-@test "rsync -a of a mount ends, reads what can be read, and changes nothing" {
+@test "rsync -a of a mount ends, reads all readable files, and changes nothing" {
     requires rsync
     mount_all_states
     walk rsync -a "$M/" "$T/out/"
     read_whole copied
 }
 
-@test "cp -a of a mount ends, reads what can be read, and changes nothing" {
+@test "cp -a of a mount ends, reads all readable files, and changes nothing" {
     mount_all_states
     walk cp -a "$M/." "$T/out/"
     read_whole copied
@@ -126,13 +126,13 @@ copied() { # FILE of the mount
     assert_eq "$(grep -c 'No such device' <<<"$output")" 0
 }
 
-@test "tar of a mount ends, reads what can be read, and changes nothing" {
+@test "tar of a mount ends, reads all readable files, and changes nothing" {
     mount_all_states
     walk bash -c 'tar -C "$1" -cf - . | tar -C "$2" -xf -' - "$M" "$T/out"
     read_whole copied
 }
 
-@test "zip -r of a mount ends, reads what can be read, and changes nothing" {
+@test "zip -r of a mount ends, reads all readable files, and changes nothing" {
     requires zip unzip
     mount_all_states
     walk bash -c 'cd "$1" && zip -qr "$2/all.zip" .' - "$M" "$T/out"
@@ -140,7 +140,7 @@ copied() { # FILE of the mount
     read_whole zipped
 }
 
-@test "md5deep -r over a mount ends, reads what can be read, and changes nothing" {
+@test "md5deep -r over a mount ends, reads all readable files, and changes nothing" {
     requires md5deep
     mount_all_states
     walk md5deep -r "$M"
@@ -149,13 +149,13 @@ copied() { # FILE of the mount
     done
 }
 
-@test "grep -r over a mount ends, reads what can be read, and changes nothing" {
+@test "grep -r over a mount ends, reads all readable files, and changes nothing" {
     mount_all_states
     walk grep -r "$M/committed" "$M"
     assert_match "$output" "$M/committed/metadata/key:$M/committed"
 }
 
-@test "BusyBox grep -r over a mount ends, reads what can be read, and changes nothing" {
+@test "BusyBox grep -r over a mount ends, reads all readable files, and changes nothing" {
     requires busybox
     mount_all_states
     walk busybox grep -r "$M/committed" "$M"
@@ -174,7 +174,7 @@ copied() { # FILE of the mount
     walk updatedb -U "$M" -o "$T/out/db" --prunefs '' --prunepaths '' -l no
 }
 
-@test "restic over a mount ends, reads what can be read, and changes nothing" {
+@test "restic over a mount ends, reads all readable files, and changes nothing" {
     requires restic
     export RESTIC_PASSWORD=none RESTIC_CACHE_DIR=$T/cache RESTIC_REPOSITORY=$T/repository
     restic -q init
@@ -184,7 +184,7 @@ copied() { # FILE of the mount
     read_whole restored
 }
 
-@test "borg over a mount ends, reads what can be read, and changes nothing" {
+@test "borg over a mount ends, reads all readable files, and changes nothing" {
     requires borg
     export BORG_BASE_DIR=$T/borg
     borg init -e none "$T/repository"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Random clients, killed at random: what is left is what a model says, and nothing leaks.
+# Random clients, killed at random: the state is that of a model, and nothing leaks.
 # `make soak` is the same for as long as one wants. GMSFS_TEST_SEED repeats a run as far as the scheduler lets it.
 #
 # bats file_tags=slow
@@ -19,7 +19,7 @@ nobody_holds_or_waits() {
 random_run() { # CLIENTS ROUNDS MS
     local seed=${GMSFS_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
     start_mount granularity=64K,writer_patience=0.05
-    # Helper threads and what they open come with the first use, and so does what is committed.
+    # Helper threads and their files come with the first use, and so does the committed layout.
     run_logged -0 timeout 20 "$RANDOM_OPS" -s 1 -c 2 -m 500 -k "$KEEPER" "$M/weights"
     run_logged -0 timeout $((75 * SLOW)) "$RANDOM_OPS" -s "$seed" -c "$1" -r "$2" -m "$3" \
         -k "$KEEPER" "$M/weights"
@@ -49,7 +49,7 @@ random_places() { # OPTIONS [STORE...]
 }
 
 # bats test_tags=quick
-@test "stores that come and go between their places keep their bytes, and who sleeps over it wakes with them" {
+@test "stores that come and go between their places keep their bytes, and sleepers over it wake with them" {
     random_places host_size=1M
 }
 
@@ -99,14 +99,14 @@ ctl_quietly() {
     timeout 10 "$BUILD/tests/tools/gmsctl" "$@" >/dev/null 2>&1
 }
 
-# Gives up the bytes of what somebody has just committed, which no client did.
+# Gives up the bytes of a new commit, as no client did.
 give_up() { # DRIVER
     echo none >"$M/weights/residency" 2>/dev/null || true
     process_gone "$1"
 }
 
 # bats test_tags=quick
-@test "bytes that nobody gave up and that are gone are seen as a loss" {
+@test "bytes that are gone without being given up are seen as a loss" {
     start_mount granularity=64K,writer_patience=0.05,host_size=4M
     spawn "$RANDOM_OPS" -t 600 "$M/weights"
     wait_until 40 give_up "$SPAWNED"

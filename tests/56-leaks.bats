@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Nothing is left of what has ended: descriptors, mappings, memory.
+# Nothing is left of ended objects: descriptors, mappings, memory.
 #
 # shellcheck disable=SC2016 # bodies of shells
 # bats file_tags=slow
@@ -22,7 +22,7 @@ fds_are() { # PID COUNT
     [[ $(fds_of "$1") -le $2 ]]
 }
 
-memory_of() { # PID: what it has open or mapped
+memory_of() { # PID: its open files and mappings
     find "/proc/$1/fd" -lname '*memfd:*' ! -lname '*memfd:journal*' | wc -l
     grep -c memfd: "/proc/$1/maps" || true
 }

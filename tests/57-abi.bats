@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# libgmsfs as programs are built with it: what it exports, its structs, its version, C++.
+# libgmsfs as programs are built with it: its exports, its structs, its version, C++.
 #
-# tests/data/abi has what was recorded: a difference is a new interface. What has been released is
-# only added to; then `O=build tests/data/abi/record` writes it anew.
+# tests/data/abi has the record: a difference is a new interface. Changes only add to a released interface;
+# then `O=build tests/data/abi/record` writes the record anew.
 #
 # bats file_tags=slow
 
@@ -17,21 +17,21 @@ exported_symbols() {
     nm -D --defined-only "$BUILD/libgmsfs.so.0" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
 }
 
-@test "the shared library exports what was recorded, with versions" {
+@test "the shared library exports the recorded symbols, with versions" {
     diff "$ROOT/tests/data/abi/symbols" <(exported_symbols)
 }
 
-@test "structs and constants of the headers are what was recorded" {
+@test "structs and constants of the headers are the recorded ones" {
     diff "$ROOT/tests/data/abi/structs" <("$BUILD/tests/tools/abi_structs")
 }
 
-# What sanitizers and other machines make of it is not what was recorded.
+# Sanitizers and other machines change the types, so these differ from the record.
 requires_abidiff() {
     requires abidiff no-sanitizer
     requires x86_64 # which the interface was recorded on
 }
 
-@test "types of all functions and structs are what was recorded" {
+@test "types of all functions and structs are the recorded ones" {
     requires_abidiff
     "$ROOT/tests/data/abi/dump" "$BUILD/libgmsfs.so.0" >"$T/types.abi"
     run_logged -0 abidiff "$ROOT/tests/data/abi/types.abi" "$T/types.abi"
@@ -83,7 +83,7 @@ requires_abidiff() {
     g++ -std=c++17 -fno-exceptions -Wall -Wextra -Werror -I"$ROOT/libgmsfs" -o "$T/p" \
         "$ROOT/tests/data/abi/program.cc" "$BUILD/libgmsfs.a" -pthread ${SANITIZE:+"-fsanitize=$SANITIZE"}
     "$T/p" "$M/weights"
-    [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed what it opened
+    [[ $(<"$M/weights/state") == COMMITTED ]] # it has closed its files
 }
 
 # ---- the manual --------------------------------------------------------------------------------

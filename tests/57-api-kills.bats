@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
-# whoever calls libgmsfs notices nothing. Those of groups, graph pools and places are in
+# callers of libgmsfs notice nothing. The programs of groups, graph pools and places are in
 # 57-group-kills.
 #
 # bats file_tags=slow
@@ -83,7 +83,7 @@ went_on() { # COUNT: so many have gone on
     [[ $(grep -c ' serves, ' "$LOG") -ge $1 ]]
 }
 
-# It runs for a moment with each of them, which is then killed: none gets to the end of what it asks for.
+# It runs for a moment with each of them, which is then killed: none gets to the end of its requests.
 # bats test_tags=quick
 @test "one attach goes on over worker after worker" {
     local kills=0 worker

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The programs of tests/api while the workers of their mounts are killed, again and again: they pass, so
-# whoever calls libgmsfs notices nothing.
+# callers of libgmsfs notice nothing.
 #
 # bats file_tags=slow
 

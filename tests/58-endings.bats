@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What happens while something else is still ending: memory that is being freed, spools that are
-# being sealed, descriptors that have run out, a daemon with nothing to do.
+# Requests while earlier ones are still ending: memory that is being freed, spools that are being sealed,
+# descriptors that have run out, an idle daemon.
 #
 # bats file_tags=fake,slow:fake
 
@@ -57,7 +57,7 @@ load gmsctl
     assert_match "$output" "$W: no room for [0-9]+ allocations: .*; mount with a larger limit"
 }
 
-@test "what the daemon may not open is ENFILE: EMFILE would be the limit of whoever asked" {
+@test "a file beyond the daemon's limit is ENFILE: EMFILE would be the limit of the caller" {
     local worker limits
     start_weights
     worker=$(worker_of "$KEEPER")
@@ -75,7 +75,7 @@ load gmsctl
     assert_state weights COMMITTED
 }
 
-@test "what the daemon may not open is ENFILE on .fds, too" {
+@test "a file beyond the daemon's limit is ENFILE on .fds, too" {
     local worker limits
     start_mount
     worker=$(worker_of "$KEEPER")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Some of `make crash-test`: the worker is killed at random moments, and at certain steps of what it
-# does for a client, the copier at some of its own; nobody notices more than a pause. Sanitized, which is slow, at fewer of them.
+# A part of `make crash-test`: the worker is killed at random moments, and at certain steps of a client's
+# requests, the copier at some of its own steps; clients notice no more than a pause. Sanitized builds are slow:
+# they are killed at fewer steps.
 #
 # bats file_tags=slow
 
@@ -60,7 +61,7 @@ kills_at() {
 }
 
 # bats test_tags=quick
-@test "GMSFS_KILL_CONTROL: what is wrong with it is said" {
+@test "GMSFS_KILL_CONTROL: mistakes in it are reported" {
     GMSFS_KILL_CONTROL=/dev/null run_logged -2 "$GMSFS" --version
     assert_match "$output" 'GMSFS_KILL_CONTROL=/dev/null: is not a control file'
 }
@@ -103,26 +104,26 @@ trials_of() {
 }
 
 # bats test_tags=quick
-@test "a worker that is killed at some step of what is done to memory" {
+@test "a worker that is killed at some step of requests for memory" {
     kills_at 31 0 memory
 }
 
-@test "a worker that is killed at some step of appending, listing, sealing, and of waking who polls" {
+@test "a worker that is killed at some step of appending, listing, sealing, and of waking pollers" {
     kills_at 31 0 writes lists seals wakes
 }
 
 # bats test_tags=quick
-@test "a worker that is killed at some step of what is done to entries, stores, tickets, budgets" {
+@test "a worker that is killed at some step of requests for entries, stores, tickets, budgets" {
     kills_at 29 0 entries stores tickets regions budgets
 }
 
-@test "a worker that is killed at some step of what GMS clients ask for" {
+@test "a worker that is killed at some step of GMS clients' requests" {
     export GMSFS_TEST_SOCKETS=$T/s
     mkdir "$T/s"
     OPTIONS=,gms,gms_dir=$T/s,gms_ordinal=0,uuid=8f3c0d5e-5a57-4b0e-9c11-3d0e6a1f2b4c kills_at 37 0 gms
 }
 
-@test "a worker that is killed at some step of what Triton clients ask for by another process, by HTTP and gRPC" {
+@test "a worker that is killed at some step of Triton clients' requests by another process, by HTTP and gRPC" {
     python_setup
     python_with ctypes
     export GMSFS_TEST_SHM=gmsfs-test-${T##*/}
@@ -178,7 +179,7 @@ copiers_at() {
 }
 
 # bats test_tags=quick
-@test "a copier that is killed at some step of a promotion, a demotion, to the disk and back: nobody notices" {
+@test "a copier killed at some step of a promotion, a demotion, to the disk and back is not noticed" {
     copiers_at 11 0 copies/demotion copies/promotion copies/to-disk copies/from-disk
 }
 

@@ -33,7 +33,7 @@ name_sites() {
     done
 }
 
-# some_faults PROGRAM COMMAND...: succeeds, and says what is wrong otherwise.
+# some_faults PROGRAM COMMAND...: succeeds, or prints the errors.
 some_faults() {
     local program=$1 limit_s=$((80 * SLOW))
     shift
@@ -56,7 +56,7 @@ daemon_faults() { # keeper|worker GROUP...
 }
 
 # bats test_tags=quick
-@test "GMSFS_FAULT: what is wrong with it is said" {
+@test "GMSFS_FAULT: mistakes in it are reported" {
     local value
     for value in nothing malloc:after=x malloc:after malloc:errno=EMUCH malloc:in=me :; do
         GMSFS_FAULT=$value run_logged -2 "$GMSFS" --version
@@ -132,7 +132,7 @@ daemon_faults() { # keeper|worker GROUP...
     daemon_faults keeper memory
 }
 
-@test "a mount begins and ends whatever fails, or fails with a message and leaves nothing" {
+@test "a mount begins and ends in spite of any failure, or fails with a message and leaves nothing" {
     local every=$((3 * SLOW))
     requires fuse root
     [[ ${FAULTS:-} != all ]] || every=1
@@ -140,12 +140,12 @@ daemon_faults() { # keeper|worker GROUP...
     some_faults "$GMSFS" "$BUILD/tests/fault/startup" "$T/control" "$GMSFS" "$T/m" "$every"
 }
 
-@test "core: what ends needs no memory, and nothing else is decided by the lack of it" {
+@test "core: endings need no memory, and nothing else is decided by the lack of it" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/records"
 }
 
 # bats test_tags=quick
-@test "core: what succeeded where memory lacked is the same when it is replayed" {
+@test "core: requests that succeeded where memory lacked give the same when replayed" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/replay"
 }
 
@@ -162,11 +162,11 @@ daemon_faults() { # keeper|worker GROUP...
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bulk"
 }
 
-@test "what lacks memory takes nothing of a bound or of the daemon's memory" {
+@test "requests that lack memory take nothing of a bound or of the daemon's memory" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/bounds"
 }
 
-@test "layouts and their clones: what lacks memory changes nothing" {
+@test "layouts and their clones: requests that lack memory change nothing" {
     run_logged -0 timeout $((80 * SLOW)) "$BUILD/tests/fault/layout"
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# `make soak`, for a few seconds: it ends well, it can be interrupted, and it tells the truth about
-# what fails and what hangs.
+# `make soak`, for a few seconds: it ends well, it can be interrupted, and it reports failures and hangs
+# truly.
 #
 # bats file_tags=slow
 
@@ -63,7 +63,7 @@ teardown() {
     assert_eq "$status" 0 'exit status'
 }
 
-@test "what fails is told, with the way to repeat it" {
+@test "a failure is reported, with the way to repeat it" {
     common_requirements
     spawn soak --seconds 600 --stores 2 --clients 3
     wait_until 20 driver_works
@@ -74,7 +74,7 @@ teardown() {
     assert_match "$(output_of "$SPAWNED")" "make soak SEED=$SEED SECONDS=600 STORES=2 "
 }
 
-@test "what hangs is written down before the end" {
+@test "a hang is written down before the end" {
     common_requirements
     touch "$T/gate" # transfers wait as long as it is there
     export GMSFS_GATE=$T/gate

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A mount of GPU memory, over the fake driver: what the daemon shows, shares, refuses and gives back.
+# A mount of GPU memory, over the fake driver: its texts, sharing, refusals and freed memory.
 #
 # shellcheck disable=SC2016 # bodies of shells
 # bats file_tags=slow
@@ -47,7 +47,7 @@ hold_mappings() {
 # ---- which GPU -------------------------------------------------------------------------------
 
 # bats test_tags=quick
-@test "device and df tell what the GPU is and what others hold of it" {
+@test "device and df tell the GPU and the memory that others hold of it" {
     fake_gpus 'memory 512' 'others 64'
     start_mount
     assert_eq "$(device_get .backend)" cuda
@@ -131,7 +131,7 @@ said_loaded() {
 
 # ---- memory ----------------------------------------------------------------------------------
 
-@test "a spool that several users write to is charged to whoever began it, and to nobody in the end" {
+@test "a spool that several users write to is charged to the first writer, and to no user in the end" {
     local file
     requires root
     fake_gpus 'memory 512'
@@ -152,7 +152,7 @@ said_loaded() {
     assert_state weights COMMITTED
 }
 
-@test "a management library that hangs keeps nobody from looking: what was known before is shown" {
+@test "a management library that hangs holds up no reader: the last known values are shown" {
     local known i looks=()
     fake_gpus 'memory 512' 'others 64'
     start_mount
@@ -229,7 +229,7 @@ said_loaded() {
 }
 
 # bats test_tags=quick
-@test "what only a rollback would need is given up when the device lacks memory, not before" {
+@test "memory kept for a rollback is given up when the device lacks memory, not before" {
     fake_gpus 'memory 256' 'others 150'
     start_mount
     sharer load "$M/weights" 1 100
@@ -257,7 +257,7 @@ said_loaded() {
     assert_state weights COMMITTED
 }
 
-@test "a count of allocations is all or nothing, whichever call fails" {
+@test "a count of allocations is all or nothing, at the failure of any call" {
     local call n keeper_fds
     fake_gpus
     start_mount size=1G
@@ -281,7 +281,7 @@ jobs_run() {
     (($(awk '$1 == "gmsfs_jobs_in_flight" { print $2 }' "$M/metrics") >= 1))
 }
 
-@test "slow calls of the driver hold up nobody who looks" {
+@test "slow calls of the driver hold up no reader" {
     fake_gpus 'slow cuMemExportToShareableHandle 300'
     start_mount
     spawn "$GMSCTL" open "$M/weights/lock" rw alloc $((2 * MIB)) 8 '' '' say finished

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# A worker that goes on for another one, over the fake driver, when the driver hangs or fails: what
-# exists is served, and only who makes memory waits or is told.
+# A replacement worker over the fake driver, when the driver hangs or fails: existing memory is served;
+# only requests that make memory wait or fail.
 
 load helpers
 load gmsctl
@@ -33,20 +33,20 @@ serves_what_exists() { # VALUE SLOT: the one changes, the other goes
     ctl open "$W/lock" rw free "$2" commit
 }
 
-@test "a driver that hangs holds up who makes memory, and nobody else, and he goes on when it answers" {
+@test "a driver that hangs holds up makers of memory only, and they go on when it answers" {
     resume 'hold cuInit'
     serves_what_exists new 2
     spawn "$GMSCTL" open "$W/lock" rw alloc $((2 * MIB)) 1 b '' commit say finished
     wait_until 5 jobs_are 1
     assert_state weights RW
-    assert_eq "$(output_of "$SPAWNED")" '' 'what the writer says'
+    assert_eq "$(output_of "$SPAWNED")" '' 'output of the writer'
     fake_gpus
     wait_exit "$SPAWNED"
     assert_match "$(output_of "$SPAWNED")" finished
     assert_state weights COMMITTED
 }
 
-@test "a driver that does not open is an error of who makes memory, and not the worker's end" {
+@test "a driver that does not open is an error for makers of memory, and not the worker's end" {
     local worker
     resume 'fail cuInit 999'
     worker=$(worker_of "$KEEPER")

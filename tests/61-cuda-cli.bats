@@ -37,7 +37,7 @@ EOT
     MODEL=$1
 }
 
-# What every process must have left behind: no context, and nothing pinned when it gave it back.
+# The leftovers allowed to every process: no context, and nothing pinned when it gave it back.
 nothing_held() {
     local left
     left=$(find "$GMSFS_FAKE_CUDA" -name 'context.*' -o -name 'leaked.*')
@@ -97,7 +97,7 @@ sums() { # STORE
     nothing_held
 }
 
-@test "verify names what differs on the GPU" {
+@test "verify names differences on the GPU" {
     machine
     make_odd "$T/odd.safetensors"
     start_mount
@@ -134,7 +134,7 @@ sums() { # STORE
     nothing_held
 }
 
-@test "an image save from a GPU is resumed, and what was there is compared" {
+@test "an image save from a GPU is resumed, and its existing pieces are compared" {
     machine
     make_model 24M 1
     start_mount
@@ -321,7 +321,7 @@ has_allocations() {
 }
 
 # bats test_tags=slow
-@test "what is read and written past the page cache is the same" {
+@test "bytes read and written past the page cache are the same" {
     machine
     make_odd "$T/odd.safetensors"
     start_mount
@@ -353,7 +353,7 @@ has_allocations() {
     nothing_held
 }
 
-@test "a disk that fills up while a GPU is saved is named with what is missing, and nothing is left" {
+@test "a disk that fills up during a GPU's save is named with the missing bytes, and nothing is left" {
     requires root mountns
     machine
     make_model 24M 1
@@ -361,7 +361,7 @@ has_allocations() {
     cli load "$M/weights" "$MODEL"
     mkdir "$T/disk"
     machine 'slow cuMemHostRegister_v2 3000'
-    # The save has counted what is free, and waits for its first buffer, when another takes the room.
+    # The save has counted the free bytes, and waits for its first buffer, when another takes the room.
     run_logged -1 in_mountns '
         mount -t tmpfs -o size=32M tmpfs "$1"
         "$2" save --threads 4 "$3" "$1/x.safetensors" & save=$!

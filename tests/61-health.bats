@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The health of a GPU, over the fake driver: what its errors do to stores, readers and writers.
+# The health of a GPU, over the fake driver: the effects of its errors on stores, readers and writers.
 #
 # shellcheck disable=SC2016 # bodies of shells
 # bats file_tags=slow
@@ -115,7 +115,7 @@ go_lost() {
     run_logged -2 "$GMSFS" clear-suspect
 }
 
-@test "clear-suspect is for root, who mounted it, and the store's owner" {
+@test "clear-suspect is for root, the user that mounted, and the store's owner" {
     requires root setpriv
     committed weights
     mkdir "$M/other"
@@ -132,7 +132,7 @@ go_lost() {
     ctl open "$M/other/lock" r
 }
 
-@test "commands say what is wrong and the way out, status shows it" {
+@test "commands report the fault and the way out, status shows it" {
     committed weights
     go_suspect
     run_logged -1 "$GMSFS" run "$W" -- true
@@ -170,7 +170,7 @@ go_lost() {
     ctl open "$W/lock" r
 }
 
-@test "a storm of errors is one event, some lines of the log, and nobody waits for it" {
+@test "a storm of errors is one event, some lines of the log, and holds up no request" {
     local storm=() i
     committed weights
     for ((i = 0; i < 60; i++)); do storm+=('xid 0 95'); done
@@ -208,7 +208,7 @@ go_lost() {
     assert_eq "$(events_named dropped)" 2
     ls -R "$M" >/dev/null
     cat "$W/info" "$W/layout" "$M/events" >/dev/null
-    fake_gpus # what came back is not what was there
+    fake_gpus # the bytes have changed
     expect ENODEV open "$W/lock" rw
     assert_eq "$(device_get .health)" lost
     let_go "$writer" "$HOLDER"
@@ -219,7 +219,7 @@ go_lost() {
     assert_eq "$(device_get .health)" ok
 }
 
-@test "what a lost device ends is in the audit, and nobody is named who asked for it" {
+@test "sessions that a lost device ends are in the audit, without a caller" {
     stop_mount
     start_mount audit="$T/audit"
     W=$M/weights

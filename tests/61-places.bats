@@ -21,7 +21,7 @@ setup() {
 
 # ---- the GPU ---------------------------------------------------------------------------------
 
-@test "a lost GPU takes its copies only: what is on the host is read, summed and saved" {
+@test "a lost GPU takes its copies only: copies on the host are read, summed and saved" {
     mkdir "$M/spare" "$M/bare"
     committed bare
     committed spare
@@ -140,7 +140,7 @@ reads_disk() { # [STORE]
     let_go "$WAITER"
 }
 
-@test "a spare on the disk that cannot be read in its middle heals nothing, and what the device has stays" {
+@test "a spare on the disk that cannot be read in its middle heals nothing, and the device's copy stays" {
     with_disk pread:after=3:errno=EIO:in=worker
     touch "$T/gate"
     fake_gpus 'xid 0 48'
@@ -156,7 +156,7 @@ reads_disk() { # [STORE]
     bytes_are_right
 }
 
-@test "a spare that a worker dies over is read again by the next one, and who waits for it is let in" {
+@test "a spare that a worker dies over is read again by the next one, and waiters are let in" {
     with_disk
     touch "$T/gate"
     fake_gpus 'xid 0 48'
@@ -208,7 +208,7 @@ reads_disk() { # [STORE]
     assert_eq "$(jq -s 'map(select(.event == "move_failed")) | length' <"$M/events")" 0
 }
 
-reading() { # the stores whose spares are read
+reading() { # prints the stores with spares being read
     local store
     for store in weights second third; do
         ! reads_disk "$store" || printf '%s ' "$store"
@@ -216,7 +216,7 @@ reading() { # the stores whose spares are read
 }
 
 # bats test_tags=slow
-@test "spares that heal are read one by one, but for those that somebody waits for" {
+@test "spares that heal are read one by one, except those of stores that are waited for" {
     with_disk
     for store in second third; do
         committed "$store" 500000
@@ -279,14 +279,14 @@ reading() { # the stores whose spares are read
 }
 
 # bats test_tags=slow
-@test "a device that others fill keeps a reader waiting, who is seen to, until they leave" {
+@test "a device that others fill keeps a reader waiting, visibly, until they leave" {
     committed
     move_to host host
     fake_gpus 'others 1022'
     wait_for_lock reader "$W"
     wait_until 10 has_event move_failed ENOMEM
     never_within 2 granted "$WAITER"
-    assert_eq "$(grep -c "^w[0-9]* RO waiting $WAITER " "$W/sessions")" 1 'lines of who waits'
+    assert_eq "$(grep -c "^w[0-9]* RO waiting $WAITER " "$W/sessions")" 1 'lines of the waiter'
     wait_until 10 device_is .other_bytes $((1022 << 20))
     assert_eq "$(jq -s 'map(select(.event == "move_failed")) | length' <"$M/events")" 1 'told as often'
     bytes_are_right
@@ -296,7 +296,7 @@ reading() { # the stores whose spares are read
     let_go "$WAITER"
 }
 
-# idle STORE: it fills the device with others, and nobody uses it; weights, and who waits for it, need
+# idle STORE: it fills the device with others, and is unused; weights, and its waiter, need
 # less than it has.
 idle() {
     committed "$1" $((20 << 20))
@@ -305,7 +305,7 @@ idle() {
 }
 
 # bats test_tags=slow
-@test "on a device that others fill, who is idle leaves for a store that somebody waits for" {
+@test "on a device that others fill, an idle store leaves for a store that is waited for" {
     committed
     move_to host host
     idle other
@@ -315,7 +315,7 @@ idle() {
 }
 
 # bats test_tags=slow
-@test "and for memory that somebody asks for" {
+@test "and for memory that is waited for" {
     idle other
     ctl open "$W/lock" rw alloc $((6 << 20)) 1 a '' commit
     wait_until 10 at host other
@@ -388,7 +388,7 @@ copier_runs() {
 
 # ---- clients ---------------------------------------------------------------------------------
 
-@test "a client that is killed at whatever moment of its store's move leaves it whole" {
+@test "a client killed at any moment of its store's move leaves it whole" {
     committed
     move_to host host
     for ms in 0 1 2 3 5 8 13 21 34; do

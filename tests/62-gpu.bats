@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What must hold of a store in GPU memory, whoever looks: bytes, addresses, locks, memory that
+# Properties of a store in GPU memory, for every kind of client: bytes, addresses, locks, memory that
 # comes back. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as
 # `make gpu-check` does.
 
@@ -17,7 +17,7 @@ setup() {
         # shellcheck disable=SC2034 # start_mount's
         BACKEND=cuda
         SIZE=1T            # all that it has
-        SPARE=$((4 << 30)) # what the tests that fill it leave free
+        SPARE=$((4 << 30)) # left free by the tests that fill it
     else
         fake_gpus 'memory 256'
         SIZE=256M SPARE=$((32 << 20))
@@ -73,7 +73,7 @@ used_is() { # BYTES
             wait_exit "$hand"
         done
     done
-    # What is committed is whole, the rest came back.
+    # The committed store is whole, the rest came back.
     for store in a b c d; do
         wait_until 20 grep -qxE 'EMPTY|COMMITTED' "$M/$store/state"
     done
@@ -82,7 +82,7 @@ used_is() { # BYTES
     wait_until 20 used_is 0
 }
 
-# By the device's own account, where there is one: what all processes hold, in MiB.
+# By the device's own account, where there is one: memory of all processes, in MiB.
 smi_used() {
     nvidia-smi --id=0 --query-gpu=memory.used --format=csv,noheader,nounits
 }
@@ -99,7 +99,7 @@ again() {
 }
 
 # bats test_tags=slow
-@test "a worker that dies again and again is noticed neither by readers of what they mapped nor by a writer" {
+@test "a worker that dies again and again is noticed neither by readers of their mappings nor by a writer" {
     start_gpu
     local kills=0 pids=() before
     mkdir "$M"/{a,b,c}
@@ -116,7 +116,7 @@ again() {
         before=$(grep -c ' serves, ' "$LOG" || true)
         kill -KILL "$(worker_of "$KEEPER")"
         wait_until_any 60 resumed_more_than "$before"
-        sleep "0.$((RANDOM % 300 + 100))" # moments between two kills are what is tested
+        sleep "0.$((RANDOM % 300 + 100))" # the moments between two kills are tested
         for pid in "${pids[@]}"; do
             process_lives "$pid" || fail "a client ended: $(output_of "$pid")"
         done
@@ -162,7 +162,7 @@ again() {
 
 @test "a tensor of more than 4 GiB arrives whole, through the page cache and past it" {
     requires gpu python3 # 5 GiB of memory
-    # Sparse: all zeros but what stands around the places where 32 bits end.
+    # Sparse: all zeros except around the places where 32 bits end.
     python3 - "$T/large.safetensors" <<'EOT'
 import json, struct, sys
 sizes = [3, 5 * 2**30 + 1]
@@ -224,7 +224,7 @@ sleeper_after() {
     assert_match "$output" stale
 }
 
-@test "a sleeper holds no memory: what it mapped goes when the store is removed" {
+@test "a sleeper holds no memory: its mapping goes when the store is removed" {
     start_gpu
     mkdir "$M/other"
     hand fill "$M/other" 2 $((8 << 20)) 41
@@ -241,7 +241,7 @@ sleeper_after() {
     hand check "$M/weights" 51
 }
 
-@test "memory that was somebody's shows nothing of it to the next user" {
+@test "freed memory shows none of its old bytes to the next user" {
     requires root setpriv
     start_gpu
     hand fill "$M/weights" 16 $((8 << 20)) 61
@@ -295,7 +295,7 @@ fill_device() {
     fds=$(find "/proc/$worker/fd" | wc -l)
     hand cycles "$M/weights" "$cycles" $((2 << 20)) 82
     has_descriptors() { [[ $(find "/proc/$worker/fd" | wc -l) == "$fds" ]]; }
-    # What a process that ended had open is given back after its end is seen.
+    # The open files of an ended process are given back after its end is seen.
     wait_until 20 has_descriptors
     assert_eq "$(device .used_bytes)" $((4 << 20))
     "$GMSFS" run -w "$M/weights" -- bash -c 'rm "$GMSFS_STORE"/allocations/*'
@@ -313,7 +313,7 @@ no_context_of() { # PID...
 @test "the daemon has neither a context nor device memory of its own by the driver's account" {
     requires gpu # the fake driver keeps no such account
     local idle worker
-    # What any process costs that has opened the driver, context or not.
+    # The cost of any process that has opened the driver, with a context or without.
     spawn_hand opened open
     idle=$(smi_used)
     kill -KILL "$SPAWNED"
@@ -354,7 +354,7 @@ torch_tests() {
     torch_tests test_torch.Reading
 }
 
-@test "the Python package publishes from the GPU and the host what another process reads" {
+@test "another process reads the tensors that the Python package publishes from the GPU and the host" {
     torch_tests test_torch.Publishing
 }
 
@@ -363,7 +363,7 @@ torch_tests() {
 }
 
 # bats test_tags=slow
-@test "transformers models on the GPU share a store and give what a plain load gives" {
+@test "transformers models on the GPU share a store and equal a plain load" {
     requires gpu transformers
     torch_tests test_transformers
 }
@@ -442,7 +442,7 @@ others_hold_at_most() { # BYTES
 }
 
 # bats test_tags=slow
-@test "many shapes that torch captures in any order give what eager work gives, after sleep too" {
+@test "many shapes that torch captures in any order equal eager work, after sleep too" {
     torch_tests test_graphs_torch.Shapes
 }
 
@@ -450,7 +450,7 @@ others_hold_at_most() { # BYTES
     torch_tests test_graphs_torch.Freeing alloc_timeout=1
 }
 
-@test "graphs of one pool run one after the other, whoever launches them" {
+@test "graphs of one pool run one after the other, from all threads and streams" {
     torch_tests test_graphs_torch.Launching
 }
 

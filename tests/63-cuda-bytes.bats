@@ -1,9 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# read(2) and write(2) of GPU memory, over the fake driver: the copier that does it, what becomes of
-# its death and of what hangs, and what it leaves behind. That the bytes are right in every other way
-# is 32-transfers, which runs on fake GPUs as well.
+# read(2) and write(2) of GPU memory, over the fake driver: the copier that does it, its death, its hangs,
+# and its leftovers. 32-transfers, which runs on fake GPUs as well, tests the bytes in all other ways.
 #
 # shellcheck disable=SC2016 # bodies of shells
 
@@ -60,7 +59,7 @@ publish() {
     assert_eq "$(stat -c '%s %b' "$W/allocations/a")" "3000001 $((4 * MIB / 512))"
 }
 
-@test "what is written on after a close of another process is there" {
+@test "bytes written after a close by another process are there" {
     start_weights
     exec 5<>"$W/lock"
     {
@@ -97,7 +96,7 @@ publish() {
     exec 5>&-
 }
 
-@test "the keeper has the GPU memory of what was a spool, also where it could not be told at first" {
+@test "the keeper has the GPU memory of a former spool, also where it could not be told at first" {
     local i
     for i in {3..8}; do # the messages to keeper and copier after that of the spool
         GMSFS_FAULT=sendmsg:after=$i:errno=EMFILE:in=worker start_weights size=8M
@@ -113,7 +112,7 @@ publish() {
 }
 
 # bats test_tags=slow
-@test "close fails where a GPU that others filled has no room for what was written" {
+@test "close fails where a GPU that others filled has no room for the written bytes" {
     start_weights
     exec 5<>"$W/lock"
     fake_gpus 'others 1023'
@@ -152,7 +151,7 @@ publish() {
     exec 5>&-
 }
 
-@test "a writer sees at once what was written between two of its reads" {
+@test "a writer sees at once bytes that were written between two of its reads" {
     start_weights
     exec 5<>"$W/lock"
     truncate -s 8M "$W/allocations/a"
@@ -213,7 +212,7 @@ publish() {
     wait_until_any 10 process_gone "$KEEPER"
 }
 
-@test "a copier that is killed is replaced, and nobody who reads or writes notices" {
+@test "a killed copier is replaced, and no reader or writer notices" {
     local i pid
     start_weights
     publish a 20000003
@@ -230,7 +229,7 @@ publish() {
     cmp "$W/allocations/a" "$T/a"
 }
 
-@test "a driver that fails for good is EIO, and tells why; what comes after it works" {
+@test "a driver that fails for good is EIO, with the cause; later requests work" {
     start_weights
     publish a 1000
     fake_gpus 'fail cuMemcpyDtoHAsync_v2 999'
@@ -242,7 +241,7 @@ publish() {
     cmp "$W/allocations/a" "$T/a"
 }
 
-@test "an error that a new context repairs is not seen by who reads" {
+@test "an error that a new context repairs is not seen by readers" {
     local pid
     start_weights
     publish a 1000
@@ -254,7 +253,7 @@ publish() {
     [[ $(copier) != "$pid" ]]
 }
 
-@test "bytes that cannot be read harm nobody who reads others" {
+@test "unreadable bytes harm no reader of others" {
     local i pid pids=()
     start_weights
     publish a $((6 * MIB))
@@ -341,7 +340,7 @@ publish() {
 }
 
 # bats test_tags=slow
-@test "what hangs holds up nobody who looks, and is ended" {
+@test "a request that hangs holds up no reader, and is ended" {
     local pid
     export GMSFS_COPIER_HANG_MS=$((3000 * SLOW))
     start_weights

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The copier's moves between GPU memory and the host tier, over the fake driver: its lanes, what
-# becomes of its death and of calls that fail, and what it leaves behind. What moves mean for a store is
-# 12-residency, which runs on fake GPUs as well.
+# The copier's moves between GPU memory and the host tier, over the fake driver: its lanes, its death,
+# failing calls, and its leftovers. 12-residency, which runs on fake GPUs as well, tests a store's view of
+# moves.
 #
 # shellcheck disable=SC2154 # output, status are set by bats' run
 
@@ -81,7 +81,7 @@ there_and_back() { # [STORE]
 }
 
 # bats test_tags=slow
-@test "without a host tier nobody starts a copier at mount" {
+@test "without a host tier no copier starts at mount" {
     start_mount size=64M
     never_within 1 copier
 }
@@ -95,7 +95,7 @@ there_and_back() { # [STORE]
     assert_eq "$(find "$GMSFS_FAKE_CUDA" -name 'leaked.*' -o -name 'context.*')" ''
 }
 
-@test "a copier that is killed in the middle of a move, each way, is replaced and nobody notices" {
+@test "a copier killed in the middle of a move, each way, is replaced unnoticed" {
     local way pid
     start_gpu
     publish weights
@@ -143,7 +143,7 @@ has_failed_with() { # ERRNO
     there_and_back
 }
 
-@test "a reader whose store cannot be copied back is told EIO, and the copy that it has stays whole" {
+@test "a reader whose store cannot be copied back is told EIO, and the store's copy stays whole" {
     local reader
     start_gpu
     publish weights
@@ -215,7 +215,7 @@ has_failed_with() { # ERRNO
     there_and_back
 }
 
-@test "what is on the host stays mapped in the copier until that copy goes" {
+@test "a copy on the host stays mapped in the copier until it goes" {
     local with_copy
     requires root || return 0
     start_gpu

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# python/gmsfs over a mount of host memory: each test here is a file of tests/python, whose own tests
-# have a store each.
+# python/gmsfs over a mount of host memory: each test here is a file of tests/python; each test of that file
+# has a store of its own.
 #
 # bats file_tags=slow
 
@@ -20,7 +20,7 @@ setup() {
 }
 
 # bats test_tags=quick
-@test "Python reads what was loaded: bytes, types, read-only, and alive as long as it is used" {
+@test "Python reads loaded tensors: bytes, types, read-only, and alive as long as they are used" {
     python_tests test_read
 }
 
@@ -30,19 +30,19 @@ setup() {
 }
 
 # bats test_tags=quick
-@test "Python publishes the values that an array has, whatever else its memory is called" {
+@test "Python publishes the values of an array, also where other arrays share its memory" {
     python_tests test_values
 }
 
-@test "Python waits, sleeps, wakes, forks and ends, and says in exceptions what went wrong" {
+@test "Python waits, sleeps, wakes, forks and ends, and names errors in exceptions" {
     python_tests test_lock
 }
 
-@test "Python waits in an event loop, and who is cancelled leaves no waiter" {
+@test "Python waits in an event loop, and a cancelled task leaves no waiter" {
     python_tests test_waiting ctypes
 }
 
-@test "Python is told of a lock that was taken from it, whatever it touches" {
+@test "Python is told of a lock that was taken from it, at every use" {
     python_tests test_lost
 }
 
@@ -65,7 +65,7 @@ setup() {
     python_tests test_seal ctypes
 }
 
-@test "Python makes no view beyond an allocation, whatever the metadata says" {
+@test "Python makes no view beyond an allocation, with any metadata" {
     python_tests test_foreign
 }
 
@@ -73,7 +73,7 @@ setup() {
     python_tests test_regions ctypes
 }
 
-@test "Ctrl-C ends at once what Python asks of the regions of a daemon that is stopped" {
+@test "Ctrl-C ends Python's requests for regions of a stopped daemon at once" {
     python_with ctypes
     python_preload
     start_mount
@@ -99,7 +99,7 @@ except KeyboardInterrupt:
         kill -INT "$SPAWNED"
         wait_exit "$SPAWNED" 5
         kill -CONT "$worker"
-        assert_eq "$(output_of "$SPAWNED")" interrupted "what $call says"
+        assert_eq "$(output_of "$SPAWNED")" interrupted "output of $call"
         rm "$T/ready"
     done
 }
@@ -134,7 +134,7 @@ except KeyboardInterrupt:
     unset GMSFS_LIBRARY
     PYTHONPATH=$T/site python -c "$USE_WHEEL" "$M/weights"
     assert_match "$output" "b'bytes' $T/site/gmsfs/libgmsfs.so.0"
-    # what the name promises is what the library asks for, by the linker's own words
+    # the name promises the library's requirement, by the linker's own words
     run_logged -0 objdump -T "$T/site/gmsfs/libgmsfs.so.0"
     local newest
     newest=$(grep -o 'GLIBC_2\.[0-9]*' <<<"$output" | sort -uV | tail -n 1)
@@ -181,7 +181,7 @@ except KeyboardInterrupt:
     python_tests test_vllm_kv torch
 }
 
-@test "transformers models of two processes share a store and give what a plain load gives" {
+@test "transformers models of two processes share a store and equal a plain load" {
     python_tests test_transformers transformers
 }
 
@@ -189,7 +189,7 @@ except KeyboardInterrupt:
     python_tests test_sglang_stub.Newest torch
 }
 
-@test "engines of an older SGLang's stand-in count what they share" {
+@test "engines of an older SGLang's stand-in count their shared memory" {
     python_tests test_sglang_stub.Oldest torch
 }
 
@@ -222,7 +222,7 @@ except KeyboardInterrupt:
     GMSFS_TEST_MOUNT='' python -m unittest -v test_graphs_calls
 }
 
-@test "Python captures many shapes into the memory of one, and undoes what goes wrong" {
+@test "Python captures many shapes into the memory of one, and undoes failures" {
     python_tests test_graphs numpy alloc_timeout=0.2
 }
 
@@ -230,7 +230,7 @@ except KeyboardInterrupt:
     python_tests test_graphs_turns numpy alloc_timeout=0.2
 }
 
-@test "Python's graph pools keep rows and arenas apart from what graphs share" {
+@test "Python's graph pools keep rows and arenas apart from memory that graphs share" {
     python_tests test_graphs_rows numpy alloc_timeout=0.2
 }
 

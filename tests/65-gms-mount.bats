@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The mount's part in serving GMS clients: options, the sockets and who removes them.
+# The mount's part in serving GMS clients: options, and the making and removal of sockets.
 #
 # bats file_tags=slow
 
@@ -40,7 +40,7 @@ sockets_of() { # UUID ORDINAL: the names that clients look for
     printf '%s\n' "gms_$1_weights.sock" "gms_$1_kv_cache.sock" "gms_$2_weights.sock" "gms_$2_kv_cache.sock"
 }
 
-files_are() { # NAMES: all that is in $GMS, with what begins with a dot
+files_are() { # NAMES: all names in $GMS, with those of hidden files
     [[ $(find "$GMS" -mindepth 1 -printf '%f\n' | sort) == "$(sort <<<"$1")" ]]
 }
 
@@ -102,7 +102,7 @@ holds_sockets() { # PID COUNT
 
 # ---- options ---------------------------------------------------------------------------------
 
-@test "an option that means nothing, or nothing without gms, is named with what would be right" {
+@test "an option that means nothing, or nothing without gms, is named with the right one" {
     BACKEND=host
     refused 2 "option gms_dir=$GMS: is for GMS clients: give the option gms, too" "uuid=$UUID,gms_dir=$GMS"
     refused 2 'option gms_keep: is for GMS clients: give the option gms, too' gms_keep
@@ -134,13 +134,13 @@ holds_sockets() { # PID COUNT
     assert_files "$(sockets_of "GPU-$(device_get .uuid)" 1)"
 }
 
-@test "without gms there are no sockets and no kv_cache, whatever the environment says" {
+@test "without gms there are no sockets and no kv_cache, with any environment" {
     GMS_SOCKET_DIR=$GMS start_mount size=16M
     assert_files ''
     [[ -d $M/weights && ! -e $M/kv_cache ]]
 }
 
-@test "with gms both stores are there from the start, and are whose the options say" {
+@test "with gms both stores are there from the start, with the owners of the options" {
     requires root
     start_gms uid=1234,gid=4321
     assert_eq "$(stat -c '%u %g %a' "$M/kv_cache")" "$(stat -c '%u %g %a' "$M/weights")"
@@ -150,7 +150,7 @@ holds_sockets() { # PID COUNT
 
 # ---- where the sockets are -------------------------------------------------------------------
 
-@test "each domain has a socket for each protocol, and somebody listens there" {
+@test "each domain has a socket for each protocol, and each has a listener" {
     local name
     start_gms
     assert_files "$(sockets_of "$UUID" 0)"
@@ -163,7 +163,7 @@ holds_sockets() { # PID COUNT
     assert_files ''
 }
 
-@test "number and mode are what the options say, whatever the umask" {
+@test "number and mode are those of the options, with any umask" {
     local name
     # shellcheck disable=SC2034 # start_mount reads it
     MOUNT_VIA=(bash -c 'umask 077; exec "$@"' -)
@@ -183,7 +183,7 @@ holds_sockets() { # PID COUNT
     assert_files "$(sockets_of "$UUID" 0)"
 }
 
-@test "what cannot be is no mount, and the message names path, cause and way out" {
+@test "a mount with impossible sockets fails, and the message names path, cause and way out" {
     local long=$T/dddddddddddddddddddddddddddddddddddddddddddddddddd
     refused 1 "not mounted: cannot make the GMS socket $T/none/gms_${UUID}_weights.sock: No such file or directory \(make its directory: mkdir -p $T/none\)" \
         "gms,uuid=$UUID,gms_dir=$T/none"
@@ -203,7 +203,7 @@ holds_sockets() { # PID COUNT
     not_mounted "$T/m"
 }
 
-# ---- what is there already -------------------------------------------------------------------
+# ---- existing files --------------------------------------------------------------------------
 
 @test "one that is served is left to its server" {
     listen_at "$GMS/gms_0_kv_cache.sock"
@@ -239,7 +239,7 @@ holds_sockets() { # PID COUNT
     done
 }
 
-@test "what is no socket is left alone, also what a link points to" {
+@test "a file that is no socket is left alone, also the target of a link" {
     echo mine >"$GMS/gms_0_weights.sock"
     refused 1 "$GMS/gms_0_weights.sock is a file and not a GMS socket, so it is left alone: remove it, or" \
         "gms,uuid=$UUID,gms_dir=$GMS"
@@ -260,7 +260,7 @@ holds_sockets() { # PID COUNT
     assert_files ''
 }
 
-# ---- who removes them ------------------------------------------------------------------------
+# ---- removal ---------------------------------------------------------------------------------
 
 @test "they are gone with the mount, however it ends" {
     start_gms
@@ -283,7 +283,7 @@ holds_sockets() { # PID COUNT
     assert_files ''
 }
 
-@test "they are gone when the mount is, also while somebody stays in it" {
+@test "they are gone when the mount is, also while a process stays in it" {
     requires root
     start_gms
     spawn bash -c 'exec 3<"$1/device" && echo there && exec sleep 60' _ "$M"
@@ -300,7 +300,7 @@ holds_sockets() { # PID COUNT
     assert_files "$(sockets_of "$UUID" 0)"
 }
 
-@test "only what is still the mount's own is removed" {
+@test "only files that are still the mount's own are removed" {
     start_gms
     rm "$GMS/gms_0_weights.sock" "$GMS/gms_0_kv_cache.sock"
     echo mine >"$GMS/gms_0_weights.sock"
@@ -346,7 +346,7 @@ holds_sockets() { # PID COUNT
     grep -q '0 allocations (0 B) given back' "$LOG"
 }
 
-@test "who a client is can be seen in its session" {
+@test "a client's identity can be seen in its session" {
     start_gms
     hold_session "$GMS/gms_${UUID}_weights.sock"
     assert_match "$(cat "$M/weights/sessions")" "RW held $CLIENT $UID "
@@ -390,7 +390,7 @@ said_hello() { # PID
     hold_session "$GMS/gms_${UUID}_weights.sock"
     expect_death
     kill -TERM "$KEEPER"
-    wait_exit "$KEEPER" 4 # it would wait five seconds for what hangs
+    wait_exit "$KEEPER" 4 # it would wait five seconds for hung clients
     assert_eq "$status" 0 'exit status'
     run_logged ! grep -E 'hang|killed' "$LOG"
     wait_exit "$CLIENT"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Clients of the GMS protocols: what they say and are told is in the unittest files of tests/python that
-# the first tests run; here is what their sockets are as files, and what a shell sees of them.
+# Clients of the GMS protocols: their messages are tested by the unittest files of tests/python that the
+# first tests run; the rest tests their sockets as files, and a shell's view of them.
 #
 # bats file_tags=slow
 
@@ -22,7 +22,7 @@ setup() {
 }
 
 # bats test_tags=quick
-@test "V0: who is granted the lock, who waits and for how long" {
+@test "V0: grants, waits and their time limits" {
     gms_tests test_gms_locks
 }
 
@@ -39,11 +39,11 @@ setup() {
     gms_tests test_gms_v1
 }
 
-@test "V1: checkpoints need stores that nobody uses, turn everybody away, and end by their token" {
+@test "V1: checkpoints need unused stores, turn all requests away, and end by their token" {
     gms_tests test_gms_v1_checkpoints
 }
 
-@test "V0 and V1: malformed frames, floods and many connections harm nobody else" {
+@test "V0 and V1: malformed frames, floods and many connections harm no other client" {
     gms_tests test_gms_frames
 }
 
@@ -51,7 +51,7 @@ setup() {
     gms_tests test_gms_many
 }
 
-@test "V0 and V1: whoever sends a request on a connection is known, and descriptors are not taken" {
+@test "V0 and V1: the sender of a request on a connection is known, and descriptors are not taken" {
     gms_tests test_gms_senders
 }
 
@@ -112,7 +112,7 @@ expected_sockets() { # ORDINAL MODE
     assert_match "$output" 'state=COMMITTED'
 }
 
-@test "sockets that somebody listens at are not taken over" {
+@test "sockets with a listener are not taken over" {
     start_gms_mount
     hold_gms v0 weights lock rw -
     mkdir "$T/second"
@@ -142,7 +142,7 @@ expected_sockets() { # ORDINAL MODE
     not_mounted "$T/second"
 }
 
-@test "who connects when there are no more connections is closed, which is no work for the keeper, and nobody else for it" {
+@test "a client beyond the last connection is closed, which costs neither the keeper nor others" {
     # shellcheck disable=SC2016,SC2034 # for the inner shell; start_mount reads it
     MOUNT_VIA=(bash -c 'ulimit -n 300; exec "$@"' -)
     start_gms_mount
@@ -180,7 +180,7 @@ expected_sockets() { # ORDINAL MODE
     assert_match "$(jq -r 'select(.event == "bound") | .bound' "$M/events")" connections
 }
 
-@test "the log says what helps where the daemon has no descriptor left, and clients wait for one" {
+@test "the log names the remedy where the daemon has no descriptor left, and clients wait for one" {
     local worker limits
     start_gms_mount
     worker=$(worker_of "$KEEPER")
@@ -197,7 +197,7 @@ expected_sockets() { # ORDINAL MODE
 # ---- from a shell ----------------------------------------------------------------------------
 
 # bats test_tags=quick
-@test "what a client at the socket wrote is read as files" {
+@test "content written by a client at the socket is read as files" {
     start_gms_mount
     gms v0 weights lock rw - allocate 3000000 label export last write 0 hello \
         put model/a last 16 '{"dtype":"f16"}' commit expect-closed
@@ -226,7 +226,7 @@ expected_sockets() { # ORDINAL MODE
     assert_eq "${lines[-1]}" 'event allocations_cleared 1'
 }
 
-@test "the event history is the store's own, whoever reads and whatever it is called" {
+@test "the event history is the store's own, for every reader and name" {
     start_gms_mount
     gms v0 weights lock rw - allocate 100 - commit
     gms v0 kv_cache lock rw - seal
@@ -260,7 +260,7 @@ not_waiting() {
     wait_until 5 grep -qx granted "$T/spawn-$SPAWNED"
 }
 
-@test "a client that stands still in a frame keeps nobody from unmounting" {
+@test "a client that stands still in a frame does not hold up unmounting" {
     start_gms_mount
     exec 7< <("$PYTHON" -c 'import socket, sys, time
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b"\0\0")
@@ -271,7 +271,7 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
 }
 
 # bats test_tags=quick
-@test "gms_keep: a writer finds what is committed, until it clears it" {
+@test "gms_keep: a writer finds the committed layout, until it clears it" {
     start_gms_mount gms_keep
     gms v0 weights lock rw - allocate 100 - put key last 0 value commit
     gms v0 weights lock rw - count keys -

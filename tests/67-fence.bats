@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# gmsfs fence: weights and kv_cache are for nobody while the device is checkpointed. That GMS's clients
+# gmsfs fence: weights and kv_cache are closed while the device is checkpointed. That GMS's clients
 # do and meet the same is in tests/python/test_gms_v1_checkpoints.py.
 #
 # shellcheck disable=SC2154 # output is set by bats' run
@@ -37,7 +37,7 @@ serves() {
     assert_eq "$(device_get .fenced)" false fenced
 }
 
-# refused_by_fence COMMAND...: it fails, and tells of the fence and what ends it.
+# refused_by_fence COMMAND...: it fails, and names the fence and the command that ends it.
 refused_by_fence() {
     run_logged -1 timeout $((30 * SLOW)) "$@"
     assert_match "$output" "fenced for a checkpoint.*gmsfs fence --status $M'.*--complete TOKEN or --abort TOKEN"
@@ -77,7 +77,7 @@ refused_by_fence() {
     serves
 }
 
-@test "what makes no sense is refused before anything is asked" {
+@test "a command that makes no sense is refused before any request" {
     local token=12345678-1234-4234-8234-123456789abc
     cli -2 fence
     cli -2 fence "$M" "$M"
@@ -96,7 +96,7 @@ refused_by_fence() {
     serves
 }
 
-@test "it says what keeps it from being put up, and what to do" {
+@test "it names the obstacle to putting it up, and the remedy" {
     refuses 'weights must be committed before checkpoint; .*gmsfs load'
     hold open "$W/lock" rw
     refuses "weights has active or waiting sessions; 'gmsfs status' names the processes"
@@ -122,7 +122,7 @@ refused_by_fence() {
 
 # ---- meanwhile -------------------------------------------------------------------------------
 
-@test "behind a fence nobody gets a session, other stores go on, and looking is free" {
+@test "behind a fence no client gets a session, other stores go on, and looking is free" {
     mkdir "$M/other"
     put_up
     local store
@@ -187,7 +187,7 @@ refused_by_fence() {
     refused_by_fence "$GMSFS" image save "$W" "$T/image"
 }
 
-@test "a load into a fenced store fails at once, and says what to do" {
+@test "a load into a fenced store fails at once, with the remedy" {
     requires python3
     local model
     model=$("$ROOT/scripts/make-model" --out "$T/model" --size 1M --shards 1 | tail -n 1)
@@ -207,7 +207,7 @@ refused_by_fence() {
     let_go "$SPAWNED"
 }
 
-@test "events and audit tell who fenced, who ended it and how" {
+@test "events and audit name the users that set and ended the fence, and the kind of its end" {
     stop_mount
     start_mount audit="$T/audit"
     mkdir "$M/kv_cache"
@@ -227,9 +227,9 @@ refused_by_fence() {
         'null null abort abort null null complete complete'
 }
 
-# ---- whose it is -----------------------------------------------------------------------------
+# ---- owners ----------------------------------------------------------------------------------
 
-@test "who may write both stores fences, ends it and is told the token; others are not" {
+@test "a user that may write both stores fences, ends it and is told the token; others are not" {
     requires root setpriv
     put_up
     chmod 0755 "$W"
@@ -286,7 +286,7 @@ refute_token() {
 
 # ---- the end ---------------------------------------------------------------------------------
 
-@test "a fence keeps nobody from unmounting" {
+@test "a fence does not hold up unmounting" {
     put_up
     stop_mount
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# GMS clients of GPU memory: how they find its sockets, and that what comes over them is memory that
-# the driver imports, maps and shares. On the fake driver; with GMSFS_GPU=real on device 0 of this
-# machine, as `make gpu-check` does. What is said over the sockets, whatever the memory is, 66-gms tests.
+# GMS clients of GPU memory: they find its sockets, and receive memory that the driver imports, maps and
+# shares. On the fake driver; with GMSFS_GPU=real on device 0 of this machine, as `make gpu-check` does.
+# 66-gms tests the messages over the sockets, for any memory.
 #
 # bats file_tags=slow
 
@@ -23,8 +23,8 @@ setup() {
         # shellcheck disable=SC2034 # start_mount's
         BACKEND=cuda
         SIZE=1T                # all that it has
-        SPARE=$((4 << 30))     # what the test that fills it leaves free
-        LARGE=$((1 << 30))     # what stands out from what other programs hold
+        SPARE=$((4 << 30))     # left free by the test that fills it
+        LARGE=$((1 << 30))     # more than the noise of other programs
         OTHERS=$((768 << 20))  # by how much that may change meanwhile: a context is 549 MiB of it on an H200
     else
         fake_gpus 'memory 256'
@@ -36,7 +36,7 @@ start_gpu() { # [OPTIONS]
     start_gms_mount "size=$SIZE${1:+,$1}"
 }
 
-gpu_says() { # WHAT NUMBER: what the driver and NVML say themselves, in $output
+gpu_says() { # FACT NUMBER: the driver's and NVML's own answer, in $output
     run_logged -0 timeout $((30 * SLOW)) "${PRELOAD[@]}" "$PYTHON" "$ROOT/tests/python/gms_cuda.py" "$@"
 }
 
@@ -111,7 +111,7 @@ kill_holder() {
 }
 
 # bats test_tags=quick
-@test "V0: what a writer left, readers map at the same time and find, byte for byte" {
+@test "V0: readers map a writer's content at the same time and find it, byte for byte" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 one allocate $((8 << 20)) two fill 11 commit
     assert_state weights COMMITTED
@@ -126,7 +126,7 @@ kill_holder() {
     gms v0 weights lock ro - check 11
 }
 
-@test "V1: a writer that stays on as a reader shares what it mapped, and its death takes nothing" {
+@test "V1: a writer that stays on as a reader shares its mapping, and its death takes nothing" {
     start_gpu
     hold_gms v1 weights lock rw - allocate one $((4 << 20)) allocate two $((8 << 20)) fill 21 commit
     gms v1 weights lock ro - check 21
@@ -136,7 +136,7 @@ kill_holder() {
 }
 
 # bats test_tags=quick
-@test "what V0 wrote V1 reads, and the other way" {
+@test "V1 reads content written by V0, and the other way" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 - allocate $((8 << 20)) - fill 31 commit
     gms v1 weights lock ro - check 31
@@ -151,7 +151,7 @@ kill_holder() {
     gms_expect 'differs in 1' v0 weights lock ro - check 41
 }
 
-@test "what a client wrote on the GPU is read as a file, and what a shell wrote by a client" {
+@test "a file shows the bytes that a client wrote on the GPU, and a client those of a shell" {
     start_gpu
     gms v0 weights lock rw - allocate 3000000 label export last write 2999990 'the end' commit
     assert_state weights COMMITTED
@@ -212,7 +212,7 @@ kill_holder() {
 
 # ---- exports ---------------------------------------------------------------------------------
 
-@test "an export asks nothing of the driver: what it exported once is duplicated" {
+@test "an export asks nothing of the driver: the first export is duplicated" {
     requires fake-gpu
     start_gpu
     gms v0 weights lock rw - allocate $((4 << 20)) - allocate $((4 << 20)) - fill 71 commit
@@ -262,7 +262,7 @@ has_descriptors() { # COUNT
     wait_until 10 used_is 0
 }
 
-@test "a sealed KV cache is nobody else's while an engine that has closed may still write it" {
+@test "a sealed KV cache goes to no other engine while a closed engine may still write it" {
     start_gpu
     hold_gms v0 kv_cache lock rw_data_or_rw - allocate $((4 << 20)) kv fill 91 seal close
     gms_command v0 kv_cache lock rw_data_or_rw - check 91

@@ -32,7 +32,7 @@ teardown() {
     stop_triton
 }
 
-@test "halves, floods, resets and connections that do not read harm nobody else" {
+@test "halves, floods, resets and connections that do not read harm no other client" {
     python_with ctypes
     start_table
     GMSFS_TEST_SERVER=$(triton_server)
@@ -41,7 +41,7 @@ teardown() {
     stop_triton
 }
 
-@test "requests, answers and what is between them have their time" {
+@test "requests, answers and the pauses between them have time limits" {
     python_with ctypes
     export GMSFS_TRITON_HASTE=60
     start_table 3000
@@ -62,12 +62,12 @@ tokens() {
     ulimit -n "$(ulimit -Hn)"
     start_table 0 "$T/tokens"
     triton_tests test_triton_users
-    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of what nobody may look into'
+    assert_eq "$(stat -c %u "/proc/$(triton_server)/maps")" 0 'the owner of a private file'
     assert_match "$(grep ^Uid: "/proc/$(triton_server)/status")" "$(id -u nobody)"
     stop_triton
 }
 
-@test "connections of nobody knows whom make room, and take nothing from those who are known" {
+@test "connections of unknown users make room, and take nothing from known users" {
     requires root netns
     python_with ctypes
     tokens
@@ -77,7 +77,7 @@ tokens() {
     assert_match "$output" 'OK'
 }
 
-@test "connections that ask for what the opener does not answer keep no other one out" {
+@test "connections that wait for a stopped opener keep no other one out" {
     python_with ctypes
     ulimit -n 1100 # for 518 connections, half of them for one user
     start_table
@@ -193,7 +193,7 @@ with H2() as h2:
     stop_triton
 }
 
-@test "the end: what was asked is answered, who has asked nothing is let go, and nothing stays" {
+@test "the end: pending requests are answered, idle clients are let go, and nothing stays" {
     python_with ctypes
     start_table 1000
     spawn "$PYTHON" -c 'import json, time
@@ -429,7 +429,7 @@ references_are() { # NAME COUNT
     stop_triton
 }
 
-@test "a mount that hangs holds up nobody who needs nothing of it" {
+@test "a mount that hangs holds up only requests that need it" {
     python_with ctypes
     start_mount
     start_triton --test-delay 1
@@ -469,7 +469,7 @@ references_are() { # NAME COUNT
     assert_eq "$status" 1
 }
 
-@test "the command says what it cannot do" {
+@test "the command refuses bad arguments, and paths that are no mount" {
     start_mount
     cli -2 triton
     cli -2 triton --http none --grpc none "$M"
@@ -509,7 +509,7 @@ infer_by() {
     wait_until 5 references_are first 0
     for i in 3 4 5; do
         kill -KILL "$(worker_of "$KEEPER")"
-        case $i in # at once, whoever serves it
+        case $i in # at once, by any server
             3) assert_eq "$(curl -s -d "$body" "$url/region/second/register")" '' ;;
             4) assert_eq "$(ask GET /v2/health/ready)" 200 ;;
             5) infer_by second && wait_exit "$SPAWNED" && assert_match "$(output_of "$SPAWNED")" '"model_name"' ;;

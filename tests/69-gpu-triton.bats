@@ -88,7 +88,7 @@ share_as() {
     for name in {1..200}; do
         variables+=("A_SERVICE_$name=0")
     done
-    for name in PATH GMSFS_FAKE_CUDA ASAN_OPTIONS LD_LIBRARY_PATH; do # what the driver goes by comes last
+    for name in PATH GMSFS_FAKE_CUDA ASAN_OPTIONS LD_LIBRARY_PATH; do # the driver's variables come last
         [[ -z ${!name-} ]] || variables+=("$name=${!name}")
     done
     triton_spawn env -i "${variables[@]}" "$GMSFS" triton --http 127.0.0.1:0 --grpc 127.0.0.1:0 "$M"
@@ -100,7 +100,7 @@ share_as() {
     stop_triton
 }
 
-@test "of root's front end CUDA memory is opened as the user whose region it is to be" {
+@test "root's front end opens CUDA memory as the user that owns the region" {
     requires root curl
     python_with ctypes
     start_mount allow_other
@@ -121,7 +121,7 @@ share_as() {
         "datatype":"INT32","parameters":{"shared_memory_region":"c","shared_memory_byte_size":64}}]}' \
         "http://$HTTP/v2/models/simple/infer" >"$T/answer"
     assert_eq "$(jq -c '.outputs[0].data[:3]' "$T/answer")" '[2,4,6]'
-    # Nobody's handles open for another user; what is fake here goes by the rights of files.
+    # A user's handles do not open for another user; the fake ones go by the rights of files.
     if [[ ${GMSFS_GPU-} != real ]]; then
         share_as_other
         run_logged -0 as_user curl -s -d "$body" "http://$HTTP/v2/cudasharedmemory/region/d/register"
@@ -209,7 +209,7 @@ share_as_other() { # sets `body` for memory of root's
     stop_triton
 }
 
-@test "an allocation of a store on a GPU is a region whose bytes an inference reads" {
+@test "an allocation of a store on a GPU is a region with bytes that an inference reads" {
     requires curl
     python_with ctypes
     # shellcheck disable=SC2034 # start_mount's
@@ -234,7 +234,7 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     curl -s -d "$request,\"outputs\":[{\"name\":\"OUTPUT0\",\"parameters\":{\"shared_memory_region\":\"w\",
         \"shared_memory_byte_size\":64}}]}" "http://$HTTP/v2/models/simple/infer" >"$T/answer"
     assert_match "$(jq -r .error "$T/answer")" 'may only be read'
-    assert_eq "$(helpers_of "$TRITON")" '' 'who opens CUDA memory for it'
+    assert_eq "$(helpers_of "$TRITON")" '' 'helpers that open CUDA memory for it'
     rm "$M/regions/$(id -u)/w"
     stop_triton
 }
@@ -266,7 +266,7 @@ sys.stdout.buffer.write(struct.pack("<32i", *range(100, 132)))' >"$M/weights/all
     stop_triton
 }
 
-# both_inputs REGION: an inference whose inputs are 64 bytes of it
+# both_inputs REGION: an inference with 64 bytes of it as both inputs
 both_inputs() {
     local place="\"parameters\":{\"shared_memory_region\":\"$1\",\"shared_memory_byte_size\":64}"
     echo "{\"inputs\":[{\"name\":\"INPUT0\",\"shape\":[1,16],\"datatype\":\"INT32\",$place},

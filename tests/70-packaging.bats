@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What comes beside the program: completion, systemd's units, the container's entry point.
+# Files beside the program: completion, systemd's units, the container's entry point.
 #
 # bats file_tags=slow
 
@@ -9,7 +9,7 @@
 
 load helpers
 
-# complete_words WORD...: what bash offers for the last word, sorted, a line each
+# complete_words WORD...: bash's completions of the last word, sorted, a line each
 complete_words() {
     run_logged -0 env GMSFS="$GMSFS" timeout $((20 * SLOW)) bash -euc '
         PATH=$(dirname "$GMSFS"):$PATH
@@ -199,7 +199,7 @@ entry_says() { # PID REGEX
     output_of "$1" | grep -qE "$2"
 }
 
-@test "a second container takes the mounts over with what is in them, and the end of the first one is none of them" {
+@test "a second container takes the mounts over with their content, and the end of the first one ends none" {
     local first
     start_entrypoint one two
     first=$ENTRY
@@ -257,13 +257,13 @@ entry_says() { # PID REGEX
     end_entrypoint
 }
 
-@test "an update of the DaemonSet starts a pod beside the one that it replaces" {
+@test "an update of the DaemonSet starts a pod beside the old one" {
     local strategy
     strategy=$(sed -n '/^  updateStrategy:/,/^  template:/p' "$ROOT/packaging/kubernetes/daemonset.yaml" | tr -d ' ')
     assert_eq "$strategy" "$(printf '%s\n' updateStrategy: type:RollingUpdate rollingUpdate: maxSurge:1 maxUnavailable:0 template:)"
 }
 
-@test "the container's entry point says what it lacks to find GPUs" {
+@test "the container's entry point names missing requirements to find GPUs" {
     MOUNT_LINES=''
     requires no-nvidia
     run_logged ! entrypoint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench/run on the fake driver: a bench of a GPU comes to its rows. What the rows say is not judged here.
+# bench/run on the fake driver: a bench of a GPU comes to its rows. The rows are not judged here.
 #
 # bats file_tags=slow
 

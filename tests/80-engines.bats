@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Real engines over a mount of host memory, and what their releases have; `make check-engines` runs this file
-# alone. GMSFS_TEST_PYTHON names a Python for each engine, with colons between them, for engines need a Python and
-# a torch of their own.
+# Real engines over a mount of host memory, and the content of their releases; `make check-engines` runs this
+# file alone. GMSFS_TEST_PYTHON names a Python for each engine, separated by colons, for engines need a Python
+# and a torch of their own.
 #
 # bats file_tags=slow
 

@@ -2,7 +2,7 @@
 /*
  * wrap - a worker without a journal, for bench/recorded.c alone
  *
- * What the linker puts in the place of these calls (--wrap): the objects are those of the command
+ * Replacements that the linker puts for these calls (--wrap): the objects are those of the command
  * but for this one. Records are neither encoded nor kept, so nothing is held until they are
  * published.
  */

@@ -69,7 +69,7 @@ class Memory:
 
 
 class Sharer:
-    """Such a process, as a test has it."""
+    """A test's handle of such a process."""
 
     def __init__(self, ordinal=0):
         self.process = subprocess.Popen([sys.executable, __file__, str(ordinal)], stdin=subprocess.PIPE,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Engines whose processes are forks of the test, so that an engine's packages are imported once and it starts
-in seconds. vLLM and SGLang themselves start a new Python for each process on a processor.
+"""Engines that run as forks of the test, so that an engine's packages are imported once and it starts in
+seconds. Without a GPU, vLLM and SGLang themselves start a new Python for each process.
 
-An engine notes what it does in a file, and waits for orders of the test, which are files as well.
+An engine notes its progress in a file, and waits for orders of the test, which are files as well.
 """
 
 import json
@@ -17,7 +17,7 @@ from support import SCRATCH, TIMEOUT, StoreCase
 
 
 def save_entry_point(directory, line, group):
-    """What an installed package has beside it: the line by which an engine finds its plug-in."""
+    """Writes the metadata of an installed package, with the line by which an engine finds its plug-in."""
     info = os.path.join(directory, "gmsfs_test-0.dist-info")
     os.makedirs(info, exist_ok=True)
     with open(os.path.join(info, "METADATA"), "w", encoding="ascii") as file:
@@ -27,7 +27,7 @@ def save_entry_point(directory, line, group):
 
 
 def prepare(line, group):
-    """Before the engine is imported."""
+    """Makes the plug-in visible; to be called before the engine is imported."""
     directory = os.path.join(SCRATCH, f"plugin-of-{group}")
     save_entry_point(directory, line, group)
     sys.path.insert(0, directory)
@@ -35,7 +35,7 @@ def prepare(line, group):
 
 
 def fork_always():
-    """Whatever the engine asks for, multiprocessing forks from now on."""
+    """Makes multiprocessing fork from now on, even if the engine asks for another method."""
     fork = multiprocessing.get_context("fork")
     multiprocessing.get_context = lambda method=None: fork
     multiprocessing.set_start_method("fork", force=True)
@@ -43,7 +43,7 @@ def fork_always():
 
 
 def in_child(call, *arguments):
-    """For calls that start threads, which a fork of this process would lack."""
+    """Runs a call in a child: it starts threads, and later forks of this process would not have them."""
     child = os.fork()
     if not child:
         try:
@@ -57,7 +57,7 @@ def in_child(call, *arguments):
 
 
 class Fork:
-    """A child of this process with children of its own; serve(*arguments, **options) is what it does."""
+    """A child of this process with children of its own; it runs serve(*arguments, **options)."""
 
     def __init__(self, case, *arguments, **options):
         self.case = case
@@ -86,9 +86,9 @@ class Fork:
 
     # ---- in the child and its children ----------------------------------------------------------
 
-    def note(self, what, value):
+    def note(self, name, value):
         with open(self.notes, "ab", 0) as file:
-            file.write(json.dumps([what, value]).encode() + b"\n")
+            file.write(json.dumps([name, value]).encode() + b"\n")
 
     def wait_for(self, order):
         while not os.path.exists(f"{self.notes}.{order}"):
@@ -96,34 +96,34 @@ class Fork:
 
     # ---- in the test ----------------------------------------------------------------------------
 
-    def order(self, what):
-        with open(f"{self.notes}.{what}", "wb"):
+    def order(self, name):
+        with open(f"{self.notes}.{name}", "wb"):
             pass
 
-    def noted(self, what):
-        """Everything of this kind that the engine noted, in order."""
+    def noted(self, name):
+        """Returns all values of this name that the engine noted, in order."""
         try:
             with open(self.notes, encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file if line.endswith("\n")]
         except FileNotFoundError:
             return []
-        return [value for name, value in lines if name == what]
+        return [value for noted, value in lines if noted == name]
 
-    def hear(self, what, count=1):
-        """Waits for so many notes of this kind; the last one."""
+    def hear(self, name, count=1):
+        """Waits for `count` notes of this name. Returns the last one's value."""
         end = time.monotonic() + TIMEOUT
-        while len(self.noted(what)) < count:
+        while len(self.noted(name)) < count:
             if not self.is_alive() or time.monotonic() > end:
-                self.case.fail(f"the engine has no {what}: {self.text()[-4000:]}")
+                self.case.fail(f"the engine has no {name}: {self.text()[-4000:]}")
             time.sleep(0.02)
-        return self.noted(what)[count - 1]
+        return self.noted(name)[count - 1]
 
     def text(self):
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def is_alive(self):
-        """Whether the main process is; reaps it."""
+        """Returns true if the main process runs; reaps it otherwise."""
         if not self.has_ended:
             self.has_ended = os.waitpid(self.main, os.WNOHANG)[0] != 0
         return not self.has_ended

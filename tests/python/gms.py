@@ -4,19 +4,19 @@
 
   gms.py v0|v1 SOCKET OP [ARGUMENT...] OP [ARGUMENT...] ...
 
-Does one operation after the other on one connection, prints a line for those that answer something, and
-at the first that fails prints why (`refused: TEXT`, `closed`, `timeout`, `not granted`) as a line of its own
-and exits with 1. `last` as an ID is that of the newest allocation. Memory is that of the host; with
-GMSFS_TEST_DEVICE=cuda it is device 0's, and mapped as clients map it. Operations:
+Does one operation after the other on one connection and prints a line for each operation that has an answer.
+At the first failure it prints the cause (`refused: TEXT`, `closed`, `timeout`, `not granted`) on a line of
+its own and exits with 1. The ID `last` is that of the newest allocation. Memory is host memory; with
+GMSFS_TEST_DEVICE=cuda it is memory of device 0, mapped as clients map it. Operations:
 
-  both    lock TYPE [MS]        `granted TYPE`; V0 waits so many ms, -: for ever (which is also V1's way)
+  both    lock TYPE [MS]        `granted TYPE`; V0 waits at most MS ms, without a limit if -; V1 has no limit
           allocate SIZE [TAG] | allocate ID SIZE     (V0 | V1) `allocation ID SIZE ALIGNED SLOT` | -
           export ID             keeps the descriptor for write and read, `exported BYTES`
-          write OFFSET TEXT     into what was exported last
-          read OFFSET COUNT     of it, as text
+          write OFFSET TEXT     into the newest exported memory
+          read OFFSET COUNT     from the same memory, as text
           fill SEED             exports all allocations and writes a pattern into them, `filled COUNT`
           check SEED            exports all and compares, `equal COUNT`, or `differs in RANK`
-          unmap                 lets go of all that was exported
+          unmap                 unmaps and closes all exported memory
           list, free ID, commit, state (probe: a connection of its own; V1: of the checkpoint)
           say WORD, pause, until FILE, sleep-ms N, close, half-close, expect-closed
           connect               anew
@@ -45,7 +45,7 @@ class NotGranted(Exception):
 
 
 class Differs(Exception):
-    """Bytes are not those that were to be there; str() is the allocation's rank."""
+    """An allocation does not hold the expected bytes; str() is its rank."""
 
 
 # ---- memory ----------------------------------------------------------------------------------
@@ -82,8 +82,8 @@ def map_memory(descriptor, aligned_bytes, writes):
         os.close(descriptor)
 
 
-BLOCK = 1 << 20  # of a pattern, which differs from the others' in its first bytes
-PART = 64 * BLOCK  # what is moved at a time
+BLOCK = 1 << 20  # bytes of a pattern block; each block differs from the others in its first bytes
+PART = 64 * BLOCK  # bytes copied at a time
 
 
 def pattern(seed, rank, count):
@@ -304,9 +304,9 @@ class Tool:
     def op_abort(self):
         self.connection.abort()
 
-    def checkpoint(self, what, *arguments):
+    def checkpoint(self, method, *arguments):
         with V1(self.path) as connection:
-            print("checkpoint", *getattr(connection, what)(*arguments))
+            print("checkpoint", *getattr(connection, method)(*arguments))
 
     def op_prepare(self):
         self.checkpoint("prepare_checkpoint")

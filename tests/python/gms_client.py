@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of the GMS protocols, V0 and V1, for the tests.
 
-It is stricter than the clients that engines use: every answer must have the type and exactly the fields
-that the protocol gives it, in their order and in the shortest form (what was decoded is encoded again and
-has to give the same bytes), and a descriptor where one is due, and nowhere else. It can also send what no
-client sends. Everything that waits has a limit, so that no test can hang.
+It is stricter than the clients that engines use. Every answer must have the type and exactly the fields of
+the protocol, in order and in the shortest form (the decoded answer is encoded again and must give the same
+bytes), and a descriptor only where the protocol says so. It can also send invalid requests. Every wait has a
+limit, so that no test can hang.
 """
 
 import array
@@ -133,7 +133,7 @@ def fields_of(schemas, name):
 
 
 class BadAnswer(AssertionError):
-    """The server sent what the protocol does not allow."""
+    """The server violated the protocol."""
 
 
 class Closed(Exception):
@@ -158,7 +158,7 @@ def encode(message):
 
 
 def decode(payload, schemas):
-    """The message of an answer, which must be one of `schemas`, to the byte."""
+    """Returns the message of an answer, which must follow one of `schemas` to the byte."""
     try:
         message = msgpack.unpackb(payload, raw=False)
     except Exception as error:
@@ -182,21 +182,21 @@ def check_fields(schemas, name, message):
         check_value(schemas, f"{name}.{field}", message[field], kind)
 
 
-def check_value(schemas, what, value, kind):
+def check_value(schemas, name, value, kind):
     if kind.endswith("?"):
         if value is None:
             return
         kind = kind[:-1]
     if kind.startswith("["):
         if not isinstance(value, list):
-            raise BadAnswer(f"{what} is no list: {value!r:.200}")
+            raise BadAnswer(f"{name} is no list: {value!r:.200}")
         for item in value:
             if kind[1:-1] in schemas:
                 check_fields(schemas, kind[1:-1], item)
             else:
-                check_value(schemas, what, item, kind[1:-1])
+                check_value(schemas, name, item, kind[1:-1])
     elif type(value) is not PYTHON_TYPES[kind]:
-        raise BadAnswer(f"{what} is {value!r:.200}, expected {kind}")
+        raise BadAnswer(f"{name} is {value!r:.200}, expected {kind}")
 
 
 # ---- connections -----------------------------------------------------------------------------
@@ -212,18 +212,18 @@ class Answer:
 
 
 class Connection:
-    """What both versions share: frames, descriptors, and limits on every wait."""
+    """The base of both versions: frames, descriptors, and limits on every wait."""
 
     answers = {}
     error_field = ""
 
     def __init__(self, at, timeout=TIMEOUT, retry=0):
-        """`at` is a path, or a socket that is connected; `retry` is how many seconds a server that is
-        not there yet is waited for."""
+        """`at` is a path or a connected socket; `retry` is the time to wait for the server to start, in
+        seconds."""
         self.timeout = timeout
         self._data = bytearray()
-        self._position = 0  # of the first byte of _data in all that came
-        self._descriptors = []  # (position of the last byte that came with it, descriptor)
+        self._position = 0  # of the first byte of _data, in bytes received since the start
+        self._descriptors = []  # (position of the last byte received with it, descriptor)
         if isinstance(at, socket.socket):
             self.socket = at
         else:
@@ -250,7 +250,8 @@ class Connection:
     # -- out --
 
     def send_raw(self, data, descriptors=()):
-        """Bytes as they are. A server that has closed is no error: its answer tells."""
+        """Sends the bytes unchanged. A connection closed by the server is no error here: the next receive()
+        reports it."""
         self.socket.settimeout(self.timeout)
         try:
             if descriptors:
@@ -262,7 +263,7 @@ class Connection:
             pass
 
     def send_some(self, data):
-        """What the server takes without waiting: the bytes sent, which may be none."""
+        """Sends without waiting. Returns the number of bytes that the server took, perhaps 0."""
         self.socket.settimeout(0)
         try:
             return self.socket.send(data, socket.MSG_NOSIGNAL)
@@ -307,7 +308,7 @@ class Connection:
             self._receive_some(end)
 
     def receive(self, timeout=None):
-        """The next payload and its descriptors, whatever they are."""
+        """Returns the next payload and its descriptors, unchecked."""
         end = time.monotonic() + (self.timeout if timeout is None else timeout)
         self._need(4, end)
         count = 4 + struct.unpack(">I", self._data[:4])[0]
@@ -320,8 +321,8 @@ class Connection:
         return payload, [descriptor for _, descriptor in mine]
 
     def answer(self, descriptor=False, timeout=None):
-        """The next answer, held against the protocol; an error_response is one, too. With `descriptor` it
-        must bring one, unless it is an error."""
+        """Returns the next answer, checked against the protocol; it may be an error_response. With
+        `descriptor`, any other answer must carry one."""
         payload, descriptors = self.receive(timeout)
         try:
             message = decode(payload, self.answers)
@@ -375,7 +376,7 @@ class Connection:
         raise BadAnswer(f"an answer where none was due: {payload[:300]!r}")
 
     def is_closed(self):
-        """Whether the server has closed; for waiting until it has."""
+        """Returns true if the server has closed the connection; a condition to wait for."""
         self.socket.setblocking(False)
         try:
             return self.socket.recv(1, socket.MSG_PEEK) == b""
@@ -432,7 +433,7 @@ class V0(Connection):
         return message
 
     def lock(self, lock_type, timeout_ms=None):
-        """What was granted, or None when the time was over."""
+        """Returns the granted lock type, or None after a timeout."""
         self.ask(lock_type, timeout_ms)
         return self.granted()["granted_lock_type"]
 

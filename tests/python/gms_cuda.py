@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The CUDA driver and NVML as GMS clients use them, by ctypes: a descriptor that came over a socket is
-imported, mapped and given access. Also what these libraries say of a GPU, for a shell:
+imported, mapped and given access. Also prints these libraries' facts about a GPU, for a shell:
 
   gms_cuda.py uuid ORDINAL         the driver's, as GPU-…
   gms_cuda.py nvml-uuid INDEX      NVML's, by which V0's clients find their socket

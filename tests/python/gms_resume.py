@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the GMS sockets (V0) whose worker is killed while it asks.
+"""A client of the GMS sockets (V0); the test kills the worker during its requests.
 
-  gms_resume.py halves SOCKET DIRECTORY   sends frames in two halves: says `half N` between them, and goes on
-                                          when DIRECTORY/N is there
-  gms_resume.py churn SOCKET SECONDS|FILE  a writer that asks without a pause, one by one and many
-                                          ahead, for so long, or until FILE is there; what is done twice
-                                          or not at all shows in slots, keys and lists
-  gms_resume.py read SOCKET SECONDS       a reader that exports and looks at everything again and again
-  gms_resume.py long SOCKET DIRECTORY     asks for a list longer than sockets take, reads a part of it,
-                                          says `begun`, and reads the rest when DIRECTORY/0 is there: says
+  gms_resume.py halves SOCKET DIRECTORY   sends frames in two halves: prints `half N` between them, and sends
+                                          the second half when DIRECTORY/N exists
+  gms_resume.py churn SOCKET SECONDS|FILE  a writer that sends requests without a pause, one by one and many
+                                          ahead, for SECONDS or until FILE exists; a request done twice or
+                                          not at all shows in slots, keys and lists
+  gms_resume.py read SOCKET SECONDS       a reader that exports and reads everything again and again
+  gms_resume.py long SOCKET DIRECTORY     asks for a list longer than a socket's buffer, reads a part of it,
+                                          prints `begun`, reads the rest when DIRECTORY/0 exists, and prints
                                           `whole` or `closed`
 """
 

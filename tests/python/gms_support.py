@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the GMS sockets share: connections to the stores of the mount that tests/66-gms.bats
-made, stores in each state, shells that use the same stores as files, and conditions to wait for.
+"""Shared by the tests of the GMS sockets: connections to the stores of the mount made by tests/66-gms.bats,
+stores in each state, shells that use the same stores as files, and conditions to wait for.
 
 The stores are `weights` and `kv_cache` of one mount, so every test begins by making both EMPTY."""
 
@@ -47,7 +47,7 @@ def device():
 
 @functools.cache
 def v0_path(store="weights"):
-    """By the GPU's UUID, whichever it is."""
+    """Returns the socket's path, which contains the GPU's UUID."""
     found = glob.glob(os.path.join(SOCKETS, f"gms_*{bare_uuid()}_{store}.sock"))
     if len(found) != 1:
         raise AssertionError(f"{len(found)} V0 sockets of {store}: {os.listdir(SOCKETS)}")
@@ -72,15 +72,15 @@ def store_file(store, name):
         return file.read()
 
 
-def wait_until(condition, what, seconds=TIMEOUT):
-    """Until condition() is true, which it returns; `what` says what did not become so."""
+def wait_until(condition, text, seconds=TIMEOUT):
+    """Waits for a true result of condition() and returns it; `text` names the condition in the error."""
     end = time.monotonic() + seconds
     while True:
         found = condition()
         if found:
             return found
         if time.monotonic() > end:
-            raise AssertionError(f"still not so after {seconds} s: {what}")
+            raise AssertionError(f"still not so after {seconds} s: {text}")
         time.sleep(0.005)
 
 
@@ -102,7 +102,7 @@ class Shell:
         self._until(b"up\n")
 
     def _until(self, *ends, timeout=TIMEOUT):
-        """What was printed up to a line that begins as one of `ends`; both."""
+        """Waits for a line that begins with one of `ends`. Returns (the output before it, that line)."""
         limit = time.monotonic() + timeout
         while True:
             lines = self._out.split(b"\n")
@@ -124,16 +124,16 @@ class Shell:
         self.process.stdin.flush()
 
     def finish(self, timeout=TIMEOUT):
-        """(output, exit status) of what was begun."""
+        """Waits for the end of the begun line. Returns (output, exit status)."""
         text, last = self._until(b"[", timeout=timeout)
         return text, int(last.strip("[]"))
 
     def waits(self):
-        """Whether what was begun still has no end."""
+        """Returns true while the begun line has not ended."""
         return not self._out and not select.select([self.process.stdout], [], [], 0)[0]
 
     def do(self, line):
-        """Does something that has to succeed; what it printed."""
+        """Runs a line that has to succeed. Returns its output."""
         self.begin(line)
         text, status = self.finish()
         if status:
@@ -238,7 +238,7 @@ class GmsCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def logs(self, *expected, store="weights"):
-        """What is done meanwhile logs exactly these events, in the end."""
+        """Checks that the body logs exactly these events, at the latest 2 s after it."""
         before = self.events(store)
         yield
         wanted = list(expected)
@@ -278,7 +278,7 @@ class GmsCase(unittest.TestCase):
         wait_until(lambda: self.probe(store) == V0_EMPTY, f"{store} is empty")
 
     def fill(self, writer):
-        """Two allocations and an entry of each; their ids."""
+        """Makes two allocations with an entry each. Returns their ids."""
         first = writer.allocate(4096, "weights")["allocation_id"]
         second = writer.allocate(PIECE + 1, "kv")["allocation_id"]
         writer.put("first", first, 16, b"one")
@@ -286,7 +286,7 @@ class GmsCase(unittest.TestCase):
         return first, second
 
     def commit_content(self, store="weights"):
-        """COMMITTED, by V0, with what fill() makes; the ids."""
+        """Makes the store COMMITTED, by V0, with the content of fill(). Returns the ids."""
         writer = self.session("rw", store)
         ids = self.fill(writer)
         self.assertTrue(writer.commit())
@@ -296,7 +296,7 @@ class GmsCase(unittest.TestCase):
         return ids
 
     def seal_content(self, store="weights"):
-        """LAYOUT_COMMITTED, with what fill() makes; the ids."""
+        """Makes the store LAYOUT_COMMITTED with the content of fill(). Returns the ids."""
         writer = self.session("rw", store)
         ids = self.fill(writer)
         writer.commit_layout()
@@ -305,7 +305,7 @@ class GmsCase(unittest.TestCase):
         return ids
 
     def commit_content_v1(self, store="weights", ids=("a", "b")):
-        """COMMITTED, by V1, with pieces of these names; nobody holds it afterwards."""
+        """Makes the store COMMITTED, by V1, with pieces of these names; no session remains."""
         writer = self.session_v1("rw", store)
         for name in ids:
             writer.allocate(name, PIECE)
@@ -313,13 +313,14 @@ class GmsCase(unittest.TestCase):
         writer.close()
         self.wait_state("COMMITTED", store)
 
-    # The states as others find them, each with who holds it.
+    # The states as a second client finds them, each with its holder.
 
     STATES = ("EMPTY", "RW by V0", "RW by V1", "RW by a file", "RW_DATA", "COMMITTED", "RO by V0",
               "RO by V1", "RO by a file", "LAYOUT_COMMITTED")
 
     def make_state(self, name, store="weights"):
-        """One of STATES; what holds it, or None. The states of committed content have that of fill()."""
+        """Brings the store into one of STATES; committed states have the content of fill(). Returns the
+        holder, or None."""
         if name == "EMPTY":
             return None
         if name == "RW by V0":
@@ -346,7 +347,7 @@ class GmsCase(unittest.TestCase):
 
     @contextlib.contextmanager
     def in_state(self, name, store="weights"):
-        """The store in this state, and empty again afterwards, whatever was done to it."""
+        """Runs the body with the store in this state, and empties the store afterwards."""
         holder = self.make_state(name, store)
         with self.subTest(state=name):
             yield holder
@@ -380,7 +381,7 @@ def worker_descriptors():
 
 
 def connection_bytes():
-    """Memory of what has come from clients and is not served: the keeper holds it."""
+    """Returns the bytes of the memory in which the keeper holds requests that are not served yet."""
     directory = f"/proc/{KEEPER}/fd"
     for number in os.listdir(directory):
         path = os.path.join(directory, number)
@@ -389,7 +390,7 @@ def connection_bytes():
     raise AssertionError("the keeper has no memory of connections")
 
 
-CLIENT_MESSAGES = {  # what requests hold where a test does not care
+CLIENT_MESSAGES = {  # default values of request fields
     "lock_type": "ro",
     "timeout_ms": 0,
     "expected_identity": None,
@@ -428,7 +429,7 @@ def sample_answer(schemas, type_):
 
 
 def refusal_v1(text):
-    """What V1 answers where it refuses with this text."""
+    """Returns V1's answer for a refusal with this text."""
     return gms_client.encode({"type": "error_response", "message": text, "out_of_memory": False})[4:]
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gmsfs.graphs asks of torch, played on the memory of a pool that this process can touch.
+"""A fake of the parts of torch that gmsfs.graphs uses, over pool memory that this process can touch.
 
-As torch does, it asks the library's two functions for segments, caches blocks in memory pools, keeps a
-pool's segments while a graph or a tensor has them, and gives each stream a workspace at its first product,
-from the pool that is current then. A graph is the list of what was launched; replayed, it does that again
-at the same addresses. So what is wrong with the memory behind an address shows in the bytes.
+Like torch, the fake gets segments from the library's two functions, caches blocks in memory pools, keeps a
+pool's segments while a graph or a tensor uses them, and gives each stream a workspace at its first matrix
+product, from the pool that is current then. A graph is the list of its launches; a replay runs them again
+at the same addresses. Wrong memory behind an address therefore shows as wrong bytes.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def pair():
 
 
 class Cache:
-    """What torch keeps of one memory pool: a block is a whole segment."""
+    """The cache of one memory pool, as in torch; each block is a whole segment."""
 
     def __init__(self, fake):
         self.fake = fake
@@ -80,7 +80,7 @@ class MemPool:
 
 
 class Tensor:
-    """nbytes bytes of a block, or of memory that is somebody else's."""
+    """nbytes bytes of a block, or of memory that this fake does not own (cache=None)."""
 
     def __init__(self, address, nbytes, cache=None):
         self.address, self.nbytes, self.cache = address, nbytes, cache
@@ -125,7 +125,7 @@ class Fake:
         self.under_way = 0  # captures
         self.most_under_way = 0
 
-    # ---- what gmsfs.graphs calls --------------------------------------------------------------
+    # ---- called by gmsfs.graphs ---------------------------------------------------------------
 
     def device(self):
         return contextlib.nullcontext()
@@ -206,7 +206,7 @@ class Fake:
                 return f"a tensor of {one.nbytes} bytes"
         return ""
 
-    # ---- what a model calls -------------------------------------------------------------------
+    # ---- called by a model --------------------------------------------------------------------
 
     def empty(self, nbytes):
         cache = self.state.cache

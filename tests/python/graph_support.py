@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of gmsfs.graphs share: pools over memory that this process can touch, with graph_fake in
-torch's place."""
+"""Shared by the tests of gmsfs.graphs: pools over memory that this process can touch, with graph_fake for
+torch."""
 
 import os
 import random
@@ -17,7 +17,7 @@ CHUNK = 2 << 20
 LARGEST = 3 * CHUNK
 SHAPES = [LARGEST * part // 24 for part in range(1, 25)]
 ROOM = 64 << 20
-ON_GPU = "GMSFS_TEST_ORDINAL" in os.environ  # a fake one, whose addresses are of this process
+ON_GPU = "GMSFS_TEST_ORDINAL" in os.environ  # a fake GPU; its addresses are addresses of this process
 
 
 class Interface:
@@ -27,7 +27,7 @@ class Interface:
 
 
 def by_address(segment, name, shape):
-    """What NumPy does not do with GPU memory."""
+    """Returns an array over GPU memory, which NumPy alone refuses."""
     return numpy.asarray(Interface(segment)).view(name).reshape(shape)
 
 
@@ -40,8 +40,8 @@ class GraphCase(StoreCase):
             self.patch(graph_rows, "_by_numpy", by_address)
         self.pools = []
 
-    def patch(self, *what):
-        patch = mock.patch.object(*what)
+    def patch(self, *arguments):
+        patch = mock.patch.object(*arguments)
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -71,7 +71,7 @@ class GraphCase(StoreCase):
         return capture
 
     def check(self, pool, shapes, rounds=1):
-        """Replays in any order, with inputs that change, give what eager work does."""
+        """Replays in random order, with changing inputs, and compares with eager work."""
         for _ in range(rounds):
             for nbytes in random.sample(list(shapes), len(shapes)):
                 data = (random.randbytes(4099) * (nbytes // 4099 + 1))[:nbytes]

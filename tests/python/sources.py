@@ -152,14 +152,14 @@ class Release:
 
 
 def names_of(node):
-    """What a statement binds."""
+    """Returns the names that a statement binds."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, ast.Assign):
         return [target.id for target in node.targets if isinstance(target, ast.Name)]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return [node.target.id]
-    if isinstance(node, ast.If):  # "if TYPE_CHECKING:" declares what __getattr__ of the module makes
+    if isinstance(node, ast.If):  # "if TYPE_CHECKING:" declares names made by the module's __getattr__
         return [name for one in node.body if isinstance(one, ast.AnnAssign) for name in names_of(one)]
     if isinstance(node, ast.ImportFrom):
         return [alias.asname or alias.name for alias in node.names]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in for SGLang where it is not installed: the modules, functions and arguments that
-gmsfs.sglang needs, as SGLang 0.5.17 and 0.5.23 have them, around a model of one layer.
+"""A stub of SGLang for machines without it: the modules, functions and arguments that gmsfs.sglang needs, as
+in SGLang 0.5.17 and 0.5.23, around a model of one layer.
 
-tests/python/test_contract.py holds those names against SGLang itself.
+tests/python/test_contract.py compares these names with SGLang itself.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def install(directory, version):
 
 
 def remove():
-    """Takes it away, and what gmsfs has made for it."""
+    """Removes the stub and the gmsfs modules made for it."""
     for name in list(sys.modules):
         if name.partition(".")[0] == "sglang" or name.startswith("gmsfs.sglang"):
             del sys.modules[name]
@@ -61,7 +61,8 @@ def remove():
 
 
 def load_plugins():
-    """Each plugin, and then the hooks; what fails is logged, which here is kept, and startup goes on."""
+    """Loads each plugin, then applies the hooks. As in SGLang, a failure is logged, here in a list, and
+    startup continues."""
     registry = sys.modules["sglang.srt.plugins.hook_registry"].HookRegistry
     if registry.loaded:
         return
@@ -192,7 +193,7 @@ def make_adapters():
 
 
 class Layer(torch.nn.Module):
-    """Two weights, one of which is tied, and a buffer; what SGLang does after a load is its own method."""
+    """Two weights, one of them tied, and a buffer; SGLang's work after a load is a method of its own."""
 
     def __init__(self, size):
         super().__init__()

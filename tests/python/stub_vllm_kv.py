@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in for vLLM around its KV connector: the names that gmsfs.vllm.kv needs, as vLLM 0.32 has them,
-and an engine that has blocks and no model: a token's entry in the cache is made from all tokens up to it.
+"""A stub of vLLM around its KV connector: the names that gmsfs.vllm.kv needs, as in vLLM 0.32, and an engine
+with blocks but without a model: a token's entry in the cache is computed from all tokens up to it.
 
-tests/python/test_contract.py holds those names against vLLM itself.
+tests/python/test_contract.py compares these names with vLLM itself.
 """
 
 import abc
@@ -226,7 +226,7 @@ def config(path, nbytes=1 << 20, rank="", **changes):
 
 
 def entries(tokens):
-    """What the cache of each layer has for a sequence, a row for each token."""
+    """Returns each layer's cache entries for a sequence, a row for each token."""
     made = torch.empty(len(SHAPES), len(tokens), 16, dtype=torch.uint8)
     seen = hashlib.sha256()
     for at, token in enumerate(tokens):
@@ -267,8 +267,8 @@ class Engine:
         self.count = 0
 
     def generate(self, tokens, more=0, chunk=6):
-        """Computes a request in steps of `chunk` tokens, and then `more` one by one. Returns how many tokens
-        came from the tier. What is in the pools is checked at the end."""
+        """Computes a request in steps of `chunk` tokens, then `more` tokens one by one, and checks the
+        pools' content. Returns the number of tokens that came from the tier."""
         self.count += 1
         request = Request(f"request {self.count}", tokens, hash_of)
         blocks = [self.free.pop() for _ in range(-(-len(tokens) // BLOCK))]

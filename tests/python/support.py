@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of python/gmsfs share: a store of their own on the mount that tests/64-python.bats
-made, safetensors files, and the gmsfs command."""
+"""Shared by the tests of python/gmsfs: a store for each test on the mount made by tests/64-python.bats,
+safetensors files, and the gmsfs command."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ TIMEOUT = 240 * int(os.environ.get("GMSFS_TEST_SLOW", "1"))
 
 
 def command(*arguments):
-    """`gmsfs ...`, which must succeed; what it prints."""
+    """Runs `gmsfs ...`, which must succeed. Returns its output."""
     done = subprocess.run(
         [COMMAND, *arguments],
         stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def command(*arguments):
 
 
 def python(program, *arguments):
-    """A Python program in a process of its own, which must succeed; what it prints."""
+    """Runs a Python program in a process of its own, which must succeed. Returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,
@@ -85,7 +85,7 @@ class StoreCase(unittest.TestCase):
         self.wait_until(gone, "the test left a session behind")
 
     def wait_until(self, condition, otherwise):
-        """For what the end of a process does: the kernel tells the daemon a moment later."""
+        """Waits, e.g. for the effects of a process's end: the kernel tells the daemon a moment later."""
         end = time.monotonic() + TIMEOUT / 6
         while not condition():
             self.assertLess(time.monotonic(), end, otherwise)

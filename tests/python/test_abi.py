@@ -68,7 +68,7 @@ CONSTANTS = {
 
 
 def questions():
-    """(what a C program prints, what it should print)"""
+    """Returns (statements of a C program that print facts, the lines expected from it)."""
     lines, want = [], []
     for name, structure in STRUCTURES.items():
         lines.append(f'printf("{name} %zu\\n", sizeof({name}));')

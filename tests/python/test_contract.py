@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every name and argument of an engine that this package holds on to is in the engine's releases. Needs the
-package index, or what an earlier run kept in GMSFS_TEST_SOURCES."""
+"""Every name and argument of an engine that this package uses exists in the engine's releases. Needs the
+package index, or the sources that an earlier run saved in GMSFS_TEST_SOURCES."""
 
 import os
 import unittest

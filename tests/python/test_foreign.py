@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metadata that anybody wrote: never a view beyond its allocation, always a clear error."""
+"""Metadata from untrusted writers: never a view beyond its allocation, always a clear error."""
 
 import json
 import random
@@ -17,7 +17,7 @@ def value(dtype="torch.uint8", shape=(1,), **more):
 
 
 def error_of(text, offset=0, size=SIZE):
-    """What is said of a tensor with this value in an allocation of `size` bytes, or ""."""
+    """Returns the error for a tensor with this value in an allocation of `size` bytes, or "" if valid."""
     try:
         layout.specs("/store", [layout.Entry("t", 0, offset, text)], [size])
     except gmsfs.BadMetadata as error:

@@ -23,7 +23,7 @@ from gms_support import (
 
 STATE_REQUEST = {"type": "get_lock_state_request"}
 
-# What is no value of this type. None belongs to those that have no `?`.
+# Values that are invalid for a type. None is invalid too, for types without `?`.
 WRONG = {
     "int": (1.0, "1", b"1", True, False, [], {}, msgpack.ExtType(1, b"x")),
     "text": (1, b"text", True, 1.5, [], {}, msgpack.ExtType(1, b"x")),
@@ -61,7 +61,7 @@ UNDECODABLE = {
     "a type that is nil": pack({"type": None}),
     "a type that is an integer": pack({"type": 7}),
     "a type that is bytes": pack({"type": b"commit_request"}),
-    "a type that nobody knows": pack({"type": "delete_everything_request"}),
+    "an unknown type": pack({"type": "delete_everything_request"}),
     "the empty type": pack({"type": ""}),
     "a type in capitals": pack({"type": "COMMIT_REQUEST"}),
     "a type with a NUL": pack({"type": "commit_request\0"}),
@@ -88,12 +88,12 @@ class V0Frames(GmsCase):
         self.assertIn(self.probe()["state"], ("EMPTY", "RW"))
 
     def test_what_cannot_be_decoded_ends_the_connection_without_an_answer(self):
-        for what, payload in UNDECODABLE.items():
-            with self.subTest(first=what):
+        for name, payload in UNDECODABLE.items():
+            with self.subTest(first=name):
                 client = self.connect()
                 client.send_raw(frame(payload))
                 client.expect_closed()
-            with self.subTest(in_a_session=what):
+            with self.subTest(in_a_session=name):
                 client = self.open_session()
                 client.send_raw(frame(payload))
                 client.expect_closed()
@@ -144,7 +144,7 @@ class V0Frames(GmsCase):
 
     TEXT_REQUEST, TEXT_FIELD = "metadata_get_request", "key"
 
-    # -- what is unusual, and right --
+    # -- unusual but valid --
 
     def test_longer_forms_than_needed_are_taken(self):
         client = self.connect()
@@ -281,7 +281,7 @@ class V1Frames(V0Frames):
                 self.wait_state("EMPTY")
 
     def test_a_descriptor_that_a_client_sends_is_closed(self):
-        """And ends the connection."""
+        """It also ends the connection."""
         client = self.open_session()
         read_end, write_end = os.pipe()
         with gms_client.owned(read_end):
@@ -335,7 +335,7 @@ class Floods(GmsCase):
 
     @staticmethod
     def push(connection, data, at):
-        """As much as is taken at once."""
+        """Sends from `at` as much as the server takes at once. Returns the new position."""
         while at < len(data):
             taken = connection.send_some(data[at : at + 65536])
             if not taken:
@@ -411,7 +411,7 @@ class Floods(GmsCase):
             self.flood(client, encode({"type": "metadata_get_request", "key": "large"}) * 1000, 1 << 20)
         self.served_meanwhile()
         self.assertLess(worker_anonymous_bytes() - before, 400 << 20)
-        # It goes on as soon as somebody reads.
+        # The answers continue as soon as the client reads.
         for _ in range(20):
             self.assertEqual(len(clients[0].result("metadata_get_response")["value"]), 1 << 20)
         for client in clients:
@@ -478,7 +478,7 @@ class Floods(GmsCase):
         wait_until(lambda: self.probe()["waiting_writers"] == 20, "20 writers wait")
         for reader in readers:
             reader.close()
-        while waiters:  # who was first to ask is not who was first to connect
+        while waiters:  # the first to ask is not always the first to connect
             granted = select.select([waiter.socket for waiter in waiters], [], [], 30)[0]
             self.assertEqual(len(granted), 1)
             waiter = next(waiter for waiter in waiters if waiter.socket is granted[0])

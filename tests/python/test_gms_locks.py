@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V0: who is granted the lock in each state, who waits, for how long, and what is said about it."""
+"""GMS V0: the lock requests that are granted in each state, those that wait, their time limits and errors."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import gms_client
 from gms_client import V0, encode
 from gms_support import GmsCase, v0_path, wait_until
 
-# What is granted at once in a state; nothing where it has to wait.
+# state: {requested lock: lock granted at once}; a request that has to wait is absent.
 GRANTS = {
     "EMPTY": {"rw": "rw", "rw_or_ro": "rw", "auto": "rw", "rw_data_or_rw": "rw"},
     "RW by V0": {},
@@ -174,7 +174,7 @@ class Reports(GmsCase):
                 self.events()
         self.assertEqual(reader.lock_state()["ro_session_count"], 1)
         self.waiting("rw").close()
-        wait_until(lambda: self.probe()["waiting_writers"] == 0, "nobody waits")
+        wait_until(lambda: self.probe()["waiting_writers"] == 0, "no writer waits")
 
 
 class Waiting(GmsCase):
@@ -333,7 +333,7 @@ class Timeouts(GmsCase):
     def test_who_did_not_get_it_in_time_does_not_wait_any_more(self):
         holder = self.session("rw")
         self.assertIsNone(self.v0().lock("rw", 50))
-        wait_until(lambda: self.probe()["waiting_writers"] == 0, "nobody waits")
+        wait_until(lambda: self.probe()["waiting_writers"] == 0, "no writer waits")
         self.assertEqual(self.waiters(), 0)
         holder.close()
         self.wait_state("EMPTY")
@@ -346,7 +346,7 @@ class Timeouts(GmsCase):
 
 
 class Leaving(GmsCase):
-    """Who goes away while it waits is forgotten at once, and never granted."""
+    """A waiter that disconnects leaves the queue at once and is never granted the lock."""
 
     def leave(self, how, lock_type):
         holder = self.session("rw")
@@ -409,7 +409,7 @@ class Leaving(GmsCase):
 
 
 class Endings(GmsCase):
-    """Whatever ends the connection ends the session."""
+    """Every end of the connection ends the session."""
 
     def end(self, client, how):
         if how == "close":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V0 and V1: what is done very often leaves the store serving and the daemon as it was. The counts here
-are for seconds; `make soak GMS=1` has the large ones."""
+"""GMS V0 and V1: after very many repetitions the store still serves and the daemon has not grown. The counts
+here take seconds; `make soak GMS=1` runs the large ones."""
 
 import os
 import random
@@ -27,13 +27,13 @@ FRAMES = int(os.environ.get("GMSFS_TEST_GMS_FRAMES", "4000"))
 CONNECTS = int(os.environ.get("GMSFS_TEST_GMS_CONNECTS", "1000"))
 EXPORTS = int(os.environ.get("GMSFS_TEST_GMS_EXPORTS", "1000"))
 
-WARM_UP = 200  # so many of a kind are not counted: the first ones fill what is kept for the next
-KEPT_BYTES = 4 << 20  # of the heap may be more in use afterwards, whatever the count
-LOOK_AFTER = 500  # connections the store is looked at, and a fence lifted
+WARM_UP = 200  # repetitions before the count begins: the first ones fill the daemon's caches
+KEPT_BYTES = 4 << 20  # most bytes that the heap may grow by, for any count
+LOOK_AFTER = 500  # connections between two looks at the store, each of which lifts a fence
 
-ANSWER_SECONDS = 0.02  # that a random request is waited for: some wait for what does not come
+ANSWER_SECONDS = 0.02  # wait for the answer to a random request: some requests block without an end
 
-ANY = {  # what a random request has in its fields
+ANY = {  # values of the fields of a random request
     "int": (0, 1, -1, PIECE, PIECE - 1, PIECE + 1, 64 << 20, 2**31, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)),
     "text": ("", "a", "b", "c", "/", "..", "\0", "x" * 300, "x" * 70000, "\N{BRAIN}", "no-such-id"),
     "bytes": (b"", b"value", bytes(5000), bytes(1 << 20)),
@@ -48,26 +48,26 @@ class ManyCase(GmsCase):
         """Descriptors and private memory of each process of the daemon, to compare with."""
         return {name: (descriptors(pid), anonymous_bytes(pid)) for name, pid in PROCESSES.items()}
 
-    def assert_as(self, before, what):
-        """The daemon has neither descriptors nor memory more than when it was looked at."""
-        print(what)
+    def assert_as(self, before, label):
+        """Fails if the daemon has more descriptors, or KEPT_BYTES more memory, than `before`."""
+        print(label)
         for name, pid in PROCESSES.items():
             files, held = before[name]
             wait_until(lambda pid=pid, files=files: descriptors(pid) <= files,
-                       f"{name} has {files} descriptors again after {what}")
+                       f"{name} has {files} descriptors again after {label}")
             grown = anonymous_bytes(pid) - held
             print(f"    {name}: descriptors {files}, then {descriptors(pid)}; memory {grown >> 10:+} KiB")
-            if not os.environ.get("SANITIZE"):  # which keeps what is freed for a while
-                self.assertLess(grown, KEPT_BYTES, f"{name} after {what}")
+            if not os.environ.get("SANITIZE"):  # a sanitizer frees memory late
+                self.assertLess(grown, KEPT_BYTES, f"{name} after {label}")
 
-    def do_many(self, what, count, do):
+    def do_many(self, label, count, do):
         for at in range(WARM_UP):
             do(at)
         before = self.look()
         start = time.monotonic()
         for at in range(count):
             do(at)
-        self.assert_as(before, f"{count} {what} in {time.monotonic() - start:.1f} s")
+        self.assert_as(before, f"{count} {label} in {time.monotonic() - start:.1f} s")
 
 
 class Many(ManyCase):
@@ -107,22 +107,22 @@ class Many(ManyCase):
 
 
 class Random(ManyCase):
-    """Frames that were damaged, by a seed that is told."""
+    """Randomly damaged frames, by a seed that is printed."""
 
     def damaged(self, rng, payload):
         data = bytearray(payload)
         for _ in range(rng.choice((1, 1, 2, 5))):
-            what = rng.randrange(6)
+            change = rng.randrange(6)
             at = rng.randrange(len(data)) if data else 0
-            if what == 0 and data:
+            if change == 0 and data:
                 data[at] = rng.randrange(256)
-            elif what == 1:
+            elif change == 1:
                 data[at:at] = rng.randbytes(rng.randrange(1, 9))
-            elif what == 2:
+            elif change == 2:
                 del data[at : at + rng.randrange(1, 9)]
-            elif what == 3:
+            elif change == 3:
                 data[at:at] = rng.choice((b"\xc0", b"\xdf\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x81"))
-            elif what == 4 and data:
+            elif change == 4 and data:
                 data[at] ^= 1 << rng.randrange(8)
             else:
                 data = bytearray(rng.randbytes(rng.randrange(64)))
@@ -174,8 +174,8 @@ class Random(ManyCase):
         return sample(requests, name, **fields)
 
     def is_taken(self, client, data, seconds):
-        """Sends, and takes what answers there are, whatever they are. What is not answered in time waits, and
-        goes with the connection; without any time it is answered while the next is on its way."""
+        """Sends a request and reads any answer. Returns false if none comes in `seconds`: the request then
+        waits, and is dropped with the connection. With 0 seconds, later calls read the answers."""
         self.sent += 1
         try:
             client.send_raw(data)

@@ -125,7 +125,7 @@ class Locks(Mixed):
                 os.close(open_now("lock", os.O_RDONLY))
             self.assertIsNone(self.v0().lock("ro", 0))
             self.close_all()
-            wait_until(lambda: self.waiters() == 0, "nobody waits")
+            wait_until(lambda: self.waiters() == 0, "no client waits")
             self.make_empty("weights")
 
     def test_a_session_at_a_socket_is_nobody_elses(self):

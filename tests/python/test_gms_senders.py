@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that several processes use: whose exit a successor of sealed memory waits for, and descriptors
-that come where none or one is due."""
+"""Connections shared by several processes: the exits that a successor of sealed memory waits for, and
+messages that carry unexpected descriptors."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ class Process:
             os._exit(1)
 
     def result(self):
-        """What it returned, when it has done it."""
+        """Waits for the process's function and returns its result."""
         if not select.select([self._said], [], [], TIMEOUT)[0]:
             raise TimeoutError("a process did not get so far")
         text = os.read(self._said, 4096).decode()
@@ -68,7 +68,7 @@ class Process:
 
 
 def end_orphan(watch):
-    """By its pidfd; returns when it is gone."""
+    """Kills a process by its pidfd, and returns after its end."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(watch, signal.SIGKILL)
     select.select([watch], [], [], TIMEOUT)
@@ -83,7 +83,7 @@ class Senders(GmsCase):
         return sorted(json.loads(store_file("weights", "info"))["may_write"])
 
     def started(self):
-        """A writer with one allocation, whose id it is."""
+        """Opens a writer with one allocation. Returns (writer, allocation id)."""
         writer = self.session("rw")
         return writer, writer.allocate(4096)["allocation_id"]
 
@@ -142,8 +142,8 @@ class Senders(GmsCase):
         writer.close()
 
     def take_over(self, begun):
-        """Of a process that has the memory, which has connected and sent the beginning of a handshake:
-        nobody is granted the memory before that process has exited."""
+        """A process that maps the memory connects and sends the first `begun` bytes of a handshake; the test
+        sends the rest. The memory is granted only after that process has exited."""
 
         def seal_and_connect():
             self.seal()
@@ -256,7 +256,7 @@ class Senders(GmsCase):
 
 class Descriptors(GmsCase):
     def send(self, client, message, count=1):
-        """With descriptors of a pipe; nobody has them when this returns."""
+        """Sends a message with descriptors of a pipe; this process has closed its copies at the return."""
         read_end, write_end = os.pipe()
         with gms_client.owned(read_end):
             client.send_raw(encode(message), [write_end] * count)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GMS V0: every request in every state by every kind of session and by none, commits, events, older tags.
-What a layout holds is in test_gms_v0_content.py."""
+test_gms_v0_content.py tests the content of layouts."""
 
 import os
 
@@ -18,7 +18,7 @@ ENDING = {"commit_request", "commit_layout_request"}
 
 class WithoutSession(GmsCase):
     def test_every_message_in_every_state(self):
-        """But the handshake and the probes, each is told what was expected, and the end."""
+        """Each message except the handshake and the probes gets an error and ends the connection."""
         expected = encode({"type": "error_response", "error": "Expected HandshakeRequest", "code": 0})
         messages = [sample(ALL_REQUESTS, name) for name in ALL_REQUESTS]
         messages += [sample_answer(V0_ANSWERS, name) for name in ANSWER_TAGS]
@@ -51,7 +51,7 @@ class WithoutSession(GmsCase):
 
 class Permissions(GmsCase):
     SESSIONS = {
-        # lock type: (states to ask it in, what is granted, refused with the plain text, with the other)
+        # lock type: (states to ask in, lock granted, requests refused with the plain text, with the other)
         "rw": (("EMPTY", "COMMITTED", "LAYOUT_COMMITTED"), "rw", set(), set()),
         "ro": (
             ("COMMITTED", "RO by V0", "RO by V1", "RO by a file"),
@@ -89,7 +89,7 @@ class Permissions(GmsCase):
                 f"{camel(name)} not allowed: the layout is committed. Reconnect with RW to replace it.",
             )
         elif name in ENDING or name in ("free_request", "clear_all_request"):
-            return  # what they do has tests of its own
+            return  # these have tests of their own
         else:
             self.allowed(client, name, message)
 
@@ -103,7 +103,7 @@ class Permissions(GmsCase):
         self.assertEqual(client.receive()[0], expected[4:], (granted, message))
 
     def allowed(self, client, name, message):
-        """Answered as what it is; an id that is not there is told as such."""
+        """Checks that the request is answered by its own type; an unknown id gets its own error."""
         client.send_raw(encode(message))
         if "allocation_id" in message and name != "free_allocation_request":
             expected = {"type": "error_response", "error": "Unknown allocation: no-such-id", "code": 0}

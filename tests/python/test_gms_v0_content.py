@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V0: what a layout holds and how it gets there: allocations, bytes, entries and their hash, and memory
-that there is not."""
+"""GMS V0: the content of a layout and the requests that write it: allocations, bytes, entries and their hash,
+and requests for more memory than there is."""
 
 import os
 import uuid
@@ -456,7 +456,7 @@ class OutOfMemory(GmsCase):
 
     def fill_device(self, store, used_bytes):
         """Takes all there is but `used_bytes`, in one allocation; its size."""
-        wait_until(lambda: device()["used_bytes"] == used_bytes, "what was freed has come back")
+        wait_until(lambda: device()["used_bytes"] == used_bytes, "freed memory is back")
         self.holder = self.session("rw", store)
         size = (device()["total_bytes"] - used_bytes) // PIECE * PIECE
         self.holder.allocate(size)

@@ -82,11 +82,11 @@ class Permissions(GmsCase):
         yield from (sample_answer(V1_ANSWERS, name) for name in ANSWER_TAGS)
 
     def hold(self, client, allowed):
-        """Each request to its answer: what is not in `allowed` is refused by its kind."""
+        """Checks the answer to each request: a request not in `allowed` is refused by its kind."""
         for message in self.everything():
             name = message["type"]
             if name in ("commit_request", "abort_request") and name in allowed:
-                continue  # what they do has tests of its own
+                continue  # these have tests of their own
             client.send_raw(encode(message))
             payload, descriptors = client.receive()
             for descriptor in descriptors:
@@ -426,7 +426,7 @@ class Requests(GmsCase):
 
     def test_memory_is_waited_for_without_limit(self):
         """Longer than the mount's alloc_timeout of 2 s, which is that of others."""
-        wait_until(lambda: device()["used_bytes"] == 0, "what was freed has come back")
+        wait_until(lambda: device()["used_bytes"] == 0, "all device memory is free")
         holder = self.session_v1("rw", "kv_cache")
         holder.allocate("all", device()["total_bytes"] // PIECE * PIECE)
         writer = self.session_v1("rw")
@@ -439,7 +439,7 @@ class Requests(GmsCase):
     def test_who_goes_away_does_not_wait_for_memory(self):
         for how in "close", "half_close":
             with self.subTest(how=how):
-                wait_until(lambda: device()["used_bytes"] == 0, "what was freed has come back")
+                wait_until(lambda: device()["used_bytes"] == 0, "all device memory is free")
                 holder = self.session_v1("rw", "kv_cache")
                 holder.allocate("all", device()["total_bytes"] // PIECE * PIECE)
                 writer = self.session_v1("rw")
@@ -456,5 +456,7 @@ class Requests(GmsCase):
         self.assertEqual(message["type"], "error_response")
         self.assertTrue(message["out_of_memory"])
         total = device()["total_bytes"]
-        self.assertEqual(message["message"], f"{1 << 40} bytes cannot be allocated: the mount has {total} in all")
+        self.assertEqual(
+            message["message"], f"{1 << 40} bytes cannot be allocated: the mount has {total} in all"
+        )
         writer.allocate("a", PIECE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GMS V1: checkpoints: what they need, who is turned away meanwhile, and how they end."""
+"""GMS V1 checkpoints: their conditions, the requests refused during one, and their ends."""
 
 import os
 import uuid
@@ -10,15 +10,15 @@ from gms_support import FENCED, PIECE, UUID4, GmsCase, refusal_v1, v1_path
 
 
 class Checkpoints(GmsCase):
-    """One state for both stores, whichever socket it is asked at."""
+    """Both stores share one checkpoint state; both sockets report it."""
 
-    def ask(self, what, *arguments, store="weights"):
+    def ask(self, method, *arguments, store="weights"):
         with gms_client.V1(v1_path(store)) as client:
-            return getattr(client, what)(*arguments)
+            return getattr(client, method)(*arguments)
 
-    def refused(self, text, what, *arguments):
+    def refused(self, text, method, *arguments):
         for store in "weights", "kv_cache":
-            self.assert_refused(text, lambda at=store: self.ask(what, *arguments, store=at))
+            self.assert_refused(text, lambda at=store: self.ask(method, *arguments, store=at))
 
     def prepare(self):
         self.commit_content_v1()

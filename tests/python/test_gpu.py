@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores in GPU memory without torch, on the second GPU of the fake driver, whose device addresses are
+"""Stores in GPU memory without torch, on the second GPU of the fake driver; its device addresses are
 addresses of this process."""
 
 import ctypes

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.graphs captures: what comes into a pool, and what goes wrong. With graph_fake in torch's place; what
-torch itself does with it is test_graphs_torch."""
+"""gmsfs.graphs captures: the content of a pool, and errors. Uses graph_fake for torch; test_graphs_torch
+tests with the real torch."""
 
 import copy
 import ctypes
@@ -228,7 +228,7 @@ class Leaks(GraphCase):
                 self.check(pool, [LARGEST], 2)
 
     def test_a_workspace_of_earlier_work_on_the_stream_is_not_in_the_graph(self):
-        """The end of the capture lets it go, and then it is somebody else's."""
+        """The end of the capture frees the workspace, and other work may get its memory."""
         with self.open() as pool:
             self.buffers(pool)
             arena = pool.arena()

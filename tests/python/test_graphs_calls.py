@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gmsfs.graphs asks of torch, call by call: torch is a stand-in that writes down what it is asked.
-That torch does it is test_graphs_torch."""
+"""The calls that gmsfs.graphs makes to torch, one by one, recorded by a fake torch. test_graphs_torch tests
+the same with the real torch."""
 
 import contextlib
 import ctypes
@@ -70,19 +70,19 @@ class Stand:
             raise RuntimeError("not allocating to that pool")
         self.said.append(f"end of {pool} on {device}")
 
-    def note(self, what):
-        return lambda *_, **__: self.said.append(what)
+    def note(self, text):
+        return lambda *_, **__: self.said.append(text)
 
-    def scope(self, what):
+    def scope(self, name):
         @contextlib.contextmanager
         def scope(*arguments, **options):
-            self.said.append(f"{what} in")
+            self.said.append(f"{name} in")
             self.options = options
             try:
                 yield
             finally:
-                self.said.append(f"{what} out")
-                if what == "graph" and self.end_fails:
+                self.said.append(f"{name} out")
+                if name == "graph" and self.end_fails:
                     raise RuntimeError("the capture was invalidated")
 
         return scope
@@ -120,7 +120,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.torch.new_mempool(), ("mempool", self.stand.allocators[0]()))
 
     def test_the_allocator_is_one_and_stays_when_nothing_of_gmsfs_does(self):
-        """torch may have but its address, and frees what it has of it as late as at Python's end."""
+        """torch may keep only the allocator's address, and may free its memory as late as Python's exit."""
         other = self.module.Torch("/m/other", 1, "libgmsfs.so.0")
         self.assertEqual(len(self.stand.allocators), 1)
         vars(self.module).clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.graphs keeps what is no graph's own: rows and arenas. With graph_fake in torch's place."""
+"""gmsfs.graphs keeps memory that graphs share: rows and arenas. Uses graph_fake for torch."""
 
 import threading
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.graphs with torch on a GPU: every output of every graph, bit for bit what eager work gives. Needs
+"""gmsfs.graphs with torch on a GPU: every output of every graph equals that of eager work, bit for bit. Needs
 torch and a GPU."""
 
 import gc
@@ -85,7 +85,7 @@ class TorchCase(StoreCase):
 
 
 def alone_bytes(tokens, x, y):
-    """What torch takes for this shape's graph in a pool of its own."""
+    """Returns the bytes that torch takes for this shape's graph in a pool of its own."""
     torch._C._cuda_clearCublasWorkspaces()
     mempool = torch.cuda.MemPool()
     graph = torch.cuda.CUDAGraph()
@@ -421,7 +421,7 @@ class Processes(TorchCase):
             said, _ = worker.communicate(timeout=TIMEOUT)
             self.assertEqual((worker.returncode, said.splitlines()[-1:]), (0, ["right"]), said)
         self.assertEqual(self.state(), "COMMITTED")
-        graphs.GraphPool(self.path, timeout=TIMEOUT).close()  # what was kept goes
+        graphs.GraphPool(self.path, timeout=TIMEOUT).close()  # frees the memory kept for the graphs
 
     def test_a_process_that_ends_without_closing_ends_well(self):
         for how in ("pass", "pool.sleep()", "del graph", "sys.exit()"):

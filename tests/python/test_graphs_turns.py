@@ -171,7 +171,7 @@ class Sleeping(GraphCase):
             other = self.open(asleep=True)
             thread = threading.Thread(target=other.wake, args=(TIMEOUT,))
             thread.start()
-            self.wait_until(lambda: pool.stats.waiters == 1, "nobody seems to wait")
+            self.wait_until(lambda: pool.stats.waiters == 1, "no client waits")
             pool.sleep()
             thread.join()
             self.assertFalse(other.asleep)
@@ -196,7 +196,7 @@ class Sleeping(GraphCase):
         two.wake(TIMEOUT)
 
     def interrupt_the_wait_of(self, pool):
-        self.wait_until(lambda: pool.stats.waiters == 1, "nobody seems to wait")
+        self.wait_until(lambda: pool.stats.waiters == 1, "no client waits")
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def test_killed_awake_it_leaves_no_memory_and_killed_after_keep_the_memory_waits(self):
@@ -326,7 +326,7 @@ class Launching(GraphCase):
                     self.assertFalse(graph.launched)
 
     def test_a_pool_that_was_put_to_sleep_while_it_woke_launches_nothing(self):
-        """Two threads: the one that wakes it is told so when the other has put it to sleep again."""
+        """One thread wakes the pool, another puts it to sleep again: the pool must know that it sleeps."""
         wake = graph_handle.PoolHandle.wake
 
         def wake_and_lose(handle, timeout):
@@ -363,7 +363,7 @@ class Launching(GraphCase):
 
 
 class Inside:
-    """A thread that is inside of launch() of a pool, until it is told to leave."""
+    """A thread inside a pool's launch(), until the test lets it leave."""
 
     def __init__(self, pool):
         self.pool = pool
@@ -389,7 +389,7 @@ class Inside:
 
 
 def in_child(*calls):
-    """What a child of fork() is told, in words; it ends by SIGALRM if it waits."""
+    """Returns the results of calls in a child of fork(), in words; SIGALRM ends the child if a call waits."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

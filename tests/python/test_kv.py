@@ -27,7 +27,7 @@ def key_of(number):
 
 
 def block_of(key):
-    """What a block with this key has, all of it made from the key."""
+    """Returns the content of the block with this key, computed from the key alone."""
     return torch.tensor(list(key), dtype=torch.uint8).repeat(BLOCK // len(key))
 
 
@@ -57,8 +57,9 @@ def count_whole(path):
 
 
 def start(call, *arguments):
-    """call() in a child, which exits with what it returns; the child's id. A writer waits for the exit of all
-    that could write what is sealed, so each is a process, and this one never opens the store."""
+    """Runs call() in a child, which exits with its result. Returns the child's id. A writer waits for the
+    exit of all processes that could write sealed memory: so each user is a child, and this process never
+    opens the store."""
     child = os.fork()
     if child:
         return child

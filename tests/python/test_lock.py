@@ -232,7 +232,7 @@ class Errors(StoreCase):
 
 
 def woken_by_threads(store):
-    """What two threads that have both seen it sleep, and without a lock, get from wake()."""
+    """Returns the results of wake() in two threads that have both seen the store asleep and unlocked."""
     both, said = threading.Barrier(2, timeout=TIMEOUT), []
 
     class Watched(gmsfs.Store):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock that was taken from a Store is an exception at the next touch, whatever is touched."""
+"""After a Store's lock was revoked, every next use of the Store raises an exception."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ TOUCHES = {
     "in metadata": lambda store: list(store.metadata),
     "len(metadata)": lambda store: len(store.metadata),
 }
-# The name of the store, what this process knows itself, and the ways out.
+# Usable after the loss: the store's name, state of this process alone, and calls that close.
 UNTOUCHED = {"path", "asleep", "metadata", "sleep", "cancel", "close"}
 
 

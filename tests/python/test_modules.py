@@ -15,7 +15,7 @@ from support import MOUNT, TIMEOUT, StoreCase, python, write_model
 
 
 class Custom(nn.Parameter):
-    """As engines have them: a class of its own with attributes."""
+    """A parameter class with attributes, as engines define them."""
 
 
 class Tied(nn.Module):

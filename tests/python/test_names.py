@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of safetensors.torch and safetensors.numpy with the path of a store. Needs torch; what the real
-package does is compared where it is installed."""
+"""The calls of safetensors.torch and safetensors.numpy with the path of a store. Needs torch. Results are
+compared with those of the real package where it is installed."""
 
 import importlib
 import inspect

@@ -41,7 +41,7 @@ class PlacesTest(StoreCase):
         gmsfs.publish(self.path, {"a": numpy.arange(3000)}, timeout=TIMEOUT)
         self.order("host", ("host",))
         left = os.statvfs(self.path)
-        while left.f_bfree < left.f_blocks:  # what it had is on its way back
+        while left.f_bfree < left.f_blocks:  # its memory is still being freed
             left = os.statvfs(self.path)
         with gmsfs.open(other, "rw", TIMEOUT, reserve_bytes=left.f_bavail * left.f_frsize):
             with self.assertRaisesRegex(gmsfs.Timeout, "did not come to the device; 'gmsfs promote'"):

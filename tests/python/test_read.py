@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading: what `gmsfs load` put into a store, as NumPy arrays and as bytes."""
+"""Reading tensors that `gmsfs load` put into a store, as NumPy arrays and as bytes."""
 
 import errno
 import gc

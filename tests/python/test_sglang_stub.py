@@ -84,7 +84,7 @@ class Stubbed(StoreCase):
     def test_a_hook_that_has_not_taken_is_named(self):
         stub_sglang.load_plugins()
         kept = sys.modules[SAVER].TorchMemorySaverAdapter
-        kept.create = staticmethod(kept.Real)  # what another plugin may do
+        kept.create = staticmethod(kept.Real)  # as another plugin may do
         with self.assertRaisesRegex(HookMissing, "TorchMemorySaverAdapter.create has not taken"):
             self.start()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch does with the storages of tensors, it does with a store's as with those of safetensors'
-load_file: save, copy, send, count changes. Needs torch; without safetensors only the store's are looked
-at. On a GPU where GMSFS_TEST_DEVICE is cuda."""
+"""torch saves, copies, sends and counts changes of a store's tensors as it does with those of safetensors'
+load_file. Needs torch; without safetensors only the store's tensors are tested. Runs on a GPU if
+GMSFS_TEST_DEVICE is cuda."""
 
 import copy
 import io
@@ -54,11 +54,11 @@ class Model(torch.nn.Module):
 
 
 def answer(received, answers):
-    """Of another process: what came, as its bytes."""
+    """Runs in another process: sends back the bytes of the received tensor."""
     answers.put(bytes_of(received.get(timeout=TIMEOUT)))
 
 
-# ---- the table: what is done with the tensors, and what comes of it --------------------------
+# ---- the table: operations on the tensors, each returning its effects -------------------------
 
 
 def cover(tensors):
@@ -86,7 +86,7 @@ def save_one(tensors):
 
 
 def save_all(tensors):
-    """So does torch.save of all, whatever their types."""
+    """So does torch.save of all tensors, of every type."""
     data = saved(tensors)
     back = loaded(data)
     total = sum(tensor.nbytes for tensor in tensors.values())
@@ -113,7 +113,7 @@ def change_another(tensors):
 
 
 def change_the_same(tensors):
-    """Of the same it does."""
+    """An in-place change of the same tensor stops backward through it."""
     x = torch.ones(128, device=DEVICE, requires_grad=True)
     y = (x * tensors["norm"]).sum()
     tensors["norm"].add_(1)
@@ -144,7 +144,7 @@ def send_one(tensors):
 
 
 def save_as_model(tensors):
-    """safetensors' save_model writes what a model is made of."""
+    """safetensors' save_model writes the tensors of a model."""
     path = os.path.join(os.environ["GMSFS_TEST_DIR"], "saved.safetensors")
     save_model(Model(tensors), path)
     back = load_file(path, device=DEVICE)

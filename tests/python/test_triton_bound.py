@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a region that was unregistered serves, on a server whose inferences take 20 s and whose
---drain-timeout is 1 s."""
+"""The time that an unregistered region still serves, on a server with inferences of 20 s and a
+--drain-timeout of 1 s."""
 
 import concurrent.futures
 import os
@@ -17,7 +17,7 @@ REGIONS = os.environ["GMSFS_TEST_REGIONS"]
 
 class Bound(TritonTest):
     def infer(self, kind, name):
-        """What an inference on a region is answered, and how long it took."""
+        """Returns the answer to an inference on a region, and its duration."""
         start = time.monotonic()
         with Client(kind) as client:
             inputs, _ = client.tensors()

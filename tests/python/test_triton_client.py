@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's client, all four kinds of it, on its own: regions, inference on them, and every error whose
-text Triton's own tests match."""
+"""Each of the four kinds of NVIDIA's client alone: regions, inference on them, and every error text that
+Triton's own tests match."""
 
 import contextlib
 import os

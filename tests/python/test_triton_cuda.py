@@ -223,7 +223,7 @@ class Cuda(TritonTest):
                              "the process that shared it has freed it or ended", self.infer, client)
 
     def load(self, kind, source, over, seen):
-        """Inferences until it is over: how many were answered, and what was said of the others."""
+        """Infers until `over` is set. Appends to `seen` each error, None for a right answer."""
         with Client(kind) as client:
             while not over.is_set():
                 inputs, outputs = client.tensors()

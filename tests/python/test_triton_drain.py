@@ -26,8 +26,8 @@ class Drain(TritonTest):
             client.infer("simple", inputs, outputs=outputs)
 
     def connect(self, pool, kind):
-        """A future of an inference, and what lets it begin and waits until it has most probably begun: no
-        client is told when the server holds its regions."""
+        """Returns a future of an inference, and a function that starts it and waits until it has most
+        probably begun: no client is told when the server holds its regions."""
         connected, go = threading.Event(), threading.Event()
         future = pool.submit(self.begin, kind, connected, go)
         self.assertTrue(connected.wait(30), f"{kind}: not connected")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no well-meaning client sends: halves, floods, and all at once. Others are served meanwhile."""
+"""Hostile clients: half requests, floods, many at once. Other clients are served meanwhile."""
 
 import json
 import os
@@ -17,7 +17,7 @@ CHUNKED = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Enco
 
 
 def is_served():
-    """By both protocols, at once."""
+    """Checks that the server answers at once, by both protocols."""
     with Http() as http:
         assert http.ask("GET", "/v2/health/live")[0] == 200
     with H2() as h2:
@@ -34,7 +34,7 @@ class Served(unittest.TestCase):
         is_served()
 
     def assert_memory(self, before_kib, limit_kib):
-        if not os.environ.get("SANITIZE"):  # which keeps for a while what was freed
+        if not os.environ.get("SANITIZE"):  # a sanitizer frees memory late
             self.assertLess(memory_kib() - before_kib, limit_kib)
 
 
@@ -256,7 +256,7 @@ class Grpc(Served):
             self.assertIn(b"\x08\x01", h2.answer(h2.call("ServerLive")))
 
     def assert_told_to_leave(self, cut):
-        """cut(h2, stream): what makes the server drop a call that has begun."""
+        """cut(h2, stream) must make the server drop a call that has begun."""
         with H2() as h2:
             try:
                 for _ in range(500):
@@ -439,7 +439,7 @@ class Lists(Served):
         super().tearDown()
 
     def test_long_lists_that_are_not_taken_cost_no_more_than_they_are_long(self):
-        """An answer is about 100 KiB; what it was made of is ten times as much."""
+        """An answer is about 100 KiB, made from ten times as much data."""
         before, held = memory_kib(), []
         for _ in range(2):
             h2 = H2(settings=struct.pack(">HI", 4, 0))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of which nobody can tell whose they are, in a network namespace of this test alone: an
-address that is not of the loopback, and whoever shows no token. They take nothing from those who are
-known: by the kernel, or by a token."""
+"""Connections of unknown users, in a network namespace of this test alone: from an address outside the
+loopback, or without a token. They take no resources from users known by the kernel or by a token."""
 
 import fcntl
 import json
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import unittest
 
-ADDRESS = "192.0.2.1"  # for documentation, so nobody's
+ADDRESS = "192.0.2.1"  # reserved for documentation: no host has it
 TOKEN = os.environ["GMSFS_TEST_TOKEN"]
 SAID = [f"gmsfs-session: {TOKEN}"]
 MORE_THAN_THERE_ARE = 4500

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a connection may take: the server's times are divided by 60 here (GMSFS_TRITON_HASTE), so a
-request has one second, an answer half of one, and between two requests there are five. It looks once a
-second, so every end may come so much later; what is no connection's fault never ends one."""
+request has one second, an answer half a second, and a connection may be idle for five. The server checks
+once a second, so each limit may fire one second late. A delay that the client did not cause never ends its
+connection."""
 
 import socket
 import struct

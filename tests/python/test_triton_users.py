@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two users on one machine, and users by token. Run by root, which becomes the other one for a while: a
-connection is of whoever made it, and stays so."""
+"""Two users on one machine, and users by token. Runs as root and takes the other user's id for a while. A
+connection belongs to the user that opened it, to its end."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ def other():
 
 
 def make(name):
-    """An object of whoever is asking; its key."""
+    """Makes an object owned by the effective user. Returns its key."""
     key = f"/{PREFIX}-{name}-{os.geteuid()}"
     descriptor = os.open("/dev/shm" + key, os.O_CREAT | os.O_RDWR, 0o600)
     os.ftruncate(descriptor, SIZE)

@@ -13,7 +13,7 @@ MODULES = (gmsfs, gmsfs.graphs, gmsfs.regions)
 
 
 def offered():
-    """(name, function) of what is public, methods too."""
+    """Yields (name, function) for all public functions and methods."""
     for module in MODULES:
         for name, thing in vars(module).items():
             if name.startswith("_") or not getattr(thing, "__module__", "").startswith("gmsfs"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published is what numpy.asarray(x).tolist() says, whatever other names its memory has."""
+"""Published values equal numpy.asarray(x).tolist(), also where several arrays share their memory."""
 
 import itertools
 import unittest
@@ -19,7 +19,7 @@ ORDERS = "<>"
 
 
 def views_of(array):
-    """Views of one memory of 96 elements: (what it is called, the array)."""
+    """Returns {name: array} of views of one memory of 96 elements."""
     square = array.reshape(8, 12)
     window = numpy.lib.stride_tricks.sliding_window_view(array[:16], 9)
     return {
@@ -45,7 +45,7 @@ def views_of(array):
 
 
 def all_names(memory):
-    """The same bytes as every type in every order, in all those shapes; and some off their alignment."""
+    """Returns the same bytes as arrays of every type, byte order and view, aligned and off by one byte."""
     made = {}
     dtypes = [numpy.dtype(order + kind) for kind, order in itertools.product(TYPES, ORDERS)]
     if ml_dtypes:
@@ -53,8 +53,8 @@ def all_names(memory):
     for dtype in dtypes:
         for start in (0, 1):
             array = numpy.frombuffer(memory, dtype, 96, start)
-            for what, view in views_of(array).items():
-                made[f"{dtype.str} {dtype.name} {what} {start}"] = view
+            for name, view in views_of(array).items():
+                made[f"{dtype.str} {dtype.name} {name} {start}"] = view
     return made
 
 
@@ -74,7 +74,7 @@ class Values(StoreCase):
 
     def test_every_name_of_one_memory_has_the_values_that_it_had(self):
         random = numpy.random.default_rng(11)
-        memory = random.integers(0, 2, 96 * 16 + 1, "u1")  # what is no bool is none of its values
+        memory = random.integers(0, 2, 96 * 16 + 1, "u1")  # 0 and 1 only: a bool has no other values
         self.check(all_names(memory))
         self.check(all_names(random.integers(0, 2, 96 * 16 + 1, "u1")), chunk_bytes=1 << 14)
 

@@ -48,7 +48,7 @@ def save_model(name, directory):
 
 
 def environment():
-    """With the entry point that vLLM looks for."""
+    """Returns an environment with the entry point that vLLM looks for."""
     path = os.path.join(SCRATCH, "entry-point")
     save_entry_point(path, "gmsfs = gmsfs.vllm:register", "vllm.general_plugins")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([path, os.environ["PYTHONPATH"]])}
@@ -103,7 +103,7 @@ class Engine:
 
 
 class EngineCase:
-    """Of a StoreCase: its engines end with each test."""
+    """A mixin of a StoreCase that ends its engines after each test."""
 
     def setUp(self):
         super().setUp()
@@ -141,7 +141,7 @@ class Engines(EngineCase, StoreCase):
 
 
 class StepsCase:
-    """Of a StoreCase: engines of one process each, by vllm_steps.py."""
+    """A mixin of a StoreCase: engines of one process each, by vllm_steps.py."""
 
     def steps(self, *names, model="llama"):
         kind, model = model, self.file(model)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of each process of a real vLLM engine at each of ten moments: the store is empty or whole, and
-the next engine generates what vLLM's own loader makes of the model."""
+the next engine generates the same tokens as with vLLM's own loader."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ WRITES = ("it has the lock", "it has allocated", "it is copying", "it is about t
 
 
 def has_ended(pid):
-    """Whether a process has, also if its parent has not heard of it."""
+    """Returns true if a process has ended, even if its parent has not reaped it."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
@@ -88,7 +88,7 @@ class Kills(Case):
         engine.kill()
 
     def check(self, engine, victim):
-        """Returns what the store is after the kill."""
+        """Returns the store's state after the kill."""
         self.kill_one(engine, victim)
         self.end_others(engine, victim)
         state = self.state()

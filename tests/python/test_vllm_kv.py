@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gmsfs.vllm.kv, the KV connector, over what stands in for vLLM, and its parts. Needs torch; on a mount of a
-GPU the engines' pools are there as well."""
+"""gmsfs.vllm.kv, the KV connector, with a stub of vLLM, and its parts. Needs torch. On the mount of a GPU the
+engines' pools are in GPU memory too."""
 
 import json
 import os
@@ -30,7 +30,7 @@ with open(os.path.join(MOUNT, "device"), encoding="utf-8") as file:
 
 
 def request(name, hashes, tokens=None, computed=0):
-    """Of hashes as a string: a letter for each block."""
+    """Makes a request from hashes given as a string, a letter for each block."""
     keys = [letter.encode() for letter in hashes]
     return types.SimpleNamespace(
         request_id=name, block_hashes=keys, num_computed_tokens=computed,
@@ -305,7 +305,7 @@ class Engines(StoreCase):
             for prompt in (PROMPT, PROMPT[::-1]):
                 engine.generate(prompt)
         self.assertEqual(engine.generate(PROMPT[::-1]), 5 * stub.BLOCK)
-        self.assertEqual(engine.generate(PROMPT), stub.BLOCK)  # of six blocks the one that went last
+        self.assertEqual(engine.generate(PROMPT), stub.BLOCK)  # the last evicted of six blocks
         engine.close()
 
     def test_a_tier_that_is_lost_costs_no_request(self):

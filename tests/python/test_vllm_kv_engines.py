@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real vLLM engines on the processor, whose blocks of the KV cache outlive them. Needs what test_vllm
-needs."""
+"""Real vLLM engines on the processor; their blocks of the KV cache outlive them. Has the requirements of
+test_vllm."""
 
 import json
 import unittest
@@ -20,7 +20,7 @@ class Blocks(vllm.EngineCase, StoreCase):
         model = self.file("context")
         vllm.save_model("context", model)
         expected = self.run_to_the_end(model, "-", "long")
-        self.assertEqual(len({tuple(tokens) for tokens in expected}), 3)  # by what is in the blocks
+        self.assertEqual(len({tuple(tokens) for tokens in expected}), 3)  # the content of the blocks differs
         first = vllm.Engine(self, model, "-", "long", "stay", f"kv={self.path}")
         self.assertEqual(first.tokens(), expected)
         self.assertEqual(self.cached(first), [0, 0, 0])

@@ -16,7 +16,7 @@ from gmsfs.vllm import refusals, register
 
 
 def config(**changes):
-    """Of an engine with nothing that is refused."""
+    """Makes an engine's configuration without unsupported settings, but for `changes`."""
     model = types.SimpleNamespace(sleep_preserve_parameter_names=[])
     parallel = types.SimpleNamespace(
         world_size=1, data_parallel_size=1, enable_eplb=False, enable_expert_parallel=False

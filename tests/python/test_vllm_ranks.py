@@ -32,7 +32,7 @@ class Engine:
         case.engines.append(self)
 
     def seen(self, count=2):
-        """What so many ranks saw, by rank."""
+        """Returns the reports of `count` ranks, sorted by rank."""
         lines = [self.process.stdout.readline() for _ in range(count)]
         return sorted(map(json.loads, lines), key=lambda one: one["rank"])
 

@@ -169,7 +169,7 @@ class Interrupts(Waits):
 
         def start(thread):
             really(thread)
-            self.wait_until(self.waiters, "nobody waits")
+            self.wait_until(self.waiters, "no client waits")
             raise KeyboardInterrupt
 
         self.interrupted_wake(start, cancel)
@@ -198,7 +198,7 @@ class Interrupts(Waits):
 
         def start(thread):
             really(thread)
-            self.wait_until(self.waiters, "nobody waits")
+            self.wait_until(self.waiters, "no client waits")
             raise KeyboardInterrupt
 
         def interrupted(handle):
@@ -239,12 +239,12 @@ class Interrupts(Waits):
         )
         self.assertEqual(undone, [])
         gate.set()
-        self.wait_until(lambda: undone, "nobody undid it")
+        self.wait_until(lambda: undone, "the result was not undone")
 
     def test_what_comes_all_the_same_is_undone_once_before_the_interrupt_is_raised(self):
         raised, undone = threading.Event(), []
 
-        class Done(threading.Event):  # whose thread is held off where it has said that it is done
+        class Done(threading.Event):  # holds the thread after it has set the event
             def set(self):
                 super().set()
                 raised.wait(TIMEOUT)
@@ -272,7 +272,7 @@ class Memory(Waits):
         return "\ngmsfs_allocs_waiting 0\n" not in read(MOUNT, "metrics")
 
     def take(self):
-        """A writer of another store, for whom all memory is set aside."""
+        """Opens a writer of another store that reserves all memory."""
         path = self.path + ".all"
         os.mkdir(path)
         self.addCleanup(os.rmdir, path)
@@ -329,7 +329,7 @@ class Memory(Waits):
 
         def start(thread):
             really(thread)
-            self.wait_until(self.allocs_waiting, "nobody waits")
+            self.wait_until(self.allocs_waiting, "no client waits")
             raise KeyboardInterrupt
 
         async def reallocate(store):
@@ -356,7 +356,7 @@ class Threads(Waits):
             with gmsfs.open(self.path, "rw"):
                 thread = threading.Thread(target=wake, args=(store,))
                 thread.start()
-                self.wait_until(self.waiters, "nobody waits")
+                self.wait_until(self.waiters, "no client waits")
                 store.cancel()
                 thread.join(TIMEOUT)
                 self.assertEqual(self.waiters(), 0)
@@ -370,7 +370,7 @@ class Threads(Waits):
             with gmsfs.open(self.path, "rw"):
                 thread = threading.Thread(target=lambda: self.assertRaises(gmsfs.Error, store.wake))
                 thread.start()
-                self.wait_until(self.waiters, "nobody waits")
+                self.wait_until(self.waiters, "no client waits")
                 store.close()
                 thread.join(TIMEOUT)
                 self.assertFalse(thread.is_alive())

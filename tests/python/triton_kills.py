@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills the worker of a mount at the steps that it makes for requests of Triton clients, which come by
-another process: each is answered once, as if nothing had happened.
+"""Kills the worker of a mount at its steps for the requests of Triton clients; the Triton server is another
+process. Each request must be answered once, as if the worker had not been killed.
 
     triton_kills.py CONTROL KEEPER REGIONS KEY EVERY AGAIN
 
-CONTROL is what `kills new` has made (tests/fault), KEEPER a pid, REGIONS the user's directory in the mount;
-KEY becomes an object in /dev/shm. The worker is killed before each EVERY-th step; with AGAIN (not 0) each of
-these once more for each AGAIN-th step of the next worker, which is killed as well. For
-tests/59-crash-sample.bats and tests/crash-test; GMSFS_TEST_HTTP and _GRPC say where it serves."""
+CONTROL is the file made by `kills new` (tests/fault), KEEPER a pid, REGIONS the user's directory in the
+mount; KEY becomes an object in /dev/shm. The worker is killed before each EVERY-th step. If AGAIN is not 0,
+each of these kills is repeated with a second kill, of the next worker, at each of its AGAIN-th steps. Used
+by tests/59-crash-sample.bats and tests/crash-test; GMSFS_TEST_HTTP and _GRPC hold the server's addresses."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ class Control:
 
 
 def field(number, value):
-    """Of a protobuf message: a number, text or bytes."""
+    """Returns a field of a protobuf message: a number, text or bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value
@@ -107,8 +107,8 @@ class ByGrpc:
         return self.connection.answer(self.connection.call(call, data))
 
     def register(self, kind, name, where):
-        what = field(2, where) if kind == "system" else field(2, base64.b64decode(where))
-        return self._ask(f"{kind.title()}SharedMemoryRegister", field(1, name) + what + field(4, SIZE))
+        memory = field(2, where if kind == "system" else base64.b64decode(where))
+        return self._ask(f"{kind.title()}SharedMemoryRegister", field(1, name) + memory + field(4, SIZE))
 
     def status(self, kind, name):
         return self._ask(f"{kind.title()}SharedMemoryStatus", field(1, name))
@@ -129,11 +129,11 @@ class ByGrpc:
 
 
 def deeds(system, cuda):
-    """What is done by a connection; each answer counts."""
+    """Returns the calls that a connection makes in turn; every answer is compared."""
 
     def kind(name, where):
         return [lambda by: by.register(name, "r", where), lambda by: by.status(name, "r"),
-                lambda by: by.register(name, "r", where),  # which is one too many
+                lambda by: by.register(name, "r", where),  # a second time: must be refused
                 lambda by: by.infer("r"), lambda by: by.status(name, ""), lambda by: by.unregister(name, "r"),
                 lambda by: by.status(name, ""), lambda by: by.register(name, "q", where),
                 lambda by: by.unregister(name, "")]
@@ -171,12 +171,12 @@ class Trials:
         self.control, self.keeper, self.regions, self.shared = control, keeper, regions, shared
         self.count = self.wrong = 0
 
-    def complain(self, what):
+    def complain(self, text):
         self.wrong += 1
-        print(what)
+        print(text)
 
     def do(self, protocol, deed, after):
-        """Its answers, and how many workers were killed."""
+        """Does the calls of a deed. Returns their answers, and the number of killed workers."""
         by = protocol()
         self.shared.begin()
         self.control.arm(*after)
@@ -199,7 +199,7 @@ class Trials:
     def names(self):
         try:
             return os.listdir(self.regions)
-        except FileNotFoundError:  # nobody has any
+        except FileNotFoundError:  # no user has regions
             return []
 
     def attempt(self, where, protocol, deed, wanted, after):
@@ -211,7 +211,7 @@ class Trials:
         if answers != wanted:
             self.complain(f"{place}: it is answered otherwise:\n  {answers}\n  wanted:\n  {wanted}")
         if where.startswith("triton/system") and not self.shared.is_done():
-            self.complain(f"{place}: what was inferred is not there")
+            self.complain(f"{place}: the inference's output is missing")
         if not self.settles(lambda: not self.names()):
             self.complain(f"{place}: still there: {self.names()}")
         return kills

@@ -44,7 +44,7 @@ def main(address, key, rounds, *pids):
         before = count(pids)
         go(http, key, int(rounds))
         end = time.monotonic() + PATIENCE_S
-        # Fewer are well: what the first rounds had may have gone when the others had begun.
+        # Fewer is no error: descriptors of the first rounds may be closed only after the first count.
         while any(now > then for now, then in zip(count(pids), before)):
             if time.monotonic() > end:
                 sys.exit(f"descriptors of {pids}: {before} before, {count(pids)} after")

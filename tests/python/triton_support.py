@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests with NVIDIA's client share: its four kinds behind one face, objects of shared memory that
-go away, and requests as the clients make them."""
+"""Shared by the tests with NVIDIA's client: its four kinds behind one interface, objects of shared memory
+that are removed at the end, and requests as the clients make them."""
 
 import asyncio
 import itertools
@@ -105,7 +105,7 @@ class TritonTest(unittest.TestCase):
                 pass
 
     def for_each(self):
-        """Of each kind of client one, in a subtest of its own."""
+        """Yields a client of each kind, in a subtest of its own."""
         for kind in KINDS:
             with self.subTest(kind), Client(kind) as client:
                 yield client
@@ -113,7 +113,7 @@ class TritonTest(unittest.TestCase):
 
     def object(self, name, size):
         """An object of shared memory; its key."""
-        key = f"/{PREFIX}-{next(NUMBERS)}-{name}"  # no other test's: somebody may unlink it late
+        key = f"/{PREFIX}-{next(NUMBERS)}-{name}"  # unlike other tests' keys: those may be unlinked late
         handle = shm.create_shared_memory_region(name, key, size)
         self.objects.append(handle)
         return key, handle

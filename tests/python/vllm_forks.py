@@ -42,7 +42,7 @@ class Engine(forks.Fork):
     """The main process; the engine core is its child, and the workers are the engine core's."""
 
     def serve(self, model, store="", moment="", **options):
-        """With weights in a store, or without one loaded by vLLM's own loader."""
+        """Runs the engine with weights in `store`; without a store vLLM's own loader reads them."""
         if store:
             options.update(load_format="gmsfs", model_loader_extra_config={"store": store})
         self.note_workers()

@@ -68,7 +68,7 @@ static bool state_decode(struct state state, struct core **decoded, struct failu
     return error == 0;
 }
 
-/* As another process would have it. */
+/* Returns a copy of a core, made by encoding and decoding as a new process would. */
 static struct core *reborn(const struct core *of)
 {
     struct state before = state_of(of), after;
@@ -369,7 +369,7 @@ __attribute__((unused)) static int put_entry(uint64_t session, const char *key, 
                        key));
 }
 
-/* A store with one committed allocation "w" whose serial is returned; nobody holds it. */
+/* Makes a store with one committed allocation "w", held by no session. Returns its serial. */
 __attribute__((unused)) static uint64_t make_committed(const char *name, uint64_t *serial)
 {
     uint64_t store = make_store(name);
@@ -384,7 +384,7 @@ __attribute__((unused)) static uint64_t make_committed(const char *name, uint64_
     return store;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------ */
+/* ---- effects -------------------------------------------------------------------------------- */
 
 __attribute__((unused)) static enum lock_state state(uint64_t store)
 {
@@ -447,7 +447,7 @@ __attribute__((unused)) static enum core_event_type last_event(void)
     return event ? event->type : CORE_EVENT_STORE_CREATED;
 }
 
-/* Its copy on the host is its place. */
+/* Makes a committed store and demotes it: its place is the copy on the host. */
 __attribute__((unused)) static uint64_t make_demoted(const char *name)
 {
     uint64_t store = make_committed(name, NULL), memory = next_memory++;
@@ -501,15 +501,15 @@ __attribute__((unused)) static int remove_allocation(uint64_t session, uint64_t 
 }
 
 /* While the state of `core` says so, core_check notices it. */
-#define LIE(lvalue, value)                                                   \
-    do {                                                                     \
-        struct failure failure_ = {0};                                       \
-        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                    \
-        *at_ = (__typeof__(lvalue))(value);                                  \
-        if (!check_int(core_check(core, &failure_), -EINVAL))                \
-            fprintf(stderr, "# nobody noticed: %s = %s\n", #lvalue, #value); \
-        *at_ = was_;                                                         \
-        require(core_check(core, &failure_) == 0);                           \
+#define LIE(lvalue, value)                                                \
+    do {                                                                  \
+        struct failure failure_ = {0};                                    \
+        __typeof__(lvalue) *at_ = &(lvalue), was_ = *at_;                 \
+        *at_ = (__typeof__(lvalue))(value);                               \
+        if (!check_int(core_check(core, &failure_), -EINVAL))             \
+            fprintf(stderr, "# not noticed: %s = %s\n", #lvalue, #value); \
+        *at_ = was_;                                                      \
+        require(core_check(core, &failure_) == 0);                        \
     } while (0)
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_model - what must hold of a core after every record, kept beside it in the simplest way
+ * core_model - a simple model beside a core, and the checks that must hold after every record
  *
  * For test_records.c. model_take_all follows the outcome and the effects of one record; the checks
- * compare what the core then is with what they say. They change nothing and end the test at once.
+ * compare the core with the model. They change nothing, and a failed check ends the test at once.
  */
 #ifndef GMSFS_TESTS_UNIT_CORE_MODEL_H
 #define GMSFS_TESTS_UNIT_CORE_MODEL_H
@@ -75,7 +75,7 @@ static void model_take_all(void)
 {
     memset(model.announced, 0, sizeof model.announced);
     memset(model.moved, 0, sizeof model.moved);
-    /* Who waits since this record, or again. */
+    /* The waiter made or renewed by this record. */
     if (out.waiter > 0 && out.waiter < MAX_IDS && core_find_waiter(core, out.waiter))
         model.waiters[out.waiter] = FATE_LIVE;
     for (size_t i = 0; i < core->memories.count; i++) {
@@ -88,10 +88,10 @@ static void model_take_all(void)
     logged_count = 0;
 }
 
-/* Of the core, before the record. */
+/* The core's reserved bytes before the record. */
 static uint64_t reserved_before;
 
-/* A patient writer that came before it waits for others to exit. */
+/* Returns true if an earlier, still patient writer waits for other processes to exit. */
 static bool waits_for_a_turn(const struct core_store *store, uint64_t waiter)
 {
     const struct lock *lock = &store->lock;
@@ -105,13 +105,13 @@ static bool waits_for_a_turn(const struct core_store *store, uint64_t waiter)
     return false;
 }
 
-/* How much of a pool's min it has not used. */
+/* Returns the unused part of a pool's min. */
 static uint64_t unfilled_bytes(const struct core_pool *pool)
 {
     return pool->min_bytes > pool->used_bytes ? pool->min_bytes - pool->used_bytes : 0;
 }
 
-/* What the budget of the store's pool has left for it. */
+/* Returns the bytes that the budget of the store's pool leaves for the store. */
 static uint64_t budget_bytes(const struct core_store *store)
 {
     const struct core_pool *pool = core_find_pool(core, store);
@@ -121,7 +121,7 @@ static uint64_t budget_bytes(const struct core_store *store)
     return pool->max_bytes > pool->used_bytes ? pool->max_bytes - pool->used_bytes : 0;
 }
 
-/* What of `left` free bytes is not kept for other pools. */
+/* Returns the part of `left` free bytes that is not reserved for other pools. */
 static uint64_t shared_bytes(const struct core_store *store, uint64_t left)
 {
     for (size_t i = 0; i < core->pools.items.count; i++) {
@@ -135,9 +135,10 @@ static uint64_t shared_bytes(const struct core_store *store, uint64_t left)
 
 static bool is_claimed, pool_is_claimed[MAX_IDS];
 
-/* Of who waits, and has its lock as good as granted. */
-static void check_lack(const struct core_waiter *waiter, const struct core_store *store,
-                       uint64_t left)
+/* Checks that a waiter whose lock is free has a reason to wait: memory, an earlier turn, or its
+ * process is away. */
+static void check_has_a_reason(const struct core_waiter *waiter, const struct core_store *store,
+                               uint64_t left)
 {
     const struct core_pool *pool = core_find_pool(core, store);
     bool is_there = store->fixed && store->places.place == CORE_PLACE_DEVICE;
@@ -155,7 +156,7 @@ static void check_lack(const struct core_waiter *waiter, const struct core_store
         is_claimed = true;
 }
 
-/* Who waits for its store to come to the device has it before those behind, until it is on its way.
+/* A waiter for its store's promotion claims the memory before later waiters, until the move begins.
  */
 static void claim_place(const struct core_waiter *waiter, const struct core_store *store)
 {
@@ -173,7 +174,7 @@ static void claim_place(const struct core_waiter *waiter, const struct core_stor
         is_claimed = true;
 }
 
-/* What is set aside was free, and nobody waits for what is there. */
+/* Checks that newly reserved bytes were free, and that no waiter waits for bytes that are free. */
 static void check_reservations(int error)
 {
     uint64_t now_bytes = core->reserved_bytes, taken, left;
@@ -182,7 +183,7 @@ static void check_reservations(int error)
     require(taken <= device_free);
     left = device_free - taken;
     if (core->is_resuming)
-        return; /* who has not come back may be next */
+        return; /* a client that has not come back may be next */
     is_claimed = false;
     memset(pool_is_claimed, 0, sizeof pool_is_claimed);
     for (size_t i = 0; i < core->waiters.count; i++) {
@@ -195,14 +196,14 @@ static void check_reservations(int error)
             lock_get_wish_mode(&store->lock, waiter->wish) != LOCK_MODE_RW ||
             core_lacks_place(store, LOCK_MODE_RW, waiter->kind, waiter->flags))
             continue;
-        /* The first whose lock is free may lack memory; those behind it wait for it. Who looks
-         * around is not granted what is there. */
+        /* The first waiter whose lock is free may lack memory; later ones wait behind it. A waiter
+         * that only looks around is granted nothing. */
         if (free_for)
-            check_lack(waiter, store, left);
+            check_has_a_reason(waiter, store, left);
     }
 }
 
-/* What is held was made known, and what nothing holds was freed. */
+/* Checks that the core's memories are the announced ones, less the freed ones. */
 static void check_memories(void)
 {
     for (uint64_t id = 1; id < next_memory; id++)
@@ -218,7 +219,7 @@ static void check_sessions(void)
     }
 }
 
-/* Who waited for a worker that is gone is not answered, but asks again. */
+/* Ends all waiters: a dead worker does not answer them, and their clients ask again. */
 static void model_note_away(void)
 {
     for (uint64_t id = 1; id < core->next_waiter; id++)
@@ -234,7 +235,7 @@ static void check_waiters(void)
         require(waiter->id < MAX_IDS);
         require((model.waiters[waiter->id] == FATE_LIVE) == !waiter->away);
     }
-    /* Nobody who was to be answered was lost. */
+    /* No waiter was lost without an answer. */
     for (uint64_t id = 1; id < core->next_waiter; id++)
         require(model.waiters[id] != FATE_LIVE || core_find_waiter(core, id) != NULL);
 }
@@ -260,7 +261,7 @@ static void check_stores(void)
     }
 }
 
-/* What holds of any core, by itself. */
+/* Checks the core's own invariants. */
 static void check_core(void)
 {
     struct failure failure = {0};
@@ -282,8 +283,8 @@ static void check_step(int error)
     check_core();
 }
 
-/* After the time was told, nobody waits who need not. */
-static void check_nobody_is_due(void)
+/* Checks that no waiter is grantable or expired after the core was told the time. */
+static void check_no_waiter_is_due(void)
 {
     for (size_t i = 0; i < core->stores.count; i++) {
         const struct core_store *store = core->stores.items[i];

@@ -2,8 +2,8 @@
 /*
  * core_random - random records, mostly sensible, sometimes not
  *
- * For test_records.c. random_step draws one kind of record, fills it with what the core has at that
- * time, and applies it through the fixture. The same random_state gives the same records.
+ * For test_records.c. random_step draws one kind of record, fills it with objects of the core at
+ * that time, and applies it through the fixture. The same random_state gives the same records.
  */
 #ifndef GMSFS_TESTS_UNIT_CORE_RANDOM_H
 #define GMSFS_TESTS_UNIT_CORE_RANDOM_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* core_random_clients - random records of what clients do with stores; for core_random.h */
+/* core_random_clients - random records of clients' operations on stores; for core_random.h */
 #ifndef GMSFS_TESTS_UNIT_CORE_RANDOM_CLIENTS_H
 #define GMSFS_TESTS_UNIT_CORE_RANDOM_CLIENTS_H
 
@@ -217,7 +217,7 @@ static int step_time(void)
 {
     int error = pass(one_in(20) ? below(40000) : below(400));
 
-    check_nobody_is_due();
+    check_no_waiter_is_due();
     return error;
 }
 
@@ -229,7 +229,7 @@ static uint64_t random_writer(void)
     return writer && !one_in(20) ? writer->id : random_id(&core->sessions);
 }
 
-/* Made at one step and used at a later one, whatever came between; only the core gets it, not the
+/* Made at one step and used at any later one; only the core gets it, not the
  * mirror, which computes everything itself. */
 static struct core_commit *random_commit;
 static uint64_t prepared_commits; /* that were of use */
@@ -273,7 +273,7 @@ static int step_commit(void)
     return record.type == RECORD_COMMIT ? apply_prepared(record) : apply(record);
 }
 
-/* Of another allocation, or none: both are refused. */
+/* Returns the memory of another allocation, or none: both are refused. */
 static uint64_t used_memory(void)
 {
     const struct core_memory *memory;
@@ -459,7 +459,7 @@ static int step_gather(void)
     return apply(record);
 }
 
-/* Who is handed what can be written, and exits. */
+/* Hands writable memory to a process, or ends such a process. */
 static int step_lend(void)
 {
     struct record record = {

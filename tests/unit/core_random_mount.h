@@ -144,7 +144,7 @@ static int step_health(void)
     return apply(with_name(record, random_name()));
 }
 
-/* Budgets of a few, narrow and wide, and who is in which. */
+/* Sets budgets of a few pools, narrow and wide, and the pools of stores. */
 static int step_pool(void)
 {
     static const char *const names[] = {"default", "chat", "batch", "adapters", "-", ""};
@@ -265,7 +265,8 @@ static uint64_t sum_moves(void)
     return sum;
 }
 
-/* Once more, on another core: but for the counter and what is told of it, it is the same. */
+/* Applies the record to a second core: except the counter and its reports, the result is the same.
+ */
 static void check_resumed_once(uint64_t free_bytes)
 {
     struct core *again = reborn(core);

@@ -70,7 +70,7 @@ static void make_weights(void)
                 .type = RECORD_FILE_CLOSE, .file = file, .flags = CORE_CLOSE_LINGER}) == 0);
 }
 
-/* A writer that has changed what is committed: less of it, something new, and a spool. */
+/* Makes a writer that has changed a committed layout: removed parts, added parts, and a spool. */
 static void make_next(void)
 {
     uint64_t file;

@@ -2,8 +2,8 @@
 /*
  * core_wind - brings any core to its end, by records, and holds it against core_check after each
  *
- * For states that were not made by records but decoded from bytes: whatever such a state holds must
- * end as what records have made. Used by the tests of src/core and by tests/fuzz.
+ * For states decoded from bytes instead of made by records: all that such a state holds must end
+ * like a state made by records. Used by the tests of src/core and by tests/fuzz.
  */
 #ifndef GMSFS_TESTS_UNIT_CORE_WIND_H
 #define GMSFS_TESTS_UNIT_CORE_WIND_H
@@ -19,7 +19,7 @@ struct wind {
     bool wrong;
 };
 
-/* -ENOSPC, -EIO and the like are answers; that the state does not hold is what is looked for. */
+/* -ENOSPC, -EIO and the like are valid answers; the test looks for broken states. */
 static int wind_apply(struct wind *wind, struct record record)
 {
     struct failure failure;
@@ -63,7 +63,8 @@ static void wind_writers(struct wind *wind)
     }
 }
 
-/* As wind_apply, of what must succeed: or whoever repeats it until all is gone never ends. */
+/* As wind_apply, for a record that must succeed: a caller's loop until all is gone would not end.
+ */
 static void wind_must(struct wind *wind, struct record record)
 {
     int error = wind_apply(wind, record);
@@ -74,7 +75,7 @@ static void wind_must(struct wind *wind, struct record record)
     wind->wrong = true;
 }
 
-/* What is fenced is neither drained nor removed. */
+/* A fenced store is neither drained nor removed. */
 static void wind_fence(struct wind *wind)
 {
     struct record record = {.type = RECORD_FENCE, .flags = CORE_FENCE_ABORT};

@@ -149,7 +149,7 @@ static void law_keep_room(struct course *course)
     }
 }
 
-/* ---- laws of who goes ----------------------------------------------------------------------- */
+/* ---- laws of stores that leave -------------------------------------------------------------- */
 
 static bool law_leaves(const struct governor_deed *deed)
 {
@@ -327,7 +327,7 @@ static const char *law_of_leaving(struct course *course)
     return broken;
 }
 
-/* ---- laws of who comes ---------------------------------------------------------------------- */
+/* ---- laws of stores that come --------------------------------------------------------------- */
 
 static const char *law_of_coming(const struct course *course, const struct governor_deed *deed)
 {

@@ -58,7 +58,7 @@ __attribute__((unused)) static const struct layout_entry *find(const struct layo
     return layout_find_entry(layout, key, strlen(key));
 }
 
-/* By going through all before it. */
+/* Finds an entry by going through all before it. */
 __attribute__((unused)) static const struct layout_entry *entry_at(const struct layout *layout,
                                                                    size_t index)
 {

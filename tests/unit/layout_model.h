@@ -54,7 +54,7 @@ enum deed_kind {
     DEED_PUT,
     DEED_DELETE,
     DEED_CLONE,
-    DEED_REBUILD, /* as DEED_CLONE, but from what the layout consists of */
+    DEED_REBUILD, /* as DEED_CLONE, but from the layout's parts */
     DEED_FREE,
     DEED_CLEAR,
 };
@@ -84,7 +84,7 @@ static uint64_t pick_slot(const struct model *model)
     return LAYOUT_UNBOUND;
 }
 
-/* Of the allocation that has it; LAYOUT_UNBOUND: none has. */
+/* Returns the slot of the allocation with this id, LAYOUT_UNBOUND if there is none. */
 static uint64_t slot_with_id(const struct model *model, size_t id)
 {
     for (uint64_t slot = 0; slot < model->next_slot; slot++) {
@@ -94,7 +94,7 @@ static uint64_t slot_with_id(const struct model *model, size_t id)
     return LAYOUT_UNBOUND;
 }
 
-/* One that is free, or none. */
+/* Returns a free id, or MODEL_IDS for none. */
 static size_t pick_id(const struct model *model)
 {
     size_t id = pick(MODEL_IDS);
@@ -107,7 +107,7 @@ static const char *id_text(size_t id)
     return id < MODEL_IDS ? model_ids[id] : NULL;
 }
 
-/* Mostly rising; else anywhere among those that were handed out before. */
+/* Mostly rising; otherwise any earlier serial. */
 static uint64_t new_serial(bool rising)
 {
     model_count++;
@@ -173,7 +173,7 @@ static size_t count_live(void)
     return live;
 }
 
-/* False: there is nothing to do of what was chosen. */
+/* Returns false if the chosen deed has nothing to act on. */
 static bool deed_choose(struct deed *deed)
 {
     static const enum deed_kind kinds[] = {
@@ -230,7 +230,7 @@ static bool deed_choose(struct deed *deed)
 
 /* ---- doing --------------------------------------------------------------------------------- */
 
-/* One whose id is taken is refused before. */
+/* An id in use is refused before. */
 static int try_add(struct deed *deed)
 {
     struct layout *layout = deed->model->layout;
@@ -253,7 +253,7 @@ static int try_remove(const struct deed *deed)
     return error;
 }
 
-/* One after the other; those that are done when it fails are no longer in the deed. */
+/* Does one after the other; after a failure the deed holds only the rest. */
 static int try_delete(struct deed *deed)
 {
     while (deed->count > 0) {
@@ -367,7 +367,7 @@ static bool deed_makes_one(const struct deed *deed)
     return deed->kind == DEED_CLONE || deed->kind == DEED_REBUILD;
 }
 
-/* What a deed that succeeded has made of the model. */
+/* Applies a deed that succeeded to the model. */
 static void deed_note(const struct deed *deed)
 {
     struct model *model = deed->model;
@@ -469,7 +469,7 @@ static void compare_entry(const struct model *model, size_t key, const struct la
     require(layout_find_entry_serial(model->layout, entry->serial) == entry);
 }
 
-/* A cursor that was put before a key, and one at the serial of what is there and behind it. */
+/* Checks a cursor put before a key, and cursors at and behind an allocation's serial. */
 static void compare_cursors(const struct model *model, size_t key, const struct layout_entry *here,
                             const struct layout_entry *next)
 {
@@ -487,7 +487,7 @@ static void compare_cursors(const struct model *model, size_t key, const struct 
     require(layout_cursor_next(&cursor) == behind);
 }
 
-/* All of them, each above the one before it. */
+/* Checks that the cursor visits all serials in rising order. */
 static void compare_serials_in_order(const struct model *model, size_t count)
 {
     const struct layout_entry *entry;
@@ -532,7 +532,7 @@ static void compare_entries(const struct model *model)
     compare_serials_in_order(model, index);
 }
 
-/* What an index promises to itself: nothing is empty, and what stands beside a chunk is true. */
+/* Checks the index's invariants: no chunk is empty, and the facts beside each chunk are true. */
 static void check_index(const struct layout_index *index, size_t entries)
 {
     size_t counted = 0;

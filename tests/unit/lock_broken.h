@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_broken - what a lock does that is broken in one way: each function is in the place of one of
- * the sound lock's
+ * lock_broken - functions of broken locks: each stands for one of the sound lock's
  *
- * For lock_mutants.h, which says what each of them is.
+ * For lock_mutants.h, which describes each of them.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_BROKEN_H
 #define GMSFS_TESTS_UNIT_LOCK_BROKEN_H
@@ -13,7 +12,7 @@
 #include "fsm/lock.h"
 #include "lock_laws.h"
 
-/* The lock as somebody with a wrong idea of it sees it. */
+/* A lock with some of its facts changed, as a broken implementation would see them. */
 struct illusion {
     struct lock lock;
     struct lock_waiter waiters[PROCS];
@@ -95,7 +94,7 @@ static void close_for_ever(struct lock *lock, bool closed, uint64_t now)
         lock_set_closed(lock, closed, now);
 }
 
-/* As one sees it to whom a layout is a layout, and final or not is all the same. */
+/* Treats a sealed layout as a committed one. */
 static struct lock with_sealed_as_committed(const struct lock *lock)
 {
     struct lock seen = *lock;
@@ -181,8 +180,8 @@ static enum lock_mode grant_auto_as_rw(const struct lock *lock, enum lock_wish w
     return lock_would_grant(lock, wish == LOCK_WISH_AUTO ? LOCK_WISH_RW : wish, now);
 }
 
-static enum lock_mode grant_as_if_nobody_were_away(const struct lock *lock, enum lock_wish wish,
-                                                   uint64_t now)
+static enum lock_mode grant_as_if_none_were_away(const struct lock *lock, enum lock_wish wish,
+                                                 uint64_t now)
 {
     struct illusion seen;
 
@@ -202,14 +201,13 @@ static enum lock_mode grant_past_lookers(const struct lock *lock, enum lock_wish
     return lock_would_grant(&seen.lock, wish, now);
 }
 
-static bool next_is_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
-                           enum lock_mode *mode)
+static bool next_is_none(const struct lock *lock, uint64_t now, uint64_t *id, enum lock_mode *mode)
 {
     (void)lock, (void)now, (void)id, (void)mode;
     return false;
 }
 
-/* The mode by what there was when it came, for who came while nothing was sealed. */
+/* Decides the mode by the state at arrival, for waiters that came before the seal. */
 static bool next_as_if_unsealed(const struct lock *lock, uint64_t now, uint64_t *id,
                                 enum lock_mode *mode)
 {
@@ -241,8 +239,8 @@ static bool next_is_the_last(const struct lock *lock, uint64_t now, uint64_t *id
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-static bool next_is_the_first_or_nobody(const struct lock *lock, uint64_t now, uint64_t *id,
-                                        enum lock_mode *mode)
+static bool next_is_the_first_or_none(const struct lock *lock, uint64_t now, uint64_t *id,
+                                      enum lock_mode *mode)
 {
     return lock_next_grant(lock, now, id, mode) && *id == lock->waiters[0].id;
 }
@@ -256,7 +254,7 @@ static bool next_without_end_of_patience(const struct lock *lock, uint64_t now, 
     return lock_next_grant(&seen, now, id, mode);
 }
 
-static int add_anybody(struct lock *lock, uint64_t id, enum lock_mode mode)
+static int add_any(struct lock *lock, uint64_t id, enum lock_mode mode)
 {
     lock->sessions[lock->session_count++] = (struct lock_session){id, mode};
     lock->held[mode]++;
@@ -329,8 +327,8 @@ static int seal_again(struct lock *lock, uint64_t id)
     return 0;
 }
 
-/* RW again, in the eyes of who does not ask what it is. */
-static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
+/* Treats RW_DATA as RW. */
+static int commit_sealed(struct lock *lock, uint64_t id, enum lock_mode stay, uint64_t now)
 {
     for (size_t i = 0; i < lock->session_count; i++) {
         if (lock->sessions[i].id == id && lock->sessions[i].mode == LOCK_MODE_RW_DATA) {
@@ -343,7 +341,7 @@ static int commit_what_is_sealed(struct lock *lock, uint64_t id, enum lock_mode 
     return lock_commit(lock, id, stay, now);
 }
 
-static int remove_with_what_is_sealed(struct lock *lock, uint64_t id, uint64_t now)
+static int remove_with_sealed(struct lock *lock, uint64_t id, uint64_t now)
 {
     int error = lock_remove_session(lock, id, now);
 
@@ -376,8 +374,8 @@ static bool next_may_sleep(const struct lock *lock, uint64_t now, uint64_t *id,
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-static enum lock_mode grant_as_if_nobody_slept(const struct lock *lock, enum lock_wish wish,
-                                               uint64_t now)
+static enum lock_mode grant_as_if_none_slept(const struct lock *lock, enum lock_wish wish,
+                                             uint64_t now)
 {
     struct illusion seen;
 
@@ -438,7 +436,7 @@ static bool next_may_sleep_in_turn(const struct lock *lock, uint64_t now, uint64
     return lock_next_grant(&seen.lock, now, id, mode);
 }
 
-/* Nobody while somebody sleeps in turn, whoever came first. */
+/* Grants no waiter while one sleeps in turn, even a waiter that came first. */
 static bool next_waits_for_all_turns(const struct lock *lock, uint64_t now, uint64_t *id,
                                      enum lock_mode *mode)
 {

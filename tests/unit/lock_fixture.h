@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lock_fixture - short words for what the tests of the lock do to it. For test_lock*.c, each of
+/* lock_fixture - short names for the lock tests' operations. For test_lock*.c, each of
  * which includes it once. */
 #ifndef GMSFS_TESTS_UNIT_LOCK_FIXTURE_H
 #define GMSFS_TESTS_UNIT_LOCK_FIXTURE_H
@@ -33,7 +33,7 @@ __attribute__((unused)) static void await(struct lock *lock, uint64_t id, enum l
     require(lock_add_waiter(lock, id, wish, now_ms, LOCK_FOREVER) == 0);
 }
 
-/* Who is next, as one number: waiter * 10 + mode; 0: nobody. */
+/* Returns the next grant as one number, waiter * 10 + mode; 0 if none. */
 __attribute__((unused)) static uint64_t next(const struct lock *lock, uint64_t now_ms)
 {
     uint64_t id;

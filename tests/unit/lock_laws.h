@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_laws - what must hold for the lock, said without knowing how it decides
+ * lock_laws - the laws of the lock, written without knowledge of its code
  *
  * An independent statement of gmsfs(5), STATES and THE LOCK, for test_lock_states.c, which includes
- * it once. It speaks of what each process did and when (struct facts), and judges one deed at a
- * time by what was before and what was after. It never calls the lock, and reads nothing of its
- * insides.
+ * it once. It speaks of the deeds of each process and their times (struct facts), and judges one
+ * deed at a time by the facts before and after. It never calls the lock, and never reads its
+ * fields.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_LAWS_H
 #define GMSFS_TESTS_UNIT_LOCK_LAWS_H
@@ -21,7 +21,7 @@
 #define TIMEOUT  3
 #define KEPT     1
 
-/* ---- what happened, as the processes saw it ------------------------------------------------ */
+/* ---- the facts, as the processes see them -------------------------------------------------- */
 
 enum role {
     IDLE,
@@ -31,8 +31,8 @@ enum role {
     WAITS,
     AWAY,   /* interrupted, its place kept */
     SLEEPS, /* waits for something that the lock cannot give */
-    LOOKS,  /* its place kept, for it only looks around */
-    STANDS, /* as SLEEPS, but in turn: who came later waits behind it */
+    LOOKS,  /* only looks around; its place is kept */
+    STANDS, /* as SLEEPS, but in turn: later processes wait behind it */
     ROLES,
 };
 
@@ -47,17 +47,17 @@ enum deed {
     SEAL,   /* its layout is final, and it goes on with RW_DATA */
     LEAVE,  /* a signal came */
     LOOK,   /* goes to look around */
-    RETURN, /* and the process asked again */
-    DOZE,   /* came in want of something else, and sleeps at once */
-    SLEEP,  /* what it needs besides the lock is gone */
-    STAND,  /* the same, or it came in want of it; it stays in turn */
-    WAKE,   /* and there again */
+    RETURN, /* after LEAVE or LOOK, the process asked again */
+    DOZE,   /* came needing more than the lock, and sleeps at once */
+    SLEEP,  /* needs more than the lock, and that is gone */
+    STAND,  /* as SLEEP or DOZE, but it stays in turn */
+    WAKE,   /* the missing thing is there again */
     FORGET, /* killed or revoked while waiting or away */
     EXPIRE, /* its deadline, or its kept place, has passed */
     TICK,
     RANG,   /* the timer was served: everything expired is out */
-    CLOSE,  /* nobody is let in any more */
-    OPEN,   /* and again */
+    CLOSE,  /* a drain: no process is let in */
+    OPEN,   /* the drain's end */
     SETTLE, /* the queue was drained: the end of every event but TICK */
 };
 
@@ -93,7 +93,7 @@ struct move {
     enum deed deed;
     int proc;
     const struct facts *before, *after;
-    /* What the lock said: to a COMMIT, STAY or SEAL, who EXPIREs, and at SETTLE about itself. */
+    /* The lock's answers: to COMMIT, STAY and SEAL; to EXPIRE; and, at SETTLE, about itself. */
     bool refused;
     bool was_kept;
     uint64_t moment;
@@ -122,7 +122,7 @@ static int count_writers(const struct facts *facts)
     return count(facts, WRITES) + count(facts, FILLS);
 }
 
-/* What it becomes if it is let in, as things are. */
+/* Returns the role that the process gets if it is let in now. */
 static enum role wished_role(const struct facts *facts, const struct proc *p)
 {
     if (p->wish == LOCK_WISH_DATA)
@@ -137,7 +137,7 @@ static bool would_write(const struct facts *facts, const struct proc *p)
     return is_writer(wished_role(facts, p));
 }
 
-/* The shape of what is sealed is final, and its bytes are never a commit's. */
+/* A sealed layout's shape is final, and its bytes are never committed. */
 static bool is_denied(enum role role, enum deed deed)
 {
     return role == FILLS && (deed == COMMIT || deed == STAY || deed == SEAL);
@@ -148,13 +148,13 @@ static bool is_patient(const struct facts *facts, const struct proc *p, uint64_t
     return at - (p->asked > facts->released ? p->asked : facts->released) < PATIENCE;
 }
 
-/* Who asks and is not in the queue yet has come after all that are. */
+/* A process that is not in the queue yet comes after all in the queue. */
 static bool came_before(const struct proc *p, const struct proc *one)
 {
     return one->came == 0 || p->came < one->came;
 }
 
-/* All the reasons there are for which one may not come in. */
+/* Returns true if there is any reason to keep the process out. */
 static bool has_to_wait(const struct facts *facts, const struct proc *one, uint64_t at)
 {
     if (count_writers(facts) || facts->closed)
@@ -206,7 +206,7 @@ static bool readers_see_a_commit(const struct move *m)
     return m->after->committed || !count(m->after, READS);
 }
 
-static bool who_fills_has_something_sealed(const struct move *m)
+static bool fillers_have_a_sealed_layout(const struct move *m)
 {
     return m->after->sealed || !count(m->after, FILLS);
 }
@@ -230,14 +230,15 @@ static bool away_stays_out(const struct move *m)
     return m->deed != ENTER || (was != AWAY && was != LOOKS);
 }
 
-static bool sleepers_are_passed_over(const struct move *m)
+static bool sleepers_are_not_granted(const struct move *m)
 {
     enum role was = m->before->procs[m->proc].role;
 
     return m->deed != ENTER || (was != SLEEPS && was != STANDS);
 }
 
-/* One whom time has let in, but whom nobody has told yet, would be overtaken by this writer. */
+/* Returns true if letting `one` in would overtake a waiter whose reason to wait has just expired
+ * and that was not granted the lock yet. */
 static bool shuts_out(const struct facts *facts, const struct proc *one)
 {
     FOR_EACH(p, facts)
@@ -248,7 +249,7 @@ static bool shuts_out(const struct facts *facts, const struct proc *one)
     return false;
 }
 
-static bool nobody_waits_in_vain(const struct move *m)
+static bool waiters_have_a_reason(const struct move *m)
 {
     if (m->deed == REFUSED || m->deed == QUEUED)
         return has_to_wait(m->before, &m->after->procs[m->proc], m->before->now) ||
@@ -263,9 +264,9 @@ static bool nobody_waits_in_vain(const struct move *m)
     return true;
 }
 
-/* From the queue, nobody comes in past an earlier one who could; from outside, only a reader past
- * readers, who come in with it. */
-static bool nobody_is_overtaken(const struct move *m)
+/* From the queue, no process passes an earlier one that could be let in. From outside, only a
+ * reader may pass, and only readers, which come in with it. */
+static bool waiters_are_not_overtaken(const struct move *m)
 {
     const struct proc *one = &m->after->procs[m->proc];
 
@@ -306,12 +307,12 @@ static bool only_the_doer_changes(const struct move *m)
         [FORGET] = 1u << IDLE,
         [EXPIRE] = 1u << IDLE,
     };
-    bool nobody = m->deed == TICK || m->deed == RANG || m->deed == SETTLE || m->deed == CLOSE ||
-                  m->deed == OPEN;
+    bool has_no_doer = m->deed == TICK || m->deed == RANG || m->deed == SETTLE ||
+                       m->deed == CLOSE || m->deed == OPEN;
 
     for (int i = 0; i < PROCS; i++) {
         enum role was = m->before->procs[i].role, is = m->after->procs[i].role;
-        bool acts = !nobody && i == m->proc && !is_denied(was, m->deed);
+        bool acts = !has_no_doer && i == m->proc && !is_denied(was, m->deed);
 
         if (acts ? !(become[m->deed] & 1u << is) : was != is)
             return false;
@@ -319,7 +320,7 @@ static bool only_the_doer_changes(const struct move *m)
     return true;
 }
 
-static bool only_writers_decide_what_is_committed(const struct move *m)
+static bool only_writers_commit(const struct move *m)
 {
     bool denied = is_denied(m->before->procs[m->proc].role, m->deed);
 
@@ -330,7 +331,7 @@ static bool only_writers_decide_what_is_committed(const struct move *m)
     return m->after->committed == m->before->committed;
 }
 
-/* Whoever holds it goes on, and ends, without a word of that. */
+/* Holders of the lock go on and end unaffected. */
 static bool only_a_drain_closes(const struct move *m)
 {
     if (m->deed == CLOSE || m->deed == OPEN)
@@ -338,8 +339,8 @@ static bool only_a_drain_closes(const struct move *m)
     return m->after->closed == m->before->closed;
 }
 
-/* RW starts without what was sealed; whatever else comes, it outlives all sessions. */
-static bool only_writers_decide_what_is_sealed(const struct move *m)
+/* A new RW session drops the sealed layout; otherwise a sealed layout outlives all sessions. */
+static bool only_writers_seal(const struct move *m)
 {
     if (m->deed == SEAL)
         return m->after->sealed;
@@ -348,7 +349,7 @@ static bool only_writers_decide_what_is_sealed(const struct move *m)
     return m->after->sealed == m->before->sealed;
 }
 
-static bool what_is_final_is_refused(const struct move *m)
+static bool changes_of_sealed_are_refused(const struct move *m)
 {
     return m->refused == is_denied(m->before->procs[m->proc].role, m->deed);
 }
@@ -364,7 +365,7 @@ static bool state_is_derived(const struct move *m)
     return m->after->state == (m->after->sealed ? LOCK_STATE_LAYOUT_COMMITTED : LOCK_STATE_EMPTY);
 }
 
-/* The table of gmsfs(5), STATES. Everything else keeps the state, and what is denied has a row. */
+/* The table of gmsfs(5), STATES. Every other deed keeps the state; a denied deed has a row. */
 struct row {
     enum lock_state from;
     enum deed deed;
@@ -415,7 +416,7 @@ static bool transitions_are_rows(const struct move *m)
     return m->before->state == m->after->state;
 }
 
-static bool nobody_expires_early(const struct move *m)
+static bool waiters_expire_not_early(const struct move *m)
 {
     const struct proc *p = &m->before->procs[m->proc];
 
@@ -423,7 +424,7 @@ static bool nobody_expires_early(const struct move *m)
            (is_overdue(p, m->before->now) && m->was_kept == (p->role == AWAY || p->role == LOOKS));
 }
 
-static bool nobody_outlives_the_timer(const struct move *m)
+static bool waiters_end_at_the_timer(const struct move *m)
 {
     FOR_EACH(p, m->after)
     {
@@ -465,23 +466,23 @@ static const struct law {
     {"there is at most one writer", one_writer},
     {"there is a writer or there are readers, never both", writer_or_readers},
     {"a layout is committed or sealed, never both", one_layout},
-    {"who reads, reads something committed", readers_see_a_commit},
-    {"who has RW_DATA has a sealed layout", who_fills_has_something_sealed},
-    {"who enters gets the mode of its wish", mode_as_wished},
-    {"nobody enters who has a reason to wait", no_reason_against},
-    {"who is away or looks around is not granted", away_stays_out},
-    {"who sleeps is not granted", sleepers_are_passed_over},
-    {"nobody waits without a reason", nobody_waits_in_vain},
-    {"nobody is overtaken", nobody_is_overtaken},
-    {"a deed changes the doer as it says, and nobody else", only_the_doer_changes},
-    {"only a writer decides what is committed", only_writers_decide_what_is_committed},
-    {"only a writer decides what is sealed", only_writers_decide_what_is_sealed},
+    {"a reader reads a committed layout", readers_see_a_commit},
+    {"a session with RW_DATA has a sealed layout", fillers_have_a_sealed_layout},
+    {"a process enters with the mode of its wish", mode_as_wished},
+    {"no process enters that has a reason to wait", no_reason_against},
+    {"a process that is away or looks around is not granted", away_stays_out},
+    {"a sleeping process is not granted", sleepers_are_not_granted},
+    {"no process waits without a reason", waiters_have_a_reason},
+    {"no process is overtaken", waiters_are_not_overtaken},
+    {"a deed changes the doer as it says, and no other process", only_the_doer_changes},
+    {"only a writer commits", only_writers_commit},
+    {"only a writer seals or drops a sealed layout", only_writers_seal},
     {"only a drain closes and opens the lock", only_a_drain_closes},
-    {"RW_DATA can neither commit nor seal, and RW can", what_is_final_is_refused},
+    {"RW_DATA can neither commit nor seal, and RW can", changes_of_sealed_are_refused},
     {"the state is derived", state_is_derived},
     {"transitions are rows of the table", transitions_are_rows},
-    {"nobody expires early", nobody_expires_early},
-    {"nobody outlives the timer", nobody_outlives_the_timer},
+    {"no waiter expires early", waiters_expire_not_early},
+    {"no waiter outlives the timer", waiters_end_at_the_timer},
     {"the next moment is exact", the_moment_is_exact},
     {"waiting writers are counted", waiting_writers_are_counted},
 };

@@ -6,9 +6,9 @@
  * clock and the daemon would do, writes down the facts, has each deed judged by lock_laws.h, and
  * remembers the states that it has seen.
  *
- * States are equal when nothing that follows can tell them apart: times count relative to now,
- * exhausted patience and passed deadlines count as such, and one process is as good as another
- * (the lock sees ids alone, and never the same one twice). That makes the space finite. A clock
+ * States are equal if no later event can tell them apart: times count relative to now, exhausted
+ * patience and passed deadlines count as such, and processes are interchangeable (the lock sees ids
+ * alone, and never the same one twice). That makes the space finite. A clock
  * tick and the daemon's timer are events of their own, so timers that come late are explored too.
  */
 #ifndef GMSFS_TESTS_UNIT_LOCK_WALK_H
@@ -71,7 +71,7 @@ struct node {
     struct lock_session sessions[PROCS];
     struct lock_waiter waiters[PROCS];
     uint8_t session_count, waiter_count;
-    uint8_t event;   /* what led here */
+    uint8_t event;   /* the event that led here */
     uint32_t parent; /* from where */
 };
 
@@ -89,7 +89,7 @@ static enum role role_of(enum lock_mode mode)
     return mode == LOCK_MODE_RW ? WRITES : mode == LOCK_MODE_RW_DATA ? FILLS : READS;
 }
 
-/* What has become of each process, looked up in the lock. */
+/* Finds each process's new role in the lock. */
 static void observe(struct walk *walk)
 {
     for (int i = 0; i < PROCS; i++) {
@@ -113,7 +113,7 @@ static void observe(struct walk *walk)
     walk->facts.state = walk->rules->get_state(&walk->lock);
 }
 
-/* Judges what was just done to the lock. */
+/* Judges the deed just done to the lock. */
 static void judge(struct walk *walk, struct move move, const struct facts *before)
 {
     observe(walk);
@@ -132,25 +132,25 @@ static void judge(struct walk *walk, struct move move, const struct facts *befor
         walk->rows_seen |= 1u << find_row(&move);
 }
 
-static void enter(struct walk *walk, int who, enum lock_mode mode, const struct facts *before)
+static void enter(struct walk *walk, int proc, enum lock_mode mode, const struct facts *before)
 {
-    struct proc *p = &walk->facts.procs[who];
+    struct proc *p = &walk->facts.procs[proc];
 
     p->session = ++walk->facts.serial;
     walk->rules->add_session(&walk->lock, p->session, mode);
-    /* As the core does; a broken lock may have let it in beside who fills what is sealed. */
+    /* As the core does; a broken lock may have let it in beside an RW_DATA session. */
     if (mode == LOCK_MODE_RW && count(before, FILLS) == 0)
         lock_set_sealed(&walk->lock, false);
-    judge(walk, (struct move){.deed = ENTER, .proc = who}, before);
+    judge(walk, (struct move){.deed = ENTER, .proc = proc}, before);
 }
 
-static int who_waits(const struct walk *walk, uint64_t waiter_id)
+static int find_waiting_proc(const struct walk *walk, uint64_t waiter_id)
 {
-    int who = 0;
+    int proc = 0;
 
-    while (who < PROCS - 1 && walk->facts.procs[who].came != waiter_id)
-        who++;
-    return who;
+    while (proc < PROCS - 1 && walk->facts.procs[proc].came != waiter_id)
+        proc++;
+    return proc;
 }
 
 static void settle(struct walk *walk)
@@ -164,7 +164,7 @@ static void settle(struct walk *walk)
         if (!walk->rules->next_grant(&walk->lock, walk->facts.now, &id, &mode))
             break;
         lock_remove_waiter(&walk->lock, id);
-        enter(walk, who_waits(walk, id), mode, &before);
+        enter(walk, find_waiting_proc(walk, id), mode, &before);
     }
     before = walk->facts;
     judge(walk, (struct move){.deed = SETTLE}, &before);
@@ -177,49 +177,49 @@ enum asking {
     ASKINGS,
 };
 
-static void request(struct walk *walk, int who, enum lock_wish wish, enum asking how)
+static void request(struct walk *walk, int proc, enum lock_wish wish, enum asking how)
 {
     struct facts before = walk->facts;
     struct facts *facts = &walk->facts;
-    struct proc *p = &facts->procs[who];
+    struct proc *p = &facts->procs[proc];
     enum lock_mode mode = walk->rules->would_grant(&walk->lock, wish, facts->now);
 
     *p = (struct proc){.wish = wish, .asked = facts->now};
     if (mode != LOCK_MODE_NONE) {
-        enter(walk, who, mode, &before);
+        enter(walk, proc, mode, &before);
     } else if (how == TRY) {
-        judge(walk, (struct move){.deed = REFUSED, .proc = who}, &before);
+        judge(walk, (struct move){.deed = REFUSED, .proc = proc}, &before);
     } else {
         p->came = ++facts->serial;
         p->deadline = how == TIMED ? facts->now + TIMEOUT : LOCK_FOREVER;
         lock_add_waiter(&walk->lock, p->came, wish, facts->now, p->deadline);
-        judge(walk, (struct move){.deed = QUEUED, .proc = who}, &before);
+        judge(walk, (struct move){.deed = QUEUED, .proc = proc}, &before);
     }
 }
 
 /* A request that lacks more than the lock: it waits, also where the lock is free. */
-static void doze(struct walk *walk, int who, enum deed deed, enum lock_wish wish, enum asking how)
+static void doze(struct walk *walk, int proc, enum deed deed, enum lock_wish wish, enum asking how)
 {
     struct facts before = walk->facts;
     struct facts *facts = &walk->facts;
-    struct proc *p = &facts->procs[who];
+    struct proc *p = &facts->procs[proc];
 
     *p = (struct proc){.wish = wish, .asked = facts->now, .came = ++facts->serial};
     p->deadline = how == TIMED ? facts->now + TIMEOUT : LOCK_FOREVER;
     lock_add_waiter(&walk->lock, p->came, wish, facts->now, p->deadline);
     walk->rules->set_sleep(&walk->lock, p->came, deed == DOZE ? LOCK_ASLEEP : LOCK_ASLEEP_IN_TURN);
-    judge(walk, (struct move){.deed = deed, .proc = who}, &before);
+    judge(walk, (struct move){.deed = deed, .proc = proc}, &before);
 }
 
 /* A session seals, or ends in each of its ways. */
-static void use_session(struct walk *walk, int who, enum deed deed)
+static void use_session(struct walk *walk, int proc, enum deed deed)
 {
     struct facts before = walk->facts;
-    uint64_t id = walk->facts.procs[who].session, now = walk->facts.now;
+    uint64_t id = walk->facts.procs[proc].session, now = walk->facts.now;
     enum lock_mode stay = deed == STAY ? LOCK_MODE_RO : LOCK_MODE_NONE;
     int error = 0;
 
-    if (deed != SEAL && !is_denied(walk->facts.procs[who].role, deed))
+    if (deed != SEAL && !is_denied(walk->facts.procs[proc].role, deed))
         walk->facts.released = now;
     if (deed == WIPE)
         lock_set_committed(&walk->lock, false);
@@ -229,13 +229,13 @@ static void use_session(struct walk *walk, int who, enum deed deed)
         error = walk->rules->commit(&walk->lock, id, stay, now);
     else
         walk->rules->remove_session(&walk->lock, id, now);
-    judge(walk, (struct move){.deed = deed, .proc = who, .refused = error != 0}, &before);
+    judge(walk, (struct move){.deed = deed, .proc = proc, .refused = error != 0}, &before);
 }
 
-static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum asking how)
+static void disturb_waiter(struct walk *walk, int proc, enum deed deed, enum asking how)
 {
     struct facts before = walk->facts;
-    struct proc *p = &walk->facts.procs[who];
+    struct proc *p = &walk->facts.procs[proc];
 
     if (deed == FORGET) {
         lock_remove_waiter(&walk->lock, p->came);
@@ -251,7 +251,7 @@ static void disturb_waiter(struct walk *walk, int who, enum deed deed, enum aski
         p->deadline = how == TIMED ? walk->facts.now + TIMEOUT : LOCK_FOREVER;
         walk->rules->resume_place(&walk->lock, p->came, p->deadline);
     }
-    judge(walk, (struct move){.deed = deed, .proc = who}, &before);
+    judge(walk, (struct move){.deed = deed, .proc = proc}, &before);
 }
 
 static void ring_timer(struct walk *walk)
@@ -265,7 +265,8 @@ static void ring_timer(struct walk *walk)
             break;
         lock_remove_waiter(&walk->lock, id);
         judge(walk,
-              (struct move){.deed = EXPIRE, .proc = who_waits(walk, id), .was_kept = was_kept},
+              (struct move){
+                  .deed = EXPIRE, .proc = find_waiting_proc(walk, id), .was_kept = was_kept},
               &before);
         before = walk->facts;
     }
@@ -297,7 +298,7 @@ static void drain_or_serve(struct walk *walk)
 struct happening {
     enum role role;      /* in which a process can do it */
     enum deed deed;      /* QUEUED: a request, however it ends */
-    enum lock_wish wish; /* of a request, or of who waits and can do it; 0: any */
+    enum lock_wish wish; /* of a request, or of the waiter that can do it; 0 for any */
     enum asking how;
 };
 
@@ -350,7 +351,7 @@ static const struct happening happenings[] = {
 };
 
 #define HAPPENING_COUNT ((int)(sizeof(happenings) / sizeof(happenings[0])))
-/* An event is a number: who * HAPPENING_COUNT + what; then these three. */
+/* An event is a number: process * HAPPENING_COUNT + happening; then these three. */
 #define EVENT_TICK  (PROCS * HAPPENING_COUNT)
 #define EVENT_TIMER (EVENT_TICK + 1)
 #define EVENT_DRAIN (EVENT_TIMER + 1)
@@ -359,11 +360,11 @@ static const struct happening happenings[] = {
 static const char *const event_names[] = {"the clock ticks", "the timer rings",
                                           "a drain begins or ends"};
 
-/* False: it cannot happen here. */
+/* Returns false if the event cannot happen here. */
 static bool happen(struct walk *walk, int event)
 {
-    const struct happening *what = &happenings[event % HAPPENING_COUNT];
-    int who = event / HAPPENING_COUNT;
+    const struct happening *happening = &happenings[event % HAPPENING_COUNT];
+    int proc = event / HAPPENING_COUNT;
     struct facts before = walk->facts;
 
     if (event == EVENT_TICK) {
@@ -374,22 +375,23 @@ static bool happen(struct walk *walk, int event)
     if (event == EVENT_TIMER)
         ring_timer(walk);
     else if (event == EVENT_DRAIN ? would_crowd(walk, 0)
-                                  : what->role == IDLE && would_crowd(walk, 1))
+                                  : happening->role == IDLE && would_crowd(walk, 1))
         return false;
     else if (event == EVENT_DRAIN)
         drain_or_serve(walk);
-    else if (walk->facts.procs[who].role != what->role)
+    else if (walk->facts.procs[proc].role != happening->role)
         return false;
-    else if (what->role != IDLE && what->wish && walk->facts.procs[who].wish != what->wish)
+    else if (happening->role != IDLE && happening->wish &&
+             walk->facts.procs[proc].wish != happening->wish)
         return false;
-    else if (what->role == IDLE && what->deed != QUEUED)
-        doze(walk, who, what->deed, what->wish, what->how);
-    else if (what->role == IDLE)
-        request(walk, who, what->wish, what->how);
-    else if (what->role == READS || is_writer(what->role))
-        use_session(walk, who, what->deed);
+    else if (happening->role == IDLE && happening->deed != QUEUED)
+        doze(walk, proc, happening->deed, happening->wish, happening->how);
+    else if (happening->role == IDLE)
+        request(walk, proc, happening->wish, happening->how);
+    else if (happening->role == READS || is_writer(happening->role))
+        use_session(walk, proc, happening->deed);
     else
-        disturb_waiter(walk, who, what->deed, what->how);
+        disturb_waiter(walk, proc, happening->deed, happening->how);
     settle(walk);
     return true;
 }
@@ -527,7 +529,7 @@ static bool add_node(struct search *search, uint32_t parent, int event)
     return true;
 }
 
-/* How it came to the break: the events, the last one last. */
+/* Prints the events that led to the broken law, in order. */
 static void print_way(const struct search *search, uint32_t node, int event)
 {
     if (node)
@@ -550,7 +552,7 @@ static void print_break(const struct search *search)
         print_way(search, search->last_node, search->last_event);
 }
 
-/* Until nothing new appears or one of these laws is broken. */
+/* Explores until no new state appears or one of the watched laws is broken. */
 static void explore(struct search *search, const struct rules *rules, unsigned watched)
 {
     struct walk *walk = &search->walk;

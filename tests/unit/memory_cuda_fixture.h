@@ -105,7 +105,7 @@ __attribute__((unused)) static void fill_range(struct gfs_memory *memory, struct
     check_int(gfs_range_end(memory, range, access), 0);
 }
 
-/* What a device may do there: enum drv_access. */
+/* Returns the device's access to the address, an enum drv_access. */
 __attribute__((unused)) static unsigned long long rights_of(drv_device device, uintptr_t va)
 {
     struct drv_location location = {.type = DRV_LOCATION_DEVICE, .id = device};
@@ -115,7 +115,7 @@ __attribute__((unused)) static unsigned long long rights_of(drv_device device, u
     return flags;
 }
 
-/* By a device of this process; the byte becomes 7. */
+/* Writes the byte 7 by a device of this process. */
 __attribute__((unused)) static enum drv_result write_byte_by(drv_device device, uintptr_t va)
 {
     struct drv_context *context;

@@ -9,7 +9,7 @@
 
 #include "rpc/message.h"
 
-/* 0 or what the encoder says; there is one error or none, whatever step it is in. */
+/* Returns 0 or the encoder's error; a failed step makes the end fail too. */
 __attribute__((unused)) static int encode_again(struct message_buffer *buffer,
                                                 enum message_protocol protocol,
                                                 const struct message *message)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message_golden - a frame of every message of both protocols, and what it says
+ * message_golden - a frame of every message of both protocols, and its meaning
  *
  * For tests of src/rpc/message.h, which include it once. The frames were made by the protocols'
  * rules with Python's msgpack; twenty-two of them the reference implementation wrote as well.

@@ -35,7 +35,7 @@ __attribute__((unused)) static size_t read_hex(const char *hex, uint8_t frame[FR
     return size;
 }
 
-/* Of a copy of exactly this size, so that the sanitizer sees any read beyond it. */
+/* Decodes a copy of exactly this size, so that the sanitizer sees any read beyond it. */
 __attribute__((unused)) static int decode_copy(enum message_protocol protocol, const void *payload,
                                                size_t bytes)
 {
@@ -60,7 +60,7 @@ __attribute__((unused)) static void check_frame(const struct message_buffer *buf
         fprintf(stderr, "# golden %zu\n", (size_t)(golden - goldens));
 }
 
-/* Decodes what is to say the same as the golden frame. */
+/* Decodes a frame that must mean the same as the golden frame. */
 __attribute__((unused)) static void expect_golden(const void *payload, size_t bytes,
                                                   const struct golden *golden)
 {
@@ -151,7 +151,7 @@ __attribute__((unused)) static void append_pair(struct text *text, const struct 
     append(text, taken->values[pair].at, taken->values[pair].bytes);
 }
 
-/* A map of fixed strings: {"type": tag, and what is given}. */
+/* Writes a map of fixed strings: {"type": tag, and the given pairs}. */
 __attribute__((unused)) static int decode_type(enum message_protocol protocol, const char *tag,
                                                size_t pairs, const void *rest, size_t rest_bytes,
                                                struct message *message)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places_deeds - all that can happen to places: what processes, the service, whoever gives orders,
- * and the device do
+ * places_deeds - all events that affect places: deeds of processes, the service, the operator and
+ * the device
  *
- * For places_walk.h. act() does one of them, writes down the facts, and has them judged.
+ * For places_walk.h. act() does one deed, records the facts, and has them judged.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_DEEDS_H
 #define GMSFS_TESTS_UNIT_PLACES_DEEDS_H
@@ -19,7 +19,7 @@ enum deed {
     CLOSE,
     INTERRUPT,
     TOUCH,
-    CHANGE, /* all that there is, for something new */
+    CHANGE, /* replaces the whole content */
     COMMIT,
     /* Of a store: */
     TO_DEVICE,
@@ -34,9 +34,9 @@ enum deed {
     ENDS,
     ENDS_KEEPING,
     FAILS,
-    EVICT,  /* for the other store, whether it may go or not */
-    CHOOSE, /* who has to go for this one, by evict_choose */
-    PIN,    /* or no longer */
+    EVICT,  /* for the other store, allowed or not */
+    CHOOSE, /* a victim for this store, by evict_choose */
+    PIN,    /* or unpin */
     RAISE,  /* to the important pool, or back */
     /* Of the device: */
     SUSPECT,
@@ -74,7 +74,7 @@ static void note_open(unsigned p, unsigned store, enum way way)
     walk.grants += walk.out.session != 0;
 }
 
-/* By ACQUIRE, which may not wait: with a `ctl` that goes again where it is refused. */
+/* Opens by ACQUIRE, which may not wait, through a `ctl` that is closed again if it is refused. */
 static int open_by_ctl(unsigned p, unsigned store, enum way way, struct record *record)
 {
     struct record ctl = {.type = RECORD_FILE_OPEN,
@@ -125,7 +125,7 @@ static int do_open(enum deed deed, unsigned p, unsigned store, struct record *re
     return error;
 }
 
-/* What is in memory that its store's writer may write to is another content from now on. */
+/* Gives a memory that its store's writer may write to a new content. */
 static void spoil(uint64_t memory)
 {
     for (size_t i = 0; i < walk.facts.memory_count; i++)
@@ -291,7 +291,7 @@ static int evict(struct record *record, unsigned victim, unsigned evictor)
     return error;
 }
 
-/* What the evictor knows of the stores that are on the device, as src/service/evict.c has it. */
+/* Fills a row for each store on the device, as src/service/evict.c does. */
 static size_t fill_rows(struct evict_row *rows)
 {
     size_t count = 0;
@@ -395,7 +395,7 @@ static int do_of_device(enum deed deed, struct record *record)
     return apply(*record);
 }
 
-/* Could somebody do it now? */
+/* Returns true if the deed is possible now. */
 static bool is_possible(enum deed deed, unsigned p, unsigned store)
 {
     const struct proc *proc = &walk.facts.procs[p];
@@ -411,7 +411,7 @@ static bool is_possible(enum deed deed, unsigned p, unsigned store)
         return proc->file != 0;
     if (deed == INTERRUPT)
         return proc->waiter != 0;
-    if (deed == TOUCH) /* what is elsewhere is not written to: EAGAIN */
+    if (deed == TOUCH) /* writing to a store off the device: EAGAIN */
         return writes && (proc->over || walk.facts.sights[store].place == CORE_PLACE_DEVICE);
     if (deed <= COMMIT)
         return writes;
@@ -446,7 +446,7 @@ static void describe_facts(const struct facts *facts)
     }
 }
 
-/* What broke a law. */
+/* Prints the deed that broke a law. */
 static void describe(enum deed deed, unsigned p, unsigned store, int error,
                      const struct facts *before)
 {

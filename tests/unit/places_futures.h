@@ -27,7 +27,7 @@ static int compare_ways(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* What somebody does where he is says by itself at which store. */
+/* A deed of a process that uses a store implies that store. */
 static void note_way(struct future *future, enum deed deed, unsigned store)
 {
     bool is_inside = deed > OPEN_REPLACE && deed <= COMMIT;
@@ -51,7 +51,7 @@ static uint64_t hash_future(struct future *future)
 
 typedef void (*visit_fn)(const struct node *from, enum deed deed, unsigned store);
 
-/* All that can follow on one state, by whomever, and each from its bytes. */
+/* Does every possible deed of every process from one state, each time decoded from its bytes. */
 static void follow(const struct node *node, visit_fn visit)
 {
     for (unsigned deed = 0; deed < DEEDS; deed++)
@@ -86,7 +86,7 @@ static uint64_t find_future(const struct node *node)
     return hash_future(&futures.now);
 }
 
-/* Where this deed led. */
+/* Compares the state that this deed led to with the known state of the same key. */
 static void hold_against_known(const struct node *from, enum deed deed, unsigned store)
 {
     uint8_t key[KEY_BYTES];

@@ -2,26 +2,26 @@
 /*
  * places_key - when two states are one to places_walk.h, which includes this
  *
- * States are equal when nothing that follows can tell them apart. Left out is what only grows (ids,
- * generations, counters of moves, events) and what a process once asked for, when it has come to
- * the same; one process is as good as another, and who waits counts by the order that they came in.
- * test_core_places.c holds against that what really follows, in whatever way a state was come to.
+ * States are equal if no later deed can tell them apart. The key leaves out numbers that only grow
+ * (ids, generations, counters of moves, events) and a process's original request, if the outcome is
+ * the same. Processes are interchangeable; waiters count by their order of arrival.
+ * test_core_places.c compares the real futures of equal states, by every path that leads to them.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_KEY_H
 #define GMSFS_TESTS_UNIT_PLACES_KEY_H
 
 #include "places_deeds.h"
 
-/* What a process is to a store. */
+/* A process's relation to a store. */
 enum phase {
     OUTSIDE,
-    OVER, /* its session is: it can close what it has open, and that is all */
+    OVER, /* its session has ended: it can only close its open file */
     INSIDE,
-    SPOILS, /* inside, and it has written to what is committed */
-    WAITS,  /* and, by what is added, after how many others */
+    SPOILS, /* inside, and it has written to the committed content */
+    WAITS,  /* plus the number of waiters before it */
 };
 
-/* At whatever store: there is one line for the device. */
+/* Counts waiters of all stores: the device has one queue. */
 static uint8_t rank_of(const struct proc *waiting)
 {
     uint8_t rank = 0;

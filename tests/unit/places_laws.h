@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places_laws - what must hold of the places of stores, said without knowing how the core decides
+ * places_laws - the laws of the places of stores, written without knowledge of the core's code
  *
  * An independent statement of gmsfs(5), PLACES, for test_core_places.c, which includes it once. It
- * speaks of which bytes each memory has (struct facts), which the core never sees, and of what each
- * process did; it judges one record at a time by what was before and what is after.
+ * speaks of the bytes in each memory (struct facts), which the core never sees, and of the deeds of
+ * each process; it judges one record at a time by the facts before and after.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_LAWS_H
 #define GMSFS_TESTS_UNIT_PLACES_LAWS_H
@@ -31,25 +31,25 @@ struct proc {
     enum way way;
     unsigned store;
     uint64_t file, session, waiter;
-    bool over; /* its session is, and the file still open */
+    bool over; /* its session has ended, its file is still open */
 };
 
 struct memory {
     uint64_t id;
-    uint64_t bytes; /* what is in it: a number for each content that there ever was */
+    uint64_t bytes; /* its content, as a number; each new content gets a new number */
     enum core_place tier;
 };
 
-/* What is known of a store from outside: its shape, and where it is. */
+/* A store as seen from outside: its shape and its place. */
 struct sight {
     bool committed;
     enum core_place place;
-    uint64_t generation, moves, move; /* the last: of the move under way, 0: none */
+    uint64_t generation, moves, move; /* `move`: id of the move under way; 0 if none */
     enum core_place to;
     uint8_t hash[16];
     uint64_t slot, serial, memory;     /* of its only committed allocation */
-    uint64_t spares[CORE_TIER_COUNT];  /* the memory of each; 0: none */
-    uint64_t writer, sessions, holder; /* a session that holds it; 0: none */
+    uint64_t spares[CORE_TIER_COUNT];  /* the memory of each; 0 if none */
+    uint64_t writer, sessions, holder; /* `holder`: a session that holds it; 0 if none */
     bool suspect;
     bool pinned, important; /* of a pool of a higher class than the other one */
 };
@@ -58,21 +58,21 @@ struct facts {
     struct proc procs[PROCS];
     size_t memory_count;
     uint64_t bytes;          /* the last content */
-    uint64_t wanted[STORES]; /* the committed content; 0: nothing is committed */
+    uint64_t wanted[STORES]; /* the committed content; 0 if none */
     bool given_up[STORES];   /* `none` was ordered */
-    uint64_t source[STORES]; /* what the move under way reads, as it was when it began */
+    uint64_t source[STORES]; /* the content that the move under way reads, at its begin */
     bool lost;
     struct sight sights[STORES];
     struct memory memories[MEMORIES]; /* last: see places_walk.h */
 };
 
-/* One record, and what came of it. */
+/* One record and its effects. */
 struct step {
     enum record_type type;
-    unsigned store; /* that it was about; STORES: none */
+    unsigned store; /* the record's store; STORES if none */
     uint32_t kind, flags;
-    unsigned evictor; /* for whom the store was to leave; STORES: it was no eviction */
-    bool chosen;      /* it was evict_choose that said so */
+    unsigned evictor; /* the store that needs the room; STORES if the record is no eviction */
+    bool chosen;      /* evict_choose chose the victim */
     int error;
     const struct core *core;
     const struct facts *before, *after;
@@ -103,8 +103,8 @@ static bool is_about_moves(enum record_type type)
 /* ---- laws: true where the step obeys ----------------------------------------------------------
  */
 
-/* What is committed has all its bytes somewhere, unless they were given up or lost; a writer may
- * have spoilt the copy that is the place, but only that. */
+/* A committed store has all its bytes somewhere, unless they were given up or lost. A writer may
+ * have changed the copy at the store's place, but no other copy. */
 static bool keeps_a_whole_copy(const struct step *step, unsigned i)
 {
     const struct facts *now = step->after;
@@ -117,7 +117,7 @@ static bool keeps_a_whole_copy(const struct step *step, unsigned i)
     return sight->writer != 0 || has_bytes(now, sight->memory, sight->place, now->wanted[i]);
 }
 
-/* Nobody forgets what was committed, but a writer, an order or a loss. */
+/* Only a writer, an order or a loss ends a commit. */
 static bool forgets_nothing(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
@@ -156,7 +156,7 @@ static bool counts_changes_of_place(const struct step *step, unsigned i)
     return same || now->moves == before->moves + 1;
 }
 
-static bool who_holds_keeps_the_place(const struct step *step, unsigned i)
+static bool held_stores_keep_their_place(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
     bool reads = before->writer == 0 && before->holder != 0 && before->holder == now->holder;
@@ -164,7 +164,7 @@ static bool who_holds_keeps_the_place(const struct step *step, unsigned i)
     return !reads || now->place <= before->place || before->place == CORE_PLACE_NONE;
 }
 
-/* By the lock, or to write what is there: the device has it. */
+/* A grant by the lock, or for writing to the present content, needs the store on the device. */
 static bool is_granted_on_the_device(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
@@ -183,22 +183,22 @@ static bool is_granted_on_the_device(const struct step *step, unsigned i)
             continue;
         if (!sight->committed || sight->writer != 0)
             return false;
-        if (now->way != BY_PATH && sight->place == CORE_PLACE_NONE) /* whose read is EIO */
+        if (now->way != BY_PATH && sight->place == CORE_PLACE_NONE) /* its reads give EIO */
             return false;
     }
     return true;
 }
 
-/* Nobody has it, and what it has on the disk may be better: if that can be read. */
+/* Returns true for an idle store with suspect bytes and a copy on the disk that may be sound. */
 static bool is_to_be_healed(const struct sight *sight)
 {
     return sight->suspect && sight->committed && sight->sessions == 0 &&
            sight->place == CORE_PLACE_DEVICE && sight->spares[CORE_PLACE_DISK] != 0;
 }
 
-/* Nobody waits for what is there. A reader of the lock waits for a writer, for the device to have
- * the store, for suspect bytes to be healed, and for nothing else. */
-static bool nobody_waits_in_vain(const struct step *step, unsigned i)
+/* No process waits without a reason. A reader by the lock waits only for a writer, for the store to
+ * reach the device, or for suspect bytes to be healed. */
+static bool waiters_have_a_reason(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
     bool writer_waits = false;
@@ -223,8 +223,8 @@ static bool nobody_waits_in_vain(const struct step *step, unsigned i)
     return true;
 }
 
-/* Where somebody waits for the device to have a store, and nothing moves, the service is asked. */
-static bool who_waits_is_promoted(const struct step *step, unsigned i)
+/* The service is asked to promote a store that a process waits for and that is not moving. */
+static bool awaited_stores_are_promoted(const struct step *step, unsigned i)
 {
     const struct sight *sight = &step->after->sights[i];
     const struct core_store *store = step->core->stores.items[i];
@@ -241,7 +241,7 @@ static bool who_waits_is_promoted(const struct step *step, unsigned i)
     return core_wants_promotion(step->core, store);
 }
 
-/* They are not copied: what moves looks at a copy that is there. */
+/* Suspect bytes are never copied: the store moves only to a place that has a copy already. */
 static bool suspect_bytes_stay(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
@@ -251,8 +251,8 @@ static bool suspect_bytes_stay(const struct step *step, unsigned i)
            now->spares[now->to] != 0;
 }
 
-/* A copy that has gone to the disk is all that is left only when it was read there, or is new, or
- * what is faster is lost or spoilt. */
+/* The copy on the disk becomes the store's place only after it was verified by reading, or is new,
+ * or if the faster copy is lost or changed by a writer. */
 static bool the_disk_is_relied_on_when_it_was_read(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
@@ -263,8 +263,8 @@ static bool the_disk_is_relied_on_when_it_was_read(const struct step *step, unsi
            (step->type == RECORD_MOVE_END && step->store == i && before->to == CORE_PLACE_DISK);
 }
 
-/* Who is let in to suspect bytes is a writer. */
-static bool nobody_reads_suspect_bytes(const struct step *step, unsigned i)
+/* Only writers are let in to a store with suspect bytes. */
+static bool suspect_bytes_are_not_read(const struct step *step, unsigned i)
 {
     for (unsigned p = 0; p < PROCS; p++) {
         const struct proc *before = &step->before->procs[p], *now = &step->after->procs[p];
@@ -291,7 +291,7 @@ static bool loss_takes_the_device_only(const struct step *step, unsigned i)
     return before->writer != 0 || !(beside || has_spare) || now->committed;
 }
 
-/* Bytes that nothing refers to are gone, and what is referred to is there. */
+/* The memories are exactly those that the core refers to. */
 static bool memory_is_accounted(const struct step *step, unsigned i)
 {
     size_t referred = 0;
@@ -309,7 +309,7 @@ static bool memory_is_accounted(const struct step *step, unsigned i)
     return referred == step->core->memories.count;
 }
 
-/* Somebody asked for the lock and was not answered yet. */
+/* Returns true if a request for the store's lock waits. */
 static bool is_waited_for(const struct facts *facts, unsigned i)
 {
     for (unsigned p = 0; p < PROCS; p++)
@@ -318,7 +318,7 @@ static bool is_waited_for(const struct facts *facts, unsigned i)
     return false;
 }
 
-/* Whoever says that it is to leave. */
+/* Holds for evictions ordered by any caller. */
 static bool victims_are_not_needed(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i];
@@ -330,19 +330,19 @@ static bool victims_are_not_needed(const struct step *step, unsigned i)
            !(before->important && !step->before->sights[step->evictor].important);
 }
 
-static bool nobody_is_chosen_who_is_waited_for(const struct step *step, unsigned i)
+static bool victims_are_not_awaited(const struct step *step, unsigned i)
 {
     return !step->chosen || step->store != i || !is_waited_for(step->before, i);
 }
 
-/* The choice is of those who may go: else it would be made again and again. */
-static bool who_is_chosen_goes(const struct step *step, unsigned i)
+/* A chosen victim may leave: otherwise the same choice would be made again and again. */
+static bool chosen_victims_leave(const struct step *step, unsigned i)
 {
     return !step->chosen || step->store != i || step->error == 0 ||
            step->before->sights[i].suspect || step->after->lost;
 }
 
-/* It leaves the device for another: not to there, and for nobody's sake that is itself. */
+/* A victim leaves the device, and for another store. */
 static bool victims_go_for_others(const struct step *step, unsigned i)
 {
     const struct sight *now = &step->after->sights[i];
@@ -351,8 +351,8 @@ static bool victims_go_for_others(const struct step *step, unsigned i)
            (step->evictor != i && (now->move != 0 ? now->to : now->place) != CORE_PLACE_DEVICE);
 }
 
-/* One that is pinned stays where it is, unless its owner orders otherwise. */
-static bool who_is_pinned_goes_by_order_only(const struct step *step, unsigned i)
+/* A pinned store stays where it is, unless its owner orders otherwise. */
+static bool pinned_stores_leave_by_order_only(const struct step *step, unsigned i)
 {
     const struct sight *before = &step->before->sights[i], *now = &step->after->sights[i];
 
@@ -364,25 +364,25 @@ static const struct {
     const char *says;
     bool (*holds)(const struct step *step, unsigned store);
 } laws[] = {
-    {"what is committed has a whole copy", keeps_a_whole_copy},
-    {"nobody forgets what was committed", forgets_nothing},
+    {"a committed store has a whole copy", keeps_a_whole_copy},
+    {"no commit is forgotten", forgets_nothing},
     {"spares are of this generation", spares_are_of_this_generation},
     {"moves change no shape", moves_change_no_shape},
     {"each change of place is counted", counts_changes_of_place},
-    {"who holds a store keeps its place", who_holds_keeps_the_place},
+    {"a held store keeps its place", held_stores_keep_their_place},
     {"the lock is granted on the device", is_granted_on_the_device},
-    {"nobody waits in vain", nobody_waits_in_vain},
-    {"who waits is promoted", who_waits_is_promoted},
+    {"no process waits without a reason", waiters_have_a_reason},
+    {"a store that is waited for is promoted", awaited_stores_are_promoted},
     {"suspect bytes stay", suspect_bytes_stay},
     {"the disk is relied on when it was read", the_disk_is_relied_on_when_it_was_read},
-    {"nobody reads suspect bytes", nobody_reads_suspect_bytes},
-    {"a loss takes what was on the device", loss_takes_the_device_only},
+    {"no reader gets suspect bytes", suspect_bytes_are_not_read},
+    {"a loss takes the device's memory only", loss_takes_the_device_only},
     {"memory is accounted for", memory_is_accounted},
     {"no victim is held, pinned or more important", victims_are_not_needed},
-    {"no victim is waited for", nobody_is_chosen_who_is_waited_for},
-    {"who is chosen goes", who_is_chosen_goes},
+    {"no victim is waited for", victims_are_not_awaited},
+    {"a chosen victim leaves", chosen_victims_leave},
     {"victims go for others", victims_go_for_others},
-    {"who is pinned goes by order only", who_is_pinned_goes_by_order_only},
+    {"a pinned store leaves by order only", pinned_stores_leave_by_order_only},
 };
 
 #define LAWS (sizeof laws / sizeof laws[0])

@@ -6,8 +6,8 @@
  * each state that it has come to, and remembers the states that it has seen. A state is kept as the
  * core's own bytes, so core_encode and core_decode are walked as well.
  *
- * Of equal states (places_key.h) one is gone on from, and of processes that are to the stores what
- * others are, too. What has changed nothing is not undone.
+ * The walk continues from one of several equal states (places_key.h), and acts by one of several
+ * processes with equal relations to the stores. A deed without effect is not undone.
  */
 #ifndef GMSFS_TESTS_UNIT_PLACES_WALK_H
 #define GMSFS_TESTS_UNIT_PLACES_WALK_H
@@ -27,7 +27,7 @@ static uint64_t hash_bytes(const void *bytes, size_t size)
     return hash ^ hash >> 32;
 }
 
-/* Where the key is, or where it belongs. */
+/* Returns the slot of the key, or the free slot for it. */
 static uint32_t *find_slot(const uint8_t *key)
 {
     size_t mask = 2 * walk.room - 1;
@@ -153,7 +153,7 @@ static void finish(void)
     walk.core = NULL;
 }
 
-/* What every process is to the stores, and the key. */
+/* Computes each process's relation to the stores, and the key. */
 struct stand {
     uint8_t codes[PROCS], key[KEY_BYTES];
 };
@@ -170,7 +170,7 @@ static bool has_twin(const struct stand *stand, unsigned p)
     return memchr(stand->codes, stand->codes[p], p) != NULL;
 }
 
-/* All that can follow on one state. */
+/* Does every possible deed from one state. */
 static void expand(const struct node *node)
 {
     struct stand before, now;
@@ -200,7 +200,7 @@ static void expand(const struct node *node)
             }
 }
 
-/* Until there is no new state, so many were expanded, or a law is broken. */
+/* Expands states until none is new, `most` were expanded, or a law is broken. */
 static void search(size_t most)
 {
     while (walk.taken < walk.node_count && walk.taken < most && !walk.broken) {

@@ -16,11 +16,11 @@
 
 #define NOW_MS       1000u
 #define GRAIN        4096u
-#define FIRST_STATES (1u << 12) /* a power of two, and what it doubles to */
+#define FIRST_STATES (1u << 12) /* a power of two; doubled when full */
 #define KEY_BYTES    10
 #define UNDECODED    (1u << 31) /* a state that core_decode refuses: a law of its own */
 
-/* What rows do not say of their stores. */
+/* A fact hidden from the evictor's choice, to break it on purpose. */
 enum blindness {
     BLIND_TO_NOTHING,
     BLIND_TO_WAITERS,
@@ -43,7 +43,7 @@ static struct {
     apply_fn apply;
     unsigned procs, stores;
     bool has_disk;
-    bool keeps; /* what it has expanded as well */
+    bool keeps; /* also keeps expanded states */
     struct core *core;
     struct facts facts;
     struct outcome out;
@@ -52,7 +52,8 @@ static struct {
     uint32_t *slots; /* of a hash table, twice as many as there is room for nodes */
     size_t node_count, taken, room;
     uint64_t steps, ended_moves, grants, evictions;
-    unsigned victim, evictor; /* of this deed: whose move it begins, and for whom; STORES: nobody */
+    unsigned victim,
+        evictor; /* of this deed: the moved store and the store in need; STORES if none */
     bool chosen;
     int error;            /* its answer */
     enum blindness blind; /* of the choice: broken on purpose */

@@ -5,7 +5,7 @@
  *
  * For tests of the service without a daemon. in_step(call) makes the call in a step of a loop and
  * ends the step; then its jobs run, each in a step of its own, or (defers) wait for run_deferred.
- * Time stands still but for what a test adds. Included once by a program.
+ * Time advances only when a test advances it. Included once by a program.
  */
 #ifndef GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
 #define GMSFS_TESTS_UNIT_SERVICE_FIXTURE_H
@@ -35,7 +35,7 @@ static unsigned fixture_watches;
 static bool defers;
 static struct job *queued_jobs, **last_job = &queued_jobs; /* submitted, and not run yet */
 static unsigned submitted[SERVICE_POOL_COUNT];             /* jobs, since service_start */
-static struct service_kept kept[256];                      /* what the keeper has, by number */
+static struct service_kept kept[256];                      /* the keeper's items, by number */
 static size_t kept_count;
 static uint64_t unwatchable;          /* a pid for which there is no descriptor; 0: none */
 static int (*fixture_on_admit)(void); /* NULL: any descriptor is admitted */
@@ -167,7 +167,7 @@ static void drop_kept(uint64_t id)
         forget_kept(at);
 }
 
-/* With the readers' one, as the keeper does it. */
+/* Drops memories together with their read-only descriptors, as the keeper does. */
 static void host_drop(void *context, const uint64_t *memories, size_t count)
 {
     (void)context;
@@ -238,7 +238,7 @@ static void do_job(struct job *job)
     job->done(job);
 }
 
-/* All that were submitted, each in a step of its own, as well as what they begin. */
+/* Runs all submitted jobs, each in a step of its own, and the jobs that they submit. */
 static void run_jobs(void)
 {
     struct job *job;
@@ -326,8 +326,7 @@ static struct core *copy_core(void)
     return copy;
 }
 
-/* Another one goes on with the state, and what the keeper has. Jobs that were deferred do nothing.
- */
+/* Starts a second service from the state and the keeper's items. Deferred jobs do nothing. */
 __attribute__((unused)) static void service_restart(void)
 {
     struct service_options options = fixture_options();

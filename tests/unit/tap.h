@@ -92,10 +92,10 @@ __attribute__((unused)) static bool tap_check_str(const char *actual, const char
     return good;
 }
 
-__attribute__((unused)) static void tap_show_bytes(const char *what, const uint8_t *bytes,
+__attribute__((unused)) static void tap_show_bytes(const char *label, const uint8_t *bytes,
                                                    size_t size, size_t from)
 {
-    fprintf(stderr, "#   %s at byte %zu:", what, from);
+    fprintf(stderr, "#   %s at byte %zu:", label, from);
     for (size_t i = from; i < size && i < from + TAP_SHOWN_BYTES; i++)
         fprintf(stderr, " %02x", bytes[i]);
     fprintf(stderr, "\n");

@@ -22,7 +22,7 @@ static struct frozen frozen;
 /* ---- frozen bytes
  * ----------------------------------------------------------------------------- */
 
-/* Of each field another value. */
+/* Makes a record whose fields all have different values. */
 static struct record make_record(enum record_type type)
 {
     static const uint64_t memories[3] = {30, 300, UINT64_MAX};

@@ -124,7 +124,7 @@ static void join_pool(uint64_t store, const char *name)
 
 /* ---- patience -------------------------------------------------------------------------------- */
 
-/* In none of the times in which all hold those behind them off again. */
+/* Starts outside of the times in which all waiters hold off later ones. */
 static void start_between(void)
 {
     core_start();

@@ -18,25 +18,25 @@
 
 #define USUAL_STATES 12000
 
-static void tell(const char *what)
+static void tell(const char *label)
 {
     for (unsigned law = 0; law < LAWS; law++)
         if (walk.broken & 1u << law)
-            fprintf(stderr, "# %s: broken: %s\n", what, laws[law].says);
+            fprintf(stderr, "# %s: broken: %s\n", label, laws[law].says);
     if (walk.broken & UNDECODED)
-        fprintf(stderr, "# %s: broken: a state can be decoded\n", what);
+        fprintf(stderr, "# %s: broken: a state can be decoded\n", label);
     printf("# %s: %zu states, gone on from %zu, %llu records judged by %zu laws, %llu moves, "
            "%llu grants, %llu evictions\n",
-           what, walk.node_count, walk.taken, (unsigned long long)walk.steps, LAWS,
+           label, walk.node_count, walk.taken, (unsigned long long)walk.steps, LAWS,
            (unsigned long long)walk.ended_moves, (unsigned long long)walk.grants,
            (unsigned long long)walk.evictions);
 }
 
-static void check_sound(const char *what, unsigned procs, unsigned stores, bool disk, size_t most)
+static void check_sound(const char *label, unsigned procs, unsigned stores, bool disk, size_t most)
 {
     begin(core_apply, procs, stores, disk);
     search(most);
-    tell(what);
+    tell(label);
     check_int(walk.broken, 0);
     check(most < 1000 || (walk.ended_moves > 100 && walk.grants > 100));
     check(most < 1000 || stores == 1 || walk.evictions > 100);
@@ -63,14 +63,14 @@ TAP_TEST(three_processes_at_two_stores_in_all_tiers_obey_every_law_as_far_as_the
     check_sound("three processes, two stores, all tiers", 3, 2, true, most_states());
 }
 
-static void check_futures(const char *what, unsigned procs, unsigned stores, bool disk)
+static void check_futures(const char *label, unsigned procs, unsigned stores, bool disk)
 {
     begin(core_apply, procs, stores, disk);
     walk.keeps = true;
     search(SIZE_MAX);
     check(walk.taken == walk.node_count);
     compare_futures();
-    printf("# %s: %zu states, %llu of them come to in another way\n", what, walk.node_count,
+    printf("# %s: %zu states, %llu of them come to in another way\n", label, walk.node_count,
            (unsigned long long)futures.others);
     check_int(walk.broken, 0);
     check_int(futures.unknown, 0);
@@ -275,7 +275,7 @@ static int evict_by_order(struct core *core, const struct record *record, struct
     return core_apply(core, &order, outcome);
 }
 
-/* One that looks at no pin. */
+/* A core that ignores pins when it evicts. */
 static int evict_pinned(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -291,7 +291,7 @@ static int evict_pinned(struct core *core, const struct record *record, struct o
     return error;
 }
 
-/* One that takes no class for more important than another. */
+/* A core that ignores the pools' classes when it evicts. */
 static int evict_important(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -306,7 +306,7 @@ static int evict_important(struct core *core, const struct record *record, struc
     return error;
 }
 
-/* One that has the held leave at once, where a copy is there. */
+/* A core that evicts held stores at once if they have a copy. */
 static int evict_held(struct core *core, const struct record *record, struct outcome *outcome)
 {
     bool evicts = record->type == RECORD_MOVE_BEGIN && record->flags & CORE_MOVE_EVICT;
@@ -322,7 +322,7 @@ static int evict_held(struct core *core, const struct record *record, struct out
     return error;
 }
 
-/* One that gives the bytes up instead of copying them. */
+/* A core that gives the bytes up instead of copying them. */
 static int evict_to_none(struct core *core, const struct record *record, struct outcome *outcome)
 {
     struct record none = *record;

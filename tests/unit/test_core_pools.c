@@ -47,7 +47,7 @@ static uint64_t used_of(const char *pool)
     return core_find_pool_name(core, pool)->used_bytes / GRAIN;
 }
 
-/* So much is charged and being made for the session. */
+/* Records the session's charge, with `grains` of memory being made. */
 static int make_bytes(uint64_t session, uint64_t grains)
 {
     const struct core_session *held = core_find_session(core, session);

@@ -241,7 +241,7 @@ TAP_TEST(the_choice_does_not_depend_on_the_order_of_the_rows)
     }
 }
 
-/* It is leaving, and its room counts as free. */
+/* Marks a store as leaving: its room counts as free. */
 static void let_go(struct table *table, uint64_t store)
 {
     for (size_t i = 0; i < table->row_count; i++) {

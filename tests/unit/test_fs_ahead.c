@@ -219,7 +219,7 @@ static void serve_all(void)
     answer_count = 0;
 }
 
-/* As while many ask: a request that is alone is served as it comes. */
+/* Pretends that many requests wait: a request alone is served as it comes. */
 static void be_crowded(void)
 {
     for (unsigned i = 0; i < STORM; i++)

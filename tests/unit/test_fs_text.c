@@ -25,7 +25,7 @@ static int look(void *context, struct room_view *view)
     return 0;
 }
 
-/* So much is left for users. */
+/* Starts with `bytes` of memory left for users. */
 static void start(uint64_t bytes)
 {
     fixture_host.room = &room;
@@ -45,7 +45,7 @@ static void end(void)
     fixture_host.room = NULL;
 }
 
-/* How many bytes were asked for before the text ended. */
+/* Writes `bytes` in lines. Returns the most bytes of texts charged meanwhile. */
 static uint64_t write_many(FILE *out, uint64_t bytes)
 {
     char line[1024];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the sockets of GMS clients: where they are made, what they replace, and when they are
+/* Tests the sockets of GMS clients: their place, the files they replace, and when they are
  * removed. */
 #include "daemon/gms_sockets.h"
 #include "wire_fixture.h"
@@ -154,7 +154,7 @@ TAP_TEST(slashes_behind_the_directory_do_no_harm)
     dir_remove();
 }
 
-/* ---- what is there already ------------------------------------------------------------------- */
+/* ---- existing files -------------------------------------------------------------------------- */
 
 TAP_TEST(dead_ones_are_replaced)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what pools allow the governor, and how it changes their max. */
+/* Tests the limits that pools set to the governor, and its changes of their max. */
 #include "governor_fixture.h"
 
 /* ---- pools' limits -------------------------------------------------------------------------- */

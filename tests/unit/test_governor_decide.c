@@ -14,8 +14,7 @@ static void make_full(void)
     serves("other");
 }
 
-/* ---- who is left alone
- * ---------------------------------------------------------------------------- */
+/* ---- stores that are left alone -------------------------------------------------------------- */
 
 TAP_TEST(without_demand_nothing_is_done)
 {
@@ -78,8 +77,7 @@ TAP_TEST(a_failure_is_not_repeated_for_a_cooldown)
     check_str(decide(), "");
 }
 
-/* ---- who has demand
- * ------------------------------------------------------------------------------- */
+/* ---- stores with demand ---------------------------------------------------------------------- */
 
 TAP_TEST(a_model_that_waits_and_fits_comes_and_is_woken)
 {
@@ -472,8 +470,7 @@ TAP_TEST(reasons_hold_no_control_characters)
     check(strstr(deeds[0].reason, "store ?[2Jx (standard, idle) leaves for it") != NULL);
 }
 
-/* ---- what a round holds
- * --------------------------------------------------------------------------- */
+/* ---- the limits of a round ------------------------------------------------------------------- */
 
 /* As many stores as a mount has, of 1 GiB each; the first is a model's, and needs half of all. */
 static void make_many(void)

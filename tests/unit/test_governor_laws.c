@@ -161,7 +161,7 @@ TAP_TEST(the_deeds_do_not_depend_on_the_order_of_stores_and_pools)
     }
 }
 
-/* ---- who does not see ----------------------------------------------------------------------- */
+/* ---- facts that a blind governor does not see ----------------------------------------------- */
 
 static void forget_pins(struct world *w)
 {

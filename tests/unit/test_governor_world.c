@@ -214,7 +214,7 @@ TAP_TEST(an_engine_is_idle_since_it_was_first_seen_without_requests)
     check_int(seen.demand[0].idle_since_ms, 50);
     require(see(held, 60) == 0);
     check_int(seen.demand[0].idle_since_ms, 50);
-    /* The past of a model goes on under another config that has it. */
+    /* A model keeps its past under another config that names it. */
     governor_note(&past, &sleep, 0, 70);
     governor_note(&past, &sleep, -EIO, 80);
     configure("model z store=z; model a store=a metrics='echo vllm:num_requests_running 1; echo "

@@ -317,7 +317,7 @@ TAP_TEST(group_name_with_a_colon_is_understood)
     expect(8 * GIB, 7 * GIB - headroom_reserve(8 * GIB));
 }
 
-/* ---- what cannot be understood sets no limit ------------------------------------------------- */
+/* ---- unreadable files set no limit ----------------------------------------------------------- */
 
 TAP_TEST(malformed_limits_set_none)
 {

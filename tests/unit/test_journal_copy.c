@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A copy of a journal tells what the journal tells; a copy that is cut, changed or none is refused.
+/* A copy of a journal has the journal's content; a cut, changed or foreign copy is refused.
  */
 #include "daemon/journal_show.h"
 #include "daemon/replay.h"
@@ -67,7 +67,7 @@ static int make_copy(void)
     return fd;
 }
 
-/* What the copy shows, as text; NULL: it was refused, and `failure` says why. */
+/* Returns the copy's content as text, or NULL if it was refused, with the cause in `failure`. */
 static char *show(int fd)
 {
     struct journal *journal = NULL;

@@ -224,7 +224,7 @@ TAP_TEST(descriptors_that_the_worker_handed_over_end_with_it)
     memories_make(memories, 1, MANY);
     served_start(&served);
     check_int(keep_add(&served.keep, memories, MANY), 0);
-    /* A batch whose answer is no longer wanted. */
+    /* A batch with an answer that is no longer wanted. */
     int fds[2] = {memories[0].fd, memories[1].fd};
     check_int(wire_send_batch(served.keep.fd, &batch, fds), 0);
     keep_close(&served.keep);

@@ -307,7 +307,7 @@ TAP_TEST(entries_are_bounded_in_bytes)
     size_t count = sizeof puts / sizeof puts[0], culprit;
     char keys[sizeof puts / sizeof puts[0]][8];
 
-    /* Values alone reach the bound, so the keys are what is too much; it fails before copying. */
+    /* The values alone reach the bound, so the keys exceed it; the call fails before copying. */
     for (size_t i = 0; i < count; i++) {
         snprintf(keys[i], sizeof keys[i], "k%05u", (unsigned)i);
         puts[i] = make_put(keys[i], LAYOUT_UNBOUND, "", 1000 + i);

@@ -26,7 +26,7 @@ static struct layout *make_layout(void)
     return layout;
 }
 
-/* The slot of the one that has it. */
+/* Returns the slot of the allocation with this id. */
 static uint64_t slot_of(const struct layout *layout, const char *wire_id)
 {
     const struct layout_allocation *allocation = layout_find_wire_id(layout, wire_id);

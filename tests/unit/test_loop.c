@@ -22,7 +22,7 @@ static bool on_tick(void *context, uint64_t now_ms)
     return false;
 }
 
-/* It stays ready. */
+/* Counts the call; the descriptor stays ready. */
 static void on_ready(struct event_watch *watch, uint32_t events)
 {
     size_t which = (size_t)(watch - watches);

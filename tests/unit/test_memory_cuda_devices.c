@@ -63,7 +63,7 @@ TAP_TEST(rights_are_each_devices_own_and_stay_until_they_are_set_again)
 
 /* ---- libgmsfs ------------------------------------------------------------------------------- */
 
-/* From now on they may access mapped memory, too. */
+/* Lets further devices access mapped memory from now on. */
 static void name_devices(struct gfs_memory *memory, const drv_device *devices, size_t count)
 {
     struct drv_uuid uuid;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the daemon reads in /proc: processes, the mount table, the kernel's bounds. */
+/* Tests the daemon's reading of /proc: processes, the mount table, the kernel's bounds. */
 #include "daemon/mountinfo.h"
 #include "daemon/process.h"
 #include "daemon/timeouts.h"

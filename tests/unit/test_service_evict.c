@@ -247,7 +247,7 @@ TAP_TEST(an_alloc_that_can_never_be_is_refused_at_once_where_another_of_its_sess
     end();
 }
 
-/* How many choices were made for so much. */
+/* Returns the number of choices made for one request. */
 static unsigned choices(bool comes)
 {
     unsigned before = service->backoffs.of_all[BACKOFF_EVICT_TRIES].tries;

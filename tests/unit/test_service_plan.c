@@ -245,7 +245,7 @@ static void send_away(const char *name)
     require(store_of(name)->places.place == CORE_PLACE_HOST);
 }
 
-/* In a step that does not end. */
+/* Asks for the lock in a step that does not end. */
 static void ask(struct client *client)
 {
     struct service_acquire wanted = {.wish = LOCK_WISH_RO, .timeout_ms = 1000000, .owned = true};

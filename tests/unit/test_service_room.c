@@ -25,7 +25,7 @@ static int look(void *context, struct room_view *view)
     return 0;
 }
 
-/* With all of the reserve, and the memory that the present state needs. */
+/* Starts with the whole reserve and the memory that the present state needs. */
 static void start(void)
 {
     fixture_host.room = &room;
@@ -189,7 +189,7 @@ static int commit(struct client *writer)
     return writer->error;
 }
 
-/* Of many entries, which are committed. */
+/* Starts with a writer that has put many entries. */
 static void start_with_many(struct client *writer)
 {
     start();
@@ -208,7 +208,7 @@ static void start_after_commit(struct client *writer)
     require(writer->error == 0);
 }
 
-/* So much is there for root, beside its floor. */
+/* Leaves `bytes` of free memory for root, beside its floor. */
 static void leave(uint64_t bytes)
 {
     free_bytes = RESERVE / 4 + service_count_aside(service) + bytes;

@@ -72,7 +72,7 @@ TAP_TEST(the_tables_are_as_printed_here)
     check_str(text, printed);
 }
 
-/* All states that can be come to from this one, itself included. */
+/* Returns the set of states reachable from this one, itself included. */
 static uint32_t reach(const struct steps *steps, unsigned from)
 {
     uint32_t reached = 1u << from, before = 0;

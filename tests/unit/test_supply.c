@@ -230,7 +230,7 @@ static int get_none(void *context, size_t first, size_t count)
 {
     (void)first;
     (void)count;
-    supply_stop(context); /* as by a thread whose filling fails meanwhile */
+    supply_stop(context); /* as by a thread that fails to fill it meanwhile */
     return -ENOSPC;
 }
 

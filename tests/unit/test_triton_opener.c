@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the opener against a server that an attacker has taken over: whatever the server asks, the
+/* Tests the opener against a server that an attacker has taken over: for any request, the
  * opener acts only for users found at a connection, or named by a token. */
 #include "tap.h"
 #include "triton/opener.h"
@@ -19,7 +19,7 @@
 #define LOST_UID   4343u /* the machine's user database answers with an error */
 #define CRASH_CODE 99
 
-/* ---- a registry that says who it was asked for --------------------------------------------- */
+/* ---- a registry that reports the user it was asked for ------------------------------------- */
 
 int registry_open(const char *mount, struct registry **registry)
 {

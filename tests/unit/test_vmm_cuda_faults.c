@@ -131,7 +131,7 @@ static void on_news(void *context)
     calls++;
 }
 
-/* Until there are some. */
+/* Waits for health news. */
 static bool wait_for_news(void)
 {
     for (int tries = 0; tries < MEASURE_TRIES; tries++) {

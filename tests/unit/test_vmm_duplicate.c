@@ -226,7 +226,7 @@ static int duplicate_at_once(void)
     return failed || mode_of(piece.fd) != 0;
 }
 
-/* In a process of its own, as that user: the exit status. */
+/* Runs act() as that user in a process of its own. Returns its exit status. */
 static int as_user(unsigned uid, int (*act)(void))
 {
     int status = 0;
@@ -328,7 +328,7 @@ TAP_TEST(a_client_that_sets_o_append_does_not_stop_the_daemons_writes)
 
 /* ---- a GPU's --------------------------------------------------------------------------------- */
 
-/* The one that waited for events ends by itself; LeakSanitizer fails where it looks meanwhile. */
+/* The thread that waited for events ends by itself; LeakSanitizer fails if it looks before that. */
 static void wait_for_the_last_thread(void)
 {
     for (int tries = 0; tries < MEASURE_TRIES; tries++) {

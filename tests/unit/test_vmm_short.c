@@ -143,7 +143,7 @@ TAP_TEST(file_size_limit_is_efbig_and_no_signal)
     vmm_close(vmm);
 }
 
-/* With descriptors for only `more` beyond those that are open now. */
+/* Limits the process to `more` descriptors beyond the open ones. */
 static int create_with_descriptors(int more)
 {
     struct rlimit before, few;
@@ -171,7 +171,7 @@ TAP_TEST(running_out_of_descriptors_is_emfile_and_leaks_none)
     open_host(64 * MIB);
     check_int(create_with_descriptors(0), -EMFILE);
     check_int(create_with_descriptors(1), -EMFILE);
-    /* Two for the pair; the third is for looking at what the machine has left. */
+    /* Two for the pair; the third reads the machine's free memory. */
     check_int(create_with_descriptors(2), -EMFILE);
     check_int(create_with_descriptors(3), 0);
     vmm_close(vmm);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmm_fixture - one host device and what its tests ask of it
+ * vmm_fixture - one host device and helpers for its tests
  *
  * For tests/unit/test_vmm*.c only. A test opens the device with open_host (real memory) or
  * open_short_host (a made-up machine with little left) and closes it itself.
