@@ -6,9 +6,9 @@ not again, beyond the limit none is).
 
     descriptor_store.py DIRECTORY MAX COMMAND...
 
-Starts COMMAND, and again with its stored descriptors when it ends with another status than 0. Writes the names
-of the stored descriptors to DIRECTORY/store, one a line, and the pid of COMMAND to DIRECTORY/main. Ends when
-COMMAND ends in order, or fails three times in a row before READY=1.
+Starts COMMAND, and again with its stored descriptors when it ends with another status than 0. Writes
+the names of the stored descriptors to DIRECTORY/store, one a line, and the pid of COMMAND to
+DIRECTORY/main. Ends when COMMAND ends in order, or fails three times in a row before READY=1.
 """
 
 import array

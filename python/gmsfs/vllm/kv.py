@@ -107,8 +107,8 @@ class KVConnector(KVConnectorBase_V1):  # type: ignore[misc]
         if self._misses_tiers:
             self._misses_tiers = False
             logger.warning(
-                "gmsfs: KV cache %s: no worker told vLLM's scheduler the contents of its store, so nothing is kept; "
-                "use a vLLM that passes on get_handshake_metadata()",
+                "gmsfs: KV cache %s: no worker told vLLM's scheduler the contents of its store, "
+                "so nothing is kept; use a vLLM that passes on get_handshake_metadata()",
                 self._settings.path,
             )
         again = scheduler_output.scheduled_cached_reqs
