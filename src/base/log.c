@@ -54,27 +54,33 @@ int log_parse_level(const char *text, enum log_level *level)
     return -EINVAL;
 }
 
-void log_write(enum log_level level, const char *format, ...)
+/* Returns true if the whole line was written. */
+static bool write_line(int fd, enum log_level level, const char *format, va_list arguments)
 {
-    if (level > log_get_level())
-        return;
-    int saved = errno;
     char line[LOG_LINE_BYTES];
     int head;
     if (getenv("JOURNAL_STREAM"))
         head = snprintf(line, sizeof line, "<%d>", LEVELS[level].syslog_number);
     else
         head = snprintf(line, sizeof line, "gmsfs: ");
-    va_list arguments;
-    va_start(arguments, format);
     int body = vsnprintf(line + head, sizeof line - (size_t)head - 1, format, arguments);
-    va_end(arguments);
     size_t size = (size_t)head + (body > 0 ? (size_t)body : 0);
     if (size > sizeof line - 2)
         size = sizeof line - 2;
     clean_bytes(line + head, size - (size_t)head, "");
     line[size++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, size);
+    return write(fd, line, size) == (ssize_t)size;
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
+    if (level > log_get_level())
+        return;
+    int saved = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    bool written = write_line(STDERR_FILENO, level, format, arguments);
+    va_end(arguments);
     (void)written; /* there is no other place to report it */
     errno = saved;
 }
@@ -95,46 +101,97 @@ void log_name_requests(void (*name)(uint64_t request, char text[LOG_REQUEST_BYTE
     name_request = name;
 }
 
-/* Half of a pipe is left to the messages, whose writer waits for room. */
-static bool has_room(void)
+/* Returns true if standard error, which is no terminal, takes a line at once. Half of a pipe is
+ * left to the messages, whose writer waits for room, and another quarter to the steps. */
+static bool has_room(bool is_step)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     int room = fcntl(STDERR_FILENO, F_GETPIPE_SZ), unread = 0;
-    if (room > 0 && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > room / 2)
+    if (room > 0 && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 &&
+        unread > room / (is_step ? 2 : 4))
         return false;
     return poll(&out, 1, 0) > 0 && out.revents & POLLOUT;
 }
 
-/* Returns true if one more line may be written. Two threads may let a line too many through. */
-static bool may_trace(void)
+/* Returns a descriptor that takes a line without waiting; -1 if there is none. poll(2) reports a
+ * terminal writable for one free byte, so a terminal gets an open file of its own that never waits.
+ */
+static int open_room(bool is_step)
+{
+    if (isatty(STDERR_FILENO))
+        return open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    return has_room(is_step) ? STDERR_FILENO : -1;
+}
+
+/* Writes a line of the trace, or returns false if it would have to wait. */
+__attribute__((format(printf, 2, 3))) static bool write_at_once(bool is_step, const char *format,
+                                                                ...)
+{
+    int fd = open_room(is_step);
+    if (fd < 0)
+        return false;
+    va_list arguments;
+    va_start(arguments, format);
+    bool written = write_line(fd, LOG_LEVEL_DEBUG, format, arguments);
+    va_end(arguments);
+    if (fd != STDERR_FILENO)
+        close(fd);
+    return written;
+}
+
+static _Atomic unsigned lines_left_out;
+
+/* Returns true if one more line may be written in this second. Two threads may let a line too many
+ * through. */
+static bool may_trace(bool is_step)
 {
     static _Atomic uint64_t second;
-    static _Atomic unsigned lines, left_out;
+    static _Atomic unsigned lines, requests;
     uint64_t now = log_read_clock_us() / 1000000;
     if (atomic_exchange(&second, now) != now) {
         atomic_store(&lines, 0);
-        unsigned count = atomic_exchange(&left_out, 0);
-        if (count > 0)
-            log_debug("%u lines of the trace were left out", count);
+        atomic_store(&requests, 0);
+        unsigned count = atomic_exchange(&lines_left_out, 0);
+        if (count > 0 && !write_at_once(true, "%u lines of the trace were left out", count))
+            atomic_fetch_add(&lines_left_out, count);
     }
-    if (atomic_fetch_add(&lines, 1) < LOG_TRACE_LINES_PER_SECOND && has_room())
-        return true;
-    atomic_fetch_add(&left_out, 1);
-    return false;
+    if (!is_step && atomic_fetch_add(&requests, 1) >= LOG_TRACE_REQUESTS_PER_SECOND)
+        return false;
+    return atomic_fetch_add(&lines, 1) < LOG_TRACE_LINES_PER_SECOND;
+}
+
+__attribute__((format(printf, 3, 0))) static void trace(bool is_step, uint64_t request,
+                                                        const char *format, va_list arguments)
+{
+    char name[LOG_REQUEST_BYTES] = "-", text[LOG_LINE_BYTES];
+    if (!log_is_debug())
+        return;
+    bool may = may_trace(is_step);
+    if (may) {
+        vsnprintf(text, sizeof text, format, arguments);
+        if (request && name_request)
+            name_request(request, name);
+    }
+    if (!may || !write_at_once(is_step, "[%s] %s", name, text))
+        atomic_fetch_add(&lines_left_out, 1);
 }
 
 void log_trace(uint64_t request, const char *format, ...)
 {
-    char name[LOG_REQUEST_BYTES] = "-", text[LOG_LINE_BYTES];
     int saved = errno;
-    if (log_is_debug() && may_trace()) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(text, sizeof text, format, arguments);
-        va_end(arguments);
-        if (request && name_request)
-            name_request(request, name);
-        log_write(LOG_LEVEL_DEBUG, "[%s] %s", name, text);
-    }
+    va_list arguments;
+    va_start(arguments, format);
+    trace(true, request, format, arguments);
+    va_end(arguments);
+    errno = saved;
+}
+
+void log_trace_request(uint64_t request, const char *format, ...)
+{
+    int saved = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    trace(false, request, format, arguments);
+    va_end(arguments);
     errno = saved;
 }

@@ -42,9 +42,11 @@ void log_write(enum log_level level, const char *format, ...) __attribute__((for
  */
 
 /* Lines of the trace that are written in a second. Further lines are counted and left out, and so
- * is a line for which standard error has no room: the trace never waits for its reader. */
-#define LOG_TRACE_LINES_PER_SECOND 5000u
-#define LOG_REQUEST_BYTES          32u
+ * is a line for which standard error has no room: the trace never waits for its reader. Requests
+ * and their answers take a part of them, so that clients that ask in a loop hide no step. */
+#define LOG_TRACE_LINES_PER_SECOND    5000u
+#define LOG_TRACE_REQUESTS_PER_SECOND 4000u
+#define LOG_REQUEST_BYTES             32u
 
 /* Returns true if the trace is on. Ask this before log_trace(): off, it costs one load and one
  * branch, which is predicted. */
@@ -64,7 +66,10 @@ static inline uint64_t log_begin_trace(void)
 /* Sets the function that writes the name of a request, by which its lines are found. Before there
  * are threads. */
 void log_name_requests(void (*name)(uint64_t request, char text[LOG_REQUEST_BYTES]));
-/* Writes "[request] text"; request 0: none. As log_write otherwise. */
+/* Write "[request] text", of a step or of a request's arrival and answer; request 0: none. As
+ * log_write otherwise. */
 void log_trace(uint64_t request, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_trace_request(uint64_t request, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

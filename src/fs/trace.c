@@ -72,9 +72,10 @@ void fs_trace_request(const struct fs *fs, const void *request, size_t size)
     if (size < sizeof *head)
         return;
     const char *name = find_name(head, size, &name_bytes);
-    log_trace(fs->options.ledger->at[0], "request %s node=0x%llx '%.*s' pid=%u uid=%u, %zu bytes",
-              get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name_bytes, name,
-              head->pid, head->uid, size);
+    log_trace_request(fs->options.ledger->at[0],
+                      "request %s node=0x%llx '%.*s' pid=%u uid=%u, %zu bytes",
+                      get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name_bytes,
+                      name, head->pid, head->uid, size);
 }
 
 void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
@@ -82,17 +83,18 @@ void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
     const struct fuse_out_header *head = parts[0].iov_base;
     if (count < 1 || parts[0].iov_len < sizeof *head || head->unique == 0)
         return;
-    log_trace(head->unique & ~FS_RESENT_BIT, "answer %s, %zu bytes",
-              head->error ? strerrorname_np(-head->error) : "ok", bytes);
+    log_trace_request(head->unique & ~FS_RESENT_BIT, "answer %s, %zu bytes",
+                      head->error ? strerrorname_np(-head->error) : "ok", bytes);
 }
 
 void fs_trace_asked(const struct fs *fs, uint32_t op, uint32_t batch, uint32_t uid)
 {
-    log_trace(fs->options.ledger->at[0], "request .fds op=%u batch=%u uid=%u", op, batch, uid);
+    log_trace_request(fs->options.ledger->at[0], "request .fds op=%u batch=%u uid=%u", op, batch,
+                      uid);
 }
 
 void fs_trace_told(const struct fs *fs, int error, size_t bytes, unsigned descriptors)
 {
-    log_trace(fs->options.ledger->at[0], "answer .fds %s, %zu bytes, %u descriptors",
-              error ? strerrorname_np(-error) : "ok", bytes, descriptors);
+    log_trace_request(fs->options.ledger->at[0], "answer .fds %s, %zu bytes, %u descriptors",
+                      error ? strerrorname_np(-error) : "ok", bytes, descriptors);
 }

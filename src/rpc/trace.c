@@ -20,15 +20,15 @@ void rpc_trace_asked(const struct rpc_connection *connection)
 {
     const struct service_caller *caller = &connection->caller;
 
-    log_trace(get_number(connection), "request GMS %s at %s session=%llu pid=%llu uid=%u",
-              get_name(connection, &connection->asked), rpc_domain_name(connection->domain),
-              (unsigned long long)connection->session,
-              (unsigned long long)(caller->process_count ? caller->processes[0].pid : 0),
-              caller->uid);
+    log_trace_request(get_number(connection), "request GMS %s at %s session=%llu pid=%llu uid=%u",
+                      get_name(connection, &connection->asked), rpc_domain_name(connection->domain),
+                      (unsigned long long)connection->session,
+                      (unsigned long long)(caller->process_count ? caller->processes[0].pid : 0),
+                      caller->uid);
 }
 
 void rpc_trace_answer(const struct rpc_connection *connection, const struct message *message)
 {
-    log_trace(get_number(connection), "answer GMS %s, %zu bytes", get_name(connection, message),
-              connection->output.size_bytes);
+    log_trace_request(get_number(connection), "answer GMS %s, %zu bytes",
+                      get_name(connection, message), connection->output.size_bytes);
 }

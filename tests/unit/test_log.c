@@ -4,6 +4,7 @@
 #include "tap.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,4 +134,72 @@ TAP_TEST(a_pipe_that_nobody_reads_holds_nobody_up)
     check(unread > room / 2 && unread < room / 2 + 1024);
     close(ends[0]);
     close(ends[1]);
+}
+
+TAP_TEST(the_count_of_lines_left_out_waits_for_no_reader)
+{
+    int ends[2];
+    size_t lines;
+    char bytes[4096] = "";
+    FILE *file = tmpfile();
+    check_int(pipe2(ends, O_NONBLOCK), 0);
+    while (write(ends[1], bytes, sizeof bytes) > 0)
+        ;
+    check_int(fcntl(ends[1], F_SETFL, 0), 0);
+    begin_capture(ends[1]);
+    log_set_level(LOG_LEVEL_DEBUG);
+    alarm(10); /* ends the test with a signal if a line waits */
+    log_trace(1, "left out");
+    usleep(1100000);
+    log_trace(1, "left out too");
+    end_capture();
+    begin_capture(fileno(file));
+    log_set_level(LOG_LEVEL_DEBUG);
+    usleep(1100000);
+    log_trace(1, "later");
+    end_capture();
+    alarm(0);
+    check(strstr(read_lines(file, &lines), "lines of the trace were left out\n"));
+    fclose(file);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+TAP_TEST(a_terminal_that_takes_a_part_of_a_line_holds_nobody_up)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    check(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+    check(terminal >= 0);
+    begin_capture(terminal);
+    log_set_level(LOG_LEVEL_DEBUG);
+    alarm(30);
+    usleep(1100000);
+    for (unsigned i = 0; i < LOG_TRACE_LINES_PER_SECOND; i++)
+        log_trace(1, "%0200d", 0);
+    end_capture();
+    alarm(0);
+    struct pollfd in = {.fd = master, .events = POLLIN};
+    check(poll(&in, 1, 1000) > 0);
+    close(terminal);
+    close(master);
+}
+
+TAP_TEST(requests_leave_lines_to_the_steps)
+{
+    FILE *file = tmpfile();
+    size_t lines;
+    begin_capture(fileno(file));
+    usleep(1100000);
+    log_set_level(LOG_LEVEL_DEBUG);
+    uint64_t began_us = log_read_clock_us();
+    for (unsigned i = 0; i < LOG_TRACE_LINES_PER_SECOND + 10; i++)
+        log_trace_request(1, "flood");
+    log_trace(2, "a step");
+    uint64_t seconds = (log_read_clock_us() - began_us) / 1000000 + 2;
+    end_capture();
+    const char *text = read_lines(file, &lines);
+    check(lines <= seconds * (LOG_TRACE_REQUESTS_PER_SECOND + 1) + 1);
+    check(strstr(text, "[n2] a step\n"));
+    fclose(file);
 }
