@@ -428,7 +428,7 @@ int daemon_mount_main(int argc, char **argv)
 {
     struct daemon_options options;
     char text[OPTIONS_ERROR_BYTES], path[PATH_MAX];
-    struct relay relay = {.fd = -1, .terminal_fd = -1};
+    struct relay relay = {.fd = -1, .terminal_fd = -1, .trace_fd = -1};
     struct keeper_setup setup = {
         .options = &options, .mountpoint = path, .relay = &relay, .ready_fd = -1};
 
