@@ -294,12 +294,12 @@ static void end(struct keeper *keeper)
     file_close_fd(&keeper->fuse_fd); /* the last one: the kernel ends the waiting requests */
     if (keeper->is_mounted && !keeper->is_detached)
         keeper_detach(keeper);
-    if (keeper->is_serving && keeper->status)
-        keeper_keep_journal(keeper);
-    journal_close_files(&keeper->journal);
     file_close_fd(&keeper->gms_memory_fd);
     holdings_free(&keeper->holdings);
     fdstore_clear(&keeper->store);
+    if (keeper->is_serving && keeper->status) /* without memory of the device: it takes long */
+        keeper_keep_journal(keeper);
+    journal_close_files(&keeper->journal);
     file_close_fd(&keeper->control_fd);
     file_close_fd(&keeper->keep_fd);
     file_close_fd(&keeper->lifeline_fd);
