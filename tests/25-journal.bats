@@ -90,6 +90,9 @@ kept_journal() { # the one file in $T/kept
     mkdir "$T/m"
     run_logged -1 "$GMSFS" mount -f -o "backend=$BACKEND,size=16M,keep_journal=$T/none" "$T/m"
     assert_match "$output" 'option keep_journal=.*/none: cannot write there: No such file'
+    install -m 700 /dev/null "$T/file"
+    run_logged -1 "$GMSFS" mount -f -o "backend=$BACKEND,size=16M,keep_journal=$T/file" "$T/m"
+    assert_match "$output" 'option keep_journal=.*/file: cannot write there: Not a directory'
 }
 
 @test "a file that is no journal is refused in one line" {

@@ -3,6 +3,7 @@
 #include "daemon/keeper_internal.h"
 
 #include "base/clock.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "journal/journal_copy.h"
 
@@ -17,7 +18,10 @@ int keeper_check_journal_directory(const struct keeper *keeper)
 {
     const char *directory = keeper->setup->options->keep_journal;
 
-    if (!*directory || faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS) == 0)
+    if (!*directory)
+        return 0;
+    SCOPED_CLOSE int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) == 0)
         return 0;
     log_error("%s: not mounted: option keep_journal=%s: cannot write there: %s",
               keeper->setup->mountpoint, directory, strerror(errno));
