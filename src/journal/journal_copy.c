@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal/journal_copy.h"
 
+#include "base/file_io.h"
 #include "journal/journal_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define COPY_MAGIC  UINT64_C(0x79706f6373666d67) /* "gmfscopy" */
@@ -97,7 +100,8 @@ int journal_write_copy(const struct journal_files *files, int to)
             return -errno;
         copy.sizes[i] = (uint64_t)stat.st_size;
         copy.bytes[i] = count_used(&head, i);
-        error = copy_bytes(fd, 0, to, at, copy.bytes[i]);
+        bool fits = copy.sizes[i] <= JOURNAL_MAX_BYTES && copy.bytes[i] <= copy.sizes[i];
+        error = fits ? copy_bytes(fd, 0, to, at, copy.bytes[i]) : -EPROTO;
         at += copy.bytes[i];
     }
     int read_again = read_all(files->head, again, sizeof again, 0);
@@ -116,7 +120,7 @@ static int check_copy(const struct copy_head *copy, uint64_t size, struct failur
     uint64_t left = size - sizeof *copy - HEAD_BYTES;
 
     if (copy->magic != COPY_MAGIC)
-        return failure_set(failure, -EPROTO, "it is no copy of a journal");
+        return failure_set(failure, -EPROTO, "not a copy of a journal");
     if (copy->version != JOURNAL_COPY_VERSION)
         return failure_set(failure, -EPROTONOSUPPORT,
                            "the copy has version %" PRIu32 ", this gmsfs reads %u", copy->version,
@@ -155,7 +159,7 @@ int journal_read_copy(int from, struct journal_files *files, struct failure *fai
     if (fstat(from, &stat) != 0)
         return failure_set(failure, -errno, "cannot look at it: %s", strerror(errno));
     if (!S_ISREG(stat.st_mode) || (uint64_t)stat.st_size < sizeof copy + HEAD_BYTES)
-        return failure_set(failure, -EPROTO, "it is no copy of a journal");
+        return failure_set(failure, -EPROTO, "not a copy of a journal");
     int error = read_all(from, &copy, sizeof copy, 0);
     if (error)
         return failure_set(failure, error, "cannot read it: %s", strerror(-error));
@@ -189,6 +193,28 @@ static int *find_place(const char *link, struct journal_files *files)
     return NULL;
 }
 
+/* Opens a file of another process for reading, if it is a memfd: that process chooses the text of
+ * the link, and opening a pipe or a device could wait or change it. */
+static int open_memfd(int directory, const char *name, int *opened)
+{
+    char path[64];
+    struct stat stat;
+    struct statfs system;
+    SCOPED_CLOSE int fd = openat(directory, name, O_PATH | O_CLOEXEC);
+
+    if (fd < 0 || fstatfs(fd, &system) != 0)
+        return -errno;
+    if (system.f_type != TMPFS_MAGIC)
+        return -EPROTO;
+    if (fstat(fd, &stat) != 0)
+        return -errno;
+    if (!S_ISREG(stat.st_mode))
+        return -EPROTO;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    *opened = open(path, O_RDONLY | O_CLOEXEC);
+    return *opened < 0 ? -errno : 0;
+}
+
 static bool has_all(const struct journal_files *files)
 {
     return files->head >= 0 && files->transactions[0] >= 0 && files->transactions[1] >= 0 &&
@@ -212,12 +238,11 @@ int journal_find_files(pid_t pid, struct journal_files *files)
         int *place = bytes > 0 ? find_place(link, files) : NULL;
         if (!place || *place >= 0)
             continue;
-        *place = openat(dirfd(all), entry->d_name, O_RDONLY | O_CLOEXEC);
-        error = *place < 0 ? -errno : 0;
+        error = open_memfd(dirfd(all), entry->d_name, place);
     }
     closedir(all);
-    if (!error && !has_all(files))
-        error = -ENOENT;
+    if (!error && !has_all(files)) /* former builds gave two files one name */
+        error = files->head >= 0 ? -EPROTONOSUPPORT : -ENOENT;
     if (error)
         journal_close_files(files);
     return error;

@@ -16,12 +16,14 @@
 #define JOURNAL_COPY_VERSION 1u
 
 /* Finds the journal's files among the descriptors of a process, a worker or a keeper, and opens
- * them for reading. -ENOENT: it has none; -EACCES: only root and its own user may look; or another
- * errno */
+ * them for reading. -ENOENT: it has none; -EPROTONOSUPPORT: an older gmsfs named them otherwise;
+ * -EACCES: only root and its own user may look; -EPROTO: a file of such a name is no memfd; or
+ * another errno */
 int journal_find_files(pid_t pid, struct journal_files *files);
 
 /* Writes a copy to `to`, an empty file. Others may publish meanwhile. -EAGAIN: a snapshot began or
- * ended meanwhile, so the copy is none; or another errno, of the writing too */
+ * ended meanwhile, so the copy is none; -EPROTO: the head does not fit the files; or another errno,
+ * of the writing too */
 int journal_write_copy(const struct journal_files *files, int to);
 
 /* Makes the files of a copy, which the caller closes. -EPROTO, -EPROTONOSUPPORT: it is no copy, or

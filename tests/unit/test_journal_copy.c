@@ -4,9 +4,11 @@
 #include "daemon/journal_show.h"
 #include "daemon/replay.h"
 #include "journal/journal_copy.h"
+#include "journal/journal_internal.h"
 #include "tap.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,4 +228,26 @@ TAP_TEST(the_files_of_a_process_are_found_by_their_names)
     journal_close_files(&found);
     journal_close_files(&files);
     check_int(journal_find_files(getpid(), &found), -ENOENT);
+}
+
+TAP_TEST(files_of_a_former_build_are_told_from_none)
+{
+    struct journal_files found;
+    int head = memfd_create("journal", MFD_CLOEXEC);
+
+    require(head >= 0);
+    check_int(journal_find_files(getpid(), &found), -EPROTONOSUPPORT);
+    close(head);
+}
+
+TAP_TEST(a_head_that_does_not_fit_its_files_is_not_copied)
+{
+    uint64_t bytes = JOURNAL_MAX_BYTES + 1;
+    int copy = memfd_create("copy", MFD_CLOEXEC);
+
+    require(copy >= 0 && journal_make_files(&files) == 0);
+    require(pwrite(files.head, &bytes, sizeof bytes, offsetof(struct head, tails)) == sizeof bytes);
+    check_int(journal_write_copy(&files, copy), -EPROTO);
+    journal_close_files(&files);
+    close(copy);
 }
