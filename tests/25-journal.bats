@@ -43,7 +43,7 @@ kept_journal() { # the one file in $T/kept
     requires root
     start_mount
     run_logged -1 as_user "$GMSFS" journal "$M"
-    assert_match "$output" 'permission denied'
+    assert_match "$output" 'permission denied: only root may read its journal.*; run this as root'
 }
 
 @test "an ordinary user reads the journal of a mount of its own" {

@@ -76,15 +76,20 @@ static void show_record(struct showing *showing, const struct journal_entry *ent
 static void show_answer(struct showing *showing, const struct journal_entry *entry)
 {
     struct fuse_out_header head;
+    char number[32];
 
     if (entry->size < sizeof head) {
         journal_show_line(showing->to, "answer that cannot be read: %zu bytes", entry->size);
         return;
     }
     memcpy(&head, entry->bytes, sizeof head);
+    bool is_errno = head.error < 0 && head.error > -4096;
+    snprintf(number, sizeof number, "error %" PRId32, head.error);
     journal_show_line(showing->to, "answer r%" PRIu64 " %s %zu bytes%s", (uint64_t)head.unique,
-                      head.error ? strerror(-head.error) : "ok", entry->size,
-                      entry->is_delivered ? "" : " not delivered");
+                      is_errno     ? strerror(-head.error)
+                      : head.error ? number
+                                   : "ok",
+                      entry->size, entry->is_delivered ? "" : " not delivered");
 }
 
 static int show_entry(void *context, const struct journal_entry *entry)
@@ -139,8 +144,13 @@ static int copy_of_process(pid_t pid, int to, struct failure *failure)
 
     if (error == -EACCES)
         return failure_set(failure, error,
-                           "permission denied: only root and the user that mounted it may read its "
-                           "journal; run this as one of them");
+                           "permission denied: only root may read its journal, and the user that "
+                           "mounted it unless root has taken the mount over; run this as root");
+    if (error == -EPROTONOSUPPORT)
+        return failure_set(
+            failure, error,
+            "an older gmsfs made the mount, and this one cannot tell its journal's files "
+            "apart; mount it again");
     if (error)
         return failure_set(failure, error, "process %d holds no journal that can be read: %s",
                            (int)pid, strerror(-error));
