@@ -156,7 +156,8 @@ static int probe_mount(const char *path)
     int answer = 0;
     int error = child_ask(read_device, path, MOUNT_PROBE_MS, &answer);
 
-    return error ? error : answer;
+    /* A child that ended without an answer was killed while it waited for the mount. */
+    return error == -ESRCH ? -ETIMEDOUT : error ? error : answer;
 }
 
 static bool is_dead(int error)
