@@ -221,7 +221,9 @@ static void host_introduce(void *context, uint32_t op, int fd)
     struct wire_message message = {.type = WIRE_VISITOR, .id = op};
 
     fs_die_if_told("GMSFS_DIE_PASSING");
-    worker_tell_keeper(worker, &message, fd);
+    int error = wire_send(worker->setup->control_fd, &message, fd);
+    if (error)
+        log_error("cannot pass a client on to the keeper: %s", strerror(-error));
     hook_stop_at("GMSFS_PASSING_STOP", "passed");
 }
 
