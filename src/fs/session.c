@@ -326,7 +326,8 @@ static ssize_t answer_kernel(int fd, struct iovec *parts, int count, void *userd
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
         bytes += parts[i].iov_len;
-    PROBE_ANSWER(head->unique & ~FS_RESENT_BIT, PROBE_FUSE, head->error);
+    if (head->unique) /* notifications have none */
+        PROBE_ANSWER(head->unique & ~FS_RESENT_BIT, PROBE_FUSE, head->error);
     if (log_is_debug())
         fs_trace_answer(parts, count, bytes);
     if (fs->initialized && !fs->ready)
