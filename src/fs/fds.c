@@ -125,9 +125,9 @@ static int send_batch(struct connection *connection)
             batch.own[batch.own_count++] = descriptor.fd;
     }
     error = fds_send_items(connection->watch.fd, &batch.message);
-    PROBE_ANSWER(fs->options.ledger->at[0], PROBE_FDS, error);
+    PROBE_ANSWER(connection->answer.asker, PROBE_FDS, error);
     if (log_is_debug())
-        fs_trace_told(fs, error, sizeof batch.message.header, count);
+        fs_trace_told(connection->answer.asker, error, sizeof batch.message.header, count);
     close_own(&batch);
     if (error)
         return error;
@@ -316,9 +316,9 @@ static void serve(struct connection *connection, struct fds_received *received)
     uint64_t holder;
     int error;
     fds_work_for(connection, request->op);
-    PROBE_REQUEST(connection->fs->options.ledger->at[0], PROBE_FDS, request->op, connection->uid);
+    PROBE_REQUEST(connection->answer.asker, PROBE_FDS, request->op, connection->uid);
     if (log_is_debug())
-        fs_trace_asked(connection->fs, request->op, request->batch, connection->uid);
+        fs_trace_asked(connection->answer.asker, request->op, request->batch, connection->uid);
     fs_die_if_told("GMSFS_DIE_SERVING_FDS");
     switch (request->op) {
     case GMSFS_FDS_REDEEM:

@@ -34,9 +34,9 @@ int fds_answer_send(struct fds_answer *answer, void *bytes, size_t size)
     const struct fs_host *host = &answer->fs->host;
     struct gmsfs_fds_header *header = bytes;
     header->error = service_error_for_client(header->error);
-    PROBE_ANSWER(answer->fs->options.ledger->at[0], PROBE_FDS, header->error);
+    PROBE_ANSWER(answer->asker, PROBE_FDS, header->error);
     if (log_is_debug())
-        fs_trace_told(answer->fs, header->error, size, 0);
+        fs_trace_told(answer->asker, header->error, size, 0);
     answer->held.released = on_released;
     if (!host->hold(host->context, &answer->held))
         return send_now(answer->fd, bytes, size);

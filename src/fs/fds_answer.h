@@ -16,6 +16,7 @@
 struct fds_answer {
     struct event_held held;
     struct fs *fs;
+    uint64_t asker; /* process and operation that it answers, as fs_at_asker packs them */
     int fd;
     void *bytes; /* the delayed answer; NULL: none */
     size_t size;

@@ -47,8 +47,8 @@ int fds_find_sender(struct connection *connection, int pid, struct core_process 
 bool fds_is_trusted(const struct connection *connection);
 /* Returns how long a transfer may stay without progress. */
 uint64_t fds_stall_ms(void);
-/* Tells the keeper that this request is in work now. */
-void fds_work_for(const struct connection *connection, uint32_t op);
+/* Tells the keeper that this request is in work now, and names the next answer in the log by it. */
+void fds_work_for(struct connection *connection, uint32_t op);
 /* Returns true if workers died of this request again and again. */
 bool fds_is_refused(const struct connection *connection, uint32_t op);
 /* fds_admin.c: answers CLEAR_SUSPECT and LOG. Returns as fds_answer_send. */

@@ -5,13 +5,13 @@
 
 #include <stdatomic.h>
 
-void fds_work_for(const struct connection *connection, uint32_t op)
+void fds_work_for(struct connection *connection, uint32_t op)
 {
     struct fs_ledger *ledger = connection->fs->options.ledger;
     uint32_t pid = (uint32_t)connection->pid;
 
-    atomic_store(&ledger->at[0],
-                 fs_at_asker(connection->uid, pid, op)); /* the step's end clears it */
+    connection->answer.asker = fs_at_asker(connection->uid, pid, op);
+    atomic_store(&ledger->at[0], connection->answer.asker); /* the step's end clears it */
 }
 
 static bool is_refused(const struct fs *fs, uint64_t task)

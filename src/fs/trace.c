@@ -87,14 +87,13 @@ void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
                       head->error ? strerrorname_np(-head->error) : "ok", bytes);
 }
 
-void fs_trace_asked(const struct fs *fs, uint32_t op, uint32_t batch, uint32_t uid)
+void fs_trace_asked(uint64_t asker, uint32_t op, uint32_t batch, uint32_t uid)
 {
-    log_trace_request(fs->options.ledger->at[0], "request .fds op=%u batch=%u uid=%u", op, batch,
-                      uid);
+    log_trace_request(asker, "request .fds op=%u batch=%u uid=%u", op, batch, uid);
 }
 
-void fs_trace_told(const struct fs *fs, int error, size_t bytes, unsigned descriptors)
+void fs_trace_told(uint64_t asker, int error, size_t bytes, unsigned descriptors)
 {
-    log_trace_request(fs->options.ledger->at[0], "answer .fds %s, %zu bytes, %u descriptors",
+    log_trace_request(asker, "answer .fds %s, %zu bytes, %u descriptors",
                       error ? strerrorname_np(-error) : "ok", bytes, descriptors);
 }

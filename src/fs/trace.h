@@ -14,8 +14,8 @@
 void fs_trace_request(const struct fs *fs, const void *request, size_t size);
 /* Writes an answer to the kernel. Notifications are left out. */
 void fs_trace_answer(const struct iovec *parts, int count, size_t bytes);
-/* Write a request on `.fds` and its answer, with the name of the request that is served now. */
-void fs_trace_asked(const struct fs *fs, uint32_t op, uint32_t batch, uint32_t uid);
-void fs_trace_told(const struct fs *fs, int error, size_t bytes, unsigned descriptors);
+/* Write a request on `.fds` and its answer. asker: process and operation (fs_at_asker) */
+void fs_trace_asked(uint64_t asker, uint32_t op, uint32_t batch, uint32_t uid);
+void fs_trace_told(uint64_t asker, int error, size_t bytes, unsigned descriptors);
 
 #endif
