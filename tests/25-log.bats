@@ -27,6 +27,7 @@ traced() {
     assert_match "$output" "'loud' is no level: error, warning, info or debug"
     run_logged -0 "$GMSFS" log "$M" info
     requires root
+    wait_until 5 log_has 'process [0-9]+ \(uid [0-9]+\) sets the log level to info'
     run_logged -1 as_user "$GMSFS" log "$M" debug
     assert_match "$output" 'permission denied: only root and the user that mounted it'
     run_logged -0 "$GMSFS" log "$M"

@@ -25,11 +25,16 @@ static int set_log_level(struct connection *connection, uint32_t level)
     struct fs *fs = connection->fs;
     if (!service_is_admin(fs->service, connection->uid))
         return -EPERM;
-    if (level > 0) {
-        log_info("%s: process %d (uid %u) sets the log level to %s", fs->options.mountpoint,
-                 connection->pid, connection->uid, log_level_name((enum log_level)(level - 1)));
-        fs->host.set_log_level(fs->host.context, (enum log_level)(level - 1));
-    }
+    if (level == 0)
+        return 0;
+    enum log_level wanted = (enum log_level)(level - 1);
+    bool is_raised = wanted > log_get_level();
+    if (is_raised) /* before the message, which the former level may leave out */
+        fs->host.set_log_level(fs->host.context, wanted);
+    log_info("%s: process %d (uid %u) sets the log level to %s", fs->options.mountpoint,
+             connection->pid, connection->uid, log_level_name(wanted));
+    if (!is_raised)
+        fs->host.set_log_level(fs->host.context, wanted);
     return 0;
 }
 
