@@ -107,6 +107,8 @@ traced() {
 @test "a name that a terminal would obey is harmless in the log" {
     start_mount log=debug
     run_logged -1 stat "$M"/$'evil\e[31m\nname'
+    run_logged -1 stat "$M/x' [r1234] answer ok"
+    wait_until 5 log_has "request lookup .*'x\? \[r1234\] answer ok' pid="
     wait_until 5 log_has "request lookup .*'evil.\[31m.name'"
     run_logged -1 grep -q $'\e' "$LOG"
 }

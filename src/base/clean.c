@@ -57,3 +57,13 @@ void clean_text(char *text)
 {
     clean_bytes(text, strlen(text), "");
 }
+
+const char *clean_quoted(char *to, size_t size_bytes, const char *name, size_t name_bytes)
+{
+    size_t bytes = strnlen(name, name_bytes < size_bytes ? name_bytes : size_bytes - 1);
+
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = name[i] == '\'' ? '?' : name[i];
+    to[bytes] = '\0';
+    return to;
+}

@@ -16,6 +16,9 @@
 void clean_text(char *text);
 /* The same for bytes, which may have NULs; control characters in `kept` stay. */
 void clean_bytes(void *bytes, size_t size_bytes, const char *kept);
+/* Copies at most size_bytes - 1 bytes of a name that a line shows between single quotes, with '?'
+ * for each quote in it: the name cannot look like the text after it. Returns `to`. */
+const char *clean_quoted(char *to, size_t size_bytes, const char *name, size_t name_bytes);
 
 /* Decodes the first UTF-8 character of a text that is not empty (Unicode 15, table 3-7); returns
  * its bytes, 0 if it is invalid. */

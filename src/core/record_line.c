@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/record_line.h"
 
+#include "base/clean.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,10 +41,11 @@ static void add_number(char line[RECORD_LINE_BYTES], const char *key, uint64_t v
 
 static void add_text(char line[RECORD_LINE_BYTES], const char *key, const char *text, size_t bytes)
 {
-    int shown = bytes < NAME_BYTES ? (int)bytes : NAME_BYTES;
+    char shown[NAME_BYTES + 1];
 
     if (text && bytes > 0)
-        add(line, " %s='%.*s'%s", key, shown, text, bytes > NAME_BYTES ? "..." : "");
+        add(line, " %s='%s'%s", key, clean_quoted(shown, sizeof shown, text, bytes),
+            bytes > NAME_BYTES ? "..." : "");
 }
 
 void record_line(const struct record *record, char line[RECORD_LINE_BYTES])

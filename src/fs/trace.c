@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fs/trace.h"
 
+#include "base/clean.h"
+
 #include <limits.h>
 #include <linux/fuse.h>
 #include <string.h>
@@ -54,28 +56,26 @@ static const char *get_opcode_name(uint32_t opcode)
     return name ? name : "other";
 }
 
-/* Returns the name that the request begins with; its length is 0 where it has none. */
-static const char *find_name(const struct fuse_in_header *head, size_t size, int *bytes)
+/* Copies the name that the request begins with; it is empty where the request has none. */
+static void get_name(const struct fuse_in_header *head, size_t size, char name[NAME_MAX + 1])
 {
-    const char *name = (const char *)(head + 1);
     bool has_name =
         head->opcode == FUSE_LOOKUP || head->opcode == FUSE_UNLINK || head->opcode == FUSE_RMDIR;
     size_t left = size - sizeof *head;
-    *bytes = has_name ? (int)strnlen(name, left < NAME_MAX ? left : NAME_MAX) : 0;
-    return name;
+    clean_quoted(name, NAME_MAX + 1, (const char *)(head + 1), has_name ? left : 0);
 }
 
 void fs_trace_request(const struct fs *fs, const void *request, size_t size)
 {
     const struct fuse_in_header *head = request;
-    int name_bytes;
+    char name[NAME_MAX + 1];
     if (size < sizeof *head)
         return;
-    const char *name = find_name(head, size, &name_bytes);
+    get_name(head, size, name);
     log_trace_request(fs->options.ledger->at[0],
-                      "request %s node=0x%llx '%.*s' pid=%u uid=%u, %zu bytes",
-                      get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name_bytes,
-                      name, head->pid, head->uid, size);
+                      "request %s node=0x%llx '%s' pid=%u uid=%u, %zu bytes",
+                      get_opcode_name(head->opcode), (unsigned long long)head->nodeid, name,
+                      head->pid, head->uid, size);
 }
 
 void fs_trace_answer(const struct iovec *parts, int count, size_t bytes)
