@@ -344,3 +344,14 @@ print("up", flush=True); time.sleep(60)' "$(v0_socket weights)")
     done
     assert_state weights COMMITTED
 }
+
+# bats test_tags=quick
+@test "an answer to a client is in the trace once, with the error of its request" {
+    start_gms_mount log=debug
+    gms v0 weights lock rw - allocate 100 - commit
+    gms v0 weights lock ro - list
+    assert_eq "$(grep -cE '\] answer GMS ListAllocationsResponse ok, [0-9]+ bytes' "$LOG")" 1
+    gms_command v0 weights lock ro - allocate 100 -
+    run_logged -1 timeout $((30 * SLOW)) "${COMMAND[@]}"
+    assert_eq "$(grep -c '\] answer GMS ErrorResponse EINVAL, ' "$LOG")" 1
+}

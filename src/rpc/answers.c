@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers of requests: refusals, allocations, descriptors. Lists: listing.c. */
 #include "base/log.h"
-#include "base/probe.h"
 #include "rpc/rpc_internal.h"
 #include "rpc/wire_id.h"
 #include "service/rights.h"
@@ -46,13 +45,11 @@ static int charge_answer(struct rpc_connection *connection)
     return rpc_charge(connection, connection->input_room + bytes);
 }
 
-void rpc_answer(struct rpc_connection *connection, const struct message *message)
+/* refusal: the error that the answer reports; 0 if it is no refusal. */
+static void answer(struct rpc_connection *connection, const struct message *message, int refusal)
 {
     int error = message_encode(&connection->output, connection->protocol, message);
 
-    PROBE_ANSWER(connection->id, PROBE_GMS, error);
-    if (log_is_debug())
-        rpc_trace_answer(connection, message);
     if (error == 0)
         error = charge_answer(connection);
     if ((error == -EDQUOT || error == -ENOMEM) && message->type != MESSAGE_ERROR_RESPONSE) {
@@ -61,7 +58,13 @@ void rpc_answer(struct rpc_connection *connection, const struct message *message
         rpc_refuse_errno(connection, "answer", error);
         return;
     }
+    rpc_note_answer(connection, message, error ? error : refusal);
     check_answer(connection, error);
+}
+
+void rpc_answer(struct rpc_connection *connection, const struct message *message)
+{
+    answer(connection, message, 0);
 }
 
 void rpc_answer_type(struct rpc_connection *connection, enum message_type type)
@@ -79,11 +82,12 @@ static size_t cut_bytes(const char *text, size_t bytes)
     return at > 0 ? at - 1 : 0;
 }
 
-static void refuse_with(struct rpc_connection *connection, struct message_text text)
+static void refuse_with(struct rpc_connection *connection, int error, struct message_text text)
 {
-    rpc_answer(connection, &(struct message){.type = MESSAGE_ERROR_RESPONSE,
-                                             .code = message_integer(0),
-                                             .error = text});
+    answer(connection,
+           &(struct message){
+               .type = MESSAGE_ERROR_RESPONSE, .code = message_integer(0), .error = text},
+           error);
 }
 
 /* Quotes the id by its length, because it may contain a zero byte. */
@@ -104,27 +108,44 @@ void rpc_refuse_unknown(struct rpc_connection *connection)
         memcpy(text + why_bytes, id->at, id->bytes);
     if (bytes > most_bytes)
         bytes = cut_bytes(text, most_bytes);
-    refuse_with(connection, (struct message_text){text, bytes});
+    refuse_with(connection, -ENOENT, (struct message_text){text, bytes});
     free(text);
 }
 
-void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
+__attribute__((format(printf, 3, 0))) static void
+refuse(struct rpc_connection *connection, int error, const char *format, va_list arguments)
 {
     char *text = malloc(RPC_TEXT_BYTES);
-    va_list arguments;
     int bytes;
 
     if (!text) {
         rpc_close_after(connection);
         return;
     }
-    va_start(arguments, format);
     bytes = vsnprintf(text, RPC_TEXT_BYTES, format, arguments);
-    va_end(arguments);
     if (bytes >= (int)RPC_TEXT_BYTES)
         text[cut_bytes(text, RPC_TEXT_BYTES - 1)] = '\0';
-    refuse_with(connection, message_text(text));
+    refuse_with(connection, error, message_text(text));
     free(text);
+}
+
+void rpc_refuse(struct rpc_connection *connection, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    refuse(connection, -EINVAL, format, arguments);
+    va_end(arguments);
+}
+
+__attribute__((format(printf, 3, 4))) static void refuse_error(struct rpc_connection *connection,
+                                                               int error, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    refuse(connection, error, format, arguments);
+    va_end(arguments);
 }
 
 /* Explains an error of the service to a client that does not see the tree. */
@@ -170,8 +191,8 @@ static const char *explain(const struct rpc_connection *connection, int error)
 
 void rpc_refuse_errno(struct rpc_connection *connection, const char *action, int error)
 {
-    rpc_refuse(connection, "cannot %s at %s: %s", action, rpc_domain_name(connection->domain),
-               explain(connection, error));
+    refuse_error(connection, error, "cannot %s at %s: %s", action,
+                 rpc_domain_name(connection->domain), explain(connection, error));
 }
 
 void rpc_answer_or_refuse(struct rpc_connection *connection, const char *action, int error,

@@ -59,11 +59,15 @@ static void refuse_list(struct rpc_connection *connection, int error)
     rpc_refuse_errno(connection, "list", error);
 }
 
+static enum message_type get_answer_type(const struct rpc_listing *listing)
+{
+    return listing->of_keys ? MESSAGE_METADATA_LIST_RESPONSE : MESSAGE_LIST_ALLOCATIONS_RESPONSE;
+}
+
 static void start(struct rpc_connection *connection, const struct rpc_view *view,
                   struct rpc_listing from)
 {
-    struct message answer = {.type = from.of_keys ? MESSAGE_METADATA_LIST_RESPONSE
-                                                  : MESSAGE_LIST_ALLOCATIONS_RESPONSE};
+    struct message answer = {.type = get_answer_type(&from)};
     struct rpc_listing *listing = malloc(sizeof *listing);
     int error;
 
@@ -186,17 +190,19 @@ bool rpc_advance_listing(struct rpc_connection *connection)
     struct rpc_listing *listing = connection->listing;
     int error =
         listing->of_keys ? add_keys(connection, listing) : add_allocations(connection, listing);
+    const struct message answer = {.type = get_answer_type(listing)};
 
     if (error > 0)
         return false;
     if (error == 0)
         error = message_end(&connection->output);
-    if (log_is_debug())
-        rpc_trace_answer(connection, &connection->asked);
-    rpc_free_listing(connection);
-    if (error == -EDQUOT || error == -ENOMEM)
+    if (error == -EDQUOT || error == -ENOMEM) {
         refuse_list(connection, error);
-    else if (error)
+        return true;
+    }
+    rpc_note_answer(connection, &answer, error);
+    rpc_free_listing(connection);
+    if (error)
         drop_client(connection, error);
     return true;
 }
@@ -267,8 +273,7 @@ void rpc_list_events(struct rpc_connection *connection, const struct core_store 
         error = message_add_item(&connection->output, &items[i]);
     if (error == 0)
         error = message_end(&connection->output);
-    if (log_is_debug())
-        rpc_trace_answer(connection, &answer);
+    rpc_note_answer(connection, &answer, error);
     free(items);
     if (error)
         rpc_close_after(connection);

@@ -147,7 +147,10 @@ struct rpc {
 
 /* trace.c: for the log at level debug. Ask log_is_debug() first. */
 void rpc_trace_asked(const struct rpc_connection *connection);
-void rpc_trace_answer(const struct rpc_connection *connection, const struct message *message);
+/* Fires the tracepoint of an answer and logs the answer. Call it once for each answer. error: that
+ * of the request, or 0 */
+void rpc_note_answer(const struct rpc_connection *connection, const struct message *message,
+                     int error);
 
 /* shared.c */
 /* Returns the connection as the actor of its request. */

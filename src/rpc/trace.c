@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace - requests of GMS clients and their answers in the log at level debug */
+/* trace - requests of GMS clients and their answers in the log at level debug, and the answers'
+ * tracepoint */
 #include "base/log.h"
+#include "base/probe.h"
 #include "rpc/rpc_internal.h"
+
+#include <string.h>
 
 static uint64_t get_number(const struct rpc_connection *connection)
 {
@@ -27,8 +31,12 @@ void rpc_trace_asked(const struct rpc_connection *connection)
                       caller->uid);
 }
 
-void rpc_trace_answer(const struct rpc_connection *connection, const struct message *message)
+void rpc_note_answer(const struct rpc_connection *connection, const struct message *message,
+                     int error)
 {
-    log_trace_request(get_number(connection), "answer GMS %s, %zu bytes",
-                      get_name(connection, message), connection->output.size_bytes);
+    PROBE_ANSWER(connection->id, PROBE_GMS, error);
+    if (log_is_debug())
+        log_trace_request(get_number(connection), "answer GMS %s %s, %zu bytes",
+                          get_name(connection, message), error ? strerrorname_np(-error) : "ok",
+                          connection->output.size_bytes);
 }
