@@ -24,10 +24,11 @@ traced() {
     run_logged -0 "$GMSFS" log "$M"
     assert_eq "$output" warning
     run_logged -2 "$GMSFS" log "$M" loud
-    assert_match "$output" "'loud' is no level: error, warning, info or debug"
+    assert_match "$output" "unknown level 'loud'; use error, warning, info or debug"
+    run_logged -0 "$GMSFS" log "$M" error
     run_logged -0 "$GMSFS" log "$M" info
-    requires root
     wait_until 5 log_has 'process [0-9]+ \(uid [0-9]+\) sets the log level to info'
+    requires root
     run_logged -1 as_user "$GMSFS" log "$M" debug
     assert_match "$output" 'permission denied: only root and the user that mounted it'
     run_logged -0 "$GMSFS" log "$M"
@@ -106,9 +107,9 @@ traced() {
 
 @test "a name that a terminal would obey is harmless in the log" {
     start_mount log=debug
-    run_logged -1 stat "$M"/$'evil\e[31m\nname'
     run_logged -1 stat "$M/x' [r1234] answer ok"
     wait_until 5 log_has "request lookup .*'x\? \[r1234\] answer ok' pid="
+    run_logged -1 stat "$M"/$'evil\e[31m\nname'
     wait_until 5 log_has "request lookup .*'evil.\[31m.name'"
     run_logged -1 grep -q $'\e' "$LOG"
 }

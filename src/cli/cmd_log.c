@@ -74,7 +74,7 @@ static int log_run(int argc, char **argv)
         while (batch < LEVELS && strcmp(levels[batch], wanted) != 0)
             batch++;
         if (batch++ == LEVELS)
-            return cli_usage_error("'%s' is no level: error, warning, info or debug", wanted);
+            return cli_usage_error("unknown level '%s'; use error, warning, info or debug", wanted);
     }
     status = mounts_open_at(argv[optind], &mounts, &mount);
     if (status != CLI_OK)

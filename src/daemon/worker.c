@@ -380,7 +380,7 @@ static int open_gms(struct worker *worker)
     return error;
 }
 
-/* Goes on with the level that `gmsfs log` has set, if it has. */
+/* Restores the level that `gmsfs log` set, if any. */
 static void take_log_level(const struct worker_own *own)
 {
     uint32_t level = atomic_load(&own->log_level);

@@ -39,5 +39,5 @@ void trace_eviction(struct service *s, uint64_t store, uint64_t bytes, long chos
     log_trace(service_works_for(s),
               "plan evict for store=%" PRIu64 " '%s' bytes=%" PRIu64 " chosen=%ld because %s; %s",
               store, trace_store_name(s, store), bytes, chosen > 0 ? chosen : 0, why,
-              comes ? "room comes" : "no room comes of it");
+              comes ? "room comes" : "frees no memory");
 }

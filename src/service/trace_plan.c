@@ -20,8 +20,8 @@ static const struct {
 } reasons[] = {
     {plan_heal, "its memory is suspect, and the disk has a copy"},
     {plan_promotion, "a waiter needs the store on the device"},
-    {plan_shortfall, "the account had the bytes, the device had not"},
-    {plan_writer, "a waiter for the lock lacks the memory that it reserves"},
+    {plan_shortfall, "the device has less free memory than the account shows"},
+    {plan_writer, "a waiter for the lock: its reservation does not fit yet"},
     {plan_alloc, "an ALLOC waits for memory"},
     {plan_move, "a move waits for memory, and none is on its way"},
     {plan_spare, "moves wait for memory of the tier"},
@@ -42,5 +42,5 @@ void trace_deed(struct service *s, service_planner *planner, const struct deed *
               " tier=%d because %s; %s",
               deed_names[deed->type], deed->store, trace_store_name(s, deed->store), deed->bytes,
               deed->move, (int)deed->place, get_reason(planner),
-              comes ? "room comes" : "no room comes of it");
+              comes ? "room comes" : "frees no memory");
 }
