@@ -55,7 +55,8 @@ int log_parse_level(const char *text, enum log_level *level)
 }
 
 /* Returns true if the whole line was written. */
-static bool write_line(int fd, enum log_level level, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static bool write_line(int fd, enum log_level level,
+                                                             const char *format, va_list arguments)
 {
     char line[LOG_LINE_BYTES];
     int head;
