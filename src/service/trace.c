@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "service/trace.h"
 
+#include "base/clean.h"
 #include "core/record_line.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-const char *trace_store_name(const struct service *s, uint64_t store)
+const char *trace_store_name(const struct service *s, uint64_t store, char name[NAME_MAX + 1])
 {
     const struct core_store *found = core_find_store(s->core, store);
-    return found ? found->name : "";
+    return clean_quoted(name, NAME_MAX + 1, found ? found->name : "", NAME_MAX);
 }
 
 void trace_record(struct service *s, const struct record *record, const struct outcome *outcome,
@@ -32,12 +33,13 @@ void trace_record(struct service *s, const struct record *record, const struct o
 
 void trace_eviction(struct service *s, uint64_t store, uint64_t bytes, long chosen, bool comes)
 {
+    char name[NAME_MAX + 1];
     const char *why = chosen > 0          ? "stores were chosen to leave"
                       : chosen == 0       ? "there is room as it is"
                       : chosen == -EDQUOT ? "what the pools may have leaves no room"
                                           : "no store may leave the device now";
     log_trace(service_works_for(s),
               "plan evict for store=%" PRIu64 " '%s' bytes=%" PRIu64 " chosen=%ld because %s; %s",
-              store, trace_store_name(s, store), bytes, chosen > 0 ? chosen : 0, why,
+              store, trace_store_name(s, store, name), bytes, chosen > 0 ? chosen : 0, why,
               comes ? "room comes" : "frees no memory");
 }

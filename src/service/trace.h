@@ -11,12 +11,14 @@
 #include "base/log.h"
 #include "service/plan.h"
 
+#include <limits.h>
+
 /* Writes a record with its outcome, the effects from number `first` of the queue on, and the time
  * since `began_us`. */
 void trace_record(struct service *s, const struct record *record, const struct outcome *outcome,
                   int error, size_t first, uint64_t began_us);
-/* Returns "" for a store that is gone. */
-const char *trace_store_name(const struct service *s, uint64_t store);
+/* Returns `name`, cleaned for quotes; "" for a store that is gone. */
+const char *trace_store_name(const struct service *s, uint64_t store, char name[NAME_MAX + 1]);
 /* Writes a deed of a planner, its reason, and whether the deed makes room. */
 void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes);
 /* Writes which stores left the device for this store, or why none does. */

@@ -37,10 +37,12 @@ static const char *get_reason(service_planner *planner)
 
 void trace_deed(struct service *s, service_planner *planner, const struct deed *deed, bool comes)
 {
+    char name[NAME_MAX + 1];
+
     log_trace(service_works_for(s),
               "plan %s store=%" PRIu64 " '%s' bytes=%" PRIu64 " move=%" PRIu64
               " tier=%d because %s; %s",
-              deed_names[deed->type], deed->store, trace_store_name(s, deed->store), deed->bytes,
-              deed->move, (int)deed->place, get_reason(planner),
+              deed_names[deed->type], deed->store, trace_store_name(s, deed->store, name),
+              deed->bytes, deed->move, (int)deed->place, get_reason(planner),
               comes ? "room comes" : "frees no memory");
 }
